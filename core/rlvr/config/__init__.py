@@ -1,0 +1,1 @@
+"""Options: how they are declared, layered, checked and described."""

@@ -1,0 +1,94 @@
+"""Every error rlvr raises on purpose, and the exit code each one means.
+
+One root, `RlvrError`; each class also inherits its standard-library kin, so `except ValueError`
+keeps working. No class adds `__init__` parameters: errors cross process borders and must pickle.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the exit status of `rlvr` says (a contract: scripts rely on it)."""
+
+    DONE = 0
+    BUG = 1
+    USAGE = 2
+    PLUGIN = 3
+    PREREQUISITE = 4
+    VERIFIER = 5
+    BACKEND = 6
+    INTERRUPTED = 130
+
+
+def explain(asked: str, found: str = "", do: str = "") -> str:
+    """
+    The three sentences of a good error: what was asked, what was found, what to do.
+
+    Empty parts are left out; each of the others stands on a line of its own.
+    """
+    return "\n  ".join(part for part in (asked, found, do) if part)
+
+
+class RlvrError(Exception):
+    """Root of all errors that rlvr raises on purpose."""
+
+    exit_code: ExitCode = ExitCode.BUG
+
+
+class ConfigError(RlvrError, ValueError):
+    """An option, a file or a combination of them cannot be used as given."""
+
+    exit_code = ExitCode.USAGE
+
+
+class UnknownNameError(ConfigError, LookupError):
+    """A name (of an option, a file, a problem) that nothing answers to."""
+
+
+class PluginError(RlvrError, ImportError):
+    """A plugin is missing, broken, incompatible, disabled, or its name is ambiguous."""
+
+    exit_code = ExitCode.PLUGIN
+
+
+class PrerequisiteError(RlvrError, OSError):
+    """Something outside Python is missing: a simulator, an engine, a key, a GPU."""
+
+    exit_code = ExitCode.PREREQUISITE
+
+
+class VerifierError(RlvrError, RuntimeError):
+    """
+    A verifier could not run. Never a reward: says nothing about the answer.
+
+    Raised by a reward for one trajectory (counted, left out of the baseline), and by the run
+    itself when too many verifications of a step could not run.
+    """
+
+    exit_code = ExitCode.VERIFIER
+
+
+class TaskError(RlvrError, ValueError):
+    """A task yielded data that the line cannot use (a reference that fails, a group of one)."""
+
+    exit_code = ExitCode.BUG
+
+
+class BackendError(RlvrError, RuntimeError):
+    """Training, sampling or loading a model failed; also when sampler and trainer disagree."""
+
+    exit_code = ExitCode.BACKEND
+
+
+class CheckpointError(RlvrError, OSError):
+    """A checkpoint could not be written, read or trusted."""
+
+    exit_code = ExitCode.BACKEND
+
+
+class RunInterruptedError(RlvrError, RuntimeError):
+    """The run was asked to stop (Ctrl-C) and did so after writing a checkpoint."""
+
+    exit_code = ExitCode.INTERRUPTED

@@ -1,0 +1,206 @@
+"""The Protocols of the parts that do the work. A part needs no base class: the shape is enough.
+
+A part is built by calling the `target` of its spec with `(config, context)`: `config` is an
+instance of the spec's own attrs class (or None), `context` a `BuildContext`. Parts that own
+resources are also async context managers; the recipe opens them in order and closes them in
+reverse, on Ctrl-C too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from attrs import field, frozen
+
+from rlvr.types import (
+    Checkpoint,
+    Completion,
+    Datum,
+    FloatArray,
+    GenerateRequest,
+    Group,
+    Message,
+    Outcome,
+    Problem,
+    SamplingParams,
+    ScoredGroup,
+    Trajectory,
+)
+
+
+@frozen(kw_only=True)
+class BuildContext:
+    """
+    What a part may know when it is built.
+
+    Attributes:
+        model: Model spec as the person gave it, `starter` already resolved; "" where none.
+        dataset: Path of the data set, None for the task's embedded one.
+        run_dir: Directory of the run, None outside a run.
+        seed: Seed of the run.
+        steps: Optimiser batches the run will take; 0 outside a run.
+        workers: Verifications that may run at the same time.
+        train: The resolved `train.*` options (a `TrainOptions` record), None outside a run.
+        uses_starter_model: True when `--model starter` (also the default) was chosen.
+    """
+
+    model: str = ""
+    dataset: Path | None = None
+    run_dir: Path | None = None
+    seed: int = 0
+    steps: int = 0
+    workers: int = 1
+    train: Any = None
+    uses_starter_model: bool = False
+    notes: Mapping[str, str] = field(factory=dict)
+
+
+@runtime_checkable
+class Episode(Protocol):
+    """
+    One problem being attempted. Gives the next prompt and takes the completion until it ends.
+
+    The first `prompt()` is the whole prompt; later ones are only what the environment adds.
+    """
+
+    def prompt(self) -> Sequence[Message] | None:
+        """Messages to put before the policy next; None when the episode has ended."""
+
+    async def take(self, completion: str) -> None:
+        """Accept the policy's text for the prompt that was given last."""
+
+
+@runtime_checkable
+class Task(Protocol):
+    """Where problems come from."""
+
+    def problems(self, split: str) -> Iterable[Problem]:
+        """Problems of one split ("train", "test", "all"), in a fixed order, ids unique."""
+
+    def episode(self, problem: Problem) -> Episode:
+        """A fresh episode of the problem."""
+
+    def reference(self, problem: Problem) -> Trajectory | None:
+        """The ground-truth answer as a trajectory, None where the data set holds none."""
+
+    def unsupported(self) -> Mapping[str, str]:
+        """Rows of the data set that yield no problem: id (or `line N`) to the reason."""
+
+
+@runtime_checkable
+class Tokenizer(Protocol):
+    """Text to token ids and back."""
+
+    eos_id: int
+    vocab_size: int
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def decode(self, tokens: Sequence[int]) -> str: ...
+
+    def render(self, messages: Sequence[Message], *, first: bool = True) -> list[int]:
+        """Token ids of a prompt ready for the policy's turn; `first` is False for later turns."""
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """A sampling handle of the weights as they were when `Backend.policy()` was called."""
+
+    version: int
+    digest: str
+    tokenizer: Tokenizer
+
+    async def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
+        """One completion a request, in order. Equal prompts share their prefill."""
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """Turns problems into groups of trajectories."""
+
+    async def sample(
+        self, policy: Policy, task: Task, problems: Sequence[Problem], params: SamplingParams
+    ) -> list[Group]:
+        """G trajectories a problem, order kept; one failing rollout does not sink its group."""
+
+
+@runtime_checkable
+class RewardFn(Protocol):
+    """
+    Judges one trajectory.
+
+    Returns a `Reward`, or `Unscorable(reason)` where no verdict exists, or raises `VerifierError`
+    when it could not run. Neither of the latter is ever reward 0.
+    """
+
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome: ...
+
+
+@runtime_checkable
+class Cacheable(Protocol):
+    """A reward whose verdicts may be kept: equal keys must mean equal verdicts."""
+
+    def verdict_key(self, problem: Problem, trajectory: Trajectory) -> str | None:
+        """sha256 over plugin and tool versions, problem, normalised answer, limits; None: never."""
+
+
+class Advantage(Protocol):
+    """Credit of each trajectory."""
+
+    def __call__(self, groups: Sequence[ScoredGroup]) -> list[list[float]]:
+        """Shape (P, G), ragged, aligned with the groups' trajectories (all of them scored)."""
+
+
+class Loss(Protocol):
+    """
+    `(data, logprobs) -> (loss, metrics)`: the shape of the Tinker SDK's custom loss.
+
+    `logprobs` is a list of tensors, one a datum, shape (T,), aligned with `datum.tokens`
+    (entries outside `datum.mask` are to be ignored). The loss must be *additive*: a sum over
+    tokens weighted by `datum.weights`, so that micro-batches add up exactly. Metrics are sums
+    weighted the same way; a key ending in `/max` is combined by maximum.
+    """
+
+    needs: frozenset[str]
+    importance_weighted: bool
+
+    def __call__(self, data: Sequence[Datum], logprobs: Sequence[Any]) -> tuple[Any, dict[str, float]]: ...
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """Trains one policy. The four primitives of a remote trainer."""
+
+    async def policy(self) -> Policy:
+        """A sampling handle of the current weights (a weight sync where they live elsewhere)."""
+
+    async def logprobs(self, data: Sequence[Datum], which: str) -> list[FloatArray]:
+        """Logprobs (T,) of each datum's tokens by `which`: "policy" or "reference"."""
+
+    async def step(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+        """One optimiser update on the data; returns metrics (`loss`, `grad/norm`, `lr`, ...)."""
+
+    async def save(self, directory: Path) -> None:
+        """Write weights, optimiser and schedule into an existing empty directory."""
+
+    async def load(self, directory: Path) -> None:
+        """Restore exactly what `save` wrote."""
+
+
+@runtime_checkable
+class Checkpointer(Protocol):
+    """Keeps states of a run."""
+
+    async def save(self, step: int, state: Mapping[str, Any], backend: Backend) -> Checkpoint:
+        """Write atomically; the previous checkpoint survives any failure."""
+
+    async def load(self, which: Checkpoint, backend: Backend) -> dict[str, Any]:
+        """Restore the backend and give back the state that was saved with it."""
+
+    def list(self) -> Sequence[Checkpoint]:
+        """Complete checkpoints, oldest first."""
+
+    def verify(self, checkpoint: Checkpoint) -> None:
+        """Raise `CheckpointError` when a file is missing or differs from the manifest."""

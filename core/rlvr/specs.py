@@ -1,0 +1,159 @@
+"""The light records that plugins yield. A spec names its part by `"module:object"`, imported only
+when the part is chosen, so that listing plugins imports nothing heavy.
+
+`config` names an attrs class whose fields were made with `rlvr.option`; its keys live under
+`namespace` (by default the spec's name): `namespace.key=value` on the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import attrs
+from attrs import field, frozen
+
+from rlvr.errors import ExitCode
+
+_TARGET = attrs.validators.matches_re(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_NAME = attrs.validators.matches_re(r"[a-z0-9][a-z0-9_+./-]*")
+
+
+@frozen(kw_only=True)
+class PartSpec:
+    """What all parts have in common. `provider` is the entry point's name, set by the host."""
+
+    kind: ClassVar[str] = "part"
+
+    name: str = field(validator=_NAME)
+    target: str = field(validator=_TARGET)
+    summary: str = ""
+    config: str | None = field(default=None, validator=attrs.validators.optional(_TARGET))
+    namespace: str = ""
+    provider: str = ""
+
+    @property
+    def option_namespace(self) -> str:
+        """The prefix of this part's options."""
+        return self.namespace or self.name.replace("-", "_").replace("/", "_")
+
+    @property
+    def full_name(self) -> str:
+        """`provider/name`: settles a name that two plugins offer."""
+        return f"{self.provider}/{self.name}"
+
+
+@frozen(kw_only=True)
+class TaskSpec(PartSpec):
+    """
+    A source of problems.
+
+    Attributes:
+        reward: Name of the reward it goes with unless another one is asked for.
+        starter: `module:function` giving the model spec of the embedded starter model.
+        values: Vetted option values for the task's embedded default (starter model, own data).
+    """
+
+    kind: ClassVar[str] = "task"
+    reward: str = ""
+    starter: str | None = field(default=None, validator=attrs.validators.optional(_TARGET))
+    values: Mapping[str, Any] = field(factory=dict)
+
+
+@frozen(kw_only=True)
+class RewardSpec(PartSpec):
+    """A verifier. `bounds` are the lowest and highest value it can give."""
+
+    kind: ClassVar[str] = "reward"
+    bounds: tuple[float, float] = (0.0, 1.0)
+
+
+@frozen(kw_only=True)
+class SamplerSpec(PartSpec):
+    kind: ClassVar[str] = "sampler"
+
+
+@frozen(kw_only=True)
+class AdvantageSpec(PartSpec):
+    kind: ClassVar[str] = "advantage"
+
+
+@frozen(kw_only=True)
+class LossSpec(PartSpec):
+    kind: ClassVar[str] = "loss"
+
+
+@frozen(kw_only=True)
+class BackendSpec(PartSpec):
+    """A trainer. `models` are the schemes of the model specs it takes (`gpt2` for `gpt2:PATH`)."""
+
+    kind: ClassVar[str] = "backend"
+    models: tuple[str, ...] = ()
+
+
+@frozen(kw_only=True)
+class CheckpointerSpec(PartSpec):
+    kind: ClassVar[str] = "checkpointer"
+
+
+@frozen(kw_only=True)
+class AlgorithmSpec:
+    """An algorithm is data: names of its parts and vetted option values."""
+
+    kind: ClassVar[str] = "algorithm"
+
+    name: str = field(validator=_NAME)
+    sampler: str
+    advantage: str
+    loss: str
+    summary: str = ""
+    values: Mapping[str, Any] = field(factory=dict)
+    provider: str = ""
+
+    @property
+    def full_name(self) -> str:
+        """`provider/name`: settles a name that two plugins offer."""
+        return f"{self.provider}/{self.name}"
+
+
+@frozen(kw_only=True)
+class CheckResult:
+    """What a prerequisite check found; `fix` is the command that mends it."""
+
+    ok: bool
+    found: str
+    fix: str = ""
+
+
+@frozen(kw_only=True)
+class Check:
+    """A prerequisite. `target` is `module:function() -> CheckResult`; `required` ones stop a run."""
+
+    kind: ClassVar[str] = "check"
+
+    name: str = field(validator=_NAME)
+    target: str = field(validator=_TARGET)
+    summary: str = ""
+    required: bool = True
+    is_slow: bool = False
+    provider: str = ""
+
+
+@frozen(kw_only=True)
+class CommandSpec:
+    """A domain's own subcommand, `rlvr PROVIDER NAME ...`; `target` is `module:function(argv) -> int`."""
+
+    kind: ClassVar[str] = "command"
+
+    name: str = field(validator=_NAME)
+    target: str = field(validator=_TARGET)
+    summary: str = ""
+    provider: str = ""
+
+
+@frozen(kw_only=True)
+class Advice:
+    """What to tell a person about an error, and the exit code it means."""
+
+    message: str
+    exit_code: ExitCode = ExitCode.BUG

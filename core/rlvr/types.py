@@ -1,0 +1,368 @@
+"""The values that travel along the line: frozen records of plain data, no tensors, no behaviour.
+
+Shapes: P problems, G group, D data, T tokens. Logprobs are natural logarithms (nats) of the
+sampled tokens. Arrays are read-only NumPy, so a record pickles, prints, compares and goes to JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+import attrs
+import numpy as np
+from attrs import field, frozen
+from numpy.typing import ArrayLike, NDArray
+
+IntArray: TypeAlias = NDArray[np.int32]
+FloatArray: TypeAlias = NDArray[np.float32]
+BoolArray: TypeAlias = NDArray[np.bool_]
+
+Author = Literal["prompt", "policy", "env"]
+Finish = Literal["stop", "length", "error"]
+
+_EQUAL = attrs.cmp_using(eq=np.array_equal)
+
+
+def _array(dtype: Any) -> Callable[[ArrayLike], NDArray[Any]]:
+    def convert(values: ArrayLike) -> NDArray[Any]:
+        array = np.array(values, dtype=dtype)
+        array.flags.writeable = False
+        return array
+
+    return convert
+
+
+def _frozen_map(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    return FrozenMap(values)
+
+
+class FrozenMap(dict[str, Any]):
+    """A mapping that cannot be changed after it was made (a dict, so it pickles and prints)."""
+
+    def _refuse(self, *_args: Any, **_kwargs: Any) -> Any:
+        raise TypeError("records are frozen: make a new one with attrs.evolve")
+
+    __setitem__ = __delitem__ = update = pop = popitem = clear = setdefault = _refuse
+    __ior__ = _refuse  # type: ignore[assignment]  # refusing is the point
+
+    def __hash__(self) -> int:  # type: ignore[override]  # frozen, so hashable by identity of keys
+        return hash(tuple(sorted(self)))
+
+    def __reduce__(self) -> tuple[type[FrozenMap], tuple[dict[str, Any]]]:
+        return FrozenMap, (dict(self),)
+
+
+EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+@frozen(kw_only=True)
+class Message:
+    """One message of a prompt. `role` is system, user, assistant or tool."""
+
+    role: str
+    content: str
+
+
+@frozen(kw_only=True)
+class Problem:
+    """
+    One prompt with its ground truth.
+
+    `payload` is the domain's own frozen record (a harness, a position); the core never looks
+    inside. `digest` is a sha256 over everything that decides a verdict, for the verdict store.
+    """
+
+    id: str
+    prompt: tuple[Message, ...] = field(converter=tuple)
+    split: str = "train"
+    labels: Mapping[str, str] = field(factory=dict, converter=_frozen_map)
+    payload: Any = field(default=None, repr=False)
+    digest: str = ""
+
+
+@frozen(kw_only=True)
+class Segment:
+    """
+    Contiguous tokens by one author.
+
+    `logprobs` has the shape of `tokens` (T,), in nats, and is present for the policy's tokens
+    only: they come from the sampler that drew them and are never computed from text again.
+    """
+
+    author: Author
+    tokens: IntArray = field(converter=_array(np.int32), eq=_EQUAL)
+    logprobs: FloatArray | None = field(
+        default=None,
+        converter=attrs.converters.optional(_array(np.float32)),
+        eq=_EQUAL,
+    )
+    text: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        if (self.author == "policy") != (self.logprobs is not None):
+            raise ValueError("logprobs belong to the policy's segments, and only to them")
+        if self.logprobs is not None and self.logprobs.shape != self.tokens.shape:
+            raise ValueError("logprobs and tokens of a segment differ in shape")
+
+
+@frozen(kw_only=True)
+class Trajectory:
+    """
+    What one rollout left behind: segments in order, and who sampled them.
+
+    `policy_version` and `policy_digest` name the weights that sampled it. `files` holds an answer
+    that was given as files rather than text (`rlvr score` with `{"id", "files"}`).
+    """
+
+    problem_id: str
+    segments: tuple[Segment, ...] = field(default=(), converter=tuple)
+    finish: Finish = "stop"
+    seed: int = 0
+    temperature: float = 1.0
+    policy_version: int = 0
+    policy_digest: str = ""
+    files: Mapping[str, str] | None = None
+    error: str = ""
+
+    @classmethod
+    def from_text(cls, problem_id: str, completion: str) -> Trajectory:
+        """A trajectory that holds raw model text only (no tokens): what `rlvr score` reads."""
+        segment = Segment(author="policy", tokens=[], logprobs=[], text=completion)
+        return cls(problem_id=problem_id, segments=(segment,))
+
+    @property
+    def completions(self) -> tuple[str, ...]:
+        """The policy's texts, one a turn."""
+        return tuple(s.text for s in self.segments if s.author == "policy")
+
+    @property
+    def completion(self) -> str:
+        """The policy's last text: the answer of a single-turn problem."""
+        texts = self.completions
+        return texts[-1] if texts else ""
+
+    @property
+    def tokens(self) -> IntArray:
+        """All token ids in order, shape (T,)."""
+        return _join([s.tokens for s in self.segments], np.int32)
+
+    @property
+    def mask(self) -> BoolArray:
+        """True where the policy wrote the token, shape (T,)."""
+        parts = [np.full(len(s.tokens), s.author == "policy") for s in self.segments]
+        return _join(parts, np.bool_)
+
+    @property
+    def logprobs(self) -> FloatArray:
+        """Sampler's logprobs, shape (T,), nats; 0 where the policy did not write the token."""
+        parts = [
+            np.zeros(len(s.tokens), np.float32) if s.logprobs is None else s.logprobs
+            for s in self.segments
+        ]
+        return _join(parts, np.float32)
+
+
+def _join(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+    joined = np.concatenate(parts).astype(dtype) if parts else np.zeros(0, dtype)
+    joined.flags.writeable = False
+    return joined
+
+
+@frozen(kw_only=True)
+class Reward:
+    """
+    A verdict. `value` feeds the advantage; `score01` feeds filters, pass@k and curves.
+
+    `score01` is 1.0 exactly when the answer is right. `components` are the named parts of
+    `value`; `evidence` is what a person needs to believe it (JSON values only). `cost_s` is what
+    the verification took, in seconds; 0 where `cached`.
+    """
+
+    value: float
+    score01: float
+    components: Mapping[str, float] = field(factory=dict, converter=_frozen_map)
+    tests_passed: int | None = None
+    tests_total: int | None = None
+    evidence: Mapping[str, Any] = field(factory=dict, converter=_frozen_map, repr=False)
+    cost_s: float = 0.0
+    cached: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        if not (np.isfinite(self.value) and 0.0 <= self.score01 <= 1.0):
+            raise ValueError(
+                f"a reward needs a finite value and a score01 in 0..1, "
+                f"got value={self.value}, score01={self.score01}"
+            )
+
+
+@frozen(kw_only=True)
+class Unscorable:
+    """The verifier ran but no verdict exists for this answer. Not a reward: leaves the baseline."""
+
+    reason: str
+    evidence: Mapping[str, Any] = field(factory=dict, converter=_frozen_map, repr=False)
+
+
+@frozen(kw_only=True)
+class Failed:
+    """The verifier could not run (infrastructure). Not a reward: leaves the baseline, counted."""
+
+    reason: str
+
+
+Outcome: TypeAlias = Reward | Unscorable | Failed
+
+
+@frozen(kw_only=True)
+class Group:
+    """G trajectories of one problem."""
+
+    problem: Problem
+    trajectories: tuple[Trajectory, ...] = field(converter=tuple)
+
+
+@frozen(kw_only=True)
+class ScoredGroup:
+    """A group with one outcome for each trajectory."""
+
+    problem: Problem
+    trajectories: tuple[Trajectory, ...] = field(converter=tuple)
+    outcomes: tuple[Outcome, ...] = field(converter=tuple)
+
+    def __attrs_post_init__(self) -> None:
+        if len(self.trajectories) != len(self.outcomes):
+            raise ValueError("a scored group needs one outcome for each trajectory")
+
+    @property
+    def rewards(self) -> tuple[Reward, ...]:
+        """The outcomes that are rewards, in order."""
+        return tuple(o for o in self.outcomes if isinstance(o, Reward))
+
+    def scored_only(self) -> ScoredGroup:
+        """The same group without the trajectories that have no reward."""
+        kept = [
+            (t, o)
+            for t, o in zip(self.trajectories, self.outcomes, strict=True)
+            if isinstance(o, Reward)
+        ]
+        return attrs.evolve(
+            self, trajectories=tuple(t for t, _ in kept), outcomes=tuple(o for _, o in kept)
+        )
+
+
+@frozen(kw_only=True)
+class Datum:
+    """
+    One training sequence; every array has shape (T,).
+
+    `logprobs[t]` is the sampler's logprob of `tokens[t]` given `tokens[:t]`. `mask[t]` is True
+    where the policy wrote `tokens[t]`; elsewhere logprobs, advantages and weights are 0.
+    `weights` carry the normalisation (they sum to 1 over the batch of an optimiser step), so that
+    every loss is a plain weighted *sum* and splits exactly over micro-batches.
+    `temperature` is the one it was sampled at: the trainer divides its logits by it.
+    `annotations` hold per-token logprobs by other models ("reference", "teacher", "old").
+    """
+
+    tokens: IntArray = field(converter=_array(np.int32), eq=_EQUAL)
+    mask: BoolArray = field(converter=_array(np.bool_), eq=_EQUAL)
+    logprobs: FloatArray = field(converter=_array(np.float32), eq=_EQUAL)
+    advantages: FloatArray = field(converter=_array(np.float32), eq=_EQUAL)
+    weights: FloatArray = field(converter=_array(np.float32), eq=_EQUAL)
+    temperature: float = 1.0
+    problem_id: str = ""
+    annotations: Mapping[str, FloatArray] = field(factory=dict, converter=_frozen_map, eq=False)
+
+
+@frozen(kw_only=True)
+class SamplingParams:
+    """
+    How tokens are drawn. `temperature` 0 is greedy. `stop` are texts that end a completion.
+
+    `top_p` 1.0 and `top_k` 0 mean the whole distribution (no truncation).
+    """
+
+    max_tokens: int = 256
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    stop: tuple[str, ...] = field(default=(), converter=tuple)
+
+    @property
+    def is_truncated(self) -> bool:
+        """True when top-p or top-k cuts the distribution (which biases importance ratios)."""
+        return self.top_p < 1.0 or self.top_k > 0
+
+
+@frozen(kw_only=True)
+class GenerateRequest:
+    """One completion to sample. Equal `seed`, prompt, weights and params give equal tokens."""
+
+    prompt: IntArray = field(converter=_array(np.int32), eq=_EQUAL)
+    params: SamplingParams
+    seed: int
+
+
+@frozen(kw_only=True)
+class Completion:
+    """
+    Sampled tokens (T,) with their logprobs (T,), nats, at the temperature they were drawn with.
+
+    Includes the end-of-text token when it was drawn. `text` leaves it, and stop texts, out.
+    """
+
+    tokens: IntArray = field(converter=_array(np.int32), eq=_EQUAL)
+    logprobs: FloatArray = field(converter=_array(np.float32), eq=_EQUAL)
+    text: str
+    finish: Finish
+
+
+@frozen(kw_only=True)
+class Checkpoint:
+    """A saved state on disk: where, at which step, and the sha256 of its manifest."""
+
+    path: Path
+    step: int
+    digest: str = ""
+
+
+@frozen(kw_only=True)
+class RunInfo:
+    """Identity of a run, for observers. `config` is the resolved configuration, dotted keys."""
+
+    id: str
+    directory: Path
+    plugin: str
+    algo: str
+    model: str
+    steps: int
+    seed: int
+    config: Mapping[str, Any] = field(factory=dict, repr=False)
+
+
+@frozen(kw_only=True)
+class EvalReport:
+    """
+    How well a policy solves one split.
+
+    `scores` holds score01 of each sample, by problem id. `pass_at` maps k to the unbiased
+    estimate 1 - C(n-c, k)/C(n, k), averaged over problems. `low` and `high` bound pass@1 at 95 %
+    (bootstrap over problems). `failed` counts samples whose verification could not run.
+    """
+
+    split: str
+    scores: Mapping[str, tuple[float, ...]]
+    pass_at: Mapping[int, float]
+    low: float
+    high: float
+    reward_mean: float
+    samples: int
+    failed: int = 0
+    seconds: float = 0.0
+
+    @property
+    def pass1(self) -> float:
+        """Share of samples that are right, averaged over problems."""
+        return self.pass_at.get(1, 0.0)

@@ -1,0 +1,1 @@
+"""Algorithms of rlvr: grpo, sft."""

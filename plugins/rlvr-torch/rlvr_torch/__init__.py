@@ -1,0 +1,1 @@
+"""Local PyTorch backend of rlvr."""

@@ -1,0 +1,1 @@
+"""CVDP: Verilog problems verified by their own cocotb harness."""
