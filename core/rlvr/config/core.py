@@ -1,0 +1,120 @@
+"""The core's own options, one record a namespace: fewer than forty keys in all.
+
+Everything else is a plugin's and lives under its namespace.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+from attrs.validators import ge, gt, le
+
+from rlvr.config.fields import option
+
+
+@frozen(kw_only=True)
+class RunOptions:
+    """What is run, on what, where to. Also flags of `rlvr run`."""
+
+    plugin: str = option("", "Domain plugin whose default task is used")
+    task: str = option("", "Task, where a plugin has several: NAME or PLUGIN/NAME")
+    algo: str = option("grpo", "Algorithm")
+    model: str = option("starter", "Model spec: starter, gpt2:PATH, ...")
+    backend: str = option("torch", "Backend that trains")
+    sampler: str = option("", "Sampler; empty: the algorithm's")
+    reward: str = option("", "Reward; empty: the task's")
+    checkpointer: str = option("file", "Where states are kept")
+    dataset: str = option("", "Data set path; empty: the task's embedded one")
+    out: str = option("", "Run directory; empty: runs/TIME-PLUGIN-ALGO")
+    steps: int = option(40, "Batches of problems to train on", unit="steps", validator=ge(0))
+    seed: int = option(1, "Seed of everything random", validator=ge(0))
+    requires: tuple[str, ...] = option((), "Distributions that must be installed, as NAME>=VERSION")
+
+
+@frozen(kw_only=True)
+class TrainOptions:
+    """The optimiser and how a batch becomes updates."""
+
+    problems: int = option(8, "Problems a step", unit="problems", validator=ge(1))
+    passes: int = option(1, "Times a batch is gone through", unit="passes", validator=ge(1))
+    minibatches: int = option(1, "Optimiser steps a pass", unit="updates", validator=ge(1))
+    aggregation: str = option(
+        "token",
+        "How token losses are averaged: token, sequence, fixed",
+        choices=("token", "sequence", "fixed"),
+    )
+    lr: float = option(1e-5, "Peak learning rate", validator=gt(0))
+    warmup: int = option(0, "Updates of linear warm-up", unit="updates", validator=ge(0))
+    decay: str = option(
+        "constant", "Learning rate after warm-up", choices=("constant", "cosine", "linear")
+    )
+    weight_decay: float = option(0.0, "AdamW weight decay", validator=ge(0))
+    grad_clip: float = option(1.0, "Global gradient norm limit; 0: none", validator=ge(0))
+    microbatch_tokens: int = option(
+        8192, "Padded tokens a forward pass holds (accumulation)", unit="tokens", validator=ge(1)
+    )
+
+
+@frozen(kw_only=True)
+class SamplerOptions:
+    """How groups of trajectories are drawn."""
+
+    group_size: int = option(8, "Trajectories a problem (G)", validator=ge(1))
+    max_tokens: int = option(256, "Tokens sampled a turn", unit="tokens", validator=ge(1))
+    temperature: float = option(1.0, "Sampling temperature", validator=gt(0))
+    top_p: float = option(1.0, "Nucleus mass; below 1 biases ratios", validator=[gt(0), le(1)])
+    top_k: int = option(0, "Keep the k likeliest tokens; 0: all", validator=ge(0))
+    stop: tuple[str, ...] = option((), "Texts that end a completion")
+
+
+@frozen(kw_only=True)
+class VerifyOptions:
+    """How verifications are run."""
+
+    workers: int = option(0, "Verifications at a time; 0: one a core", validator=ge(0))
+    deadline_s: float = option(
+        900.0, "The runner gives up on a verification after this", unit="s", validator=gt(0)
+    )
+    max_failures: float = option(
+        0.2, "Share of a step's verifications that may fail to run", validator=[ge(0), le(1)]
+    )
+    store: str = option("", "Verdict store (SQLite file); empty: user cache; off: none")
+
+
+@frozen(kw_only=True)
+class EvalOptions:
+    """Evaluation before, during and after training."""
+
+    samples: int = option(0, "Samples a test problem; 0: no evaluation in a run", validator=ge(0))
+    every: int = option(0, "Evaluate each so many steps; 0: only before and after", validator=ge(0))
+    split: str = option("test", "Split that is evaluated")
+    problems: int = option(0, "At most so many problems; 0: all", validator=ge(0))
+
+
+@frozen(kw_only=True)
+class CheckpointOptions:
+    """When states are written."""
+
+    every: int = option(20, "Steps between checkpoints; 0: only at the end", validator=ge(0))
+    keep: int = option(2, "Checkpoints kept", validator=ge(1))
+
+
+@frozen(kw_only=True)
+class ParityOptions:
+    """The canary: sampler and trainer must agree on what was just sampled."""
+
+    threshold: float = option(
+        0.01, "Largest allowed difference of a token's logprob", unit="nats", validator=gt(0)
+    )
+    probe: int = option(4, "Trajectories compared after each weight sync; 0: off", validator=ge(0))
+
+
+CORE_OPTIONS: dict[str, type] = {
+    "run": RunOptions,
+    "train": TrainOptions,
+    "sampler": SamplerOptions,
+    "verify": VerifyOptions,
+    "eval": EvalOptions,
+    "checkpoint": CheckpointOptions,
+    "parity": ParityOptions,
+}
+"""Namespace to record class, in the order they are shown."""
