@@ -1,4 +1,4 @@
-"""The core's own options, one record a namespace: fewer than forty keys in all.
+"""The core's own options, one record a namespace: at most forty keys in all.
 
 Everything else is a plugin's and lives under its namespace.
 """
@@ -27,7 +27,6 @@ class RunOptions:
     out: str = option("", "Run directory; empty: runs/TIME-PLUGIN-ALGO")
     steps: int = option(40, "Batches of problems to train on", unit="steps", validator=ge(0))
     seed: int = option(1, "Seed of everything random", validator=ge(0))
-    requires: tuple[str, ...] = option((), "Distributions that must be installed, as NAME>=VERSION")
 
 
 @frozen(kw_only=True)
