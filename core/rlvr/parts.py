@@ -111,6 +111,7 @@ class Policy(Protocol):
     version: int
     digest: str
     tokenizer: Tokenizer
+    context_length: int
 
     async def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
         """One completion a request, in order. Equal prompts share their prefill."""
@@ -118,7 +119,14 @@ class Policy(Protocol):
 
 @runtime_checkable
 class Sampler(Protocol):
-    """Turns problems into groups of trajectories."""
+    """
+    Turns problems into groups of trajectories.
+
+    `draws_from_policy` is False where trajectories come from elsewhere (references): their
+    logprobs are then zeros, and importance-weighted losses refuse them.
+    """
+
+    draws_from_policy: bool
 
     async def sample(
         self, policy: Policy, task: Task, problems: Sequence[Problem], params: SamplingParams

@@ -51,13 +51,14 @@ class TaskSpec(PartSpec):
     Attributes:
         reward: Name of the reward it goes with unless another one is asked for.
         starter: `module:function` giving the model spec of the embedded starter model.
-        values: Vetted option values for the task's embedded default (starter model, own data).
+        presets: Named sets of vetted option values (`--preset NAME`). The one named "starter" is
+            taken by itself for the embedded default: starter model on the task's own data.
     """
 
     kind: ClassVar[str] = "task"
     reward: str = ""
     starter: str | None = field(default=None, validator=attrs.validators.optional(_TARGET))
-    values: Mapping[str, Any] = field(factory=dict)
+    presets: Mapping[str, Mapping[str, Any]] = field(factory=dict)
 
 
 @frozen(kw_only=True)

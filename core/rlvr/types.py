@@ -114,7 +114,9 @@ class Trajectory:
     What one rollout left behind: segments in order, and who sampled them.
 
     `policy_version` and `policy_digest` name the weights that sampled it. `files` holds an answer
-    that was given as files rather than text (`rlvr score` with `{"id", "files"}`).
+    that was given as files rather than text (`rlvr score` with `{"id", "files"}`). `prompt_cut`
+    counts prompt tokens that did not fit the model's context. `error` says why a rollout broke
+    off (`finish` is then "error").
     """
 
     problem_id: str
@@ -125,6 +127,7 @@ class Trajectory:
     policy_version: int = 0
     policy_digest: str = ""
     files: Mapping[str, str] | None = None
+    prompt_cut: int = 0
     error: str = ""
 
     @classmethod
@@ -281,7 +284,8 @@ class SamplingParams:
     """
     How tokens are drawn. `temperature` 0 is greedy. `stop` are texts that end a completion.
 
-    `top_p` 1.0 and `top_k` 0 mean the whole distribution (no truncation).
+    `top_p` 1.0 and `top_k` 0 mean the whole distribution (no truncation). `group_size` is the
+    number of trajectories a problem (G); `seed` the root of the seeds of all of them.
     """
 
     max_tokens: int = 256
@@ -289,6 +293,8 @@ class SamplingParams:
     top_p: float = 1.0
     top_k: int = 0
     stop: tuple[str, ...] = field(default=(), converter=tuple)
+    group_size: int = 1
+    seed: int = 0
 
     @property
     def is_truncated(self) -> bool:

@@ -1,0 +1,46 @@
+# One command to watch a model learn (make run), one to check everything (make test).
+# Both set up what they need first; scripts/setup.sh says what and how.
+
+SHELL := /bin/bash
+VENV ?= .venv
+BIN := $(VENV)/bin
+RUN_ARGS ?=
+PYTEST_ARGS ?=
+export VENV
+
+# On a build server a missing simulator is a failure, not a skipped test.
+ifeq ($(CI),true)
+export RLVR_REQUIRE_TOOLS ?= 1
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help run test setup setup-run lint bench clean
+
+help: ## show this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: setup-run ## train the starter model on Verilog problems and show what it learned
+	$(BIN)/rlvr run --plugin cvdp --algo grpo $(RUN_ARGS)
+
+test: setup lint ## linters, type checker, import contracts and all tests
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not serial" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m serial $(PYTEST_ARGS)
+
+lint: setup ## ruff, mypy and import-linter only
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: setup ## the measurements of docs/benchmarks.md
+	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+
+setup: ## make the environment for development
+	@scripts/setup.sh dev
+
+setup-run: ## make the environment for a run only (smaller)
+	@scripts/setup.sh run
+
+clean: ## remove the environment, caches and built files (runs/ is kept)
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

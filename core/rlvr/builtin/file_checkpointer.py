@@ -1,0 +1,138 @@
+"""Checkpoints as folders: written beside, verified, renamed; the old one stays until then."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlvr.config.core import CheckpointOptions
+from rlvr.errors import CheckpointError, explain
+from rlvr.parts import Backend, BuildContext
+from rlvr.types import Checkpoint
+
+MANIFEST = "manifest.json"
+
+
+class FileCheckpointer:
+    """
+    Keeps the newest checkpoints of a run under `RUN/checkpoints/step-NNNNNN`.
+
+    A checkpoint is complete once its folder has its final name: `manifest.json` in it holds the
+    state and the sha256 of every file.
+    """
+
+    def __init__(self, config: CheckpointOptions | None, context: BuildContext) -> None:
+        if context.run_dir is None:
+            raise CheckpointError("checkpoints need a run directory")
+        self._root = context.run_dir / "checkpoints"
+        self._keep = (config or CheckpointOptions()).keep
+
+    async def save(self, step: int, state: Mapping[str, Any], backend: Backend) -> Checkpoint:
+        """
+        Write a checkpoint; the previous one survives any failure.
+
+        Raises:
+            CheckpointError: The disk is full or not writable; names the last good checkpoint.
+        """
+        beside = self._root / f".writing-{os.getpid()}"
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(beside, ignore_errors=True)
+            (beside / "model").mkdir(parents=True)
+            await backend.save(beside / "model")
+            manifest = {"step": step, "state": dict(state), "files": _hashes(beside)}
+            text = json.dumps(manifest, indent=2, sort_keys=True)
+            (beside / MANIFEST).write_text(text, encoding="utf-8")
+            for path in beside.rglob("*"):
+                _fsync(path)
+            final = self._root / f"step-{step:06d}"
+            shutil.rmtree(final, ignore_errors=True)
+            beside.rename(final)
+            _fsync(self._root)
+        except OSError as error:
+            shutil.rmtree(beside, ignore_errors=True)
+            last = self.list()
+            raise CheckpointError(
+                explain(
+                    f"the checkpoint of step {step} could not be written.",
+                    f"found: {error.strerror or error}; "
+                    f"last good checkpoint: {last[-1].path if last else 'none'}",
+                    "free space or choose another --out, then continue with --resume",
+                )
+            ) from error
+        for old in self.list()[: -self._keep]:
+            shutil.rmtree(old.path, ignore_errors=True)
+        return Checkpoint(path=final, step=step, digest=_digest(text))
+
+    async def load(self, which: Checkpoint, backend: Backend) -> dict[str, Any]:
+        """Verify a checkpoint, restore the backend from it and give back the state."""
+        self.verify(which)
+        await backend.load(which.path / "model")
+        state: dict[str, Any] = _manifest(which.path)["state"]
+        return state
+
+    def list(self) -> Sequence[Checkpoint]:
+        """Complete checkpoints, oldest first."""
+        found = []
+        for path in sorted(self._root.glob("step-*")):
+            if (path / MANIFEST).is_file():
+                text = (path / MANIFEST).read_text(encoding="utf-8")
+                step = int(path.name.partition("-")[2])
+                found.append(Checkpoint(path=path, step=step, digest=_digest(text)))
+        return found
+
+    def verify(self, checkpoint: Checkpoint) -> None:
+        """
+        Compare every file with the manifest.
+
+        Raises:
+            CheckpointError: A file is missing, was added or differs.
+        """
+        expected = _manifest(checkpoint.path)["files"]
+        found = _hashes(checkpoint.path)
+        wrong = sorted(
+            name for name in {*expected, *found} if expected.get(name) != found.get(name)
+        )
+        if wrong:
+            raise CheckpointError(
+                explain(
+                    f"the checkpoint {checkpoint.path} cannot be trusted.",
+                    f"found: {wrong[0]} is missing or differs from the manifest",
+                    "resume from another checkpoint of the run",
+                )
+            )
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    try:
+        manifest: dict[str, Any] = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError) as error:
+        raise CheckpointError(
+            explain(f"the checkpoint {path} cannot be read.", f"found: {error}")
+        ) from error
+    return manifest
+
+
+def _hashes(root: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and path.name != MANIFEST
+    }
+
+
+def _fsync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

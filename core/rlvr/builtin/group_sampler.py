@@ -1,0 +1,152 @@
+"""The group sampler: G rollouts a problem, all of them batched turn by turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import define, field
+
+from rlvr.log import get
+from rlvr.parts import BuildContext, Episode, Policy, Task
+from rlvr.run.batches import seed_of
+from rlvr.types import (
+    Completion,
+    Finish,
+    GenerateRequest,
+    Group,
+    Problem,
+    SamplingParams,
+    Segment,
+    Trajectory,
+)
+
+log = get(__name__)
+
+
+@define
+class _Rollout:
+    """One trajectory being sampled."""
+
+    problem: Problem
+    episode: Episode
+    seed: int
+    segments: list[Segment] = field(factory=list)
+    tokens: list[int] = field(factory=list)
+    finish: Finish = "stop"
+    prompt_cut: int = 0
+    error: str = ""
+    is_over: bool = False
+
+    def fail(self, error: Exception) -> None:
+        self.finish, self.error, self.is_over = "error", repr(error), True
+
+    def accept(self, completion: Completion) -> None:
+        self.segments.append(
+            Segment(
+                author="policy",
+                tokens=completion.tokens,
+                logprobs=completion.logprobs,
+                text=completion.text,
+            )
+        )
+        self.tokens += completion.tokens.tolist()
+        self.finish = completion.finish
+
+
+class GroupSampler:
+    """
+    Draws `params.group_size` trajectories a problem from the policy.
+
+    Rollouts advance together: each turn is one batch, so a group's shared prompt is prefilled
+    once. A rollout whose episode raises ends there with finish "error" and is counted as a
+    failure; the others go on. A first prompt longer than the model's context loses its middle
+    (`Trajectory.prompt_cut` says how many tokens).
+    """
+
+    draws_from_policy = True
+
+    async def sample(
+        self, policy: Policy, task: Task, problems: Sequence[Problem], params: SamplingParams
+    ) -> list[Group]:
+        """G trajectories a problem, in the order of `problems`."""
+        rollouts = [
+            _Rollout(
+                problem=problem,
+                episode=task.episode(problem),
+                seed=seed_of(params.seed, problem.id, index),
+            )
+            for problem in problems
+            for index in range(params.group_size)
+        ]
+        active = rollouts
+        while active := [r for r in active if self._prompt(r, policy, params)]:
+            requests = [
+                GenerateRequest(prompt=r.tokens, params=params, seed=seed_of(r.seed, len(r.tokens)))
+                for r in active
+            ]
+            for rollout, completion in zip(
+                active, await policy.generate(requests), strict=True
+            ):
+                rollout.accept(completion)
+                try:
+                    await rollout.episode.take(completion.text)
+                except Exception as error:  # the plugin border: one episode must not sink the rest
+                    log.warning("rollout_failed", problem=rollout.problem.id, error=repr(error))
+                    rollout.fail(error)
+        finished = [_trajectory(r, policy, params) for r in rollouts]
+        size = params.group_size
+        return [
+            Group(problem=problem, trajectories=finished[i * size : (i + 1) * size])
+            for i, problem in enumerate(problems)
+        ]
+
+    def _prompt(self, rollout: _Rollout, policy: Policy, params: SamplingParams) -> bool:
+        """Put the next prompt before the policy; False when the rollout is over."""
+        if rollout.is_over:
+            return False
+        try:
+            messages = rollout.episode.prompt()
+            if messages is None:
+                rollout.is_over = True
+                return False
+            is_first = not rollout.segments
+            tokens = policy.tokenizer.render(messages, first=is_first)
+        except Exception as error:  # the plugin border
+            log.warning("rollout_failed", problem=rollout.problem.id, error=repr(error))
+            rollout.fail(error)
+            return False
+        room = policy.context_length - params.max_tokens - len(rollout.tokens)
+        if len(tokens) > room:
+            if not is_first or room < 2:
+                rollout.finish, rollout.is_over = "length", True
+                return False
+            rollout.prompt_cut = len(tokens) - room
+            tokens = tokens[: room - room // 2] + tokens[len(tokens) - room // 2 :]
+        rollout.segments.append(
+            Segment(
+                author="prompt" if is_first else "env",
+                tokens=tokens,
+                text="\n".join(m.content for m in messages),
+            )
+        )
+        rollout.tokens += tokens
+        return True
+
+
+def group_sampler(config: None, context: BuildContext) -> GroupSampler:
+    """The factory of the spec: the sampler has no options of its own."""
+    return GroupSampler()
+
+
+def _trajectory(rollout: _Rollout, policy: Policy, params: SamplingParams) -> Trajectory:
+    return Trajectory(
+        problem_id=rollout.problem.id,
+        segments=rollout.segments,
+        finish=rollout.finish,
+        seed=rollout.seed,
+        temperature=params.temperature,
+        policy_version=policy.version,
+        policy_digest=policy.digest,
+        prompt_cut=rollout.prompt_cut,
+        error=rollout.error,
+    )

@@ -1,0 +1,79 @@
+"""What the core itself offers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from rlvr import hookimpl
+from rlvr.specs import CheckpointerSpec, RewardSpec, SamplerSpec, TaskSpec
+
+if TYPE_CHECKING:
+    from rlvr.types import RunInfo
+
+RLVR_API = 1
+
+
+@hookimpl
+def rlvr_tasks() -> Iterable[TaskSpec]:
+    """A task that learns in seconds, for tests and first tries."""
+    yield TaskSpec(
+        name="toy",
+        target="rlvr.builtin.toy:ToyTask",
+        config="rlvr.builtin.toy:ToyConfig",
+        reward="toy",
+        starter="rlvr.builtin.toy:starter",
+        summary="Repeat a letter: learns in seconds on a CPU",
+        presets={
+            "starter": {
+                "train.lr": 3e-3,
+                "train.problems": 8,
+                "sampler.group_size": 8,
+                "sampler.max_tokens": 4,
+                "eval.samples": 4,
+            }
+        },
+    )
+
+
+@hookimpl
+def rlvr_rewards() -> Iterable[RewardSpec]:
+    """The toy task's verifier."""
+    yield RewardSpec(
+        name="toy", target="rlvr.builtin.toy:ToyReward", summary="Share of right letters"
+    )
+
+
+@hookimpl
+def rlvr_samplers() -> Iterable[SamplerSpec]:
+    """Groups drawn from the policy, and references in their place."""
+    yield SamplerSpec(
+        name="group",
+        target="rlvr.builtin.group_sampler:group_sampler",
+        summary="G trajectories a problem from the policy, any number of turns",
+    )
+    yield SamplerSpec(
+        name="reference",
+        target="rlvr.builtin.reference_sampler:ReferenceSampler",
+        summary="Each problem's reference answer (for sft)",
+    )
+
+
+@hookimpl
+def rlvr_checkpointers() -> Iterable[CheckpointerSpec]:
+    """Checkpoints in the run directory."""
+    yield CheckpointerSpec(
+        name="file",
+        target="rlvr.builtin.file_checkpointer:FileCheckpointer",
+        config="rlvr.config.core:CheckpointOptions",
+        namespace="checkpoint",
+        summary="Atomic folders under RUN/checkpoints, verified by sha256",
+    )
+
+
+@hookimpl
+def rlvr_run_finished(run: RunInfo) -> None:
+    """Draw the learning curve into the run directory."""
+    from rlvr.builtin.curve import draw
+
+    draw(run)

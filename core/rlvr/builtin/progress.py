@@ -1,0 +1,170 @@
+"""What a person sees while a run goes on: one live display on a terminal, else a line a step."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from rlvr import hookimpl
+from rlvr.run.board import Board
+from rlvr.types import Checkpoint, EvalReport, RunInfo
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
+
+
+def duration(seconds: float) -> str:
+    """`1:02:03`, or `2:03` below an hour."""
+    minutes, s = divmod(int(seconds), 60)
+    hours, m = divmod(minutes, 60)
+    return f"{hours}:{m:02d}:{s:02d}" if hours else f"{m}:{s:02d}"
+
+
+def evaluation_line(step: int, report: EvalReport) -> str:
+    """One line on an evaluation, with its interval."""
+    failed = f", {report.failed} could not be verified" if report.failed else ""
+    return (
+        f"eval at step {step}: pass@1 {report.pass1:.1%} "
+        f"[{report.low:.1%}, {report.high:.1%}] on {len(report.scores)} {report.split} problems, "
+        f"{report.samples} samples{failed}, {report.seconds:.0f} s"
+    )
+
+
+class LineProgress:
+    """One plain line a step on standard error."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._begun = time.monotonic()
+        self._steps = 0
+
+    def say(self, text: str) -> None:
+        """Print a line at once."""
+        print(text, file=sys.stderr, flush=True)
+
+    @hookimpl
+    def rlvr_run_started(self, run: RunInfo) -> None:
+        """Say what runs, and where its files are."""
+        self._steps = run.steps
+        self._begun = time.monotonic()
+        self.say(f"{run.plugin} {run.algo} on {run.model}, {run.steps} steps, in {run.directory}")
+
+    @hookimpl
+    def rlvr_evaluated(self, step: int, report: EvalReport) -> None:
+        """Print the evaluation."""
+        self.say(evaluation_line(step, report))
+
+    @hookimpl
+    def rlvr_step_finished(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Print the step's canonical line."""
+        self.say(step_line(step, self._steps, metrics, self.left(step)))
+
+    @hookimpl
+    def rlvr_checkpoint_saved(self, checkpoint: Checkpoint) -> None:
+        """Name the checkpoint."""
+        self.say(f"checkpoint {checkpoint.path}")
+
+    def left(self, step: int) -> float:
+        """Estimated seconds left after `step`, from the mean of the steps seen here."""
+        self._seen = getattr(self, "_seen", 0) + 1
+        elapsed = time.monotonic() - self._begun
+        return elapsed / self._seen * max(self._steps - step, 0)
+
+
+def step_line(step: int, steps: int, metrics: Mapping[str, float], left_s: float) -> str:
+    """Step, reward, pass rate, tokens/s, verifications/s, what was dropped, time left."""
+    dropped = metrics["verify/unscorable"] + metrics["verify/failed"]
+    return (
+        f"step {step}/{steps}  reward {metrics['reward/mean']:.3f}  "
+        f"pass {metrics['reward/pass']:.1%}  "
+        f"tok/s {metrics['rate/tokens_per_s']:.0f}  "
+        f"verify/s {metrics['rate/verifications_per_s']:.1f}  "
+        + (f"dropped {dropped:.0f}  " if dropped else "")
+        + f"left {duration(left_s)}"
+    )
+
+
+class LiveProgress(LineProgress):
+    """One display that is drawn again in place: bar, rates, and what the run waits for."""
+
+    def __init__(self, board: Board) -> None:
+        super().__init__(board)
+        self._live: Live | None = None
+        self._last: Mapping[str, float] = {}
+        self._left: float | None = None
+
+    def say(self, text: str) -> None:
+        """Print above the display."""
+        if self._live is not None:
+            self._live.console.print(text, highlight=False, markup=False)
+        else:
+            super().say(text)
+
+    @hookimpl
+    def rlvr_run_started(self, run: RunInfo) -> None:
+        """Start the display."""
+        from rich.console import Console
+        from rich.live import Live
+
+        super().rlvr_run_started(run)
+        self._live = Live(
+            get_renderable=self._table, console=Console(stderr=True), refresh_per_second=4
+        )
+        self._live.start()
+
+    @hookimpl
+    def rlvr_step_finished(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Take the step's numbers into the display."""
+        self._last, self._left = metrics, self.left(step)
+
+    @hookimpl
+    def rlvr_run_finished(self, outcome: str) -> None:
+        """Take the display down, whatever happened."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _table(self) -> Table:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        board, metrics = self._board, self._last
+        done = max(board.step - 1, 0)
+        table = Table.grid(padding=(0, 2))
+        table.add_row(
+            f"step {board.step}/{self._steps}",
+            ProgressBar(total=max(self._steps, 1), completed=done, width=30),
+            f"left {duration(self._left)}" if self._left is not None else "",
+        )
+        if metrics:
+            table.add_row(
+                f"reward {metrics['reward/mean']:.3f}",
+                f"pass {metrics['reward/pass']:.1%}   "
+                f"{metrics['rate/tokens_per_s']:.0f} tokens/s   "
+                f"{metrics['rate/verifications_per_s']:.1f} verifications/s",
+                "",
+            )
+        table.add_row(*self._waiting())
+        return table
+
+    def _waiting(self) -> tuple[str, str, str]:
+        board = self._board
+        phase = f"{board.phase} {time.monotonic() - board.phase_since:.0f} s"
+        if (waited := board.longest_wait()) is None:
+            return phase, "", ""
+        problem, seconds = waited
+        return (
+            phase,
+            f"{board.verify_done}/{board.verify_total} verified, {len(board.in_flight)} in flight",
+            f"longest: {problem} {seconds:.0f} s",
+        )
+
+
+def progress_for(board: Board, *, quiet: bool = False) -> LineProgress | None:
+    """The display that suits standard error: live on a terminal, lines otherwise."""
+    if quiet:
+        return None
+    return LiveProgress(board) if sys.stderr.isatty() else LineProgress(board)

@@ -1,0 +1,87 @@
+"""The toy task: repeat the letter that is asked for. Learns in seconds, needs no tool."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+from attrs import frozen
+
+from rlvr.config.fields import option
+from rlvr.episode import SingleTurn
+from rlvr.errors import VerifierError
+from rlvr.parts import BuildContext
+from rlvr.types import Message, Problem, Reward, Trajectory
+
+
+@frozen(kw_only=True)
+class ToyConfig:
+    """Options of the toy task."""
+
+    letters: str = option("abcd", "Letters that problems ask for")
+    length: int = option(4, "Times the letter is wanted")
+    fail_share: float = option(0.0, "Share of verifications that fail to run (to see what happens)")
+
+
+class ToyTask:
+    """One problem a letter: `a=` wants `aaaa`. The same problems in every split."""
+
+    def __init__(self, config: ToyConfig, context: BuildContext) -> None:
+        del context
+        self._config = config
+
+    def problems(self, split: str) -> Iterable[Problem]:
+        """A problem for each letter."""
+        for letter in self._config.letters:
+            answer = letter * self._config.length
+            yield Problem(
+                id=f"toy_{letter}",
+                prompt=[Message(role="user", content=f"{letter}=")],
+                split=split,
+                payload=(answer, self._config.fail_share),
+                digest=hashlib.sha256(answer.encode()).hexdigest(),
+            )
+
+    def episode(self, problem: Problem) -> SingleTurn:
+        """One prompt, one answer."""
+        return SingleTurn(problem.prompt)
+
+    def reference(self, problem: Problem) -> Trajectory:
+        """The letter, repeated."""
+        return Trajectory.from_text(problem.id, problem.payload[0])
+
+    def unsupported(self) -> Mapping[str, str]:
+        """Nothing is left out."""
+        return {}
+
+
+class ToyReward:
+    """Share of places that hold the wanted letter; 1.0 only for the exact answer."""
+
+    def __init__(self, config: None, context: BuildContext) -> None:
+        del config, context
+
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:
+        """Judge one answer; fails to run for the configured share of seeds."""
+        answer, fail_share = problem.payload
+        if trajectory.seed % 1000 < fail_share * 1000:
+            raise VerifierError(f"{problem.id}: the toy verifier was told to fail")
+        text = trajectory.completion
+        places = [a == b for a, b in zip(text, answer, strict=False)]
+        share = sum(places) / max(len(answer), len(text))
+        return Reward(
+            value=share,
+            score01=float(text == answer),
+            components={"letters": share},
+            tests_passed=sum(places),
+            tests_total=len(answer),
+        )
+
+    def verdict_key(self, problem: Problem, trajectory: Trajectory) -> None:
+        """Never stored: computing it is cheaper than looking it up."""
+        return
+
+
+def starter() -> str:
+    """A tiny untrained model over bytes."""
+    return "gpt2:new?layers=1&heads=2&width=32&positions=64"

@@ -1,0 +1,65 @@
+"""`rlvr config show`: each option's value, and where it came from."""
+
+from __future__ import annotations
+
+import argparse
+
+from rlvr.cli.options import add_config_flags, add_run_flags
+from rlvr.cli.output import print_json, table
+from rlvr.cli.parser import examples
+from rlvr.config.describe import OptionRow, as_text, describe
+from rlvr.errors import ExitCode
+from rlvr.plugins.host import PluginHost
+
+SUMMARY = "Show each option's value and where it came from."
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add `show`."""
+    parser.epilog = examples(
+        "rlvr config show --plugin cvdp --algo grpo",
+        "rlvr config show --plugin cvdp train.lr=1e-4 --json",
+        "rlvr config show --plugin cvdp --config run.toml",
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="show")
+    show = verbs.add_parser("show", help="options as `rlvr run` would take them")
+    add_run_flags(show)
+    show.add_argument("--algo", metavar="NAME", help="algorithm (default: grpo)")
+    show.add_argument("--sampler", metavar="NAME", help="sampler (default: the algorithm's)")
+    show.add_argument("--steps", type=int, metavar="N", help="batches of problems to train on")
+    show.add_argument("--out", metavar="DIR", help="run directory")
+    show.add_argument(
+        "--for",
+        dest="needs",
+        choices=("run", "eval", "score"),
+        default="run",
+        help="the command whose parts must be installed",
+    )
+    add_config_flags(show)
+
+
+def main(args: argparse.Namespace) -> int:
+    """Resolve as `rlvr run` would, and print."""
+    from rlvr.run.configure import configure as resolve_options
+
+    configured = resolve_options(args, PluginHost.load(), needs=args.needs)
+    rows = describe(configured.specs, configured.options)
+    if args.json:
+        print_json([_as_json(row) for row in rows])
+    else:
+        cells = [(row.key, as_text(row.value), row.origin) for row in rows]
+        print(table(("OPTION", "VALUE", "FROM"), cells))
+    return ExitCode.DONE
+
+
+def _as_json(row: OptionRow) -> dict[str, object]:
+    return {
+        "key": row.key,
+        "value": row.value,
+        "origin": row.origin,
+        "default": row.default,
+        "type": row.type,
+        "unit": row.unit,
+        "choices": list(row.choices),
+        "help": row.help,
+    }

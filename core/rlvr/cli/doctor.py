@@ -1,0 +1,149 @@
+"""`rlvr doctor`: what the plugins need from this machine, and the command that mends it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from attrs import asdict, frozen
+
+from rlvr.cli.options import add_json_flag
+from rlvr.cli.output import print_json, table
+from rlvr.cli.parser import examples
+from rlvr.errors import ExitCode
+from rlvr.plugins.host import PluginHost
+from rlvr.plugins.registry import Registry
+from rlvr.plugins.resolve import load_object
+from rlvr.plugins.status import PluginStatus
+from rlvr.specs import Check, CheckResult
+
+SUMMARY = "Check what plugins need from this machine; exit 4 where something required is missing."
+MINIMAL_PYTHON = (3, 11)
+
+
+@frozen(kw_only=True)
+class Finding:
+    """One line of the report. `status` is ok, missing, optional (missing) or skipped."""
+
+    plugin: str
+    check: str
+    status: str
+    found: str
+    fix: str = ""
+    seconds: float = 0.0
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    parser.epilog = examples(
+        "rlvr doctor",
+        "rlvr doctor --plugin cvdp",
+        "rlvr doctor --fast --json",
+    )
+    parser.add_argument("--plugin", metavar="NAME", help="only this plugin's checks")
+    parser.add_argument("--fast", action="store_true", help="skip checks that take long")
+    add_json_flag(parser)
+
+
+def main(args: argparse.Namespace) -> int:
+    """
+    Run the checks one after another and print what each found.
+
+    Raises:
+        PluginError: `--plugin` names one that is not active.
+    """
+    host = PluginHost.load()
+    if args.plugin is not None:
+        Registry(host).active(args.plugin)
+    findings = list(_findings(host, args.plugin, args.fast))
+    is_ready = all(finding.status != "missing" for finding in findings)
+    if args.json:
+        print_json({"ok": is_ready, "checks": [asdict(finding) for finding in findings]})
+    else:
+        cells = [(f.plugin, f.check, f.status, f.found) for f in findings]
+        print(table(("PLUGIN", "CHECK", "STATUS", "FOUND"), cells))
+        for finding in findings:
+            if finding.fix and finding.status in ("missing", "optional"):
+                print(f"to fix {finding.plugin} {finding.check}: {finding.fix}")
+        print("everything required is there" if is_ready else "something required is missing")
+    return ExitCode.DONE if is_ready else ExitCode.PREREQUISITE
+
+
+def _findings(host: PluginHost, plugin: str | None, is_fast: bool) -> Iterator[Finding]:
+    yield _run("core", "python", _check_python, is_required=True)
+    yield _run("core", "cache", _check_cache, is_required=True)
+    for status in host.plugins:
+        if plugin is None and status.status in ("broken", "incompatible", "conflict"):
+            yield _unusable(status)
+    for check in host.checks():
+        if plugin not in (None, check.provider):
+            continue
+        if check.is_slow and is_fast:
+            yield Finding(
+                plugin=check.provider, check=check.name, status="skipped", found="slow (--fast)"
+            )
+            continue
+        yield _run(check.provider, check.name, partial(_call, check), is_required=check.required)
+
+
+def _call(check: Check) -> object:
+    return load_object(check.target, check.provider)()
+
+
+def _run(plugin: str, name: str, function: Callable[[], object], *, is_required: bool) -> Finding:
+    started = time.perf_counter()
+    try:
+        result = function()
+        if not isinstance(result, CheckResult):
+            raise TypeError(f"the check gave {type(result).__name__}, not CheckResult")
+    except Exception as error:  # the plugin border: a check that crashes is a check that failed
+        result = CheckResult(ok=False, found=f"the check failed: {type(error).__name__}: {error}")
+    missing = "missing" if is_required else "optional"
+    return Finding(
+        plugin=plugin,
+        check=name,
+        status="ok" if result.ok else missing,
+        found=result.found,
+        fix=result.fix,
+        seconds=round(time.perf_counter() - started, 3),
+    )
+
+
+def _unusable(status: PluginStatus) -> Finding:
+    reason, _, fix = status.reason.rpartition(" - ")
+    return Finding(
+        plugin=status.name,
+        check="plugin",
+        status="missing",
+        found=f"{status.status}: {reason or fix}",
+        fix=fix if reason else "",
+    )
+
+
+def _check_python() -> CheckResult:
+    version = ".".join(map(str, sys.version_info[:3]))
+    wanted = ".".join(map(str, MINIMAL_PYTHON))
+    is_new = sys.version_info[:2] >= MINIMAL_PYTHON
+    return CheckResult(ok=is_new, found=version, fix="" if is_new else f"install Python {wanted}")
+
+
+def _check_cache() -> CheckResult:
+    from rlvr.run.store import cache_dir
+
+    folder = cache_dir(os.environ)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        return CheckResult(
+            ok=False,
+            found=f"{folder} cannot be written: {error.strerror}",
+            fix="set RLVR_CACHE_DIR to a folder you may write",
+        )
+    return CheckResult(ok=True, found=str(folder))

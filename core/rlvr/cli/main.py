@@ -1,0 +1,160 @@
+"""`rlvr`: finds the command, imports it alone, and turns errors into messages and exit codes.
+
+Help and version load no plugin, so that no plugin can break them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import rlvr
+from rlvr.cli.parser import CommandParser, examples
+from rlvr.errors import ExitCode, RlvrError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("rlvr.cli.run", "train a model on a plugin's problems"),
+    "score": ("rlvr.cli.score", "verify answers and write their rewards"),
+    "eval": ("rlvr.cli.evaluate", "measure how often a model is right"),
+    "rescore": ("rlvr.cli.rescore", "apply a reward to the trajectories of a run"),
+    "runs": ("rlvr.cli.runs", "list runs, or show one"),
+    "plugins": ("rlvr.cli.plugins", "list installed plugins, or show one"),
+    "config": ("rlvr.cli.config", "show each option's value and where it came from"),
+    "doctor": ("rlvr.cli.doctor", "check what plugins need from this machine"),
+}
+"""Command to module and summary. Static, so that help imports none of them."""
+
+BROKEN_PIPE = 128 + 13  # as a shell reports a process that SIGPIPE ended
+
+
+def main(argv: list[str] | None = None) -> int:
+    """
+    Run one command.
+
+    Args:
+        argv: Words after `rlvr`; None: those of this process.
+
+    Returns:
+        An `ExitCode`, or 141 where the reader of standard output went away.
+    """
+    words = sys.argv[1:] if argv is None else list(argv)
+    try:
+        code = _dispatch(words)
+        sys.stdout.flush()
+    except RlvrError as error:
+        return _report(error, words)
+    except KeyboardInterrupt:
+        print("rlvr: interrupted (exit 130)", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # Python flushes standard output once more at exit: give it somewhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except SystemExit as leaving:  # argparse leaves this way after --help and --version
+        if isinstance(leaving.code, str):
+            print(leaving.code, file=sys.stderr)
+        return leaving.code if isinstance(leaving.code, int) else int(bool(leaving.code))
+    except Exception as error:  # a bug, unless a plugin knows better
+        return _report_bug(error)
+    return code
+
+
+def _dispatch(words: Sequence[str]) -> int:
+    first = next((i for i, word in enumerate(words) if not word.startswith("-")), len(words))
+    leading, rest = list(words[:first]), list(words[first + 1 :])
+    top = _top_parser()
+    asked = top.parse_args(leading)
+    if first == len(words):
+        top.print_help()
+        return ExitCode.DONE
+    command = words[first]
+    if command not in COMMANDS:
+        from rlvr.cli.plugin_commands import run_plugin_command
+
+        return run_plugin_command(command, rest, list(COMMANDS))
+    module = importlib.import_module(COMMANDS[command][0])
+    parser = CommandParser(prog=f"rlvr {command}", description=module.SUMMARY)
+    module.configure(parser)
+    if {"-h", "--help"} & set(rest) and parser.has("overrides"):
+        _narrow(parser, rest)
+    args = parser.parse_args(rest)
+    for name in ("verbose", "quiet"):
+        setattr(args, name, getattr(args, name, 0) + getattr(asked, name, 0))
+    args.debug = getattr(args, "debug", False) or getattr(asked, "debug", False)
+    args.verbosity = args.verbose - args.quiet
+    result: int = module.main(args)
+    return result
+
+
+def _narrow(parser: CommandParser, rest: Sequence[str]) -> None:
+    from rlvr.cli.options import narrowed_help
+
+    narrowed = narrowed_help(rest)
+    parser.epilog = "\n\n".join(filter(None, [narrowed, parser.epilog or ""]))
+
+
+def _top_parser() -> CommandParser:
+    width = max(map(len, COMMANDS))
+    listing = "\n".join(f"  {name.ljust(width)}  {text}" for name, (_, text) in COMMANDS.items())
+    parser = CommandParser(
+        prog="rlvr",
+        usage="rlvr [-h] [--version] [-v | -q] [--debug] COMMAND ...",
+        description=f"Train language models with rewards that a program can verify.\n\n"
+        f"commands:\n{listing}\n"
+        f"  {'PLUGIN'.ljust(width)}  a plugin's own commands, like: rlvr cvdp --help",
+        epilog=examples(
+            "rlvr run --plugin cvdp --algo grpo",
+            "rlvr score --plugin cvdp --dataset problems.jsonl --golden",
+            "rlvr plugins list",
+        ),
+    )
+    parser.add_argument("--version", action="version", version=f"rlvr {rlvr.__version__}")
+    return parser
+
+
+def _report(error: RlvrError, words: Sequence[str]) -> int:
+    print(f"rlvr: {error}    (exit {int(error.exit_code)})", file=sys.stderr)
+    if _is_debugging(words):
+        _print_traceback(error)
+    return error.exit_code
+
+
+def _report_bug(error: Exception) -> int:
+    advice = None
+    try:
+        from rlvr.plugins.host import PluginHost
+
+        advice = PluginHost.load().explain_error(error)
+    except Exception as secondary:  # the plugin border: the first error is the one to show
+        error.add_note(f"while asking plugins for advice: {secondary!r}")
+    if advice is None:
+        _print_traceback(error)
+        print(f"rlvr: this is a bug: {type(error).__name__}: {error} (exit 1)", file=sys.stderr)
+        return ExitCode.BUG
+    if _is_debugging(sys.argv):
+        _print_traceback(error)
+    print(f"rlvr: {advice.message}    (exit {int(advice.exit_code)})", file=sys.stderr)
+    return advice.exit_code
+
+
+def _is_debugging(words: Sequence[str]) -> bool:
+    from rlvr.plugins.controls import is_on
+
+    return "--debug" in words or any(
+        is_on(os.environ, name) for name in ("RLVR_DEBUG", "RLVR_STRICT_PLUGINS")
+    )
+
+
+def _print_traceback(error: BaseException) -> None:
+    import traceback
+
+    traceback.print_exception(error)
+
+
+__all__ = ["COMMANDS", "main"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""Flags that several commands share, and the part of `--help` that depends on the plugin."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Sequence
+
+from rlvr.errors import RlvrError
+
+
+def add_json_flag(parser: argparse.ArgumentParser) -> None:
+    """Add `--json`, unless it is there."""
+    if "--json" in parser.format_usage():
+        return
+    parser.add_argument("--json", action="store_true", help="print JSON on standard output")
+
+
+def add_config_flags(parser: argparse.ArgumentParser) -> None:
+    """Add `--config`, `--preset`, `--json` and the `key=value` words (`args.overrides`)."""
+    add_json_flag(parser)
+    parser.add_argument("--config", metavar="FILE", help="TOML or YAML file with options")
+    parser.add_argument("--preset", metavar="NAME", help="vetted option values of the task")
+    parser.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="an option, like train.lr=1e-4"
+    )
+
+
+def add_run_flags(parser: argparse.ArgumentParser, *, model: bool = True) -> None:
+    """
+    Add the `run.*` options that say what a command works on, and `--json`; absent ones are None.
+
+    Args:
+        parser: The command's.
+        model: Also `--model` and `--backend`, for commands that sample.
+    """
+    parser.add_argument("--plugin", metavar="NAME", help="domain plugin: its default task")
+    parser.add_argument("--task", metavar="NAME", help="task, where a plugin has several")
+    parser.add_argument("--reward", metavar="NAME", help="reward (default: the task's)")
+    parser.add_argument("--dataset", metavar="PATH", help="data set (default: the embedded one)")
+    if model:
+        parser.add_argument("--model", metavar="SPEC", help="model, like gpt2:PATH")
+        parser.add_argument("--backend", metavar="NAME", help="backend (default: torch)")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of everything random")
+    add_json_flag(parser)
+
+
+def narrowed_help(words: Sequence[str]) -> str:
+    """
+    The options of the plugin that `--plugin` (or `--task`, `--reward`) names among `words`.
+
+    Empty where nothing is named. A plugin that cannot be used yields its reason: help never fails.
+    """
+    reader = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for name in ("plugin", "task", "reward"):
+        reader.add_argument(f"--{name}")
+    try:
+        chosen, _ = reader.parse_known_args([w for w in words if w not in ("-h", "--help")])
+    except argparse.ArgumentError:
+        return ""
+    if not (chosen.plugin or chosen.task):
+        return ""
+    try:
+        return _options_of(chosen)
+    except RlvrError as error:
+        return textwrap.indent(str(error), "  ")
+
+
+def _options_of(chosen: argparse.Namespace) -> str:
+    from rlvr.config.describe import as_text, describe
+    from rlvr.plugins.host import PluginHost
+    from rlvr.plugins.registry import Registry
+    from rlvr.plugins.resolve import load_object
+
+    registry = Registry(PluginHost.load())
+    task = (
+        registry.find("task", chosen.task) if chosen.task else registry.default_task(chosen.plugin)
+    )
+    parts = [task]
+    if reward := chosen.reward or task.reward or task.name:
+        parts.append(registry.find("reward", reward))
+    specs = {p.option_namespace: load_object(p.config, p.provider) for p in parts if p.config}
+    title = f"options of {task.full_name} ({task.summary})"
+    rows = describe(specs)
+    if not rows:
+        return f"{title}: none"
+    width = max(len(row.key) for row in rows)
+    lines = [
+        f"  {row.key.ljust(width)}  {row.help}"
+        f"{f' ({row.unit})' if row.unit else ''} [{as_text(row.default)}]"
+        for row in rows
+    ]
+    return "\n".join([f"{title}:", *lines])

@@ -1,0 +1,40 @@
+"""Results on standard output: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[object]], widths: Sequence[int] = ()
+) -> str:
+    """
+    Left-aligned columns, two spaces apart; the last one is never padded.
+
+    Args:
+        header: Column names.
+        rows: One cell a column.
+        widths: Least widths of the first columns.
+    """
+    cells = [[str(cell) for cell in row] for row in [header, *rows]]
+    least = [*widths, *([0] * (len(header) - len(widths)))]
+    wide = [max(least[i], *(len(row[i]) for row in cells)) for i in range(len(header))]
+    lines = ("  ".join(c.ljust(w) for c, w in zip(row, wide, strict=True)) for row in cells)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON; attrs records become objects, paths become texts."""
+    print(json.dumps(value, indent=2, default=_plain, ensure_ascii=False))
+
+
+def _plain(value: Any) -> Any:
+    if attrs.has(type(value)):
+        return attrs.asdict(value)
+    if isinstance(value, frozenset | set):
+        return sorted(value)
+    return str(value)

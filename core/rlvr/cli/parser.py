@@ -1,0 +1,105 @@
+"""argparse as rlvr wants it: suggestions, options between words, common flags everywhere."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from rlvr.errors import ConfigError, UnknownNameError, explain
+from rlvr.nearest import nearest
+
+
+class CommandParser(argparse.ArgumentParser):
+    """
+    A parser of one command. Its subparsers are of this class too.
+
+    A mistake raises `ConfigError` (exit 2) rather than leaving the process. `--debug`, `-v` and
+    `-q` are accepted at every level; `key=value` words may stand between flags.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        kwargs.setdefault("allow_abbrev", False)
+        super().__init__(*args, **kwargs)
+        self._is_intermixing = False
+        absent = argparse.SUPPRESS  # so that a subparser does not reset what its parent has read
+        common = self.add_argument_group("common flags")
+        common.add_argument(
+            "-v", "--verbose", action="count", default=absent, help="log more on standard error"
+        )
+        common.add_argument(
+            "-q", "--quiet", action="count", default=absent, help="log warnings only; -qq: errors"
+        )
+        common.add_argument(
+            "--debug", action="store_true", default=absent, help="show tracebacks of all errors"
+        )
+
+    def parse_known_args(  # type: ignore[override]  # argparse's overloads add nothing here
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse; flags may stand between positional words where no subcommand follows."""
+        if self._is_intermixing or not self._takes_words():
+            return super().parse_known_args(args, namespace)
+        self._is_intermixing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_intermixing = False
+
+    def error(self, message: str) -> NoReturn:
+        """
+        Refuse the command line.
+
+        Raises:
+            UnknownNameError: A subcommand or flag that does not exist.
+            ConfigError: Anything else.
+        """
+        do = f"try: {self.prog} --help"
+        if match := re.match(r"unrecognized arguments: (.*)", message):
+            words = match.group(1).split()
+            unknown = next((word for word in words if word.startswith("-")), words[0])
+            raise UnknownNameError(
+                explain(f"unknown argument {unknown!r} of {self.prog!r}.", self._hint(unknown), do)
+            )
+        if match := re.search(r"invalid choice: '?([^' ]*)'? \(choose from (.*)\)", message):
+            choices = [choice.strip(" '") for choice in match.group(2).split(",")]
+            found = f"there are: {', '.join(choices)}"
+            close = nearest(match.group(1), choices)
+            hint = f"    did you mean {close!r}?" if close else ""
+            raise UnknownNameError(explain(f"{self.prog}: {message}", found + hint, do))
+        raise ConfigError(explain(f"{self.prog}: {message}", do=do))
+
+    def flags(self) -> list[str]:
+        """Every long flag of this parser and its subparsers."""
+        found = [f for f in self._option_string_actions if f.startswith("--")]
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for parser in action.choices.values():
+                    found += parser.flags()
+        return found
+
+    def has(self, dest: str) -> bool:
+        """True where this parser (no subparser) fills `args.DEST`."""
+        return any(action.dest == dest for action in self._actions)
+
+    def _takes_words(self) -> bool:
+        positionals = self._get_positional_actions()
+        return bool(positionals) and all(
+            action.nargs not in (argparse.PARSER, argparse.REMAINDER) for action in positionals
+        )
+
+    def _hint(self, unknown: str) -> str:
+        flag, _equals, value = unknown.partition("=")
+        if "." in flag and flag.startswith("--"):
+            return f"options are written without dashes: {flag.strip('-')}={value or 'VALUE'}"
+        if not flag.startswith("-"):
+            return ""
+        close = nearest(flag.lstrip("-"), [known.lstrip("-") for known in self.flags()])
+        return f"did you mean '--{close}'?" if close else ""
+
+
+def examples(*lines: str) -> str:
+    """The end of a help page: commands that run as they stand."""
+    return "examples:\n" + "\n".join(f"  {line}" for line in lines)

@@ -1,0 +1,127 @@
+"""`rlvr plugins list` and `rlvr plugins show NAME`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from rlvr import hookspecs
+from rlvr.cli.options import add_json_flag
+from rlvr.cli.output import print_json, table
+from rlvr.cli.parser import examples
+from rlvr.config.describe import as_text, describe
+from rlvr.errors import ExitCode, PluginError, UnknownNameError, explain
+from rlvr.nearest import did_you_mean
+from rlvr.plugins.host import PluginHost
+from rlvr.plugins.offers import OFFERS, label
+from rlvr.plugins.registry import Registry
+from rlvr.plugins.report import HEADER, MINIMAL_WIDTHS, as_json, rows
+from rlvr.plugins.resolve import load_object
+from rlvr.plugins.status import PluginStatus
+
+SUMMARY = "List installed plugins, or show what one offers."
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add `list` and `show`."""
+    parser.epilog = examples(
+        "rlvr plugins list",
+        "rlvr plugins list --hook rlvr_tasks --json",
+        "rlvr plugins show cvdp",
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="list|show")
+    listing = verbs.add_parser("list", help="all installed plugins with their status")
+    listing.add_argument("--hook", metavar="NAME", help="only plugins that implement this hook")
+    add_json_flag(listing)
+    show = verbs.add_parser("show", help="what one plugin offers, with its options")
+    show.add_argument("name", metavar="NAME", help="the plugin's name, as listed")
+    add_json_flag(show)
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run the verb. Listing is done (exit 0) also where a plugin is broken."""
+    host = PluginHost.load()
+    for note in host.notes:
+        print(f"rlvr: {note}", file=sys.stderr)
+    return _list(args, host) if args.verb == "list" else _show(args, host)
+
+
+def _list(args: argparse.Namespace, host: PluginHost) -> int:
+    plugins = host.plugins
+    if args.hook is not None:
+        if args.hook not in hookspecs.__all__:
+            hint = did_you_mean(args.hook, hookspecs.__all__)
+            hooks = f"hooks: {', '.join(hookspecs.__all__)}"
+            raise UnknownNameError(explain(f"no hook named {args.hook!r}.", hint, hooks))
+        plugins = tuple(plugin for plugin in plugins if args.hook in plugin.hooks)
+    if args.json:
+        print_json(as_json(plugins))
+    else:
+        print(table(HEADER, rows(plugins), MINIMAL_WIDTHS))
+    return ExitCode.DONE
+
+
+def _show(args: argparse.Namespace, host: PluginHost) -> int:
+    statuses = [status for status in host.plugins if status.name == args.name]
+    if not statuses:
+        Registry(host).active(args.name)  # raises what is known about the name
+    described = [_description(status, host) for status in statuses]
+    if args.json:
+        print_json(described[0] if len(described) == 1 else described)
+    else:
+        print("\n\n".join(_text(one) for one in described))
+    return ExitCode.DONE
+
+
+def _description(status: PluginStatus, host: PluginHost) -> dict[str, Any]:
+    (summary,) = as_json([status])
+    summary["offers"] = {
+        label(hook): [_offer(r) for r in getattr(host, label(hook))() if r.provider == status.name]
+        for hook in OFFERS
+        if hook in status.hooks and status.is_active
+    }
+    return summary
+
+
+def _offer(record: Any) -> dict[str, Any]:
+    offer: dict[str, Any] = {"name": record.name, "summary": record.summary}
+    if target := getattr(record, "config", None):
+        try:
+            rows = describe({record.option_namespace: load_object(target, record.provider)})
+        except PluginError as error:
+            offer["problem"] = str(error)
+        else:
+            offer["options"] = [
+                {
+                    "key": row.key,
+                    "type": row.type,
+                    "default": row.default,
+                    "unit": row.unit,
+                    "choices": list(row.choices),
+                    "help": row.help,
+                }
+                for row in rows
+            ]
+    return offer
+
+
+def _text(described: dict[str, Any]) -> str:
+    lines = [
+        f"{described['name']}: {described['distribution']} {described['version']}, "
+        f"{described['status']}"
+    ]
+    if described["reason"]:
+        lines.append(f"  {described['reason']}")
+    for kind, offers in described["offers"].items():
+        lines.append(f"\n{kind}")
+        for offer in offers:
+            lines.append(f"  {offer['name']}  {offer['summary']}".rstrip())
+            if "problem" in offer:
+                lines.append(f"    options unknown: {offer['problem']}")
+            for row in offer.get("options", []):
+                lines.append(f"    {row['key']} = {as_text(row['default'])}  {row['help']}")
+    heard = [hook for hook in described["hooks"] if hook not in OFFERS]
+    if heard:
+        lines.append(f"\nlistens to\n  {', '.join(heard)}")
+    return "\n".join(lines)

@@ -1,0 +1,109 @@
+"""`rlvr rescore`: apply a reward to the trajectories of a run."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from rlvr.cli.options import add_config_flags
+from rlvr.config.layers import Layer
+from rlvr.errors import ConfigError, explain
+from rlvr.log import setup
+from rlvr.plugins.host import PluginHost
+from rlvr.run.board import Board
+from rlvr.run.configure import Configured
+from rlvr.run.configure import configure as resolve_configuration
+from rlvr.run.recipe import build_context, open_judge
+from rlvr.run.rundir import RunDir, trajectory_from_json, write_atomic
+from rlvr.run.store import outcome_to_json
+
+SUMMARY = "apply a (new) reward to the trajectories of a run"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("run", metavar="RUN", help="run directory")
+    parser.add_argument("--reward", help="reward to apply (default: the run's own)")
+    parser.add_argument("--out", dest="out_file", metavar="FILE", help="default: RUN/rescored.jsonl")
+    parser.add_argument("--workers", type=int, help="verifications at a time (default: cores)")
+    add_config_flags(parser)
+
+
+def main(args: argparse.Namespace) -> int:
+    """Score every kept trajectory again and compare with what the run saw."""
+    directory = RunDir.open(Path(args.run))
+    host = PluginHost.load()
+    setup(verbosity=args.verbosity)
+    config = {k: v for k, v in directory.read_run()["config"].items() if k != "run.reward"}
+    args.base = Layer(f"run {directory.path}", config, is_typed=True)
+    configured = resolve_configuration(args, host, needs="score")
+    records = asyncio.run(_rescore(configured, directory))
+    path = Path(args.out_file) if args.out_file else directory.path / "rescored.jsonl"
+    write_atomic(path, "".join(json.dumps(r) + "\n" for r in records))
+    summary = _summary(records, configured, path)
+    print(json.dumps(summary) if args.json else _as_text(summary))
+    return 0
+
+
+async def _rescore(configured: Configured, directory: RunDir) -> list[dict[str, Any]]:
+    lines: list[dict[str, Any]] = []
+    for path in directory.trajectory_files():
+        lines += [
+            {**line, "kind": path.stem.partition("-")[0]}
+            for line in directory.read_lines(f"trajectories/{path.name}")
+        ]
+    if not lines:
+        raise ConfigError(
+            explain(
+                f"the trajectories of {directory.path} were to be scored again.",
+                "found: none",
+                "choose a run that took at least one step",
+            )
+        )
+    context = build_context(configured, directory.path)
+    async with open_judge(configured, context, Board()) as judge:
+        problems = {p.id: p for p in judge.task.problems("all")}
+        known = [line for line in lines if line["id"] in problems]
+        outcomes = await judge.scorer.pairs(
+            [(problems[line["id"]], trajectory_from_json(line)) for line in known]
+        )
+    return [
+        {
+            "step": line["step"],
+            "kind": line["kind"],
+            "id": line["id"],
+            "index": line["index"],
+            "before": line["outcome"].get("value"),
+            "outcome": outcome_to_json(outcome),
+        }
+        for line, outcome in zip(known, outcomes, strict=True)
+    ]
+
+
+def _summary(records: list[dict[str, Any]], configured: Configured, path: Path) -> dict[str, Any]:
+    pairs = [
+        (r["before"], r["outcome"]["value"])
+        for r in records
+        if r["outcome"]["kind"] == "reward" and r["before"] is not None
+    ]
+    return {
+        "reward": configured.chosen.reward.full_name,
+        "trajectories": len(records),
+        "scored": len(pairs),
+        "changed": sum(abs(a - b) > 1e-9 for a, b in pairs),
+        "mean_before": sum(a for a, _ in pairs) / len(pairs) if pairs else None,
+        "mean_after": sum(b for _, b in pairs) / len(pairs) if pairs else None,
+        "out": str(path),
+    }
+
+
+def _as_text(summary: dict[str, Any]) -> str:
+    before, after = summary["mean_before"], summary["mean_after"]
+    means = "" if before is None else f"; mean reward {before:.3f} -> {after:.3f}"
+    return (
+        f"{summary['reward']}: {summary['scored']} of {summary['trajectories']} trajectories "
+        f"scored again, {summary['changed']} changed{means}\nwritten to {summary['out']}"
+    )

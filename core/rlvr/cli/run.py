@@ -1,0 +1,134 @@
+"""`rlvr run`: train a model with verified rewards."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from rlvr.builtin.progress import progress_for
+from rlvr.cli.options import add_config_flags, add_run_flags
+from rlvr.cli.parser import examples
+from rlvr.config.layers import Layer
+from rlvr.log import setup
+from rlvr.plugins.host import PluginHost
+from rlvr.run.board import Board
+from rlvr.run.configure import Configured
+from rlvr.run.configure import configure as resolve_configuration
+from rlvr.run.evaluate import gain
+from rlvr.run.rundir import RunDir
+from rlvr.run.session import Finished, check_unchanged, default_directory
+from rlvr.run.session import run as run_session
+
+SUMMARY = "train a model with verified rewards"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.epilog = examples(
+        "rlvr run --plugin cvdp --algo grpo",
+        "rlvr run --plugin cvdp --steps 5 --seed 2 sampler.group_size=4",
+        "rlvr run --resume auto --plugin cvdp --algo grpo",
+    )
+    add_run_flags(parser)
+    parser.add_argument("--algo", metavar="NAME", help="algorithm (default: grpo)")
+    parser.add_argument("--sampler", metavar="NAME", help="sampler (default: the algorithm's)")
+    parser.add_argument("--steps", type=int, help="batches of problems to train on")
+    parser.add_argument("--out", help="run directory (default: runs/TIME-PLUGIN-ALGO)")
+    parser.add_argument(
+        "--resume", metavar="auto|DIR", help="go on with a run: a directory, or the newest fitting"
+    )
+    add_config_flags(parser)
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run to the end and print what came of it."""
+    host = PluginHost.load()
+    previous = _previous(args, host)
+    record: dict[str, Any] = {}
+    if previous is not None:
+        record = previous.read_run()
+        args.base = Layer(f"run {previous.path}", record["config"], is_typed=True)
+    configured = resolve_configuration(args, host)
+    if previous is not None:
+        check_unchanged(configured, record["config"], previous.path)
+        directory = previous
+    else:
+        out = configured.run.out
+        directory = RunDir.create(Path(out) if out else default_directory(configured))
+    setup(verbosity=args.verbosity, run_file=directory.events_file)
+    board = Board()
+    display = progress_for(board, quiet=args.json)
+    if display is not None:
+        host.register_observer(display, "progress")
+    finished = run_session(configured, directory, board, resume=previous is not None)
+    summary = _summary(finished)
+    print(json.dumps(summary) if args.json else _as_text(summary))
+    return 0
+
+
+def _previous(args: argparse.Namespace, host: PluginHost) -> RunDir | None:
+    """The run that `--resume` means; None for a fresh one."""
+    if args.resume is None:
+        return None
+    if args.resume != "auto":
+        return RunDir.open(Path(args.resume))
+    wanted = resolve_configuration(args, host)
+    root = Path(wanted.run.out) if wanted.run.out else Path("runs")
+    candidates = [root, *sorted(root.glob("*"), reverse=True)]
+    for path in candidates:
+        if (path / "run.json").is_file() and _fits(RunDir(path), wanted):
+            return RunDir.open(path)
+    return None
+
+
+def _fits(directory: RunDir, wanted: Configured) -> bool:
+    record = directory.read_run()
+    if record.get("status") == "done":
+        return False
+    try:
+        check_unchanged(wanted, record["config"], directory.path)
+    except ValueError:
+        return False
+    return True
+
+
+def _summary(finished: Finished) -> dict[str, Any]:
+    summary: dict[str, Any] = {
+        "run": str(finished.directory),
+        "steps": finished.state.step,
+        "seconds": round(finished.state.seconds, 1),
+    }
+    curve = finished.directory / "curve.png"
+    if curve.exists():
+        summary["curve"] = str(curve)
+    evaluations = RunDir(finished.directory).read_lines("eval.jsonl")
+    summary["evaluations"] = [
+        {k: e[k] for k in ("step", "pass1", "low", "high", "problems", "samples", "failed")}
+        for e in evaluations
+    ]
+    if len(finished.reports) > 1:
+        first, last = (finished.reports[k] for k in (min(finished.reports), max(finished.reports)))
+        difference, low, high = gain(first, last)
+        summary["gain"] = {"pass1": difference, "low": low, "high": high}
+    return summary
+
+
+def _as_text(summary: dict[str, Any]) -> str:
+    lines = []
+    for entry in summary["evaluations"]:
+        lines.append(
+            f"step {entry['step']:>4}  pass@1 {entry['pass1']:6.1%}  "
+            f"95 % interval [{entry['low']:.1%}, {entry['high']:.1%}]  "
+            f"({entry['problems']} held-out problems, {entry['samples']} samples)"
+        )
+    if gained := summary.get("gain"):
+        lines.append(
+            f"gain       {gained['pass1'] * 100:+6.1f} points  "
+            f"95 % interval [{gained['low'] * 100:+.1f}, {gained['high'] * 100:+.1f}]"
+        )
+    lines.append(f"run        {summary['run']}  ({summary['steps']} steps)")
+    if "curve" in summary:
+        lines.append(f"curve      {summary['curve']}")
+    return "\n".join(lines)

@@ -1,0 +1,176 @@
+"""`rlvr score`: judge answers, or prove that the references are accepted."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from rlvr.builtin.scoring_progress import scoring_progress
+from rlvr.cli.options import add_config_flags, add_run_flags
+from rlvr.cli.parser import examples
+from rlvr.errors import ConfigError, ExitCode, explain
+from rlvr.log import setup
+from rlvr.plugins.host import PluginHost
+from rlvr.run.answers import Answer, golden_answers, read_answers
+from rlvr.run.board import Board
+from rlvr.run.configure import Configured
+from rlvr.run.configure import configure as resolve_configuration
+from rlvr.run.prerequisites import check_prerequisites
+from rlvr.run.recipe import build_context, open_judge
+from rlvr.types import Failed, Outcome, Reward, Unscorable
+
+SUMMARY = "judge answers with a task's verifier"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.epilog = examples(
+        "rlvr score --plugin cvdp --golden",
+        "rlvr score --plugin cvdp --dataset problems.jsonl --golden --out verdicts.jsonl",
+        "rlvr score --plugin cvdp --dataset problems.jsonl --completions answers.jsonl",
+    )
+    add_run_flags(parser, model=False)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--completions", metavar="FILE", help="JSON Lines of answers; - is stdin")
+    source.add_argument("--golden", action="store_true", help="the data set's own references")
+    parser.add_argument("--out", dest="out_file", metavar="FILE", help="where verdicts go (stdout)")
+    parser.add_argument("--workers", type=int, help="verifications at a time (default: cores)")
+    parser.add_argument("--split", default="all", help="split that is scored (default: all)")
+    add_config_flags(parser)
+
+
+def main(args: argparse.Namespace) -> int:
+    """Score, print a line an answer in the order of the input, then a summary."""
+    host = PluginHost.load()
+    setup(verbosity=args.verbosity)
+    configured = resolve_configuration(args, host, needs="score")
+    check_prerequisites(host, configured.chosen.task.provider)
+    begun = time.monotonic()
+    with _sink(args.out_file) as sink:
+        records, problems = asyncio.run(_score(configured, args))
+        for record in records:
+            sink.write(json.dumps(record) + "\n")
+    summary = _summary(records, problems, time.monotonic() - begun)
+    print(json.dumps(summary) if args.json else _as_text(summary))
+    failed = summary["failed"]
+    allowed = configured.options.values["verify.max_failures"] * max(summary["answers"], 1)
+    return int(ExitCode.VERIFIER if failed > allowed else ExitCode.DONE)
+
+
+async def _score(
+    configured: Configured, args: argparse.Namespace
+) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    board = Board()
+    context = build_context(configured, None)
+    async with open_judge(configured, context, board) as judge:
+        problems = {p.id: p for p in judge.task.problems(args.split)}
+        unsupported = judge.task.unsupported()
+        if args.golden:
+            answers = list(golden_answers(judge.task, problems.values()))
+        else:
+            answers = list(read_answers(args.completions, problems, unsupported))
+        usable = [a for a in answers if a.trajectory is not None]
+        with scoring_progress(board, quiet=args.json):
+            outcomes = iter(
+                await judge.scorer.pairs([(problems[a.id], a.trajectory) for a in usable])
+            )
+        records = [
+            _record(a, next(outcomes) if a.trajectory is not None else None) for a in answers
+        ]
+        for name, reason in unsupported.items():
+            print(f"rlvr: {name}: unsupported: {reason}", file=sys.stderr)
+    return records, {"problems": len(problems), "unsupported": len(unsupported)}
+
+
+def _record(answer: Answer, outcome: Outcome | None) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "id": answer.id or None,
+        "reward": None,
+        "components": {},
+        "tests_passed": None,
+        "tests_total": None,
+        "cached": False,
+        "seconds": 0.0,
+        "error": answer.error or None,
+    }
+    if answer.line:
+        record["line"] = answer.line
+    if isinstance(outcome, Reward):
+        record.update(
+            reward=outcome.value,
+            score01=outcome.score01,
+            components=dict(outcome.components),
+            tests_passed=outcome.tests_passed,
+            tests_total=outcome.tests_total,
+            cached=outcome.cached,
+            seconds=round(outcome.cost_s, 3),
+            evidence=dict(outcome.evidence),
+        )
+    elif isinstance(outcome, Unscorable):
+        record["error"] = f"unscorable: {outcome.reason}"
+    elif isinstance(outcome, Failed):
+        record["error"] = f"verification failed: {outcome.reason}"
+    return record
+
+
+def _summary(
+    records: list[dict[str, Any]], problems: dict[str, int], seconds: float
+) -> dict[str, Any]:
+    rewards = [r for r in records if r["reward"] is not None]
+    errors = [str(r["error"]) for r in records if r["error"]]
+    return {
+        "answers": len(records),
+        "scored": len(rewards),
+        "right": sum(r["score01"] == 1.0 for r in rewards),
+        "reward_mean": sum(r["reward"] for r in rewards) / len(rewards) if rewards else None,
+        "cached": sum(r["cached"] for r in rewards),
+        "unscorable": sum(e.startswith("unscorable") for e in errors),
+        "failed": sum(e.startswith("verification failed") for e in errors),
+        "unusable": sum(not e.startswith(("unscorable", "verification failed")) for e in errors),
+        **problems,
+        "seconds": round(seconds, 2),
+    }
+
+
+def _as_text(summary: dict[str, Any]) -> str:
+    rate = summary["scored"] / summary["seconds"] if summary["seconds"] else 0.0
+    mean = summary["reward_mean"]
+    return (
+        f"scored {summary['scored']} of {summary['answers']} answers: "
+        f"{summary['right']} right, mean reward {'-' if mean is None else f'{mean:.3f}'}; "
+        f"{summary['unscorable']} unscorable, {summary['failed']} could not be verified, "
+        f"{summary['unusable']} unusable lines; {summary['cached']} cached; "
+        f"{summary['problems']} problems, {summary['unsupported']} unsupported; "
+        f"{summary['seconds']:.1f} s, {rate:.1f}/s"
+    )
+
+
+@contextmanager
+def _sink(path: str | None) -> Iterator[TextIO]:
+    """Standard output, or a file that appears whole when all is done."""
+    if path is None:
+        yield sys.stdout
+        return
+    target = Path(path)
+    beside = target.with_name(f".{target.name}.part")
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            yield file
+        beside.replace(target)
+    except OSError as error:
+        raise ConfigError(
+            explain(
+                f"verdicts were to be written to {path}.",
+                f"found: {error.strerror or error}",
+                "choose a file you may write with --out FILE",
+            )
+        ) from error
+    finally:
+        beside.unlink(missing_ok=True)

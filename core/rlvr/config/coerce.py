@@ -1,0 +1,115 @@
+"""A given value as the type that its option declares."""
+
+from __future__ import annotations
+
+import json
+import math
+import types
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Union
+
+_TRUE, _FALSE, _NONE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}, {"", "none", "null"}
+
+
+def coerce(value: Any, wanted: Any, *, is_typed: bool = False) -> Any:
+    """
+    `value` as `wanted` (int, float, bool, str, Path, `tuple[X, ...]`, `X | None`).
+
+    Args:
+        value: A text from a command line or the environment, or a value from TOML or YAML.
+        wanted: The option's annotation, resolved.
+        is_typed: Where the source knows types; a text is then not read as a number.
+
+    Raises:
+        ValueError: It cannot be that type.
+        TypeError: The annotation is none that options may have.
+    """
+    if is_optional(wanted):
+        if value is None or (isinstance(value, str) and value.lower() in _NONE):
+            return None
+        return coerce(value, _inner(wanted), is_typed=is_typed)
+    if typing.get_origin(wanted) is tuple:
+        return _tuple(value, typing.get_args(wanted)[0], is_typed)
+    if wanted not in _SCALARS:
+        raise TypeError(f"an option cannot have the type {type_name(wanted)}")
+    if isinstance(value, str) and not is_typed:
+        return _PARSERS[wanted](value)
+    return _checked(value, wanted)
+
+
+def type_name(wanted: Any) -> str:
+    """The type in a person's words."""
+    if is_optional(wanted):
+        return f"{type_name(_inner(wanted))} or none"
+    if typing.get_origin(wanted) is tuple:
+        return f"list of {type_name(typing.get_args(wanted)[0])}"
+    return _SCALARS.get(wanted, getattr(wanted, "__name__", str(wanted)))
+
+
+def is_optional(wanted: Any) -> bool:
+    """True for `X | None`."""
+    is_union = typing.get_origin(wanted) in (Union, types.UnionType)
+    return is_union and type(None) in typing.get_args(wanted)
+
+
+def _inner(wanted: Any) -> Any:
+    inner = [arg for arg in typing.get_args(wanted) if arg is not type(None)]
+    if len(inner) != 1:
+        raise TypeError(f"an option cannot have the type {wanted}")
+    return inner[0]
+
+
+def _tuple(value: Any, wanted: Any, is_typed: bool) -> tuple[Any, ...]:
+    if isinstance(value, str):
+        if is_typed:
+            raise ValueError("a text, not a list")
+        if value.lstrip().startswith("["):
+            value = json.loads(value)
+        else:
+            value = [part.strip() for part in value.split(",")] if value else []
+    if not isinstance(value, list | tuple):
+        raise ValueError("not a list")
+    return tuple(coerce(item, wanted, is_typed=is_typed) for item in value)
+
+
+def _checked(value: Any, wanted: Any) -> Any:
+    if wanted is Path and isinstance(value, str | Path):
+        return Path(value)
+    if wanted is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return _number(float(value))
+    if isinstance(value, bool) and wanted is not bool:
+        raise ValueError(f"{str(value).lower()} is not {_SCALARS[wanted]}")
+    if not isinstance(value, wanted):
+        raise ValueError(f"{value!r} is not {_SCALARS[wanted]}")
+    return value
+
+
+def _number(value: float) -> float:
+    if math.isnan(value):
+        raise ValueError("nan is not a number")
+    return value
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() in _TRUE | _FALSE:
+        return text.lower() in _TRUE
+    raise ValueError(f"{text!r} is neither true nor false")
+
+
+_SCALARS: dict[Any, str] = {
+    int: "whole number",
+    float: "number",
+    bool: "true or false",
+    str: "text",
+    Path: "path",
+}
+
+_PARSERS: dict[Any, Callable[[str], Any]] = {
+    int: int,
+    float: lambda text: _number(float(text)),
+    bool: _boolean,
+    str: str,
+    Path: Path,
+}

@@ -1,0 +1,88 @@
+"""Options as rows for people: `config show`, narrowed help, and the reference page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+
+from rlvr.config.coerce import type_name
+from rlvr.config.environment import variable_for
+from rlvr.config.layers import DEFAULT, Options
+from rlvr.config.schema import options_of
+
+
+@frozen(kw_only=True)
+class OptionRow:
+    """One option, its value and where that came from."""
+
+    key: str
+    type: str
+    default: Any
+    value: Any
+    origin: str
+    help: str
+    unit: str
+    choices: tuple[Any, ...]
+
+
+def describe(specs: Mapping[str, type], options: Options | None = None) -> list[OptionRow]:
+    """Every option of `specs`, in order of declaration; without `options` at its default."""
+    return [
+        OptionRow(
+            key=key,
+            type=type_name(schema.wanted),
+            default=schema.default,
+            value=options.values[key] if options is not None else schema.default,
+            origin=options.origin[key] if options is not None else DEFAULT,
+            help=schema.help,
+            unit=schema.unit,
+            choices=schema.choices,
+        )
+        for key, schema in options_of(specs).items()
+    ]
+
+
+def as_text(value: Any) -> str:
+    """A value as it is written on the command line."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple | list):
+        return json.dumps(list(value)) if value else ""
+    return str(value)
+
+
+def reference_markdown(specs: Mapping[str, type]) -> str:
+    """A section for each namespace with a table of its options."""
+    lines: list[str] = []
+    rows = describe(specs)
+    for namespace, cls in specs.items():
+        lines += [f"### `{namespace}`", "", _first_sentence(cls), ""]
+        lines += ["| option | default | type | meaning |", "| --- | --- | --- | --- |"]
+        for row in rows:
+            if row.key.rpartition(".")[0] == namespace:
+                lines.append(_markdown_row(row))
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def environment_variable(row: OptionRow) -> str:
+    """The variable that sets the option."""
+    namespace, _, name = row.key.rpartition(".")
+    return variable_for(namespace, name)
+
+
+def _markdown_row(row: OptionRow) -> str:
+    default = f"`{as_text(row.default)}`" if as_text(row.default) else "(empty)"
+    kind = row.type + (f", {row.unit}" if row.unit else "")
+    meaning = row.help.replace("|", "\\|")
+    return f"| `{row.key}` | {default} | {kind} | {meaning} |"
+
+
+def _first_sentence(cls: type) -> str:
+    doc = (cls.__doc__ or "").strip()
+    return doc.partition("\n\n")[0].replace("\n    ", " ") if doc else cls.__name__

@@ -1,0 +1,144 @@
+"""Layers of option values, later ones winning, and where each value came from.
+
+field default < algorithm's vetted values < preset < file < environment < command line
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import field, frozen
+
+from rlvr.config.coerce import coerce
+from rlvr.config.environment import environment_layer
+from rlvr.config.files import file_layer
+from rlvr.config.layer import Layer
+from rlvr.config.overrides import overrides_layer
+from rlvr.config.schema import OptionSchema, options_of
+from rlvr.errors import ConfigError, UnknownNameError, explain
+from rlvr.nearest import did_you_mean
+
+__all__ = ["Layer", "Options", "environment_layer", "file_layer", "overrides_layer", "resolve"]
+
+DEFAULT = "default"
+
+
+@frozen(kw_only=True)
+class Options:
+    """
+    Resolved options.
+
+    `values` and `origin` share their keys (dotted) and their order: that of the declaration.
+    """
+
+    values: Mapping[str, Any]
+    origin: Mapping[str, str]
+    records: Mapping[str, Any] = field(repr=False)
+
+    def record(self, namespace: str) -> Any:
+        """
+        The options of a namespace as an instance of its class.
+
+        Raises:
+            UnknownNameError: Nothing declared that namespace.
+        """
+        if namespace not in self.records:
+            raise UnknownNameError(
+                explain(
+                    f"no options {namespace!r}.",
+                    f"there are: {', '.join(self.records)}",
+                    did_you_mean(namespace, self.records),
+                )
+            )
+        return self.records[namespace]
+
+
+def resolve(specs: Mapping[str, type], layers: Sequence[Layer]) -> Options:
+    """
+    Every option's value, from the last layer that gives one, else its default.
+
+    Args:
+        specs: Namespace to the attrs class that declares its options.
+        layers: Lowest first. Each is checked whole, also where a later one wins.
+
+    Raises:
+        UnknownNameError: A key that no class declares (suggests the nearest).
+        ConfigError: A value of the wrong type, or one that its option refuses.
+    """
+    known = options_of(specs)
+    values = {key: schema.default for key, schema in known.items()}
+    origin = dict.fromkeys(known, DEFAULT)
+    for layer in layers:
+        for key, value in layer.values.items():
+            if key not in known:
+                raise _unknown(key, layer, known)
+            values[key] = _typed(known[key], value, layer)
+            origin[key] = layer.place(key)
+    records = {name: _record(name, cls, known, values, origin) for name, cls in specs.items()}
+    return Options(values=values, origin=origin, records=records)
+
+
+def _typed(schema: OptionSchema, value: Any, layer: Layer) -> Any:
+    try:
+        return coerce(value, schema.wanted, is_typed=layer.is_typed)
+    except ValueError as error:
+        raise _refused(schema, value, layer.place(schema.key), "") from error
+
+
+def _record(
+    namespace: str,
+    cls: type,
+    known: Mapping[str, OptionSchema],
+    values: Mapping[str, Any],
+    origin: Mapping[str, str],
+) -> Any:
+    own = [schema for schema in known.values() if schema.namespace == namespace]
+    given = {schema.field: values[schema.key] for schema in own}
+    try:
+        return cls(**given)
+    except (ValueError, TypeError) as error:
+        for schema in own:  # one at a time: which of them is it?
+            try:
+                cls(**{schema.field: values[schema.key]})
+            except (ValueError, TypeError) as single:
+                raise _refused(
+                    schema, values[schema.key], origin[schema.key], _sentence(single)
+                ) from single
+        places = [f"{s.key} ({origin[s.key]})" for s in own if origin[s.key] != DEFAULT]
+        raise ConfigError(
+            explain(
+                f"the options of {namespace!r} do not go together",
+                _sentence(error),
+                f"given: {', '.join(places)}",
+            )
+        ) from error
+
+
+def _refused(schema: OptionSchema, value: Any, place: str, why: str) -> ConfigError:
+    found = f"expected: {schema.expected}" + (f"; {why}" if why else "")
+    return ConfigError(
+        explain(
+            f"{schema.key} cannot be {value!r} (from {place})",
+            found,
+            f"{schema.key}: {schema.help} [default: {schema.default}]",
+        )
+    )
+
+
+def _sentence(error: Exception) -> str:
+    # attrs' validators put the attribute, the options and the value behind the message
+    return str(error.args[0] if error.args else error)
+
+
+def _unknown(key: str, layer: Layer, known: Mapping[str, OptionSchema]) -> UnknownNameError:
+    namespace = key.partition(".")[0]
+    siblings = [schema.key for schema in known.values() if schema.namespace == namespace]
+    if siblings:
+        found = f"{namespace} has: {', '.join(siblings)}"
+    else:
+        spaces = dict.fromkeys(schema.namespace for schema in known.values())
+        found = f"namespaces: {', '.join(spaces)}"
+    return UnknownNameError(
+        explain(f"no option {key!r} (from {layer.place(key)})", did_you_mean(key, known), found)
+    )

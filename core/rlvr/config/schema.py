@@ -1,0 +1,83 @@
+"""The options that a set of configuration classes declares."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+from rlvr.config.coerce import type_name
+from rlvr.config.fields import CHOICES, HELP, UNIT
+from rlvr.errors import PluginError, explain
+
+
+@frozen(kw_only=True)
+class OptionSchema:
+    """One declared option. `wanted` is its resolved annotation."""
+
+    key: str
+    namespace: str
+    field: str
+    wanted: Any
+    default: Any
+    help: str
+    unit: str
+    choices: tuple[Any, ...]
+
+    @property
+    def expected(self) -> str:
+        """What a value must be, in words: type, unit, choices."""
+        if self.choices:
+            return f"one of {', '.join(str(choice) for choice in self.choices)}"
+        return type_name(self.wanted) + (f" ({self.unit})" if self.unit else "")
+
+
+def options_of(specs: Mapping[str, type]) -> dict[str, OptionSchema]:
+    """
+    Every option, by dotted key, in the order of the namespaces and their fields.
+
+    Raises:
+        PluginError: A configuration class is no attrs class, or a field of it has no default.
+    """
+    found: dict[str, OptionSchema] = {}
+    for namespace, cls in specs.items():
+        defaults = defaults_of(namespace, cls)
+        hints = typing.get_type_hints(cls)
+        for attribute in attrs.fields(cls):
+            key = f"{namespace}.{attribute.name}"
+            found[key] = OptionSchema(
+                key=key,
+                namespace=namespace,
+                field=attribute.name,
+                wanted=hints[attribute.name],
+                default=getattr(defaults, attribute.name),
+                help=attribute.metadata.get(HELP, ""),
+                unit=attribute.metadata.get(UNIT, ""),
+                choices=tuple(attribute.metadata.get(CHOICES, ())),
+            )
+    return found
+
+
+def defaults_of(namespace: str, cls: type) -> Any:
+    """
+    The record with every option at its default.
+
+    Raises:
+        PluginError: The class is no attrs class, or its defaults do not make a record.
+    """
+    problem = "it is no attrs class"
+    if attrs.has(cls):
+        try:
+            return cls()
+        except (TypeError, ValueError) as error:
+            problem = str(error)
+    raise PluginError(
+        explain(
+            f"the options of {namespace!r} ({cls.__module__}:{cls.__qualname__}) cannot be used",
+            problem,
+            "every option is a field made with rlvr.option(default, help)",
+        )
+    )

@@ -1,0 +1,266 @@
+"""The one place that calls hooks: a typed method for each, one plugin at a time.
+
+Plugins are loaded one by one and asked at once for all they offer, so a plugin's status is final
+when `load` returns and a broken one disturbs no other. All of pluggy is behind this file.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pluggy
+from attrs import evolve
+
+from rlvr import hookspecs
+from rlvr.errors import PluginError, explain
+from rlvr.nearest import did_you_mean
+from rlvr.plugins.controls import BUILTIN, Controls
+from rlvr.plugins.discovery import Found, discover
+from rlvr.plugins.loading import broken, load_module
+from rlvr.plugins.offers import OFFERS, checked, label
+from rlvr.plugins.status import PluginStatus
+from rlvr.specs import (
+    AdvantageSpec,
+    Advice,
+    AlgorithmSpec,
+    BackendSpec,
+    Check,
+    CheckpointerSpec,
+    CommandSpec,
+    LossSpec,
+    RewardSpec,
+    SamplerSpec,
+    TaskSpec,
+)
+
+__all__ = ["PluginHost", "PluginStatus"]
+
+
+class PluginHost:
+    """The installed plugins. Make one with `PluginHost.load()`."""
+
+    def __init__(self, controls: Controls) -> None:
+        self._controls = controls
+        self._pm = pluggy.PluginManager("rlvr")
+        self._pm.add_hookspecs(hookspecs)
+        self._statuses: list[PluginStatus] = []
+        self._records: dict[str, list[Any]] = {hook: [] for hook in OFFERS}
+
+    @classmethod
+    def load(cls, env: Mapping[str, str] | None = None) -> PluginHost:
+        """
+        Discover and load all installed plugins that the environment allows.
+
+        Raises:
+            PluginError: A plugin did not load and `RLVR_STRICT_PLUGINS` is set; never otherwise.
+        """
+        host = cls(Controls.from_environment(os.environ if env is None else env))
+        found = discover()
+        for plugin in found:
+            host._statuses.append(host._admit(plugin, found))
+        host._statuses = [host._ask(status) for status in host._statuses]
+        if host._controls.is_strict:
+            host._stop_at_first_failure()
+        return host
+
+    @property
+    def plugins(self) -> tuple[PluginStatus, ...]:
+        """Every installed plugin, the built-in one first, then by name."""
+        return tuple(self._statuses)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the environment asks of plugins that are not installed."""
+        installed = {status.name for status in self._statuses}
+        return tuple(
+            f"{variable} names {name!r}, which is not installed. {did_you_mean(name, installed)}"
+            for name, variable in sorted(self._controls.named.items())
+            if name not in installed
+        )
+
+    # --- loading --------------------------------------------------------------------------------
+
+    def _admit(self, found: Found, everyone: tuple[Found, ...]) -> PluginStatus:
+        status = PluginStatus(
+            name=found.name, distribution=found.distribution, version=found.version
+        )
+        why = self._controls.why_disabled(found.name)
+        if why:
+            return evolve(status, status="disabled", reason=why)
+        rivals = [o.origin for o in everyone if o.name == found.name and o != found]
+        if rivals and not (found.name == BUILTIN and found.distribution == "rlvr"):
+            reason = f"the name {found.name!r} is also taken by {', '.join(rivals)} - uninstall one"
+            return evolve(status, status="conflict", reason=reason)
+        status, module = load_module(found)
+        if not status.is_active:
+            return status
+        reason = self._register(module, found.name)
+        if reason:
+            return evolve(status, status="broken", reason=reason)
+        callers = self._pm.get_hookcallers(module) or []
+        return evolve(status, hooks=tuple(sorted(caller.name for caller in callers)))
+
+    def _register(self, plugin: object, name: str) -> str:
+        """Register; where its hooks cannot be called, take it out again and say why."""
+        try:
+            self._pm.register(plugin, name=name)
+        except (ValueError, pluggy.PluginValidationError) as error:
+            return "its hooks cannot be called: " + " ".join(str(error).split())
+        reason = _unsupported(self._pm, plugin)
+        if reason:
+            self._forget(plugin)
+        return reason
+
+    def _ask(self, status: PluginStatus) -> PluginStatus:
+        """Collect all that an active plugin offers; the first failure makes it broken."""
+        if not status.is_active:
+            return status
+        offered: dict[str, list[Any]] = {}
+        for hook in OFFERS:
+            if hook not in status.hooks:
+                continue
+            try:
+                results = self._call(hook, status.name, {})
+                offered[hook] = checked(hook, results[0] if results else None, status.name)
+            except (Exception, SystemExit) as error:  # the plugin border
+                self._forget(self._pm.get_plugin(status.name))
+                return broken(status, error, hook)
+        for hook, records in offered.items():
+            self._records[hook].extend(records)
+        names = {label(h): tuple(r.name for r in records) for h, records in offered.items()}
+        return evolve(status, offers={key: value for key, value in names.items() if value})
+
+    def _stop_at_first_failure(self) -> None:
+        for status in self._statuses:
+            if status.status not in ("active", "disabled"):
+                raise PluginError(
+                    explain(
+                        f"plugin {status.name!r} ({status.origin}) is {status.status}",
+                        status.reason,
+                        "RLVR_STRICT_PLUGINS is set: unset it to go on without this plugin",
+                    )
+                ) from status.error
+
+    def _forget(self, module: object) -> None:
+        if module is not None and self._pm.is_registered(module):
+            self._pm.unregister(module)
+
+    def _call(self, hook: str, name: str, kwargs: Mapping[str, Any]) -> list[Any]:
+        """Call one plugin's implementation of one hook; whatever it raises passes through."""
+        others = [plugin for other, plugin in self._pm.list_name_plugin() if other != name]
+        caller = self._pm.subset_hook_caller(hook, [p for p in others if p is not None])
+        started = time.perf_counter()
+        try:
+            result = caller(**kwargs)
+        finally:
+            if self._controls.is_traced:
+                spent_ms = 1000 * (time.perf_counter() - started)
+                print(f"rlvr: trace: {hook} -> {name} {spent_ms:.1f} ms", file=sys.stderr)
+        if isinstance(result, list):
+            return result
+        return [] if result is None else [result]
+
+    # --- offers ---------------------------------------------------------------------------------
+
+    def tasks(self) -> list[TaskSpec]:
+        """All tasks that active plugins offer."""
+        return list(self._records["rlvr_tasks"])
+
+    def rewards(self) -> list[RewardSpec]:
+        """All rewards that active plugins offer."""
+        return list(self._records["rlvr_rewards"])
+
+    def samplers(self) -> list[SamplerSpec]:
+        """All samplers that active plugins offer."""
+        return list(self._records["rlvr_samplers"])
+
+    def advantages(self) -> list[AdvantageSpec]:
+        """All advantages that active plugins offer."""
+        return list(self._records["rlvr_advantages"])
+
+    def losses(self) -> list[LossSpec]:
+        """All losses that active plugins offer."""
+        return list(self._records["rlvr_losses"])
+
+    def algorithms(self) -> list[AlgorithmSpec]:
+        """All algorithms that active plugins offer."""
+        return list(self._records["rlvr_algorithms"])
+
+    def backends(self) -> list[BackendSpec]:
+        """All backends that active plugins offer."""
+        return list(self._records["rlvr_backends"])
+
+    def checkpointers(self) -> list[CheckpointerSpec]:
+        """All checkpointers that active plugins offer."""
+        return list(self._records["rlvr_checkpointers"])
+
+    def checks(self) -> list[Check]:
+        """All prerequisite checks that active plugins offer."""
+        return list(self._records["rlvr_checks"])
+
+    def commands(self) -> list[CommandSpec]:
+        """All subcommands that active plugins offer."""
+        return list(self._records["rlvr_commands"])
+
+    # --- announcements --------------------------------------------------------------------------
+
+    def register_observer(self, observer: object, name: str) -> None:
+        """
+        Add an object whose methods marked with `hookimpl` are called for announcements.
+
+        Raises:
+            PluginError: A method is no hook of rlvr, or the name is taken.
+        """
+        reason = self._register(observer, name)
+        if reason:
+            raise PluginError(f"observer {name!r} cannot be added: {reason}")
+
+    def announce(self, hook_name: str, **kwargs: Any) -> list[tuple[str, BaseException]]:
+        """
+        Tell everyone who listens, one at a time, in the order of registration (`tryfirst` before).
+
+        Returns:
+            The listeners that failed, with what they raised. Nothing but Ctrl-C passes through.
+        """
+        failures: list[tuple[str, BaseException]] = []
+        for name in self._listeners(hook_name):
+            try:
+                self._call(hook_name, name, kwargs)
+            except Exception as error:  # the plugin border: a failing observer stops no run
+                failures.append((name, error))
+        return failures
+
+    def explain_error(self, error: BaseException) -> Advice | None:
+        """What a plugin knows about an exception; the first answer counts, failures are passed."""
+        for name in self._listeners("rlvr_explain_error"):
+            try:
+                results = self._call("rlvr_explain_error", name, {"error": error})
+            except Exception:  # the plugin border: advice must not hide the error itself
+                continue
+            if results and isinstance(results[0], Advice):
+                return results[0]
+        return None
+
+    def _listeners(self, hook: str) -> list[str]:
+        impls = getattr(self._pm.hook, hook).get_hookimpls()
+        impls.sort(key=lambda impl: (impl.trylast, not impl.tryfirst))
+        return [impl.plugin_name for impl in impls]
+
+
+def _unsupported(pm: pluggy.PluginManager, plugin: object) -> str:
+    """Why a plugin's hooks cannot be called, "" where they can."""
+    for caller in pm.get_hookcallers(plugin) or []:
+        impls = [impl for impl in caller.get_hookimpls() if impl.plugin is plugin]
+        if not caller.has_spec() and not all(impl.optionalhook for impl in impls):
+            hint = did_you_mean(caller.name, hookspecs.__all__)
+            return f"uses unknown hook {caller.name!r}{', ' if hint else ''}{hint}"
+        if any(impl.wrapper or impl.hookwrapper for impl in impls):
+            return f"{caller.name} is a hook wrapper; hooks are called one plugin at a time"
+        if any(inspect.iscoroutinefunction(impl.function) for impl in impls):
+            return f"{caller.name} is async; a hook is a plain function and is never awaited"
+    return ""

@@ -1,0 +1,28 @@
+"""Which distribution brings which name: so that a missing plugin's error can say what to install.
+
+First-party distributions that exist today, and no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+PLUGINS: Mapping[str, str] = {"algos": "rlvr-algos", "cvdp": "rlvr-cvdp", "torch": "rlvr-torch"}
+"""Entry-point name to distribution."""
+
+NAMES: Mapping[str, Mapping[str, str]] = {
+    "plugin": PLUGINS,
+    "task": {"cvdp": "rlvr-cvdp"},
+    "reward": {"cvdp": "rlvr-cvdp"},
+    "algorithm": {"grpo": "rlvr-algos", "sft": "rlvr-algos"},
+    "advantage": {"group": "rlvr-algos", "one": "rlvr-algos"},
+    "loss": {"grpo": "rlvr-algos", "sft": "rlvr-algos"},
+    "backend": {"torch": "rlvr-torch"},
+}
+"""Kind, then name, to distribution."""
+
+
+def distribution_for(kind: str, name: str) -> str | None:
+    """The distribution to install for a name such as `grpo` or `algos/grpo`; None: not ours."""
+    provider, _, bare = name.rpartition("/")
+    return NAMES.get(kind, {}).get(bare) or PLUGINS.get(provider)

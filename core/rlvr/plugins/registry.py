@@ -1,0 +1,150 @@
+"""Names to specs, with errors that say what is installed and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rlvr.errors import PluginError, explain
+from rlvr.nearest import did_you_mean
+from rlvr.plugins.host import PluginHost
+from rlvr.plugins.known import NAMES, distribution_for
+from rlvr.plugins.status import PluginStatus
+from rlvr.specs import TaskSpec
+
+
+class Registry:
+    """Finds the spec that a name means among what active plugins offer."""
+
+    def __init__(self, host: PluginHost) -> None:
+        self._host = host
+        self._by_kind: dict[str, Callable[[], Iterable[Any]]] = {
+            "task": host.tasks,
+            "reward": host.rewards,
+            "sampler": host.samplers,
+            "advantage": host.advantages,
+            "loss": host.losses,
+            "algorithm": host.algorithms,
+            "backend": host.backends,
+            "checkpointer": host.checkpointers,
+        }
+
+    def names(self, kind: str) -> list[str]:
+        """All names of a kind, sorted; a name that several plugins offer stands as full names."""
+        specs = list(self._by_kind[kind]())
+        bare = [spec.name for spec in specs]
+        return sorted(s.full_name if bare.count(s.name) > 1 else s.name for s in specs)
+
+    def namespaces(self) -> list[str]:
+        """The option namespaces of all parts that active plugins offer."""
+        specs = (s for offer in self._by_kind.values() for s in offer() if hasattr(s, "config"))
+        return sorted({s.option_namespace for s in specs if s.config})
+
+    def find(self, kind: str, name: str) -> Any:
+        """
+        The spec of that name, or of the full name `provider/name`.
+
+        Raises:
+            PluginError: No active plugin offers it, or several do.
+        """
+        specs = list(self._by_kind[kind]())
+        matches = [s for s in specs if s.name == name] or [s for s in specs if s.full_name == name]
+        if len(matches) > 1:
+            raise self._ambiguous(kind, name, matches)
+        if not matches:
+            raise self._missing(kind, name)
+        return matches[0]
+
+    def default_task(self, plugin: str) -> TaskSpec:
+        """
+        What `--plugin NAME` means: the plugin's task of its own name, or its only task.
+
+        Raises:
+            PluginError: No such active plugin, or it offers no task, or several of other names.
+        """
+        status = self.active(plugin)
+        tasks = [task for task in self._host.tasks() if task.provider == plugin]
+        named = [task for task in tasks if task.name == plugin]
+        if named or len(tasks) == 1:
+            return (named or tasks)[0]
+        if not tasks:
+            having = ", ".join(sorted({task.provider for task in self._host.tasks()})) or "none"
+            raise PluginError(
+                explain(
+                    f"plugin {plugin!r} ({status.origin}) offers no task",
+                    f"plugins with tasks: {having}",
+                    "try: rlvr plugins list",
+                )
+            )
+        raise PluginError(
+            explain(
+                f"plugin {plugin!r} has several tasks and none is called like it",
+                f"its tasks: {', '.join(sorted(task.full_name for task in tasks))}",
+                f"choose one: --task {tasks[0].full_name}",
+            )
+        )
+
+    def active(self, plugin: str) -> PluginStatus:
+        """
+        The status of an active plugin.
+
+        Raises:
+            PluginError: It is not installed, or not active.
+        """
+        statuses = [status for status in self._host.plugins if status.name == plugin]
+        if not statuses:
+            raise self._missing("plugin", plugin)
+        for status in statuses:
+            if status.is_active:
+                return status
+        raise _unusable(f"plugin {plugin!r} cannot be used", statuses[0])
+
+    # --- errors ---------------------------------------------------------------------------------
+
+    def _ambiguous(self, kind: str, name: str, matches: list[Any]) -> PluginError:
+        origins = {status.name: status.origin for status in self._host.plugins}
+        providers = ", ".join(f"{m.provider} ({origins.get(m.provider, '?')})" for m in matches)
+        return PluginError(
+            explain(
+                f"{kind} {name!r} is offered by {len(matches)} plugins: {providers}",
+                f"choose one by its full name: {', '.join(m.full_name for m in matches)}",
+            )
+        )
+
+    def _missing(self, kind: str, name: str) -> PluginError:
+        distribution = distribution_for(kind, name)
+        for status in self._host.plugins:
+            is_asked = status.name in (name, name.rpartition("/")[0])
+            if not status.is_active and (is_asked or status.distribution == distribution):
+                return _unusable(f"{kind} {name!r} cannot be used", status)
+        what = "plugin" if kind == "plugin" else f"{kind} plugin"
+        installed = self._installed(kind)
+        if distribution and not any(s.distribution == distribution for s in self._host.plugins):
+            return PluginError(
+                explain(f"{what} {name!r} is not installed: pip install {distribution}")
+            )
+        candidates = [*installed, *NAMES.get(kind, ()), *(s.name for s in self._host.plugins)]
+        return PluginError(
+            explain(
+                f"no {what} named {name!r}.",
+                f"installed: {', '.join(installed) or 'none'}    {did_you_mean(name, candidates)}",
+                "try: rlvr plugins list",
+            )
+        )
+
+    def _installed(self, kind: str) -> list[str]:
+        if kind != "plugin":
+            return self.names(kind)
+        return sorted(status.name for status in self._host.plugins if status.is_active)
+
+
+def _unusable(asked: str, status: PluginStatus) -> PluginError:
+    error = PluginError(
+        explain(
+            asked,
+            f"plugin {status.name!r} ({status.origin}) is {status.status}: {status.reason}",
+            "--debug shows the traceback" if status.error else "see: rlvr plugins list",
+        )
+    )
+    error.__cause__ = status.error
+    return error

@@ -1,0 +1,66 @@
+"""Imports what a spec's `target` names, when it is chosen and not before."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from rlvr.errors import PluginError, RlvrError, explain
+from rlvr.plugins.discovery import discover
+
+
+def load_object(target: str, provider: str = "") -> Any:
+    """
+    The object that `"module:object"` names.
+
+    Args:
+        target: Dotted module, a colon, a name in it.
+        provider: Entry-point name of the plugin it belongs to, for the error.
+
+    Raises:
+        PluginError: The module cannot be imported (names the plugin, the missing module and the
+            pip command), or holds no such object.
+    """
+    module_name, _, attribute = target.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except RlvrError:
+        raise
+    except Exception as error:  # the plugin border: a plugin's module may raise anything
+        distribution = _distribution(module_name, provider)
+        whose = f"plugin {provider!r} ({distribution})" if provider else distribution
+        raise PluginError(
+            explain(
+                f"{whose} could not load {target!r}",
+                f"{type(error).__name__}: {error}",
+                _remedy(error, distribution),
+            )
+        ) from error
+    try:
+        return getattr(module, attribute)
+    except AttributeError as error:
+        distribution = _distribution(module_name, provider)
+        raise PluginError(
+            explain(
+                f"module {module_name!r} has no object {attribute!r}",
+                f"plugin {provider or distribution!r} names it as {target!r}",
+                f"do: pip install --force-reinstall {distribution}, or mend its plugin module",
+            )
+        ) from error
+
+
+def _remedy(error: Exception, distribution: str) -> str:
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    command = f"pip install --force-reinstall {distribution}"
+    if missing:
+        return f"the module {missing!r} is not installed: {command}"
+    if isinstance(error, ImportError):
+        return f"do: {command}"
+    return "this is a bug of the plugin: --debug shows its traceback"
+
+
+def _distribution(module_name: str, provider: str) -> str:
+    for found in discover():
+        if found.name == provider or found.target.split(".")[0] == module_name.split(".")[0]:
+            return found.distribution
+    return module_name.split(".")[0].replace("_", "-")

@@ -1,0 +1,86 @@
+"""Reading answers to be scored: JSON Lines of completions or files, and the data set's references."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+from rlvr.errors import UnknownNameError, explain
+from rlvr.nearest import did_you_mean
+from rlvr.parts import Task
+from rlvr.types import Problem, Trajectory
+
+
+@frozen(kw_only=True)
+class Answer:
+    """One line of input: a trajectory to judge, or the reason why it cannot be (with its number)."""
+
+    id: str = ""
+    trajectory: Trajectory | None = None
+    error: str = ""
+    line: int = 0
+
+
+def golden_answers(task: Task, problems: Iterable[Problem]) -> Iterator[Answer]:
+    """The reference of each problem; problems without one are named with an error."""
+    for problem in problems:
+        reference = task.reference(problem)
+        error = "" if reference is not None else "the data set holds no reference answer"
+        yield Answer(id=problem.id, trajectory=reference, error=error)
+
+
+def read_answers(
+    path: str, problems: Mapping[str, Problem], unsupported: Mapping[str, str]
+) -> Iterator[Answer]:
+    """
+    Answers in the order of the file: `{"id", "completion"}` or `{"id", "files": {path: text}}`.
+
+    A line that cannot be read becomes an answer with an error that names its number; the others
+    go on.
+
+    Raises:
+        UnknownNameError: There is no such file.
+    """
+    if path != "-" and not Path(path).is_file():
+        raise UnknownNameError(
+            explain(
+                f"answers were to be read from {path}.",
+                "found: no such file",
+                "check the path given with --completions",
+            )
+        )
+    text = sys.stdin.read() if path == "-" else Path(path).read_text("utf-8", errors="replace")
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            yield attrs.evolve(_answer(line, number, problems, unsupported), line=number)
+
+
+def _answer(
+    line: str, number: int, problems: Mapping[str, Problem], unsupported: Mapping[str, str]
+) -> Answer:
+    try:
+        record: Any = json.loads(line)
+    except json.JSONDecodeError as error:
+        return Answer(error=f"line {number}: not JSON: {error.msg} (column {error.colno})")
+    if not isinstance(record, dict) or not isinstance(record.get("id"), str):
+        return Answer(error=f'line {number}: no "id" (wanted an object with "id" as text)')
+    name: str = record["id"]
+    if name in unsupported:
+        return Answer(id=name, error=f"line {number}: unsupported: {unsupported[name]}")
+    if name not in problems:
+        hint = did_you_mean(name, problems)
+    XX
+    files, completion = record.get("files"), record.get("completion")
+    if isinstance(files, dict) and all(isinstance(v, str) for v in files.values()):
+        return Answer(id=name, trajectory=Trajectory(problem_id=name, files=files))
+    if isinstance(completion, str):
+        return Answer(id=name, trajectory=Trajectory.from_text(name, completion))
+    return Answer(
+        id=name, error=f'line {number}: neither "completion" as text nor "files" as path to text'
+    )

@@ -1,0 +1,228 @@
+"""From flags, files and plugins to resolved options and the chosen specs. Builds nothing."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+from rlvr.config.core import CORE_OPTIONS, RunOptions
+from rlvr.config.layers import (
+    Layer,
+    Options,
+    environment_layer,
+    file_layer,
+    overrides_layer,
+    resolve,
+)
+from rlvr.errors import ConfigError, PluginError, UnknownNameError, explain
+from rlvr.plugins.host import PluginHost
+from rlvr.plugins.registry import Registry
+from rlvr.plugins.resolve import load_object
+from rlvr.specs import (
+    AdvantageSpec,
+    AlgorithmSpec,
+    BackendSpec,
+    CheckpointerSpec,
+    LossSpec,
+    PartSpec,
+    RewardSpec,
+    SamplerSpec,
+    TaskSpec,
+)
+
+STARTER = "starter"
+RUN_FLAGS = ("plugin", "task", "algo", "model", "backend", "sampler", "reward", "dataset", "out")
+
+
+@frozen(kw_only=True)
+class Chosen:
+    """The specs a run is made of. Parts that a command does not need are None."""
+
+    task: TaskSpec
+    reward: RewardSpec
+    algorithm: AlgorithmSpec | None = None
+    sampler: SamplerSpec | None = None
+    advantage: AdvantageSpec | None = None
+    loss: LossSpec | None = None
+    backend: BackendSpec | None = None
+    checkpointer: CheckpointerSpec | None = None
+
+    def parts(self) -> list[PartSpec]:
+        """The chosen part specs (the algorithm is not a part)."""
+        found = (
+            self.task,
+            self.reward,
+            self.sampler,
+            self.advantage,
+            self.loss,
+            self.backend,
+            self.checkpointer,
+        )
+        return [spec for spec in found if spec is not None]
+
+
+@frozen(kw_only=True)
+class Configured:
+    """Resolved options, where each came from, and the chosen specs."""
+
+    options: Options
+    specs: Mapping[str, type]
+    chosen: Chosen
+    host: PluginHost
+
+    @property
+    def run(self) -> RunOptions:
+        """The `run.*` options."""
+        record: RunOptions = self.options.record("run")
+        return record
+
+    @property
+    def uses_starter(self) -> bool:
+        """True for the embedded starter model."""
+        return self.run.model == STARTER
+
+
+def configure(args: Namespace, host: PluginHost, *, needs: str = "run") -> Configured:
+    """
+    Resolve everything that the command line, files and the environment say.
+
+    Args:
+        args: Parsed flags; absent ones count as not given.
+        host: Loaded plugins.
+        needs: "run" (all parts), "eval" (task, reward, sampler, backend) or "score" (task, reward).
+
+    Raises:
+        PluginError: Parts that are missing; all of them are named at once.
+        ConfigError: An option is unknown or has a value it cannot have.
+    """
+    registry = Registry(host)
+    given = _given_layers(args)
+    first = _first_look(given)
+    if not (first.plugin or first.task):
+        raise ConfigError(
+            explain(
+                "no plugin was chosen.",
+                f"installed: {', '.join(registry.names('task')) or 'no task plugin'}",
+                "try: rlvr run --plugin cvdp --algo grpo",
+            )
+        )
+    chosen = _choose(registry, first, needs)
+    specs: dict[str, type] = dict(CORE_OPTIONS)
+    for spec in chosen.parts():
+        if spec.config is not None:
+            specs[spec.option_namespace] = load_object(spec.config, spec.provider)
+    if needs != "run":
+        given = [_without_foreign(layer, specs, registry) for layer in given]
+    layers = [*_vetted_layers(chosen, first, getattr(args, "preset", None)), *given]
+    options = resolve(specs, layers)
+    return Configured(options=options, specs=specs, chosen=chosen, host=host)
+
+
+def _given_layers(args: Namespace) -> list[Layer]:
+    layers: list[Layer] = []
+    if base := getattr(args, "base", None):  # the options of the run that is resumed
+        layers.append(base)
+    if path := getattr(args, "config", None):
+        layers.append(file_layer(Path(path)))
+    layers.append(environment_layer(os.environ, CORE_OPTIONS))
+    flags: dict[str, Any] = {
+        f"run.{name}": getattr(args, name)
+        for name in (*RUN_FLAGS, "steps", "seed")
+        if getattr(args, name, None) is not None
+    }
+    if getattr(args, "workers", None) is not None:
+        flags["verify.workers"] = args.workers
+    layers.append(Layer("command line", flags))
+    layers.append(overrides_layer(getattr(args, "overrides", None) or []))
+    return layers
+
+
+def _without_foreign(layer: Layer, specs: Mapping[str, type], registry: Registry) -> Layer:
+    """
+    The layer without options of installed parts that this command does not use.
+
+    So that one run file serves `rlvr run`, `rlvr eval` and `rlvr score`; misspelt names stay, and
+    are refused.
+    """
+    foreign = set(registry.namespaces()) - set(specs)
+    kept = {k: v for k, v in layer.values.items() if k.partition(".")[0] not in foreign}
+    return attrs.evolve(layer, values=kept)
+
+
+def _first_look(given: Sequence[Layer]) -> RunOptions:
+    """The `run.*` options alone: they say which plugins' options exist."""
+    only_run = [
+        Layer(layer.name, {k: v for k, v in layer.values.items() if k.startswith("run.")})
+        for layer in given
+    ]
+    record: RunOptions = resolve({"run": RunOptions}, only_run).record("run")
+    return record
+
+
+def _choose(registry: Registry, run: RunOptions, needs: str) -> Chosen:
+    errors: list[PluginError] = []
+
+    def find(kind: str, name: str) -> Any:
+        try:
+            return registry.find(kind, name)
+        except PluginError as error:
+            errors.append(error)
+            return None
+
+    if run.task or run.plugin in registry.names("task"):
+        task = registry.find("task", run.task or run.plugin)
+    else:
+        task = registry.default_task(run.plugin)
+    reward = find("reward", run.reward or task.reward or task.name)
+    found: dict[str, Any] = {}
+    if needs == "run":
+        algorithm = found["algorithm"] = find("algorithm", run.algo)
+        if algorithm is not None:
+            found["sampler"] = find("sampler", run.sampler or algorithm.sampler)
+            found["advantage"] = find("advantage", algorithm.advantage)
+            found["loss"] = find("loss", algorithm.loss)
+        found["checkpointer"] = find("checkpointer", run.checkpointer)
+    if needs == "eval":
+        found["sampler"] = find("sampler", run.sampler or "group")
+    if needs in ("run", "eval"):
+        found["backend"] = find("backend", run.backend)
+    if errors:
+        raise _joined(errors)
+    return Chosen(task=task, reward=reward, **found)
+
+
+def _joined(errors: Sequence[PluginError]) -> PluginError:
+    if len(errors) == 1:
+        return errors[0]
+    lines = dict.fromkeys(str(error) for error in errors)
+    return PluginError("several parts of this run are missing.\n" + "\n".join(lines))
+
+
+def _vetted_layers(chosen: Chosen, run: RunOptions, preset: str | None) -> list[Layer]:
+    layers = []
+    if chosen.algorithm is not None:
+        layers.append(Layer(f"algorithm {chosen.algorithm.name}", dict(chosen.algorithm.values)))
+    presets = chosen.task.presets
+    if preset is not None and preset not in presets:
+        raise UnknownNameError(
+            explain(
+                f"no preset named '{preset}' for task {chosen.task.name}.",
+                f"there are: {', '.join(presets) or 'none'}",
+            )
+        )
+    if preset is None and STARTER in presets and run.model == STARTER and not run.dataset:
+        preset = STARTER
+    if preset is not None:
+        values = dict(presets[preset])
+        if chosen.algorithm is None:  # eval, score: leave out what only a run has
+            core = {"sampler", "eval", "verify"}
+            own = {s.option_namespace for s in chosen.parts()}
+            values = {k: v for k, v in values.items() if k.partition(".")[0] in core | own}
+        layers.append(Layer(f"preset {preset}", values))
+    return layers

@@ -1,0 +1,50 @@
+"""Numbers of one step. Names are paths; units are in the names (`_s` seconds)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from rlvr.types import Failed, Reward, ScoredGroup, Unscorable
+
+
+def of_groups(groups: Sequence[ScoredGroup]) -> dict[str, float]:
+    """What sampling and verification gave: rewards, pass rate, lengths, what was dropped."""
+    outcomes = [o for g in groups for o in g.outcomes]
+    rewards = [o for o in outcomes if isinstance(o, Reward)]
+    trajectories = [t for g in groups for t in g.trajectories]
+    lengths = [int(t.mask.sum()) for t in trajectories]
+    values = np.array([r.value for r in rewards] or [0.0])
+    metrics = {
+        "reward/mean": float(values.mean()),
+        "reward/std": float(values.std()),
+        "reward/pass": float(np.mean([r.score01 == 1.0 for r in rewards] or [0.0])),
+        "reward/groups_equal": float(np.mean([_is_equal(g) for g in groups] or [0.0])),
+        "verify/scored": float(len(rewards)),
+        "verify/cached": float(sum(r.cached for r in rewards)),
+        "verify/unscorable": float(sum(isinstance(o, Unscorable) for o in outcomes)),
+        "verify/failed": float(sum(isinstance(o, Failed) for o in outcomes)),
+        "verify/cost_s": float(sum(r.cost_s for r in rewards)),
+        "sampler/tokens": float(sum(lengths)),
+        "sampler/length_mean": float(np.mean(lengths or [0])),
+        "sampler/cut_at_limit": float(np.mean([t.finish == "length" for t in trajectories] or [0])),
+        "sampler/prompts_cut": float(np.mean([t.prompt_cut > 0 for t in trajectories] or [0])),
+    }
+    for name in sorted({name for r in rewards for name in r.components}):
+        parts = [r.components[name] for r in rewards if name in r.components]
+        metrics[f"component/{name}"] = float(np.mean(parts))
+    return metrics
+
+
+def _is_equal(group: ScoredGroup) -> bool:
+    return len({r.value for r in group.rewards}) <= 1
+
+
+def mean_over_updates(updates: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Metrics of a step's optimiser updates: the mean, `/max` keys the maximum."""
+    merged: dict[str, float] = {}
+    for name in sorted({name for update in updates for name in update}):
+        values = [update[name] for update in updates if name in update]
+        merged[name] = max(values) if name.endswith("/max") else float(np.mean(values))
+    return merged

@@ -1,0 +1,263 @@
+"""Wiring: from resolved options to open parts, and their closing. No step counter lives here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from rlvr.config.core import (
+    CheckpointOptions,
+    EvalOptions,
+    ParityOptions,
+    SamplerOptions,
+    TrainOptions,
+    VerifyOptions,
+)
+from rlvr.builtin.group_sampler import GroupSampler
+from rlvr.errors import ConfigError, PluginError, UnknownNameError, explain
+from rlvr.parts import (
+    Advantage,
+    Backend,
+    BuildContext,
+    Checkpointer,
+    Loss,
+    RewardFn,
+    Sampler,
+    Task,
+)
+from rlvr.plugins.resolve import load_object
+from rlvr.run.board import Board
+from rlvr.run.configure import Configured
+from rlvr.run.scoring import Scorer
+from rlvr.run.store import VerdictStore, open_store
+from rlvr.specs import PartSpec
+from rlvr.types import Problem, SamplingParams
+
+
+@frozen(kw_only=True)
+class Judge:
+    """What scoring needs: a task, an open reward and the scorer around it."""
+
+    task: Task
+    reward: RewardFn
+    scorer: Scorer
+
+
+@frozen(kw_only=True)
+class Student:
+    """What evaluation needs besides a judge: an open backend and a sampler."""
+
+    judge: Judge
+    sampler: Sampler
+    backend: Backend
+    params: SamplingParams
+
+
+@frozen(kw_only=True)
+class Recipe:
+    """Everything a run is made of, open and ready."""
+
+    student: Student
+    eval_sampler: Sampler
+    advantage: Advantage
+    loss: Loss
+    checkpointer: Checkpointer
+    problems: tuple[Problem, ...]
+    eval_problems: tuple[Problem, ...]
+    steps: int
+    seed: int
+    train: TrainOptions
+    eval: EvalOptions
+    checkpoint: CheckpointOptions
+    parity: ParityOptions
+
+
+def build_context(configured: Configured, run_dir: Path | None) -> BuildContext:
+    """
+    What every part may know when it is built.
+
+    Raises:
+        UnknownNameError: The data set does not exist.
+        PluginError: The task has no starter model and none was named.
+    """
+    run = configured.run
+    verify: VerifyOptions = configured.options.record("verify")
+    dataset = Path(run.dataset) if run.dataset else None
+    if dataset is not None and not dataset.exists():
+        raise UnknownNameError(
+            explain(
+                f"the data set {dataset} was asked for.",
+                "found: no such file or folder",
+                "check the path given with --dataset",
+            )
+        )
+    return BuildContext(
+        model=_model_spec(configured) if configured.chosen.backend is not None else "",
+        dataset=dataset,
+        run_dir=run_dir,
+        seed=run.seed,
+        steps=run.steps,
+        workers=verify.workers or os.cpu_count() or 1,
+        train=configured.options.record("train"),
+        uses_starter_model=configured.uses_starter,
+    )
+
+
+def _model_spec(configured: Configured) -> str:
+    task, backend = configured.chosen.task, configured.chosen.backend
+    model = configured.run.model
+    if configured.uses_starter:
+        if task.starter is None:
+            raise PluginError(
+                explain(
+                    f"task {task.name} ships no starter model.",
+                    do="name one: --model gpt2:PATH",
+                )
+            )
+        model = str(load_object(task.starter, task.provider)())
+    scheme = model.partition(":")[0]
+    if backend is not None and backend.models and scheme not in backend.models:
+        raise ConfigError(
+            explain(
+                f"model '{model}' was asked for.",
+                f"backend {backend.name} takes: {', '.join(f'{s}:...' for s in backend.models)}",
+                "choose another --model or --backend",
+            )
+        )
+    return model
+
+
+def build(configured: Configured, spec: PartSpec, context: BuildContext) -> Any:
+    """Make a part: import its target and call it with its own options and the context."""
+    factory = load_object(spec.target, spec.provider)
+    config = configured.options.record(spec.option_namespace) if spec.config else None
+    return factory(config, context)
+
+
+async def enter(stack: AsyncExitStack, part: Any) -> Any:
+    """Open a part that owns resources; the stack closes it in reverse order."""
+    if hasattr(part, "__aenter__"):
+        return await stack.enter_async_context(part)
+    return part
+
+
+@asynccontextmanager
+async def open_judge(
+    configured: Configured, context: BuildContext, board: Board
+) -> AsyncIterator[Judge]:
+    """Build and open task and reward, with the verdict store."""
+    verify: VerifyOptions = configured.options.record("verify")
+    async with AsyncExitStack() as stack:
+        store: VerdictStore = open_store(verify.store)
+        stack.callback(store.close)
+        task = await enter(stack, build(configured, configured.chosen.task, context))
+        reward = await enter(stack, build(configured, configured.chosen.reward, context))
+        scorer = Scorer(
+            reward=reward,
+            store=store,
+            workers=context.workers,
+            deadline_s=verify.deadline_s,
+            max_failures=verify.max_failures,
+            board=board,
+        )
+        yield Judge(task=task, reward=reward, scorer=scorer)
+
+
+@asynccontextmanager
+async def open_student(
+    configured: Configured, context: BuildContext, board: Board
+) -> AsyncIterator[Student]:
+    """Build and open what sampling and judging need."""
+    chosen = configured.chosen
+    sampling: SamplerOptions = configured.options.record("sampler")
+    async with AsyncExitStack() as stack:
+        judge = await stack.enter_async_context(open_judge(configured, context, board))
+        sampler = await enter(stack, build(configured, _there(chosen.sampler), context))
+        backend = await enter(stack, build(configured, _there(chosen.backend), context))
+        params = SamplingParams(
+            max_tokens=sampling.max_tokens,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            stop=sampling.stop,
+            group_size=sampling.group_size,
+        )
+        yield Student(judge=judge, sampler=sampler, backend=backend, params=params)
+
+
+@asynccontextmanager
+async def open_recipe(
+    configured: Configured, context: BuildContext, board: Board
+) -> AsyncIterator[Recipe]:
+    """Build and open everything a run needs; closed in reverse order, whatever happens."""
+    chosen, options = configured.chosen, configured.options
+    evaluation: EvalOptions = options.record("eval")
+    async with AsyncExitStack() as stack:
+        advantage = build(configured, _there(chosen.advantage), context)
+        loss = build(configured, _there(chosen.loss), context)
+        checkpointer = build(configured, _there(chosen.checkpointer), context)
+        student = await stack.enter_async_context(open_student(configured, context, board))
+        _check_truncation(student, loss)
+        problems = tuple(student.judge.task.problems("train"))
+        if not problems:
+            raise ConfigError(
+                explain(
+                    "there is nothing to train on.",
+                    f"found: no usable problem in split 'train'{_left_out(student.judge.task)}",
+                    f"list the reasons with: rlvr {chosen.task.provider} list, or check --dataset",
+                )
+            )
+        eval_problems: tuple[Problem, ...] = ()
+        if evaluation.samples:
+            eval_problems = tuple(student.judge.task.problems(evaluation.split))
+            eval_problems = eval_problems[: evaluation.problems or None]
+        yield Recipe(
+            student=student,
+            eval_sampler=student.sampler if student.sampler.draws_from_policy else GroupSampler(),
+            advantage=advantage,
+            loss=loss,
+            checkpointer=checkpointer,
+            problems=problems,
+            eval_problems=eval_problems,
+            steps=configured.run.steps,
+            seed=configured.run.seed,
+            train=options.record("train"),
+            eval=evaluation,
+            checkpoint=options.record("checkpoint"),
+            parity=options.record("parity"),
+        )
+
+
+def _check_truncation(student: Student, loss: Loss) -> None:
+    if student.params.is_truncated and loss.importance_weighted:
+        raise ConfigError(
+            explain(
+                "top-p or top-k sampling was asked for with an importance-weighted loss.",
+                "found: the sampled distribution is then not the policy, and every ratio is biased",
+                "set sampler.top_p=1 sampler.top_k=0, or use a loss without ratios (sft)",
+            )
+        )
+    if loss.importance_weighted and not student.sampler.draws_from_policy:
+        raise ConfigError(
+            explain(
+                "a sampler that does not draw from the policy was chosen with an "
+                "importance-weighted loss.",
+                do="use sampler 'group', or algorithm sft",
+            )
+        )
+
+
+def _left_out(task: Task) -> str:
+    count = len(task.unsupported())
+    return f"; {count} rows are unsupported" if count else ""
+
+
+def _there(spec: Any) -> Any:
+    if spec is None:
+        raise ConfigError("this command was configured without a part that it needs")
+    return spec

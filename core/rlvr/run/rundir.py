@@ -1,0 +1,211 @@
+"""The run directory: every file of a run and how it is written (docs/run-directory.md).
+
+Whole files are written beside their place and renamed; lines are appended in one write.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rlvr.errors import ConfigError, UnknownNameError, explain
+from rlvr.run.store import outcome_to_json
+from rlvr.types import EvalReport, ScoredGroup, Segment, Trajectory
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Replace a file at once: readers see the old text or the new one, never a part."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+class RunDir:
+    """One run on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path) -> RunDir:
+        """
+        Make a fresh run directory.
+
+        Raises:
+            ConfigError: It cannot be written, or holds a run already.
+        """
+        if (path / "run.json").exists():
+            raise ConfigError(
+                explain(
+                    f"{path} holds a run already.",
+                    "found: run.json",
+                    f"continue it with --resume {path}, or choose another --out",
+                )
+            )
+        try:
+            for folder in ("trajectories", "checkpoints"):
+                (path / folder).mkdir(parents=True, exist_ok=True)
+            probe = path / ".writable"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise ConfigError(
+                explain(
+                    f"the run directory {path} cannot be written.",
+                    f"found: {error.strerror or error}",
+                    "choose a folder you may write with --out DIR",
+                )
+            ) from error
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> RunDir:
+        """
+        An existing run directory.
+
+        Raises:
+            UnknownNameError: There is no run.json in it.
+        """
+        if not (path / "run.json").is_file():
+            raise UnknownNameError(
+                explain(
+                    f"no run at {path}.", "found: no run.json there", "list runs with: rlvr runs list"
+                )
+            )
+        return cls(path)
+
+    @property
+    def events_file(self) -> Path:
+        """structlog's JSON Lines."""
+        return self.path / "events.jsonl"
+
+    def read_run(self) -> dict[str, Any]:
+        """What `run.json` says."""
+        record: dict[str, Any] = json.loads((self.path / "run.json").read_text(encoding="utf-8"))
+        return record
+
+    def write_run(self, record: Mapping[str, Any]) -> None:
+        """Replace `run.json`."""
+        write_atomic(self.path / "run.json", json.dumps(record, indent=2, sort_keys=False) + "\n")
+
+    def update_run(self, **changes: Any) -> None:
+        """Change some keys of `run.json`."""
+        self.write_run({**self.read_run(), **changes})
+
+    def append(self, name: str, record: Mapping[str, Any]) -> None:
+        """Append one JSON line to `name` in a single write."""
+        line = json.dumps(record, sort_keys=False) + "\n"
+        with (self.path / name).open("a", encoding="utf-8") as file:
+            file.write(line)
+
+    def read_lines(self, name: str) -> list[dict[str, Any]]:
+        """The JSON lines of `name`; a half-written last line (a crash) is left out."""
+        path = self.path / name
+        if not path.is_file():
+            return []
+        records = []
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                records.append(json.loads(line))
+            except json.JSONDecodeError:
+                continue
+        return records
+
+    def truncate_after(self, step: int) -> None:
+        """Forget metrics, evaluations and trajectories past a step: the resumed run writes them."""
+        for name in ("metrics.jsonl", "eval.jsonl"):
+            kept = [r for r in self.read_lines(name) if r.get("step", 0) <= step]
+            if (self.path / name).exists():
+                write_atomic(self.path / name, "".join(json.dumps(r) + "\n" for r in kept))
+        for path in self.trajectory_files():
+            if int(path.stem.rpartition("-")[2]) > step:
+                path.unlink()
+
+    def write_trajectories(self, label: str, step: int, groups: Sequence[ScoredGroup]) -> None:
+        """Write `trajectories/LABEL-STEP.jsonl`: a line a trajectory, with its outcome."""
+        lines = [json.dumps(record) + "\n" for g in groups for record in trajectory_records(g, step)]
+        write_atomic(self.path / "trajectories" / f"{label}-{step:06d}.jsonl", "".join(lines))
+
+    def trajectory_files(self, label: str = "") -> list[Path]:
+        """The trajectory files, by name (so by step)."""
+        return sorted((self.path / "trajectories").glob(f"{label or '*'}-*.jsonl"))
+
+    def append_eval(self, step: int, report: EvalReport) -> None:
+        """Append one evaluation to `eval.jsonl`."""
+        self.append(
+            "eval.jsonl",
+            {
+                "step": step,
+                "split": report.split,
+                "pass1": report.pass1,
+                "low": report.low,
+                "high": report.high,
+                "pass_at": {str(k): v for k, v in report.pass_at.items()},
+                "reward_mean": report.reward_mean,
+                "problems": len(report.scores),
+                "samples": report.samples,
+                "failed": report.failed,
+                "seconds": round(report.seconds, 3),
+                "scores": {p: list(s) for p, s in report.scores.items()},
+            },
+        )
+
+
+def trajectory_records(group: ScoredGroup, step: int) -> Iterable[dict[str, Any]]:
+    """A group's lines of `trajectories/`: one JSON object a trajectory, with its outcome."""
+    for index, (t, outcome) in enumerate(zip(group.trajectories, group.outcomes, strict=True)):
+        yield {
+            "step": step,
+            "id": group.problem.id,
+            "index": index,
+            "seed": t.seed,
+            "temperature": t.temperature,
+            "finish": t.finish,
+            "policy_version": t.policy_version,
+            "policy_digest": t.policy_digest,
+            "prompt_cut": t.prompt_cut,
+            "error": t.error,
+            "segments": [_segment(s) for s in t.segments],
+            "outcome": outcome_to_json(outcome),
+        }
+
+
+def _segment(segment: Segment) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "author": segment.author,
+        "text": segment.text,
+        "tokens": segment.tokens.tolist(),
+    }
+    if segment.logprobs is not None:
+        record["logprobs"] = [round(float(x), 6) for x in segment.logprobs]
+    return record
+
+
+def trajectory_from_json(record: Mapping[str, Any]) -> Trajectory:
+    """The trajectory of a line of `trajectories/`."""
+    return Trajectory(
+        problem_id=record["id"],
+        segments=[Segment(**segment) for segment in record["segments"]],
+        finish=record["finish"],
+        seed=record["seed"],
+        temperature=record["temperature"],
+        policy_version=record["policy_version"],
+        policy_digest=record["policy_digest"],
+        prompt_cut=record["prompt_cut"],
+        error=record["error"],
+    )
+
+
+def now() -> str:
+    """The time in UTC, ISO 8601, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,249 @@
+"""One run from start to end: directory, resume, interruption, failure, last words."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import platform
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+import rlvr
+from rlvr.errors import (
+    BackendError,
+    CheckpointError,
+    ConfigError,
+    RlvrError,
+    RunInterruptedError,
+    VerifierError,
+    explain,
+)
+from rlvr.log import get
+from rlvr.plugins.host import PluginHost
+from rlvr.run.board import Board
+from rlvr.run.configure import Configured
+from rlvr.run.loop import train
+from rlvr.run.prerequisites import check_prerequisites
+from rlvr.run.recipe import Recipe, build_context, open_recipe
+from rlvr.run.rundir import RunDir, now
+from rlvr.run.state import RunState
+from rlvr.run.watch import Watch
+from rlvr.types import EvalReport, RunInfo
+
+log = get(__name__)
+
+FREE_ON_RESUME = ("run.steps", "run.out", "verify.", "checkpoint.", "parity.")
+"""Options that a resumed run may change: they decide no trajectory and no update."""
+
+
+@frozen(kw_only=True)
+class Finished:
+    """What a run that ended well leaves: its directory, last state and evaluations by step."""
+
+    directory: Path
+    state: RunState
+    reports: dict[int, EvalReport]
+
+
+def default_directory(configured: Configured) -> Path:
+    """`runs/TIME-PLUGIN-ALGO`, the time in UTC."""
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    name = configured.run.plugin or configured.chosen.task.name.replace("/", "-")
+    return Path("runs") / f"{stamp}-{name}-{configured.run.algo}"
+
+
+def check_unchanged(configured: Configured, before: dict[str, Any], directory: Path) -> None:
+    """
+    Refuse to resume with options that would make it another run.
+
+    Raises:
+        ConfigError: Names every option that changed.
+    """
+    after = configured.options.values
+    changed = [
+        key
+        for key in sorted({*before, *after})
+        if _plain(before.get(key)) != _plain(after.get(key)) and not key.startswith(FREE_ON_RESUME)
+    ]
+    if changed:
+        listed = ", ".join(f"{k} ({before.get(k)!r} -> {after.get(k)!r})" for k in changed)
+        raise ConfigError(
+            explain(
+                f"the run {directory} was to be resumed with other options.",
+                f"changed: {listed}",
+                "leave them as they were, or start a new run",
+            )
+        )
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def run(configured: Configured, directory: RunDir, board: Board, *, resume: bool) -> Finished:
+    """
+    Run to the end, or to the first Ctrl-C.
+
+    Raises:
+        RunInterruptedError: Ctrl-C; the checkpoint is written and named.
+        VerifierError, BackendError, CheckpointError: The last good checkpoint is named.
+    """
+    return asyncio.run(_run(configured, directory, board, resume=resume))
+
+
+async def _run(configured: Configured, directory: RunDir, board: Board, *, resume: bool) -> Finished:
+    check_prerequisites(configured.host, configured.chosen.task.provider)
+    context = build_context(configured, directory.path)
+    info = RunInfo(
+        id=directory.path.name,
+        directory=directory.path,
+        plugin=configured.chosen.task.provider,
+        algo=configured.run.algo,
+        model=configured.run.model,
+        steps=configured.run.steps,
+        seed=configured.run.seed,
+        config=dict(configured.options.values),
+    )
+    watch = Watch(host=configured.host, run=info, directory=directory, board=board)
+    outcome = "failed"
+    with _interruptible():
+        try:
+            async with open_recipe(configured, context, board) as recipe:
+                _write_identity(configured, directory, recipe, resume=resume)
+                if resume:
+                    await _restore(recipe, watch)
+                watch.announce("rlvr_run_started")
+                try:
+                    state = await train(recipe, watch.state, watch)
+                except asyncio.CancelledError:
+                    outcome = "interrupted"
+                    raise await _interrupted(recipe, watch) from None
+                except VerifierError as error:
+                    await _save_if_behind(recipe, watch)
+                    raise _named(error, watch) from error
+                except (BackendError, CheckpointError) as error:
+                    raise _named(error, watch) from error
+            outcome = "done"
+            return Finished(directory=directory.path, state=state, reports=watch.reports)
+        except RlvrError:
+            raise
+        except Exception:
+            (directory.path / "traceback.txt").write_text(traceback.format_exc(), encoding="utf-8")
+            raise
+        finally:
+            if (directory.path / "run.json").exists():
+                directory.update_run(status=outcome, finished=now(), step=watch.state.step)
+            watch.announce("rlvr_run_finished", outcome=outcome)
+
+
+async def _restore(recipe: Recipe, watch: Watch) -> None:
+    checkpoints = recipe.checkpointer.list()
+    if not checkpoints:
+        watch.directory.truncate_after(-1)
+        return
+    newest = checkpoints[-1]
+    state = RunState.from_json(await recipe.checkpointer.load(newest, recipe.student.backend))
+    watch.state, watch.last_checkpoint = state, newest
+    watch.directory.truncate_after(state.step)
+    log.info("run_resumed", step=state.step, checkpoint=str(newest.path))
+
+
+async def _save_if_behind(recipe: Recipe, watch: Watch) -> None:
+    last = watch.last_checkpoint
+    if watch.state.step > (last.step if last else 0) or last is None:
+        await watch.checkpoint(recipe, watch.state)
+
+
+async def _interrupted(recipe: Recipe, watch: Watch) -> RunInterruptedError:
+    await _save_if_behind(recipe, watch)
+    directory = watch.directory.path
+    return RunInterruptedError(
+        explain(
+            f"interrupted after step {watch.state.step} of {recipe.steps}.",
+            f"a checkpoint was written: {watch.last_checkpoint and watch.last_checkpoint.path}",
+            f"go on with: rlvr run --resume {directory}",
+        )
+    )
+
+
+def _named(error: RlvrError, watch: Watch) -> RlvrError:
+    last = watch.last_checkpoint
+    where = f"{last.path} (step {last.step})" if last else "none yet"
+    if "last good checkpoint" in str(error):
+        return error
+    return type(error)(
+        f"{error}\n  last good checkpoint: {where}; go on with: rlvr run --resume "
+        f"{watch.directory.path}"
+    )
+
+
+def _write_identity(
+    configured: Configured, directory: RunDir, recipe: Recipe, *, resume: bool
+) -> None:
+    if resume:
+        directory.update_run(status="running", steps=recipe.steps, pid=os.getpid())
+        return
+    digests = "".join(p.id + p.digest for p in (*recipe.problems, *recipe.eval_problems))
+    directory.write_run(
+        {
+            "id": directory.path.name,
+            "created": now(),
+            "status": "running",
+            "plugin": configured.chosen.task.provider,
+            "task": configured.chosen.task.full_name,
+            "algo": configured.run.algo,
+            "model": configured.run.model,
+            "steps": recipe.steps,
+            "seed": recipe.seed,
+            "pid": os.getpid(),
+            "command": sys.argv[1:],
+            "config": dict(configured.options.values),
+            "origin": dict(configured.options.origin),
+            "versions": versions(configured.host),
+            "dataset_hash": hashlib.sha256(digests.encode()).hexdigest(),
+            "problems": len(recipe.problems),
+        }
+    )
+
+
+def versions(host: PluginHost) -> dict[str, str]:
+    """Versions of Python, rlvr and every active plugin's distribution."""
+    found = {"python": platform.python_version(), "rlvr": rlvr.__version__}
+    for plugin in host.plugins:
+        if plugin.status == "active" and plugin.distribution:
+            found[plugin.distribution] = plugin.version
+    return found
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """First Ctrl-C (or SIGTERM) cancels the run; a second one stops the process at once."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    seen = 0
+
+    def stop() -> None:
+        nonlocal seen
+        seen += 1
+        if seen > 1:
+            os._exit(130)
+        print("\nrlvr: stopping after a checkpoint; Ctrl-C again stops at once", file=sys.stderr)
+        task.cancel()
+
+    signals = (signal.SIGINT, signal.SIGTERM)
+    for number in signals:
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)

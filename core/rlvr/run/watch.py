@@ -1,0 +1,107 @@
+"""What the line tells the outside: run directory, observers, checkpoints. Watching, never deciding."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+from attrs import define, field
+
+from rlvr.log import get
+from rlvr.plugins.host import PluginHost
+from rlvr.run.board import Board
+from rlvr.run.recipe import Recipe
+from rlvr.run.rundir import RunDir
+from rlvr.run.state import RunState
+from rlvr.types import Checkpoint, EvalReport, RunInfo, ScoredGroup
+
+log = get(__name__)
+T = TypeVar("T")
+
+
+@define
+class Watch:
+    """
+    The line's mouth: announces facts to observers one at a time and writes them down.
+
+    A failing observer is logged and the run goes on. `state` is that of the last finished step,
+    `last_checkpoint` the newest good one.
+    """
+
+    host: PluginHost
+    run: RunInfo
+    directory: RunDir
+    board: Board
+    state: RunState = field(factory=RunState)
+    last_checkpoint: Checkpoint | None = None
+    reports: dict[int, EvalReport] = field(factory=dict)
+    _verified_before: int = 0
+    _is_stopping: bool = False
+
+    def announce(self, hook: str, **facts: Any) -> None:
+        """Call every observer of a hook, one at a time."""
+        for name, error in self.host.announce(hook, run=self.run, **facts):
+            log.error("observer_failed", hook=hook, observer=name, error=repr(error))
+
+    def groups_scored(self, step: int, groups: Sequence[ScoredGroup]) -> None:
+        """Keep the trajectories of a step and announce them."""
+        self.directory.write_trajectories("step", step, groups)
+        self.announce("rlvr_groups_scored", step=step, groups=groups)
+
+    def step_finished(self, state: RunState, metrics: Mapping[str, float]) -> None:
+        """Add times and rates, write the line of metrics, announce."""
+        self.state = state
+        seconds = self.board.take_seconds()
+        sample_s, verify_s = seconds.get("sample", 0.0), seconds.get("verify", 0.0)
+        verified = self.board.verified - self._verified_before
+        self._verified_before = self.board.verified
+        numbers = {
+            **metrics,
+            **{f"time/{phase}_s": value for phase, value in seconds.items()},
+            "time/total_s": state.seconds,
+            "rate/tokens_per_s": metrics["sampler/tokens"] / sample_s if sample_s else 0.0,
+            "rate/verifications_per_s": verified / verify_s if verify_s else 0.0,
+        }
+        rounded = {name: float(f"{value:.6g}") for name, value in numbers.items()}
+        self.directory.append("metrics.jsonl", {"step": state.step, **rounded})
+        self.announce("rlvr_step_finished", step=state.step, metrics=rounded)
+
+    def evaluated(self, step: int, report: EvalReport, groups: Sequence[ScoredGroup]) -> None:
+        """Keep an evaluation and announce it."""
+        self.reports[step] = report
+        self.directory.write_trajectories("eval", step, groups)
+        self.directory.append_eval(step, report)
+        self.announce("rlvr_evaluated", step=step, report=report)
+
+    async def checkpoint(self, recipe: Recipe, state: RunState) -> Checkpoint:
+        """Write a checkpoint and announce it."""
+        checkpoint = await self.unbroken(
+            recipe.checkpointer.save(state.step, state.to_json(), recipe.student.backend)
+        )
+        self.last_checkpoint = checkpoint
+        self.announce("rlvr_checkpoint_saved", checkpoint=checkpoint)
+        return checkpoint
+
+    async def unbroken(self, work: Coroutine[Any, Any, T]) -> T:
+        """
+        Finish `work` and give back its result even when the run is cancelled meanwhile.
+
+        The cancellation is kept for `stop_if_asked`, so that a Ctrl-C never leaves weights half
+        updated or ahead of the state.
+        """
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError:
+                self._is_stopping = True
+                current = asyncio.current_task()
+                if current is not None:
+                    current.uncancel()
+        return task.result()
+
+    def stop_if_asked(self) -> None:
+        """Raise the cancellation that arrived during unbroken work."""
+        if self._is_stopping:
+            raise asyncio.CancelledError

@@ -1,0 +1,275 @@
+"""The promises of a backend, as tests to inherit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import pytest
+
+from rlvr.errors import BackendError
+from rlvr.parts import Backend, Policy
+from rlvr.testing.contract import Contract, not_given, opened
+from rlvr.types import Datum, GenerateRequest, SamplingParams
+
+T = TypeVar("T")
+
+
+class BackendContract(Contract):
+    """
+    What every backend must hold. Give `make_backend`; torch is imported when a step is taken.
+
+    Attributes:
+        parity_nats: Largest allowed difference of a sampler's and the trainer's logprob.
+        exact_nats: Largest allowed difference after save and load; 0 where it must be bit for bit.
+        steps: Updates taken on the same data before the loss must have fallen.
+    """
+
+    parity_nats: ClassVar[float] = 1e-4
+    exact_nats: ClassVar[float] = 0.0
+    steps: ClassVar[int] = 5
+
+    def make_backend(self) -> Backend:
+        """A new backend; two of them start from equal weights."""
+        raise not_given(self, "make_backend")
+
+    def prompts(self, policy: Policy) -> list[list[int]]:
+        """Three prompts of different lengths in the policy's tokens."""
+        ids = [n % policy.tokenizer.vocab_size for n in range(1, 12)]
+        return [ids[:1], ids[:4], ids[:9]]
+
+    # --- promises -------------------------------------------------------------------------------
+
+    def test_sampler_and_trainer_agree(self) -> None:
+        """What the policy says a token's logprob was, the trainer finds again, after steps too."""
+
+        async def body(backend: Backend) -> None:
+            for round_ in range(2):
+                for temperature in (1.0, 0.7):
+                    data = await self._rollouts(backend, temperature=temperature)
+                    trained = await backend.logprobs(data, "policy")
+                    for datum, found in zip(data, trained, strict=True):
+                        assert found.shape == datum.tokens.shape
+                        gap = np.abs(found - datum.logprobs)[datum.mask].max()
+                        assert gap <= self.parity_nats, (round_, temperature, gap)
+                await backend.step(data, LikelihoodLoss())
+
+        self._with(body)
+
+    def test_mixed_lengths_do_not_matter(self) -> None:
+        """A datum has the same logprobs alone and among longer and shorter ones."""
+
+        async def body(backend: Backend) -> None:
+            data = await self._rollouts(backend)
+            together = await backend.logprobs(data, "policy")
+            for datum, wanted in zip(data, together, strict=True):
+                (alone,) = await backend.logprobs([datum], "policy")
+                gap = np.abs(alone - wanted)[datum.mask].max()
+                assert gap <= self.parity_nats, gap
+
+        self._with(body)
+
+    def test_equal_requests_give_equal_completions(self) -> None:
+        """Seed, prompt, weights and params decide; neither order nor company does."""
+
+        async def body(backend: Backend) -> None:
+            policy = await backend.policy()
+            requests = self._requests(policy, 1.0)
+            first = await policy.generate(requests)
+            turned = await policy.generate(requests[::-1])
+            for one, other in zip(first, turned[::-1], strict=True):
+                assert one.tokens.tolist() == other.tokens.tolist()
+
+        self._with(body)
+
+    def test_completions_keep_their_limits(self) -> None:
+        """At least one token, at most `max_tokens`; logprobs are at most 0, finish is told."""
+
+        async def body(backend: Backend) -> None:
+            policy = await backend.policy()
+            for request, completion in zip(
+                self._requests(policy, 1.0),
+                await policy.generate(self._requests(policy, 1.0)),
+                strict=True,
+            ):
+                assert 1 <= len(completion.tokens) <= request.params.max_tokens
+                assert completion.logprobs.shape == completion.tokens.shape
+                assert (completion.logprobs <= 1e-6).all()
+                is_full = len(completion.tokens) == request.params.max_tokens
+                assert completion.finish == "stop" or is_full
+
+        self._with(body)
+
+    def test_steps_on_the_same_data_lower_the_loss(self) -> None:
+        """Making some tokens likelier makes them likelier."""
+
+        async def body(backend: Backend) -> None:
+            data = await self._rollouts(backend)
+            losses = [
+                (await backend.step(data, LikelihoodLoss()))["loss"] for _ in range(self.steps)
+            ]
+            assert all(np.isfinite(losses)), losses
+            assert losses[-1] < losses[0], losses
+
+        self._with(body)
+
+    def test_step_reports_the_losss_own_metrics(self) -> None:
+        """Sums add up over micro-batches however the backend splits: the weights sum to 1."""
+
+        async def body(backend: Backend) -> None:
+            metrics = await backend.step(await self._rollouts(backend), LikelihoodLoss())
+            assert metrics["weight/sum"] == pytest.approx(1.0, abs=1e-5)
+            assert metrics["weight/max"] <= 1.0
+            assert np.isfinite(metrics["grad/norm"])
+
+        self._with(body)
+
+    def test_version_grows_by_one_and_digest_changes(self) -> None:
+        """Each step makes a new version of the weights; without one, both stay."""
+
+        async def body(backend: Backend) -> None:
+            before, same = await backend.policy(), await backend.policy()
+            assert (same.version, same.digest) == (before.version, before.digest)
+            await backend.step(await self._rollouts(backend), LikelihoodLoss())
+            after = await backend.policy()
+            assert after.version == before.version + 1
+            assert after.digest != before.digest
+
+        self._with(body)
+
+    def test_an_old_policy_is_a_snapshot_or_refuses(self) -> None:
+        """After a step an old handle samples its old weights or raises; never the new ones."""
+
+        async def body(backend: Backend) -> None:
+            old = await backend.policy()
+            requests = self._requests(old, 1.0)
+            before = await old.generate(requests)
+            data = await self._rollouts(backend)
+            for _ in range(self.steps):
+                await backend.step(data, LikelihoodLoss())
+            try:
+                after = await old.generate(requests)
+            except BackendError:
+                return
+            for one, other in zip(before, after, strict=True):
+                assert one.tokens.tolist() == other.tokens.tolist()
+                assert np.allclose(one.logprobs, other.logprobs, atol=self.parity_nats)
+
+        self._with(body)
+
+    def test_reference_stands_still(self) -> None:
+        """The reference begins as the policy and does not move when the policy does."""
+
+        async def body(backend: Backend) -> None:
+            data = await self._rollouts(backend)
+            start = await backend.logprobs(data, "policy")
+            before = await backend.logprobs(data, "reference")
+            await backend.step(data, LikelihoodLoss())
+            after = await backend.logprobs(data, "reference")
+            moved = await backend.logprobs(data, "policy")
+            for datum, a, b, c, d in zip(data, start, before, after, moved, strict=True):
+                assert np.abs(a - b)[datum.mask].max() <= self.parity_nats
+                assert np.array_equal(b[datum.mask], c[datum.mask])
+                assert not np.array_equal(c[datum.mask], d[datum.mask])
+
+        self._with(body)
+
+    def test_unknown_model_is_refused(self) -> None:
+        """Logprobs by a model the backend does not have are an error, not the policy's."""
+
+        async def body(backend: Backend) -> None:
+            data = await self._rollouts(backend)
+            with pytest.raises(BackendError):
+                await backend.logprobs(data, "nobody")
+
+        self._with(body)
+
+    def test_load_restores_what_save_wrote(self, tmp_path: Path) -> None:
+        """A new backend that loads goes on as the first one would: weights, momentum, version."""
+
+        async def body(backend: Backend) -> None:
+            data = await self._rollouts(backend)
+            await backend.step(data, LikelihoodLoss())
+            await backend.save(tmp_path)
+            async with opened(self.make_backend()) as other:
+                await other.load(tmp_path)
+                for _ in range(2):
+                    mine, its = await backend.policy(), await other.policy()
+                    assert its.version == mine.version
+                    if self.exact_nats == 0:
+                        assert its.digest == mine.digest
+                    for which in ("policy", "reference"):
+                        for datum, a, b in zip(
+                            data,
+                            await backend.logprobs(data, which),
+                            await other.logprobs(data, which),
+                            strict=True,
+                        ):
+                            assert np.abs(a - b)[datum.mask].max() <= self.exact_nats
+                    await backend.step(data, LikelihoodLoss())
+                    await other.step(data, LikelihoodLoss())
+
+        self._with(body)
+
+    # --- helpers --------------------------------------------------------------------------------
+
+    def _with(self, body: Callable[[Backend], Awaitable[T]]) -> T:
+        pytest.importorskip("torch", reason="a step needs a loss, a loss needs torch")
+
+        async def run() -> T:
+            async with opened(self.make_backend()) as backend:
+                return await body(backend)
+
+        return asyncio.run(run())
+
+    def _requests(self, policy: Policy, temperature: float) -> list[GenerateRequest]:
+        params = SamplingParams(max_tokens=6, temperature=temperature)
+        prompts = self.prompts(policy)
+        return [
+            GenerateRequest(prompt=prompt, params=params, seed=100 * place + draw)
+            for place, prompt in enumerate(prompts)
+            for draw in range(2)
+        ]
+
+    async def _rollouts(self, backend: Backend, *, temperature: float = 1.0) -> list[Datum]:
+        policy = await backend.policy()
+        requests = self._requests(policy, temperature)
+        completions = await policy.generate(requests)
+        total = sum(len(completion.tokens) for completion in completions)
+        data = []
+        for place, (request, completion) in enumerate(zip(requests, completions, strict=True)):
+            lead = np.zeros(len(request.prompt))
+            mask = np.concatenate([lead, np.ones(len(completion.tokens))]).astype(bool)
+            data.append(
+                Datum(
+                    tokens=np.concatenate([request.prompt, completion.tokens]),
+                    mask=mask,
+                    logprobs=np.concatenate([lead, completion.logprobs]),
+                    advantages=mask.astype(float),
+                    weights=mask / total,
+                    temperature=temperature,
+                    problem_id=f"prompt-{place}",
+                )
+            )
+        return data
+
+
+class LikelihoodLoss:
+    """The plainest loss: minus the weighted logprob of the policy's tokens."""
+
+    needs: frozenset[str] = frozenset()
+    importance_weighted = False
+
+    def __call__(
+        self, data: Sequence[Datum], logprobs: Sequence[Any]
+    ) -> tuple[Any, dict[str, float]]:
+        """Loss, and `weight/sum` and `weight/max` to see how a backend combines metrics."""
+        loss: Any = 0.0
+        for datum, lp in zip(data, logprobs, strict=True):
+            places = np.flatnonzero(datum.mask).tolist()
+            loss = loss - (lp[places] * lp.new_tensor(datum.weights[places].tolist())).sum()
+        weights = np.concatenate([datum.weights for datum in data])
+        return loss, {"weight/sum": float(weights.sum()), "weight/max": float(weights.max())}

@@ -1,0 +1,197 @@
+"""The promises of a checkpointer, as tests to inherit."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlvr.errors import CheckpointError
+from rlvr.parts import Checkpointer
+from rlvr.testing.contract import Contract, not_given, opened
+from rlvr.testing.fakes.tiny import TinyBackend
+from rlvr.types import Checkpoint
+
+STATE: dict[str, Any] = {"step": 3, "cursor": {"epoch": 1, "order": [2, 0, 1]}, "note": "é"}
+
+
+class CheckpointerContract(Contract):
+    """What every checkpointer must hold. Give `make_checkpointer`."""
+
+    def make_checkpointer(self, directory: Path) -> Checkpointer:
+        """A new checkpointer that keeps at least two checkpoints in `directory`."""
+        raise not_given(self, "make_checkpointer")
+
+    # --- promises -------------------------------------------------------------------------------
+
+    def test_load_gives_back_what_was_saved(self, tmp_path: Path) -> None:
+        """State and backend come back equal, through a checkpointer made anew."""
+        backend = TinyBackend(seed=1)
+        saved = self._save(tmp_path, 3, STATE, backend)
+        other = TinyBackend(seed=2)
+        state = self._load(tmp_path, saved, other)
+        assert state == STATE
+        assert _digest(other) == _digest(backend)
+
+    def test_lists_oldest_first(self, tmp_path: Path) -> None:
+        """Complete checkpoints stand in the order of their steps, each with its digest."""
+        for step in (1, 2):
+            self._save(tmp_path, step, STATE, TinyBackend(seed=step))
+        found = self._list(tmp_path)
+        assert [checkpoint.step for checkpoint in found] == [1, 2]
+        assert len({checkpoint.digest for checkpoint in found}) == 2
+        assert all(checkpoint.digest for checkpoint in found)
+
+    def test_empty_directory_lists_nothing(self, tmp_path: Path) -> None:
+        """Before the first save there is no checkpoint, and no error."""
+        assert self._list(tmp_path) == []
+
+    def test_verify_accepts_what_is_whole(self, tmp_path: Path) -> None:
+        """A checkpoint as it was written passes."""
+        saved = self._save(tmp_path, 1, STATE, TinyBackend())
+        self._verify(tmp_path, saved)
+
+    def test_one_changed_byte_is_found(self, tmp_path: Path) -> None:
+        """In whichever file a byte differs, neither verify nor load accepts the checkpoint."""
+        saved = self._save(tmp_path, 1, STATE, TinyBackend())
+        for file in _files(saved.path):
+            whole = file.read_bytes()
+            broken = bytearray(whole)
+            broken[len(broken) // 2] ^= 1
+            file.write_bytes(bytes(broken))
+            self._assert_refused(tmp_path, saved, f"a byte of {file.name} was changed")
+            file.write_bytes(whole)
+        self._verify(tmp_path, saved)
+
+    def test_missing_and_truncated_files_are_found(self, tmp_path: Path) -> None:
+        """A file that is gone or cut short is found, whichever it is."""
+        saved = self._save(tmp_path, 1, STATE, TinyBackend())
+        for file in _files(saved.path):
+            whole = file.read_bytes()
+            file.write_bytes(whole[:-1])
+            self._assert_refused(tmp_path, saved, f"{file.name} was cut short")
+            file.unlink()
+            self._assert_refused(tmp_path, saved, f"{file.name} was removed")
+            file.write_bytes(whole)
+
+    @pytest.mark.parametrize("error", [OSError("No space left on device"), KeyboardInterrupt()])
+    def test_failing_save_leaves_the_previous_one(
+        self, tmp_path: Path, error: BaseException
+    ) -> None:
+        """A full disk or Ctrl-C while saving: the older checkpoint is listed, whole and loads."""
+        before = self._save(tmp_path, 1, STATE, TinyBackend(seed=1))
+        with pytest.raises((CheckpointError, type(error))):
+            self._save(tmp_path, 2, STATE, _Failing(error))
+        self._assert_only(tmp_path, before)
+
+    def test_kill_while_saving_leaves_the_previous_one(self, tmp_path: Path) -> None:
+        """The process dies half-way by SIGKILL: the older checkpoint loads, and saving works."""
+        if not hasattr(os, "fork") or sys.platform == "darwin":
+            pytest.skip("needs a fork that is safe")
+        before = self._save(tmp_path, 1, STATE, TinyBackend(seed=1))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads: it only dies
+            child = os.fork()
+        if child == 0:
+            try:
+                self._save(tmp_path, 2, STATE, _Failing(None))
+            finally:
+                os._exit(0)
+        _, status = os.waitpid(child, 0)
+        assert os.WIFSIGNALED(status), "the save never reached the backend"
+        self._assert_only(tmp_path, before)
+        self._save(tmp_path, 2, STATE, TinyBackend(seed=2))
+        assert [checkpoint.step for checkpoint in self._list(tmp_path)] == [1, 2]
+
+    def test_saving_a_step_again_replaces_it_whole(self, tmp_path: Path) -> None:
+        """The same step saved twice leaves one checkpoint, the newer."""
+        self._save(tmp_path, 1, STATE, TinyBackend(seed=1))
+        newer = TinyBackend(seed=2)
+        saved = self._save(tmp_path, 1, STATE, newer)
+        assert [checkpoint.step for checkpoint in self._list(tmp_path)] == [1]
+        other = TinyBackend(seed=3)
+        self._load(tmp_path, saved, other)
+        assert _digest(other) == _digest(newer)
+
+    # --- helpers --------------------------------------------------------------------------------
+
+    def _with(self, directory: Path, body: Callable[[Checkpointer], Awaitable[Any]]) -> Any:
+        async def run() -> Any:
+            async with opened(self.make_checkpointer(directory)) as checkpointer:
+                return await body(checkpointer)
+
+        return asyncio.run(run())
+
+    def _save(
+        self, directory: Path, step: int, state: dict[str, Any], backend: TinyBackend
+    ) -> Checkpoint:
+        checkpoint = self._with(directory, lambda part: part.save(step, state, backend))
+        assert isinstance(checkpoint, Checkpoint)
+        assert checkpoint.step == step
+        return checkpoint
+
+    def _load(self, directory: Path, which: Checkpoint, backend: TinyBackend) -> dict[str, Any]:
+        state = self._with(directory, lambda part: part.load(which, backend))
+        assert isinstance(state, dict)
+        return state
+
+    def _list(self, directory: Path) -> list[Checkpoint]:
+        async def body(part: Checkpointer) -> list[Checkpoint]:
+            return list(part.list())
+
+        found: list[Checkpoint] = self._with(directory, body)
+        return found
+
+    def _verify(self, directory: Path, which: Checkpoint) -> None:
+        async def body(part: Checkpointer) -> None:
+            part.verify(which)
+
+        self._with(directory, body)
+
+    def _assert_refused(self, directory: Path, which: Checkpoint, what: str) -> None:
+        for act in (self._verify, lambda d, w: self._load(d, w, TinyBackend())):
+            try:
+                act(directory, which)
+            except CheckpointError:
+                continue
+            pytest.fail(f"{what}, and the checkpoint was accepted")
+
+    def _assert_only(self, directory: Path, before: Checkpoint) -> None:
+        assert [checkpoint.step for checkpoint in self._list(directory)] == [before.step]
+        self._verify(directory, before)
+        backend = TinyBackend(seed=9)
+        assert self._load(directory, before, backend) == STATE
+        assert _digest(backend) == _digest(TinyBackend(seed=1))
+
+
+class _Failing(TinyBackend):
+    """Writes half of its file and then raises the error, or dies by SIGKILL where it is None."""
+
+    def __init__(self, error: BaseException | None) -> None:
+        super().__init__(seed=2)
+        self._error = error
+
+    async def save(self, directory: Path) -> None:
+        (directory / "tiny.npz").write_bytes(np.arange(100).tobytes())
+        if self._error is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        else:
+            raise self._error
+
+
+def _digest(backend: TinyBackend) -> str:
+    return asyncio.run(backend.policy()).digest
+
+
+def _files(folder: Path) -> list[Path]:
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.stat().st_size]
+    assert files, f"the checkpoint {folder} holds no file"
+    return files

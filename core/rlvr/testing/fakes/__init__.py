@@ -1,0 +1,18 @@
+"""Small honest parts for tests: they keep the Protocols' promises, only on a tiny scale."""
+
+from __future__ import annotations
+
+from rlvr.testing.fakes.data import random_data
+from rlvr.testing.fakes.policy import ScriptedPolicy
+from rlvr.testing.fakes.tiny import TinyBackend
+from rlvr.testing.fakes.tokenizer import CharTokenizer
+from rlvr.testing.fakes.toy import ToyReward, ToyTask
+
+__all__ = [
+    "CharTokenizer",
+    "ScriptedPolicy",
+    "TinyBackend",
+    "ToyReward",
+    "ToyTask",
+    "random_data",
+]

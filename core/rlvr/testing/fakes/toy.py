@@ -1,0 +1,94 @@
+"""A task and its reward that need nothing but Python."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+
+from attrs import frozen
+
+from rlvr.types import Message, Outcome, Problem, Reward, Trajectory
+
+
+@frozen(kw_only=True)
+class ToyAnswer:
+    """Payload of a toy problem: the letter to say, and in how many turns."""
+
+    letter: str
+    turns: int = 1
+
+
+class ToyTask:
+    """
+    "Say the letter after this one": one lower-case letter in, one out, in one turn or several.
+
+    The split "train" holds the problems of a..l, "test" those of m..x.
+
+    Args:
+        turns: Turns of an episode; after each but the last the environment asks "again".
+    """
+
+    def __init__(self, turns: int = 1) -> None:
+        self._turns = turns
+
+    def problems(self, split: str) -> Iterable[Problem]:
+        letters = {
+            "train": "abcdefghijkl",
+            "test": "mnopqrstuvwx",
+            "all": "abcdefghijklmnopqrstuvwx",
+        }[split]
+        for letter in letters:
+            answer = chr(ord(letter) + 1)
+            yield Problem(
+                id=f"after-{letter}",
+                prompt=(Message(role="user", content=letter),),
+                split="train" if letter < "m" else "test",
+                labels={"half": "first" if letter < "m" else "second"},
+                payload=ToyAnswer(letter=answer, turns=self._turns),
+                digest=hashlib.sha256(answer.encode()).hexdigest(),
+            )
+
+    def episode(self, problem: Problem) -> ToyEpisode:
+        return ToyEpisode(problem)
+
+    def reference(self, problem: Problem) -> Trajectory | None:
+        return Trajectory.from_text(problem.id, problem.payload.letter)
+
+    def unsupported(self) -> Mapping[str, str]:
+        return {}
+
+
+class ToyEpisode:
+    """One attempt: the problem's prompt, then "again" until all turns are taken."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._taken = 0
+
+    def prompt(self) -> Sequence[Message] | None:
+        if self._taken >= self._problem.payload.turns:
+            return None
+        if self._taken == 0:
+            return self._problem.prompt
+        return [Message(role="user", content="again")]
+
+    async def take(self, completion: str) -> None:
+        self._taken += 1
+
+
+class ToyReward:
+    """1 when the last completion is the letter, 0.5 when it contains it, else 0. Cacheable."""
+
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+        answer, wanted = trajectory.completion.strip(), problem.payload.letter
+        is_right = answer == wanted
+        holds = bool(answer) and wanted in answer[:3]
+        return Reward(
+            value=1.0 if is_right else 0.5 * holds,
+            score01=1.0 if is_right else 0.0,
+            components={"holds": float(holds), "exact": float(is_right)},
+        )
+
+    def verdict_key(self, problem: Problem, trajectory: Trajectory) -> str | None:
+        judged = "\0".join(["toy-1", problem.digest, trajectory.completion.strip()])
+        return hashlib.sha256(judged.encode()).hexdigest()

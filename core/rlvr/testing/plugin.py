@@ -1,0 +1,166 @@
+"""The promises of a plugin's light module, as tests to inherit."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import attrs
+import pluggy
+
+from rlvr import API_VERSION, hookspecs
+from rlvr.config.core import CORE_OPTIONS
+from rlvr.config.fields import HELP
+from rlvr.specs import AlgorithmSpec, Check, CommandSpec, PartSpec, TaskSpec
+from rlvr.testing.contract import Contract
+
+HEAVY = (
+    "chess",
+    "cocotb",
+    "docker",
+    "jax",
+    "matplotlib",
+    "peft",
+    "ray",
+    "stockfish",
+    "tinker",
+    "torch",
+    "transformers",
+    "vllm",
+)
+
+
+class PluginContract(Contract):
+    """
+    What the module behind an `rlvr` entry point must hold. Set `module`.
+
+    Attributes:
+        module: Dotted name of the light module, `rlvr_cvdp.plugin`.
+        heavy: Packages that importing it must not import.
+    """
+
+    module: ClassVar[str] = ""
+    heavy: ClassVar[tuple[str, ...]] = HEAVY
+
+    # --- promises -------------------------------------------------------------------------------
+
+    def test_states_the_api_it_was_built_for(self) -> None:
+        """`RLVR_API` is the number of this rlvr's plugin API."""
+        assert getattr(self._import(), "RLVR_API", None) == API_VERSION
+
+    def test_importing_it_is_light(self) -> None:
+        """Listing plugins never pays for torch, docker and their like."""
+        code = (
+            f"import json, sys, {self.module} as plugin; "
+            f"from rlvr.testing.plugin import offers; list(offers(plugin)); "
+            f"print(json.dumps([n for n in {list(self.heavy)!r} if n in sys.modules]))"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout) == []
+
+    def test_every_hook_is_known(self) -> None:
+        """No `rlvr_...` function is misspelt, unmarked, or takes what its hook does not give."""
+        module = self._import()
+        for name in dir(module):
+            if not name.startswith("rlvr_") or not callable(getattr(module, name)):
+                continue
+            assert hasattr(hookspecs, name), f"no hook is called {name}"
+            assert hasattr(getattr(module, name), "rlvr_impl"), f"{name} lacks @hookimpl"
+            for parameter in inspect.signature(getattr(module, name)).parameters.values():
+                assert parameter.default is parameter.empty, f"{name}: pluggy ignores defaults"
+        manager = pluggy.PluginManager("rlvr")
+        manager.add_hookspecs(hookspecs)
+        manager.register(module)
+        manager.check_pending()
+
+    def test_offers_something(self) -> None:
+        """At least one hook is implemented, and offers are frozen records of the right kind."""
+        module = self._import()
+        assert any(hasattr(getattr(module, name), "rlvr_impl") for name in dir(module))
+        for spec in offers(module):
+            assert attrs.has(type(spec)), spec
+            assert hasattr(spec, "kind"), spec
+            assert spec.summary, f"{spec.kind} {spec.name!r} has no summary"
+
+    def test_names_are_unique(self) -> None:
+        """Within a kind no two offers share a name."""
+        names = [(spec.kind, spec.name) for spec in offers(self._import())]
+        assert len(set(names)) == len(names), names
+
+    def test_targets_resolve(self) -> None:
+        """Every `target`, `config` and `starter` can be imported and called."""
+        for spec in offers(self._import()):
+            if not isinstance(spec, PartSpec | Check | CommandSpec):
+                continue
+            assert callable(_resolve(spec.target)), spec.target
+            if isinstance(spec, PartSpec) and spec.config:
+                assert attrs.has(_resolve(spec.config)), spec.config
+            if isinstance(spec, TaskSpec) and spec.starter:
+                assert callable(_resolve(spec.starter)), spec.starter
+
+    def test_parts_take_config_and_context(self) -> None:
+        """A part's target can be called with `(config, context)`."""
+        for spec in offers(self._import()):
+            if isinstance(spec, PartSpec):
+                inspect.signature(_resolve(spec.target)).bind(object(), object())
+
+    def test_every_option_has_a_help_line_and_a_default(self) -> None:
+        """Config fields were made with `rlvr.option`, the records are frozen and build bare."""
+        for spec in offers(self._import()):
+            if not isinstance(spec, PartSpec) or not spec.config:
+                continue
+            record = _resolve(spec.config)
+            record()
+            for field in attrs.fields(record):
+                assert field.metadata.get(HELP), f"{spec.config}.{field.name} has no help line"
+
+    def test_vetted_values_name_real_options(self) -> None:
+        """Values of algorithms and presets are dotted keys that the core or this plugin has."""
+        specs = list(offers(self._import()))
+        known = {name: set(attrs.fields_dict(record)) for name, record in CORE_OPTIONS.items()}
+        for spec in specs:
+            if isinstance(spec, PartSpec) and spec.config:
+                keys = set(attrs.fields_dict(_resolve(spec.config)))
+                known.setdefault(spec.option_namespace, set()).update(keys)
+        for spec in specs:
+            for key in _vetted(spec):
+                namespace, _, name = key.partition(".")
+                assert name, f"{spec.name}: {key!r} is no namespace.key"
+                assert namespace not in known or name in known[namespace], (
+                    f"{spec.kind} {spec.name!r} sets {key!r}, which does not exist; "
+                    f"{namespace} has {sorted(known[namespace])}"
+                )
+
+    # --- helpers --------------------------------------------------------------------------------
+
+    def _import(self) -> Any:
+        assert self.module, f"{type(self).__name__} must set `module`"
+        return importlib.import_module(self.module)
+
+
+def offers(module: Any) -> Iterable[Any]:
+    """All records that the module's offer hooks yield."""
+    for name in hookspecs.__all__:
+        hook = getattr(hookspecs, name)
+        implementation = getattr(module, name, None)
+        if implementation is not None and not inspect.signature(hook).parameters:
+            yield from implementation()
+
+
+def _vetted(spec: Any) -> list[str]:
+    if isinstance(spec, AlgorithmSpec):
+        return list(spec.values)
+    if isinstance(spec, TaskSpec):
+        return [key for preset in spec.presets.values() for key in preset]
+    return []
+
+
+def _resolve(target: str) -> Any:
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)

@@ -1,0 +1,200 @@
+"""The promises of a reward, as tests to inherit."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from rlvr.errors import VerifierError
+from rlvr.parts import Cacheable, RewardFn
+from rlvr.testing.contract import Contract, not_given, opened
+from rlvr.types import Outcome, Problem, Reward, Trajectory, Unscorable
+
+Case = tuple[Problem, Trajectory]
+
+INFINITE = "x" * 1_000_000
+HOSTILE = ("\x00\x1b[2J\x00", "../../../../etc/passwd", "\ufffd\u202e\U0001f600", INFINITE)
+
+
+class RewardContract(Contract):
+    """
+    What every reward must hold. Give `make_reward` and `right`, better also the others.
+
+    Attributes:
+        bounds: Lowest and highest value, as the spec declares them.
+    """
+
+    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
+    def make_reward(self) -> RewardFn:
+        """A new reward, as its spec's target builds it."""
+        raise not_given(self, "make_reward")
+
+    def right(self) -> Case:
+        """A problem and an answer that is right."""
+        raise not_given(self, "right")
+
+    def wrong(self) -> Sequence[Case]:
+        """Problems and answers that look like answers and are wrong."""
+        return ()
+
+    def cheats(self) -> Sequence[Case]:
+        """Answers that attack this verifier: forged results, overwritten tests, early exits."""
+        return ()
+
+    def make_broken_reward(self) -> RewardFn | None:
+        """The reward with its tool missing, crashing or too slow; None where it has no tool."""
+        return None
+
+    # --- promises -------------------------------------------------------------------------------
+
+    def test_right_answer_earns_the_top(self) -> None:
+        """The right answer scores 1 and has the highest value that was declared."""
+        outcome = self._judge(self.right())
+        assert isinstance(outcome, Reward), outcome
+        assert outcome.score01 == 1.0, outcome
+        assert outcome.value == pytest.approx(self.bounds[1]), outcome
+
+    def test_wrong_answers_earn_less(self) -> None:
+        """No wrong answer scores 1 or has the top value."""
+        for case in self.wrong():
+            self._assert_not_right(case)
+
+    def test_empty_answer_earns_nothing(self) -> None:
+        """Saying nothing has the lowest value."""
+        problem, _ = self.right()
+        outcome = self._judge((problem, Trajectory.from_text(problem.id, "")))
+        if isinstance(outcome, Reward):
+            assert outcome.score01 == 0.0, outcome
+            assert outcome.value == pytest.approx(self.bounds[0]), outcome
+
+    def test_repeating_the_prompt_earns_no_top(self) -> None:
+        """The prompt given back as the answer is not right."""
+        problem, _ = self.right()
+        echo = "\n".join(message.content for message in problem.prompt)
+        self._assert_not_right((problem, Trajectory.from_text(problem.id, echo)))
+
+    def test_hostile_text_is_judged_like_any_other(self) -> None:
+        """NUL bytes, escapes, paths and a megabyte of text get an outcome, never the top."""
+        problem, _ = self.right()
+        for text in HOSTILE:
+            self._assert_not_right((problem, Trajectory.from_text(problem.id, text)))
+
+    def test_cheats_earn_no_top(self) -> None:
+        """None of the attacks listed in `cheats` is taken for a right answer."""
+        for case in self.cheats():
+            self._assert_not_right(case)
+
+    def test_same_answer_same_reward(self) -> None:
+        """Judged twice, by one verifier and by a new one, an answer gets the same verdict."""
+        for case in [self.right(), *self.wrong()]:
+            first, second = self._judge_often(case, 2)
+            third = self._judge(case)
+            assert _verdict(first) == _verdict(second) == _verdict(third), case[0].id
+
+    def test_judges_several_at_once(self) -> None:
+        """Verdicts reached at the same time are those reached one by one."""
+        cases = [self.right(), *self.wrong()]
+        alone = [_verdict(self._judge(case)) for case in cases]
+
+        async def together() -> list[Outcome]:
+            async with opened(self.make_reward()) as reward:
+                return await asyncio.gather(*(reward(*case) for case in cases * 2))
+
+        assert [_verdict(outcome) for outcome in asyncio.run(together())] == alone * 2
+
+    def test_values_stay_within_the_declared_bounds(self) -> None:
+        """Every value lies between the bounds, and outcomes pickle."""
+        low, high = self.bounds
+        for case in [self.right(), *self.wrong(), *self.cheats()]:
+            outcome = self._judge(case)
+            assert pickle.loads(pickle.dumps(outcome)) == outcome
+            if isinstance(outcome, Reward):
+                assert low <= outcome.value <= high, outcome
+
+    def test_broken_verifier_raises_and_never_scores(self) -> None:
+        """A verifier that cannot run says so with `VerifierError`; it gives no number."""
+        broken = self.make_broken_reward()
+        if broken is None:
+            pytest.skip("no make_broken_reward: this verifier has no tool that could fail")
+
+        async def judge() -> Outcome:
+            async with opened(broken) as reward:
+                return await reward(*self.right())
+
+        with pytest.raises(VerifierError):
+            asyncio.run(judge())
+
+    def test_verdict_keys_tell_answers_apart(self) -> None:
+        """Keys are sha256 in hexadecimal, the same from a new verifier, different by answer."""
+        reward, other = self.make_reward(), self.make_reward()
+        if not isinstance(reward, Cacheable) or not isinstance(other, Cacheable):
+            pytest.skip("this reward is not Cacheable: its verdicts are never kept")
+        case = self.right()
+        key = reward.verdict_key(*case)
+        assert key == other.verdict_key(*case)
+        if key is None:
+            pytest.skip("the right answer's verdict is not kept (verdict_key gave None)")
+        assert re.fullmatch("[0-9a-f]{64}", key), key
+        empty = Trajectory.from_text(case[0].id, "")
+        assert reward.verdict_key(case[0], empty) != key
+
+    def test_leaves_nothing_behind(self) -> None:
+        """After closing, no child process lives and environment and directory are as before."""
+        before, environment, folder = _children(0.0), dict(os.environ), Path.cwd()
+        for case in [self.right(), *self.wrong()]:
+            self._judge(case)
+        assert dict(os.environ) == environment
+        assert Path.cwd() == folder
+        left = _children() - before
+        assert not left, f"child processes still run: {sorted(left)}"
+
+    # --- helpers --------------------------------------------------------------------------------
+
+    def _judge(self, case: Case) -> Outcome:
+        return self._judge_often(case, 1)[0]
+
+    def _judge_often(self, case: Case, times: int) -> list[Outcome]:
+        async def judge() -> list[Outcome]:
+            async with opened(self.make_reward()) as reward:
+                return [await reward(*case) for _ in range(times)]
+
+        outcomes = asyncio.run(judge())
+        for outcome in outcomes:
+            assert isinstance(outcome, Reward | Unscorable), (
+                f"a reward returns Reward or Unscorable, or raises VerifierError; got {outcome!r}"
+            )
+        return outcomes
+
+    def _assert_not_right(self, case: Case) -> None:
+        outcome = self._judge(case)
+        if isinstance(outcome, Reward):
+            shown = case[1].completion[:80]
+            assert outcome.score01 < 1.0, (case[0].id, shown, outcome)
+            assert outcome.value < self.bounds[1], (case[0].id, shown, outcome)
+
+
+def _verdict(outcome: Outcome) -> object:
+    """What must repeat: neither the time it took nor whether it came from a store."""
+    if isinstance(outcome, Reward):
+        return outcome.value, outcome.score01, dict(outcome.components), outcome.tests_passed
+    return type(outcome)
+
+
+def _children(patience_s: float = 1.0) -> set[int]:
+    """Process ids of this process's children (Linux; empty elsewhere), once they had time to go."""
+    end = time.monotonic() + patience_s
+    while True:
+        files = Path("/proc/self/task").glob("*/children")
+        found = {int(pid) for file in files for pid in file.read_text().split()}
+        if not found or time.monotonic() > end:
+            return found
+        time.sleep(0.02)

@@ -1,0 +1,197 @@
+"""The promises of a sampler, as tests to inherit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from rlvr.parts import Episode, Sampler, Task
+from rlvr.testing.contract import Contract, not_given, opened
+from rlvr.testing.fakes.policy import ScriptedPolicy
+from rlvr.testing.fakes.toy import ToyTask
+from rlvr.types import Group, Message, Problem, SamplingParams, Trajectory
+
+
+class SamplerContract(Contract):
+    """
+    What every sampler must hold. Give `make_sampler`.
+
+    Promises about what was drawn are skipped, aloud, where `draws_from_policy` is False.
+    """
+
+    group_size: ClassVar[int] = 4
+
+    def make_sampler(self) -> Sampler:
+        """A new sampler, as its spec's target builds it."""
+        raise not_given(self, "make_sampler")
+
+    # --- promises -------------------------------------------------------------------------------
+
+    def test_group_size_and_order(self) -> None:
+        """One group a problem, in the order of the problems, G trajectories each, if it draws."""
+        problems = _problems()
+        groups = self._sample(ToyTask(), problems, ScriptedPolicy(["b"]))
+        assert [group.problem.id for group in groups] == [problem.id for problem in problems]
+        for group in groups:
+            if self.make_sampler().draws_from_policy:
+                assert len(group.trajectories) == self.group_size
+            assert {t.problem_id for t in group.trajectories} == {group.problem.id}
+
+    def test_tokens_and_logprobs_are_those_drawn(self) -> None:
+        """Tokens come from the policy and are never had by tokenising text again."""
+        self._only_for_drawing()
+        policy = ScriptedPolicy(["hello", "bye"])
+        for group in self._sample(ToyTask(), _problems(), policy):
+            for trajectory in group.trajectories:
+                own = [s for s in trajectory.segments if s.author == "policy"]
+                assert len(own) == 1
+                tokens, text = own[0].tokens, own[0].text
+                drawn = policy.drawn(text)
+                assert tokens.tolist() == drawn, (text, tokens, drawn)
+                wanted = -(np.arange(len(drawn)) + 1) / 8
+                assert own[0].logprobs is not None
+                assert np.array_equal(own[0].logprobs, wanted.astype(np.float32))
+
+    def test_prompt_comes_first_and_is_not_the_policys(self) -> None:
+        """A trajectory begins with its rendered prompt, outside the mask."""
+        self._only_for_drawing()
+        policy = ScriptedPolicy(["b"])
+        for group in self._sample(ToyTask(), _problems(), policy):
+            prompt = policy.tokenizer.render(group.problem.prompt)
+            for trajectory in group.trajectories:
+                assert trajectory.segments[0].author == "prompt"
+                assert trajectory.segments[0].tokens.tolist() == prompt
+                assert not trajectory.mask[: len(prompt)].any()
+                assert trajectory.mask[len(prompt) :].all()
+
+    def test_several_turns_keep_who_wrote_what(self) -> None:
+        """In a three-turn episode the environment's words are neither prompt nor the policy's."""
+        self._only_for_drawing()
+        policy = ScriptedPolicy(["b"])
+        for group in self._sample(ToyTask(turns=3), _problems(), policy):
+            for trajectory in group.trajectories:
+                authors = [segment.author for segment in trajectory.segments]
+                assert authors == ["prompt", "policy", "env", "policy", "env", "policy"], authors
+                assert trajectory.completions == ("b", "b", "b")
+                again = policy.tokenizer.encode("again")
+                assert trajectory.segments[2].tokens.tolist() == again
+
+    def test_later_turns_continue_what_was_drawn(self) -> None:
+        """The second turn's prompt begins with the very tokens of the first turn."""
+        self._only_for_drawing()
+        policy = ScriptedPolicy(["hello"])
+        self._sample(ToyTask(turns=2), _problems()[:1], policy)
+        first = [r.prompt.tolist() for r in policy.requests if r.prompt.size == 1]
+        second = [r.prompt.tolist() for r in policy.requests if r.prompt.size > 1]
+        assert len(first) == len(second) == self.group_size
+        start = first[0] + policy.drawn("hello")
+        assert all(prompt[: len(start)] == start for prompt in second)
+
+    def test_records_who_sampled_and_how(self) -> None:
+        """Version, digest and temperature of the policy stand in every trajectory."""
+        self._only_for_drawing()
+        policy = ScriptedPolicy(["b"], version=7, digest="abc")
+        for group in self._sample(ToyTask(), _problems(), policy, temperature=0.7):
+            for trajectory in group.trajectories:
+                assert trajectory.policy_version == 7
+                assert trajectory.policy_digest == "abc"
+                assert trajectory.temperature == 0.7
+
+    def test_seeds_differ_and_repeat(self) -> None:
+        """No two rollouts share a seed; a new sampler with the same seed draws the same."""
+        self._only_for_drawing()
+        policy = ScriptedPolicy(lambda _prompt, seed: str(seed))
+        first = self._sample(ToyTask(), _problems(), policy)
+        seeds = [t.seed for group in first for t in group.trajectories]
+        assert len(set(seeds)) == len(seeds), seeds
+        assert self._sample(ToyTask(), _problems(), policy) == first
+        other = self._sample(ToyTask(), _problems(), policy, seed=1)
+        assert not set(seeds) & {t.seed for group in other for t in group.trajectories}
+
+    def test_truncated_completions_say_so(self) -> None:
+        """A completion cut at `max_tokens` finishes with "length", a complete one with "stop"."""
+        self._only_for_drawing()
+        for text, finish in (("hello", "length"), ("b", "stop")):
+            groups = self._sample(ToyTask(), _problems(), ScriptedPolicy([text]), max_tokens=3)
+            found = {t.finish for group in groups for t in group.trajectories}
+            assert found == {finish}, (text, found)
+
+    def test_one_failure_does_not_sink_a_group(self) -> None:
+        """An episode that raises ends with finish "error" and says why; the others are whole."""
+        self._only_for_drawing()
+        task = _FailingTask()
+        groups = self._sample(task, _problems(), ScriptedPolicy(["b"]))
+        trajectories = [t for group in groups for t in group.trajectories]
+        assert all(len(group.trajectories) == self.group_size for group in groups)
+        failed = [t for t in trajectories if t.finish == "error"]
+        assert len(failed) == 1, [t.finish for t in trajectories]
+        assert "the board caught fire" in failed[0].error
+
+    # --- helpers --------------------------------------------------------------------------------
+
+    def _sample(
+        self,
+        task: Task,
+        problems: Sequence[Problem],
+        policy: ScriptedPolicy,
+        *,
+        max_tokens: int = 64,
+        temperature: float = 1.0,
+        seed: int = 0,
+    ) -> list[Group]:
+        async def sample() -> list[Group]:
+            async with opened(self.make_sampler()) as sampler:
+                params = SamplingParams(
+                    max_tokens=max_tokens,
+                    temperature=temperature,
+                    group_size=self.group_size,
+                    seed=seed,
+                )
+                return await sampler.sample(policy, task, problems, params)
+
+        return asyncio.run(sample())
+
+    def _only_for_drawing(self) -> None:
+        if not self.make_sampler().draws_from_policy:
+            pytest.skip("this sampler does not draw from the policy (draws_from_policy is False)")
+
+
+class _FailingTask:
+    """The toy task, whose second episode raises when it takes its completion."""
+
+    def __init__(self) -> None:
+        self._toy = ToyTask()
+        self._opened = 0
+
+    def problems(self, split: str) -> Iterable[Problem]:
+        return self._toy.problems(split)
+
+    def episode(self, problem: Problem) -> Episode:
+        self._opened += 1
+        episode = self._toy.episode(problem)
+        return _FailingEpisode(episode) if self._opened == 2 else episode
+
+    def reference(self, problem: Problem) -> Trajectory | None:
+        return self._toy.reference(problem)
+
+    def unsupported(self) -> Mapping[str, str]:
+        return {}
+
+
+class _FailingEpisode:
+    def __init__(self, episode: Episode) -> None:
+        self._episode = episode
+
+    def prompt(self) -> Sequence[Message] | None:
+        return self._episode.prompt()
+
+    async def take(self, completion: str) -> None:
+        raise RuntimeError("the board caught fire")
+
+
+def _problems() -> list[Problem]:
+    return list(ToyTask().problems("train"))[:3]

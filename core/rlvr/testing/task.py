@@ -1,0 +1,176 @@
+"""The promises of a task, as tests to inherit."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from itertools import islice
+from typing import Any, ClassVar
+
+import pytest
+
+from rlvr.parts import RewardFn, Task
+from rlvr.testing.contract import Contract, not_given, opened
+from rlvr.types import Problem, Reward, Trajectory
+
+GARBAGE = "~#@! 0110 !@#~"
+
+
+class TaskContract(Contract):
+    """
+    What every task must hold. Give `make_task`; give `make_reward` to prove the references too.
+
+    Attributes:
+        splits: Splits the task has, each with at least one problem.
+        top: `value` of a right answer.
+        bottom: `value` of an empty or senseless answer.
+        max_judged: So many problems are judged by the reward; verifiers may be slow.
+        max_turns: An episode must have ended after so many turns.
+        min_secret: References shorter than this may stand in the prompt by chance, characters.
+    """
+
+    splits: ClassVar[tuple[str, ...]] = ("train", "test")
+    top: ClassVar[float] = 1.0
+    bottom: ClassVar[float] = 0.0
+    max_judged: ClassVar[int] = 4
+    max_turns: ClassVar[int] = 64
+    min_secret: ClassVar[int] = 16
+
+    def make_task(self) -> Task:
+        """A new task, as its spec's target builds it."""
+        raise not_given(self, "make_task")
+
+    def make_reward(self) -> RewardFn | None:
+        """The reward the task goes with; None skips what needs it."""
+        return None
+
+    # --- promises -------------------------------------------------------------------------------
+
+    def test_each_split_has_problems(self) -> None:
+        """No declared split is empty, and every problem has a prompt and its split's name."""
+        for split in self.splits:
+            problems = list(self.make_task().problems(split))
+            assert problems, f"split {split!r} is empty"
+            for problem in problems:
+                assert isinstance(problem, Problem)
+                assert any(message.content.strip() for message in problem.prompt), problem.id
+                assert problem.split == split, (problem.id, problem.split)
+
+    def test_ids_are_unique(self) -> None:
+        """No two problems of the task share an id."""
+        ids = [problem.id for problem in self.make_task().problems("all")]
+        repeated = sorted({name for name in ids if ids.count(name) > 1})
+        assert not repeated, repeated
+
+    def test_splits_are_disjoint(self) -> None:
+        """No problem is in two splits, and "all" holds every split."""
+        every = {problem.id for problem in self.make_task().problems("all")}
+        seen: dict[str, str] = {}
+        for split in self.splits:
+            for problem in self.make_task().problems(split):
+                assert problem.id not in seen, (problem.id, split, seen[problem.id])
+                assert problem.id in every, f"{problem.id} is in {split!r} but not in 'all'"
+                seen[problem.id] = split
+
+    def test_loads_the_same_every_time(self) -> None:
+        """Two loads give equal problems in the same order: a resumed run goes on where it was."""
+        for split in self.splits:
+            first, second = (list(self.make_task().problems(split)) for _ in range(2))
+            assert [p.id for p in first] == [p.id for p in second]
+            assert first == second
+
+    def test_problems_pickle(self) -> None:
+        """A problem crosses process borders and comes back equal."""
+        for problem in self.make_task().problems("all"):
+            assert pickle.loads(pickle.dumps(problem)) == problem, problem.id
+
+    def test_prompt_does_not_hold_the_answer(self) -> None:
+        """No reference answer of some length stands in its own prompt."""
+        task = self.make_task()
+        for problem in task.problems("all"):
+            prompt = _squeeze(" ".join(message.content for message in problem.prompt))
+            reference = task.reference(problem)
+            for secret in [] if reference is None else _texts(reference):
+                text = _squeeze(secret)
+                assert len(text) < self.min_secret or text not in prompt, problem.id
+
+    def test_episodes_begin_with_the_prompt_and_end(self) -> None:
+        """The first prompt is there, turns follow, and the episode ends whatever is answered."""
+        task = self.make_task()
+        for problem in islice(task.problems("all"), self.max_judged):
+            for answer in ("", GARBAGE):
+                turns = asyncio.run(_play(task.episode(problem), answer, self.max_turns))
+                assert 1 <= turns <= self.max_turns, (problem.id, turns)
+
+    def test_episodes_are_independent(self) -> None:
+        """Playing one episode to its end leaves another of the same problem fresh."""
+        task = self.make_task()
+        for problem in islice(task.problems("all"), self.max_judged):
+            one, other = task.episode(problem), task.episode(problem)
+            first = one.prompt()
+            asyncio.run(_play(one, GARBAGE, self.max_turns))
+            assert other.prompt() == first, problem.id
+
+    def test_unsupported_rows_have_reasons(self) -> None:
+        """What yields no problem is listed with a reason, and is no problem as well."""
+        task = self.make_task()
+        ids = {problem.id for problem in task.problems("all")}
+        for row, reason in task.unsupported().items():
+            assert reason.strip(), row
+            assert row not in ids, f"{row} is a problem and unsupported ({reason})"
+
+    def test_reference_earns_the_top(self) -> None:
+        """The data set's own answer is judged right; its absence is not: at least one is there."""
+        judged = 0
+        task = self.make_task()
+        for problem in task.problems("all"):
+            reference = task.reference(problem)
+            if reference is None:
+                continue
+            outcome = self._judge(problem, reference)
+            assert isinstance(outcome, Reward), (problem.id, outcome)
+            assert outcome.score01 == 1.0, (problem.id, outcome)
+            assert outcome.value == pytest.approx(self.top), (problem.id, outcome)
+            judged += 1
+            if judged == self.max_judged:
+                break
+        if not judged:
+            pytest.skip("the task holds no reference answers")
+
+    def test_empty_and_senseless_answers_earn_the_bottom(self) -> None:
+        """Nothing, and nonsense, never earn more than the bottom."""
+        for problem in islice(self.make_task().problems("all"), self.max_judged):
+            for answer in ("", GARBAGE):
+                outcome = self._judge(problem, Trajectory.from_text(problem.id, answer))
+                if isinstance(outcome, Reward):
+                    assert outcome.score01 < 1.0, (problem.id, answer, outcome)
+                    assert outcome.value == pytest.approx(self.bottom), (problem.id, answer)
+
+    # --- helpers --------------------------------------------------------------------------------
+
+    def _judge(self, problem: Problem, trajectory: Trajectory) -> Any:
+        reward = self.make_reward()
+        if reward is None:
+            pytest.skip("no make_reward: references and nonsense are not judged")
+
+        async def judge() -> Any:
+            async with opened(reward) as judge_one:
+                return await judge_one(problem, trajectory)
+
+        return asyncio.run(judge())
+
+
+async def _play(episode: Any, answer: str, limit: int) -> int:
+    turns = 0
+    while turns <= limit and episode.prompt() is not None:
+        await episode.take(answer)
+        turns += 1
+    return turns
+
+
+def _texts(reference: Trajectory) -> list[str]:
+    return [*(reference.files or {}).values(), *reference.completions]
+
+
+def _squeeze(text: str) -> str:
+    return " ".join(text.split())

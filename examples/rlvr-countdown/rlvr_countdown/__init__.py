@@ -1,0 +1,1 @@
+"""Countdown: reach the target with each number once."""

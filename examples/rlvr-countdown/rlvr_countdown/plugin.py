@@ -1,0 +1,32 @@
+"""What this distribution offers to rlvr. Imports nothing heavy: the parts are named as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rlvr import hookimpl
+from rlvr.specs import RewardSpec, TaskSpec
+
+RLVR_API = 1
+
+
+@hookimpl
+def rlvr_tasks() -> Iterable[TaskSpec]:
+    """The puzzles."""
+    yield TaskSpec(
+        name="countdown",
+        target="rlvr_countdown.task:CountdownTask",
+        reward="countdown",
+        summary="Reach the target with each number once",
+    )
+
+
+@hookimpl
+def rlvr_rewards() -> Iterable[RewardSpec]:
+    """The verifier."""
+    yield RewardSpec(
+        name="countdown",
+        target="rlvr_countdown.reward:CountdownReward",
+        config="rlvr_countdown.reward:CountdownOptions",
+        summary="Evaluates the answer exactly; no model judges it",
+    )

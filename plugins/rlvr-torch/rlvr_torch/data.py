@@ -1,0 +1,81 @@
+"""Training data before use: checked, and cut into micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rlvr.errors import BackendError
+from rlvr.types import Datum
+from rlvr_torch.logprobs import supervised_length
+
+
+def check_data(
+    data: Sequence[Datum], vocab_size: int, positions: int, needs: frozenset[str] = frozenset()
+) -> None:
+    """
+    Refuse data that would train on nonsense, before any of it is used.
+
+    Raises:
+        BackendError: Names the datum and its problem: arrays of unequal length, ids outside the
+            vocabulary, a number that is not finite, a supervised first token, a temperature that
+            is not positive, more tokens than the model has positions, or a missing annotation.
+    """
+    for index, datum in enumerate(data):
+        reason = _fault(datum, vocab_size, positions, needs)
+        if reason:
+            raise BackendError(
+                f"datum {index} of {len(data)} (problem {datum.problem_id!r}) cannot be used: "
+                f"{reason}"
+            )
+
+
+def _fault(datum: Datum, vocab_size: int, positions: int, needs: frozenset[str]) -> str:
+    length = len(datum.tokens)
+    arrays = {
+        "mask": datum.mask,
+        "logprobs": datum.logprobs,
+        "advantages": datum.advantages,
+        "weights": datum.weights,
+        **{f"annotation {name!r}": values for name, values in datum.annotations.items()},
+    }
+    for name, values in arrays.items():
+        if np.shape(values) != (length,):
+            return f"{name} has shape {np.shape(values)}, tokens ({length},)"
+        if not np.isfinite(values).all():
+            return f"{name} holds a number that is not finite"
+    missing = sorted(needs - set(datum.annotations))
+    if missing:
+        return f"the loss needs the annotation {missing[0]!r}, which it lacks"
+    if length and (datum.tokens.min() < 0 or datum.tokens.max() >= vocab_size):
+        low, high = datum.tokens.min(), datum.tokens.max()
+        return f"token ids {low}..{high} leave the model's vocabulary 0..{vocab_size - 1}"
+    if length and datum.mask[0]:
+        return "its first token is supervised, but nothing comes before it"
+    if not (datum.temperature > 0 and np.isfinite(datum.temperature)):
+        return f"its temperature is {datum.temperature}, which must be positive"
+    if supervised_length(datum) > positions:
+        return f"it has {supervised_length(datum)} tokens, the model {positions} positions"
+    return ""
+
+
+def microbatches(data: Sequence[Datum], budget: int) -> list[list[int]]:
+    """
+    Indices of the data that one forward pass each holds: at most `budget` padded tokens, or one.
+
+    Similar lengths go together. The cut depends on the data, not on their order: equal sets of
+    data give equal micro-batches. Data without a supervised token are left out.
+    """
+    lengths = [supervised_length(datum) for datum in data]
+    order = sorted(
+        (i for i, length in enumerate(lengths) if length),
+        key=lambda i: (lengths[i], data[i].tokens.tobytes(), data[i].advantages.tobytes()),
+    )
+    batches: list[list[int]] = []
+    for i in order:
+        if batches and (len(batches[-1]) + 1) * lengths[i] <= budget:
+            batches[-1].append(i)
+        else:
+            batches.append([i])
+    return batches

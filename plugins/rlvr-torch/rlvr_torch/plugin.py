@@ -1,0 +1,52 @@
+"""What rlvr-torch offers: the backend `torch`. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rlvr import hookimpl
+from rlvr.errors import ExitCode
+from rlvr.specs import Advice, BackendSpec, Check
+
+RLVR_API = 1
+
+
+@hookimpl
+def rlvr_backends() -> Iterable[BackendSpec]:
+    """The local backend."""
+    yield BackendSpec(
+        name="torch",
+        target="rlvr_torch.backend:TorchBackend",
+        summary="Local PyTorch: CPU, CUDA or Apple GPU; own GPT-2, own generation engine",
+        config="rlvr_torch.config:TorchConfig",
+        models=("gpt2",),
+    )
+
+
+@hookimpl
+def rlvr_checks() -> Iterable[Check]:
+    """Which device the backend would use."""
+    yield Check(
+        name="torch-device",
+        target="rlvr_torch.device:check_device",
+        summary="PyTorch works on the device it would choose",
+        required=False,
+    )
+
+
+@hookimpl
+def rlvr_explain_error(error: BaseException) -> Advice | None:
+    """Advice for a device that ran out of memory."""
+    kind = type(error)
+    is_torch = kind.__module__.partition(".")[0] == "torch"
+    if not (kind.__name__ == "OutOfMemoryError" and is_torch):
+        return None
+    return Advice(
+        message=(
+            "the device ran out of memory\n"
+            f"  {str(error).splitlines()[0] if str(error) else kind.__name__}\n"
+            "  try: train.microbatch_tokens and torch.decode_rows at half their values, "
+            "or torch.dtype=bfloat16"
+        ),
+        exit_code=ExitCode.BACKEND,
+    )

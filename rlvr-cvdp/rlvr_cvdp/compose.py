@@ -1,0 +1,96 @@
+"""Compose files and env files of the harnesses, as far as the official runner uses them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from rlvr_cvdp.harness import has_plain_build, runs_cocotb, uses_tool
+from rlvr_cvdp.paths import tree_path
+from rlvr_cvdp.problem import Service
+
+_OPEN_IMAGES = re.compile(r"__OSS_\w+__|hdlc?/(sim|impl)|nvidia/cvdp-sim", re.IGNORECASE)
+
+
+class HarnessError(ValueError):
+    """The harness cannot be run here; the text says why."""
+
+
+def parse_services(harness: Mapping[str, str]) -> tuple[Service, ...]:
+    """
+    The services of `docker-compose.yml`, in order.
+
+    Raises:
+        HarnessError: No usable compose file, an image that is not an open-source simulator, a
+            missing env file or command.
+    """
+    text = harness.get("docker-compose.yml") or harness.get("docker-compose.yaml")
+    if not text:
+        raise HarnessError("the harness has no docker-compose.yml")
+    try:
+        compose = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise HarnessError(f"docker-compose.yml is not YAML: {str(error).splitlines()[0]}") from None
+    services = compose.get("services") if isinstance(compose, dict) else None
+    if not isinstance(services, dict) or not services:
+        raise HarnessError("docker-compose.yml names no services")
+    return tuple(_service(str(name), entry, harness) for name, entry in services.items())
+
+
+def _service(name: str, entry: Any, harness: Mapping[str, str]) -> Service:
+    if not isinstance(entry, dict):
+        raise HarnessError(f"service {name} of docker-compose.yml is empty")
+    image = str(entry.get("image") or "")
+    if image and not entry.get("build") and not _OPEN_IMAGES.search(image):
+        raise HarnessError(f"service {name} needs the image {image}")
+    command = entry.get("command")
+    if not command:
+        raise HarnessError(f"service {name} has no command")
+    argv = shlex.split(command) if isinstance(command, str) else [str(c) for c in command]
+    argv = [word.replace("$$", "$") for word in argv]
+    environment = _environment(name, entry, harness)
+    simulator = environment.get("SIM", "icarus") or "icarus"
+    if simulator != "icarus":
+        raise HarnessError(f"service {name} needs the simulator {simulator}")
+    return Service(
+        name=name,
+        command=tuple(argv),
+        working_dir=str(entry.get("working_dir") or "/code/rundir").rstrip("/") or "/code/rundir",
+        environment=environment,
+        runs_cocotb=runs_cocotb(argv, harness),
+        has_plain_build=has_plain_build(argv, harness),
+        tool=uses_tool(argv, harness),
+    )
+
+
+def _environment(name: str, entry: dict[str, Any], harness: Mapping[str, str]) -> dict[str, str]:
+    environment: dict[str, str] = {}
+    listed = entry.get("env_file") or []
+    for item in listed if isinstance(listed, list) else [listed]:
+        path = str(item.get("path") if isinstance(item, dict) else item)
+        text = harness.get(tree_path(path) or path)
+        if text is None:
+            raise HarnessError(f"service {name} names the env file {path}, which is not there")
+        environment.update(parse_env(text))
+    own = entry.get("environment") or {}
+    if isinstance(own, list):
+        own = dict(str(line).partition("=")[::2] for line in own)
+    environment.update({str(k): "" if v is None else str(v) for k, v in own.items()})
+    return environment
+
+
+def parse_env(text: str) -> dict[str, str]:
+    """Variables of an env file: blanks around `=`, quotes and comments as compose reads them."""
+    environment = {}
+    for line in text.splitlines():
+        key, equals, value = line.strip().partition("=")
+        key, value = key.strip(), value.strip()
+        if not equals or key.startswith("#") or not key:
+            continue
+        quoted = re.match(r"""(["'])(.*?)\1\s*(#.*)?$""", value)
+        environment[key] = quoted[2] if quoted else re.split(r"\s+#", value)[0].strip()
+    return environment

@@ -1,0 +1,32 @@
+"""A pytest plugin that notes the outcome of each item, beside how many simulations had run by then.
+
+Loaded with `-p rlvr_probe` inside the sandbox; standard library only.
+"""
+
+import json
+import os
+
+OUT = "/rlvr/out"
+
+
+def _launches():
+    try:
+        with open(f"{OUT}/launches", encoding="utf-8") as file:
+            return sum(1 for _ in file)
+    except OSError:
+        return 0
+
+
+def _note(**record):
+    with open(f"{OUT}/items", "a", encoding="utf-8") as file:
+        file.write(json.dumps({**record, "launches": _launches()}) + os.linesep)
+
+
+def pytest_runtest_logreport(report):
+    if report.when == "call" or report.outcome == "failed":
+        _note(item=report.nodeid, when=report.when, outcome=report.outcome)
+
+
+def pytest_collectreport(report):
+    if report.failed:
+        _note(item=report.nodeid, when="collect", outcome="failed", text=str(report.longrepr)[-800:])

@@ -1,0 +1,170 @@
+"""Runs at the start of every Python inside the sandbox: fixed seeds, and cocotb 1 names for cocotb 2.
+
+Harnesses of CVDP v1.0.x were written for development versions of cocotb 2.0 and use names that
+2.0 dropped. Nothing is imported here that the harness does not import itself: each patch waits
+for its module. Only names that are missing are added, so harnesses that need none see no change.
+Standard library only; never imported outside the sandbox.
+"""
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import os
+import random
+import sys
+import time
+import types
+
+SEED = int(os.environ.get("RLVR_SEED", "1"))
+_DAY_S = 86400
+
+
+def _fix_seeds():
+    """`random.seed()` and `random.seed(time.time())` mean the run's seed."""
+    seed_with = random.seed
+
+    def seed(a=None, version=2):
+        if a is None or (isinstance(a, (int, float)) and abs(a - time.time()) < _DAY_S):
+            a = SEED
+        seed_with(a, version)
+
+    random.seed = seed
+    seed_with(SEED)
+
+
+def _add(owner, **names):
+    for name, value in names.items():
+        if not hasattr(owner, name):
+            setattr(owner, name, value)
+
+
+def _patch_cocotb(module):
+    _add(module, coroutine=lambda function: function)
+    _add(module, fork=lambda coroutine: module.start_soon(coroutine))
+
+
+def _patch_logic(module):
+    _add(
+        module.Logic,
+        integer=property(int),
+        signed_integer=property(lambda self: -int(self)),
+        binstr=property(str),
+        to_unsigned=lambda self: int(self),
+        to_signed=lambda self: -int(self),
+    )
+
+
+def _patch_logic_array(module):
+    _add(
+        module.LogicArray,
+        integer=property(lambda self: self.to_unsigned()),
+        signed_integer=property(lambda self: self.to_signed()),
+        binstr=property(str),
+    )
+
+
+def _patch_clock(module):
+    """An odd number of steps a period: the shorter half is high, instead of an error."""
+    from fractions import Fraction
+
+    from cocotb.utils import get_sim_steps
+
+    init = module.Clock.__init__
+
+    def __init__(self, signal, period, *args, **kwargs):
+        if kwargs.get("period_high") is None:
+            unit = kwargs.get("units") or kwargs.get("unit") or (args[0] if args else "step")
+            try:
+                steps = int(get_sim_steps(period, unit))
+            except (TypeError, ValueError):
+                steps = 0
+            if steps > 1 and steps % 2:
+                kwargs["period_high"] = Fraction(period) * Fraction(steps // 2, steps)
+        init(self, signal, period, *args, **kwargs)
+
+    module.Clock.__init__ = __init__
+
+
+def _patch_result(module):
+    class TestComplete(Exception):
+        """Base of what ends a test."""
+
+    class TestFailure(TestComplete, AssertionError):
+        """The test failed."""
+
+    class TestError(TestComplete, RuntimeError):
+        """The test is broken."""
+
+    for kind in (TestComplete, TestFailure, TestError):
+        module.__dict__.setdefault(kind.__name__, kind)
+
+
+def _patch_runner(module):
+    """`defines={"NAME": None}` defines NAME as nothing."""
+    literal = module._as_sv_literal
+    module._as_sv_literal = lambda value: "" if value is None else literal(value)
+
+
+def _binary():
+    module = types.ModuleType("cocotb.binary")
+    module.BinaryValue = importlib.import_module("cocotb.types").LogicArray
+    return module
+
+
+_MOVED = {
+    "cocotb.runner": lambda: importlib.import_module("cocotb_tools.runner"),
+    "cocotb.sim_time_utils": lambda: importlib.import_module("cocotb.utils"),
+    "cocotb.binary": _binary,
+}
+_PATCHES = {
+    "cocotb": _patch_cocotb,
+    "cocotb.types._logic": _patch_logic,
+    "cocotb.types._logic_array": _patch_logic_array,
+    "cocotb.clock": _patch_clock,
+    "cocotb.result": _patch_result,
+    "cocotb_tools.runner": _patch_runner,
+}
+
+
+class _Patched(importlib.abc.Loader):
+    """The module's own loader, then the patch."""
+
+    def __init__(self, loader, patch):
+        self._loader, self._patch = loader, patch
+
+    def create_module(self, spec):
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module):
+        self._loader.exec_module(module)
+        self._patch(module)
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)
+
+
+class _Moved(importlib.abc.Loader):
+    """A module that lives under another name now."""
+
+    def create_module(self, spec):
+        return _MOVED[spec.name]()
+
+    def exec_module(self, module):
+        pass
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name in _MOVED:
+            return importlib.machinery.ModuleSpec(name, _Moved())
+        if name in _PATCHES:
+            spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+            if spec is not None and spec.loader is not None:
+                spec.loader = _Patched(spec.loader, _PATCHES[name])
+            return spec
+        return None
+
+
+_fix_seeds()
+if os.environ.get("RLVR_COCOTB") == "2":
+    sys.meta_path.insert(0, _Finder())

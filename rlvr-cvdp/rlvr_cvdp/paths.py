@@ -1,0 +1,28 @@
+"""Paths inside a problem's tree: relative, normalised, never outside of it."""
+
+from __future__ import annotations
+
+import posixpath
+
+ANSWER_FOLDERS = ("rtl", "verif", "docs")
+
+
+def tree_path(path: str) -> str | None:
+    """
+    The path relative to the problem's root, normalised; None where it leaves the tree.
+
+    `/code/rtl/a.sv`, `./rtl/a.sv` and `rtl//a.sv` are all `rtl/a.sv`.
+    """
+    text = path.strip().replace("\\", "/").removeprefix("/code/")
+    if not text or text.startswith("/") or any(ord(c) < 32 for c in text):
+        return None
+    normal = posixpath.normpath(text)
+    return None if normal in (".", "..") or normal.startswith("../") else normal
+
+
+def answer_path(path: str) -> str | None:
+    """As `tree_path`, but None also where answers may not write."""
+    normal = tree_path(path)
+    if normal is None or normal.split("/")[0] not in ANSWER_FOLDERS or "/" not in normal:
+        return None
+    return normal

@@ -1,0 +1,211 @@
+#!/usr/bin/env bash
+# Makes the virtual environment and installs what `make run` or `make test` needs.
+#
+#   scripts/setup.sh run|dev
+#
+# Idempotent: a second call finds nothing to do and returns at once. Each step is one line on
+# standard output; each Debian package is named before it is installed. `make` calls this; the
+# variables below can be given to make as well.
+#
+#   PYTHON      interpreter to build on (3.11 or later; default: the first that fits)
+#   VENV        where the environment goes (default: .venv)
+#   TORCH_SPEC  what pip is asked for (default: the CPU build, or the plain one where a GPU is)
+#   PIP_*       pip's own variables are passed on (PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS, ...)
+#
+# Exit codes: 2 wrong usage, 4 a prerequisite is missing and cannot be installed from here.
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+MODE="${1:-}"
+VENV="${VENV:-.venv}"
+TORCH_VERSION=2.13.0
+STARTED=$SECONDS
+
+say() { printf 'setup: %s\n' "$*"; }
+fail() {
+  local code=$1
+  shift
+  printf 'setup: %s\n' "$@" >&2
+  exit "$code"
+}
+
+case "$MODE" in
+  run | dev) ;;
+  *) fail 2 "usage: scripts/setup.sh run|dev" ;;
+esac
+
+# --- the interpreter ------------------------------------------------------------------------
+
+is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+
+find_python() {
+  local name
+  if [ -n "${PYTHON:-}" ]; then
+    is_new_enough "$PYTHON" || fail 4 "PYTHON=$PYTHON is no Python 3.11 or later"
+    command -v "$PYTHON"
+    return
+  fi
+  for name in python3 python3.11 python3.12 python3.13; do
+    if command -v "$name" >/dev/null && is_new_enough "$name"; then
+      command -v "$name"
+      return
+    fi
+  done
+  fail 4 "no Python 3.11 or later was found" \
+    "found: $(python3 --version 2>&1 || echo none)" \
+    "install one (Debian: apt-get install python3) or give its path: make PYTHON=/path/to/python3"
+}
+
+# --- what comes from Debian -----------------------------------------------------------------
+
+# cocotb runs Python inside the simulator, so the interpreter's shared library must be loadable.
+has_shared_libpython() {
+  "$1" - 2>/dev/null <<'PY'
+import ctypes, pathlib, sys, sysconfig
+
+name = sysconfig.get_config_var("INSTSONAME") or ""
+if not name.endswith(".a"):
+    beside = pathlib.Path(sysconfig.get_config_var("LIBDIR") or "/") / name
+    ctypes.CDLL(str(beside) if beside.exists() else name)
+else:
+    ctypes.CDLL(f"libpython3.{sys.version_info.minor}.so.1.0")
+PY
+}
+
+# One "package: why" line for each thing that is missing.
+missing_packages() {
+  local python=$1 pair version
+  version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+  for pair in iverilog:iverilog verilator:verilator yosys:yosys bwrap:bubblewrap; do
+    command -v "${pair%%:*}" >/dev/null || echo "${pair#*:}: there is no '${pair%%:*}'"
+  done
+  if [ ! -x "$VENV/bin/python" ] && ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+    echo "python$version-venv: $python cannot make virtual environments"
+  fi
+  has_shared_libpython "$python" || echo "libpython$version: cocotb needs the shared library of $python"
+}
+
+install_packages() {
+  local lines=$1 packages as_root="" manual
+  packages=$(cut -d: -f1 <<<"$lines" | tr '\n' ' ')
+  packages=${packages% }
+  while read -r line; do say "missing Debian package $line"; done <<<"$lines"
+  manual="apt-get update && apt-get install -y --no-install-recommends $packages"
+  if ! command -v apt-get >/dev/null; then
+    fail 4 "this is no Debian system: install the packages above with your own package manager," \
+      "then call make again"
+  fi
+  if [ "$(id -u)" -ne 0 ]; then
+    if command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
+      as_root="sudo"
+    else
+      fail 4 "these need root, and there is neither root nor sudo. Let an administrator run:" \
+        "  $manual" "then call make again"
+    fi
+  fi
+  say "installing with apt-get: $packages"
+  mkdir -p "$VENV"
+  if ! { $as_root apt-get update -q &&
+    $as_root env DEBIAN_FRONTEND=noninteractive \
+      apt-get install -y -q --no-install-recommends $packages; } >"$VENV/apt.log" 2>&1; then
+    tail -20 "$VENV/apt.log" >&2
+    fail 4 "apt-get failed (its output: $VENV/apt.log). Try by hand:" "  $manual"
+  fi
+}
+
+# --- what comes from the package index ------------------------------------------------------
+
+# Bytecode is left to the first import: compiling all of torch costs more than the run saves.
+pip_install() {
+  "$VENV/bin/python" -m pip install --no-input --no-compile --disable-pip-version-check \
+    --progress-bar off "$@" >>"$VENV/setup.log" 2>&1
+}
+
+must() {
+  "$@" || {
+    tail -25 "$VENV/setup.log" >&2
+    fail 4 "the step above failed (whole output: $VENV/setup.log)"
+  }
+}
+
+has_gpu() { command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; }
+
+install_torch() {
+  if [ -n "${TORCH_SPEC:-}" ]; then
+    say "installing $TORCH_SPEC (TORCH_SPEC)"
+    must pip_install "$TORCH_SPEC"
+  elif has_gpu; then
+    say "installing torch==$TORCH_VERSION (a GPU was found)"
+    must pip_install "torch==$TORCH_VERSION"
+  else
+    say "installing torch==$TORCH_VERSION, CPU build (no GPU was found)"
+    if ! pip_install "torch==$TORCH_VERSION+cpu"; then
+      say "  your package index offers no build named +cpu; taking its plain one"
+      must pip_install "torch==$TORCH_VERSION"
+      warn_of_cuda_build
+    fi
+  fi
+}
+
+warn_of_cuda_build() {
+  local cuda
+  cuda=$("$VENV/bin/python" -c 'import torch; print(torch.version.cuda or "")')
+  if [ -n "$cuda" ]; then
+    say "  that one is the CUDA $cuda build: it works without a GPU, but is several GB larger." \
+      "For the small one see \"Choosing the torch build\" in README.md"
+  fi
+}
+
+# --- the stamp ------------------------------------------------------------------------------
+
+fingerprint() {
+  {
+    echo "$1 ${TORCH_SPEC:-} $PWD"
+    "$2" -V
+    cat scripts/setup.sh requirements-dev.txt pyproject.toml rlvr-*/pyproject.toml \
+      plugins/*/pyproject.toml
+  } | sha256sum | cut -d' ' -f1
+}
+
+is_current() { [ -f "$VENV/stamp-$1" ] && [ "$(cat "$VENV/stamp-$1")" = "$(fingerprint "$1" "$PYTHON_PATH")" ]; }
+
+# --- the steps ------------------------------------------------------------------------------
+
+PYTHON_PATH=$(find_python)
+LINES=$(missing_packages "$PYTHON_PATH")
+[ -z "$LINES" ] || install_packages "$LINES"
+
+if is_current dev || { [ "$MODE" = run ] && is_current run; }; then
+  say "$VENV is up to date"
+  exit 0
+fi
+
+if [ ! -x "$VENV/bin/python" ]; then
+  say "making $VENV with $PYTHON_PATH ($("$PYTHON_PATH" -V))"
+  "$PYTHON_PATH" -m venv "$VENV" || fail 4 "$PYTHON_PATH could not make a virtual environment"
+else
+  say "using the environment in $VENV ($("$VENV/bin/python" -V))"
+fi
+: >"$VENV/setup.log"
+
+install_torch
+
+say "installing rlvr, rlvr-cvdp, rlvr-algos, rlvr-torch"
+must pip_install "hatchling>=1.25" "editables>=0.5"
+must pip_install --no-build-isolation -e ".[plot]" -e rlvr-cvdp \
+  -e plugins/rlvr-algos -e plugins/rlvr-torch
+
+if [ "$MODE" = dev ]; then
+  say "installing what the tests and linters need"
+  must pip_install --no-build-isolation -e ".[plot,testing]" -r requirements-dev.txt
+fi
+
+say "preparing the simulators' Python (rlvr cvdp setup)"
+"$VENV/bin/rlvr" cvdp setup >>"$VENV/setup.log" 2>&1 || {
+  tail -25 "$VENV/setup.log" >&2
+  fail 4 "rlvr cvdp setup failed (whole output: $VENV/setup.log)"
+}
+
+fingerprint "$MODE" "$PYTHON_PATH" >"$VENV/stamp-$MODE"
+say "ready in $((SECONDS - STARTED)) s"

@@ -1,0 +1,109 @@
+"""Wheels of every distribution, and environments that hold only what is asked for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DISTRIBUTIONS = {
+    "rlvr": ROOT,
+    "rlvr-cvdp": ROOT / "rlvr-cvdp",
+    "rlvr-algos": ROOT / "plugins" / "rlvr-algos",
+    "rlvr-torch": ROOT / "plugins" / "rlvr-torch",
+    "rlvr-countdown": ROOT / "examples" / "rlvr-countdown",
+}
+
+
+class Venv:
+    """A virtual environment of its own; commands run in it see no other packages."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        subprocess.run([sys.executable, "-m", "venv", str(path)], check=True)
+
+    def run(
+        self, *command: str, cwd: Path, env: Mapping[str, str] | None = None, timeout_s: float = 300
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program of the environment's `bin`, without the paths of the test's own Python."""
+        program = self.path / "bin" / command[0]
+        clean = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PYTHON", "PYTEST", "COVERAGE", "RLVR_PLUGINS"))
+        }
+        return subprocess.run(
+            [str(program), *command[1:]],
+            cwd=cwd,
+            env={**clean, **(env or {})},
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    def install(self, *requirements: str, cwd: Path) -> None:
+        """Install with plain pip; skips aloud where there is no package index."""
+        done = self.run(
+            "python", "-m", "pip", "install", "--quiet", "--no-input", "--no-compile",
+            "--disable-pip-version-check", "--retries=0", *requirements,
+            cwd=cwd, timeout_s=600,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+    def modules(self, cwd: Path) -> set[str]:
+        """Names of the distributions that are installed, lower case."""
+        code = (
+            "from importlib.metadata import distributions\n"
+            "print('\\n'.join(d.metadata['Name'].lower() for d in distributions()))"
+        )
+        return set(self.run("python", "-c", code, cwd=cwd).stdout.split())
+
+
+def _require_index(folder: Path) -> None:
+    probe = subprocess.run(
+        [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--retries=0",
+         "--disable-pip-version-check", "--dest", str(folder), "attrs"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    if probe.returncode:
+        reason = f"no package index can be reached: {probe.stderr.strip().splitlines()[-1]}"
+        if os.environ.get("RLVR_REQUIRE_TOOLS") == "1":
+            pytest.fail(f"{reason} (RLVR_REQUIRE_TOOLS=1, so this is a failure)", pytrace=False)
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The wheel of each distribution, built from the working tree by its own build backend."""
+    pytest.importorskip("hatchling", reason="wheels are built with hatchling")
+    folder = tmp_path_factory.mktemp("wheels")
+    built = {}
+    for name, source in DISTRIBUTIONS.items():
+        subprocess.run(
+            [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
+             "--disable-pip-version-check", "--wheel-dir", str(folder), str(source)],
+            check=True,
+        )  # fmt: skip
+        stem = name.replace("-", "_")
+        (built[name],) = folder.glob(f"{stem}-[0-9]*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def make_venv(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Venv]:
+    """Make a venv with the given requirements and nothing else."""
+
+    def make(*requirements: str) -> Venv:
+        folder = tmp_path_factory.mktemp("env")
+        _require_index(folder)
+        venv = Venv(folder / "venv")
+        venv.install(*requirements, cwd=folder)
+        return venv
+
+    return make
