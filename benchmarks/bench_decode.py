@@ -123,7 +123,9 @@ def main() -> None:
     wanted = args.tokens * len(requests)
     assert ours() == theirs() == wanted  # also the warm-up
     runs = [(timed(ours), timed(theirs)) for _ in range(args.repeats)]
-    mine, other = ([statistics.median(r[side][unit] for r in runs) for unit in (0, 1)] for side in (0, 1))
+    mine, other = (
+        [statistics.median(r[side][unit] for r in runs) for unit in (0, 1)] for side in (0, 1)
+    )
     ratios = [run[0][0] / run[1][0] for run in runs]
     result = {
         "rlvr_torch_tokens_per_cpu_s": mine[0],

@@ -50,7 +50,7 @@ class Log:
 
         if not structlog.is_configured():
             setup()
-        getattr(structlog.get_logger(logger=self.name), level)(event, **values)
+        getattr(structlog.get_logger(), level)(event, logger=self.name, **values)
 
 
 def get(name: str) -> Log:

@@ -22,7 +22,7 @@ _KEPT = 400_000
 _SUMMARY = re.compile(rb"\*\* TESTS=(\d+) PASS=(\d+) FAIL=(\d+) SKIP=(\d+)")
 _MEGABYTE = 1_000_000
 _START = (
-    "ulimit -c 0 -H; ulimit -H -t {hard}; ulimit -S -t {soft}; ulimit -v {memory}; "
+    "ulimit -c 0; ulimit -H -t {hard}; ulimit -S -t {soft}; ulimit -v {memory}; "
     'ulimit -f {blocks}; ulimit -p {processes}; : > /rlvr/out/started; exec "$@"'
 )
 

@@ -26,8 +26,9 @@ def rlvr_tasks() -> Iterable[TaskSpec]:
         summary="Repeat a letter: learns in seconds on a CPU",
         presets={
             "starter": {
-                "train.lr": 3e-3,
-                "train.problems": 8,
+                "run.steps": 60,
+                "train.lr": 1e-2,
+                "train.problems": 16,
                 "sampler.group_size": 8,
                 "sampler.max_tokens": 4,
                 "eval.samples": 4,

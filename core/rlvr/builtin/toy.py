@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from attrs import frozen
 
@@ -83,5 +84,6 @@ class ToyReward:
 
 
 def starter() -> str:
-    """A tiny untrained model over bytes."""
-    return "gpt2:new?layers=1&heads=2&width=32&positions=64"
+    """A tiny untrained model over the toy's six tokens."""
+    tokenizer = Path(__file__).with_name("toy_tokenizer.json")
+    return f"gpt2:new?layers=1&heads=2&width=32&positions=16&tokenizer={tokenizer}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import metadata
 
 from attrs import frozen
@@ -38,35 +38,41 @@ def discover() -> tuple[Found, ...]:
     seen: set[str] = set()
     found: list[Found] = []
     for dist in metadata.distributions():
-        name, version = _identity(dist)
-        key = re.sub(r"[-_.]+", "-", name).lower()
-        if key in seen:
-            continue
-        seen.add(key)
-        found.extend(_entries(dist, name, version))
+        key = re.sub(r"[-_.]+", "-", _folder_stem(dist)[0]).lower()
+        if key not in seen:
+            seen.add(key)
+            found.extend(_entries(dist))
     return tuple(sorted(found, key=lambda f: (f.distribution != "rlvr", f.name, f.distribution)))
+
+
+def _entries(dist: metadata.Distribution) -> Iterator[Found]:
+    problem = ""
+    entries: Iterable[metadata.EntryPoint] = ()
+    try:
+        # most distributions are no plugins: their metadata is not parsed
+        if f"[{GROUP}]" not in (dist.read_text("entry_points.txt") or ""):
+            return
+        entries = list(dist.entry_points.select(group=GROUP))
+    except Exception as error:  # the plugin border: metadata may be anything
+        problem = f"unreadable entry_points.txt: {error}"
+    name, version = _identity(dist)
+    for entry in entries:
+        yield Found(name=entry.name, target=entry.value, distribution=name, version=version)
+    if problem:
+        yield Found(name=name, target="", distribution=name, version=version, problem=problem)
 
 
 def _identity(dist: metadata.Distribution) -> tuple[str, str]:
     """Name and version, from the folder's name where the metadata is damaged."""
+    name, version = _folder_stem(dist)
     try:
-        name, version = dist.metadata["Name"], dist.version
+        return dist.metadata["Name"] or name, dist.version or version
     except Exception:  # the plugin border: metadata may be anything
-        name = version = None
-    folder = str(getattr(getattr(dist, "_path", None), "name", "unknown"))
-    stem = folder.removesuffix(".dist-info").removesuffix(".egg-info").split("-")
-    return name or stem[0], version or "".join(stem[1:2])
+        return name, version
 
 
-def _entries(dist: metadata.Distribution, name: str, version: str) -> Iterator[Found]:
-    try:
-        text = dist.read_text("entry_points.txt") or ""
-        if f"[{GROUP}]" not in text:
-            return
-        entries = dist.entry_points.select(group=GROUP)
-    except Exception as error:  # the plugin border: metadata may be anything
-        problem = f"unreadable entry_points.txt: {error}"
-        yield Found(name=name, target="", distribution=name, version=version, problem=problem)
-        return
-    for entry in entries:
-        yield Found(name=entry.name, target=entry.value, distribution=name, version=version)
+def _folder_stem(dist: metadata.Distribution) -> tuple[str, str]:
+    """`rlvr_cvdp`, `0.1.0` for the folder `rlvr_cvdp-0.1.0.dist-info`."""
+    folder = str(getattr(getattr(dist, "_path", None), "name", "")) or str(dist.metadata["Name"])
+    name, _, version = re.sub(r"\.(dist|egg)-info$", "", folder).partition("-")
+    return name, version

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -46,14 +47,15 @@ def accumulate(
         part = [data[i] for i in batch]
         logprobs = score(part)
         value, found = loss(part, logprobs)
-        if not torch.isfinite(value):
+        amount = value.detach().item()
+        if not math.isfinite(amount):
             raise BackendError(
-                f"the loss is {float(value)}: {_culprits(part, logprobs, loss)}; "
+                f"the loss is {amount}: {_culprits(part, logprobs, loss)}; "
                 "the weights are as before"
             )
         if value.requires_grad:
             value.backward()
-        metrics["loss"] += float(value)
+        metrics["loss"] += amount
         for name, number in found.items():
             known = metrics.get(name)
             if known is None:

@@ -21,6 +21,7 @@ def draw(count=4000, **params):
 
 
 def shares(tokens):
+    """How often each token was drawn."""
     return torch.bincount(tokens, minlength=5) / len(tokens)
 
 
@@ -65,9 +66,7 @@ def test_a_row_draws_the_same_in_any_company():
     """Rows with other settings beside it, or dropped around it, change nothing for a row."""
 
     def request(seed, **params):
-        return GenerateRequest(
-            prompt=[0], params=SamplingParams(max_tokens=3, **params), seed=seed
-        )
+        return GenerateRequest(prompt=[0], params=SamplingParams(max_tokens=3, **params), seed=seed)
 
     mixed = [
         request(1),

@@ -15,6 +15,7 @@ PROMPTS = ["module ", "m", "assign y = a ^ b;\n  assign y = b"]
 
 
 def requests_of(tokenizer, prompts=PROMPTS, seeds=4, **params):
+    """A group of `seeds` requests for each prompt."""
     settings = SamplingParams(**{"max_tokens": 40, **params})
     return [
         GenerateRequest(prompt=tokenizer.encode(p), params=settings, seed=100 * i + s)

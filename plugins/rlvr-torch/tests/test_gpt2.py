@@ -15,7 +15,7 @@ SIZE_124M = {"vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer":
 
 
 def peer(shape: dict[str, int], seed: int = 0) -> transformers.GPT2LMHeadModel:
-    """transformers' GPT-2 with random weights, biases and norms included."""
+    """Transformers' GPT-2 with random weights, biases and norms included."""
     torch.manual_seed(seed)
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape)).eval()
     with torch.no_grad():
@@ -25,6 +25,7 @@ def peer(shape: dict[str, int], seed: int = 0) -> transformers.GPT2LMHeadModel:
 
 
 def largest_difference(shape: dict[str, int], length: int, directory) -> float:
+    """Between the logits of transformers' model and ours, loaded from what it saved."""
     theirs = peer(shape)
     theirs.save_pretrained(directory)
     ours = load_gpt2(directory)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +19,7 @@ def test_finds_a_stop_across_any_cut(text, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=8)))
     bounds = [0, *cuts, len(raw)]
     watch = StopWatch(stops)
-    for low, high in zip(bounds, bounds[1:], strict=False):
+    for low, high in pairwise(bounds):
         is_complete = any(stop.encode() in raw[:high] for stop in stops)
         assert watch.add(raw[low:high]) == is_complete
         if is_complete:

@@ -21,6 +21,7 @@ def saved(model, tmp_path):
 
 
 def edit_weights(directory, change):
+    """Rewrite the stored tensors."""
     path = directory / "model.safetensors"
     tensors = load_file(path)
     tensors = change(tensors) or tensors
@@ -28,11 +29,13 @@ def edit_weights(directory, change):
 
 
 def edit_config(directory, **changes):
+    """Rewrite keys of config.json."""
     path = directory / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
 def same(a, b):
+    """All weights equal bit for bit."""
     return all(torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters(), strict=True))
 
 

@@ -72,6 +72,7 @@ def clocked(
     outputs: Sequence[str],
     tests: Mapping[str, str] | None = None,
     weights: Mapping[str, float] | None = None,
+    away: str = "",
 ) -> Draft:
     """
     A clocked draft; ``ports`` and ``params`` come without clock and reset.
@@ -93,6 +94,7 @@ def clocked(
             outputs=outputs,
             tests=tests or {},
             weights=weights or {},
+            away=away,
         ),
     )
 

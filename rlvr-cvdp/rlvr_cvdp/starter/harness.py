@@ -31,7 +31,8 @@ class ClockedChecks:
 
     ``reset``, ``step`` and ``outputs`` are Python statements over the state ``s`` and the inputs
     ``i``; ``outputs`` may leave out an output while it is undefined. ``weights`` gives the odds
-    that a one-bit input is 1.
+    that a one-bit input is 1. ``away`` are input vectors that lead from the reset state to a rare
+    one before reset comes again; ``turn`` counts the times.
     """
 
     clocking: Clocking
@@ -40,6 +41,7 @@ class ClockedChecks:
     outputs: Sequence[str]
     tests: Mapping[str, str] = Factory(dict)
     weights: Mapping[str, float] = Factory(dict)
+    away: str = ""
 
 
 COMPOSE = """\
@@ -192,7 +194,7 @@ async def test_reset_midway(dut):
     """Reset comes between two edges: at once if asynchronous, at the edge otherwise."""
     s = await power_up(dut)
     for turn in range(8):
-        before = vectors(turn + 9)
+        before = vectors(turn + 9)<away>
         s = await run(dut, before, s)
         for i in vectors(3):
             await drive(dut, i, True)
@@ -250,8 +252,9 @@ def _test_text(name: str, ports: Sequence[Port], checks: CombChecks | ClockedChe
         lines += _function("reset(s)", checks.reset)
         lines += _function("step(s, i)", checks.step)
         lines += _function("outputs(s, i)", checks.outputs)
+        midway = MIDWAY.replace("<away>", f" + {checks.away}" if checks.away else "")
         directed = "".join(_directed(n, e, "run") for n, e in checks.tests.items())
-        return "\n".join(lines) + "\n" + SHARED + CLOCKED + directed + MIDWAY
+        return "\n".join(lines) + "\n" + SHARED + CLOCKED + directed + midway
     lines += _function("expected(i)", checks.expected)
     bits = sum(inputs.values())
     tests = {"test_zeros": "[dict.fromkeys(INPUTS, 0)]", "test_few": "vectors(3)"}

@@ -1,0 +1,469 @@
+"""The four primitives: sampling handle, logprobs, step, save and load."""
+
+from __future__ import annotations
+
+import asyncio
+
+import attrs
+import numpy as np
+import pytest
+import torch
+
+from rlvr.errors import BackendError, CheckpointError
+from rlvr.parts import Backend, BuildContext, Policy
+from rlvr.testing import BackendContract
+from rlvr.types import Datum, GenerateRequest, SamplingParams
+from rlvr_torch.backend import TorchBackend
+from rlvr_torch.config import TorchConfig
+from rlvr_torch.optim import OptimSettings
+from rlvr_torch.weights import save_gpt2
+
+
+class WeightedLogprob:
+    """-sum(weight * advantage * logprob): policy gradient at its plainest."""
+
+    needs: frozenset[str] = frozenset()
+    importance_weighted = False
+
+    def __call__(self, data, logprobs):
+        loss = torch.zeros(())
+        for datum, values in zip(data, logprobs, strict=True):
+            loss = loss - (torch.tensor(datum.weights * datum.advantages) * values).sum()
+        tokens = float(sum(datum.mask.sum() for datum in data))
+        longest = max(float(datum.mask.sum()) for datum in data)
+        return loss, {"tokens": tokens, "tokens/max": longest}
+
+
+@pytest.fixture
+def directory(model, tokenizer, tmp_path):
+    """The tiny model as a directory."""
+    path = tmp_path / "model"
+    path.mkdir()
+    save_gpt2(model, path, eos_id=tokenizer.eos_id)
+    tokenizer.save(path)
+    return path
+
+
+@pytest.fixture
+def make(directory):
+    """Builds backends of the tiny model; keywords are `train` options."""
+
+    def build(steps=0, config=None, model=None, **train):
+        settings = OptimSettings(**{"lr": 1e-2, **train})
+        context = BuildContext(model=model or f"gpt2:{directory}", steps=steps, train=settings)
+        return TorchBackend(config or TorchConfig(device="cpu"), context)
+
+    return build
+
+
+@pytest.fixture
+def data(make_datum):
+    """Mixed lengths, prompts and temperatures."""
+    return [
+        make_datum(2 + i % 5, 8 + 3 * i, seed=i, temperature=1.0 if i % 2 else 0.8)
+        for i in range(9)
+    ]
+
+
+def weights(backend):
+    """A copy of all weights."""
+    return {name: value.detach().clone() for name, value in backend.model.named_parameters()}
+
+
+def same_weights(a, b):
+    """Equal bit for bit."""
+    return all(torch.equal(a[name], b[name]) for name in a)
+
+
+def run(coroutine):
+    """Run it in a fresh event loop."""
+    return asyncio.run(coroutine)
+
+
+class TestContract(BackendContract):
+    """What every backend must hold, bit for bit after save and load."""
+
+    @pytest.fixture(autouse=True)
+    def _make(self, make):
+        self._build = make
+
+    def make_backend(self):
+        return self._build(microbatch_tokens=20)
+
+
+def test_fulfils_the_protocols(make):
+    """The core can use it as a `Backend`, and its handle as a `Policy`."""
+    backend = make()
+    assert isinstance(backend, Backend)
+    assert isinstance(run(backend.policy()), Policy)
+
+
+# --- sampling and training agree ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7, 1.6])
+def test_sampler_and_trainer_agree(make, tokenizer, temperature):
+    """Logprobs of sampled tokens equal the trainer's within 1e-4: mixed lengths, shared prompts."""
+    backend = make(microbatch_tokens=150)
+    params = SamplingParams(max_tokens=50, temperature=temperature, stop=("zz",))
+    prompts = ["module ", "a", "assign y = a ^ b;\n  assign"]
+    requests = [
+        GenerateRequest(prompt=tokenizer.encode(p), params=params, seed=s)
+        for p in prompts
+        for s in range(4)
+    ]
+
+    async def main():
+        completions = await (await backend.policy()).generate(requests)
+        data = [sampled(r, c) for r, c in zip(requests, completions, strict=True)]
+        return data, await backend.logprobs(data, "policy")
+
+    def sampled(request, completion):
+        prompt, count = len(request.prompt), len(completion.tokens)
+        mask = np.arange(prompt + count) >= prompt
+        return Datum(
+            tokens=np.concatenate([request.prompt, completion.tokens]),
+            mask=mask,
+            logprobs=np.concatenate([np.zeros(prompt), completion.logprobs]),
+            advantages=np.zeros(len(mask)),
+            weights=np.zeros(len(mask)),
+            temperature=request.params.temperature,
+        )
+
+    data, trained = run(main())
+    for datum, values in zip(data, trained, strict=True):
+        assert values.shape == datum.tokens.shape
+        assert values[0] == 0
+        assert np.abs(values - datum.logprobs).max() < 1e-4
+
+
+def test_a_stale_policy_is_refused(make, data, tokenizer):
+    """After a step the old handle raises rather than sampling other weights than its own."""
+    backend = make()
+    request = GenerateRequest(prompt=[5], params=SamplingParams(max_tokens=2), seed=0)
+
+    async def main():
+        old = await backend.policy()
+        await old.generate([request])
+        await backend.step(data, WeightedLogprob())
+        new = await backend.policy()
+        assert (old.version, new.version) == (0, 1)
+        assert old.digest != new.digest
+        await new.generate([request])
+        await old.generate([request])
+
+    with pytest.raises(BackendError, match=r"version 0 is stale.*version 1"):
+        run(main())
+
+
+def test_digest_names_the_weights(make, data, directory):
+    """Equal weights have equal digests, and the smallest change shows."""
+    backend, other = make(), make()
+    assert run(backend.policy()).digest == run(other.policy()).digest
+    with torch.no_grad():
+        value = other.model.h[1].mlp.c_fc.weight
+        value[3, 4] = torch.nextafter(value[3, 4], torch.tensor(9.0))
+    other._digests = {}
+    assert run(backend.policy()).digest != run(other.policy()).digest
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+def gradient(backend, data):
+    """The gradient of one step, caught before the optimiser uses it."""
+    caught = {}
+    plain = backend._optimizer.step
+    backend._optimizer.step = lambda: caught.update(
+        {name: value.grad.clone() for name, value in backend.model.named_parameters()}
+    )
+    metrics = run(backend.step(data, WeightedLogprob()))
+    backend._optimizer.step = plain
+    return caught, metrics
+
+
+def test_microbatches_add_up_exactly(make, data):
+    """Accumulated over many micro-batches the gradient is that of one batch, within 1e-5."""
+    whole, whole_metrics = gradient(make(microbatch_tokens=10_000, grad_clip=0.0), data)
+    parts, parts_metrics = gradient(make(microbatch_tokens=40, grad_clip=0.0), data)
+    largest = max(float(value.abs().max()) for value in whole.values())
+    assert largest > 1e-3
+    for name, value in whole.items():
+        assert torch.allclose(value, parts[name], atol=1e-5), name
+    assert parts_metrics["tokens"] == whole_metrics["tokens"] == sum(d.mask.sum() for d in data)
+    assert parts_metrics["tokens/max"] == whole_metrics["tokens/max"]
+    assert parts_metrics["loss"] == pytest.approx(whole_metrics["loss"], abs=1e-6)
+    assert parts_metrics["grad/norm"] == pytest.approx(whole_metrics["grad/norm"], rel=1e-4)
+
+
+def test_order_of_data_does_not_matter(make, data):
+    """The same data in another order give the same weights, bit for bit."""
+    first, second = make(microbatch_tokens=60), make(microbatch_tokens=60)
+    run(first.step(data, WeightedLogprob()))
+    run(second.step(data[::-1], WeightedLogprob()))
+    assert same_weights(weights(first), weights(second))
+
+
+def test_steps_make_good_tokens_likelier(make, data):
+    """A few steps raise the logprob of tokens with positive advantage, and lower the others."""
+    backend = make()
+
+    async def main():
+        before = await backend.logprobs(data, "policy")
+        for _ in range(5):
+            metrics = await backend.step(data, WeightedLogprob())
+        return before, await backend.logprobs(data, "policy"), metrics
+
+    before, after, metrics = run(main())
+    gained = sum(
+        float((datum.advantages * (b - a)).sum())
+        for datum, a, b in zip(data, before, after, strict=True)
+    )
+    assert gained > 1.0
+    assert {"loss", "grad/norm", "lr", "tokens"} <= set(metrics)
+    assert backend.version == 5
+
+
+def test_zero_advantage_moves_nothing(make, data):
+    """No credit, no weight decay: the weights stay bit for bit."""
+    backend = make()
+    before = weights(backend)
+    still = [attrs.evolve(d, advantages=np.zeros(len(d.tokens))) for d in data]
+    metrics = run(backend.step(still, WeightedLogprob()))
+    assert metrics["grad/norm"] == 0
+    assert same_weights(before, weights(backend))
+
+
+def test_the_schedule_counts_every_update(make, data):
+    """Lr follows warm-up and decay over steps * passes * minibatches updates."""
+    backend = make(steps=2, passes=2, lr=1.0, warmup=1, decay="linear")
+    rates = [run(backend.step(data, WeightedLogprob()))["lr"] for _ in range(4)]
+    assert rates == pytest.approx([1.0, 1.0, 2 / 3, 1 / 3])
+
+
+class Explosive(WeightedLogprob):
+    """A loss, or a gradient, that is not finite for one problem."""
+
+    def __init__(self, where, factor):
+        self.where, self.factor = where, factor
+
+    def __call__(self, data, logprobs):
+        loss, metrics = super().__call__(data, logprobs)
+        for datum, values in zip(data, logprobs, strict=True):
+            if datum.problem_id == self.where:
+                loss = loss + self.factor(values)
+        return loss, metrics
+
+
+@pytest.mark.parametrize(
+    ("factor", "message"),
+    [
+        (lambda values: values.sum() * float("nan"), "the loss is nan"),
+        (lambda values: values.sum() + float("inf"), "the loss is inf"),
+        (lambda values: (values.sum() * 0).abs().sqrt(), "the gradient is not finite"),
+    ],
+    ids=["nan loss", "infinite loss", "infinite gradient"],
+)
+def test_what_is_not_finite_changes_nothing(make, data, factor, message):
+    """The problem is named; weights, optimiser and version are as before."""
+    backend, untouched = make(microbatch_tokens=60), make(microbatch_tokens=60)
+    before = weights(backend)
+    with pytest.raises(BackendError, match=rf"{message}.*'problem-4';") as caught:
+        run(backend.step(data, Explosive("problem-4", factor)))
+    assert "problem-5" not in str(caught.value)
+    assert same_weights(before, weights(backend))
+    assert backend.version == 0
+    run(backend.step(data, WeightedLogprob()))
+    run(untouched.step(data, WeightedLogprob()))
+    assert same_weights(weights(backend), weights(untouched))
+
+
+def test_unusable_data_change_nothing(make, data):
+    """Bad data are refused before any of them is used."""
+    backend = make()
+    before = weights(backend)
+    bad = attrs.evolve(data[3], advantages=np.full(len(data[3].tokens), np.nan))
+    with pytest.raises(BackendError, match=r"datum 1 of 2 \(problem 'problem-3'\)"):
+        run(backend.step([data[0], bad], WeightedLogprob()))
+    assert same_weights(before, weights(backend))
+
+
+def test_a_step_without_supervised_tokens_is_an_error(make, make_datum):
+    """Never a silent step on nothing."""
+    empty = make_datum(3, 8, mask=np.zeros(8, bool))
+    with pytest.raises(BackendError, match="nothing to learn from"):
+        run(make().step([empty], WeightedLogprob()))
+    assert not run(make().logprobs([empty], "policy"))[0].any()
+
+
+def test_a_cancelled_step_changes_nothing(make, data):
+    """Cancelled before its update, a step leaves weights and version as they were."""
+    backend = make(microbatch_tokens=20)
+    before = weights(backend)
+
+    class Slow(WeightedLogprob):
+        def __call__(self, data, logprobs):
+            loop.call_soon_threadsafe(began.set)
+            torch.ones(400, 400).matmul(torch.ones(400, 400))
+            return super().__call__(data, logprobs)
+
+    async def main():
+        nonlocal loop, began
+        loop, began = asyncio.get_running_loop(), asyncio.Event()
+        task = asyncio.create_task(backend.step(data, Slow()))
+        await began.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    loop, began = None, None
+    run(main())
+    assert backend.version == 0
+    assert same_weights(before, weights(backend))
+
+
+# --- save, load, reference ------------------------------------------------------------------------
+
+
+def test_resume_is_bit_identical(make, data, tmp_path):
+    """Saved and loaded after two steps, the next two are those of the uninterrupted run."""
+    options = {"steps": 4, "warmup": 1, "decay": "cosine", "weight_decay": 0.1}
+    straight, first = make(**options), make(**options)
+    resumed = make(**options)
+    loss = WeightedLogprob()
+
+    async def main():
+        wanted = [await straight.step(data, loss) for _ in range(4)]
+        found = [await first.step(data, loss) for _ in range(2)]
+        await first.save(tmp_path)
+        await resumed.load(tmp_path)
+        assert resumed.version == 2
+        assert (await resumed.policy()).digest == (await first.policy()).digest
+        found += [await resumed.step(data, loss) for _ in range(2)]
+        assert wanted == found
+
+    run(main())
+    assert same_weights(weights(straight), weights(resumed))
+
+
+def test_a_saved_state_is_a_model(make, data, tmp_path):
+    """`gpt2:DIR` of a checkpoint starts a run from its weights."""
+    backend = make()
+    run(backend.step(data, WeightedLogprob()))
+    run(backend.save(tmp_path))
+    fresh = make(model=f"gpt2:{tmp_path}")
+    assert same_weights(weights(backend), weights(fresh))
+    assert fresh.version == 0
+
+
+@pytest.mark.parametrize("spec", [None, "gpt2:new?width=32&positions=96&seed=3"])
+def test_reference_is_the_start_whenever_it_is_asked_for(make, make_datum, spec, tmp_path):
+    """Reference logprobs are those before the first step: asked late, and after a resume, too."""
+    data = [make_datum(3, 20, seed=i, tokens=np.arange(20) + i) for i in range(3)]
+    backend, resumed = make(model=spec), make(model=spec)
+
+    async def main():
+        start = await backend.logprobs(data, "policy")
+        await backend.step(data, WeightedLogprob())
+        late = await backend.logprobs(data, "reference")
+        await backend.save(tmp_path)
+        await resumed.load(tmp_path)
+        after = await resumed.logprobs(data, "reference")
+        moved = await resumed.logprobs(data, "policy")
+        return start, late, after, moved
+
+    start, late, after, moved = run(main())
+    for a, b, c, d in zip(start, late, after, moved, strict=True):
+        assert np.array_equal(a, b)
+        assert np.array_equal(a, c)
+        assert np.abs(a - d).max() > 1e-3
+
+
+def test_start_weights_that_changed_on_disk_are_noticed(make, data, directory, model):
+    """A reference that is not the start any more is refused, not used."""
+    backend = make()
+    with torch.no_grad():
+        model.head[0] += 1
+    save_gpt2(model, directory)
+    with pytest.raises(BackendError, match="changed since the run started"):
+        run(backend.logprobs(data, "reference"))
+
+
+def test_a_state_of_another_run_is_refused(make, data, tmp_path):
+    """A checkpoint goes with the model its run started from."""
+    run(make(model="gpt2:new?width=32&seed=1").save(tmp_path))
+    with pytest.raises(BackendError, match="other start weights"):
+        run(make(model="gpt2:new?width=32&seed=2").load(tmp_path))
+    with pytest.raises(CheckpointError, match="n_embd=32"):
+        run(make(model="gpt2:new?width=64&seed=1").load(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["training.pt", "model.safetensors"])
+def test_a_damaged_state_changes_nothing(make, data, tmp_path, name):
+    """A truncated file is a `CheckpointError` and leaves the backend as it was."""
+    backend = make()
+    run(backend.save(tmp_path))
+    run(backend.step(data, WeightedLogprob()))
+    before = weights(backend)
+    path = tmp_path / name
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(CheckpointError, match="cannot read the state"):
+        run(backend.load(tmp_path))
+    assert same_weights(before, weights(backend))
+    assert backend.version == 1
+
+
+@pytest.mark.parametrize("name", ["training.pt", "model.safetensors", "config.json"])
+def test_a_state_that_cannot_be_written_is_a_checkpoint_error(make, tmp_path, name):
+    """Whichever file fails, the error says so (here: a folder is in its place)."""
+    (tmp_path / name).mkdir()
+    with pytest.raises(CheckpointError, match="cannot write"):
+        run(make().save(tmp_path))
+
+
+def test_unknown_logprobs_are_refused(make, data):
+    """This backend has no teacher."""
+    with pytest.raises(BackendError, match="no 'teacher' logprobs"):
+        run(make().logprobs(data, "teacher"))
+
+
+# --- precision and devices ------------------------------------------------------------------------
+
+
+def test_bfloat16_stays_near_float32(make, data):
+    """bfloat16 products with float32 weights, head and logprobs: close, and it can be trained."""
+    exact = make()
+    rough = make(config=TorchConfig(device="cpu", dtype="bfloat16"))
+    request = GenerateRequest(prompt=[5], params=SamplingParams(max_tokens=20), seed=0)
+
+    async def main():
+        pairs = zip(
+            await exact.logprobs(data, "policy"),
+            await rough.logprobs(data, "policy"),
+            strict=True,
+        )
+        differences = [np.abs(a - b).max() for a, b in pairs]
+        (completion,) = await (await rough.policy()).generate([request])
+        await rough.step(data, WeightedLogprob())
+        return max(differences), completion
+
+    difference, completion = run(main())
+    assert 0 < difference < 0.3
+    assert np.isfinite(completion.logprobs).all()
+    assert rough.model.head.dtype == torch.float32
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device")
+def test_cuda_agrees_with_the_cpu(make, data):
+    """The GPU computes the CPU's logprobs within 1e-3, and steps."""
+    cpu, gpu = make(), make(config=TorchConfig(device="cuda"))
+
+    async def main():
+        for a, b in zip(
+            await cpu.logprobs(data, "policy"), await gpu.logprobs(data, "policy"), strict=True
+        ):
+            assert np.abs(a - b).max() < 1e-3
+        await gpu.step(data, WeightedLogprob())
+
+    run(main())

@@ -1,0 +1,73 @@
+"""Model specs: what they mean, and what is said of those that mean nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from rlvr.errors import BackendError, ConfigError
+from rlvr_torch.model_source import ModelSource
+from rlvr_torch.weights import save_gpt2
+
+
+def test_a_directory(model, tokenizer, tmp_path):
+    """`gpt2:PATH` reads a directory, each time anew."""
+    save_gpt2(model, tmp_path)
+    tokenizer.save(tmp_path)
+    source = ModelSource.parse(f"gpt2:{tmp_path}")
+    assert source.tokenizer().vocab_size == tokenizer.vocab_size
+    first, second = (source.model(tokenizer.vocab_size) for _ in range(2))
+    assert first is not second
+    assert torch.equal(first.head, model.head)
+
+
+def test_from_scratch(tokenizer, tmp_path):
+    """`gpt2:new?...` makes a model of that shape with the named tokenizer."""
+    tokenizer.save(tmp_path)
+    spec = f"gpt2:new?layers=3&heads=4&width=48&positions=77&seed=9&tokenizer={tmp_path}"
+    source = ModelSource.parse(spec, seed=1)
+    config = source.model(source.tokenizer().vocab_size).config
+    assert (config.n_layer, config.n_head, config.n_embd, config.n_positions) == (3, 4, 48, 77)
+    assert config.vocab_size == tokenizer.vocab_size
+    assert source.seed == 9
+
+
+def test_from_scratch_by_default_reads_bytes_and_takes_the_runs_seed():
+    """`gpt2:new` needs nothing else."""
+    source = ModelSource.parse("gpt2:new", seed=5)
+    assert source.tokenizer().vocab_size == 257
+    assert source.seed == 5
+    assert torch.equal(source.model(257).head, source.model(257).head)
+
+
+def test_a_directory_named_new():
+    """Only the word itself is special."""
+    assert ModelSource.parse("gpt2:./new").directory == Path("new")
+    assert ModelSource.parse("gpt2:newest").directory == Path("newest")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("", "cannot use the model ''"),
+        ("gpt2:", "cannot use the model"),
+        ("hf:gpt2", "cannot use the model 'hf:gpt2'"),
+        ("gpt2:new?depth=3", "unknown key 'depth'"),
+        ("gpt2:new?layers=many", "layers must be a whole number, got 'many'"),
+        ("gpt2:new?width=0", "width must be"),
+        ("gpt2:new?width=-4", "width must be"),
+    ],
+)
+def test_specs_that_mean_nothing(spec, message):
+    """What was given is named, with what would be right."""
+    with pytest.raises(ConfigError, match=message):
+        ModelSource.parse(spec)
+
+
+def test_model_and_tokenizer_must_belong_together(model, tmp_path):
+    """More tokens than the model has embeddings is refused at the start, not at sampling."""
+    save_gpt2(model, tmp_path)
+    with pytest.raises(BackendError, match="do not belong together"):
+        ModelSource.parse(f"gpt2:{tmp_path}").model(5000)

@@ -1,0 +1,63 @@
+"""The optimiser's groups, rate and clipping."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from rlvr_torch.optim import OptimSettings, build_adamw, clip_gradients, learning_rate
+
+
+def rates(total, **options):
+    """The rate of every update of a run, peak 1."""
+    settings = OptimSettings(lr=1.0, **options)
+    return [learning_rate(update, total, settings) for update in range(total)]
+
+
+def test_warm_up_then_constant():
+    """Update n of w warm-up updates takes (n + 1) / w of the peak."""
+    assert rates(6, warmup=4) == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
+
+
+def test_linear_decay_reaches_zero_after_the_last_update():
+    """From the peak along a line; every update still learns."""
+    assert rates(5, decay="linear") == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])
+    assert learning_rate(9, 5, OptimSettings(lr=1.0, decay="linear")) == 0.0
+
+
+def test_cosine_decay_after_warm_up():
+    """Half a cosine over what warm-up leaves."""
+    found = rates(6, warmup=2, decay="cosine")
+    wanted = [0.5, 1.0] + [0.5 * (1 + math.cos(math.pi * n / 4)) for n in range(4)]
+    assert found == pytest.approx(wanted)
+
+
+def test_unknown_length_never_decays():
+    """Outside a run there is no total, so the peak stays."""
+    assert learning_rate(50, 0, OptimSettings(lr=1.0, decay="cosine")) == 1.0
+
+
+def test_decay_is_for_matrices_only(model):
+    """Norms, biases and embeddings are not decayed; every weight is in exactly one group."""
+    optimizer = build_adamw(model, OptimSettings(weight_decay=0.1), (0.9, 0.95))
+    names = {id(value): name for name, value in model.named_parameters()}
+    decayed, plain = ([names[id(p)] for p in g["params"]] for g in optimizer.param_groups)
+    assert [g["weight_decay"] for g in optimizer.param_groups] == [0.1, 0.0]
+    assert len(decayed) == 4 * model.config.n_layer
+    assert all(name.startswith("h.") and name.endswith(".weight") for name in decayed)
+    assert sorted(decayed + plain) == sorted(names.values())
+
+
+def test_clipping_scales_the_global_norm(model):
+    """The norm over all weights together is brought to the limit; directions stay."""
+    for value in model.parameters():
+        value.grad = torch.ones_like(value)
+    count = sum(value.numel() for value in model.parameters())
+    assert clip_gradients(model, 0.5) == pytest.approx(math.sqrt(count), rel=1e-5)
+    total = math.sqrt(sum(float((value.grad**2).sum()) for value in model.parameters()))
+    assert total == pytest.approx(0.5, rel=1e-4)
+    assert clip_gradients(model, 0.0) == pytest.approx(0.5, rel=1e-4)
+    total = math.sqrt(sum(float((value.grad**2).sum()) for value in model.parameters()))
+    assert total == pytest.approx(0.5, rel=1e-4)

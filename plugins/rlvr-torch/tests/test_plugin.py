@@ -1,0 +1,51 @@
+"""The plugin module is light, and what it offers can be built."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rlvr.errors import ExitCode, PrerequisiteError
+from rlvr.testing import PluginContract
+from rlvr.testing.plugin import HEAVY
+from rlvr_torch import plugin
+from rlvr_torch.device import check_device, choose_device
+
+
+class TestContract(PluginContract):
+    """What every plugin module must hold; NumPy is too heavy for ours as well."""
+
+    module = "rlvr_torch.plugin"
+    heavy = (*HEAVY, "numpy", "tokenizers", "safetensors")
+
+
+def test_out_of_memory_is_explained():
+    """A device out of memory gets advice and the backend's exit code."""
+    error = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nmore")
+    advice = plugin.rlvr_explain_error(error)
+    assert advice is not None
+    assert advice.exit_code == ExitCode.BACKEND
+    assert "Tried to allocate 2 GiB" in advice.message
+    assert "train.microbatch_tokens" in advice.message
+
+
+@pytest.mark.parametrize("error", [ValueError("out of memory"), MemoryError()])
+def test_other_errors_are_left_to_others(error):
+    """Only torch's own error is explained."""
+    assert plugin.rlvr_explain_error(error) is None
+
+
+def test_the_check_passes_here():
+    """`rlvr doctor` multiplies two matrices on the device `auto` chooses."""
+    result = check_device()
+    assert result.ok
+    assert torch.__version__ in result.found
+
+
+def test_a_device_that_is_not_there_is_named(monkeypatch):
+    """Asking for a GPU on a machine without one tells what there is."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert choose_device("auto").type == "cpu"
+    with pytest.raises(PrerequisiteError, match=r"torch\.device=cuda.*\n.*finds: cpu"):
+        choose_device("cuda")

@@ -1,0 +1,87 @@
+"""The worker thread: the event loop lives, and cancelled work is known to be done or not."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from rlvr_torch.worker import Worker
+
+
+def test_the_event_loop_lives_meanwhile():
+    """Other tasks go on while the worker works."""
+
+    async def main():
+        release = threading.Event()
+        task = asyncio.create_task(Worker().run(lambda _: release.wait(5)))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        release.set()
+        return await task
+
+    assert asyncio.run(main())
+
+
+def test_work_is_done_in_the_order_it_was_asked_for():
+    """Two calls never overlap."""
+    seen = []
+
+    def work(name):
+        def run(_):
+            seen.append(f"{name} began")
+            time.sleep(0.01)
+            seen.append(f"{name} ended")
+
+        return run
+
+    async def main():
+        worker = Worker()
+        await asyncio.gather(worker.run(work("a")), worker.run(work("b")))
+
+    asyncio.run(main())
+    assert seen == ["a began", "a ended", "b began", "b ended"]
+
+
+def test_cancelled_work_that_gives_up_has_ended_before_the_caller_goes_on():
+    """The cancellation is delivered after the thread has stopped."""
+    ended = threading.Event()
+
+    def work(is_cancelled):
+        while not is_cancelled():
+            time.sleep(0.001)
+        time.sleep(0.02)
+        ended.set()
+        raise RuntimeError("gave up")
+
+    async def main():
+        task = asyncio.create_task(Worker().run(work))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended.is_set()
+
+    asyncio.run(main())
+
+
+def test_cancelled_work_that_finished_gives_its_result_first():
+    """What was done is known to the caller, who is cancelled at the next await."""
+    seen = []
+
+    async def caller(worker):
+        seen.append(await worker.run(lambda _: time.sleep(0.05) or "done"))
+        await asyncio.sleep(1)
+        seen.append("not cancelled")
+
+    async def main():
+        task = asyncio.create_task(caller(Worker()))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert seen == ["done"]

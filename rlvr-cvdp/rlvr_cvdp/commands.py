@@ -1,0 +1,80 @@
+"""The plugin's own subcommands: `rlvr cvdp setup` and `rlvr cvdp list`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from rlvr.parts import BuildContext
+from rlvr_cvdp.config import CvdpConfig
+from rlvr_cvdp.provision import provision_stack
+from rlvr_cvdp.stacks import PINS, running_stack
+from rlvr_cvdp.task import CvdpTask
+
+
+def setup(argv: list[str]) -> int:
+    """Make the managed stacks; says what each holds."""
+    parser = argparse.ArgumentParser(
+        prog="rlvr cvdp setup",
+        description="Make the cocotb stacks that harnesses need (a minute, needs a package index).",
+        epilog="examples:\n  rlvr cvdp setup\n  rlvr cvdp setup --generation 1\n  rlvr cvdp setup --json",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--generation", type=int, choices=sorted(PINS), help="only this one")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    options = parser.parse_args(argv)
+    made = {}
+    for generation in [options.generation] if options.generation else sorted(PINS):
+        stack = provision_stack(generation)
+        made[generation] = {"python": str(stack.python), **stack.versions}
+        if not options.json:
+            print(f"generation {generation}: {stack.name} in {stack.python.parent.parent}")
+    running = running_stack()
+    if options.json:
+        print(json.dumps({"stacks": made, "running": dict(running.versions) if running else None}))
+    elif running:
+        print(f"this environment itself: {running.name}")
+    return 0
+
+
+def list_problems(argv: list[str]) -> int:
+    """List the problems of a data set; those that cannot be verified come with the reason."""
+    parser = argparse.ArgumentParser(
+        prog="rlvr cvdp list",
+        description="Problems of a data set: category, difficulty, cocotb generation, or why not.",
+        epilog="examples:\n  rlvr cvdp list\n  rlvr cvdp list --dataset cvdp.jsonl\n"
+        "  rlvr cvdp list --dataset cvdp.jsonl --json",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--dataset", type=Path, help="JSON Lines file; default: the starter set")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line on stdout")
+    options = parser.parse_args(argv)
+    task = CvdpTask(CvdpConfig(), BuildContext(dataset=options.dataset))
+    rows: list[dict[str, object]] = [
+        {
+            "id": problem.id,
+            "supported": True,
+            "category": problem.payload.category,
+            "difficulty": problem.payload.difficulty,
+            "generation": problem.payload.generation,
+            "split": problem.payload.split,
+            "targets": list(problem.payload.targets),
+            "has_reference": bool(problem.payload.reference),
+            "reason": "",
+        }
+        for problem in task.problems("all")
+    ]
+    count = len(rows)
+    rows += [{"id": i, "supported": False, "reason": why} for i, why in task.unsupported().items()]
+    for row in rows:
+        if options.json:
+            print(json.dumps(row))
+        elif row["supported"]:
+            print(f"{row['id']:56} {row['category']}  {row['difficulty']:8} cocotb {row['generation']}")
+        else:
+            print(f"{row['id']:56} not verifiable: {row['reason']}")
+    if not options.json:
+        print(f"{count} problems, {len(rows) - count} rows not verifiable", file=sys.stderr)
+    return 0

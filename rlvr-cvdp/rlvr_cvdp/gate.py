@@ -1,0 +1,89 @@
+"""Compiles an answer before its harness is started: 10 ms instead of half a second."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from attrs import frozen
+
+from rlvr_cvdp.problem import CvdpProblem, Service
+from rlvr_cvdp.sandbox import Limits, run_sandboxed, sandbox_argv
+from rlvr_cvdp.stacks import Stack
+
+Stage = Literal["compiled", "parsed", "broken", "unknown"]
+
+
+@frozen(kw_only=True)
+class Gate:
+    """
+    How far the compiler came with the sources that the harness names.
+
+    `decides` says that the harness would meet the same syntax error, so it need not be run.
+    `lints` is Verilator's word where it was asked for.
+    """
+
+    stage: Stage = "unknown"
+    decides: bool = False
+    lints: bool | None = None
+    message: str = ""
+
+
+async def try_compile(
+    problem: CvdpProblem,
+    *,
+    folder: Path,
+    stack: Stack,
+    limits: Limits,
+    with_verilator: bool,
+    hidden: tuple[Path, ...] = (),
+) -> Gate:
+    """
+    Compile the tree in `folder` as the first cocotb service would, with default parameters.
+
+    Only a *syntax* error can decide: parameters that the harness sets may make or break an
+    elaboration, but never the parse. Where the service's build is not plain, nothing decides.
+    """
+    service = _first_simulation(problem)
+    if service is None:
+        return Gate()
+    sources = service.environment.get("VERILOG_SOURCES", "").split()
+    top = service.environment.get("TOPLEVEL", "")
+    if not sources or not top:
+        return Gate()
+    compiler = ["/rlvr/real/iverilog", "-g2012", "-t", "null", "-s", top, *sources]
+    rc, output = await _run(compiler, folder, stack, limits, hidden)
+    lints = None
+    if with_verilator:
+        lint = ["verilator", "--lint-only", "-Wno-lint", "-Wno-style", "-Wno-fatal", "--top-module"]
+        lint_rc, _ = await _run([*lint, top, *sources], folder, stack, limits, hidden)
+        lints = lint_rc == 0
+    if rc == 0:
+        return Gate(stage="compiled", lints=lints)
+    if rc is None or "error(s) during elaboration" in output:
+        return Gate(stage="parsed", lints=lints, message=_first_line(output))
+    is_sure = service.has_plain_build and rc < 128 and _says_syntax(output)
+    return Gate(stage="broken", decides=is_sure, lints=lints, message=_first_line(output))
+
+
+def _first_simulation(problem: CvdpProblem) -> Service | None:
+    return next((s for s in problem.services if s.runs_cocotb and not s.tool), None)
+
+
+def _says_syntax(output: str) -> bool:
+    return "syntax error" in output or "I give up" in output or "error:" in output
+
+
+def _first_line(output: str) -> str:
+    return next((line for line in output.splitlines() if "error" in line), output[:200])[:200]
+
+
+async def _run(
+    argv: list[str], folder: Path, stack: Stack, limits: Limits, hidden: tuple[Path, ...]
+) -> tuple[int | None, str]:
+    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/code/rundir"}
+    command = sandbox_argv(
+        argv, folder=folder, stack=stack, environment=environment, limits=limits, hidden=hidden
+    )
+    finished = await run_sandboxed(command, folder=folder, limits=limits)
+    return finished.rc, finished.output

@@ -1,0 +1,89 @@
+"""What rlvr-cvdp offers. Imports nothing heavy: parts are named, and imported when chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rlvr import hookimpl
+from rlvr.specs import Check, CommandSpec, RewardSpec, TaskSpec
+
+RLVR_API = 1
+
+
+@hookimpl
+def rlvr_tasks() -> Iterable[TaskSpec]:
+    """One task: the embedded starter set, or any CVDP data set."""
+    return [
+        TaskSpec(
+            name="cvdp",
+            target="rlvr_cvdp.task:CvdpTask",
+            summary="Write Verilog that passes the problem's own cocotb tests",
+            config="rlvr_cvdp.config:CvdpConfig",
+            namespace="cvdp",
+            reward="cvdp",
+            starter="rlvr_cvdp.starter_model:model_spec",
+            presets={"starter": {"cvdp.timeout_s": 10.0}},
+        )
+    ]
+
+
+@hookimpl
+def rlvr_rewards() -> Iterable[RewardSpec]:
+    """One reward: stages up to the harness's verdict."""
+    return [
+        RewardSpec(
+            name="cvdp",
+            target="rlvr_cvdp.reward:CvdpReward",
+            summary="Format, syntax, compilation and tests, judged in a sandbox",
+            config="rlvr_cvdp.config:CvdpConfig",
+            namespace="cvdp",
+        )
+    ]
+
+
+@hookimpl
+def rlvr_checks() -> Iterable[Check]:
+    """What verification needs of the machine."""
+    named = {
+        "bubblewrap": "sandboxes can be made",
+        "iverilog": "the simulator",
+        "libpython": "the library that the simulator embeds",
+        "cocotb2": "the stack of today's harnesses",
+    }
+    for name, summary in named.items():
+        yield Check(name=f"cvdp-{name}", target=f"rlvr_cvdp.doctor:{name}", summary=summary)
+    optional = {
+        "verilator": "lint services and cvdp.syntax=verilator",
+        "yosys": "synthesis services",
+        "cocotb1": "the stack of harnesses written for cocotb 1",
+    }
+    for name, summary in optional.items():
+        yield Check(
+            name=f"cvdp-{name}",
+            target=f"rlvr_cvdp.doctor:{name}",
+            summary=summary,
+            required=False,
+        )
+    yield Check(
+        name="cvdp-proof",
+        target="rlvr_cvdp.doctor:proof",
+        summary="two right answers pass, an empty one fails",
+        is_slow=True,
+    )
+
+
+@hookimpl
+def rlvr_commands() -> Iterable[CommandSpec]:
+    """`rlvr cvdp setup` and `rlvr cvdp list`."""
+    return [
+        CommandSpec(
+            name="setup",
+            target="rlvr_cvdp.commands:setup",
+            summary="Make the cocotb stacks that harnesses need",
+        ),
+        CommandSpec(
+            name="list",
+            target="rlvr_cvdp.commands:list_problems",
+            summary="Problems of a data set, and why some cannot be verified",
+        ),
+    ]

@@ -1,0 +1,39 @@
+"""Text that would show one design to the simulator and another to the linter or synthesizer.
+
+Services that run Verilator or Yosys judge the same files as the simulation. An answer could hide
+its logic from them with conditional compilation or with comments that only they obey; what the
+problem's own context already does stays allowed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from rlvr_cvdp.problem import CvdpProblem
+
+_CHEATS = {
+    "asks which tool reads it": re.compile(
+        r"`(?:ifdef|ifndef|elsif)\s+\w*(?:SYNTH|YOSYS|VERILATOR|ICARUS|IVERILOG|COCOTB|LINT|SIM)\w*",
+        re.IGNORECASE,
+    ),
+    "hides code from synthesis": re.compile(r"\btranslate_o(?:ff|n)\b", re.IGNORECASE),
+    "silences the linter": re.compile(
+        r"\bverilator\s+(?:lint_\w+|tracing_\w+)|`verilator_config|\bverilint\b", re.IGNORECASE
+    ),
+    "makes a module a black box": re.compile(r"\(\*[^)]*\w*(?:blackbox|whitebox|keep)\b[^)]*\*\)"),
+}
+
+
+def two_faced(problem: CvdpProblem, files: Mapping[str, str]) -> list[str]:
+    """What in an answer treats tools differently; empty where no service but simulation judges."""
+    if not any(service.tool for service in problem.services):
+        return []
+    known = "\n".join(problem.context.values())
+    return [
+        f"{reason}: {match[0]!r}"
+        for text in files.values()
+        for reason, pattern in _CHEATS.items()
+        for match in pattern.finditer(text)
+        if match[0] not in known
+    ]

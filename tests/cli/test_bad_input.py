@@ -1,0 +1,381 @@
+"""What rlvr says to bad input: the rows of docs/bad-input.md, one test each, in its order.
+
+A row's test has the row's key as `@row("key")`; the last test holds page and tests together.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlvr.testing import require_tool
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "bad-input.md"
+STARTER = ROOT / "rlvr-cvdp" / "rlvr_cvdp" / "starter" / "problems.jsonl"
+TINY = ("--task", "toy", "--algo", "grpo", "eval.samples=0")
+
+Rlvr = Callable[..., "subprocess.CompletedProcess[str]"]
+KEYS: list[str] = []
+
+
+def _row(key: str) -> Callable[[Any], Any]:
+    KEYS.append(key)
+    return lambda test: test
+
+
+def _assert_explained(done: Any, exit_code: int, *texts: str) -> None:
+    """The exit code, every text on standard error, no traceback, and what to do about it."""
+    assert done.returncode == exit_code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("rlvr: ") or "\nrlvr: " in done.stderr, done.stderr
+    for text in texts:
+        assert text in done.stderr, done.stderr
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+@_row("unknown plugin")
+def test_unknown_plugin(rlvr: Rlvr) -> None:
+    """A misspelt plugin is answered with what is installed and the nearest name; exit 3."""
+    done = rlvr("run", "--plugin", "cvpd", "--algo", "grpo")
+
+    _assert_explained(done, 3, "'cvpd'", "installed:", "did you mean 'cvdp'?")
+
+
+@_row("unknown algorithm")
+def test_unknown_algorithm(rlvr: Rlvr) -> None:
+    """A misspelt algorithm is answered with the nearest one; exit 3."""
+    done = rlvr("run", "--task", "toy", "--algo", "gpro")
+
+    _assert_explained(done, 3, "'gpro'", "did you mean 'grpo'?")
+
+
+@_row("unknown option")
+def test_unknown_option(rlvr: Rlvr) -> None:
+    """A misspelt option is answered with the nearest one, before anything is made; exit 2."""
+    done = rlvr("run", *TINY, "--out", "made", "train.lrr=1e-4")
+
+    _assert_explained(done, 2, "train.lrr", "train.lr")
+    assert not Path(done.args[-2]).exists()
+
+
+@_row("unknown flag")
+def test_unknown_flag(rlvr: Rlvr) -> None:
+    """A misspelt flag is answered with the nearest one; exit 2."""
+    done = rlvr("run", "--plugn", "cvdp")
+
+    _assert_explained(done, 2, "--plugn", "--plugin")
+
+
+@_row("impossible value")
+def test_impossible_value(rlvr: Rlvr) -> None:
+    """A value of the wrong kind or out of range names the option and what it takes; exit 2."""
+    for word in ("train.lr=fast", "sampler.group_size=0", "train.decay=steep"):
+        _assert_explained(rlvr("run", *TINY, word), 2, word.partition("=")[0])
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+@_row("missing data set")
+def test_missing_dataset(rlvr: Rlvr) -> None:
+    """A data set that is not there is named, with where it was looked for; exit 2."""
+    done = rlvr("score", "--plugin", "cvdp", "--dataset", "nowhere.jsonl", "--golden")
+
+    _assert_explained(done, 2, "nowhere.jsonl")
+
+
+@_row("broken line in answers")
+def test_broken_answer_line(rlvr: Rlvr, tmp_path: Path) -> None:
+    """A line that is no JSON is named by its number; the lines around it are scored; exit 0."""
+    lines = ['{"id": "toy_a", "completion": "aaaa"}', '{"id": "toy_b", ', '{"id": "toy_c", "x": 1}']
+    lines.append('{"id": "toy_c", "completion": "cccc"}')
+    (tmp_path / "answers.jsonl").write_text("\n".join(lines), encoding="utf-8")
+
+    done = rlvr(
+        "score", "--task", "toy", "--completions", "answers.jsonl", "--out", "verdicts.jsonl"
+    )
+
+    assert done.returncode == 0, done.stderr
+    verdicts = _read(tmp_path / "verdicts.jsonl")
+    assert [v["reward"] for v in verdicts] == [1.0, None, None, 1.0]
+    assert verdicts[1]["error"].startswith("line 2: not JSON")
+    assert verdicts[2]["error"].startswith("line 3: ")
+
+
+@_row("broken line in a data set")
+def test_broken_dataset_line(rlvr: Rlvr, tmp_path: Path) -> None:
+    """A row that is no JSON is listed by its number; the others are problems as ever; exit 0."""
+    row = STARTER.read_text(encoding="utf-8").splitlines()[0]
+    (tmp_path / "set.jsonl").write_text(f'{{"id": \n{row}\n', encoding="utf-8")
+    (tmp_path / "none.jsonl").write_text("", encoding="utf-8")
+
+    done = rlvr(
+        "score", "--plugin", "cvdp", "--dataset", "set.jsonl", "--completions", "none.jsonl",
+        "--json",
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert "line 1: unsupported" in done.stderr
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert (summary["problems"], summary["unsupported"]) == (1, 1)
+
+
+@_row("missing harness")
+def test_missing_harness(rlvr: Rlvr, tmp_path: Path) -> None:
+    """A row without a harness is unsupported, with the reason, and an answer to it says so."""
+    first, second = (json.loads(line) for line in STARTER.read_text("utf-8").splitlines()[:2])
+    first["harness"] = {}
+    (tmp_path / "set.jsonl").write_text(f"{json.dumps(first)}\n{json.dumps(second)}\n")
+    (tmp_path / "answers.jsonl").write_text(json.dumps({"id": first["id"], "completion": "x"}))
+
+    done = rlvr(
+        "score", "--plugin", "cvdp", "--dataset", "set.jsonl", "--completions", "answers.jsonl",
+        "--out", "verdicts.jsonl",
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert f"{first['id']}: unsupported: " in done.stderr
+    (verdict,) = _read(tmp_path / "verdicts.jsonl")
+    assert verdict["reward"] is None
+    assert "harness" in verdict["error"]
+
+
+@_row("unwritable directory")
+def test_unwritable_directory(rlvr: Rlvr, tmp_path: Path) -> None:
+    """A run directory that cannot be made is refused before any work; exit 2."""
+    (tmp_path / "file").write_text("in the way")
+
+    for out in ("file/run", "/proc/rlvr-run"):
+        _assert_explained(rlvr("run", *TINY, "--out", out), 2, out, "--out DIR")
+
+
+@_row("model of the wrong shape")
+def test_model_of_the_wrong_shape(rlvr: Rlvr, tmp_path: Path) -> None:
+    """A weights file that does not fit its config names tensor, shape found and expected; exit 6."""
+    model = _saved_model(rlvr, tmp_path)
+    config = json.loads((model / "config.json").read_text())
+    config["n_positions"] += 8
+    (model / "config.json").write_text(json.dumps(config))
+
+    done = rlvr("run", *TINY, "--steps", "1", "--out", "other", "--model", f"gpt2:{model}")
+
+    _assert_explained(done, 6, "wpe", "expected", "shape")
+
+
+def _saved_model(rlvr: Rlvr, folder: Path) -> Path:
+    """A model directory, taken from the checkpoint of a short run."""
+    done = rlvr("run", *TINY, "--steps", "1", "--out", "first")
+    assert done.returncode == 0, done.stderr
+    (weights,) = (folder / "first" / "checkpoints").rglob("model.safetensors")
+    shutil.copytree(weights.parent, folder / "model")
+    return folder / "model"
+
+
+# --- the machine ----------------------------------------------------------------------------------
+
+
+@_row("missing simulator")
+def test_missing_simulator(rlvr: Rlvr, tmp_path: Path) -> None:
+    """Without iverilog nothing is scored: the package to install is named; exit 4."""
+    empty = tmp_path / "bin"
+    empty.mkdir()
+
+    done = rlvr("score", "--plugin", "cvdp", "--golden", env={"PATH": str(empty)})
+
+    _assert_explained(done, 4, "iverilog", "apt-get install")
+
+
+@_row("full disk")
+def test_full_disk(rlvr: Rlvr, tmp_path: Path) -> None:
+    """A disk that fills up costs the new checkpoint, not the old one, from which to go on; exit 6."""
+    require_tool("bwrap")
+    sized = rlvr("run", *TINY, "--steps", "1", "--out", "sized")
+    assert sized.returncode == 0, sized.stderr
+    size = _pages(tmp_path / "sized") + _pages(tmp_path / "sized" / "checkpoints") // 2
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    train = [sys.executable, "-m", "rlvr.cli.main", "run", *TINY, "--steps", "3"]
+    script = '"$@" --out disk/run checkpoint.every=1; echo "exit $?"; ls disk/run/checkpoints'
+
+    done = subprocess.run(
+        ["bwrap", "--dev-bind", "/", "/", "--size", str(size), "--tmpfs", str(disk),
+         "--chdir", str(tmp_path), "sh", "-c", script, "sh", *train],
+        capture_output=True, text=True, timeout=240, check=False,
+        env={**os.environ, "RLVR_CACHE_DIR": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+    assert "exit 6" in done.stdout, done.stdout + done.stderr
+    assert "No space left on device" in done.stderr
+    assert "last good checkpoint: disk/run/checkpoints/step-000001" in done.stderr
+    assert done.stdout.split()[-1] == "step-000001"
+    assert "Traceback" not in done.stderr
+
+
+def _pages(folder: Path) -> int:
+    """Bytes that the files and folders below `folder` take in memory pages of 4 KiB."""
+    return sum(-(-max(path.stat().st_size, 1) // 4096) * 4096 for path in folder.rglob("*"))
+
+
+# --- verifiers ------------------------------------------------------------------------------------
+
+
+@_row("verifier fails too often")
+def test_verifier_fails_too_often(rlvr: Rlvr, tmp_path: Path) -> None:
+    """Failures past the share that is allowed stop the run with a checkpoint; exit 5."""
+    done = rlvr("run", *TINY, "--steps", "2", "--out", "run", "toy.fail_share=1.0")
+
+    _assert_explained(done, 5, "could not run", "last good checkpoint: ", "--resume run")
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+@pytest.fixture
+def problem(tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """One starter problem in `one.jsonl`, and its solution; skips where tools are missing."""
+    for tool in ("iverilog", "vvp", "bwrap"):
+        require_tool(tool, fix="apt-get install iverilog bubblewrap")
+    line = STARTER.read_text(encoding="utf-8").splitlines()[0]
+    (tmp_path / "one.jsonl").write_text(f"{line}\n", encoding="utf-8")
+    row = json.loads(line)
+    ((path, text),) = row["output"]["context"].items()
+    yield {"id": row["id"], "path": path, "solution": text}
+
+
+SCORE = ("score", "--plugin", "cvdp", "--dataset", "one.jsonl", "--completions", "answers.jsonl")
+SCORE_TO = (*SCORE, "--out", "verdicts.jsonl", "verify.store=off")
+
+
+@_row("verifier times out")
+def test_verifier_times_out(rlvr: Rlvr, tmp_path: Path, problem: dict[str, Any]) -> None:
+    """A verification past the runner's deadline has failed to run: no reward, and exit 5."""
+    _answer(tmp_path, problem, "initial begin : hang integer i; i = 0; while (1) i = i + 1; end")
+
+    done = rlvr(*SCORE_TO, "verify.deadline_s=3")
+
+    assert done.returncode == 5, done.stderr
+    (verdict,) = _read(tmp_path / "verdicts.jsonl")
+    assert verdict["reward"] is None
+    assert "did not answer within 3 s" in verdict["error"]
+
+
+@_row("simulator killed")
+def test_simulator_killed(tmp_path: Path, problem: dict[str, Any]) -> None:
+    """A sandbox that is killed from outside has failed to run: no reward, and exit 5."""
+    _answer(tmp_path, problem, "initial begin : hang integer i; i = 0; while (1) i = i + 1; end")
+    with subprocess.Popen(
+        [sys.executable, "-m", "rlvr.cli.main", *SCORE_TO],
+        cwd=tmp_path,
+        env={**os.environ, "RLVR_CACHE_DIR": str(tmp_path / "cache")},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            _kill_when_simulating(process)
+            _, errors = process.communicate(timeout=120)
+        finally:
+            process.kill()
+
+    assert process.returncode == 5, errors
+    (verdict,) = _read(tmp_path / "verdicts.jsonl")
+    assert verdict["reward"] is None
+    assert "verification failed" in verdict["error"]
+
+
+@_row("output without end")
+def test_output_without_end(rlvr: Rlvr, tmp_path: Path, problem: dict[str, Any]) -> None:
+    """A design that prints without end is stopped at the limit, and is wrong, not unverified."""
+    _answer(tmp_path, problem, f'initial while (1) $display("{"x" * 1000}");')
+
+    done = rlvr(*SCORE_TO, "cvdp.output_mb=8", "cvdp.timeout_s=60")
+
+    _assert_wrong(done, tmp_path)
+
+
+@_row("endless loop in the design")
+def test_endless_loop(rlvr: Rlvr, tmp_path: Path, problem: dict[str, Any]) -> None:
+    """A design that loops for ever is stopped at its time, and is wrong, not unverified."""
+    _answer(tmp_path, problem, "initial begin : hang integer i; i = 0; while (1) i = i + 1; end")
+
+    begun = time.monotonic()
+    done = rlvr(*SCORE_TO, "cvdp.timeout_s=3")
+
+    _assert_wrong(done, tmp_path)
+    assert time.monotonic() - begun < 60
+    assert not _descendants(os.getpid(), "vvp")
+
+
+# --- page -----------------------------------------------------------------------------------------
+
+
+def test_every_row_of_the_page_has_its_test() -> None:
+    """docs/bad-input.md lists exactly what is tested here, in the same order."""
+    rows = re.findall(r"^\| \*\*(.+?)\*\* \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert rows == KEYS
+
+
+# --- helpers --------------------------------------------------------------------------------------
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _answer(folder: Path, problem: dict[str, Any], block: str) -> None:
+    """Write the right solution with `block` added before its `endmodule` as the only answer."""
+    text = problem["solution"].replace("endmodule", f"{block}\nendmodule")
+    line = json.dumps({"id": problem["id"], "files": {problem["path"]: text}})
+    (folder / "answers.jsonl").write_text(f"{line}\n", encoding="utf-8")
+
+
+def _assert_wrong(done: Any, folder: Path) -> None:
+    assert done.returncode == 0, done.stderr
+    (verdict,) = _read(folder / "verdicts.jsonl")
+    assert verdict["error"] is None, verdict
+    assert 0.0 <= verdict["reward"] < 1.0, verdict
+    assert verdict["score01"] == 0.0, verdict
+
+
+def _descendants(root: int, name: str) -> list[int]:
+    """Process ids below `root` whose command is `name`, parents first."""
+    parents: dict[int, tuple[int, str]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            pid, rest = stat.read_text().split(" (", 1)
+        except (OSError, ValueError):
+            continue
+        command, _, fields = rest.rpartition(") ")
+        parents[int(pid)] = (int(fields.split()[1]), command)
+    found = []
+    for pid, (parent, command) in sorted(parents.items()):
+        while parent not in (root, 0) and parent in parents:
+            parent = parents[parent][0]
+        if parent == root and command == name:
+            found.append(pid)
+    return found
+
+
+def _kill_when_simulating(process: subprocess.Popen[str]) -> None:
+    """Wait until a simulation runs below the process, then kill its outermost sandbox."""
+    deadline = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < deadline:
+        if _descendants(process.pid, "vvp"):
+            os.kill(_descendants(process.pid, "bwrap")[0], signal.SIGKILL)
+            return
+        time.sleep(0.05)
+    pytest.fail("no simulation was started")

@@ -1,0 +1,61 @@
+"""`rlvr config show`: values and where they came from."""
+
+from __future__ import annotations
+
+import json
+
+
+def shown(site, *words, **environ):
+    """What `config show --json` says about the toy task, by key."""
+    done = site.rlvr(
+        "config", "show", "--task", "toy", "--for", "score", "--json", *words, **environ
+    )
+    assert done.returncode == 0, done.stderr
+    return {row["key"]: row for row in json.loads(done.stdout)}
+
+
+def test_each_value_says_where_it_came_from(plugin_site):
+    """Default, file, environment, command line: later ones win, each is named."""
+    (plugin_site.home / "run.toml").write_text(
+        "[train]\nlr = 0.1\nwarmup = 2\npasses = 3\n", encoding="utf-8"
+    )
+
+    rows = shown(
+        plugin_site,
+        "--config",
+        "run.toml",
+        "train.passes=5",
+        RLVR_TRAIN__WARMUP="4",
+        RLVR_TRAIN__PASSES="4",
+    )
+
+    found = {key: (row["value"], row["origin"]) for key, row in rows.items()}
+    assert found["train.lr"] == (0.1, "run.toml")
+    assert found["train.warmup"] == (4, "environment RLVR_TRAIN__WARMUP")
+    assert found["train.passes"] == (5, "command line")
+    assert found["train.decay"] == ("constant", "default")
+
+
+def test_a_plugins_options_are_set_like_the_cores(plugin_site):
+    """The toy task's own option, from the environment and from the command line."""
+    from_environment = shown(plugin_site, RLVR_TOY__LENGTH="2")["toy.length"]
+    from_words = shown(plugin_site, "toy.length=3")["toy.length"]
+
+    assert (from_environment["value"], from_words["value"]) == (2, 3)
+
+
+def test_the_table_is_for_people(plugin_site):
+    """Three columns: option, value, origin."""
+    done = plugin_site.rlvr("config", "show", "--task", "toy", "--for", "score", "--seed", "7")
+
+    header, *rows = done.stdout.splitlines()
+    assert header.split() == ["OPTION", "VALUE", "FROM"]
+    assert ["run.seed", "7", "command", "line"] in [row.split() for row in rows]
+
+
+def test_an_unknown_variable_is_refused(plugin_site):
+    """A misspelt environment variable is a usage error, not silence."""
+    done = plugin_site.rlvr("config", "show", "--task", "toy", RLVR_TRAIN__LRR="1")
+
+    assert done.returncode == 2
+    assert "environment RLVR_TRAIN__LRR" in done.stderr

@@ -1,0 +1,197 @@
+"""The command line as a whole: help, mistakes, exit codes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+import rlvr
+from rlvr.cli.main import COMMANDS
+
+HEAVY = {"torch", "tinker", "docker", "cocotb", "chess", "transformers", "numpy", "structlog"}
+
+
+def test_help_names_every_command_and_ends_with_three_examples(plugin_site):
+    """A person sees on one screen what there is and what to paste."""
+    done = plugin_site.rlvr("--help")
+
+    assert done.returncode == 0
+    assert all(f"  {command} " in done.stdout for command in COMMANDS)
+    assert len(done.stdout.splitlines()) <= 35
+    *_, title, one, two, three = done.stdout.rstrip().splitlines()
+    assert title == "examples:"
+    assert all(line.startswith("  rlvr ") for line in (one, two, three))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_each_command_fits_a_screen(plugin_site, command):
+    """Every command explains itself, with three examples at the end."""
+    done = plugin_site.rlvr(command, "--help")
+
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) <= 50
+    *_, title, one, two, three = done.stdout.rstrip().splitlines()
+    assert title == "examples:"
+    assert all("rlvr " in line for line in (one, two, three))
+
+
+def test_help_imports_nothing_heavy():
+    """Help loads neither plugins nor the libraries that make commands slow."""
+    code = (
+        "import sys\nfrom rlvr.cli.main import main\nmain(['--help'])\n"
+        "print(sorted(sys.modules), file=sys.stderr)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    loaded = {name.strip("' [],") for name in done.stderr.split()}
+    assert not HEAVY & loaded
+    assert not {name for name in loaded if name.startswith(("rlvr_", "rlvr.run", "rlvr.plugins"))}
+
+
+@pytest.mark.serial
+def test_help_is_fast():
+    """`rlvr --help` takes less than 0.3 s (best of seven: other work on the machine is not ours)."""
+
+    def once() -> float:
+        started = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-m", "rlvr.cli.main", "--help"], capture_output=True, check=True
+        )
+        return time.perf_counter() - started
+
+    assert min(once() for _ in range(7)) < 0.3
+
+
+def test_version(plugin_site):
+    """--version prints name and version on standard output."""
+    assert plugin_site.rlvr("--version").stdout == f"rlvr {rlvr.__version__}\n"
+
+
+def test_no_command_shows_help(plugin_site):
+    """`rlvr` alone is a question, not a mistake."""
+    done = plugin_site.rlvr()
+
+    assert done.returncode == 0
+    assert "commands:" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["rnu"], "did you mean 'run'?"),
+        (["plugins", "lst"], "did you mean 'list'?"),
+        (["run", "--plugn", "x"], "did you mean '--plugin'?"),
+        (["plugins", "list", "--jsn"], "did you mean '--json'?"),
+        (["run", "--task", "toy", "--train.lr=3"], "train.lr=3"),
+        (["run", "toy"], "'toy' is not key=value"),
+        (["run", "--task", "toy", "train.lrr=3"], "did you mean 'train.lr'?"),
+        (["run", "--steps", "many"], "invalid int value: 'many'"),
+        (["plugins"], "list|show"),
+        (["--jso"], "unknown argument '--jso'"),
+    ],
+)
+def test_mistakes_exit_2_with_a_hint(plugin_site, words, hint):
+    """A misspelt command, flag or option is a usage error: a suggestion, no traceback."""
+    done = plugin_site.rlvr(*words, "--out", "x") if "run" in words else plugin_site.rlvr(*words)
+
+    assert done.returncode == 2
+    assert hint in done.stderr
+    assert done.stderr.startswith("rlvr: ")
+    assert done.stderr.endswith("(exit 2)\n")
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_debug_shows_the_traceback_of_a_mistake(plugin_site):
+    """--debug before or after the command, or RLVR_DEBUG=1."""
+    before = plugin_site.rlvr("--debug", "run", "--task", "toy", "train.lrr=3")
+    after = plugin_site.rlvr("run", "--task", "toy", "train.lrr=3", "--debug")
+    variable = plugin_site.rlvr("run", "--task", "toy", "train.lrr=3", RLVR_DEBUG="1")
+
+    assert [d.returncode for d in (before, after, variable)] == [2, 2, 2]
+    assert all("Traceback" in done.stderr for done in (before, after, variable))
+
+
+def test_a_missing_first_party_plugin_says_what_to_install(plugin_site):
+    """The command of a plugin that is disabled or absent exits 3 with the remedy."""
+    done = plugin_site.rlvr("run", "--plugin", "cvpd")
+
+    assert done.returncode == 3
+    assert "did you mean 'cvdp'?" in done.stderr
+
+
+def test_help_of_a_plugin_shows_its_own_options(plugin_site):
+    """`--help` beside `--task` or `--plugin` adds the options of what is named."""
+    general = plugin_site.rlvr("run", "--help")
+    narrowed = plugin_site.rlvr("run", "--task", "toy", "--help")
+
+    assert "toy." not in general.stdout
+    assert "toy.letters" in narrowed.stdout
+    assert narrowed.stdout.rstrip().splitlines()[-4] == "examples:"
+
+
+def test_help_of_an_unusable_plugin_is_still_help(plugin_site):
+    """The reason stands in the help page; the exit code is that of help."""
+    plugin_site.add("bad", "import a_module_that_is_not_installed\n")
+
+    done = plugin_site.rlvr("run", "--plugin", "bad", "--help")
+
+    assert done.returncode == 0
+    assert "a_module_that_is_not_installed" in done.stdout
+    assert "examples:" in done.stdout
+
+
+def test_flags_may_stand_between_options(plugin_site):
+    """key=value words and flags mix in any order."""
+    done = plugin_site.rlvr(
+        "config", "show", "train.lr=0.5", "--task", "toy", "run.steps=3", "--seed", "9", "--json"
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert '"value": 0.5' in done.stdout
+
+
+def test_a_reader_that_goes_away_is_no_error(plugin_site):
+    """`rlvr plugins list | head -0` prints no traceback."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "rlvr.cli.main", "plugins", "list"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writing)
+
+    assert done.stderr == ""
+    assert done.returncode == 141
+
+
+def test_ctrl_c_exits_130(plugin_site):
+    """An interrupt is said in one line."""
+    plugin_site.add(
+        "slow",
+        """
+        from rlvr import hookimpl
+        from rlvr.specs import CommandSpec
+        RLVR_API = 1
+
+        @hookimpl
+        def rlvr_commands():
+            yield CommandSpec(name="wait", target=__name__ + ":wait")
+
+        def wait(argv):
+            raise KeyboardInterrupt
+        """,
+    )
+
+    done = plugin_site.rlvr("slow", "wait")
+
+    assert done.returncode == 130
+    assert done.stderr == "rlvr: interrupted (exit 130)\n"

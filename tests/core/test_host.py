@@ -1,0 +1,164 @@
+"""The plugin host: offers, announcements, advice."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlvr import hookimpl
+from rlvr.errors import ExitCode, PluginError
+from rlvr.plugins.host import PluginHost
+from rlvr.specs import Advice
+
+OFFERING = """
+    from rlvr import hookimpl
+    from rlvr.specs import TaskSpec
+    RLVR_API = 1
+
+    @hookimpl
+    def rlvr_tasks():
+        return [TaskSpec(name="sums", target="a:B", provider="a lie")]
+"""
+
+
+@pytest.fixture
+def host():
+    """A host with the built-in plugin alone."""
+    return PluginHost.load({"RLVR_PLUGINS": ""})
+
+
+class Observer:
+    """Remembers what it was told."""
+
+    def __init__(self, told):
+        self.told = told
+
+    @hookimpl
+    def rlvr_step_finished(self, step):
+        """Take one of the three arguments: fewer is allowed."""
+        self.told.append((self, step))
+
+
+class Failing:
+    """Raises at every step."""
+
+    @hookimpl
+    def rlvr_step_finished(self, run, step, metrics):
+        """Fail."""
+        raise OSError("no space left")
+
+
+def step(host, number):
+    """Announce a finished step."""
+    return host.announce("rlvr_step_finished", run=None, step=number, metrics={})
+
+
+def test_records_say_who_provides_them(importable_site):
+    """The provider is the entry point's name, whatever the plugin writes there."""
+    importable_site.add("adder", OFFERING)
+
+    host = PluginHost.load({"RLVR_PLUGINS": "adder"})
+
+    (spec,) = [task for task in host.tasks() if task.name == "sums"]
+    assert spec.provider == "adder"
+    assert spec.full_name == "adder/sums"
+
+
+def test_a_plugin_that_fails_late_offers_nothing(importable_site):
+    """Half of a broken plugin is not on offer: all of its records go."""
+    importable_site.add(
+        "adder",
+        OFFERING + "\n    @hookimpl\n    def rlvr_rewards():\n        raise RuntimeError('late')\n",
+    )
+
+    host = PluginHost.load({"RLVR_PLUGINS": "adder"})
+
+    assert "sums" not in [task.name for task in host.tasks()]
+    status = next(p for p in host.plugins if p.name == "adder")
+    assert (status.status, status.reason) == ("broken", "rlvr_rewards: RuntimeError: late")
+
+
+def test_announcements_reach_every_observer_in_order(host):
+    """Observers are called one at a time, first registered first."""
+    told = []
+    first, second = Observer(told), Observer(told)
+    host.register_observer(first, "first")
+    host.register_observer(second, "second")
+
+    assert step(host, 3) == []
+    assert told == [(first, 3), (second, 3)]
+
+
+def test_a_failing_observer_is_reported_and_stops_nobody(host):
+    """The others still hear of it, and the caller learns who failed and why."""
+    told = []
+    host.register_observer(Failing(), "full-disk")
+    host.register_observer(Observer(told), "after")
+
+    ((name, error),) = step(host, 1)
+
+    assert name == "full-disk"
+    assert str(error) == "no space left"
+    assert len(told) == 1
+
+
+def test_ctrl_c_passes_through_an_announcement(host):
+    """KeyboardInterrupt is the person's, not the observer's."""
+
+    class Interrupted:
+        @hookimpl
+        def rlvr_step_finished(self):
+            raise KeyboardInterrupt
+
+    host.register_observer(Interrupted(), "interrupted")
+
+    with pytest.raises(KeyboardInterrupt):
+        step(host, 1)
+
+
+def test_an_observer_with_an_unknown_hook_is_refused(host):
+    """A misspelt method would never be called, so it is an error at once."""
+
+    class Misspelt:
+        @hookimpl
+        def rlvr_step_finishd(self, step):
+            pass
+
+    with pytest.raises(PluginError, match="did you mean 'rlvr_step_finished'"):
+        host.register_observer(Misspelt(), "misspelt")
+    assert step(host, 1) == []
+
+
+def test_the_first_advice_counts(host):
+    """One answer is enough; a plugin that fails to answer is passed over."""
+
+    class Mute:
+        @hookimpl
+        def rlvr_explain_error(self, error):
+            raise ValueError
+
+    class Knowing:
+        @hookimpl
+        def rlvr_explain_error(self, error):
+            return Advice(message=str(error), exit_code=ExitCode.BACKEND)
+
+    host.register_observer(Mute(), "mute")
+    host.register_observer(Knowing(), "knowing")
+
+    advice = host.explain_error(RuntimeError("out of memory"))
+
+    assert advice == Advice(message="out of memory", exit_code=ExitCode.BACKEND)
+
+
+def test_no_advice_where_nobody_knows(host):
+    """None means that nobody recognised the error."""
+    assert host.explain_error(RuntimeError("what?")) is None
+
+
+def test_strict_raises(importable_site):
+    """RLVR_STRICT_PLUGINS turns the first failure into an error, with its cause."""
+    importable_site.add("bad", "RLVR_API = 1\n1 / 0\n")
+
+    with pytest.raises(PluginError) as caught:
+        PluginHost.load({"RLVR_PLUGINS": "bad", "RLVR_STRICT_PLUGINS": "1"})
+
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)

@@ -1,0 +1,286 @@
+"""Layers of option values: who wins, where it came from, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import frozen
+from attrs.validators import ge, gt
+
+from rlvr import option
+from rlvr.config.core import CORE_OPTIONS
+from rlvr.config.layers import (
+    Layer,
+    environment_layer,
+    file_layer,
+    overrides_layer,
+    resolve,
+)
+from rlvr.errors import ConfigError, PluginError, UnknownNameError
+
+
+@frozen(kw_only=True)
+class Options:
+    """Options of a test."""
+
+    lr: float = option(1e-3, "Learning rate", validator=gt(0))
+    steps: int = option(10, "Steps", unit="steps", validator=ge(0))
+    decay: str = option("none", "Decay", choices=("none", "linear"))
+    fast: bool = option(False, "Skip checks")
+    stop: tuple[str, ...] = option((), "Stop texts")
+    limit: int | None = option(None, "Limit")
+
+
+SPECS = {"t": Options}
+
+
+def test_defaults_are_the_lowest_layer():
+    """Without layers every option has its default and says so."""
+    options = resolve(SPECS, [])
+
+    assert options.record("t") == Options()
+    assert set(options.origin.values()) == {"default"}
+    assert list(options.values) == ["t.lr", "t.steps", "t.decay", "t.fast", "t.stop", "t.limit"]
+
+
+def test_later_layers_win_and_are_named():
+    """A value's origin is the name of the last layer that gave it."""
+    options = resolve(
+        SPECS, [Layer("low", {"t.steps": 1, "t.lr": 0.5}), Layer("high", {"t.lr": 2})]
+    )
+
+    assert (options.values["t.lr"], options.origin["t.lr"]) == (2.0, "high")
+    assert (options.values["t.steps"], options.origin["t.steps"]) == (1, "low")
+    assert options.record("t").lr == 2.0
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("t.lr=1e-4", 1e-4),
+        ("t.lr=3", 3.0),
+        ("t.steps=1_000", 1000),
+        ("t.fast=yes", True),
+        ("t.fast=0", False),
+        ("t.stop=a,b", ("a", "b")),
+        ('t.stop=["a,b", "\\n"]', ("a,b", "\n")),
+        ("t.stop=", ()),
+        ("t.limit=none", None),
+        ("t.limit=7", 7),
+        ("t.decay=linear", "linear"),
+    ],
+)
+def test_texts_are_read_by_the_options_type(word, value):
+    """The command line and the environment give texts; the declared type reads them."""
+    found = resolve(SPECS, [overrides_layer([word])]).values[word.partition("=")[0]]
+
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["t.steps=1.5", "t.steps=many", "t.lr=nan", "t.lr=", "t.fast=maybe", "t.limit=x", "t.stop=[1"],
+)
+def test_texts_of_the_wrong_type_are_refused(word):
+    """The error names the option, the value, where it came from and what was expected."""
+    key, _, value = word.partition("=")
+
+    with pytest.raises(ConfigError) as caught:
+        resolve(SPECS, [overrides_layer([word])])
+
+    message = str(caught.value)
+    assert f"{key} cannot be {value!r} (from command line)" in message
+    assert "expected:" in message
+
+
+def test_a_wrong_value_is_refused_also_where_a_later_layer_wins():
+    """A mistake in a file is told, not hidden by a flag."""
+    with pytest.raises(ConfigError, match=r"run\.toml"):
+        resolve(SPECS, [Layer("run.toml", {"t.steps": "x"}), Layer("flags", {"t.steps": 1})])
+
+
+@pytest.mark.parametrize(
+    ("values", "part"),
+    [
+        ({"t.lr": -1.0}, "must be > 0"),
+        ({"t.steps": -1}, "whole number (steps)"),
+        ({"t.decay": "cosine"}, "one of none, linear"),
+    ],
+)
+def test_values_that_the_option_refuses(values, part):
+    """Validators speak through the same error, with unit and choices."""
+    with pytest.raises(ConfigError) as caught:
+        resolve(SPECS, [Layer("preset x", values)])
+
+    assert part in str(caught.value)
+    assert "(from preset x)" in str(caught.value)
+    assert next(iter(values)) in str(caught.value)
+
+
+def test_options_that_do_not_go_together():
+    """Where each value alone is fine, the error shows what was given."""
+
+    @frozen(kw_only=True)
+    class Range:
+        """A range."""
+
+        low: int = option(0, "Low")
+        high: int = option(9, "High")
+
+        def __attrs_post_init__(self) -> None:
+            if self.low > self.high:
+                raise ValueError("low is above high")
+
+    with pytest.raises(ConfigError, match="low is above high") as caught:
+        resolve({"r": Range}, [Layer("flags", {"r.low": 5, "r.high": 3})])
+
+    assert "r.low (flags), r.high (flags)" in str(caught.value)
+
+
+def test_unknown_keys_suggest_the_nearest():
+    """A misspelt option is an error with a suggestion and the layer's name."""
+    with pytest.raises(UnknownNameError) as caught:
+        resolve(SPECS, [Layer("run.toml", {"t.step": 1})])
+
+    assert "no option 't.step' (from run.toml)" in str(caught.value)
+    assert "did you mean 't.steps'?" in str(caught.value)
+
+
+def test_a_bare_key_suggests_its_namespace():
+    """`lr=...` means `t.lr=...` to a person, so that is what is suggested."""
+    with pytest.raises(UnknownNameError, match=r"did you mean 't\.lr'"):
+        resolve(SPECS, [overrides_layer(["lr=1"])])
+
+
+@pytest.mark.parametrize("word", ["t.lr", "=3", "--t.lr"])
+def test_words_that_are_no_override(word):
+    """What is not key=value is refused with an example."""
+    with pytest.raises(ConfigError, match=r"train\.lr=1e-4"):
+        overrides_layer([word])
+
+
+def test_the_environment_sets_options():
+    """RLVR_NAMESPACE__KEY is namespace.key, and the origin names the variable."""
+    layer = environment_layer({"RLVR_T__LR": "0.5", "HOME": "/"}, SPECS)
+
+    options = resolve(SPECS, [layer])
+
+    assert options.values["t.lr"] == 0.5
+    assert options.origin["t.lr"] == "environment RLVR_T__LR"
+
+
+def test_control_variables_are_no_options():
+    """Variables that steer plugins, data and caches pass by."""
+    controls = ("PLUGINS", "DISABLE_PLUGINS", "STRICT_PLUGINS", "TRACE_PLUGINS", "DATA")
+    others = ("CACHE_DIR", "REQUIRE_TOOLS", "DEBUG")
+    environ = {f"RLVR_{name}": "1" for name in (*controls, *others)}
+
+    assert environment_layer(environ, CORE_OPTIONS).values == {}
+
+
+def test_an_unknown_variable_is_refused():
+    """A misspelt variable is never ignored."""
+    layer = environment_layer({"RLVR_TRAIN__LRR": "1"}, CORE_OPTIONS)
+
+    with pytest.raises(UnknownNameError) as caught:
+        resolve(CORE_OPTIONS, [layer])
+
+    assert "environment RLVR_TRAIN__LRR" in str(caught.value)
+    assert "did you mean 'train.lr'?" in str(caught.value)
+
+
+def test_a_variable_with_one_underscore_too_few():
+    """RLVR_TRAIN_LR looks like a control variable; it is told apart."""
+    with pytest.raises(UnknownNameError, match="RLVR_TRAIN__LR"):
+        environment_layer({"RLVR_TRAIN_LR": "1"}, CORE_OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("run.toml", '[t]\nlr = 1e-4\nstop = ["a"]\nfast = true\n'),
+        ("run.toml", 't.lr = 1e-4\nt.stop = ["a"]\nt.fast = true\n'),
+        ("run.yaml", "t:\n  lr: 1e-4\n  stop: [a]\n  fast: true\n"),
+        ("run.yml", "t.lr: 1.0e-4\nt: {stop: [a], fast: true}\n"),
+    ],
+)
+def test_files_of_both_kinds(tmp_path, name, text):
+    """Nested tables and dotted keys mean the same; 1e-4 is a number in YAML too."""
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+
+    options = resolve(SPECS, [file_layer(path)])
+
+    assert options.record("t") == Options(lr=1e-4, stop=("a",), fast=True)
+    assert options.origin["t.lr"] == str(path)
+
+
+@pytest.mark.parametrize(
+    "line", ['steps = "3"', "steps = 3.0", "steps = true", "decay = 1", "stop = 'a'"]
+)
+def test_files_know_types(tmp_path, line):
+    """In a file a text is no number, a fraction no whole number, a flag no number."""
+    path = tmp_path / "run.toml"
+    path.write_text(f"[t]\n{line}\n", encoding="utf-8")
+
+    with pytest.raises(ConfigError, match=r"t\.(steps|decay|stop) cannot be"):
+        resolve(SPECS, [file_layer(path)])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "part"),
+    [
+        ("run.toml", "[t\n", "line 1"),
+        ("run.yaml", "t:\n  lr: [1\n", "line "),
+        ("run.yaml", "- 1\n", "not a table"),
+        ("run.ini", "", "use a .toml"),
+    ],
+)
+def test_files_that_cannot_be_used(tmp_path, name, text, part):
+    """A file that does not parse is refused with its name and, where it has one, the line."""
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+
+    with pytest.raises(ConfigError) as caught:
+        file_layer(path)
+
+    assert part in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_file(tmp_path):
+    """A file that is not there is an unknown name, exit 2."""
+    with pytest.raises(UnknownNameError, match="no such file"):
+        file_layer(tmp_path / "run.toml")
+
+
+def test_an_empty_yaml_file_changes_nothing(tmp_path):
+    """Empty means no options, as in TOML."""
+    path = tmp_path / "run.yaml"
+    path.write_text("", encoding="utf-8")
+
+    assert file_layer(path).values == {}
+
+
+def test_an_unknown_namespace_of_a_record():
+    """Asking for options that nothing declared names those there are."""
+    with pytest.raises(UnknownNameError, match="there are: t"):
+        resolve(SPECS, []).record("u")
+
+
+def test_a_class_that_declares_no_defaults_is_the_plugins_mistake():
+    """Every option has a default; a class without is refused by name, exit 3."""
+
+    @frozen(kw_only=True)
+    class Bad:
+        """No default."""
+
+        size: int
+
+    with pytest.raises(PluginError, match="Bad"):
+        resolve({"bad": Bad}, [])
+
+
+def test_the_core_has_at_most_forty_options():
+    """Small configuration: all else is a plugin's."""
+    assert len(resolve(CORE_OPTIONS, []).values) <= 40

@@ -1,0 +1,181 @@
+"""Names to specs, and the errors that say what to install."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlvr.errors import PluginError
+from rlvr.plugins.host import PluginHost
+from rlvr.plugins.known import NAMES, PLUGINS, distribution_for
+from rlvr.plugins.registry import Registry
+from rlvr.plugins.resolve import load_object
+
+TASKS = """
+    from rlvr import hookimpl
+    from rlvr.specs import TaskSpec
+    RLVR_API = 1
+
+    @hookimpl
+    def rlvr_tasks():
+        return [TaskSpec(name=name, target="a:B") for name in {names!r}]
+"""
+
+
+def registry(site, **plugins):
+    """Install plugins with tasks of the given names, and load them alone."""
+    for name, tasks in plugins.items():
+        site.add(name, TASKS.format(names=tasks))
+    return Registry(PluginHost.load({"RLVR_PLUGINS": ",".join(plugins)}))
+
+
+def message_of(function, *args):
+    """The message of the PluginError that the call raises."""
+    with pytest.raises(PluginError) as caught:
+        function(*args)
+    assert caught.value.exit_code == 3
+    return str(caught.value)
+
+
+def test_by_name_and_by_full_name(importable_site):
+    """A name is enough where one plugin offers it; the full name always is."""
+    found = registry(importable_site, adder=["sums"])
+
+    assert found.find("task", "sums") == found.find("task", "adder/sums")
+    assert "sums" in found.names("task")
+
+
+def test_a_name_twice_is_an_error_only_when_asked_for(importable_site):
+    """Both providers are named, with the full names that settle it; each of those works."""
+    found = registry(importable_site, one=["sums"], two=["sums"])
+
+    message = message_of(found.find, "task", "sums")
+
+    assert "one (rlvr-one 1.0), two (rlvr-two 1.0)" in message
+    assert "one/sums, two/sums" in message
+    assert found.find("task", "two/sums").provider == "two"
+    assert {"one/sums", "two/sums"} <= set(found.names("task"))
+
+
+def test_an_unknown_name_suggests_the_nearest(importable_site):
+    """What was asked, what is installed, what was probably meant."""
+    message = message_of(registry(importable_site, adder=["sums"]).find, "task", "summs")
+
+    assert "no task plugin named 'summs'." in message
+    assert "installed: sums, toy" in message
+    assert "did you mean 'sums'?" in message
+
+
+def test_a_first_party_name_says_what_to_install(importable_site, monkeypatch):
+    """A missing distribution is named with its pip command."""
+    monkeypatch.setattr("rlvr.plugins.registry.distribution_for", lambda kind, name: "rlvr-later")
+
+    message = message_of(registry(importable_site).find, "backend", "later")
+
+    assert message == "backend plugin 'later' is not installed: pip install rlvr-later"
+
+
+def test_the_name_of_a_broken_plugin_gives_its_reason(importable_site):
+    """Not 'unknown': the plugin is there, and this is what is wrong with it."""
+    importable_site.add("bad", "import a_module_that_is_not_installed\n")
+    found = Registry(PluginHost.load({"RLVR_PLUGINS": "bad"}))
+
+    for message in (
+        message_of(found.find, "task", "bad"),
+        message_of(found.find, "task", "bad/x"),
+        message_of(found.default_task, "bad"),
+    ):
+        assert "plugin 'bad' (rlvr-bad 1.0) is broken: ModuleNotFoundError" in message
+        assert "pip install --force-reinstall rlvr-bad" in message
+
+
+def test_the_name_of_a_disabled_plugin_gives_the_variable(importable_site):
+    """A person who disabled a plugin is reminded of it."""
+    importable_site.add("adder", TASKS.format(names=["sums"]))
+    found = Registry(PluginHost.load({"RLVR_DISABLE_PLUGINS": "adder"}))
+
+    assert "disabled by RLVR_DISABLE_PLUGINS" in message_of(found.default_task, "adder")
+
+
+@pytest.mark.parametrize(("tasks", "default"), [(["x", "adder"], "adder"), (["x"], "x")])
+def test_the_default_task(importable_site, tasks, default):
+    """--plugin means the task of the plugin's name, or its only one."""
+    assert registry(importable_site, adder=tasks).default_task("adder").name == default
+
+
+def test_several_tasks_and_no_default(importable_site):
+    """The choice is put to the person, in words that can be pasted."""
+    message = message_of(registry(importable_site, adder=["x", "y"]).default_task, "adder")
+
+    assert "adder/x, adder/y" in message
+    assert "--task adder/x" in message
+
+
+def test_a_plugin_without_tasks(importable_site):
+    """A plugin that is no domain says which ones are."""
+    message = message_of(registry(importable_site, adder=[]).default_task, "adder")
+
+    assert "offers no task" in message
+    assert "builtin" in message
+
+
+def test_known_names_are_those_that_the_distributions_offer():
+    """The static map neither misses a first-party name nor invents one."""
+    host = PluginHost.load({})
+    present = {s.name: s for s in host.plugins if s.name in PLUGINS}
+    missing = sorted(name for name in PLUGINS if name not in present)
+    if missing:
+        pytest.skip(f"not installed here: {', '.join(missing)}")
+    registry = Registry(host)
+    offered = {
+        kind: {
+            n: s.distribution
+            for n in registry.names(kind)
+            for s in present.values()
+            if registry.find(kind, n).provider == s.name
+        }
+        for kind in NAMES
+        if kind != "plugin"
+    }
+
+    assert offered == {kind: dict(names) for kind, names in NAMES.items() if kind != "plugin"}
+    assert {s.name: s.distribution for s in present.values()} == dict(PLUGINS)
+
+
+def test_distribution_of_full_names():
+    """`algos/anything` is found by its plugin."""
+    assert distribution_for("algorithm", "algos/new") == "rlvr-algos"
+    assert distribution_for("task", "nobodys") is None
+
+
+def test_load_object():
+    """A target is imported when asked for."""
+    assert load_object("rlvr.specs:TaskSpec").__name__ == "TaskSpec"
+
+
+def test_a_target_whose_import_fails_names_plugin_module_and_command(importable_site):
+    """The error is the plugin's: who, which module is missing, and the pip command."""
+    importable_site.add("adder", "RLVR_API = 1\n", distribution="their-adder")
+    (importable_site.path / "site_lazy.py").write_text("import not_there_at_all\n")
+
+    message = message_of(load_object, "site_lazy:Part", "adder")
+
+    assert "plugin 'adder' (their-adder)" in message
+    assert "the module 'not_there_at_all' is not installed" in message
+    assert "pip install --force-reinstall their-adder" in message
+
+
+def test_a_target_that_names_nothing():
+    """A module without the object is the plugin's mistake too."""
+    assert "has no object 'Nothing'" in message_of(load_object, "rlvr.specs:Nothing")
+
+
+def test_errors_on_purpose_pass_through(importable_site):
+    """A module that says what is missing (a GPU, a tool) is not called broken."""
+    (importable_site.path / "site_picky.py").write_text(
+        "from rlvr.errors import PrerequisiteError\nraise PrerequisiteError('no GPU')\n"
+    )
+
+    with pytest.raises(OSError, match="no GPU") as caught:
+        load_object("site_picky:Part")
+
+    assert caught.value.exit_code == 4

@@ -1,0 +1,68 @@
+"""pass@k and its interval."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlvr.run.evaluate import gain, interval, pass_at, report_of
+from rlvr.types import EvalReport, Failed, Problem, Reward, ScoredGroup, Trajectory
+
+
+@given(samples=st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=1, max_size=7), k=st.integers(1, 7))
+def test_pass_at_k_is_the_share_of_k_subsets_with_a_right_answer(
+    samples: list[float], k: int
+) -> None:
+    """The unbiased estimate, by brute force over all subsets; 0.5 is not right."""
+    if k > len(samples):
+        return
+    subsets = list(combinations(samples, k))
+    expected = sum(any(s == 1.0 for s in subset) for subset in subsets) / len(subsets)
+
+    assert pass_at({"p": samples}, k) == pytest.approx(expected)
+
+
+def test_problems_with_too_few_samples_are_left_out() -> None:
+    """pass@2 of a problem with one sample is not a guess."""
+    assert pass_at({"a": [1.0], "b": [0.0, 1.0, 0.0]}, 2) == pytest.approx(2 / 3)
+
+
+def test_interval_covers_the_mean_and_shrinks_with_problems() -> None:
+    """Hand-checked width: sd 0.5, 100 problems: about +-0.098."""
+    low, high = interval([0.0, 1.0] * 50)
+
+    assert low < 0.5 < high
+    assert high - low == pytest.approx(2 * 1.96 * 0.05, rel=0.1)
+    assert interval([]) == (0.0, 0.0)
+
+
+def report(scores: dict[str, tuple[float, ...]]) -> EvalReport:
+    return EvalReport(
+        split="test", scores=scores, pass_at={}, low=0, high=0, reward_mean=0, samples=0
+    )
+
+
+def test_gain_is_paired_by_problem() -> None:
+    """Every problem gains exactly 0.5: the interval has no width, though problems differ."""
+    before = report({f"p{i}": (0.0, float(i % 2)) for i in range(10)})
+    after = report({f"p{i}": (1.0, float(i % 2)) for i in range(10)})
+
+    assert gain(before, after) == (0.5, 0.5, 0.5)
+
+
+def test_failed_samples_are_counted_and_not_scored() -> None:
+    """A verification that could not run is no wrong answer."""
+    group = ScoredGroup(
+        problem=Problem(id="p", prompt=()),
+        trajectories=[Trajectory.from_text("p", "x")] * 3,
+        outcomes=[Reward(value=1, score01=1), Failed(reason="x"), Reward(value=0.3, score01=0)],
+    )
+
+    made = report_of([group], split="test", seconds=1.0)
+
+    assert (made.pass1, made.failed, made.samples) == (0.5, 1, 2)
+    assert made.pass_at == {1: 0.5, 2: 1.0}
+    assert made.reward_mean == pytest.approx(0.65)

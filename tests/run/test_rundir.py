@@ -1,0 +1,99 @@
+"""Files of a run: atomic, readable after a crash, cut back on resume."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rlvr.errors import ConfigError, UnknownNameError
+from rlvr.run.rundir import RunDir, trajectory_from_json, write_atomic
+from rlvr.run.store import outcome_from_json, outcome_to_json
+from rlvr.types import Problem, Reward, ScoredGroup, Segment, Trajectory
+
+TRAJECTORY = Trajectory(
+    problem_id="p",
+    segments=[
+        Segment(author="prompt", tokens=[1, 2], text="say"),
+        Segment(author="policy", tokens=[3], logprobs=[-0.25], text="x"),
+    ],
+    finish="length",
+    seed=7,
+    policy_version=3,
+    policy_digest="abc",
+)
+REWARD = Reward(value=0.5, score01=0.0, components={"format": 1.0}, tests_passed=1, tests_total=2)
+
+
+def test_trajectories_come_back_as_they_went(tmp_path: Path) -> None:
+    """`rlvr rescore` judges exactly what was sampled."""
+    directory = RunDir.create(tmp_path / "run")
+    group = ScoredGroup(
+        problem=Problem(id="p", prompt=()), trajectories=[TRAJECTORY], outcomes=[REWARD]
+    )
+    directory.write_trajectories("step", 2, [group])
+
+    (line,) = directory.read_lines("trajectories/step-000002.jsonl")
+
+    assert trajectory_from_json(line) == TRAJECTORY
+    assert outcome_from_json(line["outcome"], cached=False) == REWARD
+
+
+def test_outcomes_survive_json() -> None:
+    """The verdict store gives back what was put in, marked as cached and free."""
+    again = outcome_from_json(json.loads(json.dumps(outcome_to_json(REWARD))), cached=True)
+
+    assert isinstance(again, Reward)
+    assert (again.value, again.components, again.cached) == (0.5, {"format": 1.0}, True)
+
+
+def test_a_half_written_line_is_passed_over(tmp_path: Path) -> None:
+    """A crash in the middle of a line costs that line only."""
+    directory = RunDir.create(tmp_path / "run")
+    directory.append("metrics.jsonl", {"step": 1})
+    with (directory.path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 2, "rew')
+
+    assert directory.read_lines("metrics.jsonl") == [{"step": 1}]
+
+
+def test_resume_forgets_what_it_will_write_again(tmp_path: Path) -> None:
+    """Nothing appears twice in a resumed run."""
+    directory = RunDir.create(tmp_path / "run")
+    for step in (1, 2, 3):
+        directory.append("metrics.jsonl", {"step": step})
+        directory.write_trajectories("step", step, [])
+
+    directory.truncate_after(2)
+
+    assert [r["step"] for r in directory.read_lines("metrics.jsonl")] == [1, 2]
+    assert [p.name for p in directory.trajectory_files()] == ["step-000001.jsonl", "step-000002.jsonl"]
+
+
+def test_a_run_is_never_overwritten(tmp_path: Path) -> None:
+    """`--out` of an existing run is refused, and `--resume` is named."""
+    RunDir.create(tmp_path / "run").write_run({"id": "run"})
+
+    with pytest.raises(ConfigError, match="--resume"):
+        RunDir.create(tmp_path / "run")
+    with pytest.raises(UnknownNameError, match=r"no run\.json"):
+        RunDir.open(tmp_path / "other")
+
+
+def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
+    """An unwritable place is a person's mistake, not a traceback."""
+    (tmp_path / "file").write_text("x")
+
+    with pytest.raises(ConfigError, match="cannot be written"):
+        RunDir.create(tmp_path / "file" / "run")
+
+
+def test_atomic_write_leaves_nothing_beside(tmp_path: Path) -> None:
+    """The old file or the new one, and no third."""
+    path = tmp_path / "run.json"
+    write_atomic(path, "old")
+    write_atomic(path, "new")
+
+    assert path.read_text() == "new"
+    assert [p.name for p in tmp_path.iterdir()] == ["run.json"]

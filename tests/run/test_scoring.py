@@ -1,0 +1,145 @@
+"""Scoring: bounded, cached, joined; failures never become rewards."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rlvr.errors import ConfigError, PrerequisiteError, VerifierError
+from rlvr.run.scoring import Scorer
+from rlvr.run.store import SqliteStore, open_store
+from rlvr.types import Failed, Group, Outcome, Problem, Reward, Trajectory, Unscorable
+
+PROBLEM = Problem(id="p", prompt=())
+
+
+class Verifier:
+    """Does what the completion says: a number, or how to fail."""
+
+    def __init__(self, key: bool = False) -> None:
+        self.calls = 0
+        self.running = 0
+        self.most = 0
+        self._has_key = key
+
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+        self.calls += 1
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            await asyncio.sleep(0.01)
+            match trajectory.completion:
+                case "unscorable":
+                    return Unscorable(reason="no verdict")
+                case "crash":
+                    raise VerifierError("the simulator was killed")
+                case "missing":
+                    raise PrerequisiteError("no simulator")
+                case "hang":
+                    await asyncio.sleep(60)
+            value = float(trajectory.completion)
+            return Reward(value=value, score01=value, cost_s=2.0)
+        finally:
+            self.running -= 1
+
+    def verdict_key(self, problem: Problem, trajectory: Trajectory) -> str | None:
+        return trajectory.completion if self._has_key else None
+
+
+def score(scorer: Scorer, *texts: str) -> list[Outcome]:
+    pairs = [(PROBLEM, Trajectory.from_text("p", text)) for text in texts]
+    return asyncio.run(scorer.pairs(pairs))
+
+
+def test_outcomes_keep_the_order_and_the_three_kinds_apart() -> None:
+    """A crash is Failed, no verdict is Unscorable, and neither is reward 0."""
+    outcomes = score(Scorer(reward=Verifier(), workers=4), "1", "crash", "unscorable", "0.5")
+
+    assert [type(o) for o in outcomes] == [Reward, Failed, Unscorable, Reward]
+    assert isinstance(outcomes[1], Failed)
+    assert "the simulator was killed" in outcomes[1].reason
+
+
+def test_workers_bound_what_runs_at_a_time() -> None:
+    """Three workers: never four verifications at once, and all three used."""
+    verifier = Verifier()
+
+    score(Scorer(reward=verifier, workers=3), *["1"] * 12)
+
+    assert verifier.most == 3
+
+
+def test_the_runner_gives_up_on_a_hanging_verifier() -> None:
+    """The deadline is the runner's, and passing it is a failure to run."""
+    (outcome,) = score(Scorer(reward=Verifier(), deadline_s=0.05), "hang")
+
+    assert isinstance(outcome, Failed)
+    assert "within 0.05 s" in outcome.reason
+
+
+def test_duplicates_in_flight_are_verified_once() -> None:
+    """A group's equal answers cost one verification; the joined ones say so."""
+    verifier = Verifier(key=True)
+
+    outcomes = score(Scorer(reward=verifier, workers=4), "1", "1", "1", "0")
+
+    assert verifier.calls == 2
+    assert [o.cached for o in outcomes if isinstance(o, Reward)] == [False, True, True, False]
+    assert [o.cost_s for o in outcomes if isinstance(o, Reward)] == [2.0, 0.0, 0.0, 2.0]
+
+
+def test_verdicts_outlive_the_process_and_failures_do_not(tmp_path: Path) -> None:
+    """What could not run is tried again; what was judged is not."""
+    first, second = Verifier(key=True), Verifier(key=True)
+    with_store = SqliteStore(tmp_path / "v.sqlite")
+    score(Scorer(reward=first, store=with_store), "1", "crash", "unscorable")
+    with_store.close()
+
+    again = SqliteStore(tmp_path / "v.sqlite")
+    outcomes = score(Scorer(reward=second, store=again), "1", "crash", "unscorable")
+
+    assert (first.calls, second.calls) == (3, 1)
+    assert isinstance(outcomes[0], Reward) and outcomes[0].cached
+    assert isinstance(outcomes[1], Failed)
+    assert outcomes[2] == Unscorable(reason="no verdict")
+
+
+def test_too_many_failures_stop_the_run() -> None:
+    """One of four is past 20 %: exit 5, and the first reason is named."""
+    group = Group(
+        problem=PROBLEM,
+        trajectories=[Trajectory.from_text("p", t) for t in ("1", "1", "1", "crash")],
+    )
+
+    with pytest.raises(VerifierError, match=r"1 of 4 .*\n.*simulator was killed"):
+        asyncio.run(Scorer(reward=Verifier()).groups([group]))
+    scored = asyncio.run(Scorer(reward=Verifier(), max_failures=0.25).groups([group]))
+    assert len(scored[0].rewards) == 3
+
+
+def test_a_missing_tool_is_no_verdict_on_anything() -> None:
+    """PrerequisiteError passes through: nothing else of the step can run either."""
+    with pytest.raises(PrerequisiteError, match="no simulator"):
+        score(Scorer(reward=Verifier(key=True), workers=2), "missing", "missing", "1")
+
+
+def test_a_broken_rollout_is_not_judged() -> None:
+    """A rollout that broke off is a failure, not a wrong answer."""
+    verifier = Verifier()
+    broken = Trajectory(problem_id="p", finish="error", error="tool died")
+
+    (outcome,) = asyncio.run(Scorer(reward=verifier).pairs([(PROBLEM, broken)]))
+
+    assert verifier.calls == 0
+    assert outcome == Failed(reason="the rollout broke off: tool died")
+
+
+def test_a_store_that_cannot_be_used_is_a_configuration_error(tmp_path: Path) -> None:
+    """No silent run without a store: the file and the way out are named."""
+    path = tmp_path / "not-a-database"
+    path.write_text("plain text, and long enough to be taken for a file header " * 4)
+
+    with pytest.raises(ConfigError, match=r"verify\.store"):
+        open_store(str(path))

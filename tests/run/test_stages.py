@@ -1,0 +1,149 @@
+"""Parity, admission, collation, checks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+
+from rlvr.errors import BackendError
+from rlvr.run import stages
+from rlvr.types import (
+    Datum,
+    Failed,
+    Group,
+    Problem,
+    Reward,
+    ScoredGroup,
+    Segment,
+    Trajectory,
+    Unscorable,
+)
+
+PROBLEM = Problem(id="p", prompt=())
+
+
+def trajectory(logprobs: Sequence[float] = (-1.0, -2.0)) -> Trajectory:
+    tokens = list(range(5, 5 + len(logprobs)))
+    return Trajectory(
+        problem_id="p",
+        segments=[
+            Segment(author="prompt", tokens=[1, 2]),
+            Segment(author="policy", tokens=tokens, logprobs=logprobs),
+            Segment(author="env", tokens=[3]),
+            Segment(author="policy", tokens=[4], logprobs=[-0.5]),
+        ],
+    )
+
+
+class Trainer:
+    """Scores what it is shown with an offset from the sampler's logprobs."""
+
+    def __init__(self, offset: float) -> None:
+        self.offset = offset
+
+    async def logprobs(self, data: Sequence[Datum], which: str) -> list[Any]:
+        return [d.logprobs + self.offset * d.mask for d in data]
+
+
+def test_a_datum_trains_the_policys_tokens_only() -> None:
+    """The mask says who wrote what over several turns."""
+    datum = stages.datum_of(trajectory(), advantage=2.0)
+
+    assert datum.tokens.tolist() == [1, 2, 5, 6, 3, 4]
+    assert datum.mask.tolist() == [False, False, True, True, False, True]
+    assert datum.logprobs.tolist() == [0, 0, -1, -2, 0, -0.5]
+    assert datum.advantages.tolist() == [0, 0, 2, 2, 0, 2]
+
+
+def test_the_canary_measures_and_refuses() -> None:
+    """A sampler that is not the policy stops the run (exit 6); one that is does not."""
+    groups = [Group(problem=PROBLEM, trajectories=[trajectory()])]
+
+    def check(offset: float) -> float:
+        backend: Any = Trainer(offset)
+        return asyncio.run(stages.check_parity(backend, groups, probe=4, threshold=0.01))
+
+    assert check(0.001) == pytest.approx(0.001, rel=1e-3)
+    with pytest.raises(BackendError, match="the sampler is not the policy"):
+        check(0.02)
+    with pytest.raises(BackendError, match="inf nats"):
+        check(float("nan"))
+
+
+def test_the_canary_probes_one_trajectory_a_group_first() -> None:
+    """Four probes over two groups of three: two each, not three of one."""
+    seen: list[str] = []
+
+    class Recorder(Trainer):
+        async def logprobs(self, data: Sequence[Datum], which: str) -> list[Any]:
+            seen.extend(d.problem_id for d in data)
+            return await super().logprobs(data, which)
+
+    groups = [
+        Group(
+            problem=PROBLEM,
+            trajectories=[attrs.evolve(trajectory(), problem_id=name)] * 3,
+        )
+        for name in ("a", "b")
+    ]
+    backend: Any = Recorder(0.0)
+    asyncio.run(stages.check_parity(backend, groups, probe=4, threshold=0.01))
+
+    assert sorted(seen) == ["a", "a", "b", "b"]
+
+
+def test_what_was_not_scored_leaves_the_baseline() -> None:
+    """Unscorable and failed trajectories reach neither advantage nor training."""
+    group = ScoredGroup(
+        problem=PROBLEM,
+        trajectories=[trajectory()] * 4,
+        outcomes=[
+            Reward(value=1, score01=1),
+            Failed(reason="x"),
+            Unscorable(reason="y"),
+            Reward(value=0, score01=0),
+        ],
+    )
+    lonely = attrs.evolve(
+        group, outcomes=[Reward(value=1, score01=1), *[Failed(reason="x")] * 3]
+    )
+
+    (admitted,) = stages.admit([group, lonely], smallest=2)
+
+    assert [r.value for r in admitted.rewards] == [1, 0]
+    assert len(stages.collate([admitted], [[1.0, -1.0]])) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"advantages": [0.0, float("nan"), 0.0]}, "advantages has a value that is not finite"),
+        ({"logprobs": [0.0, 0.0]}, "logprobs has 2 entries for 3 tokens"),
+        ({"tokens": [1, -2, 3]}, "a negative token id"),
+        (
+            {"annotations": {"reference": np.array([0.0, np.inf, 0.0])}},
+            "reference has a value that is not finite",
+        ),
+    ],
+)
+def test_unfit_data_are_not_sent(change: dict[str, Any], said: str) -> None:
+    """Checked before sent: the problem and the array are named."""
+    zeros = [0.0, 0.0, 0.0]
+    good = Datum(
+        tokens=[1, 2, 3],
+        mask=[False, True, True],
+        logprobs=zeros,
+        advantages=zeros,
+        weights=zeros,
+        problem_id="p7",
+    )
+    stages.check_data([good])
+
+    with pytest.raises(BackendError, match=said) as caught:
+        stages.check_data([good, attrs.evolve(good, **change)])
+    assert "p7" in str(caught.value)

@@ -1,0 +1,55 @@
+"""Runs a contract by hand, to see which of its promises a part breaks."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlvr.testing.contract import Contract
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    """The machine is shared and the tensors are tiny."""
+    pytest.importorskip("torch").set_num_threads(1)
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Callable[[type[Contract]], set[str]]:
+    """A function: the names of a contract's promises that do not hold, without `test_`."""
+    folders = count()
+
+    def run(contract: type[Contract]) -> set[str]:
+        failed = set()
+        for name, test in inspect.getmembers(contract, inspect.isfunction):
+            if not name.startswith("test_"):
+                continue
+            for arguments in _cases(test, tmp_path, folders):
+                try:
+                    test(contract(), **arguments)
+                except pytest.skip.Exception:
+                    continue
+                except (Exception, pytest.fail.Exception) as error:  # any failure counts
+                    print(f"{name}: {error!r}"[:500])  # shown where a test of the kit fails
+                    failed.add(name.removeprefix("test_"))
+        return failed
+
+    return run
+
+
+def _cases(test: Any, tmp_path: Path, folders: Iterator[int]) -> Iterator[dict[str, Any]]:
+    sets: list[dict[str, Any]] = [{}]
+    for mark in getattr(test, "pytestmark", []):
+        if mark.name == "parametrize":
+            sets = [{mark.args[0]: value} for value in mark.args[1]]
+    for values in sets:
+        if "tmp_path" in inspect.signature(test).parameters:
+            folder = tmp_path / str(next(folders))
+            folder.mkdir()
+            values = {**values, "tmp_path": folder}
+        yield values

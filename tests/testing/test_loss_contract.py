@@ -1,0 +1,216 @@
+"""LossContract passes on a right loss, and finds each planted fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from rlvr.testing import LossContract
+from rlvr.testing.contract import Contract
+from rlvr.types import Datum
+
+torch = pytest.importorskip("torch", reason="losses are computed with torch, not installed")
+
+Broken = Callable[[type[Contract]], set[str]]
+
+
+class RightLoss:
+    """Importance-weighted REINFORCE with a squared pull to the reference."""
+
+    needs: frozenset[str] = frozenset({"reference"})
+    importance_weighted = True
+
+    def __call__(
+        self, data: Sequence[Datum], logprobs: Sequence[Any]
+    ) -> tuple[Any, dict[str, float]]:
+        total, top, mean = torch.zeros((), dtype=logprobs[0].dtype), 0.0, 0.0
+        for datum, x in zip(data, logprobs, strict=True):
+            mask = torch.tensor(datum.mask)
+            x = self.select(x, mask)
+            old, advantages, weights, reference = (
+                self.select(torch.tensor(array).to(x.dtype), mask)
+                for array in (
+                    datum.logprobs,
+                    datum.advantages,
+                    self.weights(datum),
+                    self.reference(datum),
+                )
+            )
+            ratio = self.ratio(x - old)
+            gap = (x - reference).clamp(-20, 20)
+            total = total - (weights * self.credit(ratio, advantages, x)).sum()
+            total = total + (weights * gap**2 / 2).sum()
+            top = max(top, float(ratio.detach().max()))
+            mean += self.mean(weights, ratio)
+        return total, {"ratio/max": top, "ratio/mean": mean}
+
+    def select(self, x: Any, mask: Any) -> Any:
+        return x[mask]
+
+    def weights(self, datum: Datum) -> Any:
+        return datum.weights
+
+    def reference(self, datum: Datum) -> Any:
+        return datum.annotations["reference"]
+
+    def ratio(self, gap: Any) -> Any:
+        return gap.clamp(-20, 20).exp()
+
+    def credit(self, ratio: Any, advantages: Any, x: Any) -> Any:
+        return ratio * advantages
+
+    def mean(self, weights: Any, ratio: Any) -> float:
+        return float((weights * ratio).detach().sum())
+
+
+class IgnoresMask(RightLoss):
+    def select(self, x: Any, mask: Any) -> Any:
+        return x
+
+
+class NormalisesItself(RightLoss):
+    def weights(self, datum: Datum) -> Any:
+        return datum.mask / datum.mask.sum()
+
+
+class Overflows(RightLoss):
+    def ratio(self, gap: Any) -> Any:
+        return gap.exp()
+
+
+class ReadsTheTeacherToo(RightLoss):
+    def reference(self, datum: Datum) -> Any:
+        return datum.annotations.get("teacher", datum.annotations["reference"])
+
+
+class ReadsUndeclared(RightLoss):
+    needs: frozenset[str] = frozenset()
+
+
+class WrongSign(RightLoss):
+    def credit(self, ratio: Any, advantages: Any, x: Any) -> Any:
+        return -ratio * advantages
+
+
+class RewardsConfidence(RightLoss):
+    def credit(self, ratio: Any, advantages: Any, x: Any) -> Any:
+        return ratio * advantages + 0.01 * x
+
+
+class ForgetsTheRatio(RightLoss):
+    """Cuts the gradient on policy: the ratio is a constant."""
+
+    def credit(self, ratio: Any, advantages: Any, x: Any) -> Any:
+        return ratio.detach() * advantages + 0 * x
+
+
+class AveragesMetrics(RightLoss):
+    def mean(self, weights: Any, ratio: Any) -> float:
+        return float(ratio.detach().mean())
+
+
+class GivesTensors(RightLoss):
+    def mean(self, weights: Any, ratio: Any) -> Any:
+        return (weights * ratio).sum().detach()
+
+
+class NeedsAList(RightLoss):
+    needs = ["reference"]  # type: ignore[assignment]  # the fault
+
+
+class CountsCalls(RightLoss):
+    """Decays with every call."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+
+    def credit(self, ratio: Any, advantages: Any, x: Any) -> Any:
+        self._calls += 1
+        return ratio * advantages / self._calls
+
+
+class WritesIntoItsInput(RightLoss):
+    def credit(self, ratio: Any, advantages: Any, x: Any) -> Any:
+        return ratio * advantages
+
+    def __call__(
+        self, data: Sequence[Datum], logprobs: Sequence[Any]
+    ) -> tuple[Any, dict[str, float]]:
+        answer = super().__call__(data, logprobs)
+        for x in logprobs:
+            x.data.clamp_(min=-0.5)
+        return answer
+
+
+class LooksAtTheFirstDatum(RightLoss):
+    """A baseline that depends on the order of the data."""
+
+    def __call__(
+        self, data: Sequence[Datum], logprobs: Sequence[Any]
+    ) -> tuple[Any, dict[str, float]]:
+        self._first = float(data[0].advantages.max())
+        return super().__call__(data, logprobs)
+
+    def credit(self, ratio: Any, advantages: Any, x: Any) -> Any:
+        return ratio * advantages + 0.1 * (advantages != 0) * ratio * self._first
+
+
+def contract_of(loss: type) -> type[LossContract]:
+    """The contract on that loss."""
+
+    class Case(LossContract):
+        def make_loss(self) -> Any:
+            return loss()
+
+    return Case
+
+
+def test_a_right_loss_holds_every_promise(broken: Broken) -> None:
+    """The kit raises no false alarm."""
+    assert broken(contract_of(RightLoss)) == set()
+
+
+@pytest.mark.parametrize(
+    ("loss", "promise"),
+    [
+        (IgnoresMask, "tokens_outside_the_mask_do_not_count"),
+        (NormalisesItself, "is_a_weighted_sum"),
+        (Overflows, "stays_finite_at_extreme_logprobs"),
+        (ReadsTheTeacherToo, "reads_only_what_it_declares"),
+        (ReadsUndeclared, "reads_only_what_it_declares"),
+        (WrongSign, "on_policy_gradient_is_reinforce"),
+        (RewardsConfidence, "zero_advantages_give_no_policy_gradient"),
+        (ForgetsTheRatio, "on_policy_gradient_is_reinforce"),
+        (AveragesMetrics, "micro_batches_add_up"),
+        (GivesTensors, "gives_a_finite_scalar_and_plain_metrics"),
+        (NeedsAList, "says_what_it_needs"),
+        (CountsCalls, "keeps_nothing_between_calls"),
+        (WritesIntoItsInput, "keeps_nothing_between_calls"),
+        (LooksAtTheFirstDatum, "order_of_data_does_not_matter"),
+    ],
+)
+def test_faults_are_found(loss: type, promise: str, broken: Broken) -> None:
+    """Each planted fault fails the test whose promise it breaks."""
+    assert promise in broken(contract_of(loss))
+
+
+def test_pure_distillation_may_ignore_advantages(broken: Broken) -> None:
+    """With `is_policy_gradient = False` only the promises about advantages are waived."""
+
+    class NoCredit(RightLoss):
+        def credit(self, ratio: Any, advantages: Any, x: Any) -> Any:
+            return -(x.clamp(-20, 0) ** 2)
+
+    class Case(LossContract):
+        is_policy_gradient = False
+
+        def make_loss(self) -> Any:
+            return NoCredit()
+
+    assert broken(Case) == set()
+    assert broken(contract_of(NoCredit)) == {
+        "on_policy_gradient_is_reinforce",
+        "zero_advantages_give_no_policy_gradient",
+    }
