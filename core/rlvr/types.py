@@ -6,7 +6,7 @@ sampled tokens. Arrays are read-only NumPy, so a record pickles, prints, compare
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
@@ -26,13 +26,34 @@ Finish = Literal["stop", "length", "error"]
 _EQUAL = attrs.cmp_using(eq=np.array_equal)
 
 
-def _array(dtype: Any) -> Callable[[ArrayLike], NDArray[Any]]:
-    def convert(values: ArrayLike) -> NDArray[Any]:
-        array = np.array(values, dtype=dtype)
-        array.flags.writeable = False
-        return array
+# Converters are named functions, one a type: mypy reads a field's accepted types from them.
 
-    return convert
+
+def _frozen_array(values: ArrayLike, dtype: Any) -> NDArray[Any]:
+    array = np.array(values, dtype=dtype)
+    array.flags.writeable = False
+    return array
+
+
+def _ints(values: ArrayLike) -> IntArray:
+    return _frozen_array(values, np.int32)
+
+
+def _floats(values: ArrayLike) -> FloatArray:
+    return _frozen_array(values, np.float32)
+
+
+def _optional_floats(values: ArrayLike | None) -> FloatArray | None:
+    return None if values is None else _floats(values)
+
+
+def _bools(values: ArrayLike) -> BoolArray:
+    return _frozen_array(values, np.bool_)
+
+
+def _tuple(values: Iterable[Any]) -> tuple[Any, ...]:
+    # `converter=tuple` itself leaves mypy an unbound type variable at every caller
+    return tuple(values)
 
 
 def _frozen_map(values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -46,7 +67,7 @@ class FrozenMap(dict[str, Any]):
         raise TypeError("records are frozen: make a new one with attrs.evolve")
 
     __setitem__ = __delitem__ = update = pop = popitem = clear = setdefault = _refuse
-    __ior__ = _refuse  # type: ignore[assignment]  # refusing is the point
+    __ior__ = _refuse
 
     def __hash__(self) -> int:  # type: ignore[override]  # frozen, so hashable by identity of keys
         return hash(tuple(sorted(self)))
@@ -76,7 +97,7 @@ class Problem:
     """
 
     id: str
-    prompt: tuple[Message, ...] = field(converter=tuple)
+    prompt: tuple[Message, ...] = field(converter=_tuple)
     split: str = "train"
     labels: Mapping[str, str] = field(factory=dict, converter=_frozen_map)
     payload: Any = field(default=None, repr=False)
@@ -93,10 +114,10 @@ class Segment:
     """
 
     author: Author
-    tokens: IntArray = field(converter=_array(np.int32), eq=_EQUAL)
+    tokens: IntArray = field(converter=_ints, eq=_EQUAL)
     logprobs: FloatArray | None = field(
         default=None,
-        converter=attrs.converters.optional(_array(np.float32)),
+        converter=_optional_floats,
         eq=_EQUAL,
     )
     text: str = ""
@@ -120,7 +141,7 @@ class Trajectory:
     """
 
     problem_id: str
-    segments: tuple[Segment, ...] = field(default=(), converter=tuple)
+    segments: tuple[Segment, ...] = field(default=(), converter=_tuple)
     finish: Finish = "stop"
     seed: int = 0
     temperature: float = 1.0
@@ -224,7 +245,7 @@ class Group:
     """G trajectories of one problem."""
 
     problem: Problem
-    trajectories: tuple[Trajectory, ...] = field(converter=tuple)
+    trajectories: tuple[Trajectory, ...] = field(converter=_tuple)
 
 
 @frozen(kw_only=True)
@@ -232,8 +253,8 @@ class ScoredGroup:
     """A group with one outcome for each trajectory."""
 
     problem: Problem
-    trajectories: tuple[Trajectory, ...] = field(converter=tuple)
-    outcomes: tuple[Outcome, ...] = field(converter=tuple)
+    trajectories: tuple[Trajectory, ...] = field(converter=_tuple)
+    outcomes: tuple[Outcome, ...] = field(converter=_tuple)
 
     def __attrs_post_init__(self) -> None:
         if len(self.trajectories) != len(self.outcomes):
@@ -269,11 +290,11 @@ class Datum:
     `annotations` hold per-token logprobs by other models ("reference", "teacher", "old").
     """
 
-    tokens: IntArray = field(converter=_array(np.int32), eq=_EQUAL)
-    mask: BoolArray = field(converter=_array(np.bool_), eq=_EQUAL)
-    logprobs: FloatArray = field(converter=_array(np.float32), eq=_EQUAL)
-    advantages: FloatArray = field(converter=_array(np.float32), eq=_EQUAL)
-    weights: FloatArray = field(converter=_array(np.float32), eq=_EQUAL)
+    tokens: IntArray = field(converter=_ints, eq=_EQUAL)
+    mask: BoolArray = field(converter=_bools, eq=_EQUAL)
+    logprobs: FloatArray = field(converter=_floats, eq=_EQUAL)
+    advantages: FloatArray = field(converter=_floats, eq=_EQUAL)
+    weights: FloatArray = field(converter=_floats, eq=_EQUAL)
     temperature: float = 1.0
     problem_id: str = ""
     annotations: Mapping[str, FloatArray] = field(factory=dict, converter=_frozen_map, eq=False)
@@ -292,7 +313,7 @@ class SamplingParams:
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0
-    stop: tuple[str, ...] = field(default=(), converter=tuple)
+    stop: tuple[str, ...] = field(default=(), converter=_tuple)
     group_size: int = 1
     seed: int = 0
 
@@ -306,7 +327,7 @@ class SamplingParams:
 class GenerateRequest:
     """One completion to sample. Equal `seed`, prompt, weights and params give equal tokens."""
 
-    prompt: IntArray = field(converter=_array(np.int32), eq=_EQUAL)
+    prompt: IntArray = field(converter=_ints, eq=_EQUAL)
     params: SamplingParams
     seed: int
 
@@ -319,8 +340,8 @@ class Completion:
     Includes the end-of-text token when it was drawn. `text` leaves it, and stop texts, out.
     """
 
-    tokens: IntArray = field(converter=_array(np.int32), eq=_EQUAL)
-    logprobs: FloatArray = field(converter=_array(np.float32), eq=_EQUAL)
+    tokens: IntArray = field(converter=_ints, eq=_EQUAL)
+    logprobs: FloatArray = field(converter=_floats, eq=_EQUAL)
     text: str
     finish: Finish
 

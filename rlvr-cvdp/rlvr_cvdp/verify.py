@@ -105,7 +105,7 @@ def _judge(gate: Gate, results: Sequence[ServiceResult]) -> Verdict:
     why = next((f"{r.name}: {r.why}" for r in results if r.why), "")
     if gate.decides:
         why = "it does not parse"
-    elif not compiles and not is_right and results:
+    elif not compiles and results and not any(r.refused for r in results):
         why = "it does not compile"
     return Verdict(
         is_right=is_right,

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +167,7 @@ def test_unwritable_directory(rlvr: Rlvr, tmp_path: Path) -> None:
 
 @_row("model of the wrong shape")
 def test_model_of_the_wrong_shape(rlvr: Rlvr, tmp_path: Path) -> None:
-    """A weights file that does not fit its config names tensor, shape found and expected; exit 6."""
+    """Weights that do not fit their config name tensor, shape found and expected; exit 6."""
     model = _saved_model(rlvr, tmp_path)
     config = json.loads((model / "config.json").read_text())
     config["n_positions"] += 8
@@ -203,7 +203,7 @@ def test_missing_simulator(rlvr: Rlvr, tmp_path: Path) -> None:
 
 @_row("full disk")
 def test_full_disk(rlvr: Rlvr, tmp_path: Path) -> None:
-    """A disk that fills up costs the new checkpoint, not the old one, from which to go on; exit 6."""
+    """A disk that fills up costs the new checkpoint, not the old one, which is named; exit 6."""
     require_tool("bwrap")
     sized = rlvr("run", *TINY, "--steps", "1", "--out", "sized")
     assert sized.returncode == 0, sized.stderr
@@ -245,7 +245,7 @@ def test_verifier_fails_too_often(rlvr: Rlvr, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def problem(tmp_path: Path) -> Iterator[dict[str, Any]]:
+def problem(tmp_path: Path) -> dict[str, Any]:
     """One starter problem in `one.jsonl`, and its solution; skips where tools are missing."""
     for tool in ("iverilog", "vvp", "bwrap"):
         require_tool(tool, fix="apt-get install iverilog bubblewrap")
@@ -253,7 +253,7 @@ def problem(tmp_path: Path) -> Iterator[dict[str, Any]]:
     (tmp_path / "one.jsonl").write_text(f"{line}\n", encoding="utf-8")
     row = json.loads(line)
     ((path, text),) = row["output"]["context"].items()
-    yield {"id": row["id"], "path": path, "solution": text}
+    return {"id": row["id"], "path": path, "solution": text}
 
 
 SCORE = ("score", "--plugin", "cvdp", "--dataset", "one.jsonl", "--completions", "answers.jsonl")

@@ -55,7 +55,7 @@ def test_help_imports_nothing_heavy():
 
 @pytest.mark.serial
 def test_help_is_fast():
-    """`rlvr --help` takes less than 0.3 s (best of seven: other work on the machine is not ours)."""
+    """`rlvr --help` takes less than 0.3 s; best of seven, for the machine has other work."""
 
     def once() -> float:
         started = time.perf_counter()

@@ -60,7 +60,9 @@ def test_the_answers_of_the_tutorial_earn_what_it_says(venv: Any, tmp_path: Path
     """The right answer earns 1; the one with a foreign number earns the format's share."""
     answers = tmp_path / "answers.jsonl"
     page = (EXAMPLE.parents[1] / "docs" / "tutorial" / "first-task-plugin.md").read_text("utf-8")
-    lines = [line for line in page.splitlines() if line.startswith('{"id"') and "completion" in line]
+    lines = [
+        line for line in page.splitlines() if line.startswith('{"id"') and "completion" in line
+    ]
     answers.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     done = venv.run(

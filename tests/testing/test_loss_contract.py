@@ -106,7 +106,17 @@ class ForgetsTheRatio(RightLoss):
         return ratio.detach() * advantages + 0 * x
 
 
-class AveragesMetrics(RightLoss):
+class AveragesOverData(RightLoss):
+    """Divides by the number of data it happens to see."""
+
+    def __call__(
+        self, data: Sequence[Datum], logprobs: Sequence[Any]
+    ) -> tuple[Any, dict[str, float]]:
+        loss, metrics = super().__call__(data, logprobs)
+        return loss, {name: value / len(data) for name, value in metrics.items()}
+
+
+class IgnoresWeightsInMetrics(RightLoss):
     def mean(self, weights: Any, ratio: Any) -> float:
         return float(ratio.detach().mean())
 
@@ -117,7 +127,7 @@ class GivesTensors(RightLoss):
 
 
 class NeedsAList(RightLoss):
-    needs = ["reference"]  # type: ignore[assignment]  # the fault
+    needs = ["reference"]  # type: ignore[assignment] # noqa: RUF012  # both are the fault
 
 
 class CountsCalls(RightLoss):
@@ -183,7 +193,8 @@ def test_a_right_loss_holds_every_promise(broken: Broken) -> None:
         (WrongSign, "on_policy_gradient_is_reinforce"),
         (RewardsConfidence, "zero_advantages_give_no_policy_gradient"),
         (ForgetsTheRatio, "on_policy_gradient_is_reinforce"),
-        (AveragesMetrics, "micro_batches_add_up"),
+        (IgnoresWeightsInMetrics, "is_a_weighted_sum"),
+        (AveragesOverData, "micro_batches_add_up"),
         (GivesTensors, "gives_a_finite_scalar_and_plain_metrics"),
         (NeedsAList, "says_what_it_needs"),
         (CountsCalls, "keeps_nothing_between_calls"),

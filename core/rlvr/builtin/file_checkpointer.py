@@ -91,10 +91,16 @@ class FileCheckpointer:
         Compare every file with the manifest.
 
         Raises:
-            CheckpointError: A file is missing, was added or differs.
+            CheckpointError: A file is missing, was added or differs, the manifest included.
         """
         expected = _manifest(checkpoint.path)["files"]
         found = _hashes(checkpoint.path)
+        if checkpoint.digest:
+            text = (checkpoint.path / MANIFEST).read_text(encoding="utf-8")
+            expected, found = (
+                {**expected, MANIFEST: checkpoint.digest},
+                {**found, MANIFEST: _digest(text)},
+            )
         wrong = sorted(
             name for name in {*expected, *found} if expected.get(name) != found.get(name)
         )

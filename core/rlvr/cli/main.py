@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
 def _dispatch(words: Sequence[str]) -> int:
     first = next((i for i, word in enumerate(words) if not word.startswith("-")), len(words))
     leading, rest = list(words[:first]), list(words[first + 1 :])
-    top = _top_parser()
+    top = top_parser()
     asked = top.parse_args(leading)
     if first == len(words):
         top.print_help()
@@ -75,7 +75,7 @@ def _dispatch(words: Sequence[str]) -> int:
 
         return run_plugin_command(command, rest, list(COMMANDS))
     module = importlib.import_module(COMMANDS[command][0])
-    parser = CommandParser(prog=f"rlvr {command}", description=module.SUMMARY)
+    parser = CommandParser(prog=f"rlvr {command}", description=COMMANDS[command][1])
     module.configure(parser)
     if {"-h", "--help"} & set(rest) and parser.has("overrides"):
         _narrow(parser, rest)
@@ -95,7 +95,8 @@ def _narrow(parser: CommandParser, rest: Sequence[str]) -> None:
     parser.epilog = "\n\n".join(filter(None, [narrowed, parser.epilog or ""]))
 
 
-def _top_parser() -> CommandParser:
+def top_parser() -> CommandParser:
+    """The parser of the flags before the command; its help lists the commands."""
     width = max(map(len, COMMANDS))
     listing = "\n".join(f"  {name.ljust(width)}  {text}" for name, (_, text) in COMMANDS.items())
     parser = CommandParser(

@@ -74,11 +74,18 @@ class CommandParser(argparse.ArgumentParser):
     def flags(self) -> list[str]:
         """Every long flag of this parser and its subparsers."""
         found = [f for f in self._option_string_actions if f.startswith("--")]
-        for action in self._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                for parser in action.choices.values():
-                    found += parser.flags()
+        for parser in self.subparsers():
+            found += parser.flags()
         return found
+
+    def subparsers(self) -> list[CommandParser]:
+        """The parsers of this command's verbs."""
+        return [
+            parser
+            for action in self._actions
+            if isinstance(action, argparse._SubParsersAction)
+            for parser in action.choices.values()
+        ]
 
     def has(self, dest: str) -> bool:
         """True where this parser (no subparser) fills `args.DEST`."""

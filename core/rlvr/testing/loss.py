@@ -130,12 +130,14 @@ class LossContract(Contract):
         assert all(_near(a, b) for a, b in zip(split_grads, grads, strict=True))
 
     def test_is_a_weighted_sum(self) -> None:
-        """Twice the weights, twice the loss and gradient: it does not normalise by itself."""
+        """Twice the weights, twice the loss, gradient and metrics: it never normalises itself."""
         data, lp = self._case()
-        value, grads, _ = self._run(data, lp)
+        value, grads, metrics = self._run(data, lp)
         heavier = [_evolve(d, weights=2 * d.weights) for d in data]
-        twice, twice_grads, _ = self._run(heavier, _fresh(lp))
+        twice, twice_grads, twice_metrics = self._run(heavier, _fresh(lp))
         assert _near(twice, 2 * value), (twice, value)
+        doubled = {k: v if k.endswith("/max") else 2 * v for k, v in metrics.items()}
+        assert _same(twice_metrics, doubled), (twice_metrics, metrics)
         assert all(_near(a, 2 * b) for a, b in zip(twice_grads, grads, strict=True))
 
     def test_stays_finite_at_extreme_logprobs(self) -> None:

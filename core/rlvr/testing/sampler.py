@@ -72,7 +72,7 @@ class SamplerContract(Contract):
         """In a three-turn episode the environment's words are neither prompt nor the policy's."""
         self._only_for_drawing()
         policy = ScriptedPolicy(["b"])
-        for group in self._sample(ToyTask(turns=3), _problems(), policy):
+        for group in self._sample(ToyTask(), _problems(turns=3), policy):
             for trajectory in group.trajectories:
                 authors = [segment.author for segment in trajectory.segments]
                 assert authors == ["prompt", "policy", "env", "policy", "env", "policy"], authors
@@ -84,7 +84,7 @@ class SamplerContract(Contract):
         """The second turn's prompt begins with the very tokens of the first turn."""
         self._only_for_drawing()
         policy = ScriptedPolicy(["hello"])
-        self._sample(ToyTask(turns=2), _problems()[:1], policy)
+        self._sample(ToyTask(), _problems(turns=2)[:1], policy)
         first = [r.prompt.tolist() for r in policy.requests if r.prompt.size == 1]
         second = [r.prompt.tolist() for r in policy.requests if r.prompt.size > 1]
         assert len(first) == len(second) == self.group_size
@@ -193,5 +193,5 @@ class _FailingEpisode:
         raise RuntimeError("the board caught fire")
 
 
-def _problems() -> list[Problem]:
-    return list(ToyTask().problems("train"))[:3]
+def _problems(turns: int = 1) -> list[Problem]:
+    return list(ToyTask(turns).problems("train"))[:3]

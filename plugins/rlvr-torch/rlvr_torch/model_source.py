@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import parse_qsl
 
 from attrs import frozen
 
@@ -53,7 +52,8 @@ class ModelSource:
             return cls(directory=Path(rest).expanduser())
         numbers = {**_NUMBERS, "seed": seed}
         tokenizer_path: Path | None = None
-        for key, value in parse_qsl(rest[4:], keep_blank_values=True):
+        for pair in filter(None, rest[4:].split("&")):  # not URL decoding: a path may hold + or %
+            key, _, value = pair.partition("=")
             if key == "tokenizer":
                 tokenizer_path = Path(value).expanduser()
             elif key in numbers:

@@ -42,6 +42,15 @@ def test_from_scratch_by_default_reads_bytes_and_takes_the_runs_seed():
     assert torch.equal(source.model(257).head, source.model(257).head)
 
 
+def test_a_tokenizer_path_is_taken_as_it_is(tokenizer, tmp_path):
+    """Characters that URLs would decode stay what they are."""
+    odd = tmp_path / "a+b %41 c"
+    odd.mkdir()
+    tokenizer.save(odd)
+    source = ModelSource.parse(f"gpt2:new?tokenizer={odd}&width=32")
+    assert source.tokenizer().vocab_size == tokenizer.vocab_size
+
+
 def test_a_directory_named_new():
     """Only the word itself is special."""
     assert ModelSource.parse("gpt2:./new").directory == Path("new")

@@ -72,7 +72,7 @@ def clocked(
     outputs: Sequence[str],
     tests: Mapping[str, str] | None = None,
     weights: Mapping[str, float] | None = None,
-    away: str = "",
+    between_resets: str = "vectors(turn + 9)",
 ) -> Draft:
     """
     A clocked draft; ``ports`` and ``params`` come without clock and reset.
@@ -94,7 +94,7 @@ def clocked(
             outputs=outputs,
             tests=tests or {},
             weights=weights or {},
-            away=away,
+            between_resets=between_resets,
         ),
     )
 

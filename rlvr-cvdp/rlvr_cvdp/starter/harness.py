@@ -31,8 +31,8 @@ class ClockedChecks:
 
     ``reset``, ``step`` and ``outputs`` are Python statements over the state ``s`` and the inputs
     ``i``; ``outputs`` may leave out an output while it is undefined. ``weights`` gives the odds
-    that a one-bit input is 1. ``away`` are input vectors that lead from the reset state to a rare
-    one before reset comes again; ``turn`` counts the times.
+    that a one-bit input is 1. ``between_resets`` are the input vectors of round
+    ``turn`` in the test that resets again and again.
     """
 
     clocking: Clocking
@@ -41,7 +41,7 @@ class ClockedChecks:
     outputs: Sequence[str]
     tests: Mapping[str, str] = Factory(dict)
     weights: Mapping[str, float] = Factory(dict)
-    away: str = ""
+    between_resets: str = "vectors(turn + 9)"
 
 
 COMPOSE = """\
@@ -194,7 +194,7 @@ async def test_reset_midway(dut):
     """Reset comes between two edges: at once if asynchronous, at the edge otherwise."""
     s = await power_up(dut)
     for turn in range(8):
-        before = vectors(turn + 9)<away>
+        before = <between_resets>
         s = await run(dut, before, s)
         for i in vectors(3):
             await drive(dut, i, True)
@@ -252,7 +252,7 @@ def _test_text(name: str, ports: Sequence[Port], checks: CombChecks | ClockedChe
         lines += _function("reset(s)", checks.reset)
         lines += _function("step(s, i)", checks.step)
         lines += _function("outputs(s, i)", checks.outputs)
-        midway = MIDWAY.replace("<away>", f" + {checks.away}" if checks.away else "")
+        midway = MIDWAY.replace("<between_resets>", checks.between_resets)
         directed = "".join(_directed(n, e, "run") for n, e in checks.tests.items())
         return "\n".join(lines) + "\n" + SHARED + CLOCKED + directed + midway
     lines += _function("expected(i)", checks.expected)

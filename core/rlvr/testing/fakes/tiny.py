@@ -89,7 +89,7 @@ class TinyBackend:
 
     async def load(self, directory: Path) -> None:
         """Restore what `save` wrote, momentum and version included."""
-        with np.load(directory / "tiny.npz") as saved:
+        with (directory / "tiny.npz").open("rb") as file, np.load(file) as saved:
             self._logits, self._reference = saved["logits"], saved["reference"]
             self._velocity, self._version = saved["velocity"], int(saved["version"])
 

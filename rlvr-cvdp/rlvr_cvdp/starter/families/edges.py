@@ -112,7 +112,7 @@ def debouncer(rng: random.Random) -> Draft:
             f" for v in [1] * n + [0] * ({need} - 1) + [1] + [0] * n]",
             "test_too_short": f"([{{'{d}': {1 - start}}}] * {need - 1} + [{{'{d}': {start}}}]) * 3",
         },
-        away=f"[{{'{d}': {1 - start}}}] * ({need} - turn % 2)",
+        between_resets=f"[{{'{d}': {1 - start}}}] * ({need} - turn % 2)",
     )
 
 

@@ -1,0 +1,228 @@
+"""Answers that attack the verifier: they earn nothing, and the evidence says why."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator")]
+
+RESULT = (
+    '<testsuites name=\\"results\\"><testsuite name=\\"all\\"><testcase name=\\"small\\" '
+    'classname=\\"test_inc\\"/></testsuite></testsuites>'
+)
+PLACE = "/code/rundir/sim_build/test_runner.result.xml"
+
+
+def wrong(body: str, head: str = "") -> str:
+    """A design that does not increment, with something else in it."""
+    return f"{head}\nmodule inc(input [7:0] a, output [7:0] y);\n  assign y = a;\n{body}\nendmodule\n"
+
+
+def forge(path: str, opener: str = "$fopen", block: str = "final") -> str:
+    """A block that writes results of its own."""
+    return (
+        f"integer fd;\n{block} begin\n  fd = {opener}({path});\n"
+        f'  $fdisplay(fd, "{RESULT}");\n  $fclose(fd);\nend'
+    )
+
+
+FORGED = {
+    "final": wrong(forge(f'"{PLACE}"')),
+    "relative path": wrong(forge('"test_runner.result.xml"')),
+    "initial": wrong(forge(f'"{PLACE}"', block="initial")),
+    "macro": wrong(forge(f'"{PLACE}"', opener="`OPEN"), head="`define OPEN $fopen"),
+    "pasted macro": wrong(forge(f'"{PLACE}"', opener="`J($fo,pen)"), head="`define J(a,b) a``b"),
+    "concatenated path": wrong(forge('{"/code/rundir/sim_build/", "test_runner.result.xml"}')),
+    "false line directive": wrong(
+        '`line 1 "/code/rundir/sim_build/cocotb_iverilog_dump.v" 0\n' + forge(f'"{PLACE}"')
+    ),
+    "continuous assignment": wrong('wire [31:0] fd = $fopen("x.result.xml");'),
+    "dump file": wrong(f'initial begin $dumpfile("{PLACE}"); $dumpvars(0, inc); end'),
+    "written memory": wrong(f'reg [7:0] m[0:3]; initial $writememh("{PLACE}", m);'),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged_results_earn_nothing(bench, name):
+    """A simulation that could write a file never runs, however the call is hidden."""
+    reward = bench.rtl(FORGED[name])
+    assert (reward.score01, reward.value) == (0.0, 0.0), reward
+    assert reward.evidence["refused"], reward.evidence
+    assert set(reward.components.values()) == {0.0}
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ('initial $system("true");', "$system"),
+        ('reg [7:0] m[0:3]; initial $readmemh("/src/test_inc.py", m);', "$readmemh"),
+        ('initial if ($test$plusargs("x")) $finish;', "$test$plusargs"),
+        ("wire [7:0] z; initial force a = 0;", "forces a signal"),
+        ('final $display("bye");', "final block"),
+        ('initial $ivlh_file_open("x");', "$ivlh_file_open"),
+        ('initial $log("x");', "$log"),
+    ],
+)
+def test_reaching_out_is_refused(bench, body, found):
+    """System tasks that reach beyond the design are refused by name, in a right design too."""
+    design = bench.right.replace("endmodule", body + "\nendmodule")
+    reward = bench.rtl(design)
+    assert (reward.score01, reward.value) == (0.0, 0.0), reward
+    assert found in reward.evidence["why"], reward.evidence
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "src/conftest.py",
+        "src/sitecustomize.py",
+        "src/test_inc.py",
+        "rtl/../src/conftest.py",
+        "rtl/../../out/launches",
+        "/code/src/conftest.py",
+        "/src/conftest.py",
+        "/tmp/conftest.py",
+        "rundir/conftest.py",
+        "conftest.py",
+        "rtl/conftest.py",
+        "rtl/other.sv",
+    ],
+)
+def test_files_outside_the_targets_are_not_written(bench, path):
+    """Only declared targets are written: another file neither helps nor counts as an answer."""
+    cheat = "import os\nos._exit(0)\n"
+    alone = bench.judge({path: cheat})
+    assert (alone.score01, alone.value) == (0.0, 0.0)
+    beside = bench.judge({path: cheat, "rtl/inc.sv": wrong("")})
+    assert beside.score01 == 0.0
+    assert path in beside.evidence["ignored"]
+    assert beside.value <= 0.5
+
+
+def test_printed_summaries_must_agree_with_the_results(bench):
+    """A right design that prints a summary of its own is not taken for a pass."""
+    body = 'initial $display("** TESTS=2 PASS=2 FAIL=0 SKIP=0");'
+    reward = bench.rtl(bench.right.replace("endmodule", body + "\nendmodule"))
+    assert reward.score01 == 0.0
+    assert "do not agree" in reward.evidence["why"]
+
+
+@pytest.mark.parametrize("task", ["$finish;", "$finish(0);", "$fatal;", "$stop;"])
+def test_ending_early_is_no_pass(bench, task):
+    """Ending the simulation before the tests do fails them."""
+    reward = bench.rtl(wrong(f"initial {task}"))
+    assert reward.score01 == 0.0
+    assert reward.value <= 0.5
+
+
+def test_a_second_module_of_the_same_name_does_not_compile(bench):
+    """A file that the problem supplies cannot be replaced by defining its module again."""
+    env = bench.env.replace("/code/rtl/inc.sv", "/code/rtl/inc.sv /code/rtl/one.sv")
+    problem = bench.problem(
+        harness={"src/.env": env},
+        context={"rtl/one.sv": "module one(output [7:0] y); assign y = 1; endmodule\n"},
+    )
+    design = bench.right + "module one(output [7:0] y); assign y = 2; endmodule\n"
+    reward = bench.rtl(design, problem)
+    assert reward.score01 == 0.0
+    assert reward.components["compilation"] == 0.0
+
+
+def test_trust_in_the_problems_own_modules_cannot_be_borrowed(bench):
+    """What the problem's own file may call, an answer's module of another name may not."""
+    env = bench.env.replace("/code/rtl/inc.sv", "/code/rtl/inc.sv /code/rtl/own.sv")
+    own = 'module own; integer fd; initial fd = $fopen("own.txt", "w"); endmodule\n'
+    problem = bench.problem(harness={"src/.env": env}, context={"rtl/own.sv": own})
+    honest = bench.right.replace("endmodule", "  own o();\nendmodule")
+    assert bench.rtl(honest, problem).score01 == 1.0
+    cheat = honest.replace("own o();", 'own o(); integer fd; initial fd = $fopen("x", "w");')
+    assert bench.rtl(cheat, problem).value == 0.0
+
+
+SYNTH = """\
+def test_synth():
+    with open("/code/rundir/log", "w") as log:
+        log.write(open("/code/rtl/inc.sv").read())
+    if "error" in open("/code/rundir/log").read().lower():
+        return False
+"""
+
+
+def test_a_test_that_returns_false_is_no_pass(bench):
+    """The word "error" in a log makes official tests return False, which pytest takes for a pass."""
+    compose = bench.compose + (
+        "  synth:\n    image: __OSS_PNR_IMAGE__\n    env_file: ./src/.env\n"
+        "    command: pytest /src/synth.py -s -v\n"
+    )
+    problem = bench.problem(harness={"docker-compose.yml": compose, "src/synth.py": SYNTH})
+    assert bench.rtl(bench.right, problem).score01 == 1.0
+    reward = bench.rtl(bench.right.replace("endmodule", "  wire error;\nendmodule"), problem)
+    assert reward.score01 == 0.0
+    assert "synth" in reward.evidence["why"]
+
+
+def test_an_include_of_the_harness_tells_nothing(bench):
+    """Compiler messages may quote hidden files; nothing of them reaches the evidence."""
+    reward = bench.rtl('`include "/src/test_inc.py"\n' + bench.right)
+    assert reward.score01 == 0.0
+    assert "cocotb" not in str(dict(reward.evidence)["why"])
+    assert "import" not in str(dict(reward.evidence)["why"])
+
+
+def test_the_harness_cannot_be_written(bench, monkeypatch):
+    """/code/src and /src are read-only, and the reference is nowhere in the sandbox."""
+    monkeypatch.setenv("RLVR_SECRET", "x")
+    spy = """
+import os, pathlib, sys
+def test_spy():
+    for place in ("/code/src/x", "/src/x", "/usr/x", "/rlvr/scan.py", "/code/src/test_inc.py"):
+        try:
+            open(place, "a").close()
+        except OSError:
+            continue
+        raise AssertionError(place)
+    assert not os.path.exists("/home") and not os.path.exists("/etc/passwd")
+    assert "RLVR_SECRET" not in os.environ
+    for folder in sys.path:
+        assert not list(pathlib.Path(folder).glob("rlvr_cvdp/starter/*")), folder
+"""
+    problem = bench.problem(harness={"src/test_runner.py": bench.runner + spy})
+    assert bench.rtl(bench.right, problem).score01 == 1.0
+
+
+def test_no_network(bench):
+    """A sandbox has no network but its own loopback."""
+    spy = """
+import socket
+def test_net():
+    names = [name for _, name in socket.if_nameindex()]
+    assert names == ["lo"], names
+"""
+    problem = bench.problem(harness={"src/test_runner.py": bench.runner + spy})
+    assert bench.rtl(bench.right, problem).score01 == 1.0
+
+
+@pytest.mark.parametrize(
+    "trick",
+    [
+        "`ifdef SYNTHESIS\n`endif",
+        "`ifndef YOSYS\n`endif",
+        "// synthesis translate_off",
+        "/* verilator lint_off WIDTH */",
+        "(* blackbox *)",
+    ],
+)
+def test_two_faced_designs_are_refused(bench, trick):
+    """Where a synthesizer judges too, it must see the design that the simulator sees."""
+    compose = bench.compose + (
+        "  synth:\n    image: __OSS_PNR_IMAGE__\n    env_file: ./src/.env\n"
+        "    command: pytest /src/synth.py -s -v\n"
+    )
+    synth = 'import subprocess\ndef test_synth():\n    subprocess.run("yosys -V", shell=True)\n'
+    changes = {"docker-compose.yml": compose, "src/synth.py": synth}
+    problem = bench.problem(harness=changes)
+    reward = bench.rtl(trick + "\n" + bench.right, problem)
+    assert (reward.score01, reward.value) == (0.0, 0.0), reward
+    assert reward.evidence["refused"]
+    plain = bench.problem()
+    assert bench.rtl(trick + "\n" + bench.right, plain).score01 == 1.0

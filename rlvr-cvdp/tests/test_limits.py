@@ -1,0 +1,195 @@
+"""Designs, harnesses and machines that misbehave: a verdict or an error, soon, and nothing left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rlvr.errors import PrerequisiteError, VerifierError
+from rlvr.types import Trajectory
+from rlvr_cvdp import workplace
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator")]
+
+HEAD = "module inc(input [7:0] a, output [7:0] y);\n  assign y = a + 8'd1;\n"
+
+
+def _left() -> list[str]:
+    """Work folders of this process that are still there."""
+    own = workplace._own_folder(os.getpid())
+    return [entry.name for entry in own.iterdir() if entry.name.startswith("v")]
+
+
+def _descendants() -> set[int]:
+    found = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True)
+    return {int(line.split()[0]) for line in found.stdout.splitlines() if f"{os.getpid()}-" in line}
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "initial forever begin end",
+        "reg r = 0; always @(r) r = ~r; initial #1 r = 1;",
+        "integer i; initial while (1) i = i + 1;",
+    ],
+)
+def test_an_endless_loop_is_a_wrong_answer_soon(bench, loop):
+    """A design that never lets time go on fails within its limit, with the reason."""
+    begun = time.monotonic()
+    reward = bench.rtl(HEAD + loop + "\nendmodule\n", timeout_s=1.0)
+    if "reg r" not in loop or reward.score01 == 0.0:
+        assert reward.score01 == 0.0
+        assert "time" in reward.evidence["why"], reward.evidence
+    assert time.monotonic() - begun < 30
+    assert _left() == []
+
+
+def test_a_gigabyte_of_output_is_a_wrong_answer_soon(bench):
+    """Output past the limit ends the simulation; little of it is kept."""
+    text = "x" * 1000
+    loop = f'initial repeat (1000000) $display("{text}");'
+    reward = bench.rtl(HEAD + loop + "\nendmodule\n", output_mb=8)
+    assert reward.score01 == 0.0
+    assert "output" in reward.evidence["why"]
+    assert len(str(reward.evidence)) < 5000
+
+
+def test_a_huge_memory_is_a_wrong_answer(bench):
+    """A design that asks for more memory than allowed fails; the machine keeps its own."""
+    design = HEAD + "reg [1023:0] m [0:33554431]; initial m[5] = 1;\nendmodule\n"
+    reward = bench.rtl(design, memory_mb=1024)
+    assert reward.score01 == 0.0
+    assert reward.evidence["why"]
+
+
+def test_a_big_wave_file_is_a_wrong_answer(bench):
+    """What a simulation writes to the disk is bounded."""
+    waves = (
+        'initial begin $dumpfile("w.vcd"); $dumpvars(0, inc); end\n'
+        "reg [4095:0] r = 1; always #1 r = {r[4094:0], ~r[4095]} ^ (r << 7);\n"
+    )
+    test = bench.test.replace("a in range(4)", "a in range(4000)").replace(
+        "== a + 1", "== (a + 1) % 256"
+    ).replace("dut.a.value = a\n", "dut.a.value = a % 256\n").replace("Timer(1,", "Timer(1000,")
+    runner = bench.runner.replace('module=os.getenv("MODULE")', 'module=os.getenv("MODULE")')
+    runner = runner.replace("test_module=", 'test_args=[], plusargs=["-vcd"], test_module=')
+    problem = bench.problem(harness={"src/test_inc.py": test, "src/test_runner.py": runner})
+    reward = bench.rtl(HEAD + waves + "endmodule\n", problem, file_mb=2, disk_mb=4)
+    assert reward.score01 == 0.0, reward.evidence
+
+
+def test_a_harness_that_only_waits_is_no_verdict(bench):
+    """A verifier that times out without computing says nothing about the answer."""
+    runner = bench.runner.replace("    runner = get", "    import time; time.sleep(60)\n    runner = get")
+    problem = bench.problem(harness={"src/test_runner.py": runner})
+    with pytest.raises(VerifierError, match="waits"):
+        bench.rtl(bench.right, problem, timeout_s=0.5)
+    assert _left() == []
+
+
+@pytest.mark.parametrize("name", ["KILL", "TERM"])
+def test_a_simulator_killed_from_outside_is_no_verdict(bench, name):
+    """A simulator that somebody else ends says nothing about the answer."""
+    test = bench.test.replace(
+        "    for a in range(4):",
+        f"    import os, signal; os.kill(os.getpid(), signal.SIG{name})\n    for a in range(4):",
+    )
+    with pytest.raises(VerifierError, match=f"SIG{name}"):
+        bench.rtl(bench.right, bench.problem(harness={"src/test_inc.py": test}))
+
+
+def test_a_crash_of_the_simulator_is_a_wrong_answer(bench):
+    """A simulator that crashes on the design is the design's doing."""
+    test = bench.test.replace(
+        "    for a in range(4):",
+        "    import os, signal; os.kill(os.getpid(), signal.SIGSEGV)\n    for a in range(4):",
+    )
+    reward = bench.rtl(bench.right, bench.problem(harness={"src/test_inc.py": test}))
+    assert reward.score01 == 0.0
+    assert "crashed" in reward.evidence["why"]
+
+
+def test_a_missing_simulator_is_named_with_its_fix(bench, monkeypatch, tmp_path):
+    """Without iverilog nothing is scored: the error names the package."""
+    problem = bench.problem()
+    (tmp_path / "bin").mkdir()
+    bwrap = subprocess.run(["which", "bwrap"], capture_output=True, text=True, check=True)
+    (tmp_path / "bin" / "bwrap").symlink_to(bwrap.stdout.strip())
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    with pytest.raises(PrerequisiteError, match="apt-get install -y iverilog"):
+        bench.rtl(bench.right, problem)
+
+
+def test_a_sandbox_that_cannot_start_is_no_verdict(bench, monkeypatch, tmp_path):
+    """A bubblewrap without namespaces raises with its own words."""
+    fake = tmp_path / "bin" / "bwrap"
+    fake.parent.mkdir()
+    fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    with pytest.raises(VerifierError, match="No permissions"):
+        bench.rtl(bench.right)
+
+
+def test_a_missing_python_package_is_no_verdict(bench):
+    """A harness that imports what no stack has is named, not scored."""
+    test = "import surely_not_there\n" + bench.test
+    task = bench.task(bench.row(harness={"src/test_inc.py": test}))
+    assert list(task.problems("all")) == []
+    assert "surely_not_there" in task.unsupported()["cvdp_copilot_inc_0001"]
+
+
+def test_a_harness_that_cannot_be_imported_is_no_verdict(bench):
+    """An import that fails while pytest collects is the harness's fault."""
+    runner = "import importlib\nimportlib.import_module('surely_not_there')\n" + bench.runner
+    with pytest.raises(VerifierError, match="surely_not_there"):
+        bench.rtl(bench.right, bench.problem(harness={"src/test_runner.py": runner}))
+
+
+def test_cancelling_kills_the_sandbox(bench):
+    """A cancelled verification leaves no process and no folder."""
+    problem = bench.problem()
+    reward = bench.reward()
+    endless = Trajectory(
+        problem_id=problem.id,
+        files={"rtl/inc.sv": HEAD + "initial forever begin end\nendmodule\n"},
+    )
+
+    async def start_and_cancel() -> None:
+        task = asyncio.create_task(reward(problem, endless))
+        await asyncio.sleep(2.0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(start_and_cancel())
+    time.sleep(0.2)
+    assert _left() == []
+    assert not _descendants()
+
+
+def test_what_a_crashed_process_left_is_swept(monkeypatch, tmp_path):
+    """Folders of processes that are gone are removed; those of living ones stay."""
+    monkeypatch.setattr(workplace.tempfile, "gettempdir", lambda: str(tmp_path))
+    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"],
+                          capture_output=True, text=True, check=True).stdout.strip()  # fmt: skip
+    for owner in (gone, str(os.getpid())):
+        (workplace.root() / f"{owner}-abc" / "v1").mkdir(parents=True)
+    assert workplace.sweep() == 1
+    assert [entry.name for entry in workplace.root().iterdir()] == [f"{os.getpid()}-abc"]
+
+
+def test_an_unwritable_folder_is_named(monkeypatch):
+    """Where no sandbox can be made, the error says which folder and what to set."""
+    monkeypatch.setattr(workplace.tempfile, "gettempdir", lambda: "/proc/nowhere")
+    workplace._own_folder.cache_clear()
+    with pytest.raises(PrerequisiteError, match="TMPDIR"):
+        workplace._own_folder(os.getpid())
+    workplace._own_folder.cache_clear()
+    assert Path("/proc").exists()

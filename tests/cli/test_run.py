@@ -1,0 +1,208 @@
+"""`rlvr run`, `eval`, `rescore` on the toy task, as a person uses them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
+pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
+
+Call = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def sampled(path: Path) -> list[dict[str, object]]:
+    """The lines of a trajectory file without what a verification cost."""
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    return [{**r, "outcome": {**r["outcome"], "cost_s": 0, "cached": 0}} for r in records]
+
+
+def test_a_run_leaves_everything_the_format_promises(rlvr: Call, tmp_path: Path) -> None:
+    """run.json, metrics, evaluations, trajectories, events, checkpoints, curve."""
+    done = rlvr(
+        "run", "--plugin", "toy", "--algo", "grpo", "--steps", "3", "--out", "r", "--json",
+        "checkpoint.every=2",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+    summary = json.loads(done.stdout)
+    record = json.loads((tmp_path / "r/run.json").read_text())
+    assert summary["steps"] == 3
+    assert {"gain", "curve", "evaluations"} <= summary.keys()
+    assert (record["status"], record["algo"], record["seed"]) == ("done", "grpo", 1)
+    assert record["config"]["checkpoint.every"] == 2
+    assert record["versions"].keys() >= {"python", "rlvr", "rlvr-torch", "rlvr-algos"}
+    assert [m["step"] for m in lines(tmp_path / "r/metrics.jsonl")] == [1, 2, 3]
+    assert [e["step"] for e in lines(tmp_path / "r/eval.jsonl")] == [0, 3]
+    names = sorted(p.name for p in (tmp_path / "r/checkpoints").iterdir())
+    assert names == ["step-000002", "step-000003"]
+    assert (tmp_path / "r/curve.png").read_bytes().startswith(b"\x89PNG")
+    assert len(lines(tmp_path / "r/trajectories/step-000001.jsonl")) == 16 * 8
+
+
+def test_plain_lines_without_a_terminal(rlvr: Call) -> None:
+    """One line a step with reward, pass rate, rates and time left."""
+    done = rlvr("run", "--plugin", "toy", "--steps", "2", "eval.samples=0")
+
+    steps = [line for line in done.stderr.splitlines() if line.startswith("step ")]
+    assert len(steps) == 2
+    for word in ("reward", "pass", "tok/s", "verify/s", "left"):
+        assert word in steps[0]
+
+
+def start(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "rlvr.cli.main", "run", "--plugin", "toy", *words],
+        cwd=tmp_path,
+        env={**os.environ, "RLVR_CACHE_DIR": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for_step(tmp_path: Path, step: int) -> None:
+    metrics = tmp_path / "r/metrics.jsonl"
+    for _ in range(1200):
+        if metrics.exists() and len(metrics.read_text().splitlines()) >= step:
+            return
+        time.sleep(0.05)
+    raise AssertionError("the run took no step within a minute")
+
+
+def test_ctrl_c_writes_a_checkpoint_and_the_resumed_run_is_the_whole_one(
+    rlvr: Call, tmp_path: Path
+) -> None:
+    """Interrupted and resumed equals never interrupted, trajectory for trajectory."""
+    options = ["--steps", "12", "eval.samples=0"]
+    running = start(tmp_path, "--out", "r", *options)
+    wait_for_step(tmp_path, 3)
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=60)
+
+    assert running.returncode == 130, said
+    assert "rlvr run --resume r" in said
+    assert json.loads((tmp_path / "r/run.json").read_text())["status"] == "interrupted"
+
+    resumed = rlvr("run", "--resume", "r")
+    assert resumed.returncode == 0, resumed.stderr
+    whole = rlvr("run", "--plugin", "toy", "--out", "whole", *options)
+    assert whole.returncode == 0, whole.stderr
+    for step in range(1, 13):
+        name = f"trajectories/step-{step:06d}.jsonl"
+        assert sampled(tmp_path / "r" / name) == sampled(tmp_path / "whole" / name)
+    assert [m["step"] for m in lines(tmp_path / "r/metrics.jsonl")] == list(range(1, 13))
+
+
+def test_resume_auto_goes_on_with_the_newest_fitting_run(rlvr: Call, tmp_path: Path) -> None:
+    """`--resume auto` finds the interrupted run, and starts a new one where none fits."""
+    running = start(tmp_path, "--out", "r", "--steps", "400", "eval.samples=0")
+    wait_for_step(tmp_path, 2)
+    running.send_signal(signal.SIGTERM)
+    running.communicate(timeout=60)
+    done = len(lines(tmp_path / "r/metrics.jsonl"))
+
+    words = ["run", "--plugin", "toy", "--out", "r", "--resume", "auto", "eval.samples=0"]
+    resumed = rlvr(*words, "--steps", str(done + 2))
+    assert resumed.returncode == 0, resumed.stderr
+    assert [m["step"] for m in lines(tmp_path / "r/metrics.jsonl")] == list(range(1, done + 3))
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
+    """Nobody has to wait for a checkpoint that he does not want."""
+    running = start(tmp_path, "--out", "r", "--steps", "400", "eval.samples=0")
+    wait_for_step(tmp_path, 1)
+    running.send_signal(signal.SIGINT)
+    running.send_signal(signal.SIGINT)
+    time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=20)
+
+    assert running.returncode == 130
+
+
+def test_resume_refuses_other_options(rlvr: Call) -> None:
+    """A resumed run is the same run: the changed keys are named (exit 2)."""
+    rlvr("run", "--plugin", "toy", "--steps", "1", "--out", "r", "eval.samples=0")
+
+    refused = rlvr("run", "--resume", "r", "--steps", "2", "train.lr=0.5")
+
+    assert refused.returncode == 2
+    assert "train.lr (0.01 -> 0.5)" in refused.stderr
+    assert "run.steps" not in refused.stderr
+
+
+def test_truncated_sampling_meets_a_ratio_only_by_refusal(rlvr: Call) -> None:
+    """top-p with an importance-weighted loss is refused, never silent (exit 2)."""
+    refused = rlvr("run", "--plugin", "toy", "--steps", "1", "sampler.top_p=0.9")
+
+    assert refused.returncode == 2
+    assert "importance-weighted" in refused.stderr
+
+
+def test_failing_verifications_have_their_own_exit_code(rlvr: Call) -> None:
+    """Exit 5, the share and a reason named, a checkpoint to go on from."""
+    failed = rlvr("run", "--plugin", "toy", "--steps", "1", "--out", "r", "toy.fail_share=0.6")
+
+    assert failed.returncode == 5
+    assert "could not run" in failed.stderr
+    assert "Traceback" not in failed.stderr
+
+
+def test_sft_trains_on_references(rlvr: Call) -> None:
+    """The same line with references in place of samples learns the toy task."""
+    done = rlvr(
+        "run", "--plugin", "toy", "--algo", "sft", "--steps", "40", "--json", "train.lr=0.01"
+    )
+    assert done.returncode == 0, done.stderr
+
+    first, last = json.loads(done.stdout)["evaluations"]
+    assert first["pass1"] < 0.3
+    assert last["pass1"] > 0.9
+
+
+def test_grpo_learns_the_toy_task(rlvr: Call) -> None:
+    """The whole local line, from untrained weights to right answers, in seconds."""
+    done = rlvr("run", "--plugin", "toy", "--algo", "grpo", "--json", timeout_s=300)
+    assert done.returncode == 0, done.stderr
+
+    summary = json.loads(done.stdout)
+    assert summary["evaluations"][0]["pass1"] < 0.2
+    assert summary["evaluations"][-1]["pass1"] > 0.9
+
+
+def test_rescore_applies_the_reward_again(rlvr: Call, tmp_path: Path) -> None:
+    """The same reward on the same trajectories changes nothing, and says so."""
+    rlvr("run", "--plugin", "toy", "--steps", "1", "--out", "r", "eval.samples=0")
+
+    done = rlvr("rescore", "r", "--json")
+    assert done.returncode == 0, done.stderr
+
+    summary = json.loads(done.stdout)
+    assert (summary["scored"], summary["changed"]) == (128, 0)
+    assert summary["mean_before"] == pytest.approx(summary["mean_after"])
+    assert len(lines(tmp_path / "r/rescored.jsonl")) == 128
+
+
+def test_a_trained_checkpoint_is_a_model(rlvr: Call, tmp_path: Path) -> None:
+    """`gpt2:RUN/checkpoints/step-N/model` evaluates, better than the start."""
+    rlvr("run", "--plugin", "toy", "--out", "r", "eval.samples=0")
+    model = next((tmp_path / "r/checkpoints").glob("step-000060/model"))
+
+    done = rlvr("eval", "--plugin", "toy", "--model", f"gpt2:{model}", "--samples", "8", "--json",
+                "sampler.max_tokens=4")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+    assert json.loads(done.stdout)["pass_at"]["1"] > 0.9

@@ -1,0 +1,49 @@
+"""The generated pages are current."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rlvr.cli.main import COMMANDS
+from rlvr.cli.reference import main, pages
+from rlvr.plugins.discovery import discover
+from rlvr.plugins.known import PLUGINS
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture
+def _all_installed(monkeypatch):
+    missing = set(PLUGINS.values()) - {found.distribution for found in discover()}
+    if missing:
+        pytest.skip(f"the reference covers plugins that are not installed here: {sorted(missing)}")
+    monkeypatch.setenv("COLUMNS", "100")  # restored afterwards: the generator sets it
+
+
+@pytest.mark.usefixtures("_all_installed")
+def test_the_generated_pages_are_current(capsys):
+    """docs/cli.md and docs/configuration.md are what the code would write."""
+    assert main(["--check", "--docs", str(DOCS)]) == 0, capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("_all_installed")
+def test_check_notices_a_difference(tmp_path, capsys):
+    """A stale page fails the check, is named, and is mended without --check."""
+    assert main(["--docs", str(tmp_path)]) == 0
+    (tmp_path / "cli.md").write_text("old", encoding="utf-8")
+
+    assert main(["--check", "--docs", str(tmp_path)]) == 1
+    assert "out of date: cli.md" in capsys.readouterr().out
+    assert (tmp_path / "cli.md").read_text(encoding="utf-8") == "old"
+    assert main(["--docs", str(tmp_path)]) == 0
+    assert main(["--check", "--docs", str(tmp_path)]) == 0
+
+
+@pytest.mark.usefixtures("_all_installed")
+def test_every_command_has_a_section():
+    """No command is left out."""
+    page = pages()["cli.md"]
+
+    assert all(f"## `rlvr {command}`" in page for command in COMMANDS)

@@ -1,0 +1,68 @@
+"""The import contracts and the checks' configuration cover everything that there is."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+PUBLIC = {"types", "specs", "parts", "episode", "errors", "testing"}
+
+
+def _project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def _packages() -> dict[str, Path]:
+    """Import name to folder, of every plugin distribution of the workspace."""
+    found = [*ROOT.glob("rlvr-*/pyproject.toml"), *ROOT.glob("plugins/*/pyproject.toml")]
+    return {path.parent.name.replace("-", "_"): path.parent for path in found}
+
+
+def test_every_module_of_the_core_is_public_or_forbidden() -> None:
+    """A new module of the core is hidden from plugins until it is declared public."""
+    core = ROOT / "core" / "rlvr"
+    modules = {p.stem for p in core.glob("*.py")} | {p.parent.name for p in core.glob("*/*.py")}
+    (contract,) = [
+        c for c in _project()["tool"]["importlinter"]["contracts"] if c["id"] == "public-door"
+    ]
+
+    forbidden = {name.removeprefix("rlvr.") for name in contract["forbidden_modules"]}
+
+    assert modules - {"__init__"} == PUBLIC | forbidden
+
+
+def test_every_plugin_is_under_contract() -> None:
+    """Each distribution of the workspace is in every contract, type-checked and tested."""
+    tool = _project()["tool"]
+    packages = _packages()
+    contracts = {c["id"]: c for c in tool["importlinter"]["contracts"]}
+
+    assert packages
+    assert set(packages) == set(tool["importlinter"]["root_packages"]) - {"rlvr"}
+    assert set(packages) == set(contracts["public-door"]["source_modules"])
+    assert set(packages) == set(contracts["domains-are-strangers"]["modules"])
+    assert set(packages) <= set(contracts["core-stands-alone"]["forbidden_modules"])
+    assert set(packages) <= set(tool["mypy"]["packages"])
+    for folder in packages.values():
+        tests = str((folder / "tests").relative_to(ROOT))
+        assert tests in tool["pytest"]["ini_options"]["testpaths"]
+
+
+def test_each_distribution_has_its_pages() -> None:
+    """Every distribution has a README with content, and a CHANGELOG where it is released."""
+    for folder in _packages().values():
+        assert len((folder / "README.md").read_text("utf-8")) > 200, folder.name
+        assert "##" in (folder / "CHANGELOG.md").read_text("utf-8"), folder.name
+
+
+def test_each_ignored_rule_has_its_reason() -> None:
+    """A lint rule that is switched off says why on the same line."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    section = text[text.index("[tool.ruff.lint]") : text.index("[tool.ruff.lint.isort]")]
+
+    rules = [line for line in section.splitlines() if re.match(r'\s*"[A-Z]+\d+"', line)]
+    assert rules
+    assert not [line for line in rules if "#" not in line]

@@ -1,0 +1,219 @@
+"""The line with real parts on a tiny scale: it learns, stops, resumes and reports."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from rlvr.builtin.file_checkpointer import FileCheckpointer
+from rlvr.builtin.group_sampler import GroupSampler
+from rlvr.config.core import CheckpointOptions, EvalOptions, ParityOptions, TrainOptions
+from rlvr.errors import BackendError, VerifierError
+from rlvr.parts import BuildContext
+from rlvr.plugins.host import PluginHost
+from rlvr.run.board import Board
+from rlvr.run.loop import train
+from rlvr.run.recipe import Judge, Recipe, Student
+from rlvr.run.rundir import RunDir
+from rlvr.run.scoring import Scorer
+from rlvr.run.state import RunState
+from rlvr.run.watch import Watch
+from rlvr.testing.fakes import TinyBackend, ToyReward, ToyTask
+from rlvr.types import Datum, Outcome, Problem, RunInfo, SamplingParams, ScoredGroup, Trajectory
+
+torch = pytest.importorskip("torch", reason="losses speak torch; pip install torch")
+
+
+class Centred:
+    """Reward minus the group's mean."""
+
+    def __call__(self, groups: Sequence[ScoredGroup]) -> list[list[float]]:
+        return [
+            [r.value - sum(x.value for x in g.rewards) / len(g.rewards) for r in g.rewards]
+            for g in groups
+        ]
+
+
+class Reinforce:
+    """Weighted sum of -advantage * logprob."""
+
+    needs: frozenset[str] = frozenset()
+    importance_weighted = False
+
+    def __call__(self, data: Sequence[Datum], logprobs: Sequence[Any]) -> tuple[Any, dict[str, float]]:
+        total = sum(
+            -(torch.tensor(d.weights * d.advantages) * lp).sum()
+            for d, lp in zip(data, logprobs, strict=True)
+        )
+        return total, {}
+
+
+def recipe(directory: Path, **changes: Any) -> Recipe:
+    task, backend = ToyTask(), TinyBackend(seed=3, lr=60.0)
+    scorer = Scorer(reward=changes.pop("reward", ToyReward()), workers=4)
+    student = Student(
+        judge=Judge(task=task, reward=scorer.reward, scorer=scorer),
+        sampler=GroupSampler(),
+        backend=changes.pop("backend", backend),
+        params=SamplingParams(max_tokens=1, group_size=8),
+    )
+    context = BuildContext(run_dir=directory, seed=1)
+    return attrs.evolve(
+        Recipe(
+            student=student,
+            eval_sampler=student.sampler,
+            advantage=Centred(),
+            loss=Reinforce(),
+            checkpointer=FileCheckpointer(CheckpointOptions(keep=9), context),
+            problems=tuple(task.problems("train")),
+            eval_problems=tuple(task.problems("train")),
+            steps=6,
+            seed=1,
+            train=TrainOptions(problems=12),
+            eval=EvalOptions(),
+            checkpoint=CheckpointOptions(every=2, keep=9),
+            parity=ParityOptions(),
+        ),
+        **changes,
+    )
+
+
+def watch_of(directory: Path) -> Watch:
+    info = RunInfo(
+        id="t", directory=directory, plugin="toy", algo="x", model="tiny", steps=1, seed=1
+    )
+    host = PluginHost.load({"RLVR_PLUGINS": ""})
+    run_dir = RunDir(directory)
+    for name in ("trajectories", "checkpoints"):
+        (directory / name).mkdir(parents=True, exist_ok=True)
+    return Watch(host=host, run=info, directory=run_dir, board=Board())
+
+
+def test_the_line_learns(tmp_path: Path) -> None:
+    """A seeded toy run goes from chance to nearly always right."""
+    plan = recipe(tmp_path, steps=90, eval=EvalOptions(samples=8), parity=ParityOptions())
+    watch = watch_of(tmp_path)
+
+    state = asyncio.run(train(plan, RunState(), watch))
+
+    assert state.step == 90
+    assert watch.reports[0].pass1 < 0.15
+    assert watch.reports[90].pass1 > 0.9
+    lines = RunDir(tmp_path).read_lines("metrics.jsonl")
+    assert [line["step"] for line in lines] == list(range(1, 91))
+    assert all(math.isfinite(v) for line in lines for v in line.values())
+    assert max(line["parity/max"] for line in lines) < 1e-5
+
+
+def sampled(path: Path) -> list[dict[str, Any]]:
+    """The lines of a trajectory file without what a verification cost."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [{**line, "outcome": {**line["outcome"], "cost_s": 0, "cached": 0}} for line in lines]
+
+
+def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:
+    """Six steps at once, or four, a new process' worth of objects, and two more: equal to the bit."""
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    asyncio.run(train(recipe(whole), RunState(), watch_of(whole)))
+    asyncio.run(train(recipe(parts, steps=4), RunState(), watch_of(parts)))
+
+    again = recipe(parts)
+    newest = again.checkpointer.list()[-1]
+    restored = asyncio.run(again.checkpointer.load(newest, again.student.backend))
+    asyncio.run(train(again, RunState.from_json(restored), watch_of(parts)))
+
+    for step in range(1, 7):
+        name = f"trajectories/step-{step:06d}.jsonl"
+        assert sampled(whole / name) == sampled(parts / name)
+    last = [recipe(d).checkpointer.list()[-1] for d in (whole, parts)]
+    assert last[0].step == last[1].step == 6
+    assert (last[0].path / "model/tiny.npz").read_bytes() == (
+        last[1].path / "model/tiny.npz"
+    ).read_bytes()
+
+
+class Crashing:
+    """A verifier that cannot run for half of what it is shown."""
+
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+        if trajectory.seed % 2:
+            raise VerifierError("the daemon is gone")
+        return await ToyReward()(problem, trajectory)
+
+
+def test_too_many_failures_stop_the_line_before_any_update(tmp_path: Path) -> None:
+    """Infrastructure failure is never a reward: no step is counted, no weight moves."""
+    backend = TinyBackend(seed=3)
+    plan, watch = recipe(tmp_path, reward=Crashing(), backend=backend), watch_of(tmp_path)
+
+    with pytest.raises(VerifierError, match="the daemon is gone"):
+        asyncio.run(train(plan, RunState(), watch))
+
+    assert watch.state.step == 0
+    assert asyncio.run(backend.policy()).version == 0
+
+
+class Drifting(TinyBackend):
+    """A trainer whose weights never reach the sampler."""
+
+    async def policy(self) -> Any:
+        if not hasattr(self, "_first"):
+            self._first = await super().policy()
+        return self._first
+
+
+def test_the_canary_stops_a_sampler_that_is_not_the_policy(tmp_path: Path) -> None:
+    """The field's most expensive bug ends the run at the first step after it shows."""
+    plan, watch = recipe(tmp_path, backend=Drifting(seed=3, lr=60.0)), watch_of(tmp_path)
+
+    with pytest.raises(BackendError, match="the sampler is not the policy"):
+        asyncio.run(train(plan, RunState(), watch))
+
+    assert watch.state.step == 1
+
+
+def test_a_failing_observer_is_logged_and_the_run_goes_on(tmp_path: Path) -> None:
+    """Watching never decides."""
+    from rlvr import hookimpl
+
+    class Broken:
+        @hookimpl
+        def rlvr_step_finished(self, step: int) -> None:
+            raise RuntimeError("no disk for my plots")
+
+    plan, watch = recipe(tmp_path, steps=2), watch_of(tmp_path)
+    watch.host.register_observer(Broken(), "broken")
+
+    assert asyncio.run(train(plan, RunState(), watch)).step == 2
+
+
+def test_cancelling_during_an_update_keeps_state_and_weights_together(tmp_path: Path) -> None:
+    """Ctrl-C in the middle of an update: the step is finished, counted, then the line stops."""
+
+    class Slow(TinyBackend):
+        async def step(self, data: Sequence[Datum], loss: Any) -> dict[str, float]:
+            asyncio.get_running_loop().call_later(0.01, running.cancel)
+            await asyncio.sleep(0.05)
+            return await super().step(data, loss)
+
+    backend = Slow(seed=3)
+    plan, watch = recipe(tmp_path, backend=backend), watch_of(tmp_path)
+    running: asyncio.Task[RunState]
+
+    async def start() -> None:
+        nonlocal running
+        running = asyncio.ensure_future(train(plan, RunState(), watch))
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(start())
+
+    assert watch.state.step == 1
+    assert asyncio.run(backend.policy()).version == 1

@@ -1,0 +1,161 @@
+"""BackendContract finds each planted fault (that it passes TinyBackend is tested beside)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+
+from rlvr.parts import Loss, Policy
+from rlvr.testing import BackendContract, TinyBackend
+from rlvr.testing.contract import Contract
+from rlvr.testing.fakes.tiny import TinyPolicy
+from rlvr.types import Completion, Datum, FloatArray, GenerateRequest
+
+Broken = Callable[[type[Contract]], set[str]]
+
+
+class IgnoresTemperature(TinyBackend):
+    async def logprobs(self, data: Sequence[Datum], which: str) -> list[FloatArray]:
+        return await super().logprobs([attrs.evolve(d, temperature=1.0) for d in data], which)
+
+
+class SamplerLagsBehind(TinyBackend):
+    """The weights never arrive at the sampler: the field's most expensive bug."""
+
+    async def policy(self) -> Policy:
+        return TinyPolicy(self._reference.copy(), self._version, self.tokenizer)
+
+
+class HandleFollows(TinyBackend):
+    """An old handle samples from the new weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shared = self._logits.copy()
+
+    async def policy(self) -> Policy:
+        self._shared[:] = self._logits
+        return TinyPolicy(self._shared, self._version, self.tokenizer)
+
+    async def step(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+        metrics = await super().step(data, loss)
+        self._shared[:] = self._logits
+        return metrics
+
+
+class NoVersion(TinyBackend):
+    async def step(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+        metrics = await super().step(data, loss)
+        self._version = 0
+        return metrics
+
+
+class ForgetsMomentum(TinyBackend):
+    async def load(self, directory: Path) -> None:
+        await super().load(directory)
+        self._velocity = np.zeros_like(self._velocity)
+
+
+class ForgetsTheReference(TinyBackend):
+    async def load(self, directory: Path) -> None:
+        await super().load(directory)
+        self._reference = self._logits.copy()
+
+
+class MovesTheReference(TinyBackend):
+    async def step(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+        metrics = await super().step(data, loss)
+        self._reference = self._logits.copy()
+        return metrics
+
+
+class ClimbsUp(TinyBackend):
+    def __init__(self) -> None:
+        super().__init__(lr=-5.0)
+
+
+class AnyModelIsThePolicy(TinyBackend):
+    async def logprobs(self, data: Sequence[Datum], which: str) -> list[FloatArray]:
+        known = which if which in ("policy", "reference") else "policy"
+        return await super().logprobs(data, known)
+
+
+class AveragesMicroBatches(TinyBackend):
+    """Runs the loss datum by datum and averages the metrics."""
+
+    async def step(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+        metrics = await super().step(data, loss)
+        return {**metrics, "weight/sum": metrics["weight/sum"] / len(data)}
+
+
+class PadsBadly(TinyBackend):
+    """Logprobs depend on the longest datum beside them."""
+
+    async def logprobs(self, data: Sequence[Datum], which: str) -> list[FloatArray]:
+        longest = max(len(d.tokens) for d in data)
+        rows = await super().logprobs(data, which)
+        return [row - np.float32(0.01) * (longest - len(row)) for row in rows]
+
+
+class SharedRandomness(TinyBackend):
+    """Draws depend on the place of a request in its batch."""
+
+    async def policy(self) -> Policy:
+        return _Shared(self._logits.copy(), self._version, self.tokenizer)  # type: ignore[arg-type]
+
+
+class _Shared(TinyPolicy):
+    async def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
+        return await super().generate(
+            [attrs.evolve(r, seed=r.seed + place) for place, r in enumerate(requests)]
+        )
+
+
+class TalksTooLong(TinyBackend):
+    async def policy(self) -> Policy:
+        return _Long(self._logits.copy(), self._version, self.tokenizer)  # type: ignore[arg-type]
+
+
+class _Long(TinyPolicy):
+    async def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
+        return await super().generate(
+            [attrs.evolve(r, params=attrs.evolve(r.params, max_tokens=40)) for r in requests]
+        )
+
+
+def contract_of(backend: type) -> type[BackendContract]:
+    """The contract on that backend."""
+
+    class Case(BackendContract):
+        def make_backend(self) -> Any:
+            return backend()
+
+    return Case
+
+
+@pytest.mark.parametrize(
+    ("backend", "promise"),
+    [
+        (IgnoresTemperature, "sampler_and_trainer_agree"),
+        (SamplerLagsBehind, "sampler_and_trainer_agree"),
+        (HandleFollows, "an_old_policy_is_a_snapshot_or_refuses"),
+        (NoVersion, "version_grows_by_one_and_digest_changes"),
+        (ForgetsMomentum, "load_restores_what_save_wrote"),
+        (ForgetsTheReference, "load_restores_what_save_wrote"),
+        (MovesTheReference, "reference_stands_still"),
+        (ClimbsUp, "steps_on_the_same_data_lower_the_loss"),
+        (AnyModelIsThePolicy, "unknown_model_is_refused"),
+        (AveragesMicroBatches, "step_reports_the_losss_own_metrics"),
+        (PadsBadly, "mixed_lengths_do_not_matter"),
+        (SharedRandomness, "equal_requests_give_equal_completions"),
+        (TalksTooLong, "completions_keep_their_limits"),
+    ],
+)
+def test_faults_are_found(backend: type, promise: str, broken: Broken) -> None:
+    """Each planted fault fails the test whose promise it breaks."""
+    assert promise in broken(contract_of(backend))

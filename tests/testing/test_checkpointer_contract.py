@@ -1,0 +1,94 @@
+"""CheckpointerContract finds each planted fault (the built-in one passes it, tested beside)."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from rlvr.builtin.file_checkpointer import FileCheckpointer
+from rlvr.config.core import CheckpointOptions
+from rlvr.parts import Backend, BuildContext
+from rlvr.testing import CheckpointerContract
+from rlvr.testing.contract import Contract
+from rlvr.types import Checkpoint
+
+Broken = Callable[[type[Contract]], set[str]]
+
+
+class TrustsFiles(FileCheckpointer):
+    def verify(self, checkpoint: Checkpoint) -> None:
+        pass
+
+
+class LoadsUnchecked(FileCheckpointer):
+    async def load(self, which: Checkpoint, backend: Backend) -> dict[str, Any]:
+        honest, self.verify = self.verify, lambda _which: None  # type: ignore[method-assign]
+        try:
+            return await super().load(which, backend)
+        finally:
+            self.verify = honest  # type: ignore[method-assign]
+
+
+class LosesTheState(FileCheckpointer):
+    async def load(self, which: Checkpoint, backend: Backend) -> dict[str, Any]:
+        return {**await super().load(which, backend), "note": ""}
+
+
+class NewestFirst(FileCheckpointer):
+    def list(self) -> Sequence[Checkpoint]:
+        return super().list()[::-1]
+
+
+class WritesInPlace(FileCheckpointer):
+    """Removes the old checkpoint before the new one is complete."""
+
+    async def save(self, step: int, state: Mapping[str, Any], backend: Backend) -> Checkpoint:
+        for old in super().list():
+            shutil.rmtree(old.path)
+        return await super().save(step, state, backend)
+
+
+class ForgetsTheBackend(FileCheckpointer):
+    async def load(self, which: Checkpoint, backend: Backend) -> dict[str, Any]:
+        from rlvr.testing import TinyBackend
+
+        return await super().load(which, TinyBackend())
+
+
+class NoDigest(FileCheckpointer):
+    def list(self) -> Sequence[Checkpoint]:
+        return [attrs.evolve(checkpoint, digest="") for checkpoint in super().list()]
+
+
+def contract_of(checkpointer: type) -> type[CheckpointerContract]:
+    """The contract on that checkpointer."""
+
+    class Case(CheckpointerContract):
+        def make_checkpointer(self, directory: Path) -> Any:
+            return checkpointer(CheckpointOptions(keep=5), BuildContext(run_dir=directory))
+
+    return Case
+
+
+@pytest.mark.parametrize(
+    ("checkpointer", "promise"),
+    [
+        (TrustsFiles, "one_changed_byte_is_found"),
+        (TrustsFiles, "missing_and_truncated_files_are_found"),
+        (LoadsUnchecked, "one_changed_byte_is_found"),
+        (LosesTheState, "load_gives_back_what_was_saved"),
+        (ForgetsTheBackend, "load_gives_back_what_was_saved"),
+        (NewestFirst, "lists_oldest_first"),
+        (NoDigest, "lists_oldest_first"),
+        (WritesInPlace, "failing_save_leaves_the_previous_one"),
+        (WritesInPlace, "kill_while_saving_leaves_the_previous_one"),
+    ],
+)
+def test_faults_are_found(checkpointer: type, promise: str, broken: Broken) -> None:
+    """Each planted fault fails the test whose promise it breaks."""
+    assert promise in broken(contract_of(checkpointer))

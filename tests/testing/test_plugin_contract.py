@@ -1,0 +1,101 @@
+"""PluginContract passes on a right plugin, and finds each planted fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlvr.testing import PluginContract
+from rlvr.testing.contract import Contract
+
+Broken = Callable[[type[Contract]], set[str]]
+
+RIGHT = """
+from attrs import frozen
+from rlvr import hookimpl, option
+from rlvr.specs import AlgorithmSpec, LossSpec
+
+RLVR_API = 1
+
+@frozen(kw_only=True)
+class Options:
+    beta: float = option(0.1, "How strong")
+
+class MyLoss:
+    def __init__(self, config, context):
+        pass
+
+@hookimpl
+def rlvr_losses():
+    return [LossSpec(name="mine", target=__name__ + ":MyLoss", config=__name__ + ":Options",
+                     summary="a loss")]
+
+@hookimpl
+def rlvr_algorithms():
+    return [AlgorithmSpec(name="mine", sampler="group", advantage="group", loss="mine",
+                          summary="an algorithm", values={"train.lr": 1e-4, "mine.beta": 0.2})]
+"""
+
+
+@pytest.fixture
+def contract_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Callable[[str], type[PluginContract]]:
+    """A function: the contract on a plugin module of that source text."""
+    # importable here and in the subprocess of the contract
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    name = "planted_" + str(abs(hash(request.node.name)))
+
+    def make(source: str) -> type[PluginContract]:
+        (tmp_path / f"{name}.py").write_text(source, encoding="utf-8")
+
+        class Case(PluginContract):
+            module = name
+            heavy = ("wave", *PluginContract.heavy)
+
+        return Case
+
+    return make
+
+
+def test_a_right_plugin_holds_every_promise(
+    contract_of: Callable[[str], type[PluginContract]], broken: Broken
+) -> None:
+    """The kit raises no false alarm."""
+    assert broken(contract_of(RIGHT)) == set()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "promise"),
+    [
+        ("RLVR_API = 1", "RLVR_API = 2", "states_the_api_it_was_built_for"),
+        ("RLVR_API = 1", "", "states_the_api_it_was_built_for"),
+        ("RLVR_API = 1", "RLVR_API = 1\nimport wave", "importing_it_is_light"),
+        ("def rlvr_losses():", "def rlvr_loses():", "every_hook_is_known"),
+        ("@hookimpl\ndef rlvr_losses", "def rlvr_losses", "every_hook_is_known"),
+        ("def rlvr_losses():", "def rlvr_losses(step):", "every_hook_is_known"),
+        ("def rlvr_losses():", "def rlvr_losses(x=1):", "every_hook_is_known"),
+        ('summary="a loss"', 'summary=""', "offers_something"),
+        ('":MyLoss"', '":YourLoss"', "targets_resolve"),
+        ('":Options"', '":MyLoss"', "targets_resolve"),
+        ("self, config, context", "self, config", "parts_take_config_and_context"),
+        ('option(0.1, "How strong")', "0.1", "every_option_has_a_help_line_and_a_default"),
+        ('"mine.beta"', '"mine.gamma"', "vetted_values_name_real_options"),
+        ('"train.lr"', '"train.speed"', "vetted_values_name_real_options"),
+        ('"train.lr"', '"lr"', "vetted_values_name_real_options"),
+        ('summary="a loss")]', 'summary="a loss")] * 2', "names_are_unique"),
+    ],
+)
+def test_faults_are_found(
+    old: str,
+    new: str,
+    promise: str,
+    contract_of: Callable[[str], type[PluginContract]],
+    broken: Broken,
+) -> None:
+    """Each planted fault fails the test whose promise it breaks."""
+    assert old in RIGHT
+    assert promise in broken(contract_of(RIGHT.replace(old, new)))

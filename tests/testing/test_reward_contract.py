@@ -1,0 +1,225 @@
+"""RewardContract passes on a right reward, and finds each planted fault."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import attrs
+import pytest
+
+from rlvr.errors import VerifierError
+from rlvr.testing import RewardContract, ToyReward, ToyTask
+from rlvr.testing.contract import Contract
+from rlvr.types import Outcome, Problem, Reward, Trajectory, Unscorable
+
+Broken = Callable[[type[Contract]], set[str]]
+
+(PROBLEM, OTHER, *_) = ToyTask().problems("train")
+
+
+class Random(ToyReward):
+    turns: Iterator[int] = itertools.count()
+
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+        verdict = await super().__call__(problem, trajectory)
+        return attrs.evolve(verdict, value=verdict.value * (1 - 1e-3 * (next(self.turns) % 2)))
+
+
+class Unbounded(ToyReward):
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+        verdict = await super().__call__(problem, trajectory)
+        return attrs.evolve(verdict, value=verdict.value - 0.5)
+
+
+class ChokesOnGarbage(ToyReward):
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+        trajectory.completion.encode("ascii")
+        return await super().__call__(problem, trajectory)
+
+
+class LikesLength(ToyReward):
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+        is_long = len(trajectory.completion) > 10_000
+        return (
+            Reward(value=1, score01=1) if is_long else await super().__call__(problem, trajectory)
+        )
+
+
+class LikesEcho(ToyReward):
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+        is_echo = trajectory.completion == problem.prompt[0].content
+        return (
+            Reward(value=1, score01=1) if is_echo else await super().__call__(problem, trajectory)
+        )
+
+
+class GivesHope(ToyReward):
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+        verdict = await super().__call__(problem, trajectory)
+        return verdict if trajectory.completion else attrs.evolve(verdict, value=0.2)
+
+
+class TakesAnything(ToyReward):
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+        return Reward(value=1, score01=1)
+
+
+class ReturnsAFloat(ToyReward):
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Any:
+        return 1.0
+
+
+class OneKeyForAll(ToyReward):
+    def verdict_key(self, problem: Problem, trajectory: Trajectory) -> str | None:
+        return super().verdict_key(problem, Trajectory.from_text(problem.id, ""))
+
+
+class PlainTextKey(ToyReward):
+    def verdict_key(self, problem: Problem, trajectory: Trajectory) -> str | None:
+        return trajectory.completion
+
+
+class LeavesAChild(ToyReward):
+    children: list[subprocess.Popen[bytes]] = []  # noqa: RUF012  # shared, so the test can end them
+
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+        self.children.append(
+            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        )
+        return await super().__call__(problem, trajectory)
+
+
+class ChangesTheEnvironment(ToyReward):
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+        os.environ["RLVR_TEST_LEFT_BEHIND"] = trajectory.completion
+        return await super().__call__(problem, trajectory)
+
+
+class MixesUpCalls(ToyReward):
+    """Keeps the answer in itself while it waits."""
+
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+        import asyncio
+
+        self._now = trajectory
+        await asyncio.sleep(0)
+        return await super().__call__(problem, self._now)
+
+
+class ToolIsMissing(ToyReward):
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+        raise VerifierError("no simulator")
+
+
+class ZeroWhenToolIsMissing(ToyReward):
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+        return Reward(value=0, score01=0)
+
+
+class Opens(ToyReward):
+    """Owns something: judges only while it is open."""
+
+    is_open = False
+
+    async def __aenter__(self) -> Opens:
+        self.is_open = True
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self.is_open = False
+
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+        if not self.is_open:
+            raise VerifierError("not open")
+        return await super().__call__(problem, trajectory)
+
+
+class Undecided(ToyReward):
+    """Has no verdict about what is no letter."""
+
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+        if not trajectory.completion.isalpha():
+            return Unscorable(reason="no letter")
+        return await super().__call__(problem, trajectory)
+
+
+def contract_of(reward: type, broken_reward: type = ToolIsMissing) -> type[RewardContract]:
+    """The contract on that reward."""
+
+    class Case(RewardContract):
+        def make_reward(self) -> Any:
+            return reward()
+
+        def right(self) -> tuple[Problem, Trajectory]:
+            return PROBLEM, Trajectory.from_text(PROBLEM.id, "b")
+
+        def wrong(self) -> Sequence[tuple[Problem, Trajectory]]:
+            return [(OTHER, Trajectory.from_text(OTHER.id, "z"))]
+
+        def cheats(self) -> Sequence[tuple[Problem, Trajectory]]:
+            return [(PROBLEM, Trajectory.from_text(PROBLEM.id, "abcdefghijklmnopqrstuvwxyz"))]
+
+        def make_broken_reward(self) -> Any:
+            return broken_reward()
+
+    return Case
+
+
+@pytest.mark.parametrize("reward", [ToyReward, Opens, Undecided])
+def test_a_right_reward_holds_every_promise(reward: type, broken: Broken) -> None:
+    """The kit raises no false alarm, also where a reward must be opened or has no verdict."""
+    assert broken(contract_of(reward)) == set()
+
+
+@pytest.mark.parametrize(
+    ("reward", "promise"),
+    [
+        (Random, "same_answer_same_reward"),
+        (Unbounded, "values_stay_within_the_declared_bounds"),
+        (ChokesOnGarbage, "hostile_text_is_judged_like_any_other"),
+        (LikesLength, "hostile_text_is_judged_like_any_other"),
+        (LikesEcho, "repeating_the_prompt_earns_no_top"),
+        (GivesHope, "empty_answer_earns_nothing"),
+        (TakesAnything, "wrong_answers_earn_less"),
+        (TakesAnything, "cheats_earn_no_top"),
+        (ReturnsAFloat, "right_answer_earns_the_top"),
+        (OneKeyForAll, "verdict_keys_tell_answers_apart"),
+        (PlainTextKey, "verdict_keys_tell_answers_apart"),
+        (MixesUpCalls, "judges_several_at_once"),
+        (ZeroWhenToolIsMissing, "right_answer_earns_the_top"),
+    ],
+)
+def test_faults_are_found(reward: type, promise: str, broken: Broken) -> None:
+    """Each planted fault fails the test whose promise it breaks."""
+    assert promise in broken(contract_of(reward))
+
+
+def test_a_failure_told_as_zero_is_found(broken: Broken) -> None:
+    """A verifier that gives 0 when its tool is missing fails: infrastructure is never a reward."""
+    found = broken(contract_of(ToyReward, ZeroWhenToolIsMissing))
+
+    assert found == {"broken_verifier_raises_and_never_scores"}
+
+
+def test_a_child_left_running_is_found() -> None:
+    """A process that outlives its verification is named."""
+    try:
+        with pytest.raises(AssertionError, match="child processes still run"):
+            contract_of(LeavesAChild)().test_leaves_nothing_behind()
+    finally:
+        for child in LeavesAChild.children:
+            child.kill()
+            child.wait()
+
+
+def test_a_changed_environment_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A verifier may not leave variables in this process's environment."""
+    monkeypatch.setenv("RLVR_TEST_LEFT_BEHIND", "before")
+
+    with pytest.raises(AssertionError):
+        contract_of(ChangesTheEnvironment)().test_leaves_nothing_behind()

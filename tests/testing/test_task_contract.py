@@ -1,0 +1,200 @@
+"""TaskContract passes on a right task, and finds each planted fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import pytest
+
+from rlvr.testing import TaskContract, ToyReward, ToyTask
+from rlvr.testing.contract import Contract
+from rlvr.types import Message, Problem, Trajectory
+
+Broken = Callable[[type[Contract]], set[str]]
+
+
+class RepeatsAnId(ToyTask):
+    def problems(self, split: str) -> Iterable[Problem]:
+        for problem in super().problems(split):
+            yield attrs.evolve(problem, id=problem.id.replace("after-b", "after-a"))
+
+
+class ForgetsItsOrder(ToyTask):
+    loads = 0
+
+    def problems(self, split: str) -> Iterable[Problem]:
+        type(self).loads += 1
+        return list(super().problems(split))[:: (-1) ** self.loads]
+
+
+class LeaksTheTestSplit(ToyTask):
+    def problems(self, split: str) -> Iterable[Problem]:
+        for problem in super().problems("all" if split == "train" else split):
+            yield attrs.evolve(problem, split=split) if split == "train" else problem
+
+
+class HasNoTestSplit(ToyTask):
+    def problems(self, split: str) -> Iterable[Problem]:
+        return [] if split == "test" else super().problems(split)
+
+
+class TellsTheAnswer(ToyTask):
+    SECRET = "module adder(input a, input b, output y);"
+
+    def problems(self, split: str) -> Iterable[Problem]:
+        for problem in super().problems(split):
+            prompt = (Message(role="user", content=f"Write this:\n  {self.SECRET}"),)
+            yield attrs.evolve(problem, prompt=prompt)
+
+    def reference(self, problem: Problem) -> Trajectory | None:
+        return Trajectory.from_text(problem.id, self.SECRET)
+
+
+class CannotPickle(ToyTask):
+    def problems(self, split: str) -> Iterable[Problem]:
+        for problem in super().problems(split):
+            yield attrs.evolve(problem, payload=lambda: None)
+
+
+class NeverEnds(ToyTask):
+    def episode(self, problem: Problem) -> Any:
+        return super().episode(attrs.evolve(problem, payload=Endless()))
+
+
+class Endless:
+    turns = float("inf")
+
+
+class SharesItsEpisode(ToyTask):
+    def __init__(self) -> None:
+        super().__init__()
+        self._only: Any = None
+
+    def episode(self, problem: Problem) -> Any:
+        self._only = self._only or super().episode(problem)
+        return self._only
+
+
+class WrongReference(ToyTask):
+    def reference(self, problem: Problem) -> Trajectory | None:
+        return Trajectory.from_text(problem.id, "?")
+
+
+class DropsInSilence(ToyTask):
+    def unsupported(self) -> Mapping[str, str]:
+        return {"row-7": " "}
+
+
+class EmptyPrompt(ToyTask):
+    def problems(self, split: str) -> Iterable[Problem]:
+        for problem in super().problems(split):
+            yield attrs.evolve(problem, prompt=(Message(role="user", content=" "),))
+
+
+class Generous(ToyReward):
+    """Rewards whatever is said."""
+
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Any:
+        verdict = await super().__call__(problem, trajectory)
+        return attrs.evolve(verdict, value=max(verdict.value, 0.1))
+
+
+def contract_of(task: type, reward: type = ToyReward) -> type[TaskContract]:
+    """The contract on that task."""
+
+    class Case(TaskContract):
+        def make_task(self) -> Any:
+            return task()
+
+        def make_reward(self) -> Any:
+            return reward()
+
+    return Case
+
+
+@pytest.mark.parametrize("turns", [1, 3])
+def test_a_right_task_holds_every_promise(turns: int, broken: Broken) -> None:
+    """The kit raises no false alarm, with one turn or several."""
+    assert broken(contract_of(lambda: ToyTask(turns=turns))) == set()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("task", "promise"),
+    [
+        (RepeatsAnId, "ids_are_unique"),
+        (ForgetsItsOrder, "loads_the_same_every_time"),
+        (LeaksTheTestSplit, "splits_are_disjoint"),
+        (HasNoTestSplit, "each_split_has_problems"),
+        (TellsTheAnswer, "prompt_does_not_hold_the_answer"),
+        (CannotPickle, "problems_pickle"),
+        (NeverEnds, "episodes_begin_with_the_prompt_and_end"),
+        (SharesItsEpisode, "episodes_are_independent"),
+        (WrongReference, "reference_earns_the_top"),
+        (DropsInSilence, "unsupported_rows_have_reasons"),
+        (EmptyPrompt, "each_split_has_problems"),
+    ],
+)
+def test_faults_are_found(task: type, promise: str, broken: Broken) -> None:
+    """Each planted fault fails the test whose promise it breaks."""
+    assert promise in broken(contract_of(task))
+
+
+def test_a_generous_reward_is_found(broken: Broken) -> None:
+    """Nonsense that earns something fails the task's contract."""
+    found = broken(contract_of(ToyTask, Generous))
+
+    assert found == {"empty_and_senseless_answers_earn_the_bottom"}
+
+
+def test_promises_cannot_be_overridden() -> None:
+    """A subclass that redefines a test is refused, unless it says xfail and why."""
+    with pytest.raises(TypeError, match="test_ids_are_unique"):
+
+        class Silenced(TaskContract):
+            def test_ids_are_unique(self) -> None:
+                """Nothing to see here."""
+
+    with pytest.raises(TypeError, match="xfail"):
+
+        class NoReason(TaskContract):
+            @pytest.mark.xfail
+            def test_ids_are_unique(self) -> None:
+                """Fails, nobody knows why."""
+
+    class Known(TaskContract):
+        @pytest.mark.xfail(reason="ids repeat in the published data set")
+        def test_ids_are_unique(self) -> None:
+            super().test_ids_are_unique()
+
+    assert issubclass(Known, TaskContract)
+
+
+def test_own_tests_may_be_added() -> None:
+    """A subclass may hold more promises than the contract."""
+
+    class More(TaskContract):
+        def test_boards_are_square(self) -> None:
+            """Another promise."""
+
+    assert "test_boards_are_square" in vars(More)
+
+
+def test_a_forgotten_factory_is_named(broken: Broken) -> None:
+    """A contract without its factory says which one is missing."""
+
+    class Empty(TaskContract):
+        pass
+
+    with pytest.raises(NotImplementedError, match=r"Empty must define make_task"):
+        Empty().test_ids_are_unique()
+
+
+def test_sequence_of_prompts_is_typed() -> None:
+    """The toy's first prompt is the problem's whole prompt."""
+    task = ToyTask()
+    (problem, *_) = task.problems("train")
+    first: Sequence[Message] | None = task.episode(problem).prompt()
+
+    assert first == problem.prompt

@@ -1,0 +1,91 @@
+"""Missing tools and data skip aloud, or fail where they are required."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rlvr.testing
+from rlvr.testing import require_tool, shared_data
+
+
+def test_a_tool_that_is_there_gives_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The path is that of the executable found first."""
+    tool = tmp_path / "mytool"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert require_tool("mytool") == str(tool)
+
+
+def test_a_missing_tool_skips_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason names the tool and the command that installs it."""
+    monkeypatch.delenv("RLVR_REQUIRE_TOOLS", raising=False)
+
+    with pytest.raises(pytest.skip.Exception, match="no-such-tool is not on PATH; try: apt x"):
+        require_tool("no-such-tool", fix="apt x")
+
+
+def test_a_missing_tool_fails_where_tools_are_required(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With RLVR_REQUIRE_TOOLS=1 nothing is skipped in silence."""
+    monkeypatch.setenv("RLVR_REQUIRE_TOOLS", "1")
+
+    with pytest.raises(pytest.fail.Exception, match="no-such-tool is not on PATH"):
+        require_tool("no-such-tool")
+
+
+def test_data_are_found_where_the_variable_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RLVR_DATA wins, and what it lacks is told with the folder's name."""
+    (tmp_path / "cvdp").mkdir()
+    (tmp_path / "cvdp" / "rows.jsonl").write_text("{}\n")
+    monkeypatch.setenv("RLVR_DATA", str(tmp_path))
+    monkeypatch.delenv("RLVR_REQUIRE_TOOLS", raising=False)
+
+    assert shared_data("cvdp", "rows.jsonl") == tmp_path / "cvdp" / "rows.jsonl"
+    with pytest.raises(pytest.skip.Exception, match=r"cvdp/other.jsonl.*RLVR_DATA"):
+        shared_data("cvdp", "other.jsonl")
+
+
+def test_data_are_found_beside_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From any folder of the project ../shared/data is found; elsewhere the test skips."""
+    (tmp_path / "shared" / "data").mkdir(parents=True)
+    deep = tmp_path / "project" / "tests" / "core"
+    deep.mkdir(parents=True)
+    monkeypatch.delenv("RLVR_DATA", raising=False)
+    monkeypatch.delenv("RLVR_REQUIRE_TOOLS", raising=False)
+    monkeypatch.chdir(deep)
+
+    assert shared_data() == tmp_path / "shared" / "data"
+    with pytest.raises(pytest.skip.Exception, match="beside a parent folder"):
+        shared_data("chess")
+
+
+def test_public_names_are_all_there() -> None:
+    """Each name in `__all__` is importable, and no other is promised."""
+    for name in rlvr.testing.__all__:
+        assert getattr(rlvr.testing, name).__name__ == name
+    assert set(rlvr.testing.__all__) == set(rlvr.testing._HOMES)
+    with pytest.raises(AttributeError, match="nothing_like_it"):
+        _ = rlvr.testing.nothing_like_it
+
+
+@pytest.mark.integration
+def test_rlvr_does_not_import_its_test_kit() -> None:
+    """`import rlvr` needs neither pytest nor the kit; the kit needs no torch to be imported."""
+    code = (
+        "import sys, rlvr; assert 'pytest' not in sys.modules; "
+        "assert 'rlvr.testing' not in sys.modules; "
+        "import rlvr.testing; assert 'pytest' not in sys.modules; "
+        "[getattr(rlvr.testing, n) for n in rlvr.testing.__all__]; "
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env=dict(os.environ))
