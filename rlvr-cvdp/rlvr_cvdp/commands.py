@@ -72,7 +72,9 @@ def list_problems(argv: list[str]) -> int:
         if options.json:
             print(json.dumps(row))
         elif row["supported"]:
-            print(f"{row['id']:56} {row['category']}  {row['difficulty']:8} cocotb {row['generation']}")
+            print(
+                f"{row['id']:56} {row['category']}  {row['difficulty']:8} cocotb {row['generation']}"
+            )
         else:
             print(f"{row['id']:56} not verifiable: {row['reason']}")
     if not options.json:

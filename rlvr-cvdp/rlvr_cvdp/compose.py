@@ -34,7 +34,9 @@ def parse_services(harness: Mapping[str, str]) -> tuple[Service, ...]:
     try:
         compose = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise HarnessError(f"docker-compose.yml is not YAML: {str(error).splitlines()[0]}") from None
+        raise HarnessError(
+            f"docker-compose.yml is not YAML: {str(error).splitlines()[0]}"
+        ) from None
     services = compose.get("services") if isinstance(compose, dict) else None
     if not isinstance(services, dict) or not services:
         raise HarnessError("docker-compose.yml names no services")

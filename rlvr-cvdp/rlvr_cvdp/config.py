@@ -28,9 +28,7 @@ class CvdpConfig:
         "Credit for tests: all (stop at the first failure) or share of those passed",
         choices=("all", "share"),
     )
-    syntax: str = option(
-        "iverilog", "Judge of the syntax stage", choices=("iverilog", "verilator")
-    )
+    syntax: str = option("iverilog", "Judge of the syntax stage", choices=("iverilog", "verilator"))
     seeds: tuple[str, ...] = option(("1",), "Seeds of the tests; right means right with each")
     timeout_s: float = option(
         120.0,
@@ -42,7 +40,9 @@ class CvdpConfig:
     processes: int = option(256, "Processes in a sandbox", validator=ge(16))
     file_mb: int = option(64, "Size of a file that is written", unit="MB", validator=ge(1))
     disk_mb: int = option(100, "Size of a sandbox's work directory", unit="MB", validator=ge(1))
-    output_mb: int = option(64, "Output after which a service is stopped", unit="MB", validator=ge(1))
+    output_mb: int = option(
+        64, "Output after which a service is stopped", unit="MB", validator=ge(1)
+    )
     provision: bool = option(True, "Make a missing cocotb stack at first need")
 
     def __attrs_post_init__(self) -> None:

@@ -24,7 +24,7 @@ _OFFICIAL = "official_examples/cvdp_v1.1.0_example_{kind}_code_generation_no_com
 
 
 def bubblewrap() -> CheckResult:
-    """bubblewrap is there and may make namespaces."""
+    """Bubblewrap is there and may make namespaces."""
     path = find_tool("bwrap")
     if path is None:
         return CheckResult(ok=False, found="no bwrap on PATH", fix=install_command("bwrap"))
@@ -112,7 +112,9 @@ async def _proof() -> CheckResult:
     for task, reward, problem in _examples(config):
         right = task.reference(problem)
         assert right is not None  # `_examples` gives none without
-        empty = Trajectory(problem_id=problem.id, files=dict.fromkeys(problem.payload.targets, "\n"))
+        empty = Trajectory(
+            problem_id=problem.id, files=dict.fromkeys(problem.payload.targets, "\n")
+        )
         wrong = Trajectory(
             problem_id=problem.id,
             files=dict.fromkeys(problem.payload.targets, "module nothing;\nendmodule\n"),
@@ -143,9 +145,12 @@ def data_dir() -> Path | None:
 def _examples(config: CvdpConfig) -> Iterator[tuple[CvdpTask, CvdpReward, Problem]]:
     """The two official examples where the data are there, else two starter problems."""
     data = data_dir()
-    paths = [data / _OFFICIAL.format(kind=kind) for kind in ("nonagentic", "agentic")] if data else []
+    paths = (
+        [data / _OFFICIAL.format(kind=kind) for kind in ("nonagentic", "agentic")] if data else []
+    )
     official = [path for path in paths if path.is_file()]
-    for path in official or [None]:
+    choices: list[Path | None] = [*official] or [None]
+    for path in choices:
         context = BuildContext(dataset=path)
         task, reward = CvdpTask(config, context), CvdpReward(config, context)
         solved = [p for p in task.problems("all") if task.reference(p) is not None]

@@ -83,7 +83,7 @@ def runs_cocotb(argv: Sequence[str], harness: Mapping[str, str]) -> bool:
 
 
 def uses_tool(argv: Sequence[str], harness: Mapping[str, str]) -> str:
-    """"yosys" or "verilator" where the command's scripts call it."""
+    """ "yosys" or "verilator" where the command's scripts call it."""
     text = " ".join([*argv, *_scripts(argv, harness)])
     for tool in ("yosys", "verilator"):
         if re.search(rf"""["'\s]{tool}\b""", " " + text):

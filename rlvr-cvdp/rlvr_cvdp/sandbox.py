@@ -185,7 +185,7 @@ async def _watch(reading: asyncio.Task[bool], folder: Path, limits: Limits, begu
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
-    """bubblewrap's own death takes its PID namespace with it."""
+    """Bubblewrap's own death takes its PID namespace with it."""
     if process.returncode is None:
         try:
             os.killpg(process.pid, signal.SIGKILL)

@@ -17,24 +17,9 @@ from collections.abc import Collection, Iterable
 
 HARMLESS = frozenset(
     f"${name}"
-    for name in (
-        "display displayb displayh displayo write writeb writeh writeo strobe strobeb strobeh "
-        "strobeo monitor monitorb monitorh monitoro monitoron monitoroff time stime realtime "
-        "simtime abstime timeformat printtimescale timezero finish stop fatal error warning info "
-        "finish_and_return random urandom urandom_range mti_random mti_dist_uniform "
-        "dist_chi_square dist_erlang dist_exponential dist_normal dist_poisson dist_t "
-        "dist_uniform itor rtoi realtobits bitstoreal bitstoshortreal shortrealtobits sformat "
-        "sformatf swrite swriteb swriteh swriteo sscanf countdrivers countbits countones "
-        "isunknown onehot onehot0 dimensions unpacked_dimensions high low left right increment "
-        "size bits clog2 ln log10 exp sqrt pow floor ceil sin cos tan asin acos atan atan2 hypot "
-        "sinh cosh tanh asinh acosh atanh abs min max q_initialize q_add q_remove q_full q_exam "
-        "signed unsigned cast getpattern dumpvars dumpon dumpoff dumpall dumplimit dumpflush "
-        "ivlh_attribute_event ivlh_rising_edge ivlh_falling_edge ivlh_shift_left ivlh_shift_right"
-    ).split()
+    for name in ["display", "displayb", "displayh", "displayo", "write", "writeb", "writeh", "writeo", "strobe", "strobeb", "strobeh", "strobeo", "monitor", "monitorb", "monitorh", "monitoro", "monitoron", "monitoroff", "time", "stime", "realtime", "simtime", "abstime", "timeformat", "printtimescale", "timezero", "finish", "stop", "fatal", "error", "warning", "info", "finish_and_return", "random", "urandom", "urandom_range", "mti_random", "mti_dist_uniform", "dist_chi_square", "dist_erlang", "dist_exponential", "dist_normal", "dist_poisson", "dist_t", "dist_uniform", "itor", "rtoi", "realtobits", "bitstoreal", "bitstoshortreal", "shortrealtobits", "sformat", "sformatf", "swrite", "swriteb", "swriteh", "swriteo", "sscanf", "countdrivers", "countbits", "countones", "isunknown", "onehot", "onehot0", "dimensions", "unpacked_dimensions", "high", "low", "left", "right", "increment", "size", "bits", "clog2", "ln", "log10", "exp", "sqrt", "pow", "floor", "ceil", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "hypot", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "abs", "min", "max", "q_initialize", "q_add", "q_remove", "q_full", "q_exam", "signed", "unsigned", "cast", "getpattern", "dumpvars", "dumpon", "dumpoff", "dumpall", "dumplimit", "dumpflush", "ivlh_attribute_event", "ivlh_rising_edge", "ivlh_falling_edge", "ivlh_shift_left", "ivlh_shift_right"]
 )
-_HARMLESS_GROUPS = re.compile(
-    r"\$(ivl_\w+\$\w+|(async|sync)\$(and|nand|or|nor)\$(array|plane))"
-)
+_HARMLESS_GROUPS = re.compile(r"\$(ivl_\w+\$\w+|(async|sync)\$(and|nand|or|nor)\$(array|plane))")
 _KNOWN_MODULES = {"system", "vhdl_sys", "vhdl_textio", "v2005_math", "va_math", "v2009"}
 _SCOPE = re.compile(r'(S_\w+) \.scope (\w+), "((?:[^"\\]|\\.)*)" "((?:[^"\\]|\\.)*)"(.*);')
 _PARENT = re.compile(r"(S_\w+)\s*$")
@@ -44,7 +29,9 @@ _MODULE = re.compile(r"\bmodule\s+(?:automatic\s+|static\s+)?(\w+)")
 _SOURCE = re.compile(r"\.s?vh?$")
 
 
-def scan(lines: Iterable[str], trusted: Collection[str], allowed: Collection[str] = ()) -> list[str]:
+def scan(
+    lines: Iterable[str], trusted: Collection[str], allowed: Collection[str] = ()
+) -> list[str]:
     """
     What is wrong with a compiled simulation, in words; empty where nothing is.
 

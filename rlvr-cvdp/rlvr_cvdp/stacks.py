@@ -60,7 +60,11 @@ class Stack:
         """Those of the packages that it does not hold."""
         folder = self.site_packages
         paths = {need: need.replace(".", "/") for need in needs}
-        return [n for n, p in paths.items() if not ((folder / p).is_dir() or (folder / f"{p}.py").is_file())]
+        return [
+            n
+            for n, p in paths.items()
+            if not ((folder / p).is_dir() or (folder / f"{p}.py").is_file())
+        ]
 
 
 def cache_dir() -> Path:
@@ -89,7 +93,9 @@ def managed_stack(generation: int) -> Stack | None:
     if not (folder / "complete").is_file():
         return None
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    return _stack_at(generation, folder, folder / "lib" / version / "site-packages", folder / "bin" / "python")
+    return _stack_at(
+        generation, folder, folder / "lib" / version / "site-packages", folder / "bin" / "python"
+    )
 
 
 def _stack_at(generation: int, prefix: Path, site: Path, python: Path) -> Stack | None:

@@ -157,4 +157,3 @@ def simulator() -> None:
     """The test needs the real sandbox and simulator."""
     for tool in ("bwrap", "iverilog", "vvp"):
         require_tool(tool, "sudo apt-get install -y bubblewrap iverilog")
-

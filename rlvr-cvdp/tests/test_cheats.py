@@ -15,7 +15,9 @@ PLACE = "/code/rundir/sim_build/test_runner.result.xml"
 
 def wrong(body: str, head: str = "") -> str:
     """A design that does not increment, with something else in it."""
-    return f"{head}\nmodule inc(input [7:0] a, output [7:0] y);\n  assign y = a;\n{body}\nendmodule\n"
+    return (
+        f"{head}\nmodule inc(input [7:0] a, output [7:0] y);\n  assign y = a;\n{body}\nendmodule\n"
+    )
 
 
 def forge(path: str, opener: str = "$fopen", block: str = "final") -> str:

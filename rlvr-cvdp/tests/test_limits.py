@@ -74,9 +74,12 @@ def test_a_big_wave_file_is_a_wrong_answer(bench):
         'initial begin $dumpfile("w.vcd"); $dumpvars(0, inc); end\n'
         "reg [4095:0] r = 1; always #1 r = {r[4094:0], ~r[4095]} ^ (r << 7);\n"
     )
-    test = bench.test.replace("a in range(4)", "a in range(4000)").replace(
-        "== a + 1", "== (a + 1) % 256"
-    ).replace("dut.a.value = a\n", "dut.a.value = a % 256\n").replace("Timer(1,", "Timer(1000,")
+    test = (
+        bench.test.replace("a in range(4)", "a in range(4000)")
+        .replace("== a + 1", "== (a + 1) % 256")
+        .replace("dut.a.value = a\n", "dut.a.value = a % 256\n")
+        .replace("Timer(1,", "Timer(1000,")
+    )
     runner = bench.runner.replace('module=os.getenv("MODULE")', 'module=os.getenv("MODULE")')
     runner = runner.replace("test_module=", 'test_args=[], plusargs=["-vcd"], test_module=')
     problem = bench.problem(harness={"src/test_inc.py": test, "src/test_runner.py": runner})
@@ -86,7 +89,9 @@ def test_a_big_wave_file_is_a_wrong_answer(bench):
 
 def test_a_harness_that_only_waits_is_no_verdict(bench):
     """A verifier that times out without computing says nothing about the answer."""
-    runner = bench.runner.replace("    runner = get", "    import time; time.sleep(60)\n    runner = get")
+    runner = bench.runner.replace(
+        "    runner = get", "    import time; time.sleep(60)\n    runner = get"
+    )
     problem = bench.problem(harness={"src/test_runner.py": runner})
     with pytest.raises(VerifierError, match="waits"):
         bench.rtl(bench.right, problem, timeout_s=0.5)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from rlvr.config.coerce import coerce
 from rlvr.config.core import CORE_OPTIONS
 from rlvr.config.describe import as_text, describe, environment_variable, reference_markdown
 from rlvr.config.layers import overrides_layer, resolve
@@ -37,11 +40,30 @@ def test_the_reference_has_a_row_for_each_option():
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(True, "true"), (None, "none"), (("a", "b,"), '["a", "b,"]'), ((), "")]
+    ("value", "text"),
+    [
+        (True, "true"),
+        (None, "none"),
+        (("a", "b"), "a,b"),
+        (("a", "b,"), '["a", "b,"]'),
+        ((), ""),
+    ],
 )
 def test_values_are_written_as_they_are_read(value, text):
     """What is shown can be given back on a command line."""
     assert as_text(value) == text
+
+
+@given(st.lists(st.text()).map(tuple))
+def test_every_list_survives_being_shown(value):
+    """Any list of texts, written by `as_text` and read from the command line, is the same list."""
+    assert coerce(as_text(value), tuple[str, ...]) == value
+
+
+@given(st.one_of(st.integers(), st.floats(allow_nan=False), st.booleans()))
+def test_every_number_survives_being_shown(value):
+    """The same for numbers and flags."""
+    assert coerce(as_text(value), type(value)) == value
 
 
 def test_the_variable_of_an_option():

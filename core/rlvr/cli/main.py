@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
             print(leaving.code, file=sys.stderr)
         return leaving.code if isinstance(leaving.code, int) else int(bool(leaving.code))
     except Exception as error:  # a bug, unless a plugin knows better
-        return _report_bug(error)
+        return _report_bug(error, words)
     return code
 
 
@@ -122,7 +122,7 @@ def _report(error: RlvrError, words: Sequence[str]) -> int:
     return error.exit_code
 
 
-def _report_bug(error: Exception) -> int:
+def _report_bug(error: Exception, words: Sequence[str]) -> int:
     advice = None
     try:
         from rlvr.plugins.host import PluginHost
@@ -134,7 +134,7 @@ def _report_bug(error: Exception) -> int:
         _print_traceback(error)
         print(f"rlvr: this is a bug: {type(error).__name__}: {error} (exit 1)", file=sys.stderr)
         return ExitCode.BUG
-    if _is_debugging(sys.argv):
+    if _is_debugging(words):
         _print_traceback(error)
     print(f"rlvr: {advice.message}    (exit {int(advice.exit_code)})", file=sys.stderr)
     return advice.exit_code

@@ -87,7 +87,7 @@ def _options_of(chosen: argparse.Namespace) -> str:
     width = max(len(row.key) for row in rows)
     lines = [
         f"  {row.key.ljust(width)}  {row.help}"
-        f"{f' ({row.unit})' if row.unit else ''} [{as_text(row.default)}]"
+        f"{f' ({row.unit})' if row.unit else ''} [{as_text(row.default) or 'empty'}]"
         for row in rows
     ]
     return "\n".join([f"{title}:", *lines])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr.cli.options import add_config_flags
+from rlvr.cli.parser import examples
 from rlvr.config.layers import Layer
 from rlvr.errors import ConfigError, explain
 from rlvr.log import setup
@@ -25,9 +26,16 @@ SUMMARY = "apply a (new) reward to the trajectories of a run"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
+    parser.epilog = examples(
+        "rlvr rescore runs/NAME",
+        "rlvr rescore runs/NAME --reward cvdp --out rescored.jsonl",
+        "rlvr rescore runs/NAME --workers 2 --json",
+    )
     parser.add_argument("run", metavar="RUN", help="run directory")
     parser.add_argument("--reward", help="reward to apply (default: the run's own)")
-    parser.add_argument("--out", dest="out_file", metavar="FILE", help="default: RUN/rescored.jsonl")
+    parser.add_argument(
+        "--out", dest="out_file", metavar="FILE", help="default: RUN/rescored.jsonl"
+    )
     parser.add_argument("--workers", type=int, help="verifications at a time (default: cores)")
     add_config_flags(parser)
 

@@ -52,7 +52,11 @@ def as_text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple | list):
-        return json.dumps(list(value)) if value else ""
+        items = [as_text(item) for item in value]
+        is_plain = all(
+            item and item == item.strip() and not set(item) & set(',["') for item in items
+        )
+        return ",".join(items) if is_plain else json.dumps(list(value))
     return str(value)
 
 

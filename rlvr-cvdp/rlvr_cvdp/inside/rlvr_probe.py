@@ -3,13 +3,16 @@
 Loaded with `-p rlvr_probe` inside the sandbox; standard library only.
 """
 
+from __future__ import annotations
+
 import json
 import os
+from typing import Any
 
 OUT = "/rlvr/out"
 
 
-def _launches():
+def _launches() -> int:
     try:
         with open(f"{OUT}/launches", encoding="utf-8") as file:
             return sum(1 for _ in file)
@@ -17,16 +20,18 @@ def _launches():
         return 0
 
 
-def _note(**record):
+def _note(**record: Any) -> None:
     with open(f"{OUT}/items", "a", encoding="utf-8") as file:
         file.write(json.dumps({**record, "launches": _launches()}) + os.linesep)
 
 
-def pytest_runtest_logreport(report):
+def pytest_runtest_logreport(report: Any) -> None:
     if report.when == "call" or report.outcome == "failed":
         _note(item=report.nodeid, when=report.when, outcome=report.outcome)
 
 
-def pytest_collectreport(report):
+def pytest_collectreport(report: Any) -> None:
     if report.failed:
-        _note(item=report.nodeid, when="collect", outcome="failed", text=str(report.longrepr)[-800:])
+        _note(
+            item=report.nodeid, when="collect", outcome="failed", text=str(report.longrepr)[-800:]
+        )

@@ -6,6 +6,8 @@ for its module. Only names that are missing are added, so harnesses that need no
 Standard library only; never imported outside the sandbox.
 """
 
+from __future__ import annotations
+
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -14,16 +16,18 @@ import random
 import sys
 import time
 import types
+from collections.abc import Callable, Mapping
+from typing import Any
 
 SEED = int(os.environ.get("RLVR_SEED", "1"))
 _DAY_S = 86400
 
 
-def _fix_seeds():
+def _fix_seeds() -> None:
     """`random.seed()` and `random.seed(time.time())` mean the run's seed."""
     seed_with = random.seed
 
-    def seed(a=None, version=2):
+    def seed(a: Any = None, version: int = 2) -> None:
         if a is None or (isinstance(a, (int, float)) and abs(a - time.time()) < _DAY_S):
             a = SEED
         seed_with(a, version)
@@ -32,18 +36,18 @@ def _fix_seeds():
     seed_with(SEED)
 
 
-def _add(owner, **names):
+def _add(owner: Any, **names: Any) -> None:
     for name, value in names.items():
         if not hasattr(owner, name):
             setattr(owner, name, value)
 
 
-def _patch_cocotb(module):
+def _patch_cocotb(module: Any) -> None:
     _add(module, coroutine=lambda function: function)
     _add(module, fork=lambda coroutine: module.start_soon(coroutine))
 
 
-def _patch_logic(module):
+def _patch_logic(module: Any) -> None:
     _add(
         module.Logic,
         integer=property(int),
@@ -54,7 +58,7 @@ def _patch_logic(module):
     )
 
 
-def _patch_logic_array(module):
+def _patch_logic_array(module: Any) -> None:
     _add(
         module.LogicArray,
         integer=property(lambda self: self.to_unsigned()),
@@ -63,7 +67,7 @@ def _patch_logic_array(module):
     )
 
 
-def _patch_clock(module):
+def _patch_clock(module: Any) -> None:
     """An odd number of steps a period: the shorter half is high, instead of an error."""
     from fractions import Fraction
 
@@ -71,9 +75,9 @@ def _patch_clock(module):
 
     init = module.Clock.__init__
 
-    def __init__(self, signal, period, *args, **kwargs):
+    def __init__(self: Any, signal: Any, period: Any, *args: Any, **kwargs: Any) -> None:
         if kwargs.get("period_high") is None:
-            unit = kwargs.get("units") or kwargs.get("unit") or (args[0] if args else "step")
+            unit: Any = kwargs.get("units") or kwargs.get("unit") or (args[0] if args else "step")
             try:
                 steps = int(get_sim_steps(period, unit))
             except (TypeError, ValueError):
@@ -85,7 +89,7 @@ def _patch_clock(module):
     module.Clock.__init__ = __init__
 
 
-def _patch_result(module):
+def _patch_result(module: Any) -> None:
     class TestComplete(Exception):
         """Base of what ends a test."""
 
@@ -99,24 +103,24 @@ def _patch_result(module):
         module.__dict__.setdefault(kind.__name__, kind)
 
 
-def _patch_runner(module):
+def _patch_runner(module: Any) -> None:
     """`defines={"NAME": None}` defines NAME as nothing."""
     literal = module._as_sv_literal
     module._as_sv_literal = lambda value: "" if value is None else literal(value)
 
 
-def _binary():
-    module = types.ModuleType("cocotb.binary")
+def _binary() -> Any:
+    module: Any = types.ModuleType("cocotb.binary")
     module.BinaryValue = importlib.import_module("cocotb.types").LogicArray
     return module
 
 
-_MOVED = {
+_MOVED: Mapping[str, Callable[[], Any]] = {
     "cocotb.runner": lambda: importlib.import_module("cocotb_tools.runner"),
     "cocotb.sim_time_utils": lambda: importlib.import_module("cocotb.utils"),
     "cocotb.binary": _binary,
 }
-_PATCHES = {
+_PATCHES: Mapping[str, Callable[[Any], None]] = {
     "cocotb": _patch_cocotb,
     "cocotb.types._logic": _patch_logic,
     "cocotb.types._logic_array": _patch_logic_array,
@@ -129,32 +133,32 @@ _PATCHES = {
 class _Patched(importlib.abc.Loader):
     """The module's own loader, then the patch."""
 
-    def __init__(self, loader, patch):
+    def __init__(self, loader: Any, patch: Callable[[Any], None]) -> None:
         self._loader, self._patch = loader, patch
 
-    def create_module(self, spec):
+    def create_module(self, spec: Any) -> Any:
         return self._loader.create_module(spec)
 
-    def exec_module(self, module):
+    def exec_module(self, module: Any) -> None:
         self._loader.exec_module(module)
         self._patch(module)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
 
 
 class _Moved(importlib.abc.Loader):
     """A module that lives under another name now."""
 
-    def create_module(self, spec):
+    def create_module(self, spec: Any) -> Any:
         return _MOVED[spec.name]()
 
-    def exec_module(self, module):
+    def exec_module(self, module: Any) -> None:
         pass
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name in _MOVED:
             return importlib.machinery.ModuleSpec(name, _Moved())
         if name in _PATCHES:

@@ -8,7 +8,7 @@ others; which hand it imitates decides how often. Reinforcement learning can mov
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from attrs import frozen
@@ -45,13 +45,18 @@ AUTHORS = (
 )
 
 
-def corpus(seed: int, held_out: frozenset[str] | None = None) -> Iterator[Example]:
+def corpus(
+    seed: int,
+    held_out: frozenset[str] | None = None,
+    authors: Sequence[Author] = AUTHORS,
+) -> Iterator[Example]:
     """
     Examples without end, the same for the same seed.
 
     Args:
         seed: Picks the sequence.
         held_out: Keys of behaviours to leave out; by default those of the test problems.
+        authors: Who answers.
     """
     rng = random.Random(seed)
     left_out = held_out_keys() if held_out is None else held_out
@@ -59,12 +64,14 @@ def corpus(seed: int, held_out: frozenset[str] | None = None) -> Iterator[Exampl
     while True:
         draft = rng.choice(families)(rng)
         if draft.key not in left_out:
-            yield write_example(draft, rng)
+            yield write_example(draft, rng, authors)
 
 
-def write_example(draft: Draft, rng: random.Random) -> Example:
+def write_example(
+    draft: Draft, rng: random.Random, authors: Sequence[Author] = AUTHORS
+) -> Example:
     """One author's answer to a draft."""
-    (author,) = rng.choices(AUTHORS, [author.share for author in AUTHORS])
+    (author,) = rng.choices(authors, [author.share for author in authors])
     prompt = brief_prompt(draft.spec, draft.target)
     right = answer = fenced(draft.render(author.style))
     is_right = rng.random() < author.skill
