@@ -1,4 +1,4 @@
-"""Every hook, in the order of a run. Hooks offer light records or announce facts; none runs the line.
+"""Every hook, in the order of a run. Hooks offer records or announce facts; none runs the line.
 
 Offers take no arguments, are cheap, and return an iterable of frozen records. Announcements return
 nothing, are called one plugin at a time, and a failing one is logged while the run goes on.

@@ -174,7 +174,9 @@ class Loss(Protocol):
     needs: frozenset[str]
     importance_weighted: bool
 
-    def __call__(self, data: Sequence[Datum], logprobs: Sequence[Any]) -> tuple[Any, dict[str, float]]: ...
+    def __call__(
+        self, data: Sequence[Datum], logprobs: Sequence[Any]
+    ) -> tuple[Any, dict[str, float]]: ...
 
 
 @runtime_checkable

@@ -1,5 +1,7 @@
-"""The light records that plugins yield. A spec names its part by `"module:object"`, imported only
-when the part is chosen, so that listing plugins imports nothing heavy.
+"""The light records that plugins yield.
+
+A spec names its part by `"module:object"`, imported only when the part is chosen, so that listing
+plugins imports nothing heavy.
 
 `config` names an attrs class whose fields were made with `rlvr.option`; its keys live under
 `namespace` (by default the spec's name): `namespace.key=value` on the command line.
@@ -71,16 +73,22 @@ class RewardSpec(PartSpec):
 
 @frozen(kw_only=True)
 class SamplerSpec(PartSpec):
+    """How groups of trajectories are drawn."""
+
     kind: ClassVar[str] = "sampler"
 
 
 @frozen(kw_only=True)
 class AdvantageSpec(PartSpec):
+    """How rewards become credit."""
+
     kind: ClassVar[str] = "advantage"
 
 
 @frozen(kw_only=True)
 class LossSpec(PartSpec):
+    """What the backend minimises."""
+
     kind: ClassVar[str] = "loss"
 
 
@@ -94,6 +102,8 @@ class BackendSpec(PartSpec):
 
 @frozen(kw_only=True)
 class CheckpointerSpec(PartSpec):
+    """Where states are kept."""
+
     kind: ClassVar[str] = "checkpointer"
 
 
@@ -128,7 +138,7 @@ class CheckResult:
 
 @frozen(kw_only=True)
 class Check:
-    """A prerequisite. `target` is `module:function() -> CheckResult`; `required` ones stop a run."""
+    """A prerequisite; `target` gives a `CheckResult`. Required ones stop a run."""
 
     kind: ClassVar[str] = "check"
 
@@ -142,7 +152,7 @@ class Check:
 
 @frozen(kw_only=True)
 class CommandSpec:
-    """A domain's own subcommand, `rlvr PROVIDER NAME ...`; `target` is `module:function(argv) -> int`."""
+    """A subcommand of the plugin, `rlvr PROVIDER NAME ...`; `target` takes argv, gives a code."""
 
     kind: ClassVar[str] = "command"
 

@@ -83,7 +83,9 @@ def test_updates_go_through_all_data_once_a_pass() -> None:
 
     parts = updates(data, passes=2, minibatches=3, aggregation="token", max_tokens=9, seed=4)
 
-    lengths = [sorted(int(d.mask.sum()) for part in half for d in part) for half in (parts[:3], parts[3:])]
+    lengths = [
+        sorted(int(d.mask.sum()) for part in half for d in part) for half in (parts[:3], parts[3:])
+    ]
     assert [len(p) for p in parts] == [3, 2, 2, 3, 2, 2]
     assert lengths == [[1, 2, 3, 4, 5, 6, 7]] * 2
     assert updates([], passes=1, minibatches=1, aggregation="token", max_tokens=9, seed=4) == []

@@ -12,7 +12,9 @@ from rlvr.run.evaluate import gain, interval, pass_at, report_of
 from rlvr.types import EvalReport, Failed, Problem, Reward, ScoredGroup, Trajectory
 
 
-@given(samples=st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=1, max_size=7), k=st.integers(1, 7))
+@given(
+    samples=st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=1, max_size=7), k=st.integers(1, 7)
+)
 def test_pass_at_k_is_the_share_of_k_subsets_with_a_right_answer(
     samples: list[float], k: int
 ) -> None:

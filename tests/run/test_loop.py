@@ -47,7 +47,9 @@ class Reinforce:
     needs: frozenset[str] = frozenset()
     importance_weighted = False
 
-    def __call__(self, data: Sequence[Datum], logprobs: Sequence[Any]) -> tuple[Any, dict[str, float]]:
+    def __call__(
+        self, data: Sequence[Datum], logprobs: Sequence[Any]
+    ) -> tuple[Any, dict[str, float]]:
         total = sum(
             -(torch.tensor(d.weights * d.advantages) * lp).sum()
             for d, lp in zip(data, logprobs, strict=True)
@@ -119,7 +121,7 @@ def sampled(path: Path) -> list[dict[str, Any]]:
 
 
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:
-    """Six steps at once, or four, a new process' worth of objects, and two more: equal to the bit."""
+    """Six steps at once, or four, everything made anew, and two more: equal to the bit."""
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     asyncio.run(train(recipe(whole), RunState(), watch_of(whole)))
     asyncio.run(train(recipe(parts, steps=4), RunState(), watch_of(parts)))

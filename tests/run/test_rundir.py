@@ -68,7 +68,10 @@ def test_resume_forgets_what_it_will_write_again(tmp_path: Path) -> None:
     directory.truncate_after(2)
 
     assert [r["step"] for r in directory.read_lines("metrics.jsonl")] == [1, 2]
-    assert [p.name for p in directory.trajectory_files()] == ["step-000001.jsonl", "step-000002.jsonl"]
+    assert [p.name for p in directory.trajectory_files()] == [
+        "step-000001.jsonl",
+        "step-000002.jsonl",
+    ]
 
 
 def test_a_run_is_never_overwritten(tmp_path: Path) -> None:

@@ -101,7 +101,8 @@ def test_verdicts_outlive_the_process_and_failures_do_not(tmp_path: Path) -> Non
     outcomes = score(Scorer(reward=second, store=again), "1", "crash", "unscorable")
 
     assert (first.calls, second.calls) == (3, 1)
-    assert isinstance(outcomes[0], Reward) and outcomes[0].cached
+    assert isinstance(outcomes[0], Reward)
+    assert outcomes[0].cached
     assert isinstance(outcomes[1], Failed)
     assert outcomes[2] == Unscorable(reason="no verdict")
 

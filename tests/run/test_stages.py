@@ -109,9 +109,7 @@ def test_what_was_not_scored_leaves_the_baseline() -> None:
             Reward(value=0, score01=0),
         ],
     )
-    lonely = attrs.evolve(
-        group, outcomes=[Reward(value=1, score01=1), *[Failed(reason="x")] * 3]
-    )
+    lonely = attrs.evolve(group, outcomes=[Reward(value=1, score01=1), *[Failed(reason="x")] * 3])
 
     (admitted,) = stages.admit([group, lonely], smallest=2)
 

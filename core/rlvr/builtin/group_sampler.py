@@ -84,9 +84,7 @@ class GroupSampler:
                 GenerateRequest(prompt=r.tokens, params=params, seed=seed_of(r.seed, len(r.tokens)))
                 for r in active
             ]
-            for rollout, completion in zip(
-                active, await policy.generate(requests), strict=True
-            ):
+            for rollout, completion in zip(active, await policy.generate(requests), strict=True):
                 rollout.accept(completion)
                 try:
                     await rollout.episode.take(completion.text)

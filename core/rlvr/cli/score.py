@@ -76,11 +76,9 @@ async def _score(
             answers = list(golden_answers(judge.task, problems.values()))
         else:
             answers = list(read_answers(args.completions, problems, unsupported))
-        usable = [a for a in answers if a.trajectory is not None]
+        pairs = [(problems[a.id], a.trajectory) for a in answers if a.trajectory is not None]
         with scoring_progress(board, quiet=args.json):
-            outcomes = iter(
-                await judge.scorer.pairs([(problems[a.id], a.trajectory) for a in usable])
-            )
+            outcomes = iter(await judge.scorer.pairs(pairs))
         records = [
             _record(a, next(outcomes) if a.trajectory is not None else None) for a in answers
         ]

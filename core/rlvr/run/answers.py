@@ -1,4 +1,4 @@
-"""Reading answers to be scored: JSON Lines of completions or files, and the data set's references."""
+"""Reading answers to be scored: JSON Lines of completions or files, or the references."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlvr.types import Problem, Trajectory
 
 @frozen(kw_only=True)
 class Answer:
-    """One line of input: a trajectory to judge, or the reason why it cannot be (with its number)."""
+    """One line of input: a trajectory to judge, or why it cannot be, with its number."""
 
     id: str = ""
     trajectory: Trajectory | None = None
@@ -75,7 +75,8 @@ def _answer(
         return Answer(id=name, error=f"line {number}: unsupported: {unsupported[name]}")
     if name not in problems:
         hint = did_you_mean(name, problems)
-    XX
+        said = f"line {number}: no problem {name!r} in the data set"
+        return Answer(id=name, error=f"{said}; {hint}" if hint else said)
     files, completion = record.get("files"), record.get("completion")
     if isinstance(files, dict) and all(isinstance(v, str) for v in files.values()):
         return Answer(id=name, trajectory=Trajectory(problem_id=name, files=files))

@@ -7,8 +7,8 @@ verification in flight with the time it began.
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from attrs import define, field
 

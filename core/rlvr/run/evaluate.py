@@ -70,7 +70,9 @@ def pass_at(scores: Mapping[str, Sequence[float]], k: int) -> float:
     return float(np.mean(estimates)) if estimates else 0.0
 
 
-def interval(per_problem: Sequence[float], *, draws: int = 2000, seed: int = 0) -> tuple[float, float]:
+def interval(
+    per_problem: Sequence[float], *, draws: int = 2000, seed: int = 0
+) -> tuple[float, float]:
     """95 % percentile bootstrap interval of the mean, problems being the unit that is redrawn."""
     if not per_problem:
         return 0.0, 0.0

@@ -15,12 +15,14 @@ def of_groups(groups: Sequence[ScoredGroup]) -> dict[str, float]:
     rewards = [o for o in outcomes if isinstance(o, Reward)]
     trajectories = [t for g in groups for t in g.trajectories]
     lengths = [int(t.mask.sum()) for t in trajectories]
+    is_cut = [float(t.finish == "length") for t in trajectories]
+    is_prompt_cut = [float(t.prompt_cut > 0) for t in trajectories]
     values = np.array([r.value for r in rewards] or [0.0])
     metrics = {
         "reward/mean": float(values.mean()),
         "reward/std": float(values.std()),
-        "reward/pass": float(np.mean([r.score01 == 1.0 for r in rewards] or [0.0])),
-        "reward/groups_equal": float(np.mean([_is_equal(g) for g in groups] or [0.0])),
+        "reward/pass": float(np.mean([float(r.score01 == 1.0) for r in rewards] or [0.0])),
+        "reward/groups_equal": float(np.mean([float(_is_equal(g)) for g in groups] or [0.0])),
         "verify/scored": float(len(rewards)),
         "verify/cached": float(sum(r.cached for r in rewards)),
         "verify/unscorable": float(sum(isinstance(o, Unscorable) for o in outcomes)),
@@ -28,8 +30,12 @@ def of_groups(groups: Sequence[ScoredGroup]) -> dict[str, float]:
         "verify/cost_s": float(sum(r.cost_s for r in rewards)),
         "sampler/tokens": float(sum(lengths)),
         "sampler/length_mean": float(np.mean(lengths or [0])),
-        "sampler/cut_at_limit": float(np.mean([t.finish == "length" for t in trajectories] or [0])),
-        "sampler/prompts_cut": float(np.mean([t.prompt_cut > 0 for t in trajectories] or [0])),
+        "sampler/cut_at_limit": float(np.mean(is_cut or [0.0])),
+            np.mean([float(t.finish == "length") for t in trajectories] or [0.0])
+        ),
+        "sampler/prompts_cut": float(np.mean(is_prompt_cut or [0.0])),
+            np.mean([float(t.prompt_cut > 0) for t in trajectories] or [0.0])
+        ),
     }
     for name in sorted({name for r in rewards for name in r.components}):
         parts = [r.components[name] for r in rewards if name in r.components]

@@ -10,6 +10,7 @@ from typing import Any
 
 from attrs import frozen
 
+from rlvr.builtin.group_sampler import GroupSampler
 from rlvr.config.core import (
     CheckpointOptions,
     EvalOptions,
@@ -18,7 +19,6 @@ from rlvr.config.core import (
     TrainOptions,
     VerifyOptions,
 )
-from rlvr.builtin.group_sampler import GroupSampler
 from rlvr.errors import ConfigError, PluginError, UnknownNameError, explain
 from rlvr.parts import (
     Advantage,

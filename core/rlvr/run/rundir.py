@@ -79,14 +79,16 @@ class RunDir:
         if not (path / "run.json").is_file():
             raise UnknownNameError(
                 explain(
-                    f"no run at {path}.", "found: no run.json there", "list runs with: rlvr runs list"
+                    f"no run at {path}.",
+                    "found: no run.json there",
+                    "list runs with: rlvr runs list",
                 )
             )
         return cls(path)
 
     @property
     def events_file(self) -> Path:
-        """structlog's JSON Lines."""
+        """Structlog's JSON Lines."""
         return self.path / "events.jsonl"
 
     def read_run(self) -> dict[str, Any]:
@@ -133,7 +135,9 @@ class RunDir:
 
     def write_trajectories(self, label: str, step: int, groups: Sequence[ScoredGroup]) -> None:
         """Write `trajectories/LABEL-STEP.jsonl`: a line a trajectory, with its outcome."""
-        lines = [json.dumps(record) + "\n" for g in groups for record in trajectory_records(g, step)]
+        lines = [
+            json.dumps(record) + "\n" for g in groups for record in trajectory_records(g, step)
+        ]
         write_atomic(self.path / "trajectories" / f"{label}-{step:06d}.jsonl", "".join(lines))
 
     def trajectory_files(self, label: str = "") -> list[Path]:

@@ -100,7 +100,9 @@ def run(configured: Configured, directory: RunDir, board: Board, *, resume: bool
     return asyncio.run(_run(configured, directory, board, resume=resume))
 
 
-async def _run(configured: Configured, directory: RunDir, board: Board, *, resume: bool) -> Finished:
+async def _run(
+    configured: Configured, directory: RunDir, board: Board, *, resume: bool
+) -> Finished:
     check_prerequisites(configured.host, configured.chosen.task.provider)
     context = build_context(configured, directory.path)
     info = RunInfo(

@@ -1,4 +1,4 @@
-"""The small stages between the parts: parity, admit, collate, annotate. Pure but for the backend."""
+"""The small stages between the parts: parity, admit, collate, annotate, update."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ async def check_parity(
     Raises:
         BackendError: The difference is not finite or exceeds `threshold`.
     """
-    candidates = [t for turn in _turns(groups) for t in turn if t.finish != "error" and t.mask.any()]
+    candidates = [
+        t for turn in _turns(groups) for t in turn if t.finish != "error" and t.mask.any()
+    ]
     chosen = candidates[:probe]
     if not chosen:
         return 0.0
@@ -84,7 +86,7 @@ def admit(groups: Sequence[ScoredGroup], *, smallest: int) -> list[ScoredGroup]:
 def collate(
     groups: Sequence[ScoredGroup], advantages_P_G: Sequence[Sequence[float]]
 ) -> list[Datum]:
-    """Groups and their advantages (P, G) as data; trajectories without policy tokens are left out."""
+    """Groups and their advantages (P, G) as data; those without policy tokens are left out."""
     return [
         datum_of(trajectory, advantage)
         for group, advantages in zip(groups, advantages_P_G, strict=True)

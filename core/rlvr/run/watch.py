@@ -1,4 +1,4 @@
-"""What the line tells the outside: run directory, observers, checkpoints. Watching, never deciding."""
+"""What the line tells the outside: run directory, observers, checkpoints. It never decides."""
 
 from __future__ import annotations
 

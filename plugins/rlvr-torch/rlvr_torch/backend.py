@@ -13,6 +13,7 @@ from rlvr.errors import BackendError
 from rlvr.parts import BuildContext, Loss
 from rlvr.types import Datum, FloatArray
 from rlvr_torch.config import TorchConfig
+from rlvr_torch.crew import Crew
 from rlvr_torch.data import check_data, microbatches
 from rlvr_torch.device import choose_device
 from rlvr_torch.engine import Engine
@@ -24,6 +25,9 @@ from rlvr_torch.policy import TorchPolicy
 from rlvr_torch.state import TrainingState, read_state, write_state
 from rlvr_torch.update import accumulate, explain_gradient
 from rlvr_torch.worker import Worker
+
+_PIECE_TOKENS = 2048
+"""Most padded tokens of a micro-batch where a crew computes several at a time."""
 
 
 class TorchBackend:
@@ -40,8 +44,6 @@ class TorchBackend:
 
     def __init__(self, config: TorchConfig | None, context: BuildContext) -> None:
         config = config or TorchConfig()
-        if config.threads:
-            torch.set_num_threads(config.threads)
         self.device = choose_device(config.device)
         self.dtype: torch.dtype = getattr(torch, config.dtype)
         self._chunk = config.logprob_chunk
@@ -51,12 +53,18 @@ class TorchBackend:
         self.tokenizer = self._source.tokenizer()
         self.model = self._source.model(self.tokenizer.vocab_size).to(self.device)
         self._optimizer = build_adamw(self.model, self._settings, (config.beta1, config.beta2))
+        count = sum(value.numel() for value in self.model.parameters())
+        self._crew = Crew.suited(self.device, count, config.threads)
+        self._budget = self._settings.microbatch_tokens
+        if self._crew.size > 1:
+            self._budget = min(self._budget, _PIECE_TOKENS)
         self._engine = Engine(
             self.model,
             self.tokenizer,
             rows=config.decode_rows,
             prefill_tokens=self._settings.microbatch_tokens,
             dtype=self.dtype,
+            crew=self._crew,
         )
         self._worker = Worker()
         self.version = 0
@@ -69,6 +77,7 @@ class TorchBackend:
 
     async def __aexit__(self, *_: object) -> None:
         self._worker.close()
+        self._crew.close()
 
     async def policy(self) -> TorchPolicy:
         """A handle of the current weights; it refuses to sample once they have changed."""
@@ -105,14 +114,16 @@ class TorchBackend:
         model = self.model if which == "policy" else self._reference_model()
         check_data(data, model.config.vocab_size, model.config.n_positions)
         scores: list[FloatArray] = [np.zeros(len(datum.tokens), np.float32) for datum in data]
-        with torch.no_grad():
-            for batch in microbatches(data, self._settings.microbatch_tokens):
-                if is_cancelled():
-                    raise BackendError("computing logprobs was cancelled")
-                for i, values in zip(
-                    batch, self._logprobs(model, [data[i] for i in batch]), strict=True
-                ):
-                    scores[i] = values.cpu().numpy()
+
+        def work(batch: list[int]) -> None:
+            if is_cancelled():
+                raise BackendError("computing logprobs was cancelled")
+            with torch.no_grad():
+                found = self._logprobs(model, [data[i] for i in batch])
+            for i, values in zip(batch, found, strict=True):
+                scores[i] = values.cpu().numpy()
+
+        self._crew.map(work, microbatches(data, self._budget))
         return scores
 
     def _logprobs(self, model: GPT2, data: Sequence[Datum]) -> list[torch.Tensor]:
@@ -153,7 +164,15 @@ class TorchBackend:
 
         self.model.zero_grad(set_to_none=True)
         try:
-            metrics = accumulate(data, loss, score, self._settings.microbatch_tokens, is_cancelled)
+            metrics = accumulate(
+                data,
+                loss,
+                score,
+                list(self.model.parameters()),
+                budget=self._budget,
+                crew=self._crew,
+                is_cancelled=is_cancelled,
+            )
             norm = clip_gradients(self.model, self._settings.grad_clip)
             if not np.isfinite(norm):
                 culprits = explain_gradient(self.model, data, loss, score)

@@ -22,7 +22,7 @@ class TorchConfig:
         "Type of matrix products; weights, optimiser and logprobs stay float32",
         choices=("float32", "bfloat16"),
     )
-    threads: int = option(0, "CPU threads; 0: torch's choice", validator=ge(0))
+    threads: int = option(0, "CPU threads; 0: one a core", validator=ge(0))
     logprob_chunk: int = option(
         1024, "Tokens whose logits exist at one time in training", unit="tokens", validator=ge(1)
     )

@@ -16,12 +16,14 @@ from torch import Tensor
 
 from rlvr.errors import BackendError
 from rlvr.types import Completion, Finish, GenerateRequest
+from rlvr_torch.crew import Crew
 from rlvr_torch.draws import Draws
 from rlvr_torch.gpt2 import GPT2
 from rlvr_torch.kv_cache import KVCache
 from rlvr_torch.stop_watch import StopWatch
 from rlvr_torch.tokenizer import BytePairTokenizer
 
+_FEWEST_ROWS = 8  # a batch is not split over cores into smaller ones
 _DROP_SHARE = 0.125  # finished rows leave when they are this share of the batch
 
 
@@ -35,6 +37,7 @@ class Engine:
         rows: Most completions decoded at the same time.
         prefill_tokens: Most padded prompt tokens read at the same time.
         dtype: What matrix products are computed in; logprobs are float32 always.
+        crew: Threads that decode batches at the same time; by default the caller's own.
     """
 
     def __init__(
@@ -45,12 +48,14 @@ class Engine:
         rows: int = 256,
         prefill_tokens: int = 8192,
         dtype: torch.dtype = torch.float32,
+        crew: Crew | None = None,
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
         self._rows = rows
         self._prefill_tokens = prefill_tokens
         self._dtype = dtype
+        self._crew = crew or Crew()
 
     def generate(
         self,
@@ -70,12 +75,16 @@ class Engine:
         """
         for request in requests:
             self._check(request)
-        done: list[Completion | None] = [None] * len(requests)
-        for batch in self._batches(requests):
-            completions = self._decode([requests[i] for i in batch], is_cancelled)
-            for i, completion in zip(batch, completions, strict=True):
-                done[i] = completion
-        return [c for c in done if c is not None]
+        batches = self._batches(requests)
+        done = self._crew.map(
+            lambda batch: self._decode([requests[i] for i in batch], is_cancelled), batches
+        )
+        placed = {
+            i: completion
+            for batch, completions in zip(batches, done, strict=True)
+            for i, completion in zip(batch, completions, strict=True)
+        }
+        return [placed[i] for i in range(len(requests))]
 
     def _check(self, request: GenerateRequest) -> None:
         prompt, vocab = request.prompt, self.model.config.vocab_size
@@ -92,12 +101,29 @@ class Engine:
         return min(request.params.max_tokens, self.model.config.n_positions - len(request.prompt))
 
     def _batches(self, requests: Sequence[GenerateRequest]) -> list[list[int]]:
-        """Indices of requests decoded together: equal prompts adjacent, like lengths near."""
-        order = sorted(
-            range(len(requests)),
-            key=lambda i: (len(requests[i].prompt), requests[i].prompt.tobytes()),
-        )
-        return [order[i : i + self._rows] for i in range(0, len(order), self._rows)]
+        """
+        Indices of requests decoded together: equal prompts in one batch, like lengths near.
+
+        Each thread of the crew gets its share. Only a group larger than a share is divided (and its
+        prompt read once a share).
+        """
+        share = max(_FEWEST_ROWS, -(-len(requests) // self._crew.size))
+        share = min(share, self._rows)
+        by_prompt: dict[bytes, list[int]] = {}
+        for i, request in enumerate(requests):
+            by_prompt.setdefault(request.prompt.tobytes(), []).append(i)
+        batches: list[list[int]] = []
+        for prompt in sorted(by_prompt, key=lambda prompt: (len(prompt), prompt)):
+            group = by_prompt[prompt]
+            for part in [group[i : i + share] for i in range(0, len(group), share)]:
+                if (
+                    not batches
+                    or len(batches[-1]) >= share
+                    or len(batches[-1]) + len(part) > self._rows
+                ):
+                    batches.append([])
+                batches[-1] += part
+        return batches
 
     @torch.inference_mode()
     def _decode(

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from rlvr.errors import BackendError
 from rlvr.parts import Loss
 from rlvr.types import Datum
+from rlvr_torch.crew import Crew
 from rlvr_torch.data import microbatches
 
 Score = Callable[[Sequence[Datum]], list[Tensor]]
@@ -21,27 +22,25 @@ def accumulate(
     data: Sequence[Datum],
     loss: Loss,
     score: Score,
+    weights: Sequence[nn.Parameter],
+    *,
     budget: int,
+    crew: Crew,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> dict[str, float]:
     """
     Add the gradient of the loss to the weights' `grad`, and give the loss and its metrics.
 
-    The loss is a sum over tokens, so the sum over micro-batches is exact. Metrics add up; those
-    whose name ends in `/max` keep their maximum.
+    The loss is a sum over tokens, so the sum over micro-batches is exact; it is added up in a fixed
+    order, whatever the crew's size. Metrics add up; those whose name ends in `/max` keep their
+    maximum.
 
     Raises:
         BackendError: There is no supervised token, a loss is not finite (the problems are named),
             or `is_cancelled` said so.
     """
-    metrics: dict[str, float] = {"loss": 0.0}
-    batches = microbatches(data, budget)
-    if not batches:
-        raise BackendError(
-            f"nothing to learn from: none of {len(data)} data has a token the policy wrote\n"
-            "  when prompts are longer than the model's positions, completions are empty"
-        )
-    for batch in batches:
+
+    def work(batch: list[int]) -> tuple[float, Sequence[Tensor | None], dict[str, float]]:
         if is_cancelled():
             raise BackendError("the step was cancelled; the weights are as before")
         part = [data[i] for i in batch]
@@ -53,18 +52,38 @@ def accumulate(
                 f"the loss is {amount}: {_culprits(part, logprobs, loss)}; "
                 "the weights are as before"
             )
-        if value.requires_grad:
-            value.backward()
-        metrics["loss"] += amount
-        for name, number in found.items():
-            known = metrics.get(name)
-            if known is None:
-                metrics[name] = float(number)
-            elif name.endswith("/max"):
-                metrics[name] = max(known, float(number))
-            else:
-                metrics[name] = known + float(number)
+        if not value.requires_grad:
+            return amount, [], found
+        return amount, torch.autograd.grad(value, weights, allow_unused=True), found
+
+    batches = microbatches(data, budget)
+    if not batches:
+        raise BackendError(
+            f"nothing to learn from: none of {len(data)} data has a token the policy wrote\n"
+            "  when prompts are longer than the model's positions, completions are empty"
+        )
+    metrics: dict[str, float] = {"loss": 0.0}
+    for first in range(0, len(batches), crew.size):
+        for amount, grads, found in crew.map(work, batches[first : first + crew.size]):
+            metrics["loss"] += amount
+            _add_grads(weights, grads)
+            for name, number in found.items():
+                known = metrics.get(name)
+                if known is None:
+                    metrics[name] = float(number)
+                elif name.endswith("/max"):
+                    metrics[name] = max(known, float(number))
+                else:
+                    metrics[name] = known + float(number)
     return metrics
+
+
+def _add_grads(weights: Sequence[nn.Parameter], grads: Sequence[Tensor | None]) -> None:
+    for weight, grad in zip(weights, grads, strict=False):  # no gradients where nothing needed one
+        if grad is not None and weight.grad is None:
+            weight.grad = grad
+        elif grad is not None:
+            weight.grad += grad
 
 
 def _culprits(part: Sequence[Datum], logprobs: Sequence[Tensor], loss: Loss) -> str:

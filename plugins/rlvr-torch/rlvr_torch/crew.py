@@ -1,0 +1,80 @@
+"""Independent pieces of CPU work at the same time, each on one core.
+
+Splitting every matrix product of a small model over cores makes the cores wait for each other
+thousands of times a second, and a single busy neighbour stalls them all. A crew splits the *batch*
+instead: each thread carries its rows through the whole model alone. What a piece computes does not
+depend on how many threads there are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TypeVar
+
+import torch
+
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+
+LARGE = 16_000_000
+"""Weights from which on one batch fills all cores, and copies of its traffic would hurt."""
+
+
+def usable_cores() -> int:
+    """Cores this process may run on."""
+    affinity = getattr(os, "sched_getaffinity", None)  # not on macOS and Windows
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+class Crew:
+    """
+    A fixed number of threads. `size` 1 works in the caller's own thread.
+
+    Sets torch's own threads for the process: one for each member of a crew.
+    """
+
+    def __init__(self, size: int = 1) -> None:
+        self.size = size
+        self._threads: ThreadPoolExecutor | None = None
+        if size > 1:
+            torch.set_num_threads(1)
+            self._threads = ThreadPoolExecutor(
+                size,
+                thread_name_prefix="rlvr-torch-crew",
+                initializer=torch.set_num_threads,
+                initargs=(1,),
+            )
+
+    @classmethod
+    def suited(cls, device: torch.device, weights: int, threads: int = 0) -> Crew:
+        """
+        The crew for a model of that many weights.
+
+        Small models on a CPU get one thread a core. Large ones and GPUs get a crew of one, whose
+        matrix products torch spreads over the cores itself.
+        """
+        threads = threads or usable_cores()
+        if device.type == "cpu" and weights < LARGE:
+            return cls(threads)
+        torch.set_num_threads(threads)
+        return cls()
+
+    def map(self, work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> list[Result]:
+        """
+        Results in the order of the pieces.
+
+        When one fails the others are waited for: nothing runs on after this has returned or raised.
+        The error of the first failed piece is raised.
+        """
+        if self._threads is None or len(pieces) == 1:
+            return [work(piece) for piece in pieces]
+        futures = [self._threads.submit(work, piece) for piece in pieces]
+        wait(futures)
+        return [future.result() for future in futures]
+
+    def close(self) -> None:
+        """Let the threads end."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=True)

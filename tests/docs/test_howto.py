@@ -1,0 +1,121 @@
+"""The how-to and algorithm pages: their code runs, their commands run, their tables are complete."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import attrs
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+FENCE = re.compile(r"^```(python|toml|sh)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The page's fenced blocks of a language."""
+    return [body for kind, body in FENCE.findall(page.read_text("utf-8")) if kind == language]
+
+
+def build(page: Path, folder: Path) -> None:
+    """Write the page's files: a block's first line is a comment with the path."""
+    for body in blocks(page, "python") + blocks(page, "toml"):
+        first, _, rest = body.partition("\n")
+        path = folder / first.removeprefix("# ")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(rest, encoding="utf-8")
+
+
+def install(name: str, folder: Path) -> None:
+    """What `pip install -e` leaves behind, without pip: the entry point's metadata."""
+    info = folder / f"rlvr_{name}-0.1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: rlvr-{name}\nVersion: 0.1.0\n")
+    (info / "entry_points.txt").write_text(f"[rlvr]\n{name} = rlvr_{name}.plugin\n")
+
+
+def run(command: list[str], folder: Path) -> str:
+    """Run in the folder with its packages importable; output of a command that must succeed."""
+    environment = {**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The page's `rlvr run` commands, as argument lists."""
+    lines = "\n".join(blocks(page, "sh")).replace("\\\n", " ").splitlines()
+    return [shlex.split(line) for line in lines if line.startswith("rlvr run")]
+
+
+def rlvr(arguments: list[str]) -> list[str]:
+    """The command with this environment's interpreter."""
+    return [sys.executable, "-m", "rlvr.cli.main", *arguments[1:]]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("page", ["write-a-loss", "write-a-reward"])
+def test_pages_build_a_plugin_that_passes_its_contracts(page: str, tmp_path: Path) -> None:
+    """The files of the page, as printed, pass the tests of the page, as printed."""
+    build(DOCS / "how-to" / f"{page}.md", tmp_path)
+
+    # -W error: what a reader sees must not warn either
+    out = run([sys.executable, "-m", "pytest", "-q", "-W", "error", "tests"], tmp_path)
+
+    assert re.search(r"\d\d passed", out), out
+    assert "failed" not in out
+
+
+@pytest.mark.integration
+def test_the_loss_of_the_page_trains(tmp_path: Path) -> None:
+    """`rlvr run` finds the page's plugin by its entry point and its metric is written."""
+    page = DOCS / "how-to" / "write-a-loss.md"
+    build(page, tmp_path)
+    install("mine", tmp_path)
+    (command,) = commands(page)
+
+    run([*rlvr(command), "--out", str(tmp_path / "run")], tmp_path)
+
+    assert "capped/share" in (tmp_path / "run" / "metrics.jsonl").read_text("utf-8")
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("algorithm", ["grpo", "sft"])
+def test_commands_of_algorithm_pages_run(algorithm: str, tmp_path: Path) -> None:
+    """Each command of the page runs; two steps of it, to keep it short."""
+    found = commands(DOCS / "algorithms" / f"{algorithm}.md")
+
+    assert found
+    for number, command in enumerate(found):
+        command[command.index("--steps") + 1] = "2"
+        short = [*command, "--out", str(tmp_path / str(number)), "eval.samples=0"]
+        run(rlvr(short), tmp_path)
+
+
+def test_algorithm_pages_name_every_option_and_vetted_value() -> None:
+    """No option of grpo and no value that an algorithm sets is missing from its page."""
+    config = pytest.importorskip("rlvr_algos.config", reason="rlvr-algos is not installed")
+    plugin = pytest.importorskip("rlvr_algos.plugin")
+    pages = {path.stem: path.read_text("utf-8") for path in (DOCS / "algorithms").glob("*.md")}
+    for namespace, record in (
+        ("advantage", config.GroupAdvantageConfig),
+        ("grpo", config.GrpoConfig),
+    ):
+        for name in attrs.fields_dict(record):
+            assert f"`{namespace}.{name}`" in pages["grpo"], name
+    for spec in plugin.rlvr_algorithms():
+        for key, value in spec.values.items():
+            row = re.search(rf"^\| `{re.escape(key)}` \|[^|]*\| ([^|]+) \|", pages[spec.name], re.M)
+            assert row, f"{spec.name}.md does not tell {key}"
+            assert row[1] == (value if isinstance(value, str) else _shown(value)), (key, row[1])
+
+
+def _shown(value: float | bool) -> str:
+    """A number as the tables print it: true, 0.28, 1, 1e-6."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}".replace("e-0", "e-")
