@@ -22,6 +22,7 @@ import torch
 import transformers
 
 from rlvr.types import GenerateRequest, SamplingParams
+from rlvr_torch.crew import Crew
 from rlvr_torch.engine import Engine
 from rlvr_torch.gpt2 import GPT2, GPT2Config
 from rlvr_torch.tokenizer import BytePairTokenizer
@@ -72,7 +73,6 @@ def timed(work: Callable[[], int]) -> tuple[float, float]:
 
 def main() -> None:
     args = parse()
-    torch.set_num_threads(args.threads)
     transformers.logging.set_verbosity_error()
     config = GPT2Config(
         vocab_size=args.vocab,
@@ -86,7 +86,7 @@ def main() -> None:
     tokenizer = BytePairTokenizer.bytes_only()
     tokenizer.eos_id = -1  # no completion ends early: both draw the same number of tokens
     peer.generation_config.eos_token_id = None
-    engine = Engine(model, tokenizer)
+    engine = Engine(model, tokenizer, crew=Crew(args.threads))
     random = np.random.default_rng(0)
     lengths = np.linspace(args.prompt / 2, args.prompt, args.problems).astype(int)
     prompts = [random.integers(1, args.vocab, length) for length in lengths]
@@ -103,9 +103,11 @@ def main() -> None:
         mask[row, -len(request.prompt) :] = 1
 
     def ours() -> int:
+        torch.set_num_threads(1)  # the crew's threads have one each
         return sum(len(c.tokens) for c in engine.generate(requests))
 
     def theirs() -> int:
+        torch.set_num_threads(args.threads)
         # Scores are asked for because reinforcement learning needs the logprobs of its samples.
         drawn = peer.generate(
             padded,

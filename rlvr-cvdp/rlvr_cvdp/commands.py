@@ -19,7 +19,8 @@ def setup(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="rlvr cvdp setup",
         description="Make the cocotb stacks that harnesses need (a minute, needs a package index).",
-        epilog="examples:\n  rlvr cvdp setup\n  rlvr cvdp setup --generation 1\n  rlvr cvdp setup --json",
+        epilog="examples:\n  rlvr cvdp setup\n  rlvr cvdp setup --generation 1\n"
+        "  rlvr cvdp setup --json",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--generation", type=int, choices=sorted(PINS), help="only this one")
@@ -72,9 +73,8 @@ def list_problems(argv: list[str]) -> int:
         if options.json:
             print(json.dumps(row))
         elif row["supported"]:
-            print(
-                f"{row['id']:56} {row['category']}  {row['difficulty']:8} cocotb {row['generation']}"
-            )
+            what = f"{row['category']}  {row['difficulty']:8} cocotb {row['generation']}"
+            print(f"{row['id']:56} {what}")
         else:
             print(f"{row['id']:56} not verifiable: {row['reason']}")
     if not options.json:

@@ -20,7 +20,10 @@ from rlvr_cvdp.task import CvdpTask
 from rlvr_cvdp.tools import find_tool, install_command, tool_version
 
 _USERNS = "sudo sysctl -w kernel.unprivileged_userns_clone=1   (or run outside of the container)"
-_OFFICIAL = "official_examples/cvdp_v1.1.0_example_{kind}_code_generation_no_commercial_with_solutions.jsonl"
+_OFFICIAL = (
+    "official_examples/cvdp_v1.1.0_example_{kind}_code_generation"
+    "_no_commercial_with_solutions.jsonl"
+)
 
 
 def bubblewrap() -> CheckResult:

@@ -1,4 +1,4 @@
-"""What can be told of a harness by reading its Python: imports, cocotb generation, how it builds."""
+"""What a harness is, told by reading its Python: imports, cocotb generation, how it builds."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def runs_cocotb(argv: Sequence[str], harness: Mapping[str, str]) -> bool:
 
 
 def uses_tool(argv: Sequence[str], harness: Mapping[str, str]) -> str:
-    """ "yosys" or "verilator" where the command's scripts call it."""
+    """Which of yosys and verilator the command's scripts call, "" where neither."""
     text = " ".join([*argv, *_scripts(argv, harness)])
     for tool in ("yosys", "verilator"):
         if re.search(rf"""["'\s]{tool}\b""", " " + text):
@@ -108,12 +108,11 @@ def has_plain_build(argv: Sequence[str], harness: Mapping[str, str]) -> bool:
     builds = 0
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if re.search(r"\.s?vh?\b", node.value):
+            names_a_source = bool(re.search(r"\.s?vh?\b", node.value))
+            if names_a_source:
                 return False
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr == "build":
-                builds += 1
-                keywords = {keyword.arg for keyword in node.keywords}
-                if node.args or not keywords <= _PLAIN_BUILD:
-                    return False
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "build":
+            builds += 1
+            if node.args or not {keyword.arg for keyword in node.keywords} <= _PLAIN_BUILD:
+                return False
     return builds > 0

@@ -90,10 +90,10 @@ def sandbox_argv(
     folders += [t.parent.parent for t in (iverilog, vvp) if not t.is_relative_to("/usr")]
     for prefix in dict.fromkeys(folders):
         mounts += ["--ro-bind", str(prefix), str(prefix)]
-    for path in hidden:
-        if any(path.is_relative_to(prefix) for prefix in [*folders, Path("/usr")]):
-            cover = ["--tmpfs"] if path.is_dir() else ["--ro-bind", "/dev/null"]
-            mounts += [*cover, str(path)]
+    for secret in hidden:
+        if any(secret.is_relative_to(prefix) for prefix in [*folders, Path("/usr")]):
+            cover = ["--tmpfs"] if secret.is_dir() else ["--ro-bind", "/dev/null"]
+            mounts += [*cover, str(secret)]
     for tool in (iverilog, vvp):
         mounts += ["--ro-bind", str(tool), f"/rlvr/real/{tool.name}"]
         mounts += ["--ro-bind", str(inside / "bin" / tool.name), str(tool)]

@@ -151,7 +151,7 @@ def test_synth():
 
 
 def test_a_test_that_returns_false_is_no_pass(bench):
-    """The word "error" in a log makes official tests return False, which pytest takes for a pass."""
+    """Official tests return False for "error" in a log, which pytest would take for a pass."""
     compose = bench.compose + (
         "  synth:\n    image: __OSS_PNR_IMAGE__\n    env_file: ./src/.env\n"
         "    command: pytest /src/synth.py -s -v\n"

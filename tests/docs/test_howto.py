@@ -1,4 +1,4 @@
-"""The how-to and algorithm pages: their code runs, their commands run, their tables are complete."""
+"""How-to and algorithm pages: their code runs, their commands run, their tables are complete."""
 
 from __future__ import annotations
 

@@ -116,12 +116,26 @@ def configure(args: Namespace, host: PluginHost, *, needs: str = "run") -> Confi
     specs: dict[str, type] = dict(CORE_OPTIONS)
     for spec in chosen.parts():
         if spec.config is not None:
-            specs[spec.option_namespace] = load_object(spec.config, spec.provider)
+            _declare(specs, spec)
     if needs != "run":
         given = [_without_foreign(layer, specs, registry) for layer in given]
     layers = [*_vetted_layers(chosen, first, getattr(args, "preset", None)), *given]
     options = resolve(specs, layers)
     return Configured(options=options, specs=specs, chosen=chosen, host=host)
+
+
+def _declare(specs: dict[str, type], spec: PartSpec) -> None:
+    """Add a part's options; two classes under one namespace cannot both be meant."""
+    cls = load_object(str(spec.config), spec.provider)
+    other = specs.setdefault(spec.option_namespace, cls)
+    if other is not cls:
+        raise PluginError(
+            explain(
+                f"two parts of this run declare options under '{spec.option_namespace}'.",
+                f"found: {other.__module__}.{other.__name__} and {cls.__module__}.{cls.__name__}",
+                f"a part of plugin {spec.provider} needs a namespace of its own",
+            )
+        )
 
 
 def _given_layers(args: Namespace) -> list[Layer]:

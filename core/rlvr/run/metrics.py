@@ -31,11 +31,7 @@ def of_groups(groups: Sequence[ScoredGroup]) -> dict[str, float]:
         "sampler/tokens": float(sum(lengths)),
         "sampler/length_mean": float(np.mean(lengths or [0])),
         "sampler/cut_at_limit": float(np.mean(is_cut or [0.0])),
-            np.mean([float(t.finish == "length") for t in trajectories] or [0.0])
-        ),
         "sampler/prompts_cut": float(np.mean(is_prompt_cut or [0.0])),
-            np.mean([float(t.prompt_cut > 0) for t in trajectories] or [0.0])
-        ),
     }
     for name in sorted({name for r in rewards for name in r.components}):
         parts = [r.components[name] for r in rewards if name in r.components]

@@ -13,7 +13,7 @@ from rlvr.errors import BackendError
 from rlvr.parts import BuildContext, Loss
 from rlvr.types import Datum, FloatArray
 from rlvr_torch.config import TorchConfig
-from rlvr_torch.crew import Crew
+from rlvr_torch.crew import LARGE, Crew
 from rlvr_torch.data import check_data, microbatches
 from rlvr_torch.device import choose_device
 from rlvr_torch.engine import Engine
@@ -27,7 +27,7 @@ from rlvr_torch.update import accumulate, explain_gradient
 from rlvr_torch.worker import Worker
 
 _PIECE_TOKENS = 2048
-"""Most padded tokens of a micro-batch where a crew computes several at a time."""
+"""Most padded tokens of a micro-batch of a small model on a CPU: pieces for a crew to share."""
 
 
 class TorchBackend:
@@ -56,7 +56,7 @@ class TorchBackend:
         count = sum(value.numel() for value in self.model.parameters())
         self._crew = Crew.suited(self.device, count, config.threads)
         self._budget = self._settings.microbatch_tokens
-        if self._crew.size > 1:
+        if self.device.type == "cpu" and count < LARGE:  # whatever the number of cores
             self._budget = min(self._budget, _PIECE_TOKENS)
         self._engine = Engine(
             self.model,

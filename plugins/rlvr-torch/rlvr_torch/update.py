@@ -80,10 +80,9 @@ def accumulate(
 
 def _add_grads(weights: Sequence[nn.Parameter], grads: Sequence[Tensor | None]) -> None:
     for weight, grad in zip(weights, grads, strict=False):  # no gradients where nothing needed one
-        if grad is not None and weight.grad is None:
-            weight.grad = grad
-        elif grad is not None:
-            weight.grad += grad
+        if grad is None:
+            continue
+        weight.grad = grad if weight.grad is None else weight.grad.add_(grad)
 
 
 def _culprits(part: Sequence[Datum], logprobs: Sequence[Tensor], loss: Loss) -> str:

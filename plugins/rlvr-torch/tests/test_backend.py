@@ -15,6 +15,7 @@ from rlvr.testing import BackendContract
 from rlvr.types import Datum, GenerateRequest, SamplingParams
 from rlvr_torch.backend import TorchBackend
 from rlvr_torch.config import TorchConfig
+from rlvr_torch.data import microbatches
 from rlvr_torch.optim import OptimSettings
 from rlvr_torch.weights import save_gpt2
 
@@ -320,6 +321,27 @@ def test_a_cancelled_step_changes_nothing(make, data):
     run(main())
     assert backend.version == 0
     assert same_weights(before, weights(backend))
+
+
+def test_cores_do_not_change_the_result(make, make_datum):
+    """One thread or three: the same micro-batches, added in the same order, bit for bit."""
+    data = [make_datum(3, 80 - i % 7, seed=i) for i in range(80)]
+    one = make(config=TorchConfig(device="cpu", threads=1))
+    three = make(config=TorchConfig(device="cpu", threads=3))
+
+    async def main():
+        for _ in range(3):
+            assert await one.step(data, WeightedLogprob()) == await three.step(
+                data, WeightedLogprob()
+            )
+        for a, b in zip(
+            await one.logprobs(data, "policy"), await three.logprobs(data, "policy"), strict=True
+        ):
+            assert np.array_equal(a, b)
+
+    run(main())
+    assert len(microbatches(data, 2048)) == 4
+    assert same_weights(weights(one), weights(three))
 
 
 # --- save, load, reference ------------------------------------------------------------------------

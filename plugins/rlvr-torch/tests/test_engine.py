@@ -8,6 +8,7 @@ import torch
 
 from rlvr.errors import BackendError
 from rlvr.types import GenerateRequest, SamplingParams
+from rlvr_torch.crew import Crew
 from rlvr_torch.engine import Engine
 from rlvr_torch.gpt2 import GPT2
 
@@ -75,6 +76,18 @@ def test_a_request_draws_the_same_in_any_batch(model, tokenizer):
     assert together == [c.tokens.tolist() for c in backwards]
     assert together == [c.tokens.tolist() for c in small]
     assert len({tuple(tokens) for tokens in together}) == len(requests)
+
+
+def test_a_crew_draws_the_same(model, tokenizer):
+    """Divided over three threads, a group larger than its share included: the same tokens."""
+    requests = requests_of(tokenizer, seeds=9) + requests_of(tokenizer, ["xyz"], seeds=30)
+    crew = Crew(3)
+    alone = Engine(model, tokenizer).generate(requests)
+    divided = Engine(model, tokenizer, crew=crew).generate(requests)
+    crew.close()
+    for one, other in zip(alone, divided, strict=True):
+        assert one.tokens.tolist() == other.tokens.tolist()
+        assert np.abs(one.logprobs - other.logprobs).max() < 1e-5
 
 
 def test_each_distinct_prompt_is_read_once(model, tokenizer, monkeypatch):

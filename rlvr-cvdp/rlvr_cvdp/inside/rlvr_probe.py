@@ -26,11 +26,13 @@ def _note(**record: Any) -> None:
 
 
 def pytest_runtest_logreport(report: Any) -> None:
+    """Each item's outcome; of set-up and tear-down only failures."""
     if report.when == "call" or report.outcome == "failed":
         _note(item=report.nodeid, when=report.when, outcome=report.outcome)
 
 
 def pytest_collectreport(report: Any) -> None:
+    """What could not be imported, with the end of the reason."""
     if report.failed:
         _note(
             item=report.nodeid, when="collect", outcome="failed", text=str(report.longrepr)[-800:]

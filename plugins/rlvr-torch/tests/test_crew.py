@@ -1,0 +1,70 @@
+"""A crew: order kept, everything waited for, the right size for the model."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+import torch
+
+from rlvr_torch.crew import LARGE, Crew, usable_cores
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def crew():
+    """Three threads."""
+    crew = Crew(3)
+    yield crew
+    crew.close()
+
+
+def test_pieces_run_at_the_same_time_and_keep_their_order(crew):
+    """Three pieces that wait for each other all end, in the order given."""
+    together = threading.Barrier(3, timeout=5)
+
+    def work(piece):
+        together.wait()
+        return piece * 10
+
+    assert crew.map(work, [3, 1, 2]) == [30, 10, 20]
+
+
+def test_members_compute_on_one_core_each(crew):
+    """Torch's own threads would fight over the cores the crew has filled."""
+    assert set(crew.map(lambda _: torch.get_num_threads(), range(6))) == {1}
+
+
+def test_a_failure_is_raised_after_all_have_ended(crew):
+    """Nothing runs on behind the caller's back."""
+    ended = []
+
+    def work(piece):
+        if piece == 0:
+            raise ValueError("piece 0")
+        time.sleep(0.02)
+        ended.append(piece)
+
+    with pytest.raises(ValueError, match="piece 0"):
+        crew.map(work, [0, 1, 2])
+    assert sorted(ended) == [1, 2]
+
+
+def test_a_crew_of_one_works_in_the_callers_thread():
+    """No thread is made where none helps."""
+    assert (
+        Crew().map(lambda _: threading.current_thread(), [1, 2]) == [threading.current_thread()] * 2
+    )
+
+
+def test_small_models_on_a_cpu_get_a_thread_a_core():
+    """Large models and GPUs get a crew of one; an asked-for number is taken."""
+    sizes = [
+        Crew.suited(CPU, 1000).size,
+        Crew.suited(CPU, 1000, threads=5).size,
+        Crew.suited(CPU, LARGE).size,
+        Crew.suited(torch.device("cuda"), 1000).size,
+    ]
+    assert sizes == [usable_cores(), 5, 1, 1]
