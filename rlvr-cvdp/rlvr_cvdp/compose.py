@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from rlvr_cvdp.harness import has_plain_build, runs_cocotb, uses_tool
 from rlvr_cvdp.paths import tree_path
 from rlvr_cvdp.problem import Service
 
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _OPEN_IMAGES = re.compile(r"__OSS_\w+__|hdlc?/(sim|impl)|nvidia/cvdp-sim", re.IGNORECASE)
 
 
@@ -32,7 +34,7 @@ def parse_services(harness: Mapping[str, str]) -> tuple[Service, ...]:
     if not text:
         raise HarnessError("the harness has no docker-compose.yml")
     try:
-        compose = yaml.safe_load(text)
+        compose = _load(text)
     except yaml.YAMLError as error:
         raise HarnessError(
             f"docker-compose.yml is not YAML: {str(error).splitlines()[0]}"
@@ -43,11 +45,18 @@ def parse_services(harness: Mapping[str, str]) -> tuple[Service, ...]:
     return tuple(_service(str(name), entry, harness) for name, entry in services.items())
 
 
+@functools.lru_cache(maxsize=64)
+def _load(text: str) -> Any:
+    """The document; many problems share theirs, and YAML is slow to read."""
+    return yaml.load(text, Loader=_LOADER)
+
+
 def _service(name: str, entry: Any, harness: Mapping[str, str]) -> Service:
     if not isinstance(entry, dict):
         raise HarnessError(f"service {name} of docker-compose.yml is empty")
     image = str(entry.get("image") or "")
-    if image and not entry.get("build") and not _OPEN_IMAGES.search(image):
+    if image and not entry.get("build") and not _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_OPEN_IMAGES.search(image):
         raise HarnessError(f"service {name} needs the image {image}")
     command = entry.get("command")
     if not command:

@@ -31,7 +31,7 @@ _TASKS = {
 }
 
 _SCHEMA = """
-Provide the response in one of the following JSON schemas: 
+Provide the response in one of the following JSON schemas:
 { "code": [{ "<name>" : "<code>"}] }
 or
 { "response": "<response>" }

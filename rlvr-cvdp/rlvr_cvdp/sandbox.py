@@ -29,7 +29,7 @@ _START = (
 
 @frozen(kw_only=True)
 class Limits:
-    """What a sandboxed command may use; `cpu_s`, `memory_mb` and `file_mb` hold for each process."""
+    """What a command may use; `cpu_s`, `memory_mb` and `file_mb` hold for each process."""
 
     wall_s: float
     cpu_s: float

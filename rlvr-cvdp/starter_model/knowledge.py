@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 from attrs import frozen
-from rlvr_torch.gpt2 import GPT2
-from rlvr_torch.tokenizer import BytePairTokenizer
 
 from rlvr_cvdp.starter.corpus import fenced
 from rlvr_cvdp.starter.draft import Draft
 from rlvr_cvdp.starter.prompt import brief_prompt
 from rlvr_cvdp.starter.style import STYLES
+from rlvr_torch.gpt2 import GPT2
+from rlvr_torch.tokenizer import BytePairTokenizer
 
 
 @frozen(kw_only=True)

@@ -25,15 +25,15 @@ import torch
 import torch.nn.functional as F
 from attrs import evolve
 from knowledge import knowledge, summary
-from rlvr_torch.gpt2 import GPT2, GPT2Config
-from rlvr_torch.tokenizer import BytePairTokenizer
-from rlvr_torch.weights import save_gpt2
 from torch import Tensor
 from vocabulary import train_tokenizer
 
 from rlvr_cvdp.starter.build import drafts, held_out_keys
-from rlvr_cvdp.starter.corpus import AUTHORS, Example, corpus
+from rlvr_cvdp.starter.corpus import AUTHORS, Author, Example, corpus
 from rlvr_cvdp.starter.families import FAMILIES
+from rlvr_torch.gpt2 import GPT2, GPT2Config
+from rlvr_torch.tokenizer import BytePairTokenizer
+from rlvr_torch.weights import save_gpt2
 
 SHAPE = GPT2Config(vocab_size=1024, n_positions=512, n_embd=192, n_layer=4, n_head=4)
 FLAWLESS = tuple(evolve(author, skill=1.0) for author in AUTHORS)
@@ -78,20 +78,24 @@ def main(arguments: list[str]) -> int:
         if step % options.save_every == 0 or step == options.steps:
             save(model, tokenizer, options.out)
             print(f"step {step}: unseen: {unseen(model, tokenizer)}", flush=True)
-    print(f"test: {summary([knowledge(model, tokenizer, d) for _, s, d in drafts() if s == 'test'])}")
+    print(
+        f"test: {summary([knowledge(model, tokenizer, d) for _, s, d in drafts() if s == 'test'])}"
+    )
     print(f"{time.monotonic() - began:.0f} s, {seen / 1e6:.1f}M tokens")
     return 0
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The command line; defaults are those of the model that ships."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True, help="directory of the model")
     parser.add_argument("--seed", type=int, default=1, help="of the corpus and the weights")
     parser.add_argument("--steps", type=int, default=2000, help="optimiser updates")
     parser.add_argument("--tokens", type=int, default=4096, help="padded tokens a step")
     parser.add_argument("--lr", type=float, default=4e-3, help="highest learning rate")
-    parser.add_argument("--flawless", type=float, default=0.7, help="share of steps on right answers")
+    parser.add_argument("--flawless", type=float, default=0.7, help="share of steps without slips")
     parser.add_argument("--threads", type=int, default=2, help="of torch")
     parser.add_argument("--save-every", type=int, default=400, help="steps between saves")
     return parser.parse_args(arguments)
@@ -115,9 +119,9 @@ def make_optimizers(model: GPT2, lr: float) -> list[torch.optim.Optimizer]:
 
 
 def read(
-    tokenizer: BytePairTokenizer, seed: int, authors: tuple[object, ...], size: int
+    tokenizer: BytePairTokenizer, seed: int, authors: tuple[Author, ...], size: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Batches without end: tokens (B, T) and the tokens to predict (B, T), like lengths together."""
+    """Batches without end: tokens (B, T) and the next ones (B, T), like lengths together."""
     examples = corpus(seed, authors=authors)
     rng = random.Random(seed)
     while True:
@@ -136,9 +140,7 @@ def encode(tokenizer: BytePairTokenizer, examples: list[Example]) -> list[Row]:
     """Prompt and answer apart, as they meet when sampling."""
     prompts = tokenizer.encode_batch([e.prompt for e in examples])
     answers = tokenizer.encode_batch([e.answer for e in examples])
-    return [
-        ([*p, *a, tokenizer.eos_id], len(p)) for p, a in zip(prompts, answers, strict=True)
-    ]
+    return [([*p, *a, tokenizer.eos_id], len(p)) for p, a in zip(prompts, answers, strict=True)]
 
 
 def pad(rows: list[Row]) -> tuple[Tensor, Tensor]:

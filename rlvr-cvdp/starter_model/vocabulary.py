@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rlvr_torch.tokenizer import END_OF_TEXT, BytePairTokenizer
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from rlvr_torch.tokenizer import END_OF_TEXT, BytePairTokenizer
 
 PIECES = "|".join(
     (

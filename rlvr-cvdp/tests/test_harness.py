@@ -38,7 +38,7 @@ services:
     assert one.command == ("/bin/sh", "-c", "pytest -s /src/test_runner.py")
     assert one.environment["MODULE"] == "other"
     assert one.environment["X"] == "1"
-    assert one.runs_cocotb and one.has_plain_build
+    assert (one.runs_cocotb, one.has_plain_build) == (True, True)
     assert two.environment["Y"] == "2"
     assert two.working_dir == one.working_dir == "/code/rundir"
     assert not two.runs_cocotb
@@ -100,9 +100,9 @@ def test_only_plain_builds_may_be_judged_before_they_run(bench, old, new):
 @pytest.mark.usefixtures("simulator")
 def test_what_only_the_harness_can_compile_still_passes(bench):
     """A design that needs the harness's define does not parse without it, and earns everything."""
-    runner = bench.runner.replace("always=True", 'defines={"BITS": 8}, always=True')
+    runner = bench.runner.replace("always=True", 'defines={"ONE": 1}, always=True')
     problem = bench.problem(harness={"src/test_runner.py": runner})
-    design = bench.right.replace("[7:0]", "[`BITS-1:0]")
+    design = bench.right.replace("8'd1", "`ONE")
     assert bench.rtl(design, problem).score01 == 1.0
     assert bench.rtl(design).value == 0.1
 

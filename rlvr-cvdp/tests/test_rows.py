@@ -10,7 +10,12 @@ from rlvr.errors import ConfigError
 from rlvr_cvdp.patch import apply_patch
 from rlvr_cvdp.rows import Unsupported, parse_row, read_rows
 
-NEW_FILE = "@@ -0,0 +1,3 @@\n+module inc(input [7:0] a, output [7:0] y);\n+  assign y = a + 1;\n+endmodule\n"
+NEW_FILE = """\
+@@ -0,0 +1,3 @@
++module inc(input [7:0] a, output [7:0] y);
++  assign y = a + 1;
++endmodule
+"""
 
 
 def agentic(bench, **changes):
@@ -29,7 +34,7 @@ def agentic(bench, **changes):
 
 
 def test_both_forms_give_the_same_kind_of_problem(bench):
-    """An agentic row, whose solution is a patch without a header, reads as a non-agentic one does."""
+    """An agentic row, its solution a patch without a header, reads as a non-agentic one does."""
     one, other = parse_row(bench.row()), parse_row(agentic(bench))
     assert one.targets == other.targets == ("rtl/inc.sv",)
     assert one.services == other.services

@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
-import pytest
-
 P = TypeVar("P")
 
 
@@ -58,8 +56,3 @@ async def opened(part: P) -> AsyncIterator[P]:
 def not_given(contract: Contract, factory: str) -> NotImplementedError:
     """The error of a factory that the subclass forgot."""
     return NotImplementedError(f"{type(contract).__name__} must define {factory}")
-
-
-def skip(reason: str) -> None:
-    """Skip the running test and say why."""
-    pytest.skip(reason)

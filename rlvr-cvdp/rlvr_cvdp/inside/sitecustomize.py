@@ -1,4 +1,4 @@
-"""Runs at the start of every Python inside the sandbox: fixed seeds, and cocotb 1 names for cocotb 2.
+"""Runs at the start of every Python inside the sandbox: seeds, and old names for cocotb 2.
 
 Harnesses of CVDP v1.0.x were written for development versions of cocotb 2.0 and use names that
 2.0 dropped. Nothing is imported here that the harness does not import itself: each patch waits

@@ -1,0 +1,92 @@
+"""The scan of compiled simulations: names, not spellings, and whose module calls."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from rlvr_cvdp.scan import HARMLESS, scan, trusted_modules
+
+VVP = """\
+:vpi_module "/usr/lib/ivl/system.vpi";
+S_0x1 .scope module, "top" "top" 3 4;
+S_0x2 .scope module, "u" "own" 3 6, 3 3 0, S_0x1;
+S_0x3 .scope task, "t" "t" 3 3, 3 3 0, S_0x2;
+TD_top.u.t ;
+    %vpi_call/w 3 3 "$fopen", "hi" {0 0 0};
+    .scope S_0x1;
+T_2 ;
+    %vpi_call/w 3 7 "$display", "a $fopen %vpi_call \\042$fopen\\042 " {0 0 0};
+"""
+
+
+def test_a_task_belongs_to_the_module_around_it():
+    """A call in a task of a trusted module is the module's; in any other it is refused."""
+    assert scan(VVP.splitlines(), {"own"}) == []
+    assert scan(VVP.splitlines(), {"top"}) == ["calls $fopen"]
+    assert scan(VVP.splitlines(), {"top"}, ["$fopen"]) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ('L_0x1 .sfunc 3 10 "$fopen", "v32v16", L_0x2;', "calls $fopen"),
+        ('    %vpi_func/s 3 7 "$unheard_of" 32, "x" {0 0 0};', "calls $unheard_of"),
+        ("    %vpi_call/w unreadable;", "cannot be read"),
+        ("    .thread T_5, $final;", "final block"),
+        ("    %force/vec4 v0x1_0;", "forces"),
+        (':vpi_module "/tmp/evil.vpi";', "VPI module evil"),
+        ('    %vpi_call/w 3 1 "$dumpfile", "x.result.xml" {0 0 0};', "$dumpfile"),
+        ('    %vpi_call/w 3 1 "$dumpfile", "/code/x.vcd" {0 0 0};', "$dumpfile"),
+        ('    %vpi_call/w 3 1 "$dumpfile", v0x1_0 {0 0 0};', "$dumpfile"),
+    ],
+)
+def test_findings(line, found):
+    """What is not known to be harmless is refused, unknown names and unreadable lines too."""
+    assert any(found in text for text in scan([line], ()))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '    %vpi_call/w 3 1 "$dumpfile", "dump.vcd" {0 0 0};',
+        '    %vpi_call/w 3 1 "$display", "$fopen" {0 0 0};',
+        '    %vpi_func 3 1 "$ivl_string_method$len" 32, v0x1 {0 0 0};',
+        'S_0x1 .scope module, "$fopen" "final" 3 4;',
+        'v0x1 .var "final", 0 0;',
+    ],
+)
+def test_innocent_lines(line):
+    """Waves in the simulation's own folder, texts and names that look like calls are fine."""
+    assert scan([line], ()) == []
+
+
+def test_trust_needs_a_text_of_its_own():
+    """A file that includes others vouches for nothing: an answer could be among them."""
+    assert trusted_modules(["module a; endmodule module automatic b; endmodule"]) == {"a", "b"}
+    assert trusted_modules(['`include "x.sv"\nmodule a; endmodule']) == set()
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("simulator")
+def test_every_system_task_of_the_simulator_is_sorted(tmp_path):
+    """Each name that reaches files, plusargs or other processes is refused once compiled."""
+    names = """
+        fopen fclose fdisplay fwrite fstrobe fmonitor fscanf fgetc fgets fread fseek
+        feof fflush ferror ftell rewind ungetc fputc readmemh readmemb writememh
+        writememb sreadmemh readmempath system sdf_annotate test$plusargs value$plusargs
+        log nolog key nokey list save restart incsave input showvars simparam
+        table_model deposit dumpports
+    """.split()
+    for name in names:
+        assert f"${name}" not in HARMLESS
+        source = tmp_path / "a.v"
+        source.write_text(f'module a; reg [7:0] m[0:1]; initial ${name}("x", m); endmodule\n')
+        target = tmp_path / "a.vvp"
+        built = subprocess.run(
+            ["iverilog", "-g2012", "-o", target, source], capture_output=True, check=False
+        )
+        if built.returncode == 0 and f'"${name}"' in target.read_text():
+            with target.open() as file:
+                assert scan(file, ()) == [f"calls ${name}"], name
