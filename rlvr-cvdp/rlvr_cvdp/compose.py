@@ -55,8 +55,7 @@ def _service(name: str, entry: Any, harness: Mapping[str, str]) -> Service:
     if not isinstance(entry, dict):
         raise HarnessError(f"service {name} of docker-compose.yml is empty")
     image = str(entry.get("image") or "")
-    if image and not entry.get("build") and not _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_OPEN_IMAGES.search(image):
+    if image and not entry.get("build") and not _OPEN_IMAGES.search(image):
         raise HarnessError(f"service {name} needs the image {image}")
     command = entry.get("command")
     if not command:

@@ -21,7 +21,7 @@ def rlvr_tasks() -> Iterable[TaskSpec]:
             config="rlvr_cvdp.config:CvdpConfig",
             namespace="cvdp",
             reward="cvdp",
-            starter="rlvr_cvdp.starter_model:model_spec",
+            starter="rlvr_cvdp.starter.model_path:starter_model",
             presets={"starter": {"cvdp.timeout_s": 10.0}},
         )
     ]

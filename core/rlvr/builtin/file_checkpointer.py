@@ -23,7 +23,7 @@ class FileCheckpointer:
     Keeps the newest checkpoints of a run under `RUN/checkpoints/step-NNNNNN`.
 
     A checkpoint is complete once its folder has its final name: `manifest.json` in it holds the
-    state and the sha256 of every file.
+    state, the sha256 of every file, and a seal: the sha256 of all that it says itself.
     """
 
     def __init__(self, config: CheckpointOptions | None, context: BuildContext) -> None:
@@ -45,8 +45,7 @@ class FileCheckpointer:
             shutil.rmtree(beside, ignore_errors=True)
             (beside / "model").mkdir(parents=True)
             await backend.save(beside / "model")
-            manifest = {"step": step, "state": dict(state), "files": _hashes(beside)}
-            text = json.dumps(manifest, indent=2, sort_keys=True)
+            text = _sealed({"step": step, "state": dict(state), "files": _hashes(beside)})
             (beside / MANIFEST).write_text(text, encoding="utf-8")
             for path in beside.rglob("*"):
                 _fsync(path)
@@ -67,7 +66,7 @@ class FileCheckpointer:
             ) from error
         for old in self.list()[: -self._keep]:
             shutil.rmtree(old.path, ignore_errors=True)
-        return Checkpoint(path=final, step=step, digest=_digest(text))
+        return Checkpoint(path=final, step=step, digest=json.loads(text)["seal"])
 
     async def load(self, which: Checkpoint, backend: Backend) -> dict[str, Any]:
         """Verify a checkpoint, restore the backend from it and give back the state."""
@@ -81,9 +80,8 @@ class FileCheckpointer:
         found = []
         for path in sorted(self._root.glob("step-*")):
             if (path / MANIFEST).is_file():
-                text = (path / MANIFEST).read_text(encoding="utf-8")
                 step = int(path.name.partition("-")[2])
-                found.append(Checkpoint(path=path, step=step, digest=_digest(text)))
+                found.append(Checkpoint(path=path, step=step, digest=_claimed_seal(path)))
         return found
 
     def verify(self, checkpoint: Checkpoint) -> None:
@@ -93,14 +91,11 @@ class FileCheckpointer:
         Raises:
             CheckpointError: A file is missing, was added or differs, the manifest included.
         """
-        expected = _manifest(checkpoint.path)["files"]
-        found = _hashes(checkpoint.path)
-        if checkpoint.digest:
-            text = (checkpoint.path / MANIFEST).read_text(encoding="utf-8")
-            expected, found = (
-                {**expected, MANIFEST: checkpoint.digest},
-                {**found, MANIFEST: _digest(text)},
-            )
+        manifest = _manifest(checkpoint.path)
+        seal = manifest.pop("seal", "")
+        expected, found = dict(manifest["files"]), _hashes(checkpoint.path)
+        if _seal(manifest) != seal or checkpoint.digest not in ("", seal):
+            expected[MANIFEST] = "as it was sealed"
         wrong = sorted(
             name for name in {*expected, *found} if expected.get(name) != found.get(name)
         )
@@ -140,5 +135,17 @@ def _fsync(path: Path) -> None:
         os.close(handle)
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def _claimed_seal(path: Path) -> str:
+    """The seal that a manifest states, "" where it cannot be read (`verify` says so aloud)."""
+    try:
+        return str(_manifest(path).get("seal", ""))
+    except CheckpointError:
+        return ""
+
+
+def _seal(manifest: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def _sealed(manifest: Mapping[str, Any]) -> str:
+    return json.dumps({**manifest, "seal": _seal(manifest)}, indent=2, sort_keys=True)

@@ -68,8 +68,4 @@ def learning_rate(update: int, total: int, settings: OptimSettings) -> float:
 
 def clip_gradients(model: nn.Module, limit: float) -> float:
     """Scale the gradients to a global norm of at most `limit` (0: none); the norm before."""
-    values = [value for value in model.parameters() if value.grad is not None]
-    norm = nn.utils.get_total_norm([value.grad for value in values if value.grad is not None])
-    if limit > 0 and bool(torch.isfinite(norm)):
-        nn.utils.clip_grads_with_norm_(values, limit, norm)
-    return float(norm)
+    return float(nn.utils.clip_grad_norm_(model.parameters(), limit or math.inf))

@@ -21,7 +21,7 @@ class TestContract(PluginContract):
 
 def test_out_of_memory_is_explained():
     """A device out of memory gets advice and the backend's exit code."""
-    error = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nmore")
+    error = torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nmore")
     advice = plugin.rlvr_explain_error(error)
     assert advice is not None
     assert advice.exit_code == ExitCode.BACKEND

@@ -1,0 +1,64 @@
+"""What the file checkpointer promises beyond the contract: its seal, and a full disk."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+from pathlib import Path
+
+import pytest
+
+from rlvr.builtin.file_checkpointer import FileCheckpointer
+from rlvr.config.core import CheckpointOptions
+from rlvr.errors import CheckpointError
+from rlvr.parts import BuildContext
+from rlvr.testing.fakes import TinyBackend
+
+
+def checkpointer(directory: Path) -> FileCheckpointer:
+    return FileCheckpointer(CheckpointOptions(keep=2), BuildContext(run_dir=directory))
+
+
+def test_a_changed_state_is_not_resumed_from(tmp_path: Path) -> None:
+    """One digit changed in the saved state of a checkpoint found on disk is noticed."""
+    asyncio.run(checkpointer(tmp_path).save(3, {"step": 3}, TinyBackend()))
+    (found,) = checkpointer(tmp_path).list()
+    manifest = found.path / "manifest.json"
+    record = json.loads(manifest.read_text())
+    record["state"]["step"] = 4
+    manifest.write_text(json.dumps(record))
+
+    (found,) = checkpointer(tmp_path).list()
+    with pytest.raises(CheckpointError, match=r"manifest\.json"):
+        asyncio.run(checkpointer(tmp_path).load(found, TinyBackend()))
+
+
+class FullDisk(TinyBackend):
+    """A backend whose disk fills up after the first file."""
+
+    async def save(self, directory: Path) -> None:
+        await super().save(directory)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_keeps_the_old_checkpoint(tmp_path: Path) -> None:
+    """The failed one leaves nothing behind; the old one is named and still good."""
+    keeper = checkpointer(tmp_path)
+    good = asyncio.run(keeper.save(1, {"step": 1}, TinyBackend(seed=4)))
+
+    with pytest.raises(CheckpointError, match=r"No space left(.|\n)*step-000001"):
+        asyncio.run(keeper.save(2, {"step": 2}, FullDisk()))
+
+    assert [c.step for c in keeper.list()] == [1]
+    assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == ["step-000001"]
+    keeper.verify(good)
+
+
+def test_only_the_newest_are_kept(tmp_path: Path) -> None:
+    """`checkpoint.keep=2`: the third save removes the first."""
+    keeper = checkpointer(tmp_path)
+    for step in (1, 2, 3):
+        asyncio.run(keeper.save(step, {"step": step}, TinyBackend()))
+
+    assert [c.step for c in keeper.list()] == [2, 3]
