@@ -26,7 +26,7 @@ def _trees(harness: Mapping[str, str]) -> Iterator[tuple[str, ast.Module]]:
 def _imports(node: ast.AST) -> Iterator[str]:
     """Dotted names that must be importable; those inside a `try` may fail."""
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Try):
+        if isinstance(child, ast.Try) or not isinstance(child, ast.stmt | ast.match_case):
             continue
         if isinstance(child, ast.Import):
             yield from (alias.name for alias in child.names)

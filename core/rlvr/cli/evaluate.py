@@ -23,7 +23,7 @@ from rlvr.run.configure import configure as resolve_configuration
 from rlvr.run.evaluate import evaluate
 from rlvr.run.prerequisites import check_prerequisites
 from rlvr.run.recipe import build_context, open_student
-from rlvr.run.rundir import trajectory_records, write_atomic
+from rlvr.run.rundir import check_writable, trajectory_records, write_atomic
 from rlvr.types import EvalReport, ScoredGroup
 
 SUMMARY = "measure how often a model is right"
@@ -50,6 +50,8 @@ def main(args: argparse.Namespace) -> int:
     setup(verbosity=args.verbosity)
     configured = resolve_configuration(args, host, needs="eval")
     check_prerequisites(host, configured.chosen.task.provider)
+    if args.out_file:
+        check_writable(Path(args.out_file))
     report, groups = asyncio.run(_evaluate(configured, args))
     if args.out_file:
         lines = [json.dumps(r) + "\n" for g in groups for r in trajectory_records(g, 0)]

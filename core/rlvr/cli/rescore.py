@@ -18,7 +18,7 @@ from rlvr.run.board import Board
 from rlvr.run.configure import Configured
 from rlvr.run.configure import configure as resolve_configuration
 from rlvr.run.recipe import build_context, open_judge
-from rlvr.run.rundir import RunDir, trajectory_from_json, write_atomic
+from rlvr.run.rundir import RunDir, check_writable, trajectory_from_json, write_atomic
 from rlvr.run.store import outcome_to_json
 
 SUMMARY = "apply a (new) reward to the trajectories of a run"
@@ -48,8 +48,9 @@ def main(args: argparse.Namespace) -> int:
     config = {k: v for k, v in directory.read_run()["config"].items() if k != "run.reward"}
     args.base = Layer(f"run {directory.path}", config, is_typed=True)
     configured = resolve_configuration(args, host, needs="score")
-    records = asyncio.run(_rescore(configured, directory))
     path = Path(args.out_file) if args.out_file else directory.path / "rescored.jsonl"
+    check_writable(path)
+    records = asyncio.run(_rescore(configured, directory))
     write_atomic(path, "".join(json.dumps(r) + "\n" for r in records))
     summary = _summary(records, configured, path)
     print(json.dumps(summary) if args.json else _as_text(summary))

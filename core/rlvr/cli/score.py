@@ -7,15 +7,13 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from rlvr.builtin.scoring_progress import scoring_progress
 from rlvr.cli.options import add_config_flags, add_run_flags
 from rlvr.cli.parser import examples
-from rlvr.errors import ConfigError, ExitCode, explain
+from rlvr.errors import ExitCode
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
 from rlvr.run.answers import Answer, golden_answers, read_answers
@@ -24,6 +22,7 @@ from rlvr.run.configure import Configured
 from rlvr.run.configure import configure as resolve_configuration
 from rlvr.run.prerequisites import check_prerequisites
 from rlvr.run.recipe import build_context, open_judge
+from rlvr.run.rundir import check_writable, write_atomic
 from rlvr.types import Failed, Outcome, Reward, Unscorable
 
 SUMMARY = "judge answers with a task's verifier"
@@ -52,11 +51,15 @@ def main(args: argparse.Namespace) -> int:
     setup(verbosity=args.verbosity)
     configured = resolve_configuration(args, host, needs="score")
     check_prerequisites(host, configured.chosen.task.provider)
+    if args.out_file:
+        check_writable(Path(args.out_file))
     begun = time.monotonic()
-    with _sink(args.out_file) as sink:
-        records, problems = asyncio.run(_score(configured, args))
-        for record in records:
-            sink.write(json.dumps(record) + "\n")
+    records, problems = asyncio.run(_score(configured, args))
+    lines = "".join(json.dumps(record) + "\n" for record in records)
+    if args.out_file:
+        write_atomic(Path(args.out_file), lines)
+    else:
+        sys.stdout.write(lines)
     summary = _summary(records, problems, time.monotonic() - begun)
     print(json.dumps(summary) if args.json else _as_text(summary))
     failed = summary["failed"]
@@ -148,27 +151,3 @@ def _as_text(summary: dict[str, Any]) -> str:
         f"{summary['problems']} problems, {summary['unsupported']} unsupported; "
         f"{summary['seconds']:.1f} s, {rate:.1f}/s"
     )
-
-
-@contextmanager
-def _sink(path: str | None) -> Iterator[TextIO]:
-    """Standard output, or a file that appears whole when all is done."""
-    if path is None:
-        yield sys.stdout
-        return
-    target = Path(path)
-    beside = target.with_name(f".{target.name}.part")
-    try:
-        with beside.open("w", encoding="utf-8") as file:
-            yield file
-        beside.replace(target)
-    except OSError as error:
-        raise ConfigError(
-            explain(
-                f"verdicts were to be written to {path}.",
-                f"found: {error.strerror or error}",
-                "choose a file you may write with --out FILE",
-            )
-        ) from error
-    finally:
-        beside.unlink(missing_ok=True)

@@ -30,6 +30,27 @@ def write_atomic(path: Path, text: str) -> None:
         beside.unlink(missing_ok=True)
 
 
+def check_writable(path: Path) -> None:
+    """
+    Make sure, before the work is done, that a result file can be written.
+
+    Raises:
+        ConfigError: Its folder does not exist or may not be written.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.touch()
+        beside.unlink()
+    except OSError as error:
+        raise ConfigError(
+            explain(
+                f"results were to be written to {path}.",
+                f"found: {error.strerror or error}",
+                "choose a file you may write with --out FILE",
+            )
+        ) from error
+
+
 class RunDir:
     """One run on disk."""
 
