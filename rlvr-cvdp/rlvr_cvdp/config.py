@@ -32,7 +32,7 @@ class CvdpConfig:
     seeds: tuple[str, ...] = option(("1",), "Seeds of the tests; right means right with each")
     timeout_s: float = option(
         120.0,
-        "CPU seconds a process of a service may use; a service may take three times this",
+        "CPU seconds a process of a service may use; a service may take five times this",
         unit="s",
         validator=gt(0),
     )

@@ -21,7 +21,7 @@ _CHEATS = {
     "silences the linter": re.compile(
         r"\bverilator\s+(?:lint_\w+|tracing_\w+)|`verilator_config|\bverilint\b", re.IGNORECASE
     ),
-    "makes a module a black box": re.compile(r"\(\*[^)]*\w*(?:blackbox|whitebox|keep)\b[^)]*\*\)"),
+    "makes a module a black box": re.compile(r"\(\*[^)]*\w*(?:blackbox|whitebox)\b[^)]*\*\)"),
 }
 
 

@@ -22,7 +22,8 @@ from rlvr_cvdp.verify import Verdict, verify
 VERDICTS = 1
 """Grows when the same answer may get another verdict: kept verdicts are then not used."""
 
-_WALL_FACTOR = 3.0
+_WALL_FACTOR = 5.0
+"""A busy machine gives a process less than all of a core; what never computes still ends."""
 
 
 class CvdpReward:

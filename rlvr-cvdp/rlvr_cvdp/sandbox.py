@@ -91,9 +91,11 @@ def sandbox_argv(
     for prefix in dict.fromkeys(folders):
         mounts += ["--ro-bind", str(prefix), str(prefix)]
     for secret in hidden:
-        if any(secret.is_relative_to(prefix) for prefix in [*folders, Path("/usr")]):
-            cover = ["--tmpfs"] if secret.is_dir() else ["--ro-bind", "/dev/null"]
-            mounts += [*cover, str(secret)]
+        for prefix in (*folders, Path("/usr")):
+            if secret.is_relative_to(prefix.resolve()):
+                place = prefix / secret.relative_to(prefix.resolve())
+                cover = ["--tmpfs"] if secret.is_dir() else ["--ro-bind", str(inside / "empty")]
+                mounts += [*cover, str(place)]
     for tool in (iverilog, vvp):
         mounts += ["--ro-bind", str(tool), f"/rlvr/real/{tool.name}"]
         mounts += ["--ro-bind", str(inside / "bin" / tool.name), str(tool)]

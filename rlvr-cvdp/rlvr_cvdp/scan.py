@@ -50,7 +50,6 @@ HARMLESS = frozenset(
         "error",
         "warning",
         "info",
-        "finish_and_return",
         "random",
         "urandom",
         "urandom_range",

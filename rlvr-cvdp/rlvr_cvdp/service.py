@@ -30,7 +30,7 @@ class ServiceResult:
         passed, total: Tests; a simulation that left no results and a pytest item that launched
             none count as one test each.
         why: Why it is not right, "" where it is.
-        builds: How each compilation went: "ok", "elaboration", "syntax", "refused".
+        builds: How each compilation went: "ok", "elaboration", "syntax", "refused", "killed N".
         refused: What the scan found in a compiled simulation.
     """
 
@@ -87,7 +87,8 @@ async def run_service(
     finished = await run_sandboxed(command, folder=folder, limits=limits)
     launches = [_launch(out, line) for line in _lines(out / "launches")]
     items = [json.loads(line) for line in _lines(out / "items")]
-    _raise_if_foreign(problem, service, finished, launches, items, limits)
+    builds = _lines(out / "builds")
+    _raise_if_foreign(problem, service, finished, launches, items, builds, limits)
     summaries = list(finished.summaries)
     for log in sorted(out.glob("*.log")):
         summaries += [
@@ -105,7 +106,7 @@ async def run_service(
         + sum(item["outcome"] == "passed" for item in own),
         total=sum(launch.tests for launch in launches) + len(own),
         why=_why(service, finished, launches, summaries, refused),
-        builds=tuple(_lines(out / "builds")),
+        builds=tuple(builds),
         refused=refused,
         launches=len(launches),
         seconds=finished.seconds,
@@ -205,14 +206,16 @@ def _raise_if_foreign(
     finished: Finished,
     launches: list[_Launch],
     items: list[Mapping[str, str]],
+    builds: list[str],
     limits: Limits,
 ) -> None:
     """What says nothing about the answer is raised, never scored."""
     where = f"{problem.id}, service {service.name}"
-    for code in (*(launch.rc for launch in launches), finished.rc or 0):
+    killed = [int(build.split()[1]) for build in builds if build.startswith("killed ")]
+    for code in (*killed, *(launch.rc for launch in launches), finished.rc or 0):
         if code in _FOREIGN:
             raise VerifierError(f"{where}: a process was ended by {_FOREIGN[code]} from outside")
-    if finished.stopped == "time" and finished.cpu_s < 0.3 * limits.wall_s:
+    if finished.stopped == "time" and finished.cpu_s < 0.5 * limits.cpu_s:
         raise VerifierError(
             f"{where}: {limits.wall_s:.0f} s went by, of which it computed {finished.cpu_s:.0f} s: "
             "the harness waits for something, or the machine is too busy"

@@ -15,6 +15,7 @@ from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.problem import CvdpProblem
 from rlvr_cvdp.prompts import brief_prompt, official_prompt
 from rlvr_cvdp.rows import Unsupported, read_rows
+from rlvr_cvdp.simulator import why_unreadable
 from rlvr_cvdp.stacks import why_no_stack
 from rlvr_cvdp.tools import find_tool, install_command
 
@@ -92,7 +93,7 @@ class CvdpTask:
             if service.tool and find_tool(service.tool) is None:
                 reason = f"needs {service.tool}: {install_command(service.tool)}"
                 return Unsupported(id=row.id, reason=reason)
-        reason = why_no_stack(row)
+        reason = why_no_stack(row) or why_unreadable(row)
         if reason:
             return Unsupported(id=row.id, reason=reason)
         return evolve(row, is_starter=self._is_starter)

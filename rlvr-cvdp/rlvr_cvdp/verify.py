@@ -103,9 +103,11 @@ def _judge(gate: Gate, results: Sequence[ServiceResult]) -> Verdict:
         parses = gate.lints
     is_right = bool(results) and not any(result.why for result in results)
     why = next((f"{r.name}: {r.why}" for r in results if r.why), "")
+    refused = tuple(found for result in results for found in result.refused)
+    fails_to_compile = bool(builds) or gate.stage in ("parsed", "broken")
     if gate.decides:
         why = "it does not parse"
-    elif not compiles and results and not any(r.refused for r in results):
+    elif fails_to_compile and not compiles and not refused:
         why = "it does not compile"
     return Verdict(
         is_right=is_right,
@@ -113,7 +115,7 @@ def _judge(gate: Gate, results: Sequence[ServiceResult]) -> Verdict:
         compiles=compiles or is_right,
         passed=sum(result.passed for result in results),
         total=sum(result.total for result in results),
-        refused=tuple(found for result in results for found in result.refused),
+        refused=refused,
         why=why,
         services=tuple(results),
     )

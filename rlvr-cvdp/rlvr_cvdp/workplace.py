@@ -81,6 +81,7 @@ def inside_folder(pid: int, iverilog: str, vvp: str, python: str) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="inside", dir=_own_folder(pid)))
     (folder / "python").mkdir()
     (folder / "bin").mkdir()
+    (folder / "empty").touch()
     for name in ("sitecustomize.py", "rlvr_probe.py"):
         shutil.copyfile(_INSIDE / name, folder / "python" / name)
     shutil.copyfile(_INSIDE.parent / "scan.py", folder / "scan.py")

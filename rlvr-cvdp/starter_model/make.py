@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import math
 import random
 import sys
 import time
@@ -35,7 +34,7 @@ from rlvr_torch.gpt2 import GPT2, GPT2Config
 from rlvr_torch.tokenizer import BytePairTokenizer
 from rlvr_torch.weights import save_gpt2
 
-SHAPE = GPT2Config(vocab_size=1024, n_positions=512, n_embd=192, n_layer=4, n_head=4)
+SHAPE = GPT2Config(vocab_size=1280, n_positions=512, n_embd=192, n_layer=4, n_head=4)
 FLAWLESS = tuple(evolve(author, skill=1.0) for author in AUTHORS)
 POOL = 2048  # examples sorted by length at a time
 WARM_UP = 60  # steps
@@ -92,20 +91,18 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, required=True, help="directory of the model")
     parser.add_argument("--seed", type=int, default=1, help="of the corpus and the weights")
-    parser.add_argument("--steps", type=int, default=2000, help="optimiser updates")
+    parser.add_argument("--steps", type=int, default=4000, help="optimiser updates")
     parser.add_argument("--tokens", type=int, default=4096, help="padded tokens a step")
     parser.add_argument("--lr", type=float, default=4e-3, help="highest learning rate")
-    parser.add_argument("--flawless", type=float, default=0.7, help="share of steps without slips")
+    parser.add_argument("--flawless", type=float, default=0.65, help="share of steps without slips")
     parser.add_argument("--threads", type=int, default=2, help="of torch")
     parser.add_argument("--save-every", type=int, default=400, help="steps between saves")
     return parser.parse_args(arguments)
 
 
 def rate(step: int, steps: int) -> float:
-    """Share of the highest learning rate: linear warm-up, then a cosine to a hundredth."""
-    if step < WARM_UP:
-        return step / WARM_UP
-    return 0.01 + 0.99 * (1 + math.cos(math.pi * (step - WARM_UP) / (steps - WARM_UP))) / 2
+    """Share of the highest learning rate: a short linear warm-up, then linearly to zero."""
+    return min(step / WARM_UP, (steps + 1 - step) / (steps + 1 - WARM_UP))
 
 
 def make_optimizers(model: GPT2, lr: float) -> list[torch.optim.Optimizer]:
@@ -180,10 +177,12 @@ def unseen(model: GPT2, tokenizer: BytePairTokenizer) -> str:
 
 
 def save(model: GPT2, tokenizer: BytePairTokenizer, path: Path) -> None:
-    """Write the three files of a GPT-2 directory, weights in float16."""
+    """Write a GPT-2 directory that anyone may read, weights in float16."""
     path.mkdir(parents=True, exist_ok=True)
     save_gpt2(model, path, torch.float16, eos_id=tokenizer.eos_id)
     tokenizer.save(path)
+    for file in path.iterdir():
+        file.chmod(0o644)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+
+from rlvr.types import Trajectory
+from rlvr_cvdp.stacks import running_stack
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator")]
 
@@ -63,6 +68,7 @@ def test_forged_results_earn_nothing(bench, name):
         ('final $display("bye");', "final block"),
         ('initial $ivlh_file_open("x");', "$ivlh_file_open"),
         ('initial $log("x");', "$log"),
+        ("initial $finish_and_return(137);", "$finish_and_return"),
     ],
 )
 def test_reaching_out_is_refused(bench, body, found):
@@ -190,6 +196,33 @@ def test_spy():
 """
     problem = bench.problem(harness={"src/test_runner.py": bench.runner + spy})
     assert bench.rtl(bench.right, problem).score01 == 1.0
+
+
+def test_what_is_hidden_is_covered(bench):
+    """Files of this machine that hold solutions cannot be read, though their folder is visible."""
+    stack = running_stack()
+    assert stack is not None
+    folder, file = stack.site_packages / "pluggy", stack.site_packages / "find_libpython"
+    file = file / "__main__.py"
+    assert file.is_file()
+    assert any(folder.iterdir())
+    spy = f"""
+import os
+assert os.listdir({str(folder)!r}) == []
+assert open({str(file)!r}).read() == ""
+"""
+    compose = bench.compose.replace(
+        "pytest -o cache_dir=/rundir/harness/.cache /src/test_runner.py -v", "python /src/spy.py"
+    )
+    problem = bench.problem(harness={"docker-compose.yml": compose, "src/spy.py": spy})
+    reward = bench.reward()
+    reward._hidden = (folder.resolve(), file.resolve())
+    answer = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": bench.right})
+    outcome = asyncio.run(reward(problem, answer))
+    assert outcome.evidence["services"][0]["rc"] == 0, outcome.evidence
+    reward._hidden = ()
+    outcome = asyncio.run(reward(problem, answer))
+    assert outcome.evidence["services"][0]["rc"] != 0, outcome.evidence
 
 
 def test_no_network(bench):

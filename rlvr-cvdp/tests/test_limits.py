@@ -68,23 +68,26 @@ def test_a_huge_memory_is_a_wrong_answer(bench):
     assert reward.evidence["why"]
 
 
-def test_a_big_wave_file_is_a_wrong_answer(bench):
-    """What a simulation writes to the disk is bounded."""
-    waves = (
-        'initial begin $dumpfile("w.vcd"); $dumpvars(0, inc); end\n'
-        "reg [4095:0] r = 1; always #1 r = {r[4094:0], ~r[4095]} ^ (r << 7);\n"
-    )
-    test = (
-        bench.test.replace("a in range(4)", "a in range(4000)")
-        .replace("== a + 1", "== (a + 1) % 256")
-        .replace("dut.a.value = a\n", "dut.a.value = a % 256\n")
-        .replace("Timer(1,", "Timer(1000,")
-    )
-    runner = bench.runner.replace('module=os.getenv("MODULE")', 'module=os.getenv("MODULE")')
-    runner = runner.replace("test_module=", 'test_args=[], plusargs=["-vcd"], test_module=')
-    problem = bench.problem(harness={"src/test_inc.py": test, "src/test_runner.py": runner})
-    reward = bench.rtl(HEAD + waves + "endmodule\n", problem, file_mb=2, disk_mb=4)
+WRITE = """\
+    import time
+    for number in range({files}):
+        with open(f"/code/rundir/{{number}}", "wb") as file:
+            file.write(bytes({size}))
+        time.sleep(0.01)
+    for a in range(4):"""
+
+
+@pytest.mark.parametrize(("files", "size", "why"), [(400, 1_000_000, "disk"), (1, 9_000_000, "")])
+def test_what_is_written_is_bounded(bench, files, size, why):
+    """One big file, or many that are big together, end the simulation."""
+    write = WRITE.format(files=files, size=size)
+    test = bench.test.replace("    for a in range(4):", write)
+    problem = bench.problem(harness={"src/test_inc.py": test})
+    assert bench.rtl(bench.right, problem, disk_mb=500).score01 == 1.0
+    reward = bench.rtl(bench.right, problem, file_mb=4, disk_mb=20)
     assert reward.score01 == 0.0, reward.evidence
+    assert why in reward.evidence["why"]
+    assert _left() == []
 
 
 def test_a_harness_that_only_waits_is_no_verdict(bench):

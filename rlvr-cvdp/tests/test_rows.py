@@ -125,3 +125,16 @@ def test_a_missing_tool_is_a_reason(bench, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     reasons = bench.task(row).unsupported()
     assert "apt-get install -y yosys" in reasons["cvdp_copilot_inc_0001"]
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("simulator")
+def test_given_files_that_the_simulator_cannot_read_are_a_reason(bench):
+    """Where a file that comes with the problem does not parse here, no answer could pass."""
+    env = bench.env.replace("/code/rtl/inc.sv", "/code/rtl/inc.sv /code/rtl/given.sv")
+    row = bench.row(harness={"src/.env": env}, context={"rtl/given.sv": "module given(;"})
+    (reason,) = bench.task(row).unsupported().values()
+    assert "iverilog" in reason
+    assert "given.sv:1" in reason
+    fine = {"rtl/given.sv": "module given; other o(); endmodule\n"}
+    assert not bench.task(bench.row(harness={"src/.env": env}, context=fine)).unsupported()

@@ -72,7 +72,50 @@ def test_trust_needs_a_text_of_its_own():
 @pytest.mark.usefixtures("simulator")
 def test_every_system_task_of_the_simulator_is_sorted(tmp_path):
     """Each name that reaches files, plusargs or other processes is refused once compiled."""
-    names = ["fopen", "fclose", "fdisplay", "fwrite", "fstrobe", "fmonitor", "fscanf", "fgetc", "fgets", "fread", "fseek", "feof", "fflush", "ferror", "ftell", "rewind", "ungetc", "fputc", "readmemh", "readmemb", "writememh", "writememb", "sreadmemh", "readmempath", "system", "sdf_annotate", "test$plusargs", "value$plusargs", "log", "nolog", "key", "nokey", "list", "save", "restart", "incsave", "input", "showvars", "simparam", "table_model", "deposit", "dumpports"]
+    names = [
+        "fopen",
+        "fclose",
+        "fdisplay",
+        "fwrite",
+        "fstrobe",
+        "fmonitor",
+        "fscanf",
+        "fgetc",
+        "fgets",
+        "fread",
+        "fseek",
+        "feof",
+        "fflush",
+        "ferror",
+        "ftell",
+        "rewind",
+        "ungetc",
+        "fputc",
+        "readmemh",
+        "readmemb",
+        "writememh",
+        "writememb",
+        "sreadmemh",
+        "readmempath",
+        "system",
+        "sdf_annotate",
+        "test$plusargs",
+        "value$plusargs",
+        "log",
+        "nolog",
+        "key",
+        "nokey",
+        "list",
+        "save",
+        "restart",
+        "incsave",
+        "input",
+        "showvars",
+        "simparam",
+        "table_model",
+        "deposit",
+        "dumpports",
+    ]
     for name in names:
         assert f"${name}" not in HARMLESS
         source = tmp_path / "a.v"

@@ -8,6 +8,8 @@ Public names, by module (import them from there; this package itself imports not
 - `rlvr_torch.weights`: `load_gpt2`, `save_gpt2`, `read_config` - Hugging Face's directory layout.
 - `rlvr_torch.engine`: `Engine` - batched generation.
 - `rlvr_torch.logprobs`: `sequence_logprobs`, `ChunkedLogprobs` - logprobs without full logits.
+- `rlvr_torch.crew`: `Crew` - threads that share a batch; `rlvr_torch.prefixes`:
+  `supervised_hidden` - hidden states with shared prompts computed once.
 - `rlvr_torch.model_source`: `ModelSource` - model specs `gpt2:PATH` and `gpt2:new?...`.
 - `rlvr_torch.backend`: `TorchBackend`; `rlvr_torch.policy`: `TorchPolicy`;
   `rlvr_torch.config`: `TorchConfig` - what a run uses.

@@ -32,14 +32,13 @@ class Crew:
     """
     A fixed number of threads. `size` 1 works in the caller's own thread.
 
-    Sets torch's own threads for the process: one for each member of a crew.
+    Each thread of a larger crew computes on one core.
     """
 
     def __init__(self, size: int = 1) -> None:
         self.size = size
         self._threads: ThreadPoolExecutor | None = None
         if size > 1:
-            torch.set_num_threads(1)
             self._threads = ThreadPoolExecutor(
                 size,
                 thread_name_prefix="rlvr-torch-crew",
@@ -53,13 +52,13 @@ class Crew:
         The crew for a model of that many weights.
 
         Small models on a CPU get one thread a core. Large ones and GPUs get a crew of one, whose
-        matrix products torch spreads over the cores itself.
+        matrix products torch spreads over the cores itself. Sets torch's threads for the process
+        accordingly.
         """
         threads = threads or usable_cores()
-        if device.type == "cpu" and weights < LARGE:
-            return cls(threads)
-        torch.set_num_threads(threads)
-        return cls()
+        is_split = device.type == "cpu" and weights < LARGE
+        torch.set_num_threads(1 if is_split else threads)
+        return cls(threads if is_split else 1)
 
     def map(self, work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> list[Result]:
         """

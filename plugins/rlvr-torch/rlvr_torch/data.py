@@ -8,7 +8,7 @@ import numpy as np
 
 from rlvr.errors import BackendError
 from rlvr.types import Datum
-from rlvr_torch.logprobs import supervised_length
+from rlvr_torch.prefixes import Extent
 
 
 def check_data(
@@ -55,8 +55,8 @@ def _fault(datum: Datum, vocab_size: int, positions: int, needs: frozenset[str])
         return "its first token is supervised, but nothing comes before it"
     if not (datum.temperature > 0 and np.isfinite(datum.temperature)):
         return f"its temperature is {datum.temperature}, which must be positive"
-    if supervised_length(datum) > positions:
-        return f"it has {supervised_length(datum)} tokens, the model {positions} positions"
+    if (end := Extent.of(datum).end) > positions:
+        return f"it has {end} tokens, the model {positions} positions"
     return ""
 
 
@@ -64,18 +64,38 @@ def microbatches(data: Sequence[Datum], budget: int) -> list[list[int]]:
     """
     Indices of the data that one forward pass each holds: at most `budget` padded tokens, or one.
 
-    Similar lengths go together. The cut depends on the data, not on their order: equal sets of
-    data give equal micro-batches. Data without a supervised token are left out.
+    Data with equal prompts stay together, for their prompt is computed, and counted, once. Similar
+    lengths are near. The cut depends on the data, not on their order: equal sets of data give equal
+    micro-batches. Data without a supervised token are left out.
     """
-    lengths = [supervised_length(datum) for datum in data]
+    extents = [Extent.of(datum) for datum in data]
+    leads = [d.tokens[: e.prompt].tobytes() for d, e in zip(data, extents, strict=True)]
+    longest: dict[bytes, int] = {}
+    for lead, extent in zip(leads, extents, strict=True):
+        longest[lead] = max(longest.get(lead, 0), extent.end)
     order = sorted(
-        (i for i, length in enumerate(lengths) if length),
-        key=lambda i: (lengths[i], data[i].tokens.tobytes(), data[i].advantages.tobytes()),
+        (i for i, extent in enumerate(extents) if extent.end),
+        key=lambda i: (
+            longest[leads[i]],
+            leads[i],
+            extents[i].end,
+            data[i].tokens.tobytes(),
+            data[i].advantages.tobytes(),
+        ),
     )
     batches: list[list[int]] = []
     for i in order:
-        if batches and (len(batches[-1]) + 1) * lengths[i] <= budget:
+        if batches and _padded_tokens([*batches[-1], i], extents, leads) <= budget:
             batches[-1].append(i)
         else:
             batches.append([i])
     return batches
+
+
+def _padded_tokens(batch: list[int], extents: Sequence[Extent], leads: Sequence[bytes]) -> int:
+    """Tokens a forward pass over the batch computes, padding included (see `prefixes`)."""
+    prompts = len({leads[i] for i in batch})
+    if prompts == len(batch):
+        return len(batch) * max(extents[i].end for i in batch)
+    prompt = max(extents[i].prompt for i in batch)
+    return prompts * prompt + len(batch) * max(extents[i].end - extents[i].prompt for i in batch)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from rlvr.types import Datum
 from rlvr_torch.gpt2 import GPT2
+from rlvr_torch.prefixes import supervised_hidden
 
 
 class ChunkedLogprobs(torch.autograd.Function):
@@ -59,12 +60,6 @@ def _parts(count: int, chunk: int) -> list[slice]:
     return [slice(first, first + chunk) for first in range(0, count, chunk)]
 
 
-def supervised_length(datum: Datum) -> int:
-    """Tokens up to and including the last supervised one; 0 where there is none."""
-    at = np.flatnonzero(datum.mask)
-    return int(at[-1]) + 1 if len(at) else 0
-
-
 def sequence_logprobs(
     model: GPT2, data: Sequence[Datum], *, chunk: int = 1024, dtype: torch.dtype = torch.float32
 ) -> list[Tensor]:
@@ -73,7 +68,7 @@ def sequence_logprobs(
 
     Args:
         model: The weights; gradients flow to them where autograd is on.
-        data: Checked data; each has a supervised token.
+        data: Checked data; each has a supervised token. Those with equal prompts share its cost.
         chunk: Positions whose logits exist at one time.
         dtype: What the blocks' matrix products are computed in; the head is float32 always.
 
@@ -82,21 +77,13 @@ def sequence_logprobs(
         `mask[t]`, 0 elsewhere.
     """
     device = model.head.device
-    ends = [supervised_length(datum) for datum in data]
-    width = max(ends) - 1  # the last token is predicted, not read
-    tokens = np.zeros((len(data), width), dtype=np.int64)
-    for row, datum, end in zip(tokens, data, ends, strict=True):
-        row[: end - 1] = datum.tokens[: end - 1]
     with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
-        hidden = model.hidden(torch.from_numpy(tokens).to(device))  # (B, width, C)
-
+        hidden = supervised_hidden(model, data)  # (N, C)
     at = [np.flatnonzero(datum.mask) for datum in data]
-    rows = [i * width + positions - 1 for i, positions in enumerate(at)]
     targets = [datum.tokens[positions] for datum, positions in zip(data, at, strict=True)]
     heat = [np.full(len(p), d.temperature) for d, p in zip(data, at, strict=True)]
-    picked = hidden.flatten(0, 1)[_tensor(rows, torch.int64, device)]  # (N, C)
     flat = ChunkedLogprobs.apply(
-        picked,
+        hidden,
         model.head,
         _tensor(targets, torch.int64, device),
         _tensor(heat, torch.float32, device),

@@ -96,19 +96,19 @@ def _shared(
             ],
             dim=2,
         )[:, None]  # (R, 1, T, S + T)
-        owner = torch.tensor(owners, device=device)
+        whose = torch.tensor(owners, device=device)
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             prompt_k, prompt_v = kept[layer]
-            keys = torch.cat([prompt_k[owner], k], dim=2)
-            values = torch.cat([prompt_v[owner], v], dim=2)
+            keys = torch.cat([prompt_k[whose], k], dim=2)
+            values = torch.cat([prompt_v[whose], v], dim=2)
             return F.scaled_dot_product_attention(q, keys, values, attn_mask=sees)
 
         hidden = torch.cat([hidden, model.hidden(tokens, positions, attend).flatten(0, 1)])
     at = []
-    for i, (datum, extent) in enumerate(zip(data, extents, strict=True)):
-        own = prompts * longest + i * width + np.flatnonzero(datum.mask) - extent.prompt - 1
-        own[0] = owners[i] * longest + extent.prompt - 1  # the prompt predicts the first
+    for row, (datum, extent) in enumerate(zip(data, extents, strict=True)):
+        own = prompts * longest + row * width + np.flatnonzero(datum.mask) - extent.prompt - 1
+        own[0] = owners[row] * longest + extent.prompt - 1  # the prompt predicts the first
         at.append(own)
     return hidden[_index(at, device)]
 

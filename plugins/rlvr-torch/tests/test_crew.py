@@ -61,10 +61,14 @@ def test_a_crew_of_one_works_in_the_callers_thread():
 
 def test_small_models_on_a_cpu_get_a_thread_a_core():
     """Large models and GPUs get a crew of one; an asked-for number is taken."""
-    sizes = [
-        Crew.suited(CPU, 1000).size,
-        Crew.suited(CPU, 1000, threads=5).size,
-        Crew.suited(CPU, LARGE).size,
-        Crew.suited(torch.device("cuda"), 1000).size,
-    ]
-    assert sizes == [usable_cores(), 5, 1, 1]
+
+    def suited(device, weights, threads=0):
+        crew = Crew.suited(device, weights, threads)
+        return crew.size, torch.get_num_threads()
+
+    assert suited(CPU, 1000) == (usable_cores(), 1)
+    assert suited(CPU, 1000, 5) == (5, 1)
+    torch.set_num_threads(2)
+    assert suited(CPU, 1000, 1) == (1, 1)
+    assert suited(CPU, LARGE, 2) == (1, 2)
+    assert suited(torch.device("cuda"), 1000, 2) == (1, 2)

@@ -7,7 +7,7 @@ import pytest
 
 from rlvr.errors import BackendError
 from rlvr_torch.data import check_data, microbatches
-from rlvr_torch.logprobs import supervised_length
+from rlvr_torch.prefixes import Extent
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_microbatches_hold_their_budget(make_datum):
     batches = microbatches(data, 66)
     assert sorted(i for batch in batches for i in batch) == list(range(8))
     for batch in batches:
-        longest = max(supervised_length(data[i]) for i in batch)
+        longest = max(Extent.of(data[i]).end for i in batch)
         assert len(batch) == 1 or longest * len(batch) <= 66
     assert len(batches) < 8
 
@@ -70,3 +70,15 @@ def test_microbatches_do_not_depend_on_order(make_datum):
     plain = [[data[i].problem_id for i in batch] for batch in microbatches(data, 21)]
     again = [[shuffled[i].problem_id for i in batch] for batch in microbatches(shuffled, 21)]
     assert plain == again
+
+
+def test_equal_prompts_stay_together_and_count_once(make_datum):
+    """Two groups of four: 20 prompt tokens and four completions of 5 fill 40 tokens each."""
+    rng = np.random.default_rng(0)
+    prompts = rng.integers(0, 200, (2, 20))
+    data = [
+        make_datum(20, 25, seed=i, tokens=[*prompts[i % 2], *rng.integers(0, 200, 5)])
+        for i in range(8)
+    ]
+    assert sorted(map(sorted, microbatches(data, 40))) == [[0, 2, 4, 6], [1, 3, 5, 7]]
+    assert len(microbatches(data, 39)) == 4

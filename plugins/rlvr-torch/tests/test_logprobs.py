@@ -7,7 +7,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rlvr_torch.logprobs import sequence_logprobs, supervised_length
+from rlvr_torch.gpt2 import GPT2
+from rlvr_torch.logprobs import sequence_logprobs
+from rlvr_torch.prefixes import Extent
 
 
 def naive(model, datum):
@@ -81,8 +83,59 @@ def test_no_large_logits_ever_exist(model, make_datum):
     assert chunk * vocab <= mode.found < supervised * vocab / 8
 
 
-def test_supervised_length(make_datum):
-    """Counts to the last supervised token; what follows is never computed."""
+@pytest.fixture
+def groups(make_datum):
+    """Prompts of 30, 7 and 1 tokens with completions of 1 to 40; one prompt has one datum."""
+    rng = np.random.default_rng(0)
+    data = []
+    for lead, lengths in ((30, (1, 40, 13, 5)), (7, (9, 9, 2)), (1, (20,))):
+        prompt = rng.integers(0, 200, lead)
+        for length in lengths:
+            tokens = [*prompt, *rng.integers(0, 200, length)]
+            mask = np.arange(lead + length) >= lead
+            if length == 13:
+                mask[lead + 3 : lead + 6] = False  # the environment's turn
+            data.append(make_datum(lead, lead + length, len(data), tokens=tokens, mask=mask))
+    return data
+
+
+def test_sharing_a_prompt_changes_neither_logprobs_nor_gradients(model, groups):
+    """A group's data give, together, what each gives alone."""
+    found = sequence_logprobs(model, groups)
+    sum((v * (1 + i)).sum() for i, v in enumerate(found)).backward()
+    shared = {name: value.grad.clone() for name, value in model.named_parameters()}
+    model.zero_grad()
+    wanted = [naive(model, datum) for datum in groups]
+    sum((v * (1 + i)).sum() for i, v in enumerate(wanted)).backward()
+    for a, b in zip(found, wanted, strict=True):
+        assert torch.allclose(a, b, atol=1e-5)
+    for name, value in model.named_parameters():
+        assert torch.allclose(shared[name], value.grad, atol=1e-4, rtol=1e-4), name
+
+
+def test_a_shared_prompt_is_computed_once(model, groups, monkeypatch):
+    """Three prompts go through the model as three rows, the completions without them."""
+    shapes = []
+    plain = GPT2.hidden
+
+    def counting(self, tokens, *args, **kwargs):
+        shapes.append(tuple(tokens.shape))
+        return plain(self, tokens, *args, **kwargs)
+
+    monkeypatch.setattr(GPT2, "hidden", counting)
+    sequence_logprobs(model, groups)
+    assert shapes == [(3, 30), (8, 39)]
+
+
+def test_one_token_answers(model, make_datum):
+    """Where every completion is one token, the prompts alone predict them."""
+    data = [make_datum(5, 6, tokens=[9, 8, 7, 6, 5, last]) for last in range(3)]
+    for datum, values in zip(data, sequence_logprobs(model, data), strict=True):
+        assert torch.allclose(values, naive(model, datum), atol=1e-5)
+
+
+def test_extent(make_datum):
+    """From the first to the last supervised token; what follows is never computed."""
     mask = np.array([0, 1, 0, 1, 0, 0], dtype=bool)
-    assert supervised_length(make_datum(1, 6, mask=mask)) == 4
-    assert supervised_length(make_datum(1, 6, mask=np.zeros(6, bool))) == 0
+    assert Extent.of(make_datum(1, 6, mask=mask)) == Extent(prompt=1, end=4)
+    assert Extent.of(make_datum(1, 6, mask=np.zeros(6, bool))) == Extent(prompt=0, end=0)

@@ -15,7 +15,8 @@ for arg in "$@"; do
     esac
 done
 if [ $rc -ne 0 ]; then
-    if grep -q 'error(s) during elaboration' "$err"; then kind=elaboration; else kind=syntax; fi
+    if [ $rc -gt 128 ]; then kind="killed $rc"
+    elif grep -q 'error(s) during elaboration' "$err"; then kind=elaboration; else kind=syntax; fi
     echo "$kind" >> /rlvr/out/builds
     rm -f "$err"
     exit $rc

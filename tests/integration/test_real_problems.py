@@ -1,0 +1,48 @@
+"""The main command on the real CVDP problems: a few steps end to end, whatever the reward."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlvr.testing import require_tool, shared_data
+
+pytestmark = pytest.mark.integration
+pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
+
+
+@pytest.mark.parametrize(
+    ("model", "dataset"),
+    [
+        ("starter", "nonagentic_no_commercial.jsonl"),
+        ("gpt2:new?layers=1&heads=2&width=32&positions=512", "agentic_no_commercial.jsonl"),
+    ],
+    ids=["starter", "untrained bytes"],
+)
+def test_a_few_steps_on_real_problems(model: str, dataset: str, tmp_path: Path) -> None:
+    """`rlvr run --plugin cvdp --algo grpo --dataset FILE` takes its steps and scores all."""
+    for tool in ("iverilog", "bwrap"):
+        require_tool(tool)
+    words = ["--plugin", "cvdp", "--algo", "grpo", "--model", model, "--out", "r", "--json"]
+    words += ["--dataset", str(shared_data("cvdp", dataset)), "--steps", "2"]
+    words += ["train.problems=2", "sampler.group_size=2", "sampler.max_tokens=64"]
+    done = subprocess.run(
+        [sys.executable, "-m", "rlvr.cli.main", "run", *words],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "RLVR_CACHE_DIR": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    metrics = [json.loads(line) for line in (tmp_path / "r/metrics.jsonl").read_text().splitlines()]
+    assert [m["step"] for m in metrics] == [1, 2]
+    assert all(m["verify/scored"] == 4 and m["verify/failed"] == 0 for m in metrics)
+    assert json.loads((tmp_path / "r/run.json").read_text())["problems"] > 20
