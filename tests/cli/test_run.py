@@ -133,6 +133,14 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     assert running.returncode == 130
 
 
+def test_a_run_that_cannot_begin_leaves_no_directory(rlvr: Call, tmp_path: Path) -> None:
+    """A model that does not exist is exit 6, and nothing is left to clean up."""
+    failed = rlvr("run", "--plugin", "toy", "--model", "gpt2:nowhere", "--out", "r")
+
+    assert failed.returncode == 6
+    assert not (tmp_path / "r").exists()
+
+
 def test_resume_refuses_other_options(rlvr: Call) -> None:
     """A resumed run is the same run: the changed keys are named (exit 2)."""
     rlvr("run", "--plugin", "toy", "--steps", "1", "--out", "r", "eval.samples=0")

@@ -5,6 +5,7 @@ Whole files are written beside their place and renamed; lines are appended in on
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -106,6 +107,15 @@ class RunDir:
                 )
             )
         return cls(path)
+
+    def discard(self) -> None:
+        """Take a directory away again in which no run has begun; what else is in it stays."""
+        if (self.path / "run.json").exists():
+            return
+        self.events_file.unlink(missing_ok=True)
+        for folder in (self.path / "trajectories", self.path / "checkpoints", self.path):
+            with contextlib.suppress(OSError):  # not empty, so not ours alone
+                folder.rmdir()
 
     @property
     def events_file(self) -> Path:

@@ -145,6 +145,7 @@ async def _run(
             if (directory.path / "run.json").exists():
                 directory.update_run(status=outcome, finished=now(), step=watch.state.step)
             watch.announce("rlvr_run_finished", outcome=outcome)
+            directory.discard()
 
 
 async def _restore(recipe: Recipe, watch: Watch) -> None:
