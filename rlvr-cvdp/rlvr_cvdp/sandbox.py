@@ -157,7 +157,8 @@ async def run_sandboxed(command: Sequence[str], *, folder: Path, limits: Limits)
     finally:
         _kill(process)
         reading.cancel()
-        await process.wait()
+        await asyncio.gather(reading, return_exceptions=True)
+        await _drain(process)
     if not started.exists() and not stopped:
         words = collector.text().strip() or f"exit status {process.returncode}"
         raise VerifierError(f"the sandbox could not start: {words[-500:]}")
@@ -193,6 +194,19 @@ def _kill(process: asyncio.subprocess.Process) -> None:
             os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:
             return
+
+
+async def _drain(process: asyncio.subprocess.Process) -> None:
+    """
+    Wait for a process that has ended.
+
+    What is left in its pipe is thrown away first: asyncio stops reading a pipe that nobody
+    empties, and then never learns that the process is gone.
+    """
+    assert process.stdout is not None
+    while await process.stdout.read(1 << 20):
+        pass
+    await process.wait()
 
 
 class _Collector:

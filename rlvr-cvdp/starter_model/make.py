@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import random
 import sys
 import time
@@ -34,8 +35,9 @@ from rlvr_torch.gpt2 import GPT2, GPT2Config
 from rlvr_torch.tokenizer import BytePairTokenizer
 from rlvr_torch.weights import save_gpt2
 
-SHAPE = GPT2Config(vocab_size=1280, n_positions=512, n_embd=192, n_layer=4, n_head=4)
-FLAWLESS = tuple(evolve(author, skill=1.0) for author in AUTHORS)
+SHAPE = GPT2Config(vocab_size=1024, n_positions=512, n_embd=192, n_layer=4, n_head=4)
+LESSON_SHARES = {"careful": 0.5, "ordinary": 0.25, "sloppy": 0.25}
+LESSONS = tuple(evolve(a, skill=1.0, share=LESSON_SHARES[a.style.name]) for a in AUTHORS)
 POOL = 2048  # examples sorted by length at a time
 WARM_UP = 60  # steps
 IGNORED = -100  # cross_entropy's own mark of a token without loss
@@ -53,7 +55,7 @@ def main(arguments: list[str]) -> int:
     optimizers = make_optimizers(model, options.lr)
     flawless = round(options.steps * options.flawless)
     batches = itertools.chain(
-        itertools.islice(read(tokenizer, options.seed + 1, FLAWLESS, options.tokens), flawless),
+        itertools.islice(read(tokenizer, options.seed + 1, LESSONS, options.tokens), flawless),
         read(tokenizer, options.seed + 2, AUTHORS, options.tokens),
     )
     size = sum(value.numel() for value in model.parameters())
@@ -91,18 +93,20 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, required=True, help="directory of the model")
     parser.add_argument("--seed", type=int, default=1, help="of the corpus and the weights")
-    parser.add_argument("--steps", type=int, default=4000, help="optimiser updates")
+    parser.add_argument("--steps", type=int, default=6000, help="optimiser updates")
     parser.add_argument("--tokens", type=int, default=4096, help="padded tokens a step")
     parser.add_argument("--lr", type=float, default=4e-3, help="highest learning rate")
-    parser.add_argument("--flawless", type=float, default=0.65, help="share of steps without slips")
+    parser.add_argument("--flawless", type=float, default=0.75, help="share of steps without slips")
     parser.add_argument("--threads", type=int, default=2, help="of torch")
-    parser.add_argument("--save-every", type=int, default=400, help="steps between saves")
+    parser.add_argument("--save-every", type=int, default=750, help="steps between saves")
     return parser.parse_args(arguments)
 
 
 def rate(step: int, steps: int) -> float:
-    """Share of the highest learning rate: a short linear warm-up, then linearly to zero."""
-    return min(step / WARM_UP, (steps + 1 - step) / (steps + 1 - WARM_UP))
+    """Share of the highest learning rate: linear warm-up, then a cosine to a hundredth."""
+    if step < WARM_UP:
+        return step / WARM_UP
+    return 0.01 + 0.99 * (1 + math.cos(math.pi * (step - WARM_UP) / (steps - WARM_UP))) / 2
 
 
 def make_optimizers(model: GPT2, lr: float) -> list[torch.optim.Optimizer]:

@@ -50,11 +50,12 @@ def test_an_endless_loop_is_a_wrong_answer_soon(bench, loop):
     assert _left() == []
 
 
-def test_a_gigabyte_of_output_is_a_wrong_answer_soon(bench):
+@pytest.mark.parametrize("output_mb", [1, 3, 8])
+def test_a_gigabyte_of_output_is_a_wrong_answer_soon(bench, output_mb):
     """Output past the limit ends the simulation; little of it is kept."""
     text = "x" * 1000
     loop = f'initial repeat (1000000) $display("{text}");'
-    reward = bench.rtl(HEAD + loop + "\nendmodule\n", output_mb=8)
+    reward = bench.rtl(HEAD + loop + "\nendmodule\n", output_mb=output_mb)
     assert reward.score01 == 0.0
     assert "output" in reward.evidence["why"]
     assert len(str(reward.evidence)) < 5000
