@@ -12,7 +12,7 @@ from pathlib import Path
 
 from attrs import field, frozen
 
-from rlvr.errors import VerifierError
+from rlvr.errors import PrerequisiteError, VerifierError, explain
 from rlvr_cvdp.accounting import cpu_seconds, size_over
 from rlvr_cvdp.stacks import Stack
 from rlvr_cvdp.tools import require_tool
@@ -22,7 +22,7 @@ _KEPT = 400_000
 _SUMMARY = re.compile(rb"\*\* TESTS=(\d+) PASS=(\d+) FAIL=(\d+) SKIP=(\d+)")
 _MEGABYTE = 1_000_000
 _START = (
-    "ulimit -c 0; ulimit -H -t {hard}; ulimit -S -t {soft}; ulimit -v {memory}; "
+    "ulimit -c 0; ulimit -S -t {soft}; ulimit -H -t {hard}; ulimit -v {memory}; "
     'ulimit -f {blocks}; ulimit -p {processes}; : > /rlvr/out/started; exec "$@"'
 )
 
@@ -82,6 +82,8 @@ def sandbox_argv(
     inside = inside_folder(os.getpid(), "/rlvr/real/iverilog", "/rlvr/real/vvp", str(stack.python))
     tree, out = folder / "tree", folder / "out"
     mounts: list[str] = ["--ro-bind", "/usr", "/usr"]
+    # Before the stack, which may itself lie below /tmp.
+    mounts += ["--size", str(limits.disk_mb * _MEGABYTE), "--tmpfs", "/tmp"]
     for path in ("/etc/alternatives", "/etc/ld.so.cache"):
         mounts += ["--ro-bind-try", path, path]
     for name in ("bin", "sbin", "lib", "lib64"):
@@ -89,6 +91,14 @@ def sandbox_argv(
     folders = [*stack.prefixes]
     folders += [t.parent.parent for t in (iverilog, vvp) if not t.is_relative_to("/usr")]
     for prefix in dict.fromkeys(folders):
+        if prefix.parts[1:2] in (("code",), ("src",), ("rundir",), ("rlvr",)):
+            raise PrerequisiteError(
+                explain(
+                    f"the sandbox was to show {prefix}.",
+                    "found: harnesses themselves use /code, /src and /rundir",
+                    "put the Python environment somewhere else, in a home folder for example",
+                )
+            )
         mounts += ["--ro-bind", str(prefix), str(prefix)]
     for secret in hidden:
         for prefix in (*folders, Path("/usr")):
@@ -105,7 +115,6 @@ def sandbox_argv(
     for name in ("answer", "allowed"):
         mounts += ["--ro-bind", str(folder / name), f"/rlvr/{name}"]
     mounts += ["--bind", str(out), "/rlvr/out", "--proc", "/proc", "--dev", "/dev"]
-    mounts += ["--size", str(limits.disk_mb * _MEGABYTE), "--tmpfs", "/tmp"]
     mounts += ["--bind", str(tree), "/code", "--ro-bind", str(tree / "src"), "/code/src"]
     mounts += ["--ro-bind", str(tree / "src"), "/src", "--size", str(limits.disk_mb * _MEGABYTE)]
     mounts += ["--tmpfs", "/rundir", "--dir", "/rundir/harness"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import compileall
 import functools
 import hashlib
+import importlib.util
 import os
 import sys
 import sysconfig
@@ -30,6 +32,10 @@ PROVIDES: Mapping[int, frozenset[str]] = {
     1: frozenset({"cocotb_bus", "aes"}),
     2: frozenset({"cocotb_bus", "cocotbext.axi", "aes", "scapy"}),
 }
+_COMPILED = (
+    *("_pytest", "pytest", "cocotb", "cocotb_tools", "pluggy", "iniconfig", "packaging"),
+    *("pygments", "find_libpython"),
+)
 
 
 @frozen(kw_only=True)
@@ -84,7 +90,23 @@ def managed_dir(generation: int) -> Path:
 def running_stack() -> Stack | None:
     """The environment that rlvr itself runs in, where it has cocotb 2.0 and pytest."""
     site = Path(sysconfig.get_path("purelib"))
-    return _stack_at(2, Path(sys.prefix), site, Path(sys.executable))
+    stack = _stack_at(2, Path(sys.prefix), site, Path(sys.executable))
+    if stack is not None:
+        compile_once(site)
+    return stack
+
+
+def compile_once(site: Path) -> None:
+    """
+    Give the packages that harnesses import their bytecode, where an installer left it out.
+
+    Sandboxes cannot write it, so that each launch would compile pytest and cocotb anew. A folder
+    that may not be written stays as it is.
+    """
+    for name in _COMPILED:
+        source = site / name / "__init__.py"
+        if source.is_file() and not Path(importlib.util.cache_from_source(str(source))).exists():
+            compileall.compile_dir(str(site / name), quiet=2)
 
 
 def managed_stack(generation: int) -> Stack | None:

@@ -67,9 +67,7 @@ def corpus(
             yield write_example(draft, rng, authors)
 
 
-def write_example(
-    draft: Draft, rng: random.Random, authors: Sequence[Author] = AUTHORS
-) -> Example:
+def write_example(draft: Draft, rng: random.Random, authors: Sequence[Author] = AUTHORS) -> Example:
     """One author's answer to a draft."""
     (author,) = rng.choices(authors, [author.share for author in authors])
     prompt = brief_prompt(draft.spec, draft.target)
