@@ -51,8 +51,7 @@ def test_loads_and_prefers_verilog(folder: Path, tokenizer: Any) -> None:
     _, _, draft = drafts()[0]
     tokens = tokenizer.encode(brief_prompt(draft.spec, draft.target))
     start = len(tokens)
-    for expected in (f"```verilog\nmodule {draft.name}",):
-        tokens += tokenizer.encode(expected)
+    tokens += tokenizer.encode(f"```verilog\nmodule {draft.name}")
     with torch.inference_mode():
         logprobs = model(torch.tensor([tokens]))[0].log_softmax(-1)  # (T, V)
     chance = sum(float(logprobs[k - 1, tokens[k]]) for k in range(start, len(tokens)))
