@@ -120,6 +120,20 @@ def test_resume_auto_goes_on_with_the_newest_fitting_run(rlvr: Call, tmp_path: P
     assert [m["step"] for m in lines(tmp_path / "r/metrics.jsonl")] == list(range(1, done + 3))
 
 
+def test_a_resumed_run_evaluates_once_a_step_and_knows_its_start(
+    rlvr: Call, tmp_path: Path
+) -> None:
+    """Evaluations of before the interruption are neither repeated nor forgotten."""
+    words = ["run", "--plugin", "toy", "--out", "r", "eval.every=2", "eval.samples=2"]
+    rlvr(*words, "--steps", "2")
+
+    resumed = rlvr("run", "--resume", "r", "--steps", "4", "--json")
+    assert resumed.returncode == 0, resumed.stderr
+
+    assert [e["step"] for e in lines(tmp_path / "r/eval.jsonl")] == [0, 2, 4]
+    assert "gain" in json.loads(resumed.stdout)
+
+
 def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     """Nobody has to wait for a checkpoint that he does not want."""
     running = start(tmp_path, "--out", "r", "--steps", "400", "eval.samples=0")

@@ -40,6 +40,7 @@ class LineProgress:
         self._board = board
         self._begun = time.monotonic()
         self._steps = 0
+        self._seen = 0
 
     def say(self, text: str) -> None:
         """Print a line at once."""
@@ -69,7 +70,7 @@ class LineProgress:
 
     def left(self, step: int) -> float:
         """Estimated seconds left after `step`, from the mean of the steps seen here."""
-        self._seen = getattr(self, "_seen", 0) + 1
+        self._seen += 1
         elapsed = time.monotonic() - self._begun
         return elapsed / self._seen * max(self._steps - step, 0)
 

@@ -82,9 +82,8 @@ async def train(recipe: Recipe, state: RunState, watch: Watch) -> RunState:
 
 
 async def _evaluate_if_due(recipe: Recipe, state: RunState, watch: Watch) -> None:
-    if not recipe.eval.samples or not (
-        state.step == 0 or _is_due(state.step, recipe.eval.every, recipe.steps)
-    ):
+    is_due = state.step == 0 or _is_due(state.step, recipe.eval.every, recipe.steps)
+    if not (recipe.eval.samples and is_due) or state.step in watch.reports:
         return
     student = recipe.student
     with watch.board.during("evaluate"):

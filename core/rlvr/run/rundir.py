@@ -195,6 +195,19 @@ class RunDir:
             },
         )
 
+    def read_evals(self) -> dict[int, EvalReport]:
+        """The evaluations in `eval.jsonl`, by step."""
+        return {
+            record["step"]: EvalReport(
+                split=record["split"],
+                scores={p: tuple(s) for p, s in record["scores"].items()},
+                pass_at={int(k): v for k, v in record["pass_at"].items()},
+                **{k: record[k] for k in ("low", "high", "reward_mean", "samples", "failed")},
+                seconds=record["seconds"],
+            )
+            for record in self.read_lines("eval.jsonl")
+        }
+
 
 def trajectory_records(group: ScoredGroup, step: int) -> Iterable[dict[str, Any]]:
     """A group's lines of `trajectories/`: one JSON object a trajectory, with its outcome."""

@@ -157,6 +157,7 @@ async def _restore(recipe: Recipe, watch: Watch) -> None:
     state = RunState.from_json(await recipe.checkpointer.load(newest, recipe.student.backend))
     watch.state, watch.last_checkpoint = state, newest
     watch.directory.truncate_after(state.step)
+    watch.reports.update(watch.directory.read_evals())
     log.info("run_resumed", step=state.step, checkpoint=str(newest.path))
 
 
