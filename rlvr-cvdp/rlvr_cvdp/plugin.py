@@ -12,7 +12,7 @@ RLVR_API = 1
 STARTER = {
     "run.steps": 24,
     "train.problems": 8,
-    "train.lr": 2e-4,
+    "train.lr": 4e-4,
     "train.warmup": 2,
     "sampler.group_size": 8,
     "sampler.max_tokens": 280,
