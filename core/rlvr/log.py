@@ -65,7 +65,7 @@ def setup(*, verbosity: int = 0, json: bool | None = None, run_file: Path | None
     Args:
         verbosity: 1 adds debug events on standard error, -1 leaves warnings, -2 only errors.
         json: JSON Lines on standard error; None: where it is no terminal.
-        run_file: Also append every event of level info and above as JSON Lines to this file.
+        run_file: Also append every event, of any level, as JSON Lines to this file.
     """
     import structlog
 
@@ -139,8 +139,6 @@ class _RunFile:
     def __call__(self, logger: Any, method: str, event: EventDict) -> EventDict:
         import structlog
 
-        if method == "debug":
-            return event
         copy = structlog.processors.format_exc_info(logger, method, dict(event))
         line = structlog.processors.JSONRenderer(default=str)(logger, method, copy)
         try:

@@ -14,7 +14,8 @@ from rlvr_cvdp.paths import answer_path, tree_path
 
 _FENCE = re.compile(r"```([^\n`]*)\n(.*?)(?:\n[ \t]*```|```|\Z)", re.DOTALL)
 _INLINE = re.compile(r"```(.*?)```", re.DOTALL)
-_PATH = re.compile(r"[\w./-]+\.\w+")
+_WORD = re.compile(r"[\w./-]+")
+_EXTENSION = re.compile(r"\w+")
 _CODE = re.compile(r"\b(module|interface|package|program|primitive|`define)\b|`define")
 _HDL = (".v", ".sv", ".vh", ".svh")
 
@@ -125,7 +126,7 @@ def _blocks(text: str, targets: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _named(place: str, targets: Sequence[str]) -> str:
     """The path that a line names, where it is one of the tree or the base name of a target."""
-    for word in _PATH.findall(place):
+    for word in _paths(place):
         normal = tree_path(word)
         if normal in targets:
             return str(normal)
@@ -135,6 +136,15 @@ def _named(place: str, targets: Sequence[str]) -> str:
         if normal and "/" in normal and normal.split("/")[0] in ("rtl", "verif", "docs", "src"):
             return normal
     return ""
+
+
+def _paths(place: str) -> Iterator[str]:
+    """Words with an extension. No single pattern: on a long word that would take its square."""
+    for match in _WORD.finditer(place):
+        stem, dot, end = match[0].rstrip("./-").rpartition(".")
+        extension = _EXTENSION.match(end)
+        if dot and stem and extension:
+            yield f"{stem}.{extension[0]}"
 
 
 def _json_files(text: str, targets: Sequence[str]) -> dict[str, str]:
@@ -163,7 +173,7 @@ def _load(text: str) -> Any:
     for candidate in (text, re.sub(r"[\x00-\x1f\x7f]", "", text)):
         try:
             return json.loads(candidate, strict=False)
-        except ValueError:
+        except (ValueError, RecursionError):  # no JSON; nested too deep
             continue
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rlvr_cvdp.problem import CvdpProblem, Service
 from rlvr_cvdp.sandbox import Limits, run_sandboxed, sandbox_argv
@@ -42,7 +42,8 @@ async def try_compile(
     Compile the tree in `folder` as the first cocotb service would, with default parameters.
 
     Only a *syntax* error can decide: parameters that the harness sets may make or break an
-    elaboration, but never the parse. Where the service's build is not plain, nothing decides.
+    elaboration, but never the parse. Where the service's build is not plain, nothing decides, nor
+    where a file to include is not found: the harness compiles in another folder.
     """
     service = _first_simulation(problem)
     if service is None:
@@ -60,7 +61,9 @@ async def try_compile(
         lints = lint_rc == 0
     if rc == 0:
         return Gate(stage="compiled", lints=lints)
-    if rc is None or "error(s) during elaboration" in output:
+    if rc is None:
+        return Gate(lints=lints, message="its compilation does not end")
+    if "error(s) during elaboration" in output:
         return Gate(stage="parsed", lints=lints, message=_first_line(output))
     is_sure = service.has_plain_build and rc < 128 and _says_syntax(output)
     return Gate(stage="broken", decides=is_sure, lints=lints, message=_first_line(output))
@@ -71,7 +74,8 @@ def _first_simulation(problem: CvdpProblem) -> Service | None:
 
 
 def _says_syntax(output: str) -> bool:
-    return "syntax error" in output or "I give up" in output or "error:" in output
+    words = ("syntax error", "I give up", "error:")
+    return any(word in output for word in words) and "Include file" not in output
 
 
 def _first_line(output: str) -> str:
@@ -85,5 +89,7 @@ async def _run(
     command = sandbox_argv(
         argv, folder=folder, stack=stack, environment=environment, limits=limits, hidden=hidden
     )
+    # A text that includes a pipe makes the compiler wait for ever.
+    limits = evolve(limits, wall_s=min(limits.wall_s, limits.cpu_s))
     finished = await run_sandboxed(command, folder=folder, limits=limits)
     return finished.rc, finished.output

@@ -14,14 +14,17 @@ from rlvr_cvdp.problem import CvdpProblem
 
 _CHEATS = {
     "asks which tool reads it": re.compile(
-        r"`(?:ifdef|ifndef|elsif)\s+\w*(?:SYNTH|YOSYS|VERILATOR|ICARUS|IVERILOG|COCOTB|LINT|SIM)\w*",
+        r"`(?:ifdef|ifndef|elsif)\s+(?:SYNTH(?:ESIS)?|SIM(?:ULATION)?|LINT|FORMAL|SYSTEMVERILOG"
+        r"|SV_COV_\w+|coverage_block_off|\w*(?:YOSYS|VERILATOR|ICARUS|IVERILOG|COCOTB)\w*)\b",
         re.IGNORECASE,
     ),
     "hides code from synthesis": re.compile(r"\btranslate_o(?:ff|n)\b", re.IGNORECASE),
     "silences the linter": re.compile(
-        r"\bverilator\s+(?:lint_\w+|tracing_\w+)|`verilator_config|\bverilint\b", re.IGNORECASE
+        r"\bverilator\s+(?:lint|tracing)_\w*|`verilator_config|\bverilint\b", re.IGNORECASE
     ),
-    "makes a module a black box": re.compile(r"\(\*[^)]*\w*(?:blackbox|whitebox)\b[^)]*\*\)"),
+    "makes a module a black box": re.compile(
+        r"(?:\(\*(?:[^*]|\*(?!\))){0,300}?|`define[^\n]{0,300}?)(?:blackbox|whitebox|via_celltype)\b"
+    ),
 }
 
 

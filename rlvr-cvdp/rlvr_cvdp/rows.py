@@ -36,7 +36,7 @@ def read_rows(path: Path) -> Iterator[CvdpProblem | Unsupported]:
         ConfigError: The file is not there or cannot be read.
     """
     try:
-        handle = path.open(encoding="utf-8", errors="replace")
+        handle = path.open(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise ConfigError(
             f"cannot read the data set {path}: {error.strerror}\n"
@@ -57,7 +57,7 @@ def read_rows(path: Path) -> Iterator[CvdpProblem | Unsupported]:
 def _read_line(number: int, line: str) -> CvdpProblem | Unsupported:
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return Unsupported(id=f"line {number}", reason=f"not JSON: {error}")
     if not isinstance(row, dict) or not isinstance(row.get("id"), str):
         return Unsupported(id=f"line {number}", reason="not a CVDP row: it has no id")

@@ -2,8 +2,8 @@
 
 The RTL of an answer can hide a system task behind macros, but not from the compiled form: in
 `sim.vvp` every call has its name in plain text. Refused are calls of any system task that is not
-known to be harmless (files, plusargs, the shell), `final` blocks, `force`, and foreign VPI modules.
-Modules of the problem's own, unchanged files may call what they like.
+known to be harmless (files, plusargs, the shell), `force`, and foreign VPI modules. The problem's
+own, unchanged files may call what their text calls: the compiled form names the file of each call.
 
 Standard library only: it also runs inside the sandbox, as `scan.py SIM_VVP [iverilog arguments]`.
 """
@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
-from collections.abc import Collection, Iterable
+import tempfile
+from collections.abc import Collection, Iterable, Mapping
 
 HARMLESS = frozenset(
     f"${name}"
@@ -130,6 +132,14 @@ HARMLESS = frozenset(
         "dumpall",
         "dumplimit",
         "dumpflush",
+        "sampled",
+        "past",
+        "rose",
+        "fell",
+        "stable",
+        "changed",
+        "typename",
+        "exit",
         "ivlh_attribute_event",
         "ivlh_rising_edge",
         "ivlh_falling_edge",
@@ -139,96 +149,132 @@ HARMLESS = frozenset(
 )
 _HARMLESS_GROUPS = re.compile(r"\$(ivl_\w+\$\w+|(async|sync)\$(and|nand|or|nor)\$(array|plane))")
 _KNOWN_MODULES = {"system", "vhdl_sys", "vhdl_textio", "v2005_math", "va_math", "v2009"}
-_SCOPE = re.compile(r'(S_\w+) \.scope (\w+), "((?:[^"\\]|\\.)*)" "((?:[^"\\]|\\.)*)"(.*);')
-_PARENT = re.compile(r"(S_\w+)\s*$")
 _CALL = re.compile(r'(?:%vpi_(?:call|func)\S*|\.sfunc\S*)\s+\d+\s+\d+\s+"(\$[^"]+)"(.*)')
-_DUMP_NAME = re.compile(r'^, "[\w-]+(\.[\w-]+)*\.(vcd|fst|lxt2?)"')
-_MODULE = re.compile(r"\bmodule\s+(?:automatic\s+|static\s+)?(\w+)")
+_FILE = re.compile(r"(?:%vpi_(?:call|func)\S*|\.sfunc\S*)\s+(\d+)\s")
+_DUMP_NAME = re.compile(r'^, "[\w./-]+\.(vcd|fst|lxt2?)"')
+_PRINT = re.compile(r"\$f(?:flush|(?:display|write|strobe|monitor)[bho]?)")
+_CONSOLE = re.compile(r"^(?: \{|, 32'\w?b(?:0{31}1|10{29}(?:01|10))\b)")
 _SOURCE = re.compile(r"\.s?vh?$")
+_TASK = re.compile(r"\$[a-zA-Z_][\w$]*")
+_WORD = re.compile(r"`(\w+)(?:[ \t]+(\w+))?")
+_DIRECTIVES = {
+    "timescale", "default_nettype", "resetall", "celldefine", "endcelldefine", "undef", "elsif",
+    "else", "unconnected_drive", "nounconnected_drive", "begin_keywords", "end_keywords",
+    "__FILE__", "__LINE__",
+}  # fmt: skip
+_REAL = "/rlvr/real/iverilog"
 
 
 def scan(
-    lines: Iterable[str], trusted: Collection[str], allowed: Collection[str] = ()
+    lines: Iterable[str],
+    trusted: Mapping[str, Collection[str]],
+    allowed: Collection[str] = (),
 ) -> list[str]:
     """
     What is wrong with a compiled simulation, in words; empty where nothing is.
 
     Args:
-        lines: The text of `sim.vvp`.
-        trusted: Types of modules that no answer can have defined.
+        lines: The text of `sim.vvp`, which ends with the names of the files.
+        trusted: Files that no answer wrote, each with the system tasks that it may call.
         allowed: Further system tasks that the problem itself asks for (`$test$plusargs`).
     """
-    types: dict[str, str] = {}
-    findings: list[str] = []
-    current = ""
+    found: list[tuple[str, str, int]] = []
+    names: list[str] | None = None
     for line in lines:
         text = line.strip()
-        declared = _SCOPE.match(text)
-        if declared:
-            scope, kind, _, type_name, rest = declared.groups()
-            parent = _PARENT.search(rest)
-            inherited = types.get(parent[1], "") if parent else ""
-            types[scope] = type_name if kind == "module" else inherited
-            current = scope
-        elif text.startswith(".scope "):
-            current = text[7:].rstrip(";").strip()
+        if names is not None:
+            names.append(text.rstrip(";").strip('"'))
+        elif text.startswith(":file_names"):
+            names = []
         elif text.startswith(":vpi_module"):
             name = text.rpartition("/")[2].partition(".")[0].strip('";')
             if name not in _KNOWN_MODULES:
-                findings.append(f"loads the VPI module {name}")
+                found.append((f"loads the VPI module {name}", "", 0))
+        elif text.startswith("%force"):
+            found.append(("forces a signal", "", 0))
         else:
-            findings += _judge(text, types.get(current, "") in trusted, allowed)
+            found += _calls(text, allowed)
+    files = dict(enumerate(names or []))
+    findings = [
+        words for words, task, file in found if task not in trusted.get(files.get(file, ""), ())
+    ]
     return list(dict.fromkeys(findings))
 
 
-def _judge(text: str, is_trusted: bool, allowed: Collection[str]) -> list[str]:
-    if is_trusted:
+def _calls(text: str, allowed: Collection[str]) -> list[tuple[str, str, int]]:
+    """A call that is not known to be harmless: what is wrong, the task, the number of its file."""
+    code = text.partition('"')[0]
+    if "%vpi" not in code and ".sfunc" not in code:
         return []
-    if text.startswith(".thread") and "$final" in text:
-        return ["has a final block"]
-    if text.startswith("%force"):
-        return ["forces a signal"]
-    if "%vpi" not in text.partition('"')[0] and ".sfunc" not in text.partition('"')[0]:
-        return []
-    call = _CALL.search(text)
-    if call is None:
-        return [f"calls what cannot be read: {text[:60]}"]
+    call, file = _CALL.search(text), _FILE.search(text)
+    if call is None or file is None:
+        return [(f"calls what cannot be read: {text[:60]}", "", 0)]
     name, arguments = call[1], call[2]
     if name in HARMLESS or name in allowed or _HARMLESS_GROUPS.fullmatch(name):
         return []
     if name == "$dumpfile" and _DUMP_NAME.match(arguments):
-        return []  # a wave file in the simulation's own folder
-    return [f"calls {name}"]
+        return []  # nobody reads waves
+    if _PRINT.fullmatch(name) and _CONSOLE.match(arguments):
+        return []  # standard output and error, which are open without $fopen
+    return [(f"calls {name}", name, int(file[1]))]
 
 
-def trusted_modules(sources: Iterable[str]) -> set[str]:
-    """Types of modules that these unchanged texts define; a file that includes others adds none."""
-    names: set[str] = set()
-    for text in sources:
-        if "`include" not in text:
-            names.update(_MODULE.findall(text))
-    return names
+def tasks_of(text: str) -> set[str]:
+    """
+    System tasks that the text of a file calls; none where another file could put some in.
+
+    That is so where it includes files, and where it uses macros that it does not itself define,
+    before and unconditionally.
+    """
+    own: set[str] = set()
+    depth = 0
+    for word, name in _WORD.findall(text):
+        if word in ("ifdef", "ifndef"):
+            depth += 1
+        elif word == "endif":
+            depth -= 1
+        elif word == "define":
+            own |= set() if depth else {name}
+        elif word not in _DIRECTIVES | own:
+            return set()
+    return set(_TASK.findall(text))
+
+
+def _given_files(arguments: list[str]) -> dict[str, set[str]]:
+    """Sources among iverilog's arguments that the answer did not write, with their tasks."""
+    with open("/rlvr/answer", encoding="utf-8") as file:
+        answer = {os.path.realpath(line.strip()) for line in file if line.strip()}
+    given = {}
+    for path in arguments:
+        is_source = _SOURCE.search(path) and not path.startswith("-")
+        if is_source and os.path.realpath(path) not in answer:
+            try:
+                with open(path, encoding="utf-8", errors="replace") as file:
+                    given[path] = tasks_of(file.read())
+            except OSError:
+                continue
+    return given
+
+
+def _can_lie(arguments: list[str]) -> bool:
+    """Whether some text, once macros are gone, claims with `line to stand in another file."""
+    with tempfile.NamedTemporaryFile() as text:
+        tried = subprocess.run(
+            [_REAL, *arguments, "-E", "-o", text.name], capture_output=True, check=False
+        )
+        return tried.returncode != 0 or b"`line" in text.read()
 
 
 def main(argv: list[str]) -> int:
     """`SIM_VVP [iverilog arguments]`: 1 where the simulation must not run. Notes why."""
     simulation, *arguments = argv
-    with open("/rlvr/answer", encoding="utf-8") as file:
-        answer = {os.path.realpath(line.strip()) for line in file if line.strip()}
     with open("/rlvr/allowed", encoding="utf-8") as file:
         allowed = file.read().split()
-    texts = []
-    for path in arguments:
-        if not _SOURCE.search(path) or path.startswith("-"):
-            continue
-        if os.path.realpath(path) not in answer:
-            try:
-                with open(path, encoding="utf-8", errors="replace") as file:
-                    texts.append(file.read())
-            except OSError:
-                continue
-    with open(simulation, encoding="utf-8", errors="replace") as file:
-        findings = scan(file, trusted_modules(texts), allowed)
+    with open(simulation, encoding="utf-8", errors="replace", newline="\n") as file:
+        findings = scan(file, {}, allowed)
+        if findings and not _can_lie(arguments):
+            file.seek(0)
+            findings = scan(file, _given_files(arguments), allowed)
     if findings:
         with open("/rlvr/out/refused", "a", encoding="utf-8") as file:
             file.writelines(f"{finding}\n" for finding in findings)

@@ -88,7 +88,8 @@ async def verify(
                     hidden=hidden,
                 )
                 results.append(result)
-                if result.refused or (result.why and stop_at_first):
+                is_hopeless = bool(result.refused) or "slow" in result.builds
+                if is_hopeless or (result.why and stop_at_first):
                     break
         if any(result.why for result in results):
             break

@@ -65,7 +65,7 @@ def test_forged_results_earn_nothing(bench, name):
         ('reg [7:0] m[0:3]; initial $readmemh("/src/test_inc.py", m);', "$readmemh"),
         ('initial if ($test$plusargs("x")) $finish;', "$test$plusargs"),
         ("wire [7:0] z; initial force a = 0;", "forces a signal"),
-        ('final $display("bye");', "final block"),
+        ("final $fflush(1 + a);", "$fflush"),
         ('initial $ivlh_file_open("x");', "$ivlh_file_open"),
         ('initial $log("x");', "$log"),
         ("initial $finish_and_return(137);", "$finish_and_return"),
@@ -145,6 +145,45 @@ def test_trust_in_the_problems_own_modules_cannot_be_borrowed(bench):
     assert bench.rtl(honest, problem).score01 == 1.0
     cheat = honest.replace("own o();", 'own o(); integer fd; initial fd = $fopen("x", "w");')
     assert bench.rtl(cheat, problem).value == 0.0
+
+
+OWN = """\
+// This module is given.
+`ifndef LEAN
+module own; integer fd; initial fd = $fopen("own.txt", "w"); `GO endmodule
+`endif
+module opt; endmodule
+"""
+EVIL = 'integer fd; initial fd = $fopen("x", "w");'
+
+
+@pytest.mark.parametrize(
+    ("inside", "head", "after"),
+    [
+        ("is u();", "", f"module is; {EVIL} endmodule"),
+        (f"module own; {EVIL} endmodule own u();", "", ""),
+        ("own u();", "", f"module own; {EVIL} endmodule\n/*"),
+        ("own u();", "`define LEAN", f"module own; {EVIL} endmodule"),
+        ("own u();", f"`define GO {EVIL}", ""),
+        (f'\n`line 1 "/code/rtl/own.sv" 0\n{EVIL}', "", ""),
+        ("\n`K(line)\n" + EVIL, '`define K(x) `x 1 "/code/rtl/own.sv" 0', ""),
+        (f'\n`include "/code/rtl/own.sv"\n{EVIL}', "", ""),
+    ],
+)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_answer_cannot_pass_for_a_given_file(bench, inside, head, after, is_first):
+    """Modules named, nested, hidden or filled so that they look given do not earn its trust."""
+    names = ["/code/rtl/inc.sv", "/code/rtl/own.sv"]
+    env = bench.env.replace(names[0], " ".join(names if is_first else names[::-1]))
+    go = "" if "GO" not in head else "`GO"
+    problem = bench.problem(
+        harness={"src/.env": env}, context={"rtl/own.sv": OWN.replace("`GO", go)}
+    )
+    honest = bench.right.replace("endmodule", "endmodule\n")
+    assert bench.rtl(honest, problem).score01 == float(not go or not is_first or True)
+    cheat = head + "\n" + honest.replace("endmodule", inside + "\nendmodule") + after
+    reward = bench.rtl(cheat, problem)
+    assert reward.score01 == 0.0, reward
 
 
 SYNTH = """\

@@ -99,6 +99,18 @@ def test_broken_lines_are_named_by_number(bench):
     assert "came before" in named["line 6"]
 
 
+def test_no_line_stops_the_others(tmp_path, bench):
+    """A byte order mark is no mistake; what json itself chokes on is one line's reason."""
+    lines = [json.dumps(bench.row()), "[" * 100_000, '{"id": ' + "9" * 5000 + "}"]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(lines), encoding="utf-8-sig")
+
+    first, *broken = read_rows(path)
+
+    assert not isinstance(first, Unsupported)
+    assert [row.id for row in broken] == ["line 2", "line 3"]
+
+
 def test_a_missing_data_set_is_an_error_of_the_person(bench):
     """A path that is not there says so, with what was expected."""
     with pytest.raises(ConfigError, match="cannot read the data set"):

@@ -202,12 +202,18 @@ def test_missing_simulator(rlvr: Rlvr, tmp_path: Path) -> None:
 
 
 @_row("full disk")
-def test_full_disk(rlvr: Rlvr, tmp_path: Path) -> None:
-    """A disk that fills up costs the new checkpoint, not the old one, which is named; exit 6."""
+@pytest.mark.parametrize("during", ["checkpoint", "trajectories"])
+def test_full_disk(rlvr: Rlvr, tmp_path: Path, during: str) -> None:
+    """A disk that fills up costs what is new, not the old checkpoint, which is named; exit 6."""
     require_tool("bwrap")
     sized = rlvr("run", *TINY, "--steps", "1", "--out", "sized")
     assert sized.returncode == 0, sized.stderr
-    size = _pages(tmp_path / "sized") + _pages(tmp_path / "sized" / "checkpoints") // 2
+    size = _pages(tmp_path / "sized")
+    if during == "checkpoint":
+        size += _pages(tmp_path / "sized" / "checkpoints") // 2
+    else:  # one step and its checkpoint fit, and half of what the next one samples
+        size += _pages(tmp_path / "sized" / "trajectories") // 2
+        size -= (tmp_path / "sized" / "curve.png").stat().st_size
     disk = tmp_path / "disk"
     disk.mkdir()
     train = [sys.executable, "-m", "rlvr.cli.main", "run", *TINY, "--steps", "3"]
@@ -223,6 +229,7 @@ def test_full_disk(rlvr: Rlvr, tmp_path: Path) -> None:
     assert "exit 6" in done.stdout, done.stdout + done.stderr
     assert "No space left on device" in done.stderr
     assert "last good checkpoint: disk/run/checkpoints/step-000001" in done.stderr
+    assert ("run directory" in done.stderr) == (during == "trajectories")
     assert done.stdout.split()[-1] == "step-000001"
     assert "Traceback" not in done.stderr
 

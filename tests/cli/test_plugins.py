@@ -300,6 +300,17 @@ def test_show_of_an_unknown_plugin(plugin_site):
     assert "did you mean 'builtin'?" in done.stderr
 
 
+def test_what_a_plugins_command_logs_stays_out_of_its_results(plugin_site):
+    """Logs go to standard error also where the plugin logs by structlog itself."""
+    log = "import structlog; structlog.get_logger().info('heard')"
+    plugin_site.add("sums", GOOD.replace('print("hello", *argv)', f'{log}; print("hello", *argv)'))
+
+    done = plugin_site.rlvr("sums", "hello")
+
+    assert done.stdout == "hello\n"
+    assert "heard" in done.stderr
+
+
 def test_a_plugins_command_runs(plugin_site):
     """`rlvr PLUGIN COMMAND WORDS` passes the words on and returns the command's exit code."""
     plugin_site.add("sums", GOOD)

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from rlvr.testing import require_tool
+
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
 
@@ -166,6 +168,30 @@ def test_resume_refuses_other_options(rlvr: Call) -> None:
     assert "run.steps" not in refused.stderr
 
 
+def test_a_run_that_goes_on_elsewhere_is_not_resumed(rlvr: Call, tmp_path: Path) -> None:
+    """Two processes never write one run: the other one is named (exit 2)."""
+    running = start(tmp_path, "--out", "r", "--steps", "400", "eval.samples=0")
+    wait_for_step(tmp_path, 1)
+
+    refused = rlvr("run", "--resume", "r")
+    running.kill()
+    running.communicate(timeout=20)
+
+    assert refused.returncode == 2
+    assert f"process {running.pid} is still at it" in refused.stderr
+
+
+def test_a_schedule_that_ends_with_the_run_keeps_its_length(rlvr: Call) -> None:
+    """More steps would change learning rates already used: refused unless they are constant."""
+    rlvr("run", "--plugin", "toy", "--steps", "1", "--out", "r", "eval.samples=0",
+         "train.decay=cosine")  # fmt: skip
+
+    refused = rlvr("run", "--resume", "r", "--steps", "2")
+
+    assert refused.returncode == 2
+    assert "run.steps (1 -> 2)" in refused.stderr
+
+
 def test_truncated_sampling_meets_a_ratio_only_by_refusal(rlvr: Call) -> None:
     """top-p with an importance-weighted loss is refused, never silent (exit 2)."""
     refused = rlvr("run", "--plugin", "toy", "--steps", "1", "sampler.top_p=0.9")
@@ -228,3 +254,104 @@ def test_a_trained_checkpoint_is_a_model(rlvr: Call, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
     assert json.loads(done.stdout)["pass_at"]["1"] > 0.9
+
+
+def test_events_are_kept_of_a_run_without_trouble(rlvr: Call, tmp_path: Path) -> None:
+    """`events.jsonl` holds the course of every run, not its warnings alone."""
+    done = rlvr("run", "--plugin", "toy", "--steps", "2", "--out", "r", "eval.samples=0")
+    assert done.returncode == 0, done.stderr
+
+    events = [event["event"] for event in lines(tmp_path / "r/events.jsonl")]
+    assert [events[0], events[-1]] == ["run_started", "run_finished"]
+    assert events.count("step_finished") == 2
+    assert "step_finished" not in done.stderr
+
+
+def test_groups_of_one_are_refused(rlvr: Call, tmp_path: Path) -> None:
+    """A run that could learn nothing is refused before it begins (exit 2)."""
+    refused = rlvr("run", "--plugin", "toy", "--out", "r", "sampler.group_size=1")
+
+    assert refused.returncode == 2
+    assert "sampler.group_size" in refused.stderr
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_run_without_its_data_set_leaves_no_directory(rlvr: Call, tmp_path: Path) -> None:
+    """What is refused before a part is built leaves nothing behind either."""
+    refused = rlvr("run", "--plugin", "toy", "--dataset", "nowhere", "--out", "r")
+
+    assert refused.returncode == 2
+    assert not (tmp_path / "r").exists()
+
+
+def test_no_command_ignores_a_data_set(rlvr: Call, tmp_path: Path) -> None:
+    """The toy task reads no file, and says so rather than passing it over."""
+    (tmp_path / "d.jsonl").write_text("{}\n")
+
+    refused = rlvr("score", "--plugin", "toy", "--dataset", "d.jsonl", "--golden")
+
+    assert refused.returncode == 2
+    assert "leave --dataset out" in refused.stderr
+
+
+def test_eval_takes_its_options_by_either_name(rlvr: Call) -> None:
+    """`eval.samples=3` and `--samples 3` are the same; none is accepted and ignored."""
+    for words in (["--samples", "3"], ["eval.samples=3"]):
+        done = rlvr("eval", "--plugin", "toy", "--json", *words)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["samples"] == 4 * 3
+
+    assert rlvr("eval", "--plugin", "toy", "--samples", "0").returncode == 2
+
+
+def test_rescore_says_what_it_could_not_score(rlvr: Call, tmp_path: Path) -> None:
+    """Trajectories whose problem is gone are named, and failures have their exit code."""
+    rlvr("run", "--plugin", "toy", "--steps", "1", "--out", "r", "eval.samples=0")
+    kept = tmp_path / "r/trajectories/step-000001.jsonl"
+    kept.write_text(kept.read_text().replace('"toy_a"', '"toy_gone"'))
+
+    done = rlvr("rescore", "r", "--json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["unknown"], summary["trajectories"]) == (32, 96)
+    assert "toy_gone" in done.stderr
+
+    assert rlvr("rescore", "r", "toy.fail_share=1.0").returncode == 5
+
+
+def test_a_damaged_run_is_named_and_passed_over(rlvr: Call, tmp_path: Path) -> None:
+    """`--resume auto` goes on past it; asked for by name it is exit 2, without a traceback."""
+    (tmp_path / "runs/damaged").mkdir(parents=True)
+    (tmp_path / "runs/damaged/run.json").write_text("{")
+
+    for words in (["run", "--resume", "runs/damaged"], ["rescore", "runs/damaged"]):
+        refused = rlvr(*words)
+        assert refused.returncode == 2
+        assert "Traceback" not in refused.stderr
+    fresh = rlvr("run", "--plugin", "toy", "--steps", "1", "--resume", "auto", "eval.samples=0")
+    assert fresh.returncode == 0, fresh.stderr
+
+
+def test_resume_refuses_other_problems(rlvr: Call, tmp_path: Path) -> None:
+    """A data set that changed under a run makes it another run (exit 2)."""
+    rlvr("run", "--plugin", "toy", "--steps", "1", "--out", "r", "eval.samples=0")
+    record = json.loads((tmp_path / "r/run.json").read_text())
+    (tmp_path / "r/run.json").write_text(json.dumps({**record, "dataset_hash": "another"}))
+
+    refused = rlvr("run", "--resume", "r", "--steps", "2")
+
+    assert refused.returncode == 2
+    assert "other problems" in refused.stderr
+
+
+def test_nothing_to_score_is_said(rlvr: Call, tmp_path: Path) -> None:
+    """An empty data set is a mistake of the person (exit 2), not a success over no answers."""
+    pytest.importorskip("rlvr_cvdp", reason="rlvr-cvdp is not installed: pip install rlvr-cvdp")
+    require_tool("bwrap")
+    require_tool("iverilog")
+    (tmp_path / "empty.jsonl").write_text("")
+
+    refused = rlvr("score", "--plugin", "cvdp", "--dataset", "empty.jsonl", "--golden")
+
+    assert refused.returncode == 2, refused.stderr
+    assert "no problem in it" in refused.stderr

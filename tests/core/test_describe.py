@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rlvr.config.coerce import coerce
 from rlvr.config.core import CORE_OPTIONS
-from rlvr.config.describe import as_text, describe, environment_variable, reference_markdown
+from rlvr.config.describe import as_text, describe, reference_markdown
 from rlvr.config.layers import overrides_layer, resolve
 
 
@@ -64,10 +64,3 @@ def test_every_list_survives_being_shown(value):
 def test_every_number_survives_being_shown(value):
     """The same for numbers and flags."""
     assert coerce(as_text(value), type(value)) == value
-
-
-def test_the_variable_of_an_option():
-    """The environment variable is derived from the key."""
-    row = next(r for r in describe(CORE_OPTIONS) if r.key == "run.seed")
-
-    assert environment_variable(row) == "RLVR_RUN__SEED"

@@ -221,3 +221,24 @@ def test_cancelling_during_an_update_keeps_state_and_weights_together(tmp_path: 
 
     assert watch.state.step == 1
     assert asyncio.run(backend.policy()).version == 1
+
+
+def test_the_line_trains_over_several_turns(tmp_path: Path) -> None:
+    """A two-turn episode is one datum: both of the policy's turns are trained, no other token."""
+    task = ToyTask(turns=2)
+    plan = recipe(tmp_path, steps=2)
+    judge = attrs.evolve(plan.student.judge, task=task)
+    plan = attrs.evolve(
+        plan,
+        student=attrs.evolve(plan.student, judge=judge),
+        problems=tuple(task.problems("train")),
+    )
+    watch = watch_of(tmp_path)
+
+    asyncio.run(train(plan, RunState(), watch))
+
+    (line, *_) = RunDir(tmp_path).read_lines("trajectories/step-000001.jsonl")
+    assert [s["author"] for s in line["segments"]] == ["prompt", "policy", "env", "policy"]
+    metrics = RunDir(tmp_path).read_lines("metrics.jsonl")
+    assert [m["sampler/length_mean"] for m in metrics] == [2.0, 2.0]
+    assert max(m["parity/max"] for m in metrics) < 1e-5

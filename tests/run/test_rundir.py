@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from rlvr.errors import ConfigError, UnknownNameError
-from rlvr.run.rundir import RunDir, trajectory_from_json, write_atomic
+from rlvr.run.rundir import RunDir, check_writable, trajectory_from_json, write_atomic
 from rlvr.run.store import outcome_from_json, outcome_to_json
 from rlvr.types import Problem, Reward, ScoredGroup, Segment, Trajectory
 
@@ -100,3 +101,31 @@ def test_atomic_write_leaves_nothing_beside(tmp_path: Path) -> None:
 
     assert path.read_text() == "new"
     assert [p.name for p in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_a_record_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """A damaged run.json is told as such, by every command that opens a run."""
+    for text in ("{", "[1]", "{}"):
+        (tmp_path / "run.json").write_text(text)
+
+        with pytest.raises(ConfigError, match=r"run\.json cannot be read"):
+            RunDir.open(tmp_path).read_run()
+
+
+def test_results_never_replace_a_folder_or_a_device(tmp_path: Path) -> None:
+    """`--out /dev/null` must not put a file in the place of the device."""
+    os.mkfifo(tmp_path / "pipe")
+
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(ConfigError, match="choose another file"):
+            check_writable(path)
+
+
+def test_a_link_is_written_through(tmp_path: Path) -> None:
+    """A result file that is a link stays one."""
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+
+    write_atomic(tmp_path / "link", "text")
+
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "text"

@@ -96,6 +96,7 @@ class LiveProgress(LineProgress):
         self._live: Live | None = None
         self._last: Mapping[str, float] = {}
         self._left: float | None = None
+        self._done = 0
 
     def say(self, text: str) -> None:
         """Print above the display."""
@@ -119,7 +120,7 @@ class LiveProgress(LineProgress):
     @hookimpl
     def rlvr_step_finished(self, step: int, metrics: Mapping[str, float]) -> None:
         """Take the step's numbers into the display."""
-        self._last, self._left = metrics, self.left(step)
+        self._last, self._left, self._done = metrics, self.left(step), step
 
     @hookimpl
     def rlvr_run_finished(self, outcome: str) -> None:
@@ -133,11 +134,10 @@ class LiveProgress(LineProgress):
         from rich.table import Table
 
         board, metrics = self._board, self._last
-        done = max(board.step - 1, 0)
         table = Table.grid(padding=(0, 2))
         table.add_row(
             f"step {board.step}/{self._steps}",
-            ProgressBar(total=max(self._steps, 1), completed=done, width=30),
+            ProgressBar(total=max(self._steps, 1), completed=self._done, width=30),
             f"left {duration(self._left)}" if self._left is not None else "",
         )
         if metrics:

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from rlvr.config.fields import option
 from rlvr.episode import SingleTurn
-from rlvr.errors import VerifierError
+from rlvr.errors import ConfigError, VerifierError, explain
 from rlvr.parts import BuildContext
 from rlvr.types import Message, Problem, Reward, Trajectory
 
@@ -28,7 +28,14 @@ class ToyTask:
     """One problem a letter: `a=` wants `aaaa`. The same problems in every split."""
 
     def __init__(self, config: ToyConfig, context: BuildContext) -> None:
-        del context
+        if context.dataset is not None:
+            raise ConfigError(
+                explain(
+                    f"the data set {context.dataset} was given to the toy task.",
+                    "found: its problems are its own and read no file",
+                    "leave --dataset out, or choose another --plugin",
+                )
+            )
         self._config = config
 
     def problems(self, split: str) -> Iterable[Problem]:

@@ -16,6 +16,7 @@ from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import print_json, table
 from rlvr.cli.parser import examples
 from rlvr.errors import ExitCode
+from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.registry import Registry
 from rlvr.plugins.resolve import load_object
@@ -57,6 +58,7 @@ def main(args: argparse.Namespace) -> int:
     Raises:
         PluginError: `--plugin` names one that is not active.
     """
+    setup(verbosity=args.verbosity)
     host = PluginHost.load()
     if args.plugin is not None:
         Registry(host).active(args.plugin)

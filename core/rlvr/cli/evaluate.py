@@ -13,6 +13,7 @@ import attrs
 from rlvr.builtin.scoring_progress import scoring_progress
 from rlvr.cli.options import add_config_flags, add_run_flags
 from rlvr.cli.parser import examples
+from rlvr.config.core import EvalOptions
 from rlvr.errors import ConfigError, explain
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
@@ -27,6 +28,7 @@ from rlvr.run.rundir import check_writable, trajectory_records, write_atomic
 from rlvr.types import EvalReport, ScoredGroup
 
 SUMMARY = "measure how often a model is right"
+DEFAULT_SAMPLES = 4
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,8 +39,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "rlvr eval --plugin toy --model starter --samples 16",
     )
     add_run_flags(parser)
-    parser.add_argument("--samples", type=int, default=4, help="samples a problem (default: 4)")
-    parser.add_argument("--split", default="test", help="split of the data set (default: test)")
+    parser.add_argument("--samples", type=int, help="samples a problem (default: 4)")
+    parser.add_argument("--split", help="split of the data set (default: test)")
     parser.add_argument("--out", dest="out_file", metavar="FILE", help="write every sample here")
     parser.add_argument("--workers", type=int, help="verifications at a time (default: cores)")
     add_config_flags(parser)
@@ -48,6 +50,14 @@ def main(args: argparse.Namespace) -> int:
     """Sample, judge, print pass@k with its interval."""
     host = PluginHost.load()
     setup(verbosity=args.verbosity)
+    if args.samples is not None and args.samples < 1:
+        raise ConfigError(
+            explain(
+                f"{args.samples} samples a problem were asked for.", do="set --samples 1 or more"
+            )
+        )
+    given = {"eval.samples": args.samples, "eval.split": args.split}
+    args.flag_options = {key: value for key, value in given.items() if value is not None}
     configured = resolve_configuration(args, host, needs="eval")
     check_prerequisites(host, configured.chosen.task.provider)
     if args.out_file:
@@ -67,13 +77,13 @@ async def _evaluate(
     board = Board()
     context = build_context(configured, None)
     async with open_student(configured, context, board) as student:
-        problems = list(student.judge.task.problems(args.split))
-        limit = configured.options.values["eval.problems"]
-        problems = problems[: limit or None]
+        options: EvalOptions = configured.options.record("eval")
+        problems = list(student.judge.task.problems(options.split))
+        problems = problems[: options.problems or None]
         if not problems:
             raise ConfigError(
                 explain(
-                    f"split '{args.split}' was to be evaluated.",
+                    f"split '{options.split}' was to be evaluated.",
                     f"found: no usable problem in it; {len(student.judge.task.unsupported())} "
                     "rows are unsupported",
                     "choose another --split or --dataset",
@@ -81,7 +91,7 @@ async def _evaluate(
             )
         params = attrs.evolve(
             student.params,
-            group_size=args.samples,
+            group_size=options.samples or DEFAULT_SAMPLES,
             seed=seed_of(configured.run.seed, "evaluate"),
         )
         with scoring_progress(board, quiet=args.json):
@@ -92,7 +102,7 @@ async def _evaluate(
                 student.judge.scorer,
                 problems,
                 params,
-                split=args.split,
+                split=options.split,
             )
 
 

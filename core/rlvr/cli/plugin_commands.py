@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rlvr.cli.output import table
 from rlvr.errors import ExitCode, UnknownNameError, explain
+from rlvr.log import setup
 from rlvr.nearest import did_you_mean
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.known import distribution_for
@@ -52,6 +53,7 @@ def run_plugin_command(plugin: str, words: Sequence[str], own: Sequence[str]) ->
                 f"try: rlvr {plugin} --help",
             )
         )
+    setup()  # else structlog's own default logs on standard output, among the results
     result: int = load_object(chosen.target, plugin)(list(words[1:]))
     return result
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 from rlvr.cli.options import add_config_flags
 from rlvr.cli.parser import examples
 from rlvr.config.layers import Layer
-from rlvr.errors import ConfigError, explain
+from rlvr.errors import ConfigError, ExitCode, explain
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
 from rlvr.run.board import Board
@@ -50,14 +51,20 @@ def main(args: argparse.Namespace) -> int:
     configured = resolve_configuration(args, host, needs="score")
     path = Path(args.out_file) if args.out_file else directory.path / "rescored.jsonl"
     check_writable(path)
-    records = asyncio.run(_rescore(configured, directory))
+    records, unknown = asyncio.run(_rescore(configured, directory))
     write_atomic(path, "".join(json.dumps(r) + "\n" for r in records))
-    summary = _summary(records, configured, path)
+    summary = {**_summary(records, configured, path), "unknown": len(unknown)}
+    for name in sorted(set(unknown)):
+        print(f"rlvr: {name}: no such problem in the data set any more", file=sys.stderr)
     print(json.dumps(summary) if args.json else _as_text(summary))
-    return 0
+    allowed = configured.options.values["verify.max_failures"] * len(records)
+    return int(ExitCode.VERIFIER if summary["failed"] > allowed else ExitCode.DONE)
 
 
-async def _rescore(configured: Configured, directory: RunDir) -> list[dict[str, Any]]:
+async def _rescore(
+    configured: Configured, directory: RunDir
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """A record a trajectory, and the problems of those whose problem is gone."""
     lines: list[dict[str, Any]] = []
     for path in directory.trajectory_files():
         lines += [
@@ -79,7 +86,7 @@ async def _rescore(configured: Configured, directory: RunDir) -> list[dict[str, 
         outcomes = await judge.scorer.pairs(
             [(problems[line["id"]], trajectory_from_json(line)) for line in known]
         )
-    return [
+    records = [
         {
             "step": line["step"],
             "kind": line["kind"],
@@ -90,6 +97,7 @@ async def _rescore(configured: Configured, directory: RunDir) -> list[dict[str, 
         }
         for line, outcome in zip(known, outcomes, strict=True)
     ]
+    return records, [line["id"] for line in lines if line["id"] not in problems]
 
 
 def _summary(records: list[dict[str, Any]], configured: Configured, path: Path) -> dict[str, Any]:
@@ -102,6 +110,7 @@ def _summary(records: list[dict[str, Any]], configured: Configured, path: Path) 
         "reward": configured.chosen.reward.full_name,
         "trajectories": len(records),
         "scored": len(pairs),
+        "failed": sum(r["outcome"]["kind"] == "failed" for r in records),
         "changed": sum(abs(a - b) > 1e-9 for a, b in pairs),
         "mean_before": sum(a for a, _ in pairs) / len(pairs) if pairs else None,
         "mean_after": sum(b for _, b in pairs) / len(pairs) if pairs else None,
@@ -114,5 +123,7 @@ def _as_text(summary: dict[str, Any]) -> str:
     means = "" if before is None else f"; mean reward {before:.3f} -> {after:.3f}"
     return (
         f"{summary['reward']}: {summary['scored']} of {summary['trajectories']} trajectories "
-        f"scored again, {summary['changed']} changed{means}\nwritten to {summary['out']}"
+        f"scored again, {summary['changed']} changed{means}"
+        f"; {summary['failed']} could not be verified, {summary['unknown']} of unknown problems\n"
+        f"written to {summary['out']}"
     )

@@ -18,7 +18,7 @@ from rlvr.run.configure import Configured
 from rlvr.run.configure import configure as resolve_configuration
 from rlvr.run.evaluate import gain
 from rlvr.run.rundir import RunDir
-from rlvr.run.session import Finished, check_unchanged, default_directory
+from rlvr.run.session import Finished, check_not_running, check_unchanged, default_directory
 from rlvr.run.session import run as run_session
 
 SUMMARY = "train a model with verified rewards"
@@ -52,6 +52,7 @@ def main(args: argparse.Namespace) -> int:
         args.base = Layer(f"run {previous.path}", record["config"], is_typed=True)
     configured = resolve_configuration(args, host)
     if previous is not None:
+        check_not_running(record, previous.path)
         check_unchanged(configured, record["config"], previous.path)
         directory = previous
     else:
@@ -84,10 +85,11 @@ def _previous(args: argparse.Namespace, host: PluginHost) -> RunDir | None:
 
 
 def _fits(directory: RunDir, wanted: Configured) -> bool:
-    record = directory.read_run()
-    if record.get("status") == "done":
-        return False
     try:
+        record = directory.read_run()
+        if record.get("status") == "done":
+            return False
+        check_not_running(record, directory.path)
         check_unchanged(wanted, record["config"], directory.path)
     except ValueError:
         return False

@@ -13,7 +13,7 @@ from typing import Any
 from rlvr.builtin.scoring_progress import scoring_progress
 from rlvr.cli.options import add_config_flags, add_run_flags
 from rlvr.cli.parser import examples
-from rlvr.errors import ExitCode
+from rlvr.errors import ConfigError, ExitCode, explain
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
 from rlvr.run.answers import Answer, golden_answers, read_answers
@@ -75,6 +75,16 @@ async def _score(
     async with open_judge(configured, context, board) as judge:
         problems = {p.id: p for p in judge.task.problems(args.split)}
         unsupported = judge.task.unsupported()
+        for name, reason in unsupported.items():
+            print(f"rlvr: {name}: unsupported: {reason}", file=sys.stderr)
+        if not problems and not unsupported:
+            raise ConfigError(
+                explain(
+                    f"split '{args.split}' of the data set was to be scored.",
+                    "found: no problem in it",
+                    "choose another --split or --dataset",
+                )
+            )
         if args.golden:
             answers = list(golden_answers(judge.task, problems.values()))
         else:
@@ -85,8 +95,6 @@ async def _score(
         records = [
             _record(a, next(outcomes) if a.trajectory is not None else None) for a in answers
         ]
-        for name, reason in unsupported.items():
-            print(f"rlvr: {name}: unsupported: {reason}", file=sys.stderr)
     return records, {"problems": len(problems), "unsupported": len(unsupported)}
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from attrs import frozen
 
 from rlvr.config.coerce import type_name
-from rlvr.config.environment import variable_for
 from rlvr.config.layers import DEFAULT, Options
 from rlvr.config.schema import options_of
 
@@ -72,12 +71,6 @@ def reference_markdown(specs: Mapping[str, type]) -> str:
                 lines.append(_markdown_row(row))
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
-
-
-def environment_variable(row: OptionRow) -> str:
-    """The variable that sets the option."""
-    namespace, _, name = row.key.rpartition(".")
-    return variable_for(namespace, name)
 
 
 def _markdown_row(row: OptionRow) -> str:

@@ -51,11 +51,12 @@ def read_answers(
         raise UnknownNameError(
             explain(
                 f"answers were to be read from {path}.",
-                "found: no such file",
+                "found: a folder" if Path(path).is_dir() else "found: no such file",
                 "check the path given with --completions",
             )
         )
-    text = sys.stdin.read() if path == "-" else Path(path).read_text("utf-8", errors="replace")
+    raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    text = raw.decode("utf-8-sig", errors="replace")
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             yield attrs.evolve(_answer(line, number, problems, unsupported), line=number)
@@ -68,6 +69,8 @@ def _answer(
         record: Any = json.loads(line)
     except json.JSONDecodeError as error:
         return Answer(error=f"line {number}: not JSON: {error.msg} (column {error.colno})")
+    except (ValueError, RecursionError) as error:  # a number of too many digits; nested too deep
+        return Answer(error=f"line {number}: not readable as JSON: {error}")
     if not isinstance(record, dict) or not isinstance(record.get("id"), str):
         return Answer(error=f'line {number}: no "id" (wanted an object with "id" as text)')
     name: str = record["id"]

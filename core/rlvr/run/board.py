@@ -32,13 +32,13 @@ class Board:
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:
         """Show `phase` while the block runs, and add its time to `seconds[phase]`."""
-        before, begun = self.phase, time.monotonic()
+        begun = time.monotonic()
         self.phase, self.phase_since = phase, begun
         try:
             yield
         finally:
             self.seconds[phase] = self.seconds.get(phase, 0.0) + time.monotonic() - begun
-            self.phase, self.phase_since = before, time.monotonic()
+            self.phase, self.phase_since = "finishing", time.monotonic()
 
     @contextmanager
     def verifying(self, problem_id: str) -> Iterator[None]:

@@ -152,6 +152,7 @@ def _given_layers(args: Namespace) -> list[Layer]:
     }
     if getattr(args, "workers", None) is not None:
         flags["verify.workers"] = args.workers
+    flags |= getattr(args, "flag_options", {})
     layers.append(Layer("command line", flags))
     layers.append(overrides_layer(getattr(args, "overrides", None) or []))
     return layers

@@ -203,6 +203,7 @@ async def open_recipe(
         checkpointer = build(configured, _there(chosen.checkpointer), context)
         student = await stack.enter_async_context(open_student(configured, context, board))
         _check_truncation(student, loss)
+        _check_group_size(student)
         problems = tuple(student.judge.task.problems("train"))
         if not problems:
             raise ConfigError(
@@ -248,6 +249,17 @@ def _check_truncation(student: Student, loss: Loss) -> None:
                 "a sampler that does not draw from the policy was chosen with an "
                 "importance-weighted loss.",
                 do="use sampler 'group', or algorithm sft",
+            )
+        )
+
+
+def _check_group_size(student: Student) -> None:
+    if student.sampler.draws_from_policy and student.params.group_size < 2:
+        raise ConfigError(
+            explain(
+                "groups of one trajectory were asked for.",
+                "found: sampler.group_size=1 leaves nothing to compare an answer with",
+                "set sampler.group_size to 2 or more",
             )
         )
 

@@ -20,6 +20,7 @@ from rlvr.types import EvalReport, ScoredGroup, Segment, Trajectory
 
 def write_atomic(path: Path, text: str) -> None:
     """Replace a file at once: readers see the old text or the new one, never a part."""
+    path = path.resolve()  # a link stays one, and leads to the new text
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with beside.open("w", encoding="utf-8") as file:
@@ -36,8 +37,17 @@ def check_writable(path: Path) -> None:
     Make sure, before the work is done, that a result file can be written.
 
     Raises:
-        ConfigError: Its folder does not exist or may not be written.
+        ConfigError: Its folder does not exist or may not be written, or what stands there is no
+            regular file (a folder, a device): it could not be replaced at once.
     """
+    if path.exists() and not path.is_file():
+        raise ConfigError(
+            explain(
+                f"results were to be written to {path}.",
+                f"found: {'a folder' if path.is_dir() else 'no regular file'}",
+                "choose another file with --out FILE",
+            )
+        )
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         beside.touch()
@@ -123,8 +133,19 @@ class RunDir:
         return self.path / "events.jsonl"
 
     def read_run(self) -> dict[str, Any]:
-        """What `run.json` says."""
-        record: dict[str, Any] = json.loads((self.path / "run.json").read_text(encoding="utf-8"))
+        """
+        What `run.json` says.
+
+        Raises:
+            ConfigError: It cannot be read, or lacks the options of the run.
+        """
+        path = self.path / "run.json"
+        try:
+            record: Any = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ConfigError(_no_record(path, str(error))) from error
+        if not isinstance(record, dict) or not isinstance(record.get("config"), dict):
+            raise ConfigError(_no_record(path, 'no object with "config"'))
         return record
 
     def write_run(self, record: Mapping[str, Any]) -> None:
@@ -207,6 +228,12 @@ class RunDir:
             )
             for record in self.read_lines("eval.jsonl")
         }
+
+
+def _no_record(path: Path, found: str) -> str:
+    return explain(
+        f"{path} cannot be read.", f"found: {found}", "choose another run: rlvr runs list"
+    )
 
 
 def trajectory_records(group: ScoredGroup, step: int) -> Iterable[dict[str, Any]]:

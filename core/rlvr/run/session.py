@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import hashlib
 import os
 import platform
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +29,7 @@ from rlvr.errors import (
     VerifierError,
     explain,
 )
-from rlvr.log import get
+from rlvr.log import bind, get, unbind
 from rlvr.plugins.host import PluginHost
 from rlvr.run.board import Board
 from rlvr.run.configure import Configured
@@ -43,6 +45,8 @@ log = get(__name__)
 
 FREE_ON_RESUME = ("run.steps", "run.out", "verify.", "checkpoint.", "parity.")
 """Options that a resumed run may change: they decide no trajectory and no update."""
+
+DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
 @frozen(kw_only=True)
@@ -61,6 +65,34 @@ def default_directory(configured: Configured) -> Path:
     return Path("runs") / f"{stamp}-{name}-{configured.run.algo}"
 
 
+def check_not_running(record: Mapping[str, Any], directory: Path) -> None:
+    """
+    Refuse to resume a run that another process is still at.
+
+    Raises:
+        ConfigError: Names the process.
+    """
+    pid = record.get("pid")
+    if record.get("status") == "running" and isinstance(pid, int) and _is_alive(pid):
+        raise ConfigError(
+            explain(
+                f"the run {directory} was to be resumed.",
+                f"found: process {pid} is still at it",
+                "wait for it, stop it with Ctrl-C, or start a run of your own",
+            )
+        )
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return pid != os.getpid()
+
+
 def check_unchanged(configured: Configured, before: dict[str, Any], directory: Path) -> None:
     """
     Refuse to resume with options that would make it another run.
@@ -69,10 +101,13 @@ def check_unchanged(configured: Configured, before: dict[str, Any], directory: P
         ConfigError: Names every option that changed.
     """
     after = configured.options.values
+    is_free: tuple[str, ...] = FREE_ON_RESUME
+    if after["train.decay"] != "constant":  # the schedule of learning rates ends with the run
+        is_free = tuple(key for key in FREE_ON_RESUME if key != "run.steps")
     changed = [
         key
         for key in sorted({*before, *after})
-        if _plain(before.get(key)) != _plain(after.get(key)) and not key.startswith(FREE_ON_RESUME)
+        if _plain(before.get(key)) != _plain(after.get(key)) and not key.startswith(is_free)
     ]
     if changed:
         listed = ", ".join(f"{k} ({before.get(k)!r} -> {after.get(k)!r})" for k in changed)
@@ -103,8 +138,6 @@ def run(configured: Configured, directory: RunDir, board: Board, *, resume: bool
 async def _run(
     configured: Configured, directory: RunDir, board: Board, *, resume: bool
 ) -> Finished:
-    check_prerequisites(configured.host, configured.chosen.task.provider)
-    context = build_context(configured, directory.path)
     info = RunInfo(
         id=directory.path.name,
         directory=directory.path,
@@ -115,10 +148,13 @@ async def _run(
         seed=configured.run.seed,
         config=dict(configured.options.values),
     )
+    bind(run_id=info.id)
     watch = Watch(host=configured.host, run=info, directory=directory, board=board)
     outcome = "failed"
     with _interruptible():
         try:
+            check_prerequisites(configured.host, configured.chosen.task.provider)
+            context = build_context(configured, directory.path)
             async with open_recipe(configured, context, board) as recipe:
                 _write_identity(configured, directory, recipe, resume=resume)
                 if resume:
@@ -134,6 +170,14 @@ async def _run(
                     raise _named(error, watch) from error
                 except (BackendError, CheckpointError) as error:
                     raise _named(error, watch) from error
+                except OSError as error:
+                    if error.errno not in DISK_TROUBLE:
+                        raise
+                    raise _named(_unwritable(error, directory), watch) from error
+                except Exception:  # a bug, ours or a plugin's: what was trained is kept
+                    with contextlib.suppress(CheckpointError):
+                        await _save_if_behind(recipe, watch)
+                    raise
             outcome = "done"
             return Finished(directory=directory.path, state=state, reports=watch.reports)
         except RlvrError:
@@ -142,10 +186,10 @@ async def _run(
             (directory.path / "traceback.txt").write_text(traceback.format_exc(), encoding="utf-8")
             raise
         finally:
-            if (directory.path / "run.json").exists():
-                directory.update_run(status=outcome, finished=now(), step=watch.state.step)
+            _close_identity(directory, outcome, watch.state.step)
             watch.announce("rlvr_run_finished", outcome=outcome)
             directory.discard()
+            unbind("run_id")
 
 
 async def _restore(recipe: Recipe, watch: Watch) -> None:
@@ -190,13 +234,49 @@ def _named(error: RlvrError, watch: Watch) -> RlvrError:
     )
 
 
+def _unwritable(error: OSError, directory: RunDir) -> CheckpointError:
+    return CheckpointError(
+        explain(
+            f"the run directory {directory.path} could not be written.",
+            f"found: {error.strerror}",
+            "free space, then continue with --resume",
+        )
+    )
+
+
+def _close_identity(directory: RunDir, outcome: str, step: int) -> None:
+    """Write how the run ended; where that fails, the error that ended it is the one to show."""
+    if (directory.path / "run.json").exists():
+        try:
+            directory.update_run(status=outcome, finished=now(), step=step)
+        except OSError as error:
+            log.error("outcome_not_written", outcome=outcome, error=str(error))
+
+
+def _dataset_hash(recipe: Recipe) -> str:
+    digests = "".join(p.id + p.digest for p in (*recipe.problems, *recipe.eval_problems))
+    return hashlib.sha256(digests.encode()).hexdigest()
+
+
+def _check_same_data(directory: RunDir, recipe: Recipe) -> None:
+    before, found = directory.read_run().get("dataset_hash"), _dataset_hash(recipe)
+    if before != found:
+        raise ConfigError(
+            explain(
+                f"the run {directory.path} was to be resumed on other problems.",
+                f"found: the data set's hash is {found[:12]}, and was {str(before)[:12]}",
+                "bring the data set back as it was, or start a new run",
+            )
+        )
+
+
 def _write_identity(
     configured: Configured, directory: RunDir, recipe: Recipe, *, resume: bool
 ) -> None:
     if resume:
+        _check_same_data(directory, recipe)
         directory.update_run(status="running", steps=recipe.steps, pid=os.getpid())
         return
-    digests = "".join(p.id + p.digest for p in (*recipe.problems, *recipe.eval_problems))
     directory.write_run(
         {
             "id": directory.path.name,
@@ -213,7 +293,7 @@ def _write_identity(
             "config": dict(configured.options.values),
             "origin": dict(configured.options.origin),
             "versions": versions(configured.host),
-            "dataset_hash": hashlib.sha256(digests.encode()).hexdigest(),
+            "dataset_hash": _dataset_hash(recipe),
             "problems": len(recipe.problems),
         }
     )

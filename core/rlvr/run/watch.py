@@ -40,7 +40,9 @@ class Watch:
     _is_stopping: bool = False
 
     def announce(self, hook: str, **facts: Any) -> None:
-        """Call every observer of a hook, one at a time."""
+        """Call every observer of a hook, one at a time; the run's log keeps that it happened."""
+        kept = {name: facts[name] for name in ("step", "outcome") if name in facts}
+        log.debug(hook.removeprefix("rlvr_"), **kept)
         for name, error in self.host.announce(hook, run=self.run, **facts):
             log.error("observer_failed", hook=hook, observer=name, error=repr(error))
 

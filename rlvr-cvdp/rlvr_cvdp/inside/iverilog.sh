@@ -2,7 +2,8 @@
 # Stands where iverilog stood: compiles, notes how that went, and takes the compiled simulation
 # away where it could reach beyond the design (scan.py). It never runs then.
 err=/rlvr/out/iverilog.$$
-"@REAL@" "$@" 2>"$err"
+# No compilation waits, unless its text includes a pipe.
+timeout "${RLVR_COMPILE_S:-120}" "@REAL@" "$@" 2>"$err"
 rc=$?
 cat "$err" >&2
 file=a.out
@@ -15,7 +16,8 @@ for arg in "$@"; do
     esac
 done
 if [ $rc -ne 0 ]; then
-    if [ $rc -gt 128 ]; then kind="killed $rc"
+    if [ $rc -eq 124 ]; then kind=slow
+    elif [ $rc -gt 128 ]; then kind="killed $rc"
     elif grep -q 'error(s) during elaboration' "$err"; then kind=elaboration; else kind=syntax; fi
     echo "$kind" >> /rlvr/out/builds
     rm -f "$err"
@@ -23,7 +25,7 @@ if [ $rc -ne 0 ]; then
 fi
 rm -f "$err"
 # Only lines that the first pattern finds can matter; most designs have none but plain ones.
-look='"\$|\$final|%force|%vpi|\.sfunc'
+look='"\$|%force|%vpi|\.sfunc'
 plain='^ *%vpi_(call|func)[a-z0-9/]* [0-9]+ [0-9]+ "\$(display|error|write|finish|random|urandom|time)"'
 if [ -f "$file" ] && grep -aE "$look" "$file" | grep -aqvE "$plain"; then
     if ! @PYTHON@ -I -S /rlvr/scan.py "$file" "$@"; then

@@ -1,0 +1,63 @@
+"""Reading answers: what a line may be, and what is said of one that cannot be read."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlvr.errors import UnknownNameError
+from rlvr.run.answers import Answer, read_answers
+from rlvr.types import Message, Problem
+
+PROBLEMS = {"p1": Problem(id="p1", prompt=[Message(role="user", content="?")])}
+GOOD = json.dumps({"id": "p1", "completion": "x"})
+
+
+def read(path: Path) -> list[Answer]:
+    return list(read_answers(str(path), PROBLEMS, {}))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["{", "[" * 100_000, '{"id": ' + "9" * 5000 + "}", "NaN", "null", '{"id": "p1", "files": []}'],
+    ids=["cut", "deep", "digits", "nan", "null", "types"],
+)
+def test_a_line_that_cannot_be_read_is_named_and_the_next_is_read(
+    tmp_path: Path, line: str
+) -> None:
+    """Whatever json makes of it, it is one error with the line's number."""
+    (tmp_path / "a.jsonl").write_text(f"{line}\n{GOOD}\n")
+
+    bad, good = read(tmp_path / "a.jsonl")
+
+    assert bad.error.startswith("line 1: ")
+    assert bad.trajectory is None
+    assert good.trajectory is not None
+
+
+def test_byte_order_marks_and_windows_lines_are_no_mistake(tmp_path: Path) -> None:
+    """Editors on Windows write both."""
+    (tmp_path / "a.jsonl").write_bytes(b"\xef\xbb\xbf" + f"{GOOD}\r\n{GOOD}\r\n".encode())
+
+    assert [answer.error for answer in read(tmp_path / "a.jsonl")] == ["", ""]
+
+
+def test_standard_input_need_not_be_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes that are no UTF-8 spoil their own line at most."""
+    raw = b'{"id": "\xff"}\n' + GOOD.encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8"))
+
+    bad, good = read_answers("-", PROBLEMS, {})
+
+    assert "line 1: no problem" in bad.error
+    assert good.error == ""
+
+
+def test_a_folder_is_named_as_one(tmp_path: Path) -> None:
+    """Not "no such file": there is something, of the wrong kind."""
+    with pytest.raises(UnknownNameError, match="a folder"):
+        read(tmp_path)
