@@ -17,8 +17,9 @@ from rlvr.run.board import Board
 from rlvr.run.configure import Configured
 from rlvr.run.configure import configure as resolve_configuration
 from rlvr.run.evaluate import gain
+from rlvr.run.identity import check_not_running, check_unchanged
 from rlvr.run.rundir import RunDir
-from rlvr.run.session import Finished, check_not_running, check_unchanged, default_directory
+from rlvr.run.session import Finished, default_directory
 from rlvr.run.session import run as run_session
 
 SUMMARY = "train a model with verified rewards"

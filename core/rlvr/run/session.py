@@ -5,46 +5,38 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import hashlib
 import os
-import platform
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from attrs import frozen
 
-import rlvr
 from rlvr.errors import (
     BackendError,
     CheckpointError,
-    ConfigError,
     RlvrError,
     RunInterruptedError,
     VerifierError,
     explain,
 )
 from rlvr.log import bind, get, unbind
-from rlvr.plugins.host import PluginHost
 from rlvr.run.board import Board
 from rlvr.run.configure import Configured
+from rlvr.run.identity import close_identity, write_identity
 from rlvr.run.loop import train
 from rlvr.run.prerequisites import check_prerequisites
 from rlvr.run.recipe import Recipe, build_context, open_recipe
-from rlvr.run.rundir import RunDir, now
+from rlvr.run.rundir import RunDir
 from rlvr.run.state import RunState
 from rlvr.run.watch import Watch
 from rlvr.types import EvalReport, RunInfo
 
 log = get(__name__)
-
-FREE_ON_RESUME = ("run.steps", "run.out", "verify.", "checkpoint.", "parity.")
-"""Options that a resumed run may change: they decide no trajectory and no update."""
 
 DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
@@ -63,65 +55,6 @@ def default_directory(configured: Configured) -> Path:
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     name = configured.run.plugin or configured.chosen.task.name.replace("/", "-")
     return Path("runs") / f"{stamp}-{name}-{configured.run.algo}"
-
-
-def check_not_running(record: Mapping[str, Any], directory: Path) -> None:
-    """
-    Refuse to resume a run that another process is still at.
-
-    Raises:
-        ConfigError: Names the process.
-    """
-    pid = record.get("pid")
-    if record.get("status") == "running" and isinstance(pid, int) and _is_alive(pid):
-        raise ConfigError(
-            explain(
-                f"the run {directory} was to be resumed.",
-                f"found: process {pid} is still at it",
-                "wait for it, stop it with Ctrl-C, or start a run of your own",
-            )
-        )
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return pid != os.getpid()
-
-
-def check_unchanged(configured: Configured, before: dict[str, Any], directory: Path) -> None:
-    """
-    Refuse to resume with options that would make it another run.
-
-    Raises:
-        ConfigError: Names every option that changed.
-    """
-    after = configured.options.values
-    is_free: tuple[str, ...] = FREE_ON_RESUME
-    if after["train.decay"] != "constant":  # the schedule of learning rates ends with the run
-        is_free = tuple(key for key in FREE_ON_RESUME if key != "run.steps")
-    changed = [
-        key
-        for key in sorted({*before, *after})
-        if _plain(before.get(key)) != _plain(after.get(key)) and not key.startswith(is_free)
-    ]
-    if changed:
-        listed = ", ".join(f"{k} ({before.get(k)!r} -> {after.get(k)!r})" for k in changed)
-        raise ConfigError(
-            explain(
-                f"the run {directory} was to be resumed with other options.",
-                f"changed: {listed}",
-                "leave them as they were, or start a new run",
-            )
-        )
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def run(configured: Configured, directory: RunDir, board: Board, *, resume: bool) -> Finished:
@@ -156,7 +89,7 @@ async def _run(
             check_prerequisites(configured.host, configured.chosen.task.provider)
             context = build_context(configured, directory.path)
             async with open_recipe(configured, context, board) as recipe:
-                _write_identity(configured, directory, recipe, resume=resume)
+                write_identity(configured, directory, recipe, resume=resume)
                 if resume:
                     await _restore(recipe, watch)
                 watch.announce("rlvr_run_started")
@@ -186,7 +119,7 @@ async def _run(
             (directory.path / "traceback.txt").write_text(traceback.format_exc(), encoding="utf-8")
             raise
         finally:
-            _close_identity(directory, outcome, watch.state.step)
+            close_identity(directory, outcome, watch.state.step)
             watch.announce("rlvr_run_finished", outcome=outcome)
             directory.discard()
             unbind("run_id")
@@ -242,70 +175,6 @@ def _unwritable(error: OSError, directory: RunDir) -> CheckpointError:
             "free space, then continue with --resume",
         )
     )
-
-
-def _close_identity(directory: RunDir, outcome: str, step: int) -> None:
-    """Write how the run ended; where that fails, the error that ended it is the one to show."""
-    if (directory.path / "run.json").exists():
-        try:
-            directory.update_run(status=outcome, finished=now(), step=step)
-        except OSError as error:
-            log.error("outcome_not_written", outcome=outcome, error=str(error))
-
-
-def _dataset_hash(recipe: Recipe) -> str:
-    digests = "".join(p.id + p.digest for p in (*recipe.problems, *recipe.eval_problems))
-    return hashlib.sha256(digests.encode()).hexdigest()
-
-
-def _check_same_data(directory: RunDir, recipe: Recipe) -> None:
-    before, found = directory.read_run().get("dataset_hash"), _dataset_hash(recipe)
-    if before != found:
-        raise ConfigError(
-            explain(
-                f"the run {directory.path} was to be resumed on other problems.",
-                f"found: the data set's hash is {found[:12]}, and was {str(before)[:12]}",
-                "bring the data set back as it was, or start a new run",
-            )
-        )
-
-
-def _write_identity(
-    configured: Configured, directory: RunDir, recipe: Recipe, *, resume: bool
-) -> None:
-    if resume:
-        _check_same_data(directory, recipe)
-        directory.update_run(status="running", steps=recipe.steps, pid=os.getpid())
-        return
-    directory.write_run(
-        {
-            "id": directory.path.name,
-            "created": now(),
-            "status": "running",
-            "plugin": configured.chosen.task.provider,
-            "task": configured.chosen.task.full_name,
-            "algo": configured.run.algo,
-            "model": configured.run.model,
-            "steps": recipe.steps,
-            "seed": recipe.seed,
-            "pid": os.getpid(),
-            "command": sys.argv[1:],
-            "config": dict(configured.options.values),
-            "origin": dict(configured.options.origin),
-            "versions": versions(configured.host),
-            "dataset_hash": _dataset_hash(recipe),
-            "problems": len(recipe.problems),
-        }
-    )
-
-
-def versions(host: PluginHost) -> dict[str, str]:
-    """Versions of Python, rlvr and every active plugin's distribution."""
-    found = {"python": platform.python_version(), "rlvr": rlvr.__version__}
-    for plugin in host.plugins:
-        if plugin.status == "active" and plugin.distribution:
-            found[plugin.distribution] = plugin.version
-    return found
 
 
 @contextmanager

@@ -1,0 +1,148 @@
+"""Who a run is: what its `run.json` says, and what a resumed run must have in common with it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import rlvr
+from rlvr.errors import ConfigError, explain
+from rlvr.log import get
+from rlvr.plugins.host import PluginHost
+from rlvr.run.configure import Configured
+from rlvr.run.recipe import Recipe
+from rlvr.run.rundir import RunDir, now
+
+log = get(__name__)
+
+FREE_ON_RESUME = ("run.steps", "run.out", "verify.", "checkpoint.", "parity.")
+"""Options that a resumed run may change: they decide no trajectory and no update."""
+
+
+def check_not_running(record: Mapping[str, Any], directory: Path) -> None:
+    """
+    Refuse to resume a run that another process is still at.
+
+    Raises:
+        ConfigError: Names the process.
+    """
+    pid = record.get("pid")
+    if record.get("status") == "running" and isinstance(pid, int) and _is_alive(pid):
+        raise ConfigError(
+            explain(
+                f"the run {directory} was to be resumed.",
+                f"found: process {pid} is still at it",
+                "wait for it, stop it with Ctrl-C, or start a run of your own",
+            )
+        )
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return pid != os.getpid()
+
+
+def check_unchanged(configured: Configured, before: dict[str, Any], directory: Path) -> None:
+    """
+    Refuse to resume with options that would make it another run.
+
+    Raises:
+        ConfigError: Names every option that changed.
+    """
+    after = configured.options.values
+    is_free: tuple[str, ...] = FREE_ON_RESUME
+    if after["train.decay"] != "constant":  # the schedule of learning rates ends with the run
+        is_free = tuple(key for key in FREE_ON_RESUME if key != "run.steps")
+    changed = [
+        key
+        for key in sorted({*before, *after})
+        if _plain(before.get(key)) != _plain(after.get(key)) and not key.startswith(is_free)
+    ]
+    if changed:
+        listed = ", ".join(f"{k} ({before.get(k)!r} -> {after.get(k)!r})" for k in changed)
+        raise ConfigError(
+            explain(
+                f"the run {directory} was to be resumed with other options.",
+                f"changed: {listed}",
+                "leave them as they were, or start a new run",
+            )
+        )
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def close_identity(directory: RunDir, outcome: str, step: int) -> None:
+    """Write how the run ended; where that fails, the error that ended it is the one to show."""
+    if (directory.path / "run.json").exists():
+        try:
+            directory.update_run(status=outcome, finished=now(), step=step)
+        except OSError as error:
+            log.error("outcome_not_written", outcome=outcome, error=str(error))
+
+
+def _dataset_hash(recipe: Recipe) -> str:
+    digests = "".join(p.id + p.digest for p in (*recipe.problems, *recipe.eval_problems))
+    return hashlib.sha256(digests.encode()).hexdigest()
+
+
+def _check_same_data(directory: RunDir, recipe: Recipe) -> None:
+    before, found = directory.read_run().get("dataset_hash"), _dataset_hash(recipe)
+    if before != found:
+        raise ConfigError(
+            explain(
+                f"the run {directory.path} was to be resumed on other problems.",
+                f"found: the data set's hash is {found[:12]}, and was {str(before)[:12]}",
+                "bring the data set back as it was, or start a new run",
+            )
+        )
+
+
+def write_identity(
+    configured: Configured, directory: RunDir, recipe: Recipe, *, resume: bool
+) -> None:
+    """Write `run.json` of a run that begins; of a resumed one, check its data and mark it."""
+    if resume:
+        _check_same_data(directory, recipe)
+        directory.update_run(status="running", steps=recipe.steps, pid=os.getpid())
+        return
+    directory.write_run(
+        {
+            "id": directory.path.name,
+            "created": now(),
+            "status": "running",
+            "plugin": configured.chosen.task.provider,
+            "task": configured.chosen.task.full_name,
+            "algo": configured.run.algo,
+            "model": configured.run.model,
+            "steps": recipe.steps,
+            "seed": recipe.seed,
+            "pid": os.getpid(),
+            "command": sys.argv[1:],
+            "config": dict(configured.options.values),
+            "origin": dict(configured.options.origin),
+            "versions": versions(configured.host),
+            "dataset_hash": _dataset_hash(recipe),
+            "problems": len(recipe.problems),
+        }
+    )
+
+
+def versions(host: PluginHost) -> dict[str, str]:
+    """Versions of Python, rlvr and every active plugin's distribution."""
+    found = {"python": platform.python_version(), "rlvr": rlvr.__version__}
+    for plugin in host.plugins:
+        if plugin.status == "active" and plugin.distribution:
+            found[plugin.distribution] = plugin.version
+    return found
