@@ -150,10 +150,11 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
 
 
 def test_a_run_that_cannot_begin_leaves_no_directory(rlvr: Call, tmp_path: Path) -> None:
-    """A model that does not exist is exit 6, and nothing is left to clean up."""
+    """A model that does not exist is exit 2, and nothing is left to clean up."""
     failed = rlvr("run", "--plugin", "toy", "--model", "gpt2:nowhere", "--out", "r")
 
-    assert failed.returncode == 6
+    assert failed.returncode == 2
+    assert "no such folder" in failed.stderr
     assert not (tmp_path / "r").exists()
 
 

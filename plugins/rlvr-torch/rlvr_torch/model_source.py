@@ -40,7 +40,8 @@ class ModelSource:
         Read a model spec.
 
         Raises:
-            ConfigError: It is not `gpt2:PATH` or `gpt2:new?...`, or a key or value is unknown.
+            ConfigError: It is not `gpt2:PATH` of a folder or `gpt2:new?...`, or a key or value is
+                unknown.
         """
         scheme, _, rest = spec.partition(":")
         if scheme != "gpt2" or not rest:
@@ -49,7 +50,14 @@ class ModelSource:
                 "  it takes gpt2:PATH, or gpt2:new?layers=2&heads=2&width=64"
             )
         if rest != "new" and not rest.startswith("new?"):
-            return cls(directory=Path(rest).expanduser())
+            directory = Path(rest).expanduser()
+            if not directory.is_dir():
+                raise ConfigError(
+                    f"the model {spec!r} was asked for\n"
+                    f"  found: {'a file' if directory.exists() else 'no such folder'}\n"
+                    "  give the folder that holds config.json, model.safetensors and tokenizer.json"
+                )
+            return cls(directory=directory)
         numbers = {**_NUMBERS, "seed": seed}
         tokenizer_path: Path | None = None
         for pair in filter(None, rest[4:].split("&")):  # not URL decoding: a path may hold + or %

@@ -51,10 +51,20 @@ def test_a_tokenizer_path_is_taken_as_it_is(tokenizer, tmp_path):
     assert source.tokenizer().vocab_size == tokenizer.vocab_size
 
 
-def test_a_directory_named_new():
+def test_a_directory_named_new(tmp_path, monkeypatch):
     """Only the word itself is special."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("new", "newest"):
+        (tmp_path / name).mkdir()
+
     assert ModelSource.parse("gpt2:./new").directory == Path("new")
     assert ModelSource.parse("gpt2:newest").directory == Path("newest")
+
+
+def test_a_model_that_does_not_exist(tmp_path):
+    """A person's mistake: the folder and what belongs into it are named."""
+    with pytest.raises(ConfigError, match=r"no such folder\n.*config\.json"):
+        ModelSource.parse(f"gpt2:{tmp_path / 'nothing'}")
 
 
 @pytest.mark.parametrize(
