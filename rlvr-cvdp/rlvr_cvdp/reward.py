@@ -19,7 +19,7 @@ from rlvr_cvdp.stacks import Stack, stack_for
 from rlvr_cvdp.tools import require_tool, tool_versions
 from rlvr_cvdp.verify import Verdict, verify
 
-VERDICTS = 1
+VERDICTS = 2
 """Grows when the same answer may get another verdict: kept verdicts are then not used."""
 
 _WALL_FACTOR = 5.0

@@ -129,10 +129,14 @@ def _stack_at(generation: int, prefix: Path, site: Path, python: Path) -> Stack 
     if library is None or not (python.parent / "pytest").exists():
         return None
     version = ".".join(str(part) for part in sys.version_info[:3])
-    folders = {prefix.absolute(), Path(sys.base_prefix).resolve(), Path(sys.base_prefix)}
+    folders = {
+        Path(os.path.abspath(prefix)),
+        Path(sys.base_prefix).resolve(),
+        Path(sys.base_prefix),
+    }
     return Stack(
         generation=generation,
-        python=python.absolute(),
+        python=Path(os.path.abspath(python)),  # not resolved: a venv is known by its links
         site_packages=site,
         prefixes=tuple(sorted(f for f in folders if not f.is_relative_to("/usr"))),
         libpython=library,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -115,3 +116,14 @@ def test_long_text_is_read_in_time():
     """A megabyte of anything is read in well under a second (no backtracking)."""
     for text in ("x" * 1_000_000, "```" * 300_000, "{" * 1_000_000, "`" * 1_000_000):
         assert from_text(text, ONE).files == {}
+    begun = time.monotonic()
+    for place in ("```" + "x" * 300_000, "x." * 150_000 + "\n```", "```\n//" + "x/" * 150_000):
+        assert from_text(f"{place}\n{A}```", ONE).files
+    assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize("opening", ['{"code":', "[", '{"response":{"a":'])
+def test_json_that_is_nested_too_deep_is_no_json(opening):
+    """A text cannot exhaust the reader's stack."""
+    text = '{"code":' + opening * 100_000 + '"}'
+    assert from_text(text, ONE).why_none

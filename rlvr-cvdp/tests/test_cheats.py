@@ -147,43 +147,43 @@ def test_trust_in_the_problems_own_modules_cannot_be_borrowed(bench):
     assert bench.rtl(cheat, problem).value == 0.0
 
 
+EVIL = 'integer fd; initial fd = $fopen("x", "w");'
 OWN = """\
 // This module is given.
 `ifndef LEAN
-module own; integer fd; initial fd = $fopen("own.txt", "w"); `GO endmodule
+module own; integer fd; initial fd = $fopen("own.txt", "w"); endmodule
 `endif
-module opt; endmodule
 """
-EVIL = 'integer fd; initial fd = $fopen("x", "w");'
+FILLED = f"`ifndef GO\n`define GO\n`endif\n{OWN}".replace("endmodule", "`GO endmodule")
 
 
 @pytest.mark.parametrize(
-    ("inside", "head", "after"),
+    ("inside", "head", "after", "own"),
     [
-        ("is u();", "", f"module is; {EVIL} endmodule"),
-        (f"module own; {EVIL} endmodule own u();", "", ""),
-        ("own u();", "", f"module own; {EVIL} endmodule\n/*"),
-        ("own u();", "`define LEAN", f"module own; {EVIL} endmodule"),
-        ("own u();", f"`define GO {EVIL}", ""),
-        (f'\n`line 1 "/code/rtl/own.sv" 0\n{EVIL}', "", ""),
-        ("\n`K(line)\n" + EVIL, '`define K(x) `x 1 "/code/rtl/own.sv" 0', ""),
-        (f'\n`include "/code/rtl/own.sv"\n{EVIL}', "", ""),
+        ("is u();", "", f"module is; {EVIL} endmodule", OWN),
+        (f"module own; {EVIL} endmodule own u();", "", "", OWN),
+        ("own u();", "", f"module own; {EVIL} endmodule\n/*", OWN),
+        ("own u();", "`define LEAN", f"module own; {EVIL} endmodule", OWN),
+        ("own u();", f"`define GO {EVIL}", "", FILLED),
+        (f'\n`line 1 "/code/rtl/own.sv" 0\n{EVIL}', "", "", OWN),
+        (f"\n`K(line)\n{EVIL}", '`define K(x) `x 1 "/code/rtl/own.sv" 0', "", OWN),
+        (f'\n`include "/code/rtl/own.sv"\n{EVIL}', "", "", OWN),
     ],
 )
-@pytest.mark.parametrize("is_first", [True, False])
-def test_an_answer_cannot_pass_for_a_given_file(bench, inside, head, after, is_first):
+def test_an_answer_cannot_pass_for_a_given_file(bench, inside, head, after, own):
     """Modules named, nested, hidden or filled so that they look given do not earn its trust."""
-    names = ["/code/rtl/inc.sv", "/code/rtl/own.sv"]
-    env = bench.env.replace(names[0], " ".join(names if is_first else names[::-1]))
-    go = "" if "GO" not in head else "`GO"
-    problem = bench.problem(
-        harness={"src/.env": env}, context={"rtl/own.sv": OWN.replace("`GO", go)}
-    )
-    honest = bench.right.replace("endmodule", "endmodule\n")
-    assert bench.rtl(honest, problem).score01 == float(not go or not is_first or True)
-    cheat = head + "\n" + honest.replace("endmodule", inside + "\nendmodule") + after
-    reward = bench.rtl(cheat, problem)
+    env = bench.env.replace("/code/rtl/inc.sv", "/code/rtl/inc.sv /code/rtl/own.sv")
+    problem = bench.problem(harness={"src/.env": env}, context={"rtl/own.sv": own})
+    design = bench.right.replace("endmodule", inside + "\nendmodule")
+    reward = bench.rtl(f"{head}\n{design}\n{after}", problem)
     assert reward.score01 == 0.0, reward
+
+
+def test_waves_that_the_harness_asks_for_are_no_cheat(bench):
+    """Cocotb's own wave module names its file through a variable and a plusarg."""
+    runner = bench.runner.replace("always=True,", "always=True, waves=True,")
+    problem = bench.problem(harness={"src/test_runner.py": runner})
+    assert bench.rtl(bench.right, problem).score01 == 1.0
 
 
 SYNTH = """\
@@ -281,9 +281,12 @@ def test_net():
     [
         "`ifdef SYNTHESIS\n`endif",
         "`ifndef YOSYS\n`endif",
+        "`ifdef COCOTB_SIM\n`endif",
         "// synthesis translate_off",
         "/* verilator lint_off WIDTH */",
         "(* blackbox *)",
+        "(* keep = 1 * (1), blackbox *)",
+        "`define SMALL blackbox\n(* `SMALL *)",
     ],
 )
 def test_two_faced_designs_are_refused(bench, trick):
@@ -300,3 +303,5 @@ def test_two_faced_designs_are_refused(bench, trick):
     assert reward.evidence["refused"]
     plain = bench.problem()
     assert bench.rtl(trick + "\n" + bench.right, plain).score01 == 1.0
+    guard = "`ifndef SIMPLE_SYNTHESIZABLE_LINTER_SV\n`define SIMPLE_SYNTHESIZABLE_LINTER_SV\n"
+    assert bench.rtl(f"{guard}{bench.right}`endif\n", problem).score01 == 1.0

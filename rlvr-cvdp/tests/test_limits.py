@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rlvr.errors import PrerequisiteError, VerifierError
+from rlvr.testing.tools import require_tool
 from rlvr.types import Trajectory
 from rlvr_cvdp import workplace
 
@@ -99,6 +100,29 @@ def test_a_harness_that_only_waits_is_no_verdict(bench):
     problem = bench.problem(harness={"src/test_runner.py": runner})
     with pytest.raises(VerifierError, match="waits"):
         bench.rtl(bench.right, problem, timeout_s=0.5)
+    assert _left() == []
+
+
+@pytest.mark.parametrize(
+    ("pipe", "options"),
+    [
+        ("/dev/stdout", {}),
+        ("/proc/1/fd/1", {"tests": "share"}),
+        ("/proc/1/fd/1", {"syntax": "verilator"}),
+    ],
+)
+def test_a_text_that_waits_for_a_pipe_is_a_wrong_answer(bench, pipe, options):
+    """A compiler that reads its own output waits without computing: the design's doing."""
+    if "syntax" in options:
+        require_tool("verilator", "sudo apt-get install -y verilator")
+    test = "import pytest\n" + bench.runner.replace(
+        "def test_runner():", "@pytest.mark.parametrize('n', range(20))\ndef test_runner(n):"
+    )
+    problem = bench.problem(harness={"src/test_runner.py": test})
+    begun = time.monotonic()
+    reward = bench.rtl(f'`include "{pipe}"\n{bench.right}', problem, timeout_s=1.0, **options)
+    assert (reward.score01, reward.components["compilation"]) == (0.0, 0.0), reward.evidence
+    assert time.monotonic() - begun < 15
     assert _left() == []
 
 

@@ -41,7 +41,7 @@ def test_a_call_belongs_to_the_file_it_stands_in():
         (':vpi_module "/tmp/evil.vpi";', "VPI module evil"),
         ('    %vpi_call/w 3 1 "$dumpfile", "x.result.xml" {0 0 0};', "$dumpfile"),
         ('    %vpi_call/w 3 1 "$fdisplay", v0x1_0, "x" {0 0 0};', "$fdisplay"),
-        ('    %vpi_call/w 3 1 "$fwrite", 32'b00000000000000000000000000000010, 1;', "$fwrite"),
+        (f'    %vpi_call/w 3 1 "$fwrite", 32\'b{2:032b}, 1;', "$fwrite"),
         ('    %vpi_call/w 3 1 "$dumpfile", v0x1_0 {0 0 0};', "$dumpfile"),
     ],
 )
@@ -55,7 +55,7 @@ def test_findings(line, found):
     [
         '    %vpi_call/w 3 1 "$dumpfile", "dump.vcd" {0 0 0};',
         '    %vpi_call/w 3 1 "$dumpfile", "/code/rundir/x.vcd" {0 0 0};',
-        '    %vpi_call/w 3 1 "$fdisplay", 32\'b10000000000000000000000000000010, "x" {0 0 0};',
+        f'    %vpi_call/w 3 1 "$fdisplay", 32\'b{0x8000_0002:032b} {{0 0 0}};',
         '    %vpi_call/w 3 1 "$display", "$fopen" {0 0 0};',
         "    .thread T_5, $final;",
         '    %vpi_func 3 1 "$ivl_string_method$len" 32, v0x1 {0 0 0};',
