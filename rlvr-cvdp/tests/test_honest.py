@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
+
+from rlvr_cvdp.stacks import running_stack
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator")]
 
@@ -62,3 +67,13 @@ def test_an_include_from_the_folder_of_the_build_is_found(bench):
     problem = bench.problem(context={"rtl/one.vh": "`define ONE 8'd1\n"})
     design = '`include "../../rtl/one.vh"\n' + bench.right.replace("8'd1", "`ONE")
     assert bench.rtl(design, problem).score01 == 1.0
+
+
+def test_a_python_that_was_called_by_a_winding_path_is_found(bench, monkeypatch):
+    """`../.venv/bin/python -m rlvr` judges as any other call: paths in the sandbox are plain."""
+    folder = Path(sys.executable).parent
+    monkeypatch.setattr(sys, "executable", f"{folder}/../{folder.name}/python")
+    stack = running_stack()
+    assert stack is not None
+    assert ".." not in stack.python.parts
+    assert bench.rtl(bench.right).score01 == 1.0
