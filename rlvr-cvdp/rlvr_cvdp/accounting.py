@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -12,16 +13,16 @@ def cpu_seconds(pid: int) -> float:
     """Processor time of a process, its ended children, and all that live below it, in seconds."""
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
-    for entry in os.scandir("/proc"):
-        if not entry.name.isdecimal():
+    for name in os.listdir("/proc"):
+        if not name.isdecimal():
             continue
         try:
-            text = Path(entry.path, "stat").read_text()
+            text = Path("/proc", name, "stat").read_text()
         except OSError:
             continue  # it ended meanwhile
         fields = text.rpartition(")")[2].split()
-        parents[int(entry.name)] = int(fields[1])
-        ticks[int(entry.name)] = sum(int(number) for number in fields[11:15])
+        parents[int(name)] = int(fields[1])
+        ticks[int(name)] = sum(int(number) for number in fields[11:15])
     total = 0
     for process in parents:
         above = process
@@ -36,12 +37,11 @@ def size_over(folder: Path, limit: int) -> bool:
     total = 0
     waiting = [str(folder)]
     while waiting:
-        try:
-            for entry in os.scandir(waiting.pop()):
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
-                else:
-                    total += entry.stat(follow_symlinks=False).st_blocks * 512
-        except OSError:
-            continue  # it was removed meanwhile
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):  # it was removed meanwhile
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    else:
+                        total += entry.stat(follow_symlinks=False).st_blocks * 512
     return total > limit

@@ -1,0 +1,55 @@
+"""What a sandbox has used, while it goes on using it."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+from rlvr_cvdp.accounting import cpu_seconds, size_over
+
+
+def test_a_file_that_vanishes_does_not_hide_the_others(tmp_path: Path, monkeypatch) -> None:
+    """One entry removed between listing and looking: the rest still counts, nothing stays open."""
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_bytes(b"x" * 40_000)
+    real = os.scandir
+
+    class Vanishing:
+        def __init__(self, path: str) -> None:
+            self.inner = real(path)
+
+        def __enter__(self):
+            (tmp_path / "b").unlink(missing_ok=True)
+            return self.inner.__enter__()
+
+        def __exit__(self, *error: object) -> None:
+            self.inner.__exit__(*error)
+
+    monkeypatch.setattr(os, "scandir", Vanishing)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        is_over = size_over(tmp_path, 60_000)
+        gc.collect()
+
+    assert is_over
+
+
+def test_a_folder_that_is_gone_takes_nothing(tmp_path: Path) -> None:
+    """A sandbox that was cleaned up meanwhile is not over its limit."""
+    assert not size_over(tmp_path / "gone", 0)
+
+
+def test_processor_time_of_children_counts() -> None:
+    """A child that computes is charged to the process above it."""
+    burn = "import time\nwhile time.process_time() < 0.5: pass\nprint(1, flush=True)\ninput()"
+    with subprocess.Popen(
+        [sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert cpu_seconds(os.getpid()) >= cpu_seconds(child.pid) >= 0.4
+        child.communicate(b"\n")
