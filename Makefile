@@ -14,7 +14,7 @@ export RLVR_REQUIRE_TOOLS ?= 1
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup setup-run lint bench clean
+.PHONY: help run test setup setup-run rootfs lint bench clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,13 +34,16 @@ lint: setup ## ruff, mypy and import-linter only
 	$(BIN)/lint-imports --no-cache
 
 bench: setup ## the measurements of docs/benchmarks.md
-	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+	@set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script; done
 
 setup: ## make the environment for development
 	@scripts/setup.sh dev
 
 setup-run: ## make the environment for a run only (smaller)
 	@scripts/setup.sh run
+
+rootfs: ## build the Debian 13 root for the sandbox (iverilog 12; needs root, a minute)
+	@scripts/setup.sh rootfs
 
 clean: ## remove the environment, caches and built files (runs/ is kept)
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

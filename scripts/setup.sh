@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # Makes the virtual environment and installs what `make run` or `make test` needs.
 #
-#   scripts/setup.sh run|dev
+#   scripts/setup.sh run|dev|rootfs
+#
+# `rootfs` is `dev` plus the Debian 13 root for the sandbox, which `dev` builds on a build server
+# (CI=true) only.
 #
 # Idempotent: a second call finds nothing to do and returns at once. Each step is one line on
 # standard output; each Debian package is named before it is installed. `make` calls this; the
@@ -30,10 +33,13 @@ fail() {
   exit "$code"
 }
 
+WANTS_ROOTFS=false
 case "$MODE" in
   run | dev) ;;
-  *) fail 2 "usage: scripts/setup.sh run|dev" ;;
+  rootfs) MODE=dev WANTS_ROOTFS=true ;;
+  *) fail 2 "usage: scripts/setup.sh run|dev|rootfs" ;;
 esac
+if [ "$MODE" = dev ] && [ "${CI:-}" = true ]; then WANTS_ROOTFS=true; fi
 
 # --- the interpreter ------------------------------------------------------------------------
 
@@ -86,6 +92,50 @@ missing_packages() {
   has_shared_libpython "$python" || echo "libpython$version: cocotb needs the shared library of $python"
 }
 
+# The same for what only some tests need: Docker, and a second Debian to run simulators of.
+missing_extras() {
+  command -v dockerd >/dev/null || [ -S /var/run/docker.sock ] || echo "docker.io: there is no 'dockerd'"
+  command -v debootstrap >/dev/null || echo "debootstrap: there is no 'debootstrap'"
+}
+
+# Prints what to put before a command that needs root; fails where nothing would help.
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then
+    return
+  elif command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
+    echo sudo
+  else
+    return 1
+  fi
+}
+
+# On a build server they must be there; elsewhere the tests that need them are skipped aloud.
+install_extras() {
+  local lines
+  lines=$(missing_extras)
+  if [ -z "$lines" ]; then return; fi
+  if [ "${CI:-}" = true ] || [ "$WANTS_ROOTFS" = true ]; then
+    install_packages "$lines"
+  else
+    (install_packages "$lines") || say "  going on without: tests that need these will be skipped"
+  fi
+}
+
+# Kept in rlvr's cache folder, so that it is built once on a machine.
+build_rootfs() {
+  local folder root
+  folder=$("$VENV/bin/python" -c 'from rlvr_cvdp.images.recipe import rootfs_dir; print(rootfs_dir())')
+  if [ -f "$folder/opt/cvdp/manifest.json" ]; then
+    say "the root for the sandbox is in $folder"
+    return
+  fi
+  root=$(as_root) || fail 4 "building the root for the sandbox needs root. Let an administrator run:" \
+    "  $PWD/$VENV/bin/rlvr cvdp build-rootfs --out $folder"
+  say "building the root for the sandbox (rlvr cvdp build-rootfs)"
+  mkdir -p "$(dirname "$folder")"
+  must $root "$VENV/bin/rlvr" cvdp build-rootfs --out "$folder" >>"$VENV/setup.log" 2>&1
+}
+
 install_packages() {
   local lines=$1 packages as_root="" manual
   packages=$(cut -d: -f1 <<<"$lines" | tr '\n' ' ')
@@ -96,14 +146,9 @@ install_packages() {
     fail 4 "this is no Debian system: install the packages above with your own package manager," \
       "then call make again"
   fi
-  if [ "$(id -u)" -ne 0 ]; then
-    if command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
-      as_root="sudo"
-    else
-      fail 4 "these need root, and there is neither root nor sudo. Let an administrator run:" \
-        "  $manual" "then call make again"
-    fi
-  fi
+  as_root=$(as_root) || fail 4 \
+    "these need root, and there is neither root nor sudo. Let an administrator run:" \
+    "  $manual" "then call make again"
   say "installing with apt-get: $packages"
   mkdir -p "$VENV"
   if ! { $as_root apt-get update -q &&
@@ -175,9 +220,11 @@ is_current() { [ -f "$VENV/stamp-$1" ] && [ "$(cat "$VENV/stamp-$1")" = "$(finge
 PYTHON_PATH=$(find_python)
 LINES=$(missing_packages "$PYTHON_PATH")
 [ -z "$LINES" ] || install_packages "$LINES"
+[ "$MODE" = run ] || install_extras
 
 if is_current dev || { [ "$MODE" = run ] && is_current run; }; then
   say "$VENV is up to date"
+  [ "$WANTS_ROOTFS" = false ] || build_rootfs
   exit 0
 fi
 
@@ -191,10 +238,10 @@ fi
 
 install_torch
 
-say "installing rlvr, rlvr-cvdp, rlvr-algos, rlvr-torch"
+say "installing rlvr, rlvr-cvdp, rlvr-algos, rlvr-servers, rlvr-torch"
 must pip_install "hatchling>=1.25" "editables>=0.5"
 must pip_install --no-build-isolation -e ".[plot]" -e rlvr-cvdp \
-  -e plugins/rlvr-algos -e plugins/rlvr-torch
+  -e plugins/rlvr-algos -e plugins/rlvr-servers -e plugins/rlvr-torch
 
 if [ "$MODE" = dev ]; then
   say "installing what the tests and linters need"
@@ -206,6 +253,8 @@ say "preparing the simulators' Python (rlvr cvdp setup)"
   tail -25 "$VENV/setup.log" >&2
   fail 4 "rlvr cvdp setup failed (whole output: $VENV/setup.log)"
 }
+
+[ "$WANTS_ROOTFS" = false ] || build_rootfs
 
 fingerprint "$MODE" "$PYTHON_PATH" >"$VENV/stamp-$MODE"
 say "ready in $((SECONDS - STARTED)) s"

@@ -1,0 +1,93 @@
+"""`rlvr cvdp build-rootfs` and `rlvr cvdp build-image`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+from rlvr_cvdp.images import recipe
+from rlvr_cvdp.images.daemon import docker_client
+from rlvr_cvdp.images.image import build_image
+from rlvr_cvdp.images.probe import toolchain_of_image, toolchain_of_root
+from rlvr_cvdp.images.rootfs import build_rootfs
+from rlvr_cvdp.toolchain import Toolchain
+
+
+def rootfs(argv: list[str]) -> int:
+    """Build the root that the bubblewrap sandbox uses as its /usr."""
+    parser = argparse.ArgumentParser(
+        prog="rlvr cvdp build-rootfs",
+        description="Build a Debian root with iverilog, verilator, yosys and both cocotb stacks "
+        "(about a minute; needs root, debootstrap and a Debian mirror).",
+        epilog="examples:\n  sudo rlvr cvdp build-rootfs\n"
+        "  sudo rlvr cvdp build-rootfs --out /srv/cvdp-root\n  rlvr cvdp build-rootfs --json",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--suite", default=recipe.SUITE, help="Debian release (%(default)s)")
+    parser.add_argument("--mirror", default="", help="Debian archive; default: that of apt")
+    parser.add_argument("--out", type=Path, help="folder; default: in rlvr's cache")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    options = parser.parse_args(argv)
+    begun = time.monotonic()
+    root, is_new = build_rootfs(suite=options.suite, mirror=options.mirror, out=options.out)
+    toolchain = toolchain_of_root(root)
+    if options.json:
+        print(json.dumps({"folder": str(root), "built": is_new, **_facts(toolchain)}))
+    else:
+        took = f"built in {time.monotonic() - begun:.0f} s" if is_new else "is there already"
+        print(f"{root}: {took}")
+        print(f"  {_words(toolchain)}")
+    return 0
+
+
+def image(argv: list[str]) -> int:
+    """Build the image that the Docker sandbox runs."""
+    parser = argparse.ArgumentParser(
+        prog="rlvr cvdp build-image",
+        description="Build a Docker image with iverilog, verilator, yosys and both cocotb stacks: "
+        "on a base image, or from the root of `rlvr cvdp build-rootfs` (no registry needed).",
+        epilog="examples:\n  rlvr cvdp build-image\n"
+        "  rlvr cvdp build-image --base debian:trixie-slim\n"
+        "  rlvr cvdp build-image --also nvidia/cvdp-sim:v1.0.0",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--base", default="", help="Debian or Ubuntu image to build upon")
+    source.add_argument("--from-rootfs", type=Path, help="root to import; default: in the cache")
+    parser.add_argument("--tag", default="", help=f"name of the image ({recipe.image_tag()})")
+    parser.add_argument("--also", action="append", default=[], help="one more name for it")
+    parser.add_argument("--network", default="", help="network of the build with --base (host)")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    options = parser.parse_args(argv)
+    begun = time.monotonic()
+    tag, identity, is_new = build_image(
+        base=options.base,
+        tag=options.tag,
+        also=options.also,
+        network=options.network,
+        root=options.from_rootfs,
+    )
+    took = time.monotonic() - begun
+    with docker_client() as client:
+        toolchain = toolchain_of_image(client, tag)
+    if options.json:
+        print(json.dumps({"tag": tag, "id": identity, "built": is_new, **_facts(toolchain)}))
+    else:
+        print(f"{tag}: {f'built in {took:.0f} s' if is_new else 'is there already'} ({identity})")
+        print(f"  {_words(toolchain)}")
+    return 0
+
+
+def _facts(toolchain: Toolchain) -> dict[str, object]:
+    return {
+        "versions": dict(toolchain.versions),
+        "stacks": {str(g): dict(s.versions) for g, s in sorted(toolchain.stacks.items())},
+        "digest": toolchain.digest,
+    }
+
+
+def _words(toolchain: Toolchain) -> str:
+    tools = [f"{name} {number}" for name, number in toolchain.versions.items()]
+    return ", ".join([*tools, *(stack.name for _, stack in sorted(toolchain.stacks.items()))])

@@ -1,0 +1,58 @@
+"""Where Debian packages come from: the mirror that this machine's apt uses."""
+
+from __future__ import annotations
+
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from rlvr.errors import ConfigError, PrerequisiteError, explain
+
+DEFAULT = "http://deb.debian.org/debian"
+_DEBIAN = re.compile(r"(?:https?|file)://\S*/debian(?:/\d{8}T\d{6}Z)?/?(?!\S)")
+
+
+def apt_mirror(folder: Path = Path("/etc/apt")) -> str:
+    """The first Debian archive among apt's sources, else Debian's own network of mirrors."""
+    return next(_archives(folder), DEFAULT)
+
+
+def _archives(folder: Path) -> Iterator[str]:
+    parts = folder / "sources.list.d"
+    paths = [*parts.glob("*.sources"), folder / "sources.list", *parts.glob("*.list")]
+    for path in sorted(paths, key=lambda p: (p.suffix != ".sources", p)):
+        try:
+            lines = path.read_text("utf-8", errors="replace").splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            if line.startswith(("URIs:", "deb ")):
+                yield from (m for m in _DEBIAN.findall(line) if "security" not in m)
+
+
+def check_mirror(mirror: str, suite: str) -> None:
+    """
+    See whether a mirror answers and holds a suite, before half a minute is spent on it.
+
+    Raises:
+        ConfigError: It is no address, or does not know the suite.
+        PrerequisiteError: It cannot be reached.
+    """
+    asked = f"packages of Debian {suite!r} from {mirror} were asked for."
+    if not mirror.startswith(("http://", "https://", "file:")):
+        raise ConfigError(explain(asked, "found: no http, https or file address", _OTHER))
+    try:
+        urllib.request.urlopen(f"{mirror.rstrip('/')}/dists/{suite}/Release", timeout=30).close()
+    except urllib.error.HTTPError as error:
+        if error.code in {404, 410}:
+            raise ConfigError(
+                explain(asked, "found: the mirror has no such suite", "try: --suite trixie")
+            ) from None
+        raise PrerequisiteError(explain(asked, f"found: {error}", _OTHER)) from None
+    except (OSError, ValueError) as error:
+        raise PrerequisiteError(explain(asked, f"found: {error}", _OTHER)) from None
+
+
+_OTHER = f"try: rlvr cvdp build-rootfs --mirror {DEFAULT}   (or set http_proxy)"
