@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
+from attrs import evolve
+
 import rlvr_cvdp
-from rlvr.parts import BuildContext
-from rlvr.types import Problem, Reward, Trajectory
-from rlvr_cvdp.answers import Answer, from_files, from_text
+from rlvr.parts import BuildContext, RewardFn
+from rlvr.types import PassRate, Problem, Reward, Trajectory
+from rlvr_cvdp.answers import Answer, from_files, from_official_text, from_text
+from rlvr_cvdp.calibration import Calibration, load_calibration
+from rlvr_cvdp.comprehension import comprehension_key, comprehension_reward
 from rlvr_cvdp.config import CvdpConfig
+from rlvr_cvdp.episodes.credit import turns_key, with_turns
 from rlvr_cvdp.problem import CvdpProblem
-from rlvr_cvdp.sandbox import Limits
-from rlvr_cvdp.stacks import Stack, stack_for
-from rlvr_cvdp.tools import require_tool, tool_versions
+from rlvr_cvdp.proxy import ProxyReward, as_proxy, is_compilable
+from rlvr_cvdp.results.evidence import details
+from rlvr_cvdp.results.stage import failed_stage
+from rlvr_cvdp.sandbox import Limits, Sandbox, open_sandbox
+from rlvr_cvdp.stacks import Stack
 from rlvr_cvdp.verify import Verdict, verify
 
-VERDICTS = 2
+VERDICTS = 4
 """Grows when the same answer may get another verdict: kept verdicts are then not used."""
 
-_WALL_FACTOR = 5.0
-"""A busy machine gives a process less than all of a core; what never computes still ends."""
+DECIDING = (
+    *("format_weight", "syntax_weight", "compile_weight", "tests_weight", "compilation", "tests"),
+    *("syntax", "seeds", "timeout_s", "memory_mb", "processes", "file_mb", "disk_mb"),
+    *("output_mb", "shim"),
+)
+"""Options that enter the key of a kept verdict."""
 
 
 class CvdpReward:
@@ -38,37 +52,94 @@ class CvdpReward:
 
     def __init__(self, config: CvdpConfig, context: BuildContext) -> None:
         self._config = config
-        self._hidden = _hidden(context.dataset)
+        self._workers = context.workers
+        self._hidden = hidden_paths(context.dataset, config.references)
+
+    async def __aenter__(self) -> CvdpReward:
+        """Keep sandboxes warm until the end of the `async with`."""
+        await self._sandbox.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._sandbox.__aexit__(kind, error, trace)
+
+    @cached_property
+    def _sandbox(self) -> Sandbox:
+        return open_sandbox(self._config, workers=self._workers, hidden=self._hidden)
 
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:
         """
         The reward of one answer.
 
         Raises:
-            PrerequisiteError: bubblewrap, iverilog or the cocotb stack is missing.
+            PrerequisiteError: The sandbox, iverilog or the cocotb stack is missing.
             VerifierError: The harness could not be run.
         """
         record = _record(problem)
-        answer = read_answer(record, trajectory)
+        if record.is_comprehension:
+            return comprehension_reward(record, trajectory, self._config)
+        answer = read_answer(record, trajectory, self._config.parsing)
         if not answer.files:
-            return self._reward(answer, Verdict(why=answer.why_none), None)
-        for tool in ("bwrap", "iverilog", "vvp"):
-            require_tool(tool)
-        for service in record.services:
-            if service.tool:
-                require_tool(service.tool)
-        stack = stack_for(record, provision=self._config.provision)
+            return with_turns(self._without_code(answer), trajectory, self._config)
+        verdict, stack = await self._verify(record, answer)
+        return with_turns(self._reward(answer, verdict, stack), trajectory, self._config)
+
+    async def _verify(
+        self, record: CvdpProblem, answer: Answer, proxy: str = ""
+    ) -> tuple[Verdict, Stack]:
+        toolchain = self._sandbox.toolchain
+        needed = ["verilator"] if proxy == "lint" else [s.tool for s in record.services if s.tool]
+        for tool in ("iverilog", "vvp", *needed):
+            toolchain.tool(tool)
+        stack = toolchain.stack_for(record)
         verdict = await verify(
             record,
             answer.files,
+            sandbox=self._sandbox,
             stack=stack,
-            limits=self._limits(),
+            limits=self._limits(record.digest()),
             seeds=self._config.seeds,
             stop_at_first=self._config.tests == "all",
-            with_verilator=self._config.syntax == "verilator",
-            hidden=self._hidden,
+            with_verilator=self._config.syntax == "verilator" or proxy == "lint",
+            extra={} if self._config.shim else {"RLVR_SHIM": "0"},
+            stop_after="compile" if proxy else "",
         )
-        return self._reward(answer, verdict, stack)
+        return verdict, stack
+
+    def reseeded(self, seed: int) -> CvdpReward:
+        """The same judge with one other seed; shares the sandbox."""
+        other = copy.copy(self)
+        other._config = evolve(self._config, seeds=(str(seed),))
+        other.__dict__["_sandbox"] = self._sandbox
+        other.__dict__.pop("_deciding", None)
+        return other
+
+    def scheduled(self, step: int, history: Mapping[str, PassRate]) -> RewardFn:
+        """This reward, or its proxy in the first `cvdp.proxy_steps` steps."""
+        if step >= self._config.proxy_steps:
+            return self
+        return ProxyReward(full=self, kind=self._config.proxy)
+
+    async def by_proxy(self, problem: Problem, trajectory: Trajectory, kind: str) -> Reward | None:
+        """What the compiler alone says; None where it has no say in this problem."""
+        record = _record(problem)
+        if record.is_comprehension:
+            return None
+        answer = read_answer(record, trajectory, self._config.parsing)
+        if not answer.files:
+            found = as_proxy(self._without_code(answer), None, self._config, kind)
+            return with_turns(found, trajectory, self._config)
+        verdict, stack = await self._verify(record, answer, kind)
+        if not (verdict.refused or is_compilable(verdict.gate)):
+            return None
+        reward = self._reward(answer, verdict, stack)
+        found = as_proxy(reward, verdict.gate, self._config, kind)
+        return with_turns(found, trajectory, self._config)
 
     def verdict_key(self, problem: Problem, trajectory: Trajectory) -> str | None:
         """
@@ -78,32 +149,42 @@ class CvdpReward:
         need proof that no compiler directive depends on them.
         """
         record = _record(problem)
-        answer = read_answer(record, trajectory)
-        stack = None
-        if answer.files:
-            stack = stack_for(record, provision=self._config.provision)
+        if record.is_comprehension:
+            digest = problem.digest or record.digest()
+            return comprehension_key(record, digest, trajectory, self._config)
+        answer = read_answer(record, trajectory, self._config.parsing)
         parts: list[Any] = [
             *(rlvr_cvdp.__version__, VERDICTS, problem.digest or record.digest()),
             *(dict(answer.files), sorted(answer.ignored)),
-            *(tool_versions(), dict(stack.versions) if stack else {}, repr(self._config)),
+            *(self._sandbox.toolchain.digest if answer.files else "", self._deciding),
+            self._limits(problem.digest).cpu_s,
+            *turns_key(trajectory, self._config),
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
-    def _limits(self) -> Limits:
-        config = self._config
-        return Limits(
-            wall_s=_WALL_FACTOR * config.timeout_s,
-            cpu_s=config.timeout_s,
-            memory_mb=config.memory_mb,
-            processes=config.processes,
-            file_mb=config.file_mb,
-            disk_mb=config.disk_mb,
-            output_mb=config.output_mb,
-        )
+    def expected_s(self, problem: Problem, trajectory: Trajectory) -> float:
+        """About how long a verification takes, so that the long ones begin first."""
+        return self._calibration.expected_s(problem.digest)
+
+    @cached_property
+    def _calibration(self) -> Calibration:
+        return load_calibration(self._config.limits)
+
+    def _limits(self, digest: str) -> Limits:
+        return Limits.of(self._config, cpu_s=self._calibration.limit_s(digest))
+
+    @cached_property
+    def _deciding(self) -> str:
+        """The options that can decide a reward."""
+        return repr([getattr(self._config, name) for name in DECIDING])
+
+    def _without_code(self, answer: Answer) -> Reward:
+        stage = failed_stage(why_none=answer.why_none)
+        return self._reward(answer, Verdict(why=answer.why_none, stage=stage), None)
 
     def _reward(self, answer: Answer, verdict: Verdict, stack: Stack | None) -> Reward:
         config = self._config
-        share = verdict.passed / verdict.total if verdict.total else 0.0
+        share = verdict.share
         if verdict.is_right:
             share = 1.0
         elif config.tests == "all" or not verdict.compiles:
@@ -124,15 +205,25 @@ class CvdpReward:
             components={**stages, "tests": config.tests_weight * share * is_honest},
             tests_passed=verdict.passed if verdict.services else None,
             tests_total=verdict.total if verdict.services else None,
-            evidence=_evidence(config, answer, verdict, stack),
+            evidence=self._evidence(answer, verdict, stack),
             cost_s=verdict.seconds,
         )
 
+    def _evidence(self, answer: Answer, verdict: Verdict, stack: Stack | None) -> Mapping[str, Any]:
+        evidence = _evidence_of(self._config, answer, verdict, stack)
+        if stack is None:
+            return {**evidence, "tools": {}, "sandbox": ""}
+        toolchain = self._sandbox.toolchain
+        where = f"{self._sandbox.name}, {toolchain.name}"
+        return {**evidence, "tools": dict(toolchain.versions), "sandbox": where}
 
-def read_answer(problem: CvdpProblem, trajectory: Trajectory) -> Answer:
-    """The files of an answer, whether it came as files or as text."""
+
+def read_answer(problem: CvdpProblem, trajectory: Trajectory, parsing: str = "lenient") -> Answer:
+    """The files of an answer, whether it came as files or as text (`cvdp.parsing`)."""
     if trajectory.files is not None:
         return from_files(trajectory.files, problem.targets)
+    if parsing == "official":
+        return from_official_text(trajectory.completion, problem.targets)
     return from_text(trajectory.completion, problem.targets)
 
 
@@ -142,10 +233,10 @@ def _record(problem: Problem) -> CvdpProblem:
     return problem.payload
 
 
-def _evidence(
+def _evidence_of(
     config: CvdpConfig, answer: Answer, verdict: Verdict, stack: Stack | None
-) -> Mapping[str, Any]:
-    """What a person needs to believe a verdict. The hidden harness's output is left out."""
+) -> dict[str, Any]:
+    """What a person needs to believe a verdict; the policy must not see it (docs/results.md)."""
     return {
         "why": verdict.why,
         "refused": list(verdict.refused),
@@ -163,14 +254,21 @@ def _evidence(
             }
             for result in verdict.services
         ],
+        **details(
+            verdict.stage,
+            [test for result in verdict.services for test in result.tests],
+            verdict.messages,
+        ),
+        "cpu_s": round(sum(result.cpu_s for result in verdict.services), 3),
+        "limit_s": verdict.limit_s,
         "stopped_at_first_failure": config.tests == "all" and not verdict.is_right,
         "seeds": list(config.seeds),
         "stack": stack.name if stack else "",
-        "tools": tool_versions() if stack else {},
     }
 
 
-def _hidden(dataset: Path | None) -> tuple[Path, ...]:
-    """What no sandbox may show: this package (it holds the starter's solutions), the data set."""
+def hidden_paths(dataset: Path | None, references: str = "") -> tuple[Path, ...]:
+    """What no sandbox may show: this package (it holds the starter's solutions), data, references."""
     package = Path(rlvr_cvdp.__file__).resolve().parent
-    return (package,) if dataset is None else (package, dataset.resolve())
+    others = [*([dataset] if dataset else []), *([Path(references)] if references else [])]
+    return (package, *(path.resolve() for path in others))

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from pathlib import Path
-from xml.etree import ElementTree
+from collections.abc import Mapping, Sequence
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from rlvr.errors import VerifierError
+from rlvr.types import EMPTY
 from rlvr_cvdp.problem import CvdpProblem, Service
-from rlvr_cvdp.sandbox import Finished, Limits, run_sandboxed, sandbox_argv
+from rlvr_cvdp.results.launches import Launch, read_launches
+from rlvr_cvdp.results.messages import ToolMessage
+from rlvr_cvdp.results.notes import own_tests, read_lines, service_messages
+from rlvr_cvdp.results.share import Counted, count_tests, most_tests, read_items
+from rlvr_cvdp.results.tests import TestResult
+from rlvr_cvdp.sandbox import Finished, Limits, Slot
 from rlvr_cvdp.stacks import Stack
 
 _FOREIGN = {129: "SIGHUP", 130: "SIGINT", 131: "SIGQUIT", 137: "SIGKILL", 143: "SIGTERM"}
@@ -27,71 +31,79 @@ class ServiceResult:
     What a service said.
 
     Attributes:
-        passed, total: Tests; a simulation that left no results and a pytest item that launched
-            none count as one test each.
+        tests: Each test of each launch, then the items of pytest that launched none.
+        counted: How many of them count for the share, and passed (see `results.share`).
+        messages: What compilers and linters said about an answer that is not right.
         why: Why it is not right, "" where it is.
         builds: How each compilation went: "ok", "elaboration", "syntax", "refused", "slow",
             "killed N".
         refused: What the scan found in a compiled simulation.
+        launch_codes: Exit statuses of the simulations.
     """
 
     name: str
     rc: int | None
     stopped: str
-    passed: int
-    total: int
     why: str
     builds: tuple[str, ...]
     refused: tuple[str, ...]
-    launches: int
+    launch_codes: tuple[int, ...]
     seconds: float
+    cpu_s: float = 0.0
+    counted: Counted
+    tests: tuple[TestResult, ...] = field(default=(), repr=False)
+    messages: tuple[ToolMessage, ...] = field(default=(), repr=False)
     output: str = field(repr=False)
 
+    @property
+    def launches(self) -> int:
+        """How many simulations ran."""
+        return len(self.launch_codes)
 
-@frozen(kw_only=True)
-class _Launch:
-    rc: int
-    tests: int
-    failed: int
-    has_results: bool
+    @property
+    def passed(self) -> int:
+        """Tests that passed."""
+        return self.counted.passed
+
+    @property
+    def total(self) -> int:
+        """Tests that count."""
+        return self.counted.total
 
 
 async def run_service(
     problem: CvdpProblem,
     service: Service,
     *,
-    folder: Path,
+    slot: Slot,
     stack: Stack,
     limits: Limits,
     seed: str,
     stop_at_first: bool,
-    hidden: tuple[Path, ...] = (),
+    extra: Mapping[str, str] = EMPTY,
 ) -> ServiceResult:
     """
-    Run a service in the tree of `folder` and judge it.
+    Run a service in a filled slot and judge it; `extra` are further variables for it.
 
     Raises:
         VerifierError: Something other than the answer kept it from running.
     """
-    out = folder / "out"
+    out = slot.folder / "out"
     for note in out.iterdir():
         note.unlink()
-    command = sandbox_argv(
+    finished = await slot.run(
         service.command,
-        folder=folder,
-        stack=stack,
         environment={
             **service_environment(service, stack, seed, stop_at_first),
             "RLVR_COMPILE_S": f"{limits.cpu_s:.3f}",
+            **extra,
         },
         limits=limits,
         working_dir=service.working_dir,
-        hidden=hidden,
     )
-    finished = await run_sandboxed(command, folder=folder, limits=limits)
-    launches = [_launch(out, line) for line in _lines(out / "launches")]
-    items = [json.loads(line) for line in _lines(out / "items")]
-    builds = _lines(out / "builds")
+    launches = read_launches(out, finished.output)
+    items = [json.loads(line) for line in read_lines(out / "items")]
+    builds = read_lines(out / "builds")
     _raise_if_foreign(problem, service, finished, launches, items, builds, limits)
     summaries = list(finished.summaries)
     for log in sorted(out.glob("*.log")):
@@ -99,21 +111,34 @@ async def run_service(
             (int(a), int(b), int(c), int(d))
             for a, b, c, d in _SUMMARY.findall(log.read_text(errors="replace"))
         ]
-    own = [item for item, before in zip(items, [0, *(i["launches"] for i in items)], strict=False)
-           if item["launches"] == before]  # items that launched no simulation  # fmt: skip
-    refused = tuple(_lines(out / "refused"))
+    refused = tuple(read_lines(out / "refused"))
+    why = _why(service, finished, launches, summaries, refused)
+    ran = read_items(items)
     return ServiceResult(
         name=service.name,
         rc=finished.rc,
         stopped=finished.stopped,
-        passed=sum(launch.tests - launch.failed for launch in launches)
-        + sum(item["outcome"] == "passed" for item in own),
-        total=sum(launch.tests for launch in launches) + len(own),
-        why=_why(service, finished, launches, summaries, refused),
+        why=why,
         builds=tuple(builds),
         refused=refused,
-        launches=len(launches),
+        launch_codes=tuple(launch.rc for launch in launches if launch.is_built),
         seconds=finished.seconds,
+        cpu_s=finished.cpu_s,
+        counted=count_tests(
+            [launch.tests for launch in launches],
+            ran,
+            collected=read_lines(out / "collected"),
+            least=most_tests(problem.harness) if why and service.runs_cocotb else 1,
+            runs_cocotb=service.runs_cocotb,
+            is_right=not why,
+            is_stopped=bool(finished.stopped),
+        ),
+        tests=tuple(
+            evolve(test, service=service.name)
+            for tests in (*(launch.tests for launch in launches), own_tests(service, ran, items))
+            for test in tests
+        ),
+        messages=service_messages(service, out, finished.output) if why else (),
         output=finished.output,
     )
 
@@ -125,7 +150,7 @@ def service_environment(
     environment = {"LANG": "C.UTF-8", **service.environment}
     options = [environment.get("PYTEST_ADDOPTS", ""), "-s", "-p", "rlvr_probe"]
     options += ["-W", "error::pytest.PytestReturnNotNoneWarning"]
-    options += ["-x"] if stop_at_first else []
+    options += ["-x"] if stop_at_first else ["-p", "rlvr_keep"]
     return {
         **cocotb_seed(stack.generation, seed),
         **environment,
@@ -135,6 +160,7 @@ def service_environment(
         "PYTHONHASHSEED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "LIBPYTHON_LOC": str(stack.libpython),
+        "TOPLEVEL_LANG": environment.get("TOPLEVEL_LANG") or "verilog",
         "COCOTB_REWRITE_ASSERTION_FILES": "",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTEST_ADDOPTS": " ".join(options).strip(),
@@ -155,25 +181,10 @@ def cocotb_seed(generation: int, seed: str) -> dict[str, str]:
     return {"RANDOM_SEED": str(int(seed) + _COCOTB1_SEEDS)}
 
 
-def _lines(path: Path) -> list[str]:
-    return path.read_text(errors="replace").splitlines() if path.is_file() else []
-
-
-def _launch(out: Path, line: str) -> _Launch:
-    rc, _, number = line.partition(" ")
-    try:
-        root = ElementTree.parse(out / f"{number}.xml").getroot()
-    except (OSError, ElementTree.ParseError):
-        return _Launch(rc=int(rc), tests=1, failed=1, has_results=False)
-    cases = list(root.iter("testcase"))
-    failed = sum(any(c.tag in ("failure", "error") for c in case) for case in cases)
-    return _Launch(rc=int(rc), tests=len(cases), failed=failed, has_results=bool(cases))
-
-
 def _why(
     service: Service,
     finished: Finished,
-    launches: list[_Launch],
+    launches: Sequence[Launch],
     summaries: list[tuple[int, int, int, int]],
     refused: tuple[str, ...],
 ) -> str:
@@ -196,10 +207,11 @@ def _why(
         return ""
     if not launches:
         return "it exited with 0 and ran no simulation"
-    if not all(launch.has_results and launch.rc == 0 and not launch.failed for launch in launches):
+    if not all(launch.is_right for launch in launches):
         return "it exited with 0, but a simulation's results say otherwise"
-    counts = [(tests, failed) for tests, _, failed, _ in summaries]
-    if sorted(counts) != sorted((launch.tests, 0) for launch in launches):
+    # Tests that a filter leaves out are in cocotb 2's results, and not in its summary.
+    counts = [(passed, failed) for _, passed, failed, _ in summaries]
+    if sorted(counts) != sorted((launch.count("passed"), 0) for launch in launches):
         return "it exited with 0, but cocotb's summaries do not agree with the results"
     return ""
 
@@ -208,7 +220,7 @@ def _raise_if_foreign(
     problem: CvdpProblem,
     service: Service,
     finished: Finished,
-    launches: list[_Launch],
+    launches: Sequence[Launch],
     items: list[Mapping[str, str]],
     builds: list[str],
     limits: Limits,

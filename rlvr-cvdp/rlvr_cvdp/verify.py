@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from typing import Literal
 
 from attrs import evolve, field, frozen
 
+from rlvr.types import EMPTY
 from rlvr_cvdp.gate import Gate, try_compile
 from rlvr_cvdp.policy import two_faced
 from rlvr_cvdp.problem import CvdpProblem
-from rlvr_cvdp.sandbox import Limits
+from rlvr_cvdp.results.messages import ToolMessage
+from rlvr_cvdp.results.share import mean_share
+from rlvr_cvdp.results.stage import Stopped, failed_stage
+from rlvr_cvdp.sandbox import Limits, Sandbox
 from rlvr_cvdp.service import ServiceResult, run_service
 from rlvr_cvdp.stacks import Stack
 from rlvr_cvdp.tree import write_tree
-from rlvr_cvdp.workplace import work_folder
 
 
 @frozen(kw_only=True)
@@ -24,7 +27,8 @@ class Verdict:
     What was found about an answer.
 
     `is_right` is the official verdict and all our checks: each service exits 0, the results and
-    cocotb's summaries agree, nothing was refused, with each seed. `refused` are cheats.
+    cocotb's summaries agree, nothing was refused, with each seed. `refused` are cheats. `share` is
+    the partial credit for tests; `stage` says what stopped an answer, None where nothing did.
     """
 
     is_right: bool = False
@@ -32,25 +36,34 @@ class Verdict:
     compiles: bool = False
     passed: int = 0
     total: int = 0
+    share: float = 0.0
     refused: tuple[str, ...] = ()
     why: str = ""
+    stage: Stopped | None = None
+    messages: tuple[ToolMessage, ...] = field(default=(), repr=False)
     services: tuple[ServiceResult, ...] = field(default=(), repr=False)
     seconds: float = 0.0
+    limit_s: float | None = None
+    gate: Gate = field(factory=Gate, repr=False)
 
 
 async def verify(
     problem: CvdpProblem,
     files: Mapping[str, str],
     *,
+    sandbox: Sandbox,
     stack: Stack,
     limits: Limits,
     seeds: Sequence[str],
     stop_at_first: bool,
     with_verilator: bool = False,
-    hidden: tuple[Path, ...] = (),
+    extra: Mapping[str, str] = EMPTY,
+    stop_after: Literal["", "compile"] = "",
 ) -> Verdict:
     """
-    Judge the files of an answer (declared targets only).
+    Judge the files of an answer (declared targets only); `extra` are variables for services.
+
+    With `stop_after="compile"` no service runs: the verdict's `gate` is all that is known.
 
     Raises:
         VerifierError: The harness could not be run; says nothing about the answer.
@@ -59,33 +72,30 @@ async def verify(
     begun = time.monotonic()
     refused = two_faced(problem, files)
     if refused:
-        return Verdict(refused=tuple(refused), why="; ".join(refused))
-    gate = Gate()
+        stage = failed_stage(refused=refused)
+        return Verdict(refused=tuple(refused), why="; ".join(refused), stage=stage)
+    gate, begun_seeds = Gate(), 0
     results: list[ServiceResult] = []
     for seed in seeds:
-        with work_folder() as folder:
-            write_tree(folder, problem, files)
+        begun_seeds += 1
+        async with sandbox.slot(stack) as slot:
+            write_tree(slot.folder, problem, files)
             if not results:
                 gate = await try_compile(
-                    problem,
-                    folder=folder,
-                    stack=stack,
-                    limits=limits,
-                    with_verilator=with_verilator,
-                    hidden=hidden,
+                    problem, slot=slot, limits=limits, with_verilator=with_verilator
                 )
-            if gate.decides:
+            if gate.decides or stop_after:
                 break
             for service in problem.services:
                 result = await run_service(
                     problem,
                     service,
-                    folder=folder,
+                    slot=slot,
                     stack=stack,
                     limits=limits,
                     seed=seed,
                     stop_at_first=stop_at_first,
-                    hidden=hidden,
+                    extra=extra,
                 )
                 results.append(result)
                 is_hopeless = bool(result.refused) or "slow" in result.builds
@@ -93,10 +103,14 @@ async def verify(
                     break
         if any(result.why for result in results):
             break
-    return evolve(_judge(gate, results), seconds=time.monotonic() - begun)
+    share = mean_share([result.counted for result in results], begun_seeds * len(problem.services))
+    verdict = _judge(problem, gate, results)
+    return evolve(
+        verdict, share=share, gate=gate, limit_s=limits.cpu_s, seconds=time.monotonic() - begun
+    )
 
 
-def _judge(gate: Gate, results: Sequence[ServiceResult]) -> Verdict:
+def _judge(problem: CvdpProblem, gate: Gate, results: Sequence[ServiceResult]) -> Verdict:
     builds = [build for result in results for build in result.builds]
     compiles = "ok" in builds or (gate.stage == "compiled" and not builds)
     parses = compiles or "elaboration" in builds or gate.stage in ("compiled", "parsed")
@@ -118,5 +132,18 @@ def _judge(gate: Gate, results: Sequence[ServiceResult]) -> Verdict:
         total=sum(result.total for result in results),
         refused=refused,
         why=why,
+        stage=failed_stage(
+            refused=refused,
+            unparsed=gate.messages if gate.decides else None,
+            services=results,
+            tools={service.name: service.tool for service in problem.services},
+        ),
+        messages=() if is_right else _messages(gate, results),
         services=tuple(results),
     )
+
+
+def _messages(gate: Gate, results: Sequence[ServiceResult]) -> tuple[ToolMessage, ...]:
+    """What the tools said, each message once; the compile before the harness where it alone ran."""
+    said = [message for result in results for message in result.messages]
+    return tuple(dict.fromkeys(said or gate.messages))

@@ -1,0 +1,54 @@
+"""What the sandbox's own programs noted about a service, beside its launches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlvr_cvdp.problem import Service
+from rlvr_cvdp.results.bounded import bounded_text, shown_path
+from rlvr_cvdp.results.messages import ToolMessage, read_messages
+from rlvr_cvdp.results.share import Item
+from rlvr_cvdp.results.tests import Status, TestResult
+
+_MESSAGE = 500
+_ITEM = re.compile(r"^\S+\.py::\S+ ", re.MULTILINE)
+"""What pytest writes before an item, on the line that the item's first words go on."""
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a note; none where there is no such note."""
+    return path.read_text(errors="replace").splitlines() if path.is_file() else []
+
+
+def own_tests(
+    service: Service, items: Sequence[Item], notes: Sequence[Mapping[str, Any]]
+) -> Iterator[TestResult]:
+    """Items of pytest that launched no simulation: tests of their own, or ended before one."""
+    said = {note["item"]: str(note["text"]) for note in notes if note.get("text")}
+    for item in items:
+        if item.launches:
+            continue
+        wrong: Status = "error" if service.runs_cocotb else "failed"
+        path, _, name = item.name.partition("::")
+        yield TestResult(
+            name=bounded_text(name, 200),
+            launch=0,
+            status="passed" if item.is_passed else wrong,
+            message="" if item.is_passed else bounded_text(said.get(item.name, ""), _MESSAGE),
+            file=shown_path(path),
+        )
+
+
+def service_messages(service: Service, out: Path, output: str) -> tuple[ToolMessage, ...]:
+    """What the compiler said in builds that failed, and the linter or synthesizer it runs."""
+    text = "\n".join(log.read_text(errors="replace") for log in sorted(out.glob("*.build")))
+    found = read_messages(text, "iverilog")
+    output = _ITEM.sub("", output) if service.tool else ""
+    if service.tool == "verilator":
+        found += read_messages(output, "verilator")
+    elif service.tool == "yosys":
+        found += read_messages(output, "yosys")
+    return found

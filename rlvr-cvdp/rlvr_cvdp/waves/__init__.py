@@ -1,0 +1,1 @@
+"""Waveforms of an answer's simulations, for a person to look at."""

@@ -1,0 +1,116 @@
+"""Runs an answer's harness once more and keeps the waveforms of its simulations."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from attrs import evolve, frozen
+
+from rlvr_cvdp.problem import CvdpProblem, Service
+from rlvr_cvdp.sandbox import Limits, Sandbox, Slot
+from rlvr_cvdp.service import ServiceResult, run_service
+from rlvr_cvdp.stacks import Stack
+from rlvr_cvdp.tree import write_tree
+
+_PLUGIN = Path(__file__).resolve().parent.parent / "inside" / "rlvr_waves.py"
+_KEPT = "rlvr_waves"
+FORMS = ("fst", "vcd")
+
+
+@frozen(kw_only=True)
+class Wave:
+    """A waveform; `launch` is the number of its launch, 0 where that is not known."""
+
+    service: str
+    launch: int
+    is_failed: bool
+    path: Path
+
+
+@frozen(kw_only=True)
+class Recording:
+    """What the services said, and the waveforms: of failing launches where there are any."""
+
+    services: tuple[ServiceResult, ...]
+    waves: tuple[Wave, ...]
+
+
+async def record_waves(
+    problem: CvdpProblem,
+    files: Mapping[str, str],
+    *,
+    sandbox: Sandbox,
+    stack: Stack,
+    limits: Limits,
+    seed: str,
+    out: Path,
+    test: str = "",
+    form: str = "fst",
+) -> Recording:
+    """
+    Judge the files of an answer with waves on, to the end of each service.
+
+    The waveforms go to the folder `out`: of launches that hold the cocotb test `test`, "" for all.
+    `form` is "fst", or "vcd", which stays readable where a simulation was ended.
+
+    Raises:
+        VerifierError: The harness could not be run.
+    """
+    harness = {**problem.harness, f"src/{_PLUGIN.name}": _PLUGIN.read_text()}
+    problem = evolve(problem, harness=harness)
+    results: list[ServiceResult] = []
+    waves: list[Wave] = []
+    async with sandbox.slot(stack) as slot:
+        write_tree(slot.folder, problem, files)
+        for service in problem.services:
+            result = await run_service(
+                problem,
+                evolve(service, environment={**service.environment, **_asking(service)}),
+                slot=slot,
+                stack=stack,
+                limits=limits,
+                seed=seed,
+                stop_at_first=False,
+                extra={"WAVES": "1", "RLVR_WAVES_TEST": test, "RLVR_WAVES_FORM": form},
+            )
+            results.append(result)
+            waves += _taken(slot, result, out, test, form)
+    failed = [wave for wave in waves if wave.is_failed]
+    for wave in waves:
+        if failed and not wave.is_failed:
+            wave.path.unlink()
+    return Recording(services=tuple(results), waves=tuple(failed or waves))
+
+
+def _asking(service: Service) -> dict[str, str]:
+    """The variables that load the plugin beside what the service loads itself."""
+    path = service.environment.get("PYTHONPATH") or "/src"
+    options = service.environment.get("PYTEST_ADDOPTS", "")
+    return {
+        "PYTHONPATH": path if "/src" in path.split(":") else f"{path}:/src",
+        "PYTEST_ADDOPTS": f"{options} -p {_PLUGIN.stem}".strip(),
+    }
+
+
+def _taken(slot: Slot, result: ServiceResult, out: Path, test: str, form: str) -> Iterator[Wave]:
+    """The service's waveforms, copied to `out`."""
+    rundir = slot.folder / "tree" / "rundir"
+    kept = sorted((rundir / _KEPT).glob(f"*.{form}")) if (rundir / _KEPT).is_dir() else []
+    found = [(int(p.name.split(".")[0]), p.name.split(".")[1] == "failed", p) for p in kept]
+    if result.stopped or (not found and not test):
+        # It was ended in the middle, or it does not use cocotb's runner.
+        loose = [p for p in rundir.rglob("*.[fv][sc][td]") if p.is_file() and not p.is_symlink()]
+        loose = [path for path in loose if path.parent.name != _KEPT]
+        found += [(0, True, path) for path in sorted(loose, key=_age)[-1:]]
+    out.mkdir(parents=True, exist_ok=True)
+    for launch, is_failed, path in sorted(found):
+        place = out / f"{result.name}-{launch or 'last'}.{form}"
+        shutil.copyfile(path, place)
+        yield Wave(service=result.name, launch=launch, is_failed=is_failed, path=place)
+    shutil.rmtree(rundir / _KEPT, ignore_errors=True)
+
+
+def _age(path: Path) -> float:
+    return path.stat().st_mtime
