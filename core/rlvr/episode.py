@@ -1,9 +1,11 @@
-"""The simplest episode: one prompt, one answer."""
+"""The simplest episode: one prompt, one answer; and what an episode may have besides."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
+from rlvr.parts import Tokenizer
 from rlvr.types import Message
 
 
@@ -20,3 +22,27 @@ class SingleTurn:
     async def take(self, completion: str) -> None:
         """End the episode: a single turn reads nothing from the answer."""
         self._messages = None
+
+
+@runtime_checkable
+class LeavesFiles(Protocol):
+    """An episode whose answer is a state of files rather than its last text (optional)."""
+
+    def files(self) -> Mapping[str, str] | None:
+        """The answer as it stands, path to text; None: the last text is the answer."""
+
+
+@runtime_checkable
+class LeavesNotes(Protocol):
+    """An episode that tells the reward what happened in its turns (optional)."""
+
+    def notes(self) -> Mapping[str, Any]:
+        """JSON values; they become `Trajectory.notes` when the episode has ended."""
+
+
+@runtime_checkable
+class CountsTokens(Protocol):
+    """An episode whose messages have a budget in tokens (optional)."""
+
+    def count_with(self, tokenizer: Tokenizer) -> None:
+        """Called once, before the first prompt, with the tokenizer of the policy."""

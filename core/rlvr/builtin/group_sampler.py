@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from attrs import define, field
 
+from rlvr.episode import CountsTokens, LeavesFiles, LeavesNotes
+from rlvr.errors import PrerequisiteError
 from rlvr.log import get
 from rlvr.parts import BuildContext, Episode, Policy, Task
 from rlvr.run.batches import seed_of
@@ -35,10 +40,34 @@ class _Rollout:
     finish: Finish = "stop"
     prompt_cut: int = 0
     error: str = ""
+    files: Mapping[str, str] | None = None
+    notes: Mapping[str, Any] = field(factory=dict)
     is_over: bool = False
 
     def fail(self, error: Exception) -> None:
+        log.warning("rollout_failed", problem=self.problem.id, error=repr(error))
         self.finish, self.error, self.is_over = "error", repr(error), True
+
+    async def take(self, text: str) -> None:
+        """Give the episode its completion; what it raises ends this rollout and no other."""
+        try:
+            await self.episode.take(text)
+        except PrerequisiteError:  # the machine's fault, and so every rollout's
+            raise
+        except Exception as error:  # the plugin border: one episode must not sink the rest
+            self.fail(error)
+
+    def close(self) -> None:
+        """Keep what the episode leaves behind besides its text."""
+        if self.finish == "error":
+            return
+        try:
+            if isinstance(self.episode, LeavesFiles):
+                self.files = self.episode.files()
+            if isinstance(self.episode, LeavesNotes):
+                self.notes = self.episode.notes()
+        except Exception as error:  # the plugin border
+            self.fail(error)
 
     def accept(self, completion: Completion) -> None:
         self.segments.append(
@@ -58,12 +87,17 @@ class GroupSampler:
     Draws `params.group_size` trajectories a problem from the policy.
 
     Rollouts advance together: each turn is one batch, so a group's shared prompt is prefilled
-    once. A rollout whose episode raises ends there with finish "error" and is counted as a
-    failure; the others go on. A first prompt longer than the model's context loses its middle
-    (`Trajectory.prompt_cut` says how many tokens).
+    once; then up to `workers` episodes take their completions at the same time. A rollout whose
+    episode raises ends there with finish "error" and is counted as a failure; the others go on.
+    A first prompt longer than the model's context loses its middle (`Trajectory.prompt_cut` says
+    how many tokens).
     """
 
     draws_from_policy = True
+
+    def __init__(self, workers: int = 0) -> None:
+        """`workers` 0: as many as the machine has cores."""
+        self._workers = workers or os.cpu_count() or 1
 
     async def sample(
         self, policy: Policy, task: Task, problems: Sequence[Problem], params: SamplingParams
@@ -84,13 +118,10 @@ class GroupSampler:
                 GenerateRequest(prompt=r.tokens, params=params, seed=seed_of(r.seed, len(r.tokens)))
                 for r in active
             ]
-            for rollout, completion in zip(active, await policy.generate(requests), strict=True):
-                rollout.accept(completion)
-                try:
-                    await rollout.episode.take(completion.text)
-                except Exception as error:  # the plugin border: one episode must not sink the rest
-                    log.warning("rollout_failed", problem=rollout.problem.id, error=repr(error))
-                    rollout.fail(error)
+            completions = await policy.generate(requests)
+            await self._take(list(zip(active, completions, strict=True)))
+        for rollout in rollouts:
+            rollout.close()
         finished = [_trajectory(r, policy, params) for r in rollouts]
         size = params.group_size
         return [
@@ -98,19 +129,37 @@ class GroupSampler:
             for i, problem in enumerate(problems)
         ]
 
+    async def _take(self, turn: Sequence[tuple[_Rollout, Completion]]) -> None:
+        """All completions of a turn to their episodes; interrupted ones end before it goes on."""
+        slots = asyncio.Semaphore(self._workers)
+
+        async def one(rollout: _Rollout, completion: Completion) -> None:
+            rollout.accept(completion)
+            async with slots:
+                await rollout.take(completion.text)
+
+        tasks = [asyncio.create_task(one(*pair)) for pair in turn]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
     def _prompt(self, rollout: _Rollout, policy: Policy, params: SamplingParams) -> bool:
         """Put the next prompt before the policy; False when the rollout is over."""
         if rollout.is_over:
             return False
+        is_first = not rollout.segments
         try:
+            if is_first and isinstance(rollout.episode, CountsTokens):
+                rollout.episode.count_with(policy.tokenizer)
             messages = rollout.episode.prompt()
             if messages is None:
                 rollout.is_over = True
                 return False
-            is_first = not rollout.segments
             tokens = policy.tokenizer.render(messages, first=is_first)
         except Exception as error:  # the plugin border
-            log.warning("rollout_failed", problem=rollout.problem.id, error=repr(error))
             rollout.fail(error)
             return False
         room = policy.context_length - params.max_tokens - len(rollout.tokens)
@@ -133,7 +182,7 @@ class GroupSampler:
 
 def group_sampler(config: None, context: BuildContext) -> GroupSampler:
     """The factory of the spec: the sampler has no options of its own."""
-    return GroupSampler()
+    return GroupSampler(context.workers)
 
 
 def _trajectory(rollout: _Rollout, policy: Policy, params: SamplingParams) -> Trajectory:
@@ -147,4 +196,6 @@ def _trajectory(rollout: _Rollout, policy: Policy, params: SamplingParams) -> Tr
         policy_digest=policy.digest,
         prompt_cut=rollout.prompt_cut,
         error=rollout.error,
+        files=rollout.files,
+        notes=rollout.notes,
     )

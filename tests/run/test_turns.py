@@ -1,0 +1,246 @@
+"""Episodes of several turns: who wrote what, what is trained on, what an episode leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlvr.builtin.group_sampler import GroupSampler
+from rlvr.episode import CountsTokens, LeavesFiles, LeavesNotes
+from rlvr.errors import PrerequisiteError
+from rlvr.parts import BuildContext, Tokenizer
+from rlvr.run.batches import weigh
+from rlvr.run.rundir import RunDir, trajectory_from_json
+from rlvr.run.stages import check_data, collate
+from rlvr.testing.fakes import ScriptedPolicy, ToyTask
+from rlvr.types import Datum, Group, Message, Problem, Reward, SamplingParams, ScoredGroup
+
+PARAMS = SamplingParams(max_tokens=64, group_size=3)
+
+
+class Told:
+    """An episode of `turns` turns; `on_take(text)` is awaited with each completion."""
+
+    def __init__(
+        self, problem: Problem, on_take: Callable[[str], Awaitable[None]], turns: int = 1
+    ) -> None:
+        self._problem, self._on_take, self._left = problem, on_take, turns
+        self._is_first, self.tokenizer, self.texts = True, None, []
+
+    def prompt(self) -> Sequence[Message] | None:
+        if not self._left:
+            return None
+        if self._is_first:
+            return self._problem.prompt
+        return (Message(role="user", content=f"environment: line {len(self.texts)}"),)
+
+    async def take(self, completion: str) -> None:
+        self._left, self._is_first = self._left - 1, False
+        self.texts.append(completion)
+        await self._on_take(completion)
+
+    def files(self) -> Mapping[str, str] | None:
+        return {"a.txt": self.texts[-1]}
+
+    def notes(self) -> Mapping[str, Any]:
+        return {"turns": [{"length": len(text)} for text in self.texts]}
+
+    def count_with(self, tokenizer: Tokenizer) -> None:
+        assert self._is_first
+        self.tokenizer = tokenizer
+
+
+class Tasked(ToyTask):
+    """The toy task with other episodes, which it keeps in `episodes`."""
+
+    def __init__(self, make: Callable[[Problem], Any]) -> None:
+        super().__init__()
+        self._make, self.episodes = make, []
+
+    def episode(self, problem: Problem) -> Any:
+        self.episodes.append(self._make(problem))
+        return self.episodes[-1]
+
+
+def sample(task: ToyTask, policy: ScriptedPolicy | None = None, workers: int = 4) -> list[Group]:
+    problems = list(task.problems("train"))[:2]
+    policy = policy or ScriptedPolicy(["hello", "bye", "good day"])
+    return asyncio.run(GroupSampler(workers).sample(policy, task, problems, PARAMS))
+
+
+def three_turns() -> list[Datum]:
+    """The data of sampled three-turn trajectories, as an update of the backend gets them."""
+    groups = sample(ToyTask(turns=3))
+    scored = [
+        ScoredGroup(
+            problem=group.problem,
+            trajectories=group.trajectories,
+            outcomes=[Reward(value=float(k), score01=0.0) for k in range(PARAMS.group_size)],
+        )
+        for group in groups
+    ]
+    data = weigh(collate(scored, [[-1.0, 0.5, 2.0] for _ in scored]), "token", 64)
+    check_data(data)
+    return data
+
+
+def test_tokens_of_the_environment_are_never_trained_on() -> None:
+    """
+    From sampled turns to the data of an update: mask, weight, advantage and logprob.
+
+    All four vanish on prompt and environment, and are there on every token that was drawn.
+    """
+    policy = ScriptedPolicy(["hello", "bye", "good day"])
+    again = policy.tokenizer.encode("again")
+    for datum in three_turns():
+        mask = datum.mask.tolist()
+        assert not mask[0]
+        own = [place for place, is_own in enumerate(mask) if is_own]
+        runs = np.split(own, np.flatnonzero(np.diff(own) != 1) + 1)
+        assert len(runs) == 3  # three turns, and something of others between them
+        for run in runs:
+            text = policy.tokenizer.decode(datum.tokens[run].tolist())
+            assert datum.tokens[run].tolist() == policy.drawn(text)
+        for before, after in itertools.pairwise(runs):
+            assert datum.tokens[before[-1] + 1 : after[0]].tolist() == again
+        for values in (datum.weights, datum.advantages, datum.logprobs):
+            assert not values[~datum.mask].any()
+            assert values[datum.mask].all()
+
+
+def test_no_loss_has_a_gradient_on_the_environment() -> None:
+    """Whatever probability the trainer gives a tool's words, the loss of grpo does not move."""
+    torch = pytest.importorskip("torch", reason="losses speak torch; pip install torch")
+    grpo = pytest.importorskip("rlvr_algos.grpo", reason="pip install rlvr-algos")
+    data = three_turns()
+    rng = np.random.default_rng(1)
+    logprobs = [
+        torch.tensor(rng.uniform(-3, -0.1, len(d.tokens)), requires_grad=True) for d in data
+    ]
+    loss, _ = grpo.GrpoLoss(None, BuildContext())(data, logprobs)
+    loss.backward()
+    for datum, leaf in zip(data, logprobs, strict=True):
+        assert not leaf.grad.numpy()[~datum.mask].any()
+    assert any(leaf.grad.numpy().any() for leaf in logprobs)
+
+
+def test_an_episode_leaves_files_and_notes(tmp_path: Path) -> None:
+    """What an episode leaves is in its trajectory, and comes back from the run's directory."""
+
+    async def nothing(_text: str) -> None:
+        return None
+
+    task = Tasked(lambda problem: Told(problem, nothing, turns=2))
+    groups = sample(task)
+    episode = task.episodes[0]
+    for protocol in (LeavesFiles, LeavesNotes, CountsTokens):
+        assert isinstance(episode, protocol)
+    assert episode.tokenizer is not None
+    first = groups[0].trajectories[0]
+    assert first.files == {"a.txt": first.completion}
+    assert first.notes == {"turns": [{"length": len(text)} for text in first.completions]}
+
+    directory = RunDir.create(tmp_path / "run")
+    reward = Reward(value=0.0, score01=0.0)
+    scored = [
+        ScoredGroup(problem=g.problem, trajectories=g.trajectories, outcomes=[reward] * 3)
+        for g in groups
+    ]
+    directory.write_trajectories("step", 1, scored)
+    lines = directory.read_lines("trajectories/step-000001.jsonl")
+    assert [trajectory_from_json(line) for line in lines] == [
+        trajectory for group in groups for trajectory in group.trajectories
+    ]
+    plain = sample(ToyTask())[0].trajectories[0]
+    assert plain.files is None
+    assert not plain.notes
+
+
+def test_completions_of_a_turn_are_taken_at_the_same_time() -> None:
+    """Up to `workers` episodes work at once and never more; each gets its own completion."""
+    running, most = 0, 0
+
+    async def slow(_text: str) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.01)
+        running -= 1
+
+    task = Tasked(lambda problem: Told(problem, slow, turns=2))
+    policy = ScriptedPolicy(lambda _prompt, seed: str(seed))
+    groups = sample(task, policy, workers=3)
+    assert most == 3
+    trajectories = [t for group in groups for t in group.trajectories]
+    for trajectory, episode in zip(trajectories, task.episodes, strict=True):
+        assert tuple(episode.texts) == trajectory.completions
+    most = 0
+    sample(Tasked(lambda problem: Told(problem, slow)), policy, workers=1)
+    assert most == 1
+
+
+def test_a_failing_episode_sinks_only_itself() -> None:
+    """An episode that raises while others work ends with its error; the others are whole."""
+    made = 0
+
+    async def fail(_text: str) -> None:
+        raise RuntimeError("the tool caught fire")
+
+    async def slow(_text: str) -> None:
+        await asyncio.sleep(0.01)
+
+    def make(problem: Problem) -> Told:
+        nonlocal made
+        made += 1
+        return Told(problem, fail if made == 2 else slow, turns=2)
+
+    trajectories = [t for group in sample(Tasked(make)) for t in group.trajectories]
+    assert [t.finish for t in trajectories] == ["stop", "error", *["stop"] * 4]
+    assert "the tool caught fire" in trajectories[1].error
+    assert [len(t.completions) for t in trajectories] == [2, 1, 2, 2, 2, 2]
+
+
+def test_a_missing_tool_stops_the_run() -> None:
+    """What the machine lacks is no failure of one rollout: the person is told."""
+
+    async def lacking(_text: str) -> None:
+        raise PrerequisiteError("verifying needs iverilog")
+
+    with pytest.raises(PrerequisiteError, match="needs iverilog"):
+        sample(Tasked(lambda problem: Told(problem, lacking)))
+
+
+def test_interrupted_episodes_end_before_the_interruption_goes_on() -> None:
+    """Ctrl-C in the middle of a turn: every episode has cleaned up when `sample` is left."""
+    open_slots = 0
+    all_open = asyncio.Event()
+
+    async def slow(_text: str) -> None:
+        nonlocal open_slots
+        open_slots += 1
+        if open_slots == 6:
+            all_open.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.01)  # taking a sandbox down takes a moment
+            open_slots -= 1
+
+    async def interrupted() -> None:
+        task = Tasked(lambda problem: Told(problem, slow))
+        problems = list(task.problems("train"))[:2]
+        policy = ScriptedPolicy(["hello"])
+        sampling = asyncio.create_task(GroupSampler(6).sample(policy, task, problems, PARAMS))
+        await all_open.wait()
+        sampling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sampling
+        assert open_slots == 0
+
+    asyncio.run(interrupted())
