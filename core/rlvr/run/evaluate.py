@@ -10,7 +10,7 @@ import numpy as np
 
 from rlvr.parts import Policy, Sampler, Task
 from rlvr.run.scoring import Scorer
-from rlvr.types import EvalReport, Problem, Reward, SamplingParams, ScoredGroup
+from rlvr.types import EvalReport, Group, Problem, Reward, SamplingParams, ScoredGroup
 
 
 async def evaluate(
@@ -33,6 +33,24 @@ async def evaluate(
     groups = await sampler.sample(policy, task, problems, params)
     scored = await scorer.groups(groups)
     return report_of(scored, split=split, seconds=time.monotonic() - begun), scored
+
+
+async def judge_groups(scorer: Scorer, groups: Sequence[Group]) -> list[ScoredGroup]:
+    """
+    Score all trajectories, whatever the share of failures: the caller has results to keep.
+
+    `Scorer.groups` raises where too many verifications could not run; this counts them only.
+    """
+    pairs = [(group.problem, t) for group in groups for t in group.trajectories]
+    outcomes = iter(await scorer.pairs(pairs))
+    return [
+        ScoredGroup(
+            problem=group.problem,
+            trajectories=group.trajectories,
+            outcomes=[next(outcomes) for _ in group.trajectories],
+        )
+        for group in groups
+    ]
 
 
 def report_of(scored: Sequence[ScoredGroup], *, split: str, seconds: float) -> EvalReport:

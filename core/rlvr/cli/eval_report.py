@@ -1,0 +1,109 @@
+"""The result of an evaluation: as a table for people, as JSON for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rlvr.cli.output import table
+from rlvr.run.breakdown import Breakdown, Slice
+
+NOTHING = "-"
+
+
+def as_json(report: Breakdown, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """All numbers: `facts`, those of all problems together, and `by` label and value."""
+    return {
+        **facts,
+        **_numbers(report.whole),
+        "by": {
+            label: {value: _numbers(part) for value, part in slices.items()}
+            for label, slices in report.by.items()
+        },
+    }
+
+
+def _numbers(part: Slice) -> dict[str, Any]:
+    return {
+        "problems": part.problems,
+        "samples": part.samples,
+        "right": part.right,
+        "failed": part.failed,
+        "unjudged": part.unjudged,
+        "pass_at": {str(k): v for k, v in part.pass_at.items()},
+        "low": part.low,
+        "high": part.high,
+        "runs": list(part.runs),
+        "run_mean": part.run_mean,
+        "run_std": part.run_std,
+        "reward_mean": part.reward_mean,
+    }
+
+
+def as_text(report: Breakdown, facts: Mapping[str, Any]) -> str:
+    """The table, the line to quote, and what is in no number."""
+    whole = report.whole
+    if whole.pass1 is None:
+        return f"nothing could be verified\n{_counts(report, facts)}"
+    rows = [
+        _row(label, value, part)
+        for label, slices in report.by.items()
+        for value, part in slices.items()
+    ]
+    header = ("LABEL", "VALUE", "PROBLEMS", "SAMPLES", "PASS@1", "95 % INTERVAL", "STD OF RUNS")
+    lines = [table(header, [*rows, _row("all", "", whole)]), ""]
+    lines.append(_quote(whole, facts["n"]))
+    rates = "  ".join(f"pass@{k} {v:.1%}" for k, v in whole.pass_at.items())
+    mean = f"{whole.reward_mean:.3f}" if whole.reward_mean is not None else NOTHING
+    lines.append(f"{rates}  95 % interval of pass@1 {_interval(whole)}  mean reward {mean}")
+    lines.append(_counts(report, facts))
+    return "\n".join(lines)
+
+
+def _row(label: str, value: str, part: Slice) -> tuple[str, ...]:
+    return (
+        label,
+        value,
+        str(part.problems),
+        str(part.samples),
+        NOTHING if part.pass1 is None else f"{part.pass1:.2%}",
+        _interval(part),
+        NOTHING if part.run_std is None else f"{part.run_std:.2%}",
+    )
+
+
+def _interval(part: Slice) -> str:
+    if part.low is None or part.high is None:
+        return NOTHING
+    return f"[{part.low:.1%}, {part.high:.1%}]"
+
+
+def _quote(whole: Slice, samples: int) -> str:
+    """Mean and spread of the runs: what papers print."""
+    if whole.run_std is None:
+        return f"pass@1 n={samples}: {whole.run_mean:.2%} (one run has no standard deviation)"
+    hint = "" if whole.is_whole else "; some lack samples: quote the interval below instead"
+    return (
+        f"pass@1 n={samples}: {whole.run_mean:.2%} ± {whole.run_std:.2%} "
+        f"(mean and standard deviation of {len(whole.runs)} runs{hint})"
+    )
+
+
+def _counts(report: Breakdown, facts: Mapping[str, Any]) -> str:
+    whole = report.whole
+    parts = [f"{whole.problems} {facts['split']} problems, {whole.samples} samples"]
+    parts.append(f"{whole.failed} not scored")
+    if whole.unjudged:
+        parts.append(f"{whole.unjudged} problems without any scored sample")
+    if facts["cut"]:
+        parts.append(f"{facts['cut']} cut at sampler.max_tokens")
+    if facts.get("missing"):
+        kind = "as wrong" if facts["missing_counts_as"] == "wrong" else "not at all"
+        parts.append(f"{facts['missing']} missing answers counted {kind}")
+    if facts.get("unusable"):
+        parts.append(f"{len(facts['unusable'])} unusable lines")
+    if facts.get("surplus"):
+        parts.append(f"{facts['surplus']} answers past --samples left out")
+    if facts["unsupported"]:
+        parts.append(f"{len(facts['unsupported'])} unsupported problems left out")
+    return f"{'; '.join(parts)}; {facts['seconds']:.0f} s"

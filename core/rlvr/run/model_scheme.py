@@ -1,0 +1,50 @@
+"""Which backend a model spec asks for, and what that backend can do."""
+
+from __future__ import annotations
+
+from rlvr.errors import ConfigError, explain
+from rlvr.plugins.host import PluginHost
+from rlvr.plugins.known import MODELS
+from rlvr.specs import BackendSpec, SamplerSpec
+
+
+def backend_for_model(model: str, host: PluginHost) -> str | None:
+    """
+    The only installed backend that takes the model's scheme (`server` of `server:URL#NAME`).
+
+    Where none takes it, the one of ours that would, so that its absence is what is told. None
+    where the spec has no scheme, or nobody or several take it: then `run.backend` says which.
+    """
+    scheme, colon, _rest = model.partition(":")
+    if not colon:
+        return None
+    takers = [spec.name for spec in host.backends() if scheme in spec.models]
+    if not takers:
+        return MODELS.get(scheme)
+    return takers[0] if len(takers) == 1 else None
+
+
+def check_fit(backend: BackendSpec, sampler: SamplerSpec | None, *, trains: bool) -> None:
+    """
+    Refuse what the backend cannot do, before anything is built.
+
+    Raises:
+        ConfigError: Training with a backend that only samples, or one whose policy another
+            sampler must ask.
+    """
+    if trains and not backend.trains:
+        raise ConfigError(
+            explain(
+                f"a model was to be trained with backend {backend.name}.",
+                f"found: it only samples ({backend.summary}); it gives no gradients",
+                "train with another --model and --backend; measure this one with: rlvr eval",
+            )
+        )
+    if backend.sampler and sampler is not None and sampler.name != backend.sampler:
+        raise ConfigError(
+            explain(
+                f"sampler {sampler.name} was asked for.",
+                f"found: backend {backend.name} goes with sampler {backend.sampler} only",
+                "leave --sampler out",
+            )
+        )

@@ -1,0 +1,1 @@
+"""rlvr-servers: samples from models that an OpenAI-compatible server holds."""

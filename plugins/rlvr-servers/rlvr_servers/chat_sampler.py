@@ -1,0 +1,169 @@
+"""The sampler `chat`: trajectories of messages and texts, for policies without tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+from attrs import define, field
+
+from rlvr.episode import LeavesFiles, LeavesNotes
+from rlvr.errors import ConfigError, PrerequisiteError, explain
+from rlvr.parts import BuildContext, Episode, Task
+from rlvr.types import Finish, Group, Message, Problem, SamplingParams, Segment, Trajectory
+from rlvr_servers.client import ChatAnswer
+from rlvr_servers.policy import ServerPolicy
+
+NOTE_EVERY_S = 10.0
+
+log = structlog.get_logger(__name__)
+
+
+@define
+class _Chat:
+    """One trajectory being sampled."""
+
+    problem: Problem
+    episode: Episode
+    seed: int
+    messages: list[Message] = field(factory=list)
+    segments: list[Segment] = field(factory=list)
+    answers: list[ChatAnswer] = field(factory=list)
+    finish: Finish = "stop"
+    error: str = ""
+    files: Any = None
+    notes: dict[str, Any] = field(factory=dict)
+
+    def ask(self, messages: Sequence[Message]) -> None:
+        author: Any = "env" if self.segments else "prompt"
+        text = "\n".join(m.content for m in messages)
+        self.messages += messages
+        self.segments.append(Segment(author=author, tokens=[], text=text))
+
+    def accept(self, answer: ChatAnswer) -> None:
+        self.messages.append(Message(role="assistant", content=answer.text))
+        self.segments.append(Segment(author="policy", tokens=[], logprobs=[], text=answer.text))
+        self.answers.append(answer)
+        self.finish = answer.finish
+
+    def close(self) -> None:
+        if isinstance(self.episode, LeavesFiles):
+            self.files = self.episode.files()
+        if isinstance(self.episode, LeavesNotes):
+            self.notes = dict(self.episode.notes())
+
+
+class ChatSampler:
+    """
+    Draws `params.group_size` trajectories a problem, each a chat of its own.
+
+    Every turn sends the whole history. Segments hold texts and no tokens. The model's name and
+    its finish reasons stand in `Trajectory.notes["server"]`, the name also in `policy_digest`. A
+    rollout whose request or episode fails ends with finish "error"; the others go on.
+    """
+
+    draws_from_policy = True
+
+    def __init__(self, config: None, context: BuildContext) -> None:
+        self._workers = max(context.workers, 1)
+
+    async def sample(
+        self, policy: Any, task: Task, problems: Sequence[Problem], params: SamplingParams
+    ) -> list[Group]:
+        """
+        G trajectories a problem, in the order of `problems`.
+
+        Raises:
+            ConfigError: The policy is no server's.
+            PrerequisiteError: What fails for one request fails for all: the key, the sandbox.
+        """
+        if not isinstance(policy, ServerPolicy):
+            raise ConfigError(
+                explain(
+                    "sampler chat was asked for.",
+                    f"found: a policy that gives tokens ({type(policy).__name__}), no server",
+                    "leave --sampler out",
+                )
+            )
+        chats = [
+            _Chat(
+                problem=problem,
+                episode=task.episode(problem),
+                seed=_seed(params.seed, problem.id, index),
+            )
+            for problem in problems
+            for index in range(params.group_size)
+        ]
+        await self._run(chats, policy, params)
+        finished = [_trajectory(chat, policy, params) for chat in chats]
+        size = params.group_size
+        return [
+            Group(problem=problem, trajectories=finished[i * size : (i + 1) * size])
+            for i, problem in enumerate(problems)
+        ]
+
+    async def _run(
+        self, chats: Sequence[_Chat], policy: ServerPolicy, params: SamplingParams
+    ) -> None:
+        """All chats at once: the policy bounds its requests, `workers` the episodes' own work."""
+        slots = asyncio.Semaphore(self._workers)
+        tasks = [asyncio.create_task(_converse(c, policy, params, slots)) for c in chats]
+        noted = time.monotonic()
+        try:
+            for done, waiting in enumerate(asyncio.as_completed(tasks), start=1):
+                await waiting
+                if time.monotonic() - noted > NOTE_EVERY_S:
+                    noted = time.monotonic()
+                    failed = sum(bool(c.error) for c in chats)
+                    log.info("rollouts_sampled", done=done, of=len(chats), failed=failed)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _converse(
+    chat: _Chat, policy: ServerPolicy, params: SamplingParams, slots: asyncio.Semaphore
+) -> None:
+    try:
+        while (messages := chat.episode.prompt()) is not None:
+            chat.ask(messages)
+            seed = _seed(chat.seed, len(chat.messages))
+            chat.accept(await policy.complete(chat.messages, params, seed))
+            async with slots:
+                await chat.episode.take(chat.answers[-1].text)
+        chat.close()
+    except (ConfigError, PrerequisiteError):  # every rollout's fault
+        raise
+    except Exception as error:  # the plugin border: one rollout must not sink the rest
+        log.warning("rollout_failed", problem=chat.problem.id, error=str(error))
+        chat.finish, chat.error = "error", str(error) or repr(error)
+
+
+def _trajectory(chat: _Chat, policy: ServerPolicy, params: SamplingParams) -> Trajectory:
+    told = {
+        "model": next((a.model for a in chat.answers), policy.digest),
+        "finish_reasons": [a.reason for a in chat.answers],
+    }
+    return Trajectory(
+        problem_id=chat.problem.id,
+        segments=chat.segments,
+        finish=chat.finish,
+        seed=chat.seed,
+        temperature=params.temperature,
+        policy_version=policy.version,
+        policy_digest=policy.digest,
+        error=chat.error,
+        files=chat.files,
+        notes={**chat.notes, "server": told},
+    )
+
+
+def _seed(*parts: object) -> int:
+    """A 63-bit seed that depends on every part, equal on every machine."""
+    text = "\x1f".join(str(part) for part in parts)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
