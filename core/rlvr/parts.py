@@ -23,6 +23,8 @@ from rlvr.types import (
     Group,
     Message,
     Outcome,
+    PassRate,
+    Probe,
     Problem,
     SamplingParams,
     ScoredGroup,
@@ -63,6 +65,7 @@ class Episode(Protocol):
     One problem being attempted. Gives the next prompt and takes the completion until it ends.
 
     The first `prompt()` is the whole prompt; later ones are only what the environment adds.
+    `rlvr.episode` names what it may have besides.
     """
 
     def prompt(self) -> Sequence[Message] | None:
@@ -87,6 +90,59 @@ class Task(Protocol):
 
     def unsupported(self) -> Mapping[str, str]:
         """Rows of the data set that yield no problem: id (or `line N`) to the reason."""
+
+
+@runtime_checkable
+class Chooser(Protocol):
+    """A task that says which problems a step takes (a curriculum); others are met in epochs."""
+
+    def choose(
+        self,
+        problems: Sequence[Problem],
+        count: int,
+        *,
+        seed: int,
+        step: int,
+        history: Mapping[str, PassRate],
+    ) -> Sequence[Problem]:
+        """
+        `count` of the problems for a step (0-based): a pure function of the arguments.
+
+        `history` holds the pass rates of all finished steps by problem id, without problems never
+        met. `rlvr.curriculum` has ready choices.
+        """
+
+
+@runtime_checkable
+class Noticing(Protocol):
+    """A task that has something to say before a model is trained on it."""
+
+    def notices(self, split: str) -> Iterable[str]:
+        """What a person should know about the problems of a split; said once at the start."""
+
+
+@runtime_checkable
+class Auditable(Protocol):
+    """A task that knows which answers its verifier has to reject (optional), for `rlvr audit`."""
+
+    def probes(self, problem: Problem, *, count: int, seed: int) -> Iterable[Probe]:
+        """
+        Answers whose verdict is known: trivial ones, and about `count` mutants of the reference.
+
+        A larger `count` gives the same ones and more; what does not even parse is left out.
+        """
+
+
+@runtime_checkable
+class Proving(Protocol):
+    """A task that can prove that a wrong-looking answer is right after all (optional)."""
+
+    def is_equivalent(self, problem: Problem, probe: Probe) -> bool | None:
+        """
+        Whether the answer does what the reference does: True only with a proof.
+
+        False: some state and input tell them apart. None: neither is known. Called in a thread.
+        """
 
 
 @runtime_checkable
@@ -152,6 +208,34 @@ class Cacheable(Protocol):
 
     def verdict_key(self, problem: Problem, trajectory: Trajectory) -> str | None:
         """sha256 over plugin and tool versions, problem, normalised answer, limits; None: never."""
+
+
+@runtime_checkable
+class Reseedable(Protocol):
+    """A reward whose tests draw at random from a seed (optional)."""
+
+    def reseeded(self, seed: int) -> RewardFn:
+        """The same judge with another seed; shares what this one has opened."""
+
+
+@runtime_checkable
+class Scheduled(Protocol):
+    """A reward that trains with another one at some steps: a cheap proxy first, for instance."""
+
+    def scheduled(self, step: int, history: Mapping[str, PassRate]) -> RewardFn:
+        """
+        The reward of a step (0-based): a pure function of the arguments; may be `self`.
+
+        A proxy's verdicts say `is_proxy`, its keys differ. Evaluations use the full reward.
+        """
+
+
+@runtime_checkable
+class Costed(Protocol):
+    """A reward that can tell which verifications take long (optional): those begin first."""
+
+    def expected_s(self, problem: Problem, trajectory: Trajectory) -> float:
+        """About how long it takes, seconds; 0 where nobody knows."""
 
 
 class Advantage(Protocol):

@@ -94,6 +94,7 @@ class Problem:
 
     `payload` is the domain's own frozen record (a harness, a position); the core never looks
     inside. `digest` is a sha256 over everything that decides a verdict, for the verdict store.
+    `notes` say what was done to the prompt, such as what was cut from it (JSON values only).
     """
 
     id: str
@@ -102,6 +103,7 @@ class Problem:
     labels: Mapping[str, str] = field(factory=dict, converter=_frozen_map)
     payload: Any = field(default=None, repr=False)
     digest: str = ""
+    notes: Mapping[str, Any] = field(factory=dict, converter=_frozen_map)
 
 
 @frozen(kw_only=True)
@@ -135,9 +137,10 @@ class Trajectory:
     What one rollout left behind: segments in order, and who sampled them.
 
     `policy_version` and `policy_digest` name the weights that sampled it. `files` holds an answer
-    that was given as files rather than text (`rlvr score` with `{"id", "files"}`). `prompt_cut`
-    counts prompt tokens that did not fit the model's context. `error` says why a rollout broke
-    off (`finish` is then "error").
+    that was given as files rather than text (`rlvr score` with `{"id", "files"}`), or the files
+    that its episode left behind (`episode.LeavesFiles`). `notes` are what the episode noted about
+    its turns (`episode.LeavesNotes`; JSON values only). `prompt_cut` counts prompt tokens that did
+    not fit the model's context. `error` says why a rollout broke off (`finish` is then "error").
     """
 
     problem_id: str
@@ -150,6 +153,7 @@ class Trajectory:
     files: Mapping[str, str] | None = None
     prompt_cut: int = 0
     error: str = ""
+    notes: Mapping[str, Any] = field(factory=dict, converter=_frozen_map)
 
     @classmethod
     def from_text(cls, problem_id: str, completion: str) -> Trajectory:
@@ -196,13 +200,34 @@ def _join(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
 
 
 @frozen(kw_only=True)
+class Probe:
+    """
+    An answer whose verdict is known beforehand: what `rlvr audit` puts to a verifier.
+
+    Attributes:
+        kind: What sort of answer it is: "empty", "operator"; "initial" is what the policy was
+            given, unchanged.
+        is_right: Whether a verifier has to accept it.
+        note: What a person needs to find the place.
+        is_mutant: Made of the reference by one small change; counts for a verifier's strength.
+    """
+
+    kind: str
+    trajectory: Trajectory
+    is_right: bool = False
+    note: str = ""
+    is_mutant: bool = False
+
+
+@frozen(kw_only=True)
 class Reward:
     """
     A verdict. `value` feeds the advantage; `score01` feeds filters, pass@k and curves.
 
     `score01` is 1.0 exactly when the answer is right. `components` are the named parts of
     `value`; `evidence` is what a person needs to believe it (JSON values only). `cost_s` is what
-    the verification took, in seconds; 0 where `cached`.
+    the verification took, in seconds; 0 where `cached`. `is_proxy` marks the verdict of a cheaper
+    stand-in (`Scheduled`), which never knows that an answer is right: pass rates leave it out.
     """
 
     value: float
@@ -213,8 +238,11 @@ class Reward:
     evidence: Mapping[str, Any] = field(factory=dict, converter=_frozen_map, repr=False)
     cost_s: float = 0.0
     cached: bool = False
+    is_proxy: bool = False
 
     def __attrs_post_init__(self) -> None:
+        if self.is_proxy and self.score01 != 0.0:
+            raise ValueError(f"a proxy cannot say how right an answer is: score01={self.score01}")
         if not (np.isfinite(self.value) and 0.0 <= self.score01 <= 1.0):
             raise ValueError(
                 f"a reward needs a finite value and a score01 in 0..1, "
@@ -370,6 +398,23 @@ class RunInfo:
 
 
 @frozen(kw_only=True)
+class PassRate:
+    """
+    How often a problem was solved lately, for choosing what to train on.
+
+    Attributes:
+        rate: Running mean of its groups' mean `score01`: of all groups at first, later an
+            exponential moving average.
+        count: Groups that made it.
+        step: Step (0-based) of the last one.
+    """
+
+    rate: float
+    count: int
+    step: int
+
+
+@frozen(kw_only=True)
 class EvalReport:
     """
     How well a policy solves one split.
@@ -377,6 +422,8 @@ class EvalReport:
     `scores` holds score01 of each sample, by problem id. `pass_at` maps k to the unbiased
     estimate 1 - C(n-c, k)/C(n, k), averaged over problems. `low` and `high` bound pass@1 at 95 %
     (bootstrap over problems). `failed` counts samples whose verification could not run.
+    `seen` are the problems of families that the model was trained on; `held_out` is True where
+    there are none, None where the problems name no family.
     """
 
     split: str
@@ -388,6 +435,8 @@ class EvalReport:
     samples: int
     failed: int = 0
     seconds: float = 0.0
+    seen: tuple[str, ...] = field(default=(), converter=_tuple)
+    held_out: bool | None = None
 
     @property
     def pass1(self) -> float:

@@ -78,8 +78,10 @@ def test_unknown_option(rlvr: Rlvr) -> None:
 def test_unknown_flag(rlvr: Rlvr) -> None:
     """A misspelt flag is answered with the nearest one; exit 2."""
     done = rlvr("run", "--plugn", "cvdp")
+    of_task = rlvr("run", "--plugin", "toy", "--lettres", "xy")
 
     _assert_explained(done, 2, "--plugn", "--plugin")
+    _assert_explained(of_task, 2, "--lettres", "did you mean '--letters'?")
 
 
 @_row("impossible value")
@@ -199,6 +201,25 @@ def test_missing_simulator(rlvr: Rlvr, tmp_path: Path) -> None:
     done = rlvr("score", "--plugin", "cvdp", "--golden", env={"PATH": str(empty)})
 
     _assert_explained(done, 4, "iverilog", "apt-get install")
+
+
+@_row("unreachable server")
+def test_unreachable_server(rlvr: Rlvr) -> None:
+    """Nobody listens on port 9: the URL and how to start a server are named; exit 4."""
+    pytest.importorskip("rlvr_servers", reason="rlvr-servers is not installed")
+    done = rlvr("eval", "--plugin", "toy", "--model", "server:http://127.0.0.1:9#m")
+
+    _assert_explained(done, 4, "http://127.0.0.1:9/v1", "cannot be reached", "start it")
+
+
+@_row("wrong file of answers")
+def test_wrong_file_of_answers(rlvr: Rlvr, tmp_path: Path) -> None:
+    """Answers to other problems are no answers that are all wrong; exit 2."""
+    (tmp_path / "a.jsonl").write_text('{"id": "other", "completion": "x"}\n', encoding="utf-8")
+
+    done = rlvr("eval", "--plugin", "toy", "--completions", "a.jsonl")
+
+    _assert_explained(done, 2, "a.jsonl", "none for any of the 4 problems")
 
 
 @_row("full disk")

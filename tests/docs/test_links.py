@@ -15,6 +15,7 @@ import pytest
 from rlvr.cli.main import COMMANDS
 from rlvr.cli.parser import CommandParser
 from rlvr.config.core import CORE_OPTIONS
+from rlvr.config.part_flags import flag_of
 from rlvr.errors import RlvrError
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.resolve import load_object
@@ -121,6 +122,8 @@ def test_commands_can_be_parsed(page: Path) -> None:
             pytest.fail(f"{shown}\n{error}")
         for override in getattr(args, "overrides", None) or []:
             assert override.partition("=")[0] in _known_options(), f"{shown}: {override}"
+        for flag, _value in args.part_flags.given if hasattr(args, "part_flags") else ():
+            assert flag in map(flag_of, _known_options()), f"{shown}: {flag}"
 
 
 def test_options_in_the_text_exist() -> None:

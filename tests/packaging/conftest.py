@@ -15,6 +15,7 @@ DISTRIBUTIONS = {
     "rlvr": ROOT,
     "rlvr-cvdp": ROOT / "rlvr-cvdp",
     "rlvr-algos": ROOT / "plugins" / "rlvr-algos",
+    "rlvr-servers": ROOT / "plugins" / "rlvr-servers",
     "rlvr-torch": ROOT / "plugins" / "rlvr-torch",
     "rlvr-countdown": ROOT / "examples" / "rlvr-countdown",
 }

@@ -31,6 +31,7 @@ def venv(wheels: dict[str, Path], make_venv: Callable[..., Any]) -> Any:
         ("rlvr", "rlvr"),
         ("rlvr-cvdp", "rlvr_cvdp"),
         ("rlvr-algos", "rlvr_algos"),
+        ("rlvr-servers", "rlvr_servers"),
         ("rlvr-torch", "rlvr_torch"),
         ("rlvr-countdown", "rlvr_countdown"),
     ],

@@ -1,4 +1,4 @@
-"""Problem order, weights and updates: pure functions of seed and step."""
+"""Seeds, weights and updates: pure functions of seed and step."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlvr.run.batches import problems_of_step, seed_of, updates, weigh
-from rlvr.types import Datum, Problem
+from rlvr.run.batches import seed_of, updates, weigh
+from rlvr.types import Datum
 
 
 def datum(length: int, prompt: int = 2) -> Datum:
@@ -19,39 +19,12 @@ def datum(length: int, prompt: int = 2) -> Datum:
     )
 
 
-def problems(count: int) -> list[Problem]:
-    return [Problem(id=f"p{i}", prompt=()) for i in range(count)]
-
-
 def test_seed_depends_on_every_part_and_on_their_order() -> None:
     """No two places of a run share a seed by accident."""
     seeds = {seed_of(1, "a"), seed_of(1, "b"), seed_of("a", 1), seed_of(1, "a", 0), seed_of("1a")}
 
     assert len(seeds) == 5
     assert seed_of(1, "a") == seed_of(1, "a") < 2**63
-
-
-@given(total=st.integers(1, 9), count=st.integers(1, 12), seed=st.integers(0, 5))
-def test_every_problem_is_met_once_before_any_is_met_twice(
-    total: int, count: int, seed: int
-) -> None:
-    """Epochs are permutations, whatever the step size."""
-    pool = problems(total)
-    met = [
-        p.id for step in range(total) for p in problems_of_step(pool, count, seed=seed, step=step)
-    ]
-
-    for epoch in range(count):
-        assert sorted(met[epoch * total : (epoch + 1) * total]) == sorted(p.id for p in pool)
-
-
-def test_order_depends_on_the_seed_and_not_on_earlier_steps() -> None:
-    """A resumed run meets the problems that the uninterrupted one would have met."""
-    pool = problems(50)
-    one = problems_of_step(pool, 10, seed=1, step=3)
-
-    assert one == problems_of_step(pool, 10, seed=1, step=3)
-    assert one != problems_of_step(pool, 10, seed=2, step=3)
 
 
 def test_weights_are_the_three_published_averages() -> None:

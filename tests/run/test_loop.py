@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ import pytest
 from rlvr.builtin.file_checkpointer import FileCheckpointer
 from rlvr.builtin.group_sampler import GroupSampler
 from rlvr.config.core import CheckpointOptions, EvalOptions, ParityOptions, TrainOptions
+from rlvr.curriculum import by_pass_rate, by_stages, by_weight
 from rlvr.errors import BackendError, VerifierError
-from rlvr.parts import BuildContext
+from rlvr.parts import BuildContext, RewardFn
 from rlvr.plugins.host import PluginHost
 from rlvr.run.board import Board
 from rlvr.run.loop import train
@@ -26,7 +27,17 @@ from rlvr.run.scoring import Scorer
 from rlvr.run.state import RunState
 from rlvr.run.watch import Watch
 from rlvr.testing.fakes import TinyBackend, ToyReward, ToyTask
-from rlvr.types import Datum, Outcome, Problem, RunInfo, SamplingParams, ScoredGroup, Trajectory
+from rlvr.types import (
+    Datum,
+    Outcome,
+    PassRate,
+    Problem,
+    Reward,
+    RunInfo,
+    SamplingParams,
+    ScoredGroup,
+    Trajectory,
+)
 
 torch = pytest.importorskip("torch", reason="losses speak torch; pip install torch")
 
@@ -139,6 +150,115 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:
     assert (last[0].path / "model/tiny.npz").read_bytes() == (
         last[1].path / "model/tiny.npz"
     ).read_bytes()
+
+
+class ByPassRate(ToyTask):
+    """A curriculum by running pass rates."""
+
+    def choose(self, problems: Sequence[Problem], count: int, **facts: Any) -> list[Problem]:
+        return by_pass_rate(problems, count, **facts)
+
+
+class ByStages(ToyTask):
+    """A curriculum by letter."""
+
+    def choose(
+        self, problems: Sequence[Problem], count: int, *, seed: int, step: int, history: Any
+    ) -> list[Problem]:
+        stages = {p.id: i // 4 for i, p in enumerate(problems)}
+        return by_stages(problems, count, stages=stages, ramp_steps=5, seed=seed, step=step)
+
+
+class ByWeight(ToyTask):
+    """A curriculum by weight."""
+
+    def choose(
+        self, problems: Sequence[Problem], count: int, *, seed: int, step: int, history: Any
+    ) -> list[Problem]:
+        weights = {p.id: 1.0 + i for i, p in enumerate(problems)}
+        return by_weight(problems, count, weights=weights, seed=seed, step=step)
+
+
+class ProxyFirst(ToyReward):
+    """Three steps by a proxy, which rewards any letter and knows of no right answer."""
+
+    def scheduled(self, step: int, history: Mapping[str, PassRate]) -> RewardFn:
+        return AnyLetter() if step < 3 else self
+
+
+class AnyLetter:
+    """The proxy."""
+
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:
+        is_letter = trajectory.completion.isalpha()
+        return Reward(value=0.5 * is_letter, score01=0.0, is_proxy=True)
+
+
+def with_task(plan: Recipe, task: Any) -> Recipe:
+    """The same recipe with another task."""
+    judge = attrs.evolve(plan.student.judge, task=task)
+    return attrs.evolve(plan, student=attrs.evolve(plan.student, judge=judge))
+
+
+@pytest.mark.parametrize("task", [ByPassRate, ByStages, ByWeight])
+def test_a_run_resumed_under_a_curriculum_is_the_uninterrupted_one(
+    tmp_path: Path, task: type[ToyTask]
+) -> None:
+    """With a choice that depends on all that was seen, and a proxy at first: equal to the bit."""
+
+    def plan(directory: Path, steps: int = 6) -> Recipe:
+        train = TrainOptions(problems=5)
+        return with_task(recipe(directory, steps=steps, reward=ProxyFirst(), train=train), task())
+
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    one = asyncio.run(train(plan(whole), RunState(), watch_of(whole)))
+    asyncio.run(train(plan(parts, steps=4), RunState(), watch_of(parts)))
+
+    again = plan(parts)
+    restored = asyncio.run(
+        again.checkpointer.load(again.checkpointer.list()[-1], again.student.backend)
+    )
+    other = asyncio.run(train(again, RunState.from_json(restored), watch_of(parts)))
+
+    for step in range(1, 7):
+        name = f"trajectories/step-{step:06d}.jsonl"
+        assert sampled(whole / name) == sampled(parts / name)
+    assert one.history == other.history
+    plain = tmp_path / "plain"
+    asyncio.run(train(recipe(plain, train=TrainOptions(problems=5)), RunState(), watch_of(plain)))
+    chosen = [
+        [
+            line["id"]
+            for step in range(1, 7)
+            for line in sampled(d / f"trajectories/step-{step:06d}.jsonl")
+        ]
+        for d in (whole, plain)
+    ]
+    assert chosen[0] != chosen[1]
+
+
+def test_proxy_steps_are_counted_and_leave_no_pass_rate(tmp_path: Path) -> None:
+    """A proxy's verdicts are no knowledge of how often a problem is solved."""
+    plan, watch = recipe(tmp_path, steps=4, reward=ProxyFirst()), watch_of(tmp_path)
+
+    state = asyncio.run(train(plan, RunState(), watch))
+
+    lines = RunDir(tmp_path).read_lines("metrics.jsonl")
+    assert [line["verify/proxy"] for line in lines] == [96.0, 96.0, 96.0, 0.0]
+    assert {record.step for record in state.history.values()} == {3}
+    assert {record.count for record in state.history.values()} == {1}
+    assert sampled(tmp_path / "trajectories/step-000001.jsonl")[0]["outcome"]["is_proxy"] is True
+
+
+def test_an_evaluation_during_proxy_steps_uses_the_full_reward(tmp_path: Path) -> None:
+    """What is reported is never the proxy."""
+    options = EvalOptions(samples=4, every=1)
+    plan, watch = recipe(tmp_path, steps=1, reward=ProxyFirst(), eval=options), watch_of(tmp_path)
+
+    asyncio.run(train(plan, RunState(), watch))
+
+    outcomes = [line["outcome"] for line in sampled(tmp_path / "trajectories/eval-000001.jsonl")]
+    assert not any("is_proxy" in outcome for outcome in outcomes)
 
 
 class Crashing:

@@ -71,6 +71,24 @@ def test_workers_bound_what_runs_at_a_time() -> None:
     assert verifier.most == 3
 
 
+def test_the_longest_verifications_begin_first() -> None:
+    """What is expected to take long starts first; outcomes keep the order that was given."""
+    begun: list[str] = []
+
+    class Timed(Verifier):
+        def expected_s(self, problem: Problem, trajectory: Trajectory) -> float:
+            return {"0.1": 1.0, "0.2": 9.0, "0.3": 0.0, "0.4": 9.0}[trajectory.completion]
+
+        async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+            begun.append(trajectory.completion)
+            return await super().__call__(problem, trajectory)
+
+    outcomes = score(Scorer(reward=Timed(), workers=1), "0.1", "0.2", "0.3", "0.4")
+
+    assert begun == ["0.2", "0.4", "0.1", "0.3"]
+    assert [o.value for o in outcomes if isinstance(o, Reward)] == [0.1, 0.2, 0.3, 0.4]
+
+
 def test_the_runner_gives_up_on_a_hanging_verifier() -> None:
     """The deadline is the runner's, and passing it is a failure to run."""
     (outcome,) = score(Scorer(reward=Verifier(), deadline_s=0.05), "hang")

@@ -1,4 +1,4 @@
-"""Reading answers to be scored: JSON Lines of completions or files, or the references."""
+"""Reading answers to be scored: JSON Lines of completions, files or samples, or the references."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from attrs import frozen
 from rlvr.errors import UnknownNameError, explain
 from rlvr.nearest import did_you_mean
 from rlvr.parts import Task
+from rlvr.run.rundir import trajectory_from_json
 from rlvr.types import Problem, Trajectory
 
 
@@ -41,8 +42,8 @@ def read_answers(
     """
     Answers in the order of the file: `{"id", "completion"}` or `{"id", "files": {path: text}}`.
 
-    A line that cannot be read becomes an answer with an error that names its number; the others
-    go on.
+    A line of a run's `trajectories/`, or of `rlvr eval --out`, is an answer as well. A line that
+    cannot be read becomes an answer with an error that names its number; the others go on.
 
     Raises:
         UnknownNameError: There is no such file.
@@ -81,6 +82,11 @@ def _answer(
         said = f"line {number}: no problem {name!r} in the data set"
         return Answer(id=name, error=f"{said}; {hint}" if hint else said)
     files, completion = record.get("files"), record.get("completion")
+    if isinstance(record.get("segments"), list):
+        try:
+            return Answer(id=name, trajectory=trajectory_from_json(record))
+        except (KeyError, TypeError, ValueError) as error:
+            return Answer(id=name, error=f"line {number}: no whole trajectory: {error!r}")
     if isinstance(files, dict) and all(isinstance(v, str) for v in files.values()):
         return Answer(id=name, trajectory=Trajectory(problem_id=name, files=files))
     if isinstance(completion, str):

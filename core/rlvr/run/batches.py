@@ -1,4 +1,4 @@
-"""Which problems a step takes, how its data are weighted, and how they split into updates.
+"""How a step's data are weighted, and how they split into updates.
 
 Pure functions of (seed, step): an interrupted run needs no bookkeeping to go on exactly.
 """
@@ -12,34 +12,13 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from rlvr.types import Datum, Problem
+from rlvr.types import Datum
 
 
 def seed_of(*parts: object) -> int:
     """A 63-bit seed that depends on every part, equal on every machine."""
     text = "\x1f".join(str(part) for part in parts)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
-
-
-def problems_of_step(
-    problems: Sequence[Problem], count: int, *, seed: int, step: int
-) -> list[Problem]:
-    """
-    The problems of a step (0-based): epochs of seeded permutations, read one after another.
-
-    Every problem is met once before any is met twice; a step may span two epochs.
-    """
-    total = len(problems)
-    chosen: list[Problem] = []
-    position = step * count
-    while len(chosen) < count:
-        epoch, offset = divmod(position, total)
-        order = list(range(total))
-        random.Random(seed_of(seed, "epoch", epoch)).shuffle(order)
-        take = order[offset : offset + count - len(chosen)]
-        chosen += [problems[i] for i in take]
-        position += len(take)
-    return chosen
 
 
 def weigh(data: Sequence[Datum], aggregation: str, max_tokens: int) -> list[Datum]:

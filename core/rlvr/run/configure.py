@@ -13,6 +13,7 @@ from attrs import frozen
 
 from rlvr.config.core import CORE_OPTIONS, RunOptions
 from rlvr.config.layers import (
+    DEFAULT,
     Layer,
     Options,
     environment_layer,
@@ -20,10 +21,12 @@ from rlvr.config.layers import (
     overrides_layer,
     resolve,
 )
+from rlvr.config.part_flags import PartFlags, part_layer, unknown_flag
 from rlvr.errors import ConfigError, PluginError, UnknownNameError, explain
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.registry import Registry
 from rlvr.plugins.resolve import load_object
+from rlvr.run.model_scheme import backend_for_model, check_fit
 from rlvr.specs import (
     AdvantageSpec,
     AlgorithmSpec,
@@ -95,7 +98,8 @@ def configure(args: Namespace, host: PluginHost, *, needs: str = "run") -> Confi
     Args:
         args: Parsed flags; absent ones count as not given.
         host: Loaded plugins.
-        needs: "run" (all parts), "eval" (task, reward, sampler, backend) or "score" (task, reward).
+        needs: "run" (all parts), "eval" (task, reward, sampler, backend), "trained" (these, and
+            the checkpointer that has the model), or "score" (task, reward).
 
     Raises:
         PluginError: Parts that are missing; all of them are named at once.
@@ -103,8 +107,11 @@ def configure(args: Namespace, host: PluginHost, *, needs: str = "run") -> Confi
     """
     registry = Registry(host)
     given = _given_layers(args)
-    first = _first_look(given)
+    first = _first_look(given, host)
+    flags: PartFlags = getattr(args, "part_flags", None) or PartFlags()
     if not (first.plugin or first.task):
+        if flags.given:
+            raise unknown_flag(flags.given[0][0], flags.command, flags.own)
         raise ConfigError(
             explain(
                 "no plugin was chosen.",
@@ -117,9 +124,18 @@ def configure(args: Namespace, host: PluginHost, *, needs: str = "run") -> Confi
     for spec in chosen.parts():
         if spec.config is not None:
             _declare(specs, spec)
+    if flags.given:
+        own = {s.option_namespace for s in (chosen.task, chosen.reward) if s.config}
+        given.append(
+            part_layer(flags, {n: c for n, c in specs.items() if n in own}, given[-1].values)
+        )
     if needs != "run":
         given = [_without_foreign(layer, specs, registry) for layer in given]
-    layers = [*_vetted_layers(chosen, first, getattr(args, "preset", None)), *given]
+    layers = [
+        *_backend_layers(chosen, first),
+        *_vetted_layers(chosen, first, getattr(args, "preset", None)),
+        *given,
+    ]
     options = resolve(specs, layers)
     return Configured(options=options, specs=specs, chosen=chosen, host=host)
 
@@ -170,14 +186,26 @@ def _without_foreign(layer: Layer, specs: Mapping[str, type], registry: Registry
     return attrs.evolve(layer, values=kept)
 
 
-def _first_look(given: Sequence[Layer]) -> RunOptions:
-    """The `run.*` options alone: they say which plugins' options exist."""
+def _first_look(given: Sequence[Layer], host: PluginHost) -> RunOptions:
+    """The `run.*` options alone: they say which plugins' options exist, the model its backend."""
     only_run = [
         Layer(layer.name, {k: v for k, v in layer.values.items() if k.startswith("run.")})
         for layer in given
     ]
-    record: RunOptions = resolve({"run": RunOptions}, only_run).record("run")
+    options = resolve({"run": RunOptions}, only_run)
+    record: RunOptions = options.record("run")
+    if options.origin["run.backend"] == DEFAULT and (
+        backend := backend_for_model(record.model, host)
+    ):
+        record = attrs.evolve(record, backend=backend)
     return record
+
+
+def _backend_layers(chosen: Chosen, run: RunOptions) -> list[Layer]:
+    """What the model's scheme chose by itself, so that `config show` says so."""
+    if chosen.backend is None or run.backend == RunOptions().backend:
+        return []
+    return [Layer(f"model {run.model}", {"run.backend": run.backend})]
 
 
 def _choose(registry: Registry, run: RunOptions, needs: str) -> Chosen:
@@ -202,13 +230,17 @@ def _choose(registry: Registry, run: RunOptions, needs: str) -> Chosen:
             found["sampler"] = find("sampler", run.sampler or algorithm.sampler)
             found["advantage"] = find("advantage", algorithm.advantage)
             found["loss"] = find("loss", algorithm.loss)
+    if needs in ("run", "trained"):
         found["checkpointer"] = find("checkpointer", run.checkpointer)
-    if needs == "eval":
-        found["sampler"] = find("sampler", run.sampler or "group")
-    if needs in ("run", "eval"):
-        found["backend"] = find("backend", run.backend)
+    if needs in ("run", "eval", "trained"):
+        backend = found["backend"] = find("backend", run.backend)
+    if needs in ("eval", "trained"):
+        own = backend.sampler if backend is not None else ""
+        found["sampler"] = find("sampler", run.sampler or own or "group")
     if errors:
         raise _joined(errors)
+    if found.get("backend") is not None:
+        check_fit(found["backend"], found.get("sampler"), trains=needs == "run")
     return Chosen(task=task, reward=reward, **found)
 
 

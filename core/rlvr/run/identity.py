@@ -15,6 +15,7 @@ from rlvr.errors import ConfigError, explain
 from rlvr.log import get
 from rlvr.plugins.host import PluginHost
 from rlvr.run.configure import Configured
+from rlvr.run.lineage import Lineage, record_of
 from rlvr.run.recipe import Recipe
 from rlvr.run.rundir import RunDir, now
 
@@ -110,12 +111,19 @@ def _check_same_data(directory: RunDir, recipe: Recipe) -> None:
 
 
 def write_identity(
-    configured: Configured, directory: RunDir, recipe: Recipe, *, resume: bool
+    configured: Configured, directory: RunDir, recipe: Recipe, *, start: Lineage, resume: bool
 ) -> None:
-    """Write `run.json` of a run that begins; of a resumed one, check its data and mark it."""
+    """
+    Write `run.json` of a run that begins; of a resumed one, check its data and mark it.
+
+    `start` is what the model was trained on before.
+    """
     if resume:
         _check_same_data(directory, recipe)
-        directory.update_run(status="running", steps=recipe.steps, pid=os.getpid())
+        told = {**record_of(start, recipe.problems), **directory.read_run()}
+        directory.write_run(
+            {**told, "status": "running", "steps": recipe.steps, "pid": os.getpid()}
+        )
         return
     directory.write_run(
         {
@@ -133,8 +141,10 @@ def write_identity(
             "config": dict(configured.options.values),
             "origin": dict(configured.options.origin),
             "versions": versions(configured.host),
+            "dataset": Path(configured.run.dataset).name or configured.chosen.task.full_name,
             "dataset_hash": _dataset_hash(recipe),
             "problems": len(recipe.problems),
+            **record_of(start, recipe.problems),
         }
     )
 

@@ -12,6 +12,7 @@ import time
 import attrs
 
 from rlvr.run import batches, metrics, stages
+from rlvr.run.choice import problems_of_step
 from rlvr.run.evaluate import evaluate
 from rlvr.run.recipe import Recipe
 from rlvr.run.state import RunState
@@ -35,8 +36,8 @@ async def train(recipe: Recipe, state: RunState, watch: Watch) -> RunState:
         begun, step = time.monotonic(), state.step + 1
         board.step, board.steps = step, recipe.steps
 
-        problems = batches.problems_of_step(
-            recipe.problems, options.problems, seed=recipe.seed, step=state.step
+        problems = problems_of_step(
+            student.judge.task, recipe.problems, options.problems, seed=recipe.seed, state=state
         )
         params = attrs.evolve(student.params, seed=batches.seed_of(recipe.seed, "sample", step))
         with board.during("sample"):
@@ -49,7 +50,7 @@ async def train(recipe: Recipe, state: RunState, watch: Watch) -> RunState:
                     backend, groups, probe=recipe.parity.probe, threshold=recipe.parity.threshold
                 )
         with board.during("verify"):
-            scored = await scorer.groups(groups)
+            scored = await scorer.at(state.step, state.history).groups(groups)
         watch.groups_scored(step, scored)
 
         admitted = stages.admit(scored, smallest=smallest_group)
@@ -66,7 +67,7 @@ async def train(recipe: Recipe, state: RunState, watch: Watch) -> RunState:
             )
             updated = await watch.unbroken(stages.update(backend, parts, recipe.loss))
 
-        state = state.advanced(time.monotonic() - begun)
+        state = state.advanced(time.monotonic() - begun, scored)
         numbers = {
             **metrics.of_groups(scored),
             **metrics.mean_over_updates(updated),

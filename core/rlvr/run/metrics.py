@@ -13,6 +13,7 @@ def of_groups(groups: Sequence[ScoredGroup]) -> dict[str, float]:
     """What sampling and verification gave: rewards, pass rate, lengths, what was dropped."""
     outcomes = [o for g in groups for o in g.outcomes]
     rewards = [o for o in outcomes if isinstance(o, Reward)]
+    full = [r for r in rewards if not r.is_proxy]
     trajectories = [t for g in groups for t in g.trajectories]
     lengths = [int(t.mask.sum()) for t in trajectories]
     is_cut = [float(t.finish == "length") for t in trajectories]
@@ -21,10 +22,11 @@ def of_groups(groups: Sequence[ScoredGroup]) -> dict[str, float]:
     metrics = {
         "reward/mean": float(values.mean()),
         "reward/std": float(values.std()),
-        "reward/pass": float(np.mean([float(r.score01 == 1.0) for r in rewards] or [0.0])),
+        "reward/pass": float(np.mean([float(r.score01 == 1.0) for r in full] or [0.0])),
         "reward/groups_equal": float(np.mean([float(_is_equal(g)) for g in groups] or [0.0])),
         "verify/scored": float(len(rewards)),
         "verify/cached": float(sum(r.cached for r in rewards)),
+        "verify/proxy": float(len(rewards) - len(full)),
         "verify/unscorable": float(sum(isinstance(o, Unscorable) for o in outcomes)),
         "verify/failed": float(sum(isinstance(o, Failed) for o in outcomes)),
         "verify/cost_s": float(sum(r.cost_s for r in rewards)),

@@ -212,6 +212,8 @@ class RunDir:
                 "samples": report.samples,
                 "failed": report.failed,
                 "seconds": round(report.seconds, 3),
+                "held_out": report.held_out,
+                "seen": list(report.seen),
                 "scores": {p: list(s) for p, s in report.scores.items()},
             },
         )
@@ -225,6 +227,8 @@ class RunDir:
                 pass_at={int(k): v for k, v in record["pass_at"].items()},
                 **{k: record[k] for k in ("low", "high", "reward_mean", "samples", "failed")},
                 seconds=record["seconds"],
+                seen=record.get("seen", ()),
+                held_out=record.get("held_out"),
             )
             for record in self.read_lines("eval.jsonl")
         }
@@ -250,6 +254,9 @@ def trajectory_records(group: ScoredGroup, step: int) -> Iterable[dict[str, Any]
             "policy_digest": t.policy_digest,
             "prompt_cut": t.prompt_cut,
             "error": t.error,
+            **({} if t.files is None else {"files": dict(t.files)}),
+            **({"notes": dict(t.notes)} if t.notes else {}),
+            **({"problem_notes": dict(group.problem.notes)} if group.problem.notes else {}),
             "segments": [_segment(s) for s in t.segments],
             "outcome": outcome_to_json(outcome),
         }
@@ -278,6 +285,8 @@ def trajectory_from_json(record: Mapping[str, Any]) -> Trajectory:
         policy_digest=record["policy_digest"],
         prompt_cut=record["prompt_cut"],
         error=record["error"],
+        files=record.get("files"),
+        notes=record.get("notes", {}),
     )
 
 

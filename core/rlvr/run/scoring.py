@@ -8,17 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 from attrs import define, field
 
 from rlvr.errors import PrerequisiteError, VerifierError, explain
 from rlvr.log import get
-from rlvr.parts import Cacheable, RewardFn
+from rlvr.parts import Cacheable, Costed, RewardFn, Scheduled
 from rlvr.run.board import Board
 from rlvr.run.store import NoStore, VerdictStore
-from rlvr.types import Failed, Group, Outcome, Problem, Reward, ScoredGroup, Trajectory
+from rlvr.types import (
+    Failed,
+    Group,
+    Outcome,
+    PassRate,
+    Problem,
+    Reward,
+    ScoredGroup,
+    Trajectory,
+)
 
 log = get(__name__)
 
@@ -41,6 +50,12 @@ class Scorer:
     max_failures: float = 0.2
     board: Board = field(factory=Board)
     _flying: dict[str, asyncio.Future[Outcome]] = field(factory=dict, init=False)
+
+    def at(self, step: int, history: Mapping[str, PassRate]) -> Scorer:
+        """This scorer with the reward that is scheduled for a step (0-based) of training."""
+        if not isinstance(self.reward, Scheduled):
+            return self
+        return attrs.evolve(self, reward=self.reward.scheduled(step, history))
 
     async def groups(self, groups: Sequence[Group]) -> list[ScoredGroup]:
         """
@@ -66,13 +81,27 @@ class Scorer:
         """One outcome a pair, order kept; failures are `Failed`, never raised."""
         slots = asyncio.Semaphore(self.workers)
         self.board.verify_total, self.board.verify_done = len(pairs), 0
-        tasks = [asyncio.create_task(self._one(p, t, slots)) for p, t in pairs]
+        tasks: dict[int, asyncio.Task[Outcome]] = {}
+        for place in self._longest_first(pairs):
+            tasks[place] = asyncio.create_task(self._one(*pairs[place], slots))
         try:
-            return list(await asyncio.gather(*tasks))
+            return list(await asyncio.gather(*(tasks[place] for place in range(len(pairs)))))
         finally:
-            for task in tasks:
+            for task in tasks.values():
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+    def _longest_first(self, pairs: Sequence[tuple[Problem, Trajectory]]) -> Sequence[int]:
+        """
+        The order in which verifications begin: the longest first, else the given order.
+
+        What begins last then ends soon after, and no worker waits for a straggler.
+        """
+        reward = self.reward
+        if not isinstance(reward, Costed):
+            return range(len(pairs))
+        expected = [reward.expected_s(problem, trajectory) for problem, trajectory in pairs]
+        return sorted(range(len(pairs)), key=lambda place: -expected[place])
 
     def check_failures(self, outcomes: Sequence[Outcome]) -> None:
         """Raise `VerifierError` when too many of the outcomes are failures to run."""

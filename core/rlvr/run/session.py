@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+import attrs
 from attrs import frozen
 
 from rlvr.errors import (
@@ -25,9 +26,11 @@ from rlvr.errors import (
     explain,
 )
 from rlvr.log import bind, get, unbind
+from rlvr.parts import Noticing
 from rlvr.run.board import Board
 from rlvr.run.configure import Configured
 from rlvr.run.identity import close_identity, write_identity
+from rlvr.run.lineage import after_training, lineage_of
 from rlvr.run.loop import train
 from rlvr.run.prerequisites import check_prerequisites
 from rlvr.run.recipe import Recipe, build_context, open_recipe
@@ -89,9 +92,13 @@ async def _run(
             check_prerequisites(configured.host, configured.chosen.task.provider)
             context = build_context(configured, directory.path)
             async with open_recipe(configured, context, board) as recipe:
-                write_identity(configured, directory, recipe, resume=resume)
+                start = lineage_of(context.model)
+                write_identity(configured, directory, recipe, start=start, resume=resume)
                 if resume:
                     await _restore(recipe, watch)
+                lineage = after_training(start, recipe.problems)
+                watch.state = attrs.evolve(watch.state, lineage=lineage)
+                _give_notice(recipe)
                 watch.announce("rlvr_run_started")
                 try:
                     state = await train(recipe, watch.state, watch)
@@ -123,6 +130,12 @@ async def _run(
             watch.announce("rlvr_run_finished", outcome=outcome)
             directory.discard()
             unbind("run_id")
+
+
+def _give_notice(recipe: Recipe) -> None:
+    task = recipe.student.judge.task
+    for notice in task.notices("train") if isinstance(task, Noticing) else ():
+        log.warning("task_notice", notice=notice)
 
 
 async def _restore(recipe: Recipe, watch: Watch) -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
-from attrs import frozen
+from attrs import field, frozen
+
+from rlvr.run.lineage import Lineage
+from rlvr.types import PassRate, ScoredGroup
+
+MEMORY = 0.2
+"""Weight of the newest group in a pass rate, once five are known."""
 
 
 @frozen(kw_only=True)
@@ -14,23 +20,56 @@ class RunState:
     """
     Where a run stands.
 
-    Problem order, sampling seeds and minibatch splits are functions of (seed, step), so the step
-    is enough to go on exactly; weights and optimiser are the backend's part of a checkpoint.
+    Problem order, sampling seeds and minibatch splits are functions of (seed, step, history), so
+    these are enough to go on exactly; weights and optimiser are the backend's part of a checkpoint.
+
+    Attributes:
+        step: Steps that are finished.
+        seconds: They took.
+        history: Pass rate of each problem met so far, by id.
+        lineage: What the weights are trained on, this run included.
     """
 
     step: int = 0
     seconds: float = 0.0
+    history: Mapping[str, PassRate] = field(factory=dict)
+    lineage: Lineage = field(factory=Lineage)
 
-    def advanced(self, seconds: float) -> RunState:
-        """The state after one more step that took `seconds`."""
-        return attrs.evolve(self, step=self.step + 1, seconds=self.seconds + seconds)
+    def advanced(self, seconds: float, groups: Sequence[ScoredGroup] = ()) -> RunState:
+        """The state after one more step that took `seconds` and scored `groups`."""
+        return attrs.evolve(
+            self,
+            step=self.step + 1,
+            seconds=self.seconds + seconds,
+            history={**self.history, **_met(self.history, groups, self.step)},
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a checkpoint."""
-        return attrs.asdict(self)
+        return {**attrs.asdict(self), "lineage": self.lineage.to_json()}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> RunState:
         """The state that `to_json` wrote; unknown keys of later versions are ignored."""
         known = {f.name for f in attrs.fields(cls)}
-        return cls(**{k: v for k, v in values.items() if k in known})
+        kept = {k: v for k, v in values.items() if k in known}
+        history = {name: PassRate(**rate) for name, rate in kept.get("history", {}).items()}
+        lineage = Lineage.from_json(kept["lineage"]) if "lineage" in kept else Lineage()
+        return cls(**{**kept, "history": history, "lineage": lineage})
+
+
+def _met(
+    history: Mapping[str, PassRate], groups: Sequence[ScoredGroup], step: int
+) -> dict[str, PassRate]:
+    """The new pass rates of a step's problems; what a proxy judged says nothing about them."""
+    met: dict[str, PassRate] = {}
+    for group in groups:
+        scores = [reward.score01 for reward in group.rewards if not reward.is_proxy]
+        if not scores:
+            continue
+        name, score = group.problem.id, sum(scores) / len(scores)
+        old = met.get(name) or history.get(name) or PassRate(rate=0.0, count=0, step=step)
+        weight = max(MEMORY, 1.0 / (old.count + 1))
+        rate = old.rate + weight * (score - old.rate)
+        met[name] = PassRate(rate=rate, count=old.count + 1, step=step)
+    return met

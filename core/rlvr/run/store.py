@@ -113,6 +113,7 @@ def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
             "evidence": dict(outcome.evidence),
             "cost_s": outcome.cost_s,
             "cached": outcome.cached,
+            **({"is_proxy": True} if outcome.is_proxy else {}),
         }
     if isinstance(outcome, Unscorable):
         return {

@@ -11,6 +11,7 @@ from attrs import define, field
 from rlvr.log import get
 from rlvr.plugins.host import PluginHost
 from rlvr.run.board import Board
+from rlvr.run.heldout import marked
 from rlvr.run.recipe import Recipe
 from rlvr.run.rundir import RunDir
 from rlvr.run.state import RunState
@@ -70,7 +71,8 @@ class Watch:
         self.announce("rlvr_step_finished", step=state.step, metrics=rounded)
 
     def evaluated(self, step: int, report: EvalReport, groups: Sequence[ScoredGroup]) -> None:
-        """Keep an evaluation and announce it."""
+        """Keep an evaluation, marked as held-out or not, and announce it."""
+        report = marked(report, [group.problem for group in groups], self.state.lineage)
         self.reports[step] = report
         self.directory.write_trajectories("eval", step, groups)
         self.directory.append_eval(step, report)

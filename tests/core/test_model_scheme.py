@@ -1,0 +1,66 @@
+"""Which backend a model spec chooses, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from attrs import frozen
+
+from rlvr.errors import ConfigError
+from rlvr.run.model_scheme import backend_for_model, check_fit
+from rlvr.specs import BackendSpec, SamplerSpec
+
+
+@frozen
+class Host:
+    """Offers these backends."""
+
+    specs: tuple[BackendSpec, ...]
+
+    def backends(self) -> tuple[BackendSpec, ...]:
+        return self.specs
+
+
+def backend(name: str, *models: str, **more: Any) -> BackendSpec:
+    return BackendSpec(name=name, target="m:x", models=models, **more)
+
+
+def sampler(name: str) -> SamplerSpec:
+    return SamplerSpec(name=name, target="m:x")
+
+
+@pytest.mark.parametrize(
+    ("model", "backends", "chosen"),
+    [
+        ("far:URL#NAME", [backend("one", "far"), backend("two", "near")], "one"),
+        ("far:x", [backend("one", "far"), backend("two", "far")], None),
+        ("far:x", [backend("any")], None),
+        ("starter", [backend("one", "starter")], None),
+        ("server:http://h#m", [], "server"),
+        ("gpt2:x", [backend("mine", "gpt2")], "mine"),
+    ],
+)
+def test_the_scheme_chooses_where_one_backend_takes_it(
+    model: str, backends: list[BackendSpec], chosen: str | None
+) -> None:
+    """One taker is meant; several, or none that is known, leave it to the option."""
+    assert backend_for_model(model, Host(tuple(backends))) == chosen  # type: ignore[arg-type]
+
+
+def test_a_backend_that_only_samples_is_not_trained() -> None:
+    """`rlvr run` refuses it, `rlvr eval` does not."""
+    spec = backend("far", trains=False)
+
+    with pytest.raises(ConfigError, match="it only samples"):
+        check_fit(spec, None, trains=True)
+    check_fit(spec, sampler("group"), trains=False)
+
+
+def test_a_backend_with_a_sampler_of_its_own_takes_no_other() -> None:
+    """Its policy is one that others cannot ask."""
+    spec = backend("far", sampler="chat")
+
+    with pytest.raises(ConfigError, match="goes with sampler chat only"):
+        check_fit(spec, sampler("group"), trains=False)
+    check_fit(spec, sampler("chat"), trains=False)

@@ -1,0 +1,114 @@
+"""The problems of a step: the task's word, checked; and the pass rates it is given."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from rlvr.errors import TaskError
+from rlvr.run.choice import problems_of_step
+from rlvr.run.lineage import Lineage
+from rlvr.run.state import RunState
+from rlvr.testing.fakes import ToyTask
+from rlvr.types import Failed, PassRate, Problem, Reward, ScoredGroup, Trajectory, Unscorable
+
+
+class Choosing(ToyTask):
+    """Chooses what it was told to."""
+
+    def __init__(self, chosen: Sequence[Problem]) -> None:
+        super().__init__()
+        self.chosen = chosen
+        self.asked: dict[str, Any] = {}
+
+    def choose(self, problems: Sequence[Problem], count: int, **facts: Any) -> Sequence[Problem]:
+        self.asked = {"count": count, **facts}
+        return self.chosen
+
+
+POOL = list(ToyTask().problems("train"))
+
+
+def test_the_task_chooses_from_step_seed_and_pass_rates() -> None:
+    """It is told where the run stands, and its choice is what is sampled."""
+    task = Choosing(POOL[3:5])
+    state = RunState(step=7, history={"after-a": PassRate(rate=0.5, count=2, step=6)})
+
+    assert problems_of_step(task, POOL, 2, seed=4, state=state) == POOL[3:5]
+    assert task.asked == {"count": 2, "seed": 4, "step": 7, "history": state.history}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        (POOL[:3], "found: 3 problems"),
+        ([POOL[0], Problem(id="stranger", prompt=())], "found: stranger, which is none of them"),
+    ],
+)
+def test_a_wrong_choice_names_the_task_and_what_is_wrong(chosen: list[Problem], said: str) -> None:
+    """A wrong number of problems, or one that is not in the data set, is the task's error."""
+    with pytest.raises(TaskError, match=r"Choosing.choose was asked for 2 of 12") as caught:
+        problems_of_step(Choosing(chosen), POOL, 2, seed=1, state=RunState())
+
+    assert said in str(caught.value)
+
+
+def group(*outcomes: Any, problem: Problem = POOL[0]) -> ScoredGroup:
+    trajectories = [Trajectory.from_text(problem.id, "x") for _ in outcomes]
+    return ScoredGroup(problem=problem, trajectories=trajectories, outcomes=outcomes)
+
+
+def scored(*scores: float) -> list[Reward]:
+    return [Reward(value=score, score01=score) for score in scores]
+
+
+def test_pass_rates_are_means_first_and_then_forget() -> None:
+    """By hand: (1/2 + 0)/2 after two groups; after five, a new group weighs a fifth."""
+    state = RunState().advanced(1.0, [group(*scored(1.0, 0.0))])
+    state = state.advanced(1.0, [group(*scored(0.0, 0.0))])
+    assert state.history == {"after-a": PassRate(rate=0.25, count=2, step=1)}
+
+    state = RunState(step=9, history={"after-a": PassRate(rate=0.5, count=9, step=3)})
+    state = state.advanced(1.0, [group(*scored(1.0))])
+    assert state.history == {"after-a": PassRate(rate=0.6, count=10, step=9)}
+
+
+def test_only_full_verdicts_make_a_pass_rate() -> None:
+    """Failures, missing verdicts and proxies say nothing about how often a problem is solved."""
+    proxy = Reward(value=0.5, score01=0.0, is_proxy=True)
+    silent = [Failed(reason="no disk"), Unscorable(reason="no verdict"), proxy]
+
+    assert RunState().advanced(1.0, [group(*silent)]).history == {}
+    mixed = RunState().advanced(1.0, [group(*silent, *scored(1.0))])
+    assert mixed.history["after-a"].rate == 1.0
+
+
+def test_a_problem_that_comes_twice_in_a_step_counts_twice() -> None:
+    """Both groups are in its rate."""
+    state = RunState().advanced(1.0, [group(*scored(1.0)), group(*scored(0.0))])
+
+    assert state.history["after-a"] == PassRate(rate=0.5, count=2, step=0)
+
+
+def test_a_proxy_can_never_claim_that_an_answer_is_right() -> None:
+    """`score01` of a proxy is 0: nobody knows."""
+    with pytest.raises(ValueError, match="a proxy cannot say"):
+        Reward(value=1.0, score01=1.0, is_proxy=True)
+
+
+def test_the_state_survives_json() -> None:
+    """What a checkpoint keeps is all of it; a state of before these fields is read too."""
+    state = RunState(
+        step=3,
+        seconds=1.5,
+        history={"a": PassRate(rate=1 / 3, count=2, step=1)},
+        lineage=Lineage(families=("fifo", "lfsr")),
+    )
+
+    assert RunState.from_json(json.loads(json.dumps(state.to_json()))) == state
+    assert RunState.from_json({"step": 3, "seconds": 1.5, "later": 1}) == RunState(
+        step=3, seconds=1.5
+    )
