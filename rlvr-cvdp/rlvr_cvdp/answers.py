@@ -10,6 +10,7 @@ from typing import Any
 from attrs import field, frozen
 
 from rlvr.types import FrozenMap
+from rlvr_cvdp.official_parsing import official_files
 from rlvr_cvdp.paths import answer_path, tree_path
 
 _FENCE = re.compile(r"```([^\n`]*)\n(.*?)(?:\n[ \t]*```|```|\Z)", re.DOTALL)
@@ -18,6 +19,7 @@ _WORD = re.compile(r"[\w./-]+")
 _EXTENSION = re.compile(r"\w+")
 _CODE = re.compile(r"\b(module|interface|package|program|primitive|`define)\b|`define")
 _HDL = (".v", ".sv", ".vh", ".svh")
+_HEADER = re.compile(r"\b(parameter|localparam|typedef|function|task)\b|`(ifn?def|include)\b")
 
 
 @frozen(kw_only=True)
@@ -46,6 +48,20 @@ def from_files(files: Mapping[str, str], targets: Sequence[str]) -> Answer:
             ignored.append(path)
     why = "" if kept else "it holds none of the files to write"
     return Answer(files=kept, ignored=tuple(ignored), why_none=why)
+
+
+def from_official_text(text: str, targets: Sequence[str]) -> Answer:
+    """
+    As the official runner reads it (`official_parsing`), declared targets only.
+
+    A text that gives no file is no answer; the official runner would judge the untouched context.
+    """
+    found = official_files(text, targets) or {}
+    kept = {path: body for path, body in found.items() if path in targets}
+    ignored = tuple(path for path in found if path not in targets)
+    if not any(_is_code(path, body) for path, body in kept.items()):
+        return Answer(ignored=ignored, why_none="it holds no code")
+    return Answer(files=kept, ignored=ignored)
 
 
 def from_text(text: str, targets: Sequence[str]) -> Answer:
@@ -97,7 +113,8 @@ def _ended(body: str) -> str:
 def _is_code(path: str, body: str) -> bool:
     if not path.endswith(_HDL):
         return bool(body.strip())
-    return bool(_CODE.search(body))
+    is_header = path.endswith((".vh", ".svh"))
+    return bool(_CODE.search(body) or (is_header and _HEADER.search(body)))
 
 
 def _defines(body: str, target: str) -> bool:

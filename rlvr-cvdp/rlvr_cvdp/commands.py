@@ -1,10 +1,11 @@
-"""The plugin's own subcommands: `rlvr cvdp setup` and `rlvr cvdp list`."""
+"""The subcommands `rlvr cvdp setup` and `rlvr cvdp list`."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 
 from rlvr.parts import BuildContext
@@ -46,13 +47,17 @@ def list_problems(argv: list[str]) -> int:
         prog="rlvr cvdp list",
         description="Problems of a data set: category, difficulty, cocotb generation, or why not.",
         epilog="examples:\n  rlvr cvdp list\n  rlvr cvdp list --dataset cvdp.jsonl\n"
-        "  rlvr cvdp list --dataset cvdp.jsonl --json",
+        "  rlvr cvdp list --dataset cvdp.jsonl --json\n"
+        "  rlvr cvdp list --dataset cvdp.jsonl --strict",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--dataset", type=Path, help="JSON Lines file; default: the starter set")
     parser.add_argument("--json", action="store_true", help="one JSON object a line on stdout")
+    parser.add_argument(
+        "--strict", action="store_true", help="refuse a file with a row that cannot be verified"
+    )
     options = parser.parse_args(argv)
-    task = CvdpTask(CvdpConfig(), BuildContext(dataset=options.dataset))
+    task = CvdpTask(CvdpConfig(strict=options.strict), BuildContext(dataset=options.dataset))
     rows: list[dict[str, object]] = [
         {
             "id": problem.id,
@@ -63,20 +68,33 @@ def list_problems(argv: list[str]) -> int:
             "split": problem.payload.split,
             "targets": list(problem.payload.targets),
             "has_reference": bool(problem.payload.reference),
+            "source": problem.payload.source,
             "reason": "",
+            "kind": "",
         }
         for problem in task.problems("all")
     ]
     count = len(rows)
-    rows += [{"id": i, "supported": False, "reason": why} for i, why in task.unsupported().items()]
+    left_out = task.left_out()
+    rows += [
+        {"id": row.id, "supported": False, "reason": row.reason, "kind": row.kind}
+        for row in left_out
+    ]
     for row in rows:
         if options.json:
             print(json.dumps(row))
         elif row["supported"]:
-            what = f"{row['category']}  {row['difficulty']:8} cocotb {row['generation']}"
+            how = f"cocotb {row['generation']}" if row["targets"] else "ROUGE and BLEU"
+            what = f"{row['category']}  {row['difficulty']:8} {how}"
             print(f"{row['id']:56} {what}")
         else:
             print(f"{row['id']:56} not verifiable: {row['reason']}")
     if not options.json:
-        print(f"{count} problems, {len(rows) - count} rows not verifiable", file=sys.stderr)
+        kinds = Counter(row.kind for row in left_out)
+        by_kind = ", ".join(f"{kind} {number}" for kind, number in kinds.most_common())
+        print(
+            f"{count} problems, {len(left_out)} rows not verifiable"
+            + (f" ({by_kind})" if by_kind else ""),
+            file=sys.stderr,
+        )
     return 0

@@ -54,13 +54,17 @@ def _load(text: str) -> Any:
 def _service(name: str, entry: Any, harness: Mapping[str, str]) -> Service:
     if not isinstance(entry, dict):
         raise HarnessError(f"service {name} of docker-compose.yml is empty")
-    image = str(entry.get("image") or "")
-    if image and not entry.get("build") and not _OPEN_IMAGES.search(image):
-        raise HarnessError(f"service {name} needs the image {image}")
-    command = entry.get("command")
-    if not command:
+    for image in _images(entry, harness):
+        if not _OPEN_IMAGES.search(image):
+            raise HarnessError(f"service {name} needs the image {image}")
+    command = [entry.get("entrypoint") or [], entry.get("command") or []]
+    argv = [
+        word
+        for part in command
+        for word in (shlex.split(part) if isinstance(part, str) else [str(c) for c in part])
+    ]
+    if not argv:
         raise HarnessError(f"service {name} has no command")
-    argv = shlex.split(command) if isinstance(command, str) else [str(c) for c in command]
     argv = [word.replace("$$", "$") for word in argv]
     environment = _environment(name, entry, harness)
     simulator = environment.get("SIM", "icarus") or "icarus"
@@ -75,6 +79,20 @@ def _service(name: str, entry: Any, harness: Mapping[str, str]) -> Service:
         has_plain_build=has_plain_build(argv, harness),
         tool=uses_tool(argv, harness),
     )
+
+
+def _images(entry: Mapping[str, Any], harness: Mapping[str, str]) -> list[str]:
+    """The images that a service runs in or is built from; stages of its own are none."""
+    build = entry.get("build")
+    if not build:
+        return [str(entry["image"])] if entry.get("image") else []
+    place = build if isinstance(build, dict) else {"context": build}
+    folder = str(place.get("context") or ".")
+    dockerfile = str(place.get("dockerfile") or "Dockerfile")
+    text = harness.get(tree_path(f"{folder}/{dockerfile}") or "", "")
+    stages = re.findall(r"^\s*FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?", text, re.I | re.M)
+    own = {name.lower() for _, name in stages if name}
+    return [image for image, _ in stages if image.lower() not in own]
 
 
 def _environment(name: str, entry: dict[str, Any], harness: Mapping[str, str]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attrs import frozen
-from attrs.validators import ge, gt
+from attrs.validators import ge, gt, le, lt
 
 from rlvr import option
 from rlvr.errors import ConfigError
@@ -18,6 +18,18 @@ class CvdpConfig:
         "Prompt: official, brief (starter model), auto: brief for the starter set",
         choices=("auto", "official", "brief"),
     )
+    max_prompt_tokens: int = option(
+        0,
+        "Estimated tokens of a prompt; what is least important is cut first; 0: no limit",
+        unit="tokens",
+        validator=ge(0),
+    )
+    parsing: str = option(
+        "lenient",
+        "From text to files: official (exactly as the official runner reads it) or lenient",
+        choices=("lenient", "official"),
+    )
+    strict: bool = option(False, "Refuse a data set that holds a row which cannot be verified")
     format_weight: float = option(0.1, "Value of an answer that holds code", validator=ge(0))
     syntax_weight: float = option(0.3, "Value of an answer that parses", validator=ge(0))
     compile_weight: float = option(0.5, "Value of an answer that compiles", validator=ge(0))
@@ -32,7 +44,8 @@ class CvdpConfig:
     seeds: tuple[str, ...] = option(("1",), "Seeds of the tests; right means right with each")
     timeout_s: float = option(
         120.0,
-        "CPU seconds a process of a service may use; a service may take five times this",
+        "CPU seconds a process of a service may use, where cvdp.limits does not know better; a "
+        "service may take five times this",
         unit="s",
         validator=gt(0),
     )
@@ -44,6 +57,82 @@ class CvdpConfig:
         64, "Output after which a service is stopped", unit="MB", validator=ge(1)
     )
     provision: bool = option(True, "Make a missing cocotb stack at first need")
+    sandbox: str = option(
+        "auto",
+        "Where answers run: bubblewrap, docker, auto: docker where bubblewrap cannot",
+        choices=("auto", "bubblewrap", "docker"),
+    )
+    rootfs: str = option(
+        "auto",
+        "Root of the bubblewrap sandbox: host, a folder, auto: the built one where the host's "
+        "iverilog is older than 12",
+    )
+    image: str = option("", "Image of the docker sandbox; empty: the one of rlvr cvdp build-image")
+    warm: int = option(-1, "Warm sandboxes kept, at most 16; -1: one a worker", validator=ge(-1))
+    limits: str = option(
+        "auto",
+        "Time limits of single problems: off, a file, auto: what rlvr cvdp calibrate measured here",
+    )
+    shim: bool = option(True, "Give harnesses the names that cocotb 2.0 dropped")
+    mode: str = option(
+        "answer",
+        "What a turn is: answer (files as text) or agent (actions on files)",
+        choices=("answer", "agent"),
+    )
+    turns: int = option(1, "Turns of an episode; between them the tools speak", validator=ge(1))
+    feedback_tokens: int = option(
+        512, "What the tools say between two turns, at most", unit="tokens", validator=ge(64)
+    )
+    feedback_lint: bool = option(False, "Between answers show what Verilator says, too")
+    feedback_tests: bool = option(
+        True, "Between answers say whether the hidden tests pass, and nothing else of them"
+    )
+    discount: float = option(
+        1.0,
+        "Factor of the reward's value for each turn after the first",
+        validator=[gt(0), le(1)],
+    )
+
+    curriculum: str = option(
+        "none",
+        "Order of training: by difficulty, category, running pass rate or harness strength",
+        choices=("none", "difficulty", "category", "pass-rate", "strength"),
+    )
+    curriculum_steps: int = option(
+        100,
+        "Steps until all difficulties or categories take part in full",
+        unit="steps",
+        validator=ge(0),
+    )
+    stages: tuple[str, ...] = option(
+        (), "Order of difficulties or categories; empty: easy to hard, as published"
+    )
+    target_rate: float = option(
+        0.5,
+        "Pass rate that the curriculum pass-rate looks for",
+        validator=[ge(0), le(1)],
+    )
+    audit: str = option("", "File that rlvr audit wrote: how strong each harness is")
+    references: str = option(
+        "", "JSON Lines {id, files} of solutions, for problems that come without one"
+    )
+    weak: str = option(
+        "keep",
+        "Problems whose harness the audit calls weak or flaky: train on them, not, or less",
+        choices=("keep", "drop", "weigh"),
+    )
+    proxy: str = option(
+        "none",
+        "Reward of the first steps: compile, lint (by Verilator), none: the tests from the start",
+        choices=("none", "compile", "lint"),
+    )
+    proxy_steps: int = option(0, "Steps judged by the proxy", unit="steps", validator=ge(0))
+    holdout: float = option(
+        0.0,
+        "Share of problem families kept for the split test, where rows declare none",
+        validator=[ge(0), lt(1)],
+    )
+    holdout_seed: int = option(0, "Which families these are")
 
     def __attrs_post_init__(self) -> None:
         stages = [self.format_weight, self.syntax_weight]
@@ -55,3 +144,14 @@ class CvdpConfig:
             )
         if not self.seeds or not all(seed.isdecimal() for seed in self.seeds):
             raise ConfigError(f"cvdp.seeds needs whole numbers, got {', '.join(self.seeds)!r}")
+        if not self.audit and (self.weak != "keep" or self.curriculum == "strength"):
+            asked = "cvdp.curriculum=strength" if self.weak == "keep" else f"cvdp.weak={self.weak}"
+            raise ConfigError(
+                f"{asked} needs to know how strong the harnesses are: name the file of an audit "
+                "with cvdp.audit=FILE"
+            )
+        if (self.proxy == "none") != (self.proxy_steps == 0):
+            raise ConfigError(
+                f"cvdp.proxy={self.proxy} with cvdp.proxy_steps={self.proxy_steps}: "
+                "give both, or neither"
+            )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 from attrs import evolve, frozen
 
 from rlvr_cvdp.problem import CvdpProblem, Service
-from rlvr_cvdp.sandbox import Limits, run_sandboxed, sandbox_argv
-from rlvr_cvdp.stacks import Stack
+from rlvr_cvdp.results.messages import ToolMessage, read_messages
+from rlvr_cvdp.sandbox import Limits, Slot
 
 Stage = Literal["compiled", "parsed", "broken", "unknown"]
 
@@ -20,26 +19,25 @@ class Gate:
     How far the compiler came with the sources that the harness names.
 
     `decides` says that the harness would meet the same syntax error, so it need not be run.
-    `lints` is Verilator's word where it was asked for.
+    `lints` is Verilator's word where it was asked for; `messages` is what the compiler said.
     """
 
     stage: Stage = "unknown"
     decides: bool = False
     lints: bool | None = None
     message: str = ""
+    messages: tuple[ToolMessage, ...] = ()
 
 
 async def try_compile(
     problem: CvdpProblem,
     *,
-    folder: Path,
-    stack: Stack,
+    slot: Slot,
     limits: Limits,
     with_verilator: bool,
-    hidden: tuple[Path, ...] = (),
 ) -> Gate:
     """
-    Compile the tree in `folder` as the first cocotb service would, with default parameters.
+    Compile the tree in a slot as the first cocotb service would, with default parameters.
 
     Only a *syntax* error can decide: parameters that the harness sets may make or break an
     elaboration, but never the parse. Where the service's build is not plain, nothing decides, nor
@@ -53,20 +51,21 @@ async def try_compile(
     if not sources or not top:
         return Gate()
     compiler = ["/rlvr/real/iverilog", "-g2012", "-t", "null", "-s", top, *sources]
-    rc, output = await _run(compiler, folder, stack, limits, hidden)
+    rc, output = await _run(compiler, slot, limits)
     lints = None
     if with_verilator:
         lint = ["verilator", "--lint-only", "-Wno-lint", "-Wno-style", "-Wno-fatal", "--top-module"]
-        lint_rc, _ = await _run([*lint, top, *sources], folder, stack, limits, hidden)
+        lint_rc, _ = await _run([*lint, top, *sources], slot, limits)
         lints = lint_rc == 0
     if rc == 0:
         return Gate(stage="compiled", lints=lints)
     if rc is None:
         return Gate(lints=lints, message="its compilation does not end")
+    said = Gate(lints=lints, message=_first_line(output), messages=read_messages(output))
     if "error(s) during elaboration" in output:
-        return Gate(stage="parsed", lints=lints, message=_first_line(output))
+        return evolve(said, stage="parsed")
     is_sure = service.has_plain_build and rc < 128 and _says_syntax(output)
-    return Gate(stage="broken", decides=is_sure, lints=lints, message=_first_line(output))
+    return evolve(said, stage="broken", decides=is_sure)
 
 
 def _first_simulation(problem: CvdpProblem) -> Service | None:
@@ -82,14 +81,9 @@ def _first_line(output: str) -> str:
     return next((line for line in output.splitlines() if "error" in line), output[:200])[:200]
 
 
-async def _run(
-    argv: list[str], folder: Path, stack: Stack, limits: Limits, hidden: tuple[Path, ...]
-) -> tuple[int | None, str]:
+async def _run(argv: list[str], slot: Slot, limits: Limits) -> tuple[int | None, str]:
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/code/rundir"}
-    command = sandbox_argv(
-        argv, folder=folder, stack=stack, environment=environment, limits=limits, hidden=hidden
-    )
     # A text that includes a pipe makes the compiler wait for ever.
     limits = evolve(limits, wall_s=min(limits.wall_s, limits.cpu_s))
-    finished = await run_sandboxed(command, folder=folder, limits=limits)
+    finished = await slot.run(argv, environment=environment, limits=limits)
     return finished.rc, finished.output

@@ -14,6 +14,8 @@ def apply_patch(text: str, diff: str) -> str:
     Raises:
         ValueError: A line that the diff takes away or keeps is not there.
     """
+    if "\n" not in diff and r"\n" in diff:  # escaped twice
+        diff = diff.replace(r"\n", "\n")
     before = text.removesuffix("\n").split("\n") if text else []
     after: list[str] = []
     position = 0
@@ -34,7 +36,8 @@ def apply_patch(text: str, diff: str) -> str:
         elif not line and position >= len(before):
             continue  # the end of the diff's last line
         else:
-            if position >= len(before) or before[position] != line[1:]:
+            kept = before[position] if position < len(before) else None
+            if kept is None or kept.removesuffix("\r") != line[1:].removesuffix("\r"):
                 raise ValueError(f"the patch does not fit at line {position + 1}: {line[1:]!r}")
             if not line.startswith("-"):
                 after.append(before[position])

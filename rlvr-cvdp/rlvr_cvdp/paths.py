@@ -14,7 +14,7 @@ def tree_path(path: str) -> str | None:
     `/code/rtl/a.sv`, `./rtl/a.sv` and `rtl//a.sv` are all `rtl/a.sv`.
     """
     text = path.strip().replace("\\", "/").removeprefix("/code/")
-    if not text or text.startswith("/") or any(ord(c) < 32 for c in text):
+    if not text or text.startswith("/") or text[1:2] == ":" or any(ord(c) < 32 for c in text):
         return None
     normal = posixpath.normpath(text)
     return None if normal in (".", "..") or normal.startswith("../") else normal

@@ -77,6 +77,17 @@ def rlvr_checks() -> Iterable[Check]:
             summary=summary,
             required=False,
         )
+    built = {
+        "rootfs": "a root with iverilog 12 for the bubblewrap sandbox",
+        "docker": "the Docker sandbox: a daemon and the image",
+    }
+    for name, summary in built.items():
+        yield Check(
+            name=f"cvdp-{name}",
+            target=f"rlvr_cvdp.images.checks:{name}",
+            summary=summary,
+            required=False,
+        )
     yield Check(
         name="cvdp-proof",
         target="rlvr_cvdp.doctor:proof",
@@ -87,7 +98,7 @@ def rlvr_checks() -> Iterable[Check]:
 
 @hookimpl
 def rlvr_commands() -> Iterable[CommandSpec]:
-    """`rlvr cvdp setup` and `rlvr cvdp list`."""
+    """Subcommands of `rlvr cvdp`: stacks, data sets, exchange, waveforms, images."""
     return [
         CommandSpec(
             name="setup",
@@ -95,8 +106,38 @@ def rlvr_commands() -> Iterable[CommandSpec]:
             summary="Make the cocotb stacks that harnesses need",
         ),
         CommandSpec(
+            name="calibrate",
+            target="rlvr_cvdp.calibrate:calibrate",
+            summary="Time the right answers of a data set, for limits of single problems",
+        ),
+        CommandSpec(
             name="list",
             target="rlvr_cvdp.commands:list_problems",
             summary="Problems of a data set, and why some cannot be verified",
+        ),
+        CommandSpec(
+            name="export",
+            target="rlvr_cvdp.exchange:export_prompts",
+            summary="Write prompts as the official runner's local_export does",
+        ),
+        CommandSpec(
+            name="import",
+            target="rlvr_cvdp.exchange:import_completions",
+            summary="Write completions for the official runner's local_import",
+        ),
+        CommandSpec(
+            name="waves",
+            target="rlvr_cvdp.waves.command:waves",
+            summary="Waveforms of the failing simulations of one answer",
+        ),
+        CommandSpec(
+            name="build-rootfs",
+            target="rlvr_cvdp.images.commands:rootfs",
+            summary="Build a Debian root for the bubblewrap sandbox (needs root)",
+        ),
+        CommandSpec(
+            name="build-image",
+            target="rlvr_cvdp.images.commands:image",
+            summary="Build a Docker image with the simulator and both cocotb stacks",
         ),
     ]

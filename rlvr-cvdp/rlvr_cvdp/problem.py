@@ -52,6 +52,8 @@ class CvdpProblem:
             it is itself the answer.
         generation: cocotb generation that the harness was written for, 1 or 2.
         needs: Packages that the harness imports besides cocotb, pytest and the standard library.
+        response: The reference in words of a comprehension problem, which has no harness.
+        source: "cvdp", or "training" for problems that are no benchmark (see `sources`).
     """
 
     id: str
@@ -67,8 +69,16 @@ class CvdpProblem:
     needs: tuple[str, ...] = ()
     split: str = ""
     is_starter: bool = False
+    response: str = field(default="", repr=False)
+    source: str = "cvdp"
+
+    @property
+    def is_comprehension(self) -> bool:
+        """Whether its answer is words, which are compared with the reference's."""
+        return bool(self.response)
 
     def digest(self) -> str:
-        """sha256 over what decides a verdict: harness, context and targets."""
-        parts = [dict(self.harness), dict(self.context), list(self.targets)]
+        """sha256 over what decides a verdict: harness, context and targets, or the response."""
+        parts: list[object] = [dict(self.harness), dict(self.context), list(self.targets)]
+        parts += [self.response] if self.response else []
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -23,10 +23,23 @@ _TASKS = {
         "Specification to RTL Translation: Module Instantiation and Component Reuse",
         "the RTL code of the specification, which instantiates and reuses the given modules",
     ),
+    "cid006": (
+        "RTL Correspondence",
+        "a verbatim quote: of the specification where RTL code is given, of the RTL code where a "
+        "part of the specification is given",
+    ),
+    "cid008": (
+        "Testbench Correspondence",
+        "a verbatim quote: of the test plan where testbench code is given, of the testbench code "
+        "where a part of the test plan is given",
+    ),
     "cid007": (
         "RTL Lint Improvement or Power-Performance Optimization",
         "the improved RTL code",
     ),
+    "cid012": ("Test Plan to Testbench Stimulus Generation", "the stimulus of the testbench"),
+    "cid013": ("Test Plan to Testbench Checker Generation", "the checker of the testbench"),
+    "cid014": ("Test Plan to Assertions Generation", "the assertions of the testbench"),
     "cid016": ("RTL Debugging and Bug Fixing", "the RTL code with the bug fixed"),
 }
 
@@ -61,6 +74,9 @@ def official_prompt(problem: CvdpProblem) -> tuple[Message, ...]:
             "Please provide your response as plain text without any JSON formatting. "
             f"Your response will be saved directly to: {problem.targets[0]}.\n"
         )
+    elif problem.is_comprehension:
+        system += _SCHEMA
+        user += 'Provide your response using the format: { "response": "<your answer here>" }\n'
     else:
         system += _SCHEMA
         user += f"Name the files as: {list(problem.targets)}.\n"

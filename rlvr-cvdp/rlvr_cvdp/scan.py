@@ -5,7 +5,7 @@ The RTL of an answer can hide a system task behind macros, but not from the comp
 known to be harmless (files, plusargs, the shell), `force`, and foreign VPI modules. The problem's
 own, unchanged files may call what their text calls: the compiled form names the file of each call.
 
-Standard library only: it also runs inside the sandbox, as `scan.py SIM_VVP [iverilog arguments]`.
+Standard library only: it also runs inside the sandbox, as `scan.py [iverilog arguments]`.
 """
 
 from __future__ import annotations
@@ -265,9 +265,26 @@ def _can_lie(arguments: list[str]) -> bool:
         return tried.returncode != 0 or b"`line" in text.read()
 
 
-def main(argv: list[str]) -> int:
-    """`SIM_VVP [iverilog arguments]`: 1 where the simulation must not run. Notes why."""
-    simulation, *arguments = argv
+def simulation_of(arguments: list[str]) -> str:
+    """The file that iverilog writes when it is called with these arguments."""
+    name = "a.out"
+    for place, word in enumerate(arguments):
+        if word == "-o":
+            name = arguments[place + 1] if place + 1 < len(arguments) else name
+        elif word.startswith("-o"):
+            name = word[2:]
+    return name
+
+
+def main(arguments: list[str]) -> int:
+    """
+    `[iverilog arguments]`: 1 where the simulation that was compiled must not run.
+
+    Notes why, and takes the simulation away.
+    """
+    simulation = simulation_of(arguments)
+    if not os.path.isfile(simulation):
+        return 0
     with open("/rlvr/allowed", encoding="utf-8") as file:
         allowed = file.read().split()
     with open(simulation, encoding="utf-8", errors="replace", newline="\n") as file:
@@ -276,6 +293,7 @@ def main(argv: list[str]) -> int:
             file.seek(0)
             findings = scan(file, _given_files(arguments), allowed)
     if findings:
+        os.unlink(simulation)
         with open("/rlvr/out/refused", "a", encoding="utf-8") as file:
             file.writelines(f"{finding}\n" for finding in findings)
         print("refused: " + "; ".join(findings), file=sys.stderr)

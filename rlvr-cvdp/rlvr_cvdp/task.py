@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from rlvr.errors import PluginError, explain
-from rlvr.parts import BuildContext
-from rlvr.types import Message, Problem, Trajectory
+from rlvr.errors import ConfigError, PluginError, explain
+from rlvr.parts import BuildContext, Episode
+from rlvr.types import Message, PassRate, Probe, Problem, Trajectory
+from rlvr_cvdp.budget import fit_prompt
+from rlvr_cvdp.comprehension import ANSWER_FILES
 from rlvr_cvdp.config import CvdpConfig
+from rlvr_cvdp.curriculum import choose_problems
+from rlvr_cvdp.episodes.agent_prompt import agent_prompt
+from rlvr_cvdp.families import family_of, honesty_notices, splits_of
 from rlvr_cvdp.problem import CvdpProblem
 from rlvr_cvdp.prompts import brief_prompt, official_prompt
+from rlvr_cvdp.references import read_references
 from rlvr_cvdp.rows import Unsupported, read_rows
 from rlvr_cvdp.simulator import why_unreadable
 from rlvr_cvdp.stacks import why_no_stack
+from rlvr_cvdp.strengths import is_doubtful, read_audit
 from rlvr_cvdp.tools import find_tool, install_command
 
+if TYPE_CHECKING:
+    from rlvr_cvdp.episodes.desk import Desk
+
+_NAMED = 3
 STARTER = Path(__file__).parent / "starter" / "problems.jsonl"
 
 
@@ -46,29 +59,111 @@ class CvdpTask:
 
     def __init__(self, config: CvdpConfig, context: BuildContext) -> None:
         self._config = config
+        self._context = context
         self._path = context.dataset or STARTER
         self._is_starter = context.dataset is None
+        self._audit = read_audit(Path(config.audit)) if config.audit else {}
+        self._references = read_references(Path(config.references)) if config.references else {}
 
     def problems(self, split: str) -> Iterable[Problem]:
-        """Problems of "train", "test" or "all", in the order of the file."""
+        """
+        Problems of "train", "test" or "all", in the order of the file.
+
+        `cvdp.holdout` splits off whole families; `cvdp.weak=drop` leaves doubtful problems out of
+        "train".
+        """
         for record in self._records:
-            if split == "all" or record.split in ("", split):
+            if split == "all" or self._splits[record.id] in ("", split):
+                if split == "train" and record.id in self._dropped:
+                    continue
                 yield self._problem(record, split)
 
-    def episode(self, problem: Problem) -> CvdpEpisode:
-        """A single turn."""
+    def choose(
+        self,
+        problems: Sequence[Problem],
+        count: int,
+        *,
+        seed: int,
+        step: int,
+        history: Mapping[str, PassRate],
+    ) -> Sequence[Problem]:
+        """The problems of a training step, by `cvdp.curriculum` and `cvdp.weak`."""
+        return choose_problems(
+            self._config, self._audit, problems, count, seed=seed, step=step, history=history
+        )
+
+    def notices(self, split: str) -> Iterable[str]:
+        """Whether a score on these problems will be held-out, and which problems are left out."""
+        yield from honesty_notices(self._records, self._splits)
+        if split == "train" and self._dropped:
+            yield (
+                f"{len(self._dropped)} problems are left out of training: their harness is weak "
+                "or flaky by the audit (cvdp.weak=drop)."
+            )
+
+    async def __aenter__(self) -> CvdpTask:
+        """Open what episodes of several turns need; a single turn needs nothing."""
+        if self._has_turns:
+            await self._desk.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._has_turns:
+            await self._desk.__aexit__(kind, error, trace)
+
+    def episode(self, problem: Problem) -> Episode:
+        """A single turn, or what `cvdp.turns` and `cvdp.mode` ask for; words need no tools."""
+        if self._has_turns and not problem.payload.is_comprehension:
+            return self._desk.episode(problem)
         return CvdpEpisode(problem.prompt)
+
+    @property
+    def _has_turns(self) -> bool:
+        return self._config.turns > 1 or self._config.mode == "agent"
+
+    @cached_property
+    def _desk(self) -> Desk:
+        from rlvr_cvdp.episodes.desk import Desk
+
+        return Desk(self._config, self._context)
 
     def reference(self, problem: Problem) -> Trajectory | None:
         """The solution that the data set holds, as files."""
         record = problem.payload
+        if isinstance(record, CvdpProblem) and record.is_comprehension:
+            return Trajectory(problem_id=problem.id, files={ANSWER_FILES[0]: record.response})
         if not isinstance(record, CvdpProblem) or not record.reference:
             return None
         return Trajectory(problem_id=problem.id, files=dict(record.reference))
 
+    def probes(self, problem: Problem, *, count: int, seed: int) -> Iterable[Probe]:
+        """Answers that the harness has to reject, for `rlvr audit`."""
+        from rlvr_cvdp.audit.probes import probes
+
+        return probes(problem, self._reference_files(problem), count=count, seed=seed)
+
+    def is_equivalent(self, problem: Problem, probe: Probe) -> bool | None:
+        """Whether yosys proves a mutant to be the same hardware as the reference."""
+        from rlvr_cvdp.audit.probes import is_equivalent
+
+        return is_equivalent(problem, self._reference_files(problem), probe)
+
+    def _reference_files(self, problem: Problem) -> Mapping[str, str] | None:
+        reference = self.reference(problem)
+        return None if reference is None else reference.files
+
     def unsupported(self) -> Mapping[str, str]:
         """Rows that yield no problem: id, or `line N`, to the reason."""
-        return {row.id: row.reason for row in self._rows if isinstance(row, Unsupported)}
+        return {row.id: row.reason for row in self.left_out()}
+
+    def left_out(self) -> list[Unsupported]:
+        """The same rows in the order of the file, with the kind of each reason."""
+        return [row for row in self._rows if isinstance(row, Unsupported)]
 
     @cached_property
     def _rows(self) -> list[CvdpProblem | Unsupported]:
@@ -80,11 +175,24 @@ class CvdpTask:
                     "try: pip install --force-reinstall rlvr-cvdp, or give --dataset",
                 )
             )
-        return [self._supported(row) for row in read_rows(self._path)]
+        rows = [self._supported(row) for row in read_rows(self._path)]
+        if self._config.strict:
+            _refuse([row for row in rows if isinstance(row, Unsupported)], self._path)
+        return rows
 
     @cached_property
     def _records(self) -> list[CvdpProblem]:
         return [row for row in self._rows if isinstance(row, CvdpProblem)]
+
+    @cached_property
+    def _splits(self) -> Mapping[str, str]:
+        return splits_of(self._records, self._config.holdout, self._config.holdout_seed)
+
+    @cached_property
+    def _dropped(self) -> frozenset[str]:
+        if self._config.weak != "drop":
+            return frozenset()
+        return frozenset(r.id for r in self._records if is_doubtful(self._audit, r.id))
 
     def _supported(self, row: CvdpProblem | Unsupported) -> CvdpProblem | Unsupported:
         if isinstance(row, Unsupported):
@@ -92,20 +200,48 @@ class CvdpTask:
         for service in row.services:
             if service.tool and find_tool(service.tool) is None:
                 reason = f"needs {service.tool}: {install_command(service.tool)}"
-                return Unsupported(id=row.id, reason=reason)
+                return Unsupported(id=row.id, reason=reason, kind="tool missing")
         reason = why_no_stack(row) or why_unreadable(row)
         if reason:
-            return Unsupported(id=row.id, reason=reason)
-        return evolve(row, is_starter=self._is_starter)
+            return Unsupported(id=row.id, reason=reason, kind="harness")
+        reference = row.reference or self._references.get(row.id, {})
+        return evolve(row, is_starter=self._is_starter, reference=reference)
 
     def _problem(self, record: CvdpProblem, split: str) -> Problem:
         style = self._config.prompt
         is_brief = style == "brief" or (style == "auto" and record.is_starter)
+        is_brief = is_brief and not record.is_comprehension
+        construct = brief_prompt if is_brief else official_prompt
+        if self._config.mode == "agent" and not record.is_comprehension:
+            construct = partial(agent_prompt, turns=self._config.turns)
+        fitted = fit_prompt(record, construct, self._config.max_prompt_tokens)
+        labels = {
+            "category": record.category,
+            "difficulty": record.difficulty,
+            "family": family_of(record.id),
+        }
+        if record.source != "cvdp":
+            labels["source"] = record.source
         return Problem(
             id=record.id,
-            prompt=brief_prompt(record) if is_brief else official_prompt(record),
-            split=record.split or ("train" if split == "all" else split),
-            labels={"category": record.category, "difficulty": record.difficulty},
+            prompt=fitted.messages,
+            split=self._splits[record.id] or ("train" if split == "all" else split),
+            labels=labels,
             payload=record,
             digest=record.digest(),
+            notes=fitted.notes,
         )
+
+
+def _refuse(rows: Sequence[Unsupported], path: Path) -> None:
+    if not rows:
+        return
+    first = "; ".join(f"{row.id}: {row.reason}" for row in rows[:_NAMED])
+    more = f"; and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
+    raise ConfigError(
+        explain(
+            f"every row of {path} was to be verifiable (cvdp.strict).",
+            f"found: {len(rows)} that cannot be verified: {first}{more}",
+            "try: rlvr cvdp list --dataset FILE for all of them, or leave cvdp.strict out",
+        )
+    )

@@ -7,21 +7,17 @@ from pathlib import Path
 
 from rlvr_cvdp.problem import CvdpProblem
 
-_FOLDERS = ("rtl", "verif", "docs", "src", "rundir")
 _PLUSARGS = "$test$plusargs $value$plusargs"
 
 
 def write_tree(folder: Path, problem: CvdpProblem, files: Mapping[str, str]) -> None:
     """
-    Make `tree`, `out` and the scan's lists in an empty folder.
+    Fill a slot's folder (see `sandbox.folders`): `tree` and the scan's lists.
 
     `files` holds declared targets only (see `answers`). The harness comes last, so that nothing
     of an answer can stand in its place. The reference is not written.
     """
     tree = folder / "tree"
-    (folder / "out").mkdir()
-    for name in _FOLDERS:
-        (tree / name).mkdir(parents=True)
     for group in (problem.context, files, problem.harness):
         for path, text in group.items():
             place = tree / path

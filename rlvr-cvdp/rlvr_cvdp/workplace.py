@@ -63,11 +63,21 @@ def sweep() -> int:
 @contextmanager
 def work_folder() -> Iterator[Path]:
     """A fresh folder for one verification; gone afterwards, whatever happened."""
-    folder = Path(tempfile.mkdtemp(prefix="v", dir=_own_folder(os.getpid())))
+    folder = new_folder()
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder)
+
+
+def new_folder() -> Path:
+    """A fresh folder; whoever asks removes it."""
+    return Path(tempfile.mkdtemp(prefix="v", dir=_own_folder(os.getpid())))
+
+
+def remove_folder(folder: Path) -> None:
+    """Take a folder away with all that is in it."""
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @functools.cache
@@ -82,7 +92,7 @@ def inside_folder(pid: int, iverilog: str, vvp: str, python: str) -> Path:
     (folder / "python").mkdir()
     (folder / "bin").mkdir()
     (folder / "empty").touch()
-    for name in ("sitecustomize.py", "rlvr_probe.py"):
+    for name in ("sitecustomize.py", "rlvr_probe.py", "rlvr_keep.py", "rlvr_zygote.py"):
         shutil.copyfile(_INSIDE / name, folder / "python" / name)
     shutil.copyfile(_INSIDE.parent / "scan.py", folder / "scan.py")
     for script, real, names in (

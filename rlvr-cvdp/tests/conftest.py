@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import frozen
+from attrs import field, frozen
+from docker_fixture import docker_daemon as docker_daemon
+from docker_fixture import rootfs as rootfs
+from docker_fixture import sim_image as sim_image
 
 from rlvr.parts import BuildContext
 from rlvr.testing.tools import require_tool
@@ -97,11 +100,17 @@ def make_row(**changes: Any) -> dict[str, Any]:
     }
 
 
+HOST: dict[str, Any] = {"sandbox": "bubblewrap", "rootfs": "host", "warm": 0}
+PLACES = ("fresh", "warm", "rootfs", "docker")
+"""Bubblewrap made for one command, kept warm, on a Debian 13 root; warm Docker containers."""
+
+
 @frozen
 class Bench:
-    """Judges answers to rows; `judge` takes model text or files."""
+    """Judges answers to rows; `judge` takes model text or files. `place` says in which sandbox."""
 
     folder: Path
+    place: dict[str, Any] = field(factory=lambda: dict(HOST))
     right: str = RIGHT
     env: str = ENV
     runner: str = RUNNER
@@ -128,7 +137,7 @@ class Bench:
         return found[0]
 
     def reward(self, **options: Any) -> CvdpReward:
-        settings = {"timeout_s": 20.0, **options}
+        settings = {"timeout_s": 20.0, **self.place, **options}
         return CvdpReward(CvdpConfig(**settings), BuildContext(dataset=self.folder / "rows.jsonl"))
 
     def judge(
@@ -139,7 +148,13 @@ class Bench:
             trajectory = Trajectory.from_text(problem.id, answer)
         else:
             trajectory = Trajectory(problem_id=problem.id, files=answer)
-        return asyncio.run(self.reward(**options)(problem, trajectory))
+        return asyncio.run(self._judged(self.reward(**options), problem, trajectory))
+
+    async def _judged(self, reward: CvdpReward, problem: Problem, trajectory: Trajectory) -> Reward:
+        async with reward:
+            outcome = await reward(problem, trajectory)
+            assert isinstance(outcome, Reward)
+            return outcome
 
     def rtl(self, text: str, problem: Problem | None = None, **options: Any) -> Reward:
         """Judge an answer that is the text of rtl/inc.sv."""
@@ -150,6 +165,27 @@ class Bench:
 def bench(tmp_path: Path) -> Bench:
     """Rows, problems and rewards without any tool."""
     return Bench(tmp_path)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests that ask for `place` run in every sandbox, or in those of their marker `places`."""
+    if "place" in metafunc.fixturenames:
+        marker = metafunc.definition.get_closest_marker("places")
+        metafunc.parametrize("place", marker.args if marker else PLACES, indirect=True)
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, bench: Bench) -> str:
+    """The sandbox that `bench` judges in."""
+    name: str = request.param
+    if name != "fresh":
+        bench.place["warm"] = 1
+    if name == "rootfs":
+        bench.place["rootfs"] = str(request.getfixturevalue("rootfs"))
+    if name == "docker":
+        image = request.getfixturevalue("sim_image")
+        bench.place.update(sandbox="docker", image=image)
+    return name
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from rlvr.types import Trajectory
 from rlvr_cvdp.stacks import running_stack
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator")]
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator", "place")]
 
 RESULT = (
     '<testsuites name=\\"results\\"><testsuite name=\\"all\\"><testcase name=\\"small\\" '
@@ -228,15 +228,21 @@ def test_spy():
         except OSError:
             continue
         raise AssertionError(place)
-    assert not os.path.exists("/home") and not os.path.exists("/etc/passwd")
+    assert not os.path.exists("/home") or not os.listdir("/home")
+    assert not os.path.exists(@FOLDER@)
     assert "RLVR_SECRET" not in os.environ
     for folder in sys.path:
         assert not list(pathlib.Path(folder).glob("rlvr_cvdp/starter/*")), folder
 """
-    problem = bench.problem(harness={"src/test_runner.py": bench.runner + spy})
+    problem = bench.problem(
+        harness={
+            "src/test_runner.py": bench.runner + spy.replace("@FOLDER@", repr(str(bench.folder)))
+        }
+    )
     assert bench.rtl(bench.right, problem).score01 == 1.0
 
 
+@pytest.mark.places("fresh", "warm")
 def test_what_is_hidden_is_covered(bench):
     """Files of this machine that hold solutions cannot be read, though their folder is visible."""
     stack = running_stack()
@@ -254,14 +260,13 @@ assert open({str(file)!r}).read() == ""
         "pytest -o cache_dir=/rundir/harness/.cache /src/test_runner.py -v", "python /src/spy.py"
     )
     problem = bench.problem(harness={"docker-compose.yml": compose, "src/spy.py": spy})
-    reward = bench.reward()
-    reward._hidden = (folder.resolve(), file.resolve())
     answer = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": bench.right})
-    outcome = asyncio.run(reward(problem, answer))
-    assert outcome.evidence["services"][0]["rc"] == 0, outcome.evidence
-    reward._hidden = ()
-    outcome = asyncio.run(reward(problem, answer))
-    assert outcome.evidence["services"][0]["rc"] != 0, outcome.evidence
+    for hidden in ((folder.resolve(), file.resolve()), ()):
+        reward = bench.reward()
+        reward._hidden = hidden
+        outcome = asyncio.run(bench._judged(reward, problem, answer))
+        is_covered = outcome.evidence["services"][0]["rc"] == 0
+        assert is_covered == bool(hidden), outcome.evidence
 
 
 def test_no_network(bench):

@@ -9,7 +9,7 @@ import pytest
 
 from rlvr_cvdp.stacks import running_stack
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator")]
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator", "place")]
 
 SUM = "assign y = a + 8'd1;"
 DUMP = 'initial begin $dumpfile("{}"); $dumpvars(0, inc); end'
@@ -69,6 +69,7 @@ def test_an_include_from_the_folder_of_the_build_is_found(bench):
     assert bench.rtl(design, problem).score01 == 1.0
 
 
+@pytest.mark.places("fresh", "warm")
 def test_a_python_that_was_called_by_a_winding_path_is_found(bench, monkeypatch):
     """`../.venv/bin/python -m rlvr` judges as any other call: paths in the sandbox are plain."""
     folder = Path(sys.executable).parent

@@ -16,7 +16,7 @@ from rlvr.testing.tools import require_tool
 from rlvr.types import Trajectory
 from rlvr_cvdp import workplace
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator")]
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator", "place")]
 
 HEAD = "module inc(input [7:0] a, output [7:0] y);\n  assign y = a + 8'd1;\n"
 
@@ -148,6 +148,7 @@ def test_a_crash_of_the_simulator_is_a_wrong_answer(bench):
     assert "crashed" in reward.evidence["why"]
 
 
+@pytest.mark.places("fresh")
 def test_a_missing_simulator_is_named_with_its_fix(bench, monkeypatch, tmp_path):
     """Without iverilog nothing is scored: the error names the package."""
     problem = bench.problem()
@@ -159,6 +160,7 @@ def test_a_missing_simulator_is_named_with_its_fix(bench, monkeypatch, tmp_path)
         bench.rtl(bench.right, problem)
 
 
+@pytest.mark.places("fresh", "warm")
 def test_a_sandbox_that_cannot_start_is_no_verdict(bench, monkeypatch, tmp_path):
     """A bubblewrap without namespaces raises with its own words."""
     fake = tmp_path / "bin" / "bwrap"
@@ -170,6 +172,7 @@ def test_a_sandbox_that_cannot_start_is_no_verdict(bench, monkeypatch, tmp_path)
         bench.rtl(bench.right)
 
 
+@pytest.mark.places("fresh")
 def test_a_missing_python_package_is_no_verdict(bench):
     """A harness that imports what no stack has is named, not scored."""
     test = "import surely_not_there\n" + bench.test
@@ -207,6 +210,7 @@ def test_cancelling_kills_the_sandbox(bench):
     assert not _descendants()
 
 
+@pytest.mark.places("fresh")
 def test_what_a_crashed_process_left_is_swept(monkeypatch, tmp_path):
     """Folders of processes that are gone are removed; those of living ones stay."""
     monkeypatch.setattr(workplace.tempfile, "gettempdir", lambda: str(tmp_path))
@@ -218,6 +222,7 @@ def test_what_a_crashed_process_left_is_swept(monkeypatch, tmp_path):
     assert [entry.name for entry in workplace.root().iterdir()] == [f"{os.getpid()}-abc"]
 
 
+@pytest.mark.places("fresh")
 def test_an_unwritable_folder_is_named(monkeypatch):
     """Where no sandbox can be made, the error says which folder and what to set."""
     monkeypatch.setattr(workplace.tempfile, "gettempdir", lambda: "/proc/nowhere")

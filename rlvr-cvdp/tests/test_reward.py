@@ -134,7 +134,7 @@ def test_keys_change_with_all_that_decides(bench, monkeypatch):
         bench.reward(timeout_s=3.0).verdict_key(problem, right),
         bench.reward(tests_weight=2.0).verdict_key(problem, right),
     ]
-    monkeypatch.setattr("rlvr_cvdp.reward.tool_versions", lambda: {"iverilog": "99"})
+    monkeypatch.setattr("rlvr_cvdp.toolchain.tool_version", lambda path: "99")
     others.append(bench.reward().verdict_key(problem, right))
     assert len({key, *others}) == 7
 

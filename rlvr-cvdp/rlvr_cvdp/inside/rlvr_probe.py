@@ -28,7 +28,19 @@ def _note(**record: Any) -> None:
 def pytest_runtest_logreport(report: Any) -> None:
     """Each item's outcome; of set-up and tear-down only failures."""
     if report.when == "call" or report.outcome == "failed":
-        _note(item=report.nodeid, when=report.when, outcome=report.outcome)
+        _note(item=report.nodeid, when=report.when, outcome=report.outcome, text=_said(report))
+
+
+def _said(report: Any) -> str:
+    """What made an item fail, its first lines."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return str(getattr(crash, "message", ""))[:500] if report.failed else ""
+
+
+def pytest_collection_finish(session: Any) -> None:
+    """All items that are to run, in order."""
+    with open(f"{OUT}/collected", "w", encoding="utf-8") as file:
+        file.writelines(f"{item.nodeid}{os.linesep}" for item in session.items)
 
 
 def pytest_collectreport(report: Any) -> None:

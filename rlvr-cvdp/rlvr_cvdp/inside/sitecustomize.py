@@ -19,21 +19,29 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-SEED = int(os.environ.get("RLVR_SEED", "1"))
 _DAY_S = 86400
+_seed_with = random.seed
+
+
+def _seed() -> int:
+    return int(os.environ.get("RLVR_SEED", "1"))
 
 
 def _fix_seeds() -> None:
     """`random.seed()` and `random.seed(time.time())` mean the run's seed."""
-    seed_with = random.seed
 
     def seed(a: Any = None, version: int = 2) -> None:
         if a is None or (isinstance(a, (int, float)) and abs(a - time.time()) < _DAY_S):
-            a = SEED
-        seed_with(a, version)
+            a = _seed()
+        _seed_with(a, version)
 
     random.seed = seed
-    seed_with(SEED)
+    reseed()
+
+
+def reseed() -> None:
+    """Begin the sequence that the environment's seed asks for."""
+    _seed_with(_seed())
 
 
 def _add(owner: Any, **names: Any) -> None:
@@ -170,5 +178,9 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 _fix_seeds()
-if os.environ.get("RLVR_COCOTB") == "2":
+if os.environ.get("RLVR_COCOTB") == "2" and os.environ.get("RLVR_SHIM", "1") == "1":
     sys.meta_path.insert(0, _Finder())
+if os.environ.get("RLVR_ZYGOTE"):
+    import rlvr_zygote
+
+    rlvr_zygote.serve()

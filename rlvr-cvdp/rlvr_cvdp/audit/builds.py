@@ -1,0 +1,68 @@
+"""What a problem's harness compiles: which files, which top module, what it may set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from rlvr_cvdp.problem import CvdpProblem
+
+HDL = (".v", ".sv")
+HEADERS = (".vh", ".svh")
+_LITERAL_TOP = re.compile(r"toplevel\s*=\s*[\"'](\w+)[\"']")
+_UNPACKED = r"[(,]\s*\*\*\w"
+_SETS_PARAMETERS = re.compile(
+    rf"\bparameters[\"']?\s*[=:\]]|\bdefparam\b|(?:^|[\s\"'=])-(?:P|G|pvalue)\s*[\w.{{]|{_UNPACKED}",
+    re.MULTILINE,
+)
+_SETS_DEFINES = re.compile(
+    rf"\bdefines[\"']?\s*[=:\]]|(?:^|[\s\"'=])-D\s*\w|{_UNPACKED}", re.MULTILINE
+)
+
+
+def sources(problem: CvdpProblem, files: Mapping[str, str]) -> tuple[str, ...]:
+    """Paths of the files that are compiled, of the context and of an answer, in order."""
+    every = {**problem.context, **files}
+    named = [
+        path.removeprefix("/code/")
+        for service in problem.services
+        for path in service.environment.get("VERILOG_SOURCES", "").split()
+    ]
+    found = [path for path in dict.fromkeys(named) if path in every and path.endswith(HDL)]
+    if found and any(path in problem.targets for path in found):
+        return tuple(found)
+    return tuple(path for path in every if path.startswith("rtl/") and path.endswith(HDL))
+
+
+def top_module(problem: CvdpProblem) -> str:
+    """The module that the harness simulates; "" where it has none or several."""
+    tops = {service.environment.get("TOPLEVEL", "") for service in problem.services} - {""}
+    for text in problem.harness.values():
+        tops.update(_LITERAL_TOP.findall(text))
+    return tops.pop() if len(tops) == 1 else ""
+
+
+def sets_parameters(problem: CvdpProblem) -> bool:
+    """Whether the harness may give the top module other parameters than its own defaults."""
+    return any(_SETS_PARAMETERS.search(text) for text in problem.harness.values())
+
+
+def sets_defines(problem: CvdpProblem) -> bool:
+    """Whether the harness may define macros for the compiler."""
+    return any(_SETS_DEFINES.search(text) for text in problem.harness.values())
+
+
+def write_sources(folder: Path, problem: CvdpProblem, files: Mapping[str, str]) -> None:
+    """Write the Verilog files of the context and of an answer below `folder`."""
+    for path, text in {**problem.context, **files}.items():
+        if path.endswith(HDL + HEADERS):
+            place = folder / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text, encoding="utf-8", errors="replace")
+
+
+def include_folders(problem: CvdpProblem, files: Mapping[str, str]) -> list[str]:
+    """Folders where an include may be found."""
+    paths = [path for path in {**problem.context, **files} if path.endswith(HDL + HEADERS)]
+    return sorted({path.rpartition("/")[0] for path in paths})

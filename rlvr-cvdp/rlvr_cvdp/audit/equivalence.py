@@ -1,0 +1,153 @@
+"""
+Whether a mutant is the same hardware as the reference, where yosys can prove it.
+
+Both are read, their flip-flops are cut open, and a SAT solver shows that outputs, next states,
+clocks and asynchronous resets are the same functions of inputs and present states. Registers that
+have the same name, the same power-up value and the same next state in every state hold the same
+value for ever, so this is a proof by induction. It is never weaker than that:
+
+- power-up values (`reg q = 0;`, `initial`) must agree bit by bit;
+- both two-valued and with x: an x of one that is no x of the other is a difference;
+- latches, memories too large to be registers, tristates, assertions, delays, and what yosys
+  cannot read are undecided;
+- a design whose parameters or macros the harness may set is undecided: equal at the defaults says
+  nothing about other values;
+- `=` and `<=` exchanged in one of several clocked processes is undecided, since the simulator's
+  order of processes is not hardware's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from rlvr_cvdp.audit.builds import (
+    include_folders,
+    sets_defines,
+    sets_parameters,
+    sources,
+    top_module,
+    write_sources,
+)
+from rlvr_cvdp.audit.cursor import words
+from rlvr_cvdp.audit.limited import run_limited
+from rlvr_cvdp.audit.races import is_raced
+from rlvr_cvdp.audit.tokens import tokenize
+from rlvr_cvdp.problem import CvdpProblem
+from rlvr_cvdp.tools import find_tool
+
+Finding = Literal["equivalent", "different", "undecided"]
+
+_CPU_S = 20
+_SAT_S = 8
+_TIMED = words(
+    "wait fork force release deassign real realtime disable $random $urandom $urandom_range "
+    "$time $realtime $stime $readmemh $readmemb $fopen $value$plusargs $test$plusargs"
+)
+_HIGH_Z = re.compile(r"'[sS]?[bBoOdDhH]?\s*[0-9a-fA-FxX?_]*[zZ]")
+_BEFORE_DELAYS = words("begin else end always initial forever assign do default")
+_READ = """\
+read_verilog -sv -defer {includes} {paths}
+hierarchy -check -top {top}
+proc
+flatten
+memory_map
+opt_clean
+write_json {name}.json
+rename {top} {name}
+design -stash {name}
+"""
+_PROVE = """\
+design -copy-from gold -as gold gold
+design -copy-from gate -as gate gate
+setattr -unset init w:*
+expose -evert-dff -shared gold gate
+opt_clean
+select -assert-none t:*ff* t:*latch* t:$mem* t:$assert t:$assume t:$cover t:$any* t:$initstate
+select -assert-none t:$tribuf t:$print t:$check t:$live t:$fair t:$sr
+miter -equiv -flatten gold gate miter
+sat -verify -prove trigger 0 -timeout {seconds} miter
+sat -verify -enable_undef -set-def-inputs -prove trigger 0 -timeout {seconds} miter
+"""
+
+
+def compare(
+    problem: CvdpProblem, reference: Mapping[str, str], mutant: Mapping[str, str]
+) -> Finding:
+    """
+    What yosys finds about two sets of files that differ in one place.
+
+    "different" means that some input in some state tells them apart, which that state need not
+    ever be reached for; only "equivalent" is a proof about the harness.
+    """
+    yosys, top = find_tool("yosys"), top_module(problem)
+    paths = sources(problem, reference)
+    every = {**problem.context, **reference}
+    code = [token.text for path in paths for token in tokenize(every[path]) if token.is_code]
+    others = [every[path] for path in paths if path not in reference]
+    if yosys is None or not top or _is_timed(code) or is_raced(reference, mutant, others):
+        return "undecided"
+    if sets_defines(problem) and any("`if" in every[path] for path in paths):
+        return "undecided"
+    with tempfile.TemporaryDirectory(prefix="rlvr-cvdp-equal-") as name:
+        folder = Path(name)
+        script = ""
+        for side, files in (("gold", reference), ("gate", mutant)):
+            write_sources(folder / side, problem, files)
+            script += _READ.format(
+                includes=" ".join(f"-I{side}/{part}" for part in include_folders(problem, files)),
+                paths=" ".join(f"{side}/{path}" for path in paths),
+                top=top,
+                name=side,
+            )
+        (folder / "prove.ys").write_text(script + _PROVE.format(seconds=_SAT_S), encoding="utf-8")
+        ran = run_limited([yosys, "-Q", "-s", "prove.ys"], cwd=folder, cpu_s=_CPU_S)
+        if ran.rc != 0:
+            failed = "proof did fail" in ran.output and "timed out" not in ran.output.lower()
+            return "different" if failed else "undecided"
+        gold, gate = (_top_of(folder / f"{side}.json") for side in ("gold", "gate"))
+    if sets_parameters(problem) and gold.get("parameter_default_values"):
+        return "undecided"
+    return "equivalent" if _power_up(gold) == _power_up(gate) else "different"
+
+
+def _is_timed(code: list[str]) -> bool:
+    """Whether a text does what only a simulator does: waits for a time, drives z, draws."""
+    if _TIMED.intersection(code):
+        return True
+    no_wildcards = not {"casez", "casex"}.intersection(code)
+    if any(
+        "'" in word and (_HIGH_Z.search(word) or ("?" in word and no_wildcards)) for word in code
+    ):
+        return True
+    for i, word in enumerate(code[1:-1], start=1):
+        # `name #(` gives parameters to an instance, a module or a class; every other # is a delay
+        is_named = re.match(r"[A-Za-z_\\]", code[i - 1]) and code[i - 1] not in _BEFORE_DELAYS
+        if word == "#" and not (is_named and code[i + 1] == "("):
+            return True
+    return False
+
+
+def _top_of(path: Path) -> dict[str, Any]:
+    modules: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["modules"]
+    tops = [module for module in modules.values() if "top" in module["attributes"]]
+    return tops[0]
+
+
+def _power_up(module: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The power-up value of each bit of each net, "x" where none is declared."""
+    values: dict[int | str, str] = {}
+    for net in module["netnames"].values():
+        init = str(net["attributes"].get("init", ""))[::-1]
+        for bit, value in zip(net["bits"], init, strict=False):
+            if value in "01":
+                values[bit] = value
+    return {
+        name: tuple(values.get(bit, "x") for bit in net["bits"])
+        for name, net in module["netnames"].items()
+        if not net.get("hide_name") and any(bit in values for bit in net["bits"])
+    }

@@ -1,0 +1,56 @@
+"""Running a tool on a text of unknown worth: bounded time, memory and file size."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from attrs import frozen
+
+_WALL_FACTOR = 3
+
+
+@frozen
+class Ran:
+    """How a tool ended; `rc` is None where its time ran out."""
+
+    rc: int | None
+    output: str
+
+
+def run_limited(
+    argv: Sequence[str | Path], *, cwd: Path, cpu_s: int, memory_mb: int = 2048, file_mb: int = 256
+) -> Ran:
+    """Run a tool in its own process group; all of the group ends with it."""
+    limits = f"ulimit -t {cpu_s}; ulimit -v {memory_mb * 1024}; ulimit -f {file_mb * 1024}"
+    command = ["/bin/sh", "-c", f'{limits}; exec "$@"', "sh", *map(str, argv)]
+    with subprocess.Popen(
+        command,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+        env={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "TMPDIR": str(cwd)},
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=_WALL_FACTOR * cpu_s)
+        except subprocess.TimeoutExpired:
+            _end(process.pid)
+            output, _ = process.communicate()
+            return Ran(None, output)
+        finally:
+            _end(process.pid)
+    return Ran(process.returncode, output)
+
+
+def _end(group: int) -> None:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,76 @@
+"""`rlvr cvdp calibrate`: times the right answers of a data set, for limits of single problems."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from attrs import evolve
+
+from rlvr.errors import VerifierError
+from rlvr.parts import BuildContext
+from rlvr_cvdp.calibration import FACTOR, LEAST_S, Calibration, default_path, save_calibration
+from rlvr_cvdp.config import CvdpConfig
+from rlvr_cvdp.reward import CvdpReward
+from rlvr_cvdp.task import CvdpTask
+
+
+def calibrate(argv: list[str]) -> int:
+    """Judge the reference of each problem and keep what it took."""
+    parser = argparse.ArgumentParser(
+        prog="rlvr cvdp calibrate",
+        description="Time the right answers of a data set. Runs then stop an answer after\n"
+        f"{FACTOR:g} times as long ({LEAST_S:g} s at least) instead of cvdp.timeout_s.",
+        epilog="examples:\n  rlvr cvdp calibrate\n"
+        "  rlvr cvdp calibrate --dataset cvdp.jsonl --references solutions.jsonl\n"
+        "  rlvr cvdp calibrate --dataset cvdp.jsonl --out limits.json",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--dataset", type=Path, help="JSON Lines file; default: the starter set")
+    parser.add_argument("--references", default="", help="JSON Lines {id, files} of solutions")
+    parser.add_argument("--out", type=Path, help="file to write (default: in the user's cache)")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    options = parser.parse_args(argv)
+    config = CvdpConfig(references=options.references, limits="off", timeout_s=600.0)
+    path = options.out or default_path()
+    seconds, left_out = asyncio.run(_measure(config, options.dataset))
+    save_calibration(path, dict(seconds.values()))
+    if options.json:
+        listed = {name: taken for name, (_, taken) in seconds.items()}
+        print(json.dumps({"file": str(path), "seconds": listed, "left_out": left_out}))
+        return 0
+    for name, (digest, taken) in seconds.items():
+        limit = Calibration({digest: taken}).limit_s(digest)
+        print(f"{name:56} {taken:8.2f} s   limit {limit:g} s")
+    for name, why in left_out.items():
+        print(f"{name:56} left out: {why}", file=sys.stderr)
+    print(f"{len(seconds)} problems timed, {len(left_out)} left out: {path}", file=sys.stderr)
+    return 0
+
+
+async def _measure(
+    config: CvdpConfig, dataset: Path | None
+) -> tuple[dict[str, tuple[str, float]], dict[str, str]]:
+    context = BuildContext(dataset=dataset)
+    task = CvdpTask(config, context)
+    seconds: dict[str, tuple[str, float]] = {}
+    left_out: dict[str, str] = {}
+    async with CvdpReward(evolve(config, warm=1), context) as reward:
+        for problem in task.problems("all"):
+            reference = task.reference(problem)
+            if reference is None or problem.payload.is_comprehension:
+                left_out[problem.id] = "no reference"
+                continue
+            try:
+                outcome = await reward(problem, reference)
+            except VerifierError as error:
+                left_out[problem.id] = str(error)
+                continue
+            if outcome.score01 < 1.0:
+                left_out[problem.id] = f"its reference fails: {outcome.evidence['why']}"
+                continue
+            seconds[problem.id] = (problem.digest, float(outcome.evidence["cpu_s"]))
+    return seconds, left_out

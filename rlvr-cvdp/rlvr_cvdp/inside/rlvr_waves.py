@@ -1,0 +1,104 @@
+"""A pytest plugin that records the waveform of each launch, whatever the harness asks for.
+
+`waves.record` puts it beside the harness and loads it with `-p rlvr_waves`. Runs inside the
+sandbox; standard library only. Of all launches (or those that hold the test in `RLVR_WAVES_TEST`)
+the first that passed and the first few that failed are kept in `KEPT`, named by their number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import inspect
+import os
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+OUT = Path("/rlvr/out")
+KEPT = Path("/code/rundir/rlvr_waves")
+_MOST = {"failed": 3, "passed": 1}
+
+
+def _with_waves(method: Any) -> Any:
+    """The method, called with `waves=True`."""
+    signature = inspect.signature(method)
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(self, *args, **kwargs)
+        bound.arguments["waves"] = True
+        return method(*bound.args, **bound.kwargs)
+
+    return call
+
+
+def _launches() -> list[str]:
+    try:
+        return (OUT / "launches").read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _test(method: Any) -> Any:
+    @functools.wraps(method)
+    def test(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = len(_launches())
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            lines = _launches()
+            if len(lines) > before:
+                _keep(Path(self.build_dir), lines[-1], len(lines))
+
+    return test
+
+
+def _keep(folder: Path, line: str, number: int) -> None:
+    waves = sorted(folder.glob("*.fst"), key=lambda path: path.stat().st_mtime)
+    status = _status(*line.split(" ", 1))
+    kept = len(list(KEPT.glob(f"*.{status}.*"))) if KEPT.is_dir() else 0
+    if waves and status and kept < _MOST[status]:
+        KEPT.mkdir(exist_ok=True)
+        form = os.environ.get("RLVR_WAVES_FORM", "fst")
+        shutil.copyfile(waves[-1], KEPT / f"{number}.{status}.{form}")
+
+
+def _status(rc: str, name: str) -> str:
+    """How the launch, or the wanted test in it, ended; "" where it holds no such test."""
+    wanted = os.environ.get("RLVR_WAVES_TEST", "")
+    try:
+        cases = list(ElementTree.parse(OUT / f"{name}.xml").getroot().iter("testcase"))
+    except (OSError, ElementTree.ParseError):
+        return "failed"
+    cases = [case for case in cases if not wanted or case.get("name") == wanted]
+    if not cases:
+        return "" if wanted else "failed"
+    failed = any(part.tag in ("failure", "error") for case in cases for part in case)
+    return "failed" if failed or (rc != "0" and not wanted) else "passed"
+
+
+def _in_form(method: Any) -> Any:
+    """The simulator's command line, for the wanted form of waves."""
+
+    @functools.wraps(method)
+    def command(self: Any) -> Any:
+        form = os.environ.get("RLVR_WAVES_FORM", "fst")
+        return [[f"-{form}" if word == "-fst" else word for word in line] for line in method(self)]
+
+    return command
+
+
+def pytest_collection_finish() -> None:
+    """Patch the runner of the stack's cocotb."""
+    is_second = os.environ.get("RLVR_COCOTB") == "2"
+    with warnings.catch_warnings(), contextlib.suppress(ImportError):
+        warnings.simplefilter("ignore")
+        module = importlib.import_module("cocotb_tools.runner" if is_second else "cocotb.runner")
+        runner = module.Runner if is_second else module.Simulator
+        runner.build = _with_waves(runner.build)
+        runner.test = _test(_with_waves(runner.test))
+        module.Icarus._test_command = _in_form(module.Icarus._test_command)

@@ -1,0 +1,9 @@
+"""Sandboxes: where harnesses and answers run."""
+
+from __future__ import annotations
+
+from rlvr_cvdp.sandbox.base import Sandbox, Slot
+from rlvr_cvdp.sandbox.choose import open_sandbox
+from rlvr_cvdp.sandbox.records import Finished, Limits
+
+__all__ = ["Finished", "Limits", "Sandbox", "Slot", "open_sandbox"]

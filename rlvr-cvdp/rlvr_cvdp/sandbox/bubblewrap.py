@@ -1,0 +1,221 @@
+"""Sandboxes by bubblewrap: no network, no host files, everything limited, no daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import subprocess
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+
+from rlvr.errors import PrerequisiteError, VerifierError, explain
+from rlvr_cvdp.sandbox.base import Slot
+from rlvr_cvdp.sandbox.cage import ProcessCage
+from rlvr_cvdp.sandbox.folders import make_slot_folder
+from rlvr_cvdp.sandbox.fresh import START, run_fresh, start_limits
+from rlvr_cvdp.sandbox.pool import Pool
+from rlvr_cvdp.sandbox.records import MEGABYTE, Finished, Limits
+from rlvr_cvdp.sandbox.worker import Worker
+from rlvr_cvdp.sandbox.zygote import zygote_command, zygote_environment
+from rlvr_cvdp.stacks import Stack
+from rlvr_cvdp.toolchain import Toolchain
+from rlvr_cvdp.tools import require_tool
+from rlvr_cvdp.workplace import inside_folder, new_folder, remove_folder, work_folder
+
+_TAKEN = ("code", "src", "rundir", "rlvr")
+
+
+@functools.cache
+def can_make_namespaces() -> bool:
+    """Whether bubblewrap works here (inside of containers it often may not)."""
+    command = [str(require_tool("bwrap")), "--unshare-all", "--ro-bind", "/", "/", "/bin/true"]
+    try:
+        return subprocess.run(command, capture_output=True, timeout=20, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+class BubblewrapSandbox:
+    """
+    Slots in bubblewrap, on this machine's tools or on a root folder's.
+
+    Args:
+        toolchain: Tools and stacks; with `root` their paths are inside of it.
+        root: Folder that gives /usr, /etc and /opt; None: this machine's /usr.
+        hidden: What no slot may show although it lies in a visible folder.
+        disk_mb: Size of each of the slot's own file systems.
+        warm: Most slots that are kept warm inside an `async with`; 0: none.
+    """
+
+    name = "bubblewrap"
+
+    def __init__(
+        self,
+        toolchain: Toolchain,
+        *,
+        root: Path | None = None,
+        hidden: Sequence[Path] = (),
+        disk_mb: int = 100,
+        warm: int = 0,
+    ) -> None:
+        self.toolchain = toolchain
+        self._root = root
+        self._hidden = tuple(hidden)
+        self._disk_mb = disk_mb
+        self._warm = warm
+        self._pool: Pool | None = None
+
+    async def __aenter__(self) -> BubblewrapSandbox:
+        require_tool("bwrap")
+        self._pool = Pool(self._start, self._warm) if self._warm else None
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.close()
+
+    @asynccontextmanager
+    async def slot(self, stack: Stack) -> AsyncIterator[Slot]:
+        """A slot: a warm one inside `async with`, else one that is made for this problem."""
+        require_tool("bwrap")
+        if self._pool is not None:
+            async with self._pool.worker(stack) as worker:
+                yield worker
+        else:
+            with work_folder() as folder:
+                make_slot_folder(folder)
+                yield _FreshSlot(self, folder, stack)
+
+    def command(
+        self, argv: Sequence[str], *, folder: Path, stack: Stack, working_dir: str,
+        environment: Mapping[str, str], start: str, is_warm: bool,
+    ) -> list[str]:  # fmt: skip
+        """The bubblewrap command line that runs a command in a slot's folder."""
+        mounts = self._mounts(folder, stack, is_warm)
+        settings = [word for item in environment.items() for word in ("--setenv", *item)]
+        return [
+            *(str(require_tool("bwrap")), "--unshare-all", "--die-with-parent", "--new-session"),
+            # Root would keep its capabilities, and could look into the worker.
+            *("--cap-drop", "ALL", "--clearenv", *mounts, *settings, "--chdir", working_dir),
+            *("/bin/sh", "-c", start, "rlvr", *argv),
+        ]
+
+    def _mounts(self, folder: Path, stack: Stack, is_warm: bool) -> list[str]:
+        tools = {name: Path(self.toolchain.tool(name)) for name in ("iverilog", "vvp")}
+        inside = inside_folder(
+            os.getpid(), "/rlvr/real/iverilog", "/rlvr/real/vvp", str(stack.python)
+        )
+        tree, size = folder / "tree", str(self._disk_mb * MEGABYTE)
+        mounts: list[str] = ["--ro-bind", f"{self._root or ''}/usr", "/usr"]
+        # Before the stack, which may itself lie below /tmp.
+        mounts += ["--size", size, "--tmpfs", "/tmp"]
+        for name in ("bin", "sbin", "lib", "lib64"):
+            mounts += ["--symlink", f"usr/{name}", f"/{name}"]
+        if self._root is None:
+            mounts += self._host_mounts(stack, list(tools.values()), inside)
+        else:
+            for name in ("etc/alternatives", "etc/ld.so.cache", "opt"):
+                mounts += ["--ro-bind-try", str(self._root / name), f"/{name}"]
+        for name, tool in tools.items():
+            real = tool if self._root is None else self._root / tool.relative_to("/")
+            mounts += ["--ro-bind", str(real), f"/rlvr/real/{name}"]
+            mounts += ["--ro-bind", str(inside / "bin" / name), str(tool)]
+        for name in ("bin", "python", "scan.py"):
+            mounts += ["--ro-bind", str(inside / name), f"/rlvr/{name}"]
+        for name in ("answer", "allowed"):
+            mounts += ["--ro-bind", str(folder / name), f"/rlvr/{name}"]
+        mounts += ["--bind", str(folder / "out"), "/rlvr/out", "--proc", "/proc", "--dev", "/dev"]
+        mounts += ["--bind", str(tree), "/code", "--ro-bind", str(tree / "src"), "/code/src"]
+        mounts += ["--ro-bind", str(tree / "src"), "/src"]
+        mounts += ["--size", size, "--tmpfs", "/rundir", "--dir", "/rundir/harness"]
+        if is_warm:
+            mounts += ["--bind", str(folder / "control"), "/rlvr/control"]
+            mounts += ["--size", str(MEGABYTE), "--tmpfs", "/rlvr/run"]
+        return mounts
+
+    def _host_mounts(self, stack: Stack, tools: Sequence[Path], inside: Path) -> list[str]:
+        mounts = []
+        for path in ("/etc/alternatives", "/etc/ld.so.cache"):
+            mounts += ["--ro-bind-try", path, path]
+        folders = [*stack.prefixes, *(t.parent.parent for t in tools)]
+        folders = [folder for folder in folders if not folder.is_relative_to("/usr")]
+        for prefix in dict.fromkeys(folders):
+            if prefix.parts[1:2] in [(name,) for name in _TAKEN]:
+                raise PrerequisiteError(
+                    explain(
+                        f"the sandbox was to show {prefix}.",
+                        "found: harnesses themselves use /code, /src and /rundir",
+                        "put the Python environment somewhere else, in a home folder for example",
+                    )
+                )
+            mounts += ["--ro-bind", str(prefix), str(prefix)]
+        for secret in self._hidden:
+            for prefix in (*folders, Path("/usr")):
+                if secret.is_relative_to(prefix.resolve()):
+                    place = prefix / secret.relative_to(prefix.resolve())
+                    cover = ["--ro-bind", str(inside / "empty")]
+                    mounts += [*(["--tmpfs"] if secret.is_dir() else cover), str(place)]
+        return mounts
+
+    async def _start(self, stack: Stack) -> Worker:
+        folder = new_folder()
+        try:
+            make_slot_folder(folder)
+            worker = Worker(folder, stack, on_close=lambda: remove_folder(folder))
+            command = self.command(
+                zygote_command(self.toolchain, stack),
+                folder=folder,
+                stack=stack,
+                working_dir="/code/rundir",
+                environment=zygote_environment(stack),
+                start='exec "$@"',
+                is_warm=True,
+            )
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            remove_folder(folder)
+            raise VerifierError(f"the sandbox could not be started: {error}") from None
+        await worker.attach(ProcessCage(process))
+        return worker
+
+
+class _FreshSlot:
+    """A slot whose every command has a bubblewrap of its own."""
+
+    def __init__(self, sandbox: BubblewrapSandbox, folder: Path, stack: Stack) -> None:
+        self._sandbox, self.folder, self._stack = sandbox, folder, stack
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        limits: Limits,
+        working_dir: str = "/code/rundir",
+    ) -> Finished:
+        """See `Slot.run`."""
+        command = self._sandbox.command(
+            argv,
+            folder=self.folder,
+            stack=self._stack,
+            working_dir=working_dir,
+            environment=environment,
+            start=start_limits(limits) + START,
+            is_warm=False,
+        )
+        return await run_fresh(command, folder=self.folder, limits=limits)

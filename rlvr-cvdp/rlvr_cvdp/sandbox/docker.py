@@ -1,0 +1,262 @@
+"""Sandboxes by Docker: containers of the simulator image, kept warm or made for one problem."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import socket
+import tarfile
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from rlvr.errors import PrerequisiteError, VerifierError
+from rlvr_cvdp.config import CvdpConfig
+from rlvr_cvdp.images import recipe
+from rlvr_cvdp.images.daemon import docker_client
+from rlvr_cvdp.images.probe import toolchain_of_image
+from rlvr_cvdp.sandbox.base import Slot
+from rlvr_cvdp.sandbox.folders import make_slot_folder
+from rlvr_cvdp.sandbox.pool import Pool
+from rlvr_cvdp.sandbox.records import MEGABYTE
+from rlvr_cvdp.sandbox.worker import Worker
+from rlvr_cvdp.sandbox.zygote import zygote_command, zygote_environment
+from rlvr_cvdp.stacks import Stack, cache_dir
+from rlvr_cvdp.toolchain import Toolchain
+from rlvr_cvdp.workplace import inside_folder, new_folder, remove_folder
+
+if TYPE_CHECKING:
+    import docker
+
+log = structlog.get_logger()
+
+LABEL = "rlvr.cvdp"
+_ASKED = "answers were to be verified in Docker containers."
+
+
+def open_docker(config: CvdpConfig, *, warm: int) -> DockerSandbox:
+    """
+    The sandbox of `cvdp.sandbox=docker`.
+
+    Raises:
+        PrerequisiteError: No daemon answers, or it has no such image.
+    """
+    stack = ExitStack()
+    client = stack.enter_context(docker_client(_ASKED))
+    with stack:
+        toolchain = toolchain_of_image(client, config.image or recipe.image_tag())
+        return DockerSandbox(client, toolchain, config=config, warm=warm, close=stack.pop_all())
+
+
+class DockerSandbox:
+    """
+    Slots in containers.
+
+    As the official runner has them, with less: no network, no capability, a read-only root, the
+    caller's user, limits on memory and processes.
+
+    Each slot has a container of its own; nothing but the slot's folder is mounted from this
+    machine. Inside an `async with`, containers are used again after everything in them was killed
+    and emptied.
+    """
+
+    name = "docker"
+
+    def __init__(
+        self,
+        client: docker.DockerClient,
+        toolchain: Toolchain,
+        *,
+        config: CvdpConfig,
+        warm: int,
+        close: ExitStack,
+    ) -> None:
+        self.toolchain = toolchain
+        self._client = client
+        self._config = config
+        self._warm = warm
+        self._close = close
+        self._pool: Pool | None = None
+
+    async def __aenter__(self) -> DockerSandbox:
+        await asyncio.to_thread(self._sweep)
+        self._pool = Pool(self._start, self._warm) if self._warm else None
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.close()
+
+    @asynccontextmanager
+    async def slot(self, stack: Stack) -> AsyncIterator[Slot]:
+        """A slot: in a warm container inside `async with`, else in a new one."""
+        pool = self._pool or Pool(self._start, 0)
+        async with pool.worker(stack) as worker:
+            yield worker
+
+    async def _start(self, stack: Stack) -> Worker:
+        folder = new_folder()
+        try:
+            make_slot_folder(folder)
+            worker = Worker(folder, stack, on_close=lambda: remove_folder(folder))
+            container = await _unbroken(asyncio.to_thread(self._run, folder, stack))
+        except OSError as error:
+            remove_folder(folder)
+            raise VerifierError(f"a container could not be started: {error}") from None
+        except Exception:
+            remove_folder(folder)
+            raise
+        await worker.attach(_ContainerCage(container))
+        return worker
+
+    def _run(self, folder: Path, stack: Stack) -> Any:
+        from docker.errors import DockerException
+        from requests.exceptions import RequestException
+
+        config, size = self._config, f"size={self._config.disk_mb * MEGABYTE}"
+        tmpfs = {"/tmp": size, "/rundir": f"{size},mode=1777", "/rlvr/run": "size=1m,mode=1777"}
+        try:
+            return self._client.containers.run(
+                self.toolchain.name.removeprefix("image "),
+                ["-c", 'mkdir -p /rundir/harness; exec "$@"', "rlvr",
+                 *zygote_command(self.toolchain, stack)],
+                entrypoint="/bin/sh",
+                environment=dict(zygote_environment(stack)),
+                detach=True,
+                init=True,
+                network_mode="none",
+                read_only=True,
+                cap_drop=["ALL"],
+                security_opt=["no-new-privileges"],
+                user=f"{os.getuid()}:{os.getgid()}",
+                working_dir="/code/rundir",
+                pids_limit=config.processes,
+                mem_limit=f"{config.memory_mb}m",
+                memswap_limit=f"{config.memory_mb}m",
+                tmpfs=tmpfs,
+                volumes=self._volumes(folder, stack),
+                labels={LABEL: f"{socket.gethostname()}-{os.getpid()}"},
+            )  # fmt: skip
+        except (DockerException, RequestException) as error:
+            words = str(getattr(error, "explanation", None) or error)
+            raise VerifierError(f"a container could not be started: {words[-400:]}") from None
+
+    def _volumes(self, folder: Path, stack: Stack) -> list[str]:
+        tools = {name: self.toolchain.tool(name) for name in ("iverilog", "vvp")}
+        inside = inside_folder(
+            os.getpid(), "/rlvr/real/iverilog", "/rlvr/real/vvp", str(stack.python)
+        )
+        tree = folder / "tree"
+        volumes = [f"{tree}:/code", f"{tree}/src:/code/src:ro", f"{tree}/src:/src:ro"]
+        volumes += [f"{folder}/out:/rlvr/out", f"{folder}/control:/rlvr/control"]
+        volumes += [f"{folder}/{name}:/rlvr/{name}:ro" for name in ("answer", "allowed")]
+        volumes += [f"{inside}/{name}:/rlvr/{name}:ro" for name in ("bin", "python", "scan.py")]
+        volumes.append(f"{self._real_tools(tools)}:/rlvr/real:ro")
+        volumes += [f"{inside}/bin/{name}:{tool}:ro" for name, tool in tools.items()]
+        return volumes
+
+    def _real_tools(self, tools: dict[str, str]) -> Path:
+        """The image's simulator, copied out once: our script lies over its place inside."""
+        folder = cache_dir() / "images" / f"real-{self.toolchain.digest.rpartition(':')[2][:24]}"
+        if folder.is_dir():
+            return folder
+        partial = folder.with_name(f"{folder.name}.{os.getpid()}")
+        partial.mkdir(parents=True, exist_ok=True)
+        container = self._client.containers.create(self.toolchain.name.removeprefix("image "))
+        try:
+            for name, path in tools.items():
+                stream, _ = container.get_archive(path)
+                with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as tar:
+                    member = tar.extractfile(tar.getmembers()[0])
+                    assert member is not None
+                    (partial / name).write_bytes(member.read())
+                (partial / name).chmod(0o755)
+        finally:
+            container.remove(force=True)
+        try:
+            partial.rename(folder)
+        except OSError:  # another process was faster
+            remove_folder(partial)
+        return folder
+
+    def _sweep(self) -> None:
+        """Remove containers of processes of this machine that are gone."""
+        from docker.errors import DockerException
+        from requests.exceptions import RequestException
+
+        host = socket.gethostname()
+        try:
+            left = self._client.containers.list(all=True, filters={"label": LABEL})
+            for container in left:
+                owner, _, pid = str(container.labels.get(LABEL)).rpartition("-")
+                if owner == host and pid.isdecimal() and not Path("/proc", pid).exists():
+                    container.remove(force=True)
+        except (DockerException, RequestException) as error:
+            raise PrerequisiteError(f"{_ASKED}\n  found: the daemon failed: {error}") from None
+
+
+class _ContainerCage:
+    """A container as the cage of a worker."""
+
+    def __init__(self, container: Any) -> None:
+        self._container = container
+        container.reload()
+        self.pid = int(container.attrs["State"]["Pid"])
+
+    async def ended(self) -> str:
+        """Wait for its end; gives the end of its log."""
+        while True:
+            words = await asyncio.to_thread(self._last_words)
+            if words:
+                return words
+            await asyncio.sleep(0.3)
+
+    def _last_words(self) -> str:
+        """What it said last where it has ended, "" while it runs."""
+        from docker.errors import DockerException
+        from requests.exceptions import RequestException
+
+        try:
+            self._container.reload()
+            if self._container.status == "running":
+                return ""
+            words = self._container.logs(tail=20).decode(errors="replace").strip()
+            return words or "the container ended"
+        except (DockerException, RequestException, OSError) as error:
+            return f"the Docker daemon stopped answering: {error}"
+
+    async def kill(self) -> None:
+        """Kill and remove the container."""
+        await _unbroken(asyncio.to_thread(self._remove))
+
+    def _remove(self) -> None:
+        from docker.errors import DockerException
+        from requests.exceptions import RequestException
+
+        try:
+            self._container.remove(force=True)
+        except (DockerException, RequestException, OSError) as error:
+            log.warning("container_not_removed", id=self._container.short_id, error=str(error))
+
+
+async def _unbroken(work: Any) -> Any:
+    """Finish what a thread does, also where we are cancelled meanwhile: no container is lost."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        result = await task
+        if result is not None:
+            await asyncio.to_thread(result.remove, force=True)
+        raise

@@ -1,0 +1,98 @@
+"""Runs one command line in a sandbox of its own, to its end or to its limits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rlvr.errors import VerifierError
+from rlvr_cvdp.accounting import cpu_seconds, size_over
+from rlvr_cvdp.sandbox.cage import drain, kill_group
+from rlvr_cvdp.sandbox.collector import Collector
+from rlvr_cvdp.sandbox.records import MEGABYTE, Finished, Limits
+
+START = ': > /rlvr/out/started; exec "$@"'
+
+
+def start_limits(limits: Limits) -> str:
+    """Shell commands that set the limits of a process and of all it starts."""
+    soft = max(1, round(limits.cpu_s))
+    return (
+        f"ulimit -c 0; ulimit -S -t {soft}; ulimit -H -t {soft + 5}; "
+        f"ulimit -v {limits.memory_mb * 1000}; ulimit -f {limits.file_mb * MEGABYTE // 512}; "
+        f"ulimit -p {limits.processes}; "
+    )
+
+
+async def run_fresh(command: Sequence[str], *, folder: Path, limits: Limits) -> Finished:
+    """
+    Run a sandbox's command line; it notes in `folder/out/started` that the sandbox stands.
+
+    Cancelling it kills the sandbox and everything in it before the cancellation goes on.
+
+    Raises:
+        VerifierError: The sandbox could not start, or was ended by somebody else.
+    """
+    started = folder / "out" / "started"
+    started.unlink(missing_ok=True)
+    begun = time.monotonic()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+            limit=1 << 20,
+        )
+    except OSError as error:
+        raise VerifierError(f"the sandbox could not be started: {error}") from None
+    assert process.stdout is not None
+    collector = Collector(limits.output_mb * MEGABYTE)
+    stopped, cpu_s = "", 0.0
+    reading = asyncio.create_task(_read(collector, process))
+    try:
+        stopped = await _watch(reading, folder, limits, begun)
+        if stopped:
+            cpu_s = cpu_seconds(process.pid)
+    finally:
+        kill_group(process)
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+        await drain(process)
+    if not started.exists() and not stopped:
+        words = collector.text().strip() or f"exit status {process.returncode}"
+        raise VerifierError(f"the sandbox could not start: {words[-500:]}")
+    if not stopped and process.returncode is not None and process.returncode < 0:
+        raise VerifierError(f"the sandbox was ended by signal {-process.returncode}")
+    return Finished(
+        rc=None if stopped else process.returncode,
+        stopped=stopped,
+        output=collector.text(),
+        summaries=tuple(collector.summaries),
+        seconds=time.monotonic() - begun,
+        cpu_s=cpu_s,
+    )
+
+
+async def _read(collector: Collector, process: asyncio.subprocess.Process) -> bool:
+    assert process.stdout is not None
+    is_within = await collector.read(process.stdout)
+    if is_within:
+        await process.wait()
+    return is_within
+
+
+async def _watch(reading: asyncio.Task[bool], folder: Path, limits: Limits, begun: float) -> str:
+    """Wait for the end; gives what the command must be stopped for, "" when it ended."""
+    while True:
+        left = begun + limits.wall_s - time.monotonic()
+        if left <= 0:
+            return "time"
+        done, _ = await asyncio.wait({reading}, timeout=min(left, 0.5))
+        if done:
+            return "" if reading.result() else "output"
+        if size_over(folder, limits.disk_mb * MEGABYTE):
+            return "disk"

@@ -1,0 +1,254 @@
+"""This side of a warm worker: hands it one command after another (see inside/rlvr_zygote.py)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import struct
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlvr.errors import VerifierError
+from rlvr_cvdp.accounting import cpu_seconds, size_over
+from rlvr_cvdp.sandbox.cage import Cage
+from rlvr_cvdp.sandbox.collector import Collector
+from rlvr_cvdp.sandbox.folders import empty_slot_folder
+from rlvr_cvdp.sandbox.records import MEGABYTE, Finished, Limits
+from rlvr_cvdp.stacks import Stack
+
+_START_S = 60.0
+_STOP_S = 5.0
+_MOST_COMMANDS = 2000
+
+
+class Worker:
+    """
+    A slot in a sandbox that stays.
+
+    `is_usable` says whether it may take another problem: not after it had to be killed, nor after
+    so many commands that starting anew costs nothing.
+    """
+
+    def __init__(self, folder: Path, stack: Stack, on_close: Callable[[], None]) -> None:
+        self.folder = folder
+        self.stack = stack
+        self._on_close = on_close
+        self.is_usable = False
+        self._commands = 0
+        self._cage: Cage | None = None
+        self._control: socket.socket | None = None
+        self._listener = _listen(folder / "control")
+
+    async def attach(self, cage: Cage) -> None:
+        """
+        Wait until the worker in a cage that was just started calls.
+
+        Raises:
+            VerifierError: It ended, or said nothing for a minute.
+        """
+        self._cage = cage
+        ended = asyncio.create_task(cage.ended())
+        accepting = asyncio.create_task(self._accept())
+        try:
+            await asyncio.wait(
+                {accepting, ended}, timeout=_START_S, return_when=asyncio.FIRST_COMPLETED
+            )
+            if accepting.done():
+                self._control = accepting.result()
+                self.is_usable = True
+                return
+            words = ended.result() if ended.done() else "it said nothing"
+            raise VerifierError(f"a sandbox could not start: {words[-500:]}")
+        finally:
+            for task in (ended, accepting):
+                task.cancel()
+            await asyncio.gather(ended, accepting, return_exceptions=True)
+            if self._control is None:
+                await self.close()
+
+    async def _accept(self) -> socket.socket:
+        loop = asyncio.get_running_loop()
+        control, _ = await loop.sock_accept(self._listener)
+        control.setblocking(False)
+        (self.folder / "control" / "socket").unlink(missing_ok=True)
+        self._listener.close()
+        line = await loop.sock_recv(control, 4096)
+        if b"ready" not in line:
+            raise VerifierError("a sandbox could not start: its worker went away")
+        return control
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        limits: Limits,
+        working_dir: str = "/code/rundir",
+    ) -> Finished:
+        """Run a command; see `Slot.run`."""
+        if self._control is None or not self.is_usable:
+            raise VerifierError("the sandbox is gone")
+        self.is_usable = False  # until the command has ended in good order
+        self._commands += 1
+        begun = time.monotonic()
+        message = {
+            "do": "run",
+            "argv": list(argv),
+            "environment": dict(environment),
+            "folder": working_dir,
+            "limits": _rlimits(limits),
+        }
+        collector = Collector(limits.output_mb * MEGABYTE)
+        stream = await self._send(message)
+        reading = asyncio.create_task(collector.read(stream.reader))
+        reply = asyncio.create_task(self._reply())
+        try:
+            stopped = await self._watch(reading, reply, limits, begun)
+            answer: dict[str, Any]
+            if stopped:
+                answer = {"rc": None, "cpu_s": await self._stop(reply)}
+            else:
+                answer = await reply
+            if not stopped and not await reading:
+                stopped = "output"
+            # What was allowed to end in good order, and killed nobody, may go on.
+            self.is_usable = self.is_usable or not stopped
+            return Finished(
+                rc=None if stopped else answer["rc"],
+                stopped=stopped,
+                output=collector.text(),
+                summaries=tuple(collector.summaries),
+                seconds=time.monotonic() - begun,
+                cpu_s=answer["cpu_s"],
+            )
+        finally:
+            for task in (reading, reply):
+                task.cancel()
+            await asyncio.gather(reading, reply, return_exceptions=True)
+            stream.transport.close()
+            if not self.is_usable:
+                await self.close()
+
+    async def _send(self, message: Mapping[str, Any]) -> _Stream:
+        assert self._control is not None
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=1 << 20)
+        read_end, write_end = os.pipe()
+        try:
+            transport, _ = await loop.connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(read_end, "rb", 0)
+            )
+            body = json.dumps(message).encode()
+            try:
+                socket.send_fds(self._control, [struct.pack("!Q", len(body))], [write_end])
+                await loop.sock_sendall(self._control, body)
+            except OSError as error:
+                raise VerifierError(f"the sandbox is gone: {error}") from None
+        finally:
+            os.close(write_end)
+        return _Stream(reader, transport)
+
+    async def _reply(self) -> dict[str, Any]:
+        assert self._control is not None
+        loop = asyncio.get_running_loop()
+        line = b""
+        while not line.endswith(b"\n"):
+            try:
+                chunk = await loop.sock_recv(self._control, 4096)
+            except OSError:
+                chunk = b""
+            if not chunk:
+                raise VerifierError("the sandbox was ended by somebody else")
+            line += chunk
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    async def _watch(
+        self,
+        reading: asyncio.Task[bool],
+        reply: asyncio.Task[dict[str, Any]],
+        limits: Limits,
+        begun: float,
+    ) -> str:
+        """Wait for the end; gives what the command must be stopped for, "" when it ended."""
+        while True:
+            left = begun + limits.wall_s - time.monotonic()
+            if left <= 0:
+                return "time"
+            await asyncio.wait(
+                {reply} if reading.done() else {reply, reading},
+                timeout=min(left, 0.5),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if reading.done() and not reading.result():
+                return "output"
+            if reply.done():
+                return ""
+            if size_over(self.folder, limits.disk_mb * MEGABYTE):
+                return "disk"
+
+    async def _stop(self, reply: asyncio.Task[dict[str, Any]]) -> float:
+        """End the command that is running; gives the processor time it had used, seconds."""
+        assert self._control is not None
+        assert self._cage is not None
+        body = json.dumps({"do": "stop"}).encode()
+        with contextlib.suppress(OSError, TimeoutError):
+            loop = asyncio.get_running_loop()
+            await loop.sock_sendall(self._control, struct.pack("!Q", len(body)) + body)
+            answer = await asyncio.wait_for(asyncio.shield(reply), _STOP_S)
+            self.is_usable = True
+            return float(answer.get("cpu_s", 0.0))
+        return cpu_seconds(self._cage.pid)
+
+    def renew(self) -> None:
+        """Empty the slot for the next problem."""
+        try:
+            empty_slot_folder(self.folder)
+        except OSError:
+            self.is_usable = False
+        if self._commands >= _MOST_COMMANDS:
+            self.is_usable = False
+
+    async def close(self) -> None:
+        """End the sandbox and everything in it."""
+        self.is_usable = False
+        self._listener.close()
+        if self._control is not None:
+            self._control.close()
+        cage, self._cage = self._cage, None
+        if cage is not None:
+            await cage.kill()
+        self._on_close()
+
+
+class _Stream:
+    def __init__(self, reader: asyncio.StreamReader, transport: asyncio.BaseTransport) -> None:
+        self.reader, self.transport = reader, transport
+
+
+def _listen(folder: Path) -> socket.socket:
+    """A socket in a folder, whose path may be longer than a socket's name can be."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        listener.bind(f"/proc/self/fd/{handle}/socket")
+    finally:
+        os.close(handle)
+    listener.listen(1)
+    listener.setblocking(False)
+    return listener
+
+
+def _rlimits(limits: Limits) -> dict[str, int]:
+    return {
+        "RLIMIT_CORE": 0,
+        "RLIMIT_CPU": max(1, round(limits.cpu_s)),
+        "RLIMIT_AS": limits.memory_mb * 1_024_000,
+        "RLIMIT_FSIZE": limits.file_mb * MEGABYTE,
+        "RLIMIT_NPROC": limits.processes,
+    }

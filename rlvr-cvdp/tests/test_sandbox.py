@@ -1,0 +1,322 @@
+"""Sandboxes: nothing goes from one problem to the next, warm ones judge as fresh ones do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from rlvr.errors import PrerequisiteError, VerifierError
+from rlvr.types import Trajectory
+from rlvr_cvdp.config import CvdpConfig
+from rlvr_cvdp.sandbox import Finished, Limits, Slot, open_sandbox
+from rlvr_cvdp.service import service_environment
+from rlvr_cvdp.starter.mutants import mutants
+from rlvr_cvdp.tree import write_tree
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator", "place")]
+
+LITTER = """\
+echo secret > /tmp/left; echo secret > /rundir/left; echo secret > /dev/shm/left
+echo secret > /code/left; echo secret > /code/rtl/left; echo secret > /code/rundir/left
+mkdir -p /tmp/deep/er; echo secret > /tmp/deep/er/left; chmod 0 /tmp/deep
+mkdir -p /code/rundir/shut; echo secret > /code/rundir/shut/left; chmod 0 /code/rundir/shut
+ln -s /src /code/rtl/link
+(setsid sleep 1000 </dev/null >/dev/null 2>&1 &)
+sleep 1000 &
+true
+"""
+LOOK = """\
+find / -xdev -name left 2>/dev/null; ls -A /tmp /rundir /dev/shm /code /code/rtl /code/rundir
+for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline 2>/dev/null; echo; done | grep '^[s]leep'
+true
+"""
+
+
+def _sleepers(output: str) -> list[str]:
+    return [line for line in output.splitlines() if line.startswith("sleep")]
+
+
+async def _sh(slot: Slot, script: str) -> Finished:
+    return await slot.run(
+        ["/bin/sh", "-c", script],
+        environment={"PATH": "/usr/bin:/bin"},
+        limits=Limits.of(CvdpConfig(timeout_s=20.0)),
+    )
+
+
+def _sandbox(bench):
+    reward = bench.reward()
+    return reward._sandbox, reward._sandbox.toolchain.stack_for(bench.problem().payload)
+
+
+def test_nothing_goes_from_one_problem_to_the_next(bench):
+    """Files anywhere, closed folders, links and processes of one problem are gone for the next."""
+
+    async def two() -> tuple[str, str]:
+        sandbox, stack = _sandbox(bench)
+        async with sandbox:
+            async with sandbox.slot(stack) as slot:
+                first = await _sh(slot, LITTER)
+                seen = await _sh(slot, "cat /code/left /code/rtl/left")
+                assert (first.rc, seen.output) == (0, "secret\nsecret\n")
+            async with sandbox.slot(stack) as slot:
+                second = await _sh(slot, LOOK)
+                names = sorted(p.name for p in (slot.folder / "tree").iterdir())
+                return second.output, " ".join(names)
+
+    output, names = asyncio.run(two())
+    assert "left" not in output, output
+    assert "link" not in output, output
+    assert not _sleepers(output), output
+    assert names == "docs rtl rundir src verif"
+
+
+def test_what_one_command_leaves_outside_of_code_is_gone_for_the_next_command(bench):
+    """Services share /code and nothing else, as the official runner's containers do."""
+
+    async def two() -> str:
+        sandbox, stack = _sandbox(bench)
+        async with sandbox, sandbox.slot(stack) as slot:
+            await _sh(slot, LITTER)
+            return (await _sh(slot, LOOK)).output
+
+    output = asyncio.run(two())
+    assert "/tmp/left" not in output
+    assert "/rundir/left" not in output.replace("/code/rundir/left", "")
+    assert not _sleepers(output), output
+
+
+@pytest.mark.places("warm", "docker")
+def test_the_worker_is_out_of_reach(bench):
+    """A command sees the process that forked it, and can neither read nor change it."""
+    spy = """
+import glob, os
+own = os.getpid()
+others = [p for p in glob.glob("/proc/[0-9]*") if int(p[6:]) not in (1, own)]
+held = [p for p in others if b"vvp" in open(p + "/cmdline", "rb").read()]
+assert held, others
+status = open("/proc/self/status").read()
+assert "CapEff:\t0000000000000000" in status, status
+for p in held:
+    for name, mode in (("mem", "r+b"), ("environ", "rb"), ("maps", "rb")):
+        try:
+            file = open(f"{p}/{name}", mode)
+            if name == "mem":
+                raise AssertionError("its memory can be opened")
+            data = file.read(1)
+        except OSError:
+            continue
+        assert not data, (p, name)
+print("out of reach")
+"""
+
+    async def look() -> str:
+        sandbox, stack = _sandbox(bench)
+        async with sandbox, sandbox.slot(stack) as slot:
+            (slot.folder / "tree" / "rtl" / "spy.py").write_text(spy)
+            return (await _sh(slot, f"{stack.python} /code/rtl/spy.py")).output
+
+    assert asyncio.run(look()).strip() == "out of reach"
+
+
+def test_warm_and_fresh_judge_alike(bench, place):
+    """Right, wrong and broken answers get one verdict, test for test, in every sandbox."""
+    problem = bench.problem()
+    answers = [bench.right, bench.right.replace(";", "", 1), "module inc; endmodule\n", ""]
+    answers += [mutant.text for mutant in mutants(bench.right)][:6]
+    host = {"sandbox": "bubblewrap", "rootfs": "host", "warm": 0}
+    for text in answers:
+        here, there = bench.rtl(text, problem), bench.rtl(text, problem, **host)
+        for name in ("value", "score01", "components", "tests_passed", "tests_total"):
+            assert getattr(here, name) == getattr(there, name), (name, text)
+        for name in ("why", "stage", "stopped_at_first_failure"):
+            assert here.evidence[name] == there.evidence[name], (name, text)
+
+
+RUNNER = """\
+import os, subprocess
+from cocotb_tools.runner import get_runner
+
+def simulate(name, **kwargs):
+    runner = get_runner("icarus")
+    runner.build(sources=["/code/rtl/inc.sv"], hdl_toplevel="inc", always=True, build_dir=name,
+                 timescale=("1ns", "1ns"))
+    return runner.test(hdl_toplevel="inc", test_module="test_inc", build_dir=name, **kwargs)
+
+def test_plain():
+    simulate("one")
+
+def test_plusargs():
+    simulate("two", plusargs=["+word=7"], extra_env={"WANTED": "1"})
+
+def test_log_file():
+    simulate("three", log_file="/code/rundir/three.log")
+    assert "TESTS=1 PASS=1" in open("/code/rundir/three.log").read()
+
+def test_side_by_side():
+    from concurrent.futures import ThreadPoolExecutor
+    for name in ("four", "five", "six"):
+        runner = get_runner("icarus")
+        runner.build(sources=["/code/rtl/inc.sv"], hdl_toplevel="inc", always=True,
+                     build_dir=name, timescale=("1ns", "1ns"))
+    libs = __import__("cocotb_tools.config").config.libs_dir
+    def launch(name):
+        env = {**os.environ, "COCOTB_TEST_MODULES": "test_inc", "COCOTB_TOPLEVEL": "inc",
+               "PYGPI_PYTHON_BIN": os.sys.executable, "TOPLEVEL_LANG": "verilog",
+               "COCOTB_RESULTS_FILE": f"/code/rundir/{name}.xml"}
+        return subprocess.run(["vvp", "-M", str(libs), "-m", "libcocotbvpi_icarus",
+                               f"/code/rundir/{name}/sim.vvp", "-none"], env=env).returncode
+    with ThreadPoolExecutor() as pool:
+        assert list(pool.map(launch, ("four", "five", "six"))) == [0, 0, 0]
+"""
+TEST = """\
+import os, sys
+import cocotb
+from cocotb.triggers import Timer
+
+assert "seen_before" not in sys.modules
+sys.modules["seen_before"] = cocotb
+
+@cocotb.test()
+async def fresh(dut):
+    assert ("+word=7" in cocotb.plusargs or "word" in cocotb.plusargs) == ("WANTED" in os.environ)
+    dut.a.value = 3
+    await Timer(1, unit="ns")
+    assert int(dut.y.value) == 4
+"""
+
+
+def test_every_kind_of_launch_is_served(bench):
+    """With plusargs, into a log file, side by side: each simulation starts from fresh memory."""
+    problem = bench.problem(harness={"src/test_runner.py": RUNNER, "src/test_inc.py": TEST})
+    reward = bench.rtl(bench.right, problem)
+    assert reward.score01 == 1.0, reward.evidence
+    assert reward.evidence["services"][0]["launches"] == 6
+
+
+def test_seeds_are_those_of_a_fresh_process(bench):
+    """Random draws, in pytest and in the simulation, depend on the seed alone."""
+    test = bench.test.replace(
+        "import cocotb\n", "import cocotb, random, os\nDRAWN = random.random()\n"
+    ).replace(
+        "async def small(dut):\n",
+        'async def small(dut):\n    assert f"{DRAWN:.6f} {random.random():.6f}" == "@", '
+        'f"{DRAWN:.6f} {random.random():.6f}"\n',
+    )
+    drawn = {}
+    for seed in ("1", "2", "1"):
+        problem = bench.problem(harness={"src/test_inc.py": test})
+        reward = bench.rtl(bench.right, problem, seeds=(seed,), tests="share")
+        said = str(reward.evidence["tests"])
+        drawn.setdefault(seed, set()).add(said.partition("AssertionError: ")[2][:17])
+    assert len(drawn["1"]) == 1
+    assert drawn["1"] != drawn["2"]
+    assert all("." in text for texts in drawn.values() for text in texts), drawn
+
+
+@pytest.mark.places("warm", "docker")
+def test_a_worker_that_was_killed_is_no_verdict_and_is_replaced(bench):
+    """Somebody kills the sandbox: that verification could not run, the next one does."""
+    problem = bench.problem()
+    loop = bench.right.replace("endmodule", "initial forever begin end\nendmodule")
+    endless = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": loop})
+    right = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": bench.right})
+
+    async def kill_one() -> float:
+        async with bench.reward(timeout_s=60.0) as reward:
+            assert (await reward(problem, right)).score01 == 1.0
+            worker = reward._sandbox._pool._waiting[0]
+            task = asyncio.create_task(reward(problem, endless))
+            await asyncio.sleep(1.5)
+            os.kill(worker._cage.pid, signal.SIGKILL)
+            with pytest.raises(VerifierError, match=r"ended by somebody else|is gone"):
+                await task
+            return (await reward(problem, right)).score01
+
+    assert asyncio.run(kill_one()) == 1.0
+
+
+@pytest.mark.places("warm", "docker")
+def test_a_stopped_command_leaves_the_worker_usable(bench):
+    """An answer that runs out of time costs its own time, and no new sandbox."""
+    problem = bench.problem()
+    loop = bench.right.replace("endmodule", "initial forever begin end\nendmodule")
+
+    async def twice() -> tuple[str, bool]:
+        async with bench.reward(timeout_s=1.0) as reward:
+            answer = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": loop})
+            first = await reward(problem, answer)
+            worker = reward._sandbox._pool._waiting[0]
+            await reward(problem, answer)
+            return first.evidence["why"], reward._sandbox._pool._waiting == [worker]
+
+    why, is_same = asyncio.run(twice())
+    assert "time" in why
+    assert is_same
+
+
+@pytest.mark.places("warm")
+def test_leaving_ends_every_worker(bench):
+    """After `async with` no process and no folder is left, on an error too."""
+    problem = bench.problem()
+    right = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": bench.right})
+    seen: list[int] = []
+    folders: list[Path] = []
+
+    async def leave() -> None:
+        async with bench.reward() as reward:
+            await reward(problem, right)
+            for worker in reward._sandbox._pool._waiting:
+                seen.append(worker._cage.pid)
+                folders.append(worker.folder)
+            raise RuntimeError("something else")
+
+    with pytest.raises(RuntimeError, match="something else"):
+        asyncio.run(leave())
+    assert seen
+    assert not any(Path("/proc", str(pid)).exists() for pid in seen)
+    assert not any(folder.exists() for folder in folders)
+
+
+@pytest.mark.places("docker")
+def test_a_missing_image_is_named_with_its_command(bench):
+    """An image that is not there stops before anything is scored, with what makes it."""
+    with pytest.raises(PrerequisiteError, match="rlvr cvdp build-image"):
+        bench.rtl(bench.right, image="rlvr/nowhere:1")
+
+
+@pytest.mark.places("docker")
+def test_without_a_daemon_the_error_says_how_to_start_one(bench, monkeypatch):
+    """No daemon is a missing prerequisite, never a verdict."""
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    with pytest.raises(PrerequisiteError, match="no daemon"):
+        bench.rtl(bench.right)
+
+
+@pytest.mark.places("fresh")
+def test_files_are_written_in_an_empty_tree_only(bench):
+    """A slot that was renewed takes another problem's files as if it were new."""
+
+    async def twice() -> list[str]:
+        sandbox = open_sandbox(CvdpConfig(**{**bench.place, "warm": 1}), workers=1)
+        record = bench.problem().payload
+        stack = sandbox.toolchain.stack_for(record)
+        async with sandbox:
+            for _ in range(2):
+                async with sandbox.slot(stack) as slot:
+                    write_tree(slot.folder, record, {"rtl/inc.sv": bench.right})
+                    tree = slot.folder / "tree"
+                    found = sorted(str(p.relative_to(tree)) for p in tree.rglob("*"))
+                    environment = service_environment(record.services[0], stack, "1", True)
+                    await slot.run(
+                        record.services[0].command,
+                        environment=environment,
+                        limits=Limits.of(CvdpConfig()),
+                    )
+        return found
+
+    assert "rundir/sim_build" not in asyncio.run(twice())

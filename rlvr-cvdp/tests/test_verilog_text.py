@@ -1,0 +1,151 @@
+"""Names, ports, clocks and resets read from Verilog text."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlvr_cvdp.clocks import clocking_of
+from rlvr_cvdp.ports import PortsError, header_of
+from rlvr_cvdp.verilog import (
+    instantiated,
+    module_names,
+    renamed,
+    renamed_types,
+    scope_names,
+    tokens,
+)
+
+BENCH = """\
+// module commented; "quoted"
+module automatic tb;
+  adder #(.W(4), .N(a)) dut [1:0] (.a(a), .b(b)), other (.a(a));
+  task automatic check(input [3:0] x); begin : inner $display("module fake (", x); end endtask
+  function automatic logic [3:0] twice(input [3:0] x); twice = x * 2; endfunction
+  initial begin : main check(4'hf); fork : both join end
+  assign y = a.dut + twice(b);
+endmodule
+package kit; endpackage
+"""
+
+
+@given(st.text(alphabet="ab1'h\"/*(\n)\\`$ .x_#;", max_size=80))
+def test_tokens_are_the_text(text):
+    """Nothing is lost, whatever the text."""
+    assert "".join(token.text for token in tokens(text)) == text
+
+
+def test_names():
+    """Definitions, instances, tasks, functions and named blocks; not what is quoted."""
+    assert module_names(BENCH) == ["tb"]
+    assert scope_names(BENCH) == {
+        *("tb", "dut", "other", "check", "inner", "twice", "main", "both", "kit")
+    }
+    assert "adder" in instantiated(BENCH)
+    assert "check" not in instantiated(BENCH)
+
+
+def test_renaming():
+    """Each use gets the suffix; comments, strings and ports of that name do not."""
+    text = 'module a; b b (.b(b)); // b\ninitial $display("b", b.x, c.b); endmodule'
+    assert renamed(text, {"b"}, "_1") == (
+        'module a; b_1 b_1 (.b(b_1)); // b\ninitial $display("b", b_1.x, c.b_1); endmodule'
+    )
+
+
+def test_renaming_of_what_is_defined():
+    """Modules and packages where they are meant; a port of a module's name keeps it."""
+    text = (
+        "package kit; endpackage : kit\n"
+        "module a import kit::*; (input b, output a); assign a = kit::x; endmodule : a\n"
+        "module automatic b; a #(.b(1)) b (.a(b)), a (.a(a)); endmodule"
+    )
+    assert renamed_types(text, {"a", "b", "kit"}, "_1") == (
+        "package kit_1; endpackage : kit_1\n"
+        "module a_1 import kit_1::*; (input b, output a); assign a = kit_1::x; endmodule : a_1\n"
+        "module automatic b_1; a_1 #(.b(1)) b (.a(b)), a (.a(a)); endmodule"
+    )
+
+
+def ports(text: str, module: str = "m") -> list[tuple[str, str, str]]:
+    return [(p.direction, p.name, p.width) for p in header_of(text, module).ports]
+
+
+def size(high: str, low: str) -> str:
+    return f"((({high}) > ({low}) ? ({high}) - ({low}) : ({low}) - ({high})) + 1)"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "module m(input clk, a, input wire [3:0] b, c, output reg signed [7:0] y, output z);",
+        "module m(clk, a, b, c, y, z); input clk, a; input wire [3:0] b, c;\n"
+        "function f; input [9:0] q; f = q; endfunction\n"
+        "output reg signed [7:0] y; output z; endmodule",
+    ],
+)
+def test_both_styles_of_ports(text):
+    """In the header or in the body: direction and width go on until another is given."""
+    assert ports(text) == [
+        *(("input", "clk", "1"), ("input", "a", "1")),
+        *(("input", "b", size("3", "0")), ("input", "c", size("3", "0"))),
+        *(("output", "y", size("7", "0")), ("output", "z", "1")),
+    ]
+
+
+def test_widths_with_parameters():
+    """Widths are expressions; the parameters that they use come along, in order."""
+    text = """module m import p::*; #(parameter A = 2, B = A * 4, parameter [1:0] C = 1, D = {1, 2})
+      (input logic [B-1:0][A-1:0] x, input int n, output logic [0:A] y = 0); endmodule"""
+    header = header_of(text, "m")
+    assert dict(header.parameters) == {"A": "2", "B": "A * 4"}
+    x, n, y = header.ports
+    assert x.width == f"{size('B - 1', '0')}*{size('A - 1', '0')}"
+    assert (n.width, y.width) == ("32", size("0", "A"))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("module other(output y);", "no module m"),
+        ("module m(input a);", "no output"),
+        ("module m(inout a, output y);", "neither input nor output"),
+        ("module m(input [3:0] a [1:0], output y);", "an array"),
+        ("module m(input state_t a, output y);", "of a named type"),
+        ("module m(bus.slave b, output y);", "no direction is declared|neither|no output"),
+        ("module m(a, y); output y; endmodule", "no direction is declared for the port a"),
+        ("module m(input a, output y", "not closed"),
+        ("module m #(parameter type T = logic) (input a, output y);", "is a type"),
+    ],
+)
+def test_ports_that_cannot_be_driven(text, reason):
+    """What a bench of plain text cannot connect is refused with the reason."""
+    with pytest.raises(PortsError, match=reason):
+        header_of(text, "m")
+
+
+@pytest.mark.parametrize(
+    ("ports_text", "body", "clocks", "resets"),
+    [
+        ("input clk, rst", "always @(posedge clk) if (rst)", ["clk"], {"rst": 1}),
+        ("input clk, rst_n", "always @(posedge clk)", ["clk"], {"rst_n": 0}),
+        ("input clk, nrst, d", "always @(negedge clk)", ["clk"], {"nrst": 0}),
+        ("input sys_clock, resetn", "", ["sys_clock"], {"resetn": 0}),
+        ("input clk, arst", "always @(posedge clk, negedge arst)", ["clk"], {"arst": 0}),
+        ("input clk, reset", "always @(posedge clk) if (!reset) q", ["clk"], {"reset": 0}),
+        ("input strobe, rst", "always @(posedge strobe)", ["strobe"], {"rst": 1}),
+        ("input wclk, rclk, wrst_n", "", ["wclk", "rclk"], {"wrst_n": 0}),
+        ("input clk, clk_en, first", "always @(posedge clk)", ["clk"], {}),
+        ("input clk, clear, burst", "always @(posedge clk)", ["clk"], {"clear": 1}),
+        ("input clk, clear, rstb", "always @(posedge clk)", ["clk"], {"rstb": 0}),
+        ("input [3:0] clk_count, a", "", [], {}),
+        ("input a, b", "", [], {}),
+    ],
+)
+def test_clocks_and_resets(ports_text, body, clocks, resets):
+    """Told by names and by what the code does with them."""
+    text = f"module m({ports_text}, output q); {body}; endmodule"
+    found = clocking_of(text, header_of(text, "m").named("input"))
+    assert list(found.clocks) == clocks
+    assert dict(found.resets) == resets
