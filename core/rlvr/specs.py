@@ -94,10 +94,20 @@ class LossSpec(PartSpec):
 
 @frozen(kw_only=True)
 class BackendSpec(PartSpec):
-    """A trainer. `models` are the schemes of the model specs it takes (`gpt2` for `gpt2:PATH`)."""
+    """
+    A trainer, or a service that only samples.
+
+    Attributes:
+        models: Schemes of the model specs it takes (`gpt2` for `gpt2:PATH`). A scheme that one
+            installed backend takes chooses that backend, unless `--backend` names another.
+        sampler: Name of the sampler that `rlvr eval` uses with it; "": any, `group` by default.
+        trains: False where it only samples: `rlvr run` then refuses it.
+    """
 
     kind: ClassVar[str] = "backend"
     models: tuple[str, ...] = ()
+    sampler: str = ""
+    trains: bool = True
 
 
 @frozen(kw_only=True)

@@ -45,3 +45,9 @@ def size_over(folder: Path, limit: int) -> bool:
                     else:
                         total += entry.stat(follow_symlinks=False).st_blocks * 512
     return total > limit
+
+
+def has_room(folder: Path, least: int) -> bool:
+    """Whether the disk below a folder still takes `least` bytes."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize >= least

@@ -268,7 +268,7 @@ def _evidence_of(
 
 
 def hidden_paths(dataset: Path | None, references: str = "") -> tuple[Path, ...]:
-    """What no sandbox may show: this package (it holds the starter's solutions), data, references."""
+    """What no sandbox may show: this package (it holds solutions), the data, the references."""
     package = Path(rlvr_cvdp.__file__).resolve().parent
     others = [*([dataset] if dataset else []), *([Path(references)] if references else [])]
     return (package, *(path.resolve() for path in others))

@@ -8,17 +8,21 @@ from typing import Literal
 
 from attrs import evolve, field, frozen
 
+from rlvr.errors import VerifierError
 from rlvr.types import EMPTY
+from rlvr_cvdp.accounting import has_room
 from rlvr_cvdp.gate import Gate, try_compile
 from rlvr_cvdp.policy import two_faced
 from rlvr_cvdp.problem import CvdpProblem
 from rlvr_cvdp.results.messages import ToolMessage
 from rlvr_cvdp.results.share import mean_share
 from rlvr_cvdp.results.stage import Stopped, failed_stage
-from rlvr_cvdp.sandbox import Limits, Sandbox
+from rlvr_cvdp.sandbox import Limits, Sandbox, Slot
 from rlvr_cvdp.service import ServiceResult, run_service
 from rlvr_cvdp.stacks import Stack
 from rlvr_cvdp.tree import write_tree
+
+_LEAST_ROOM = 4_000_000
 
 
 @frozen(kw_only=True)
@@ -79,11 +83,13 @@ async def verify(
     for seed in seeds:
         begun_seeds += 1
         async with sandbox.slot(stack) as slot:
-            write_tree(slot.folder, problem, files)
+            _fill(slot, problem, files)
             if not results:
                 gate = await try_compile(
                     problem, slot=slot, limits=limits, with_verilator=with_verilator
                 )
+            if gate.decides:
+                _raise_if_full(slot, problem)
             if gate.decides or stop_after:
                 break
             for service in problem.services:
@@ -98,6 +104,8 @@ async def verify(
                     extra=extra,
                 )
                 results.append(result)
+                if result.why:
+                    _raise_if_full(slot, problem)
                 is_hopeless = bool(result.refused) or "slow" in result.builds
                 if is_hopeless or (result.why and stop_at_first):
                     break
@@ -108,6 +116,24 @@ async def verify(
     return evolve(
         verdict, share=share, gate=gate, limit_s=limits.cpu_s, seconds=time.monotonic() - begun
     )
+
+
+def _fill(slot: Slot, problem: CvdpProblem, files: Mapping[str, str]) -> None:
+    try:
+        write_tree(slot.folder, problem, files)
+    except OSError as error:
+        raise VerifierError(
+            f"{problem.id}: its files cannot be written below {slot.folder}: {error.strerror}"
+        ) from None
+
+
+def _raise_if_full(slot: Slot, problem: CvdpProblem) -> None:
+    """On a full disk a right answer fails, too: that is no verdict."""
+    if not has_room(slot.folder, _LEAST_ROOM):
+        raise VerifierError(
+            f"{problem.id}: the disk is full: {slot.folder} has less than "
+            f"{_LEAST_ROOM // 1_000_000} MB left; free space, or set TMPDIR"
+        )
 
 
 def _judge(problem: CvdpProblem, gate: Gate, results: Sequence[ServiceResult]) -> Verdict:

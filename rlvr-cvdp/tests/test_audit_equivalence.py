@@ -6,8 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
 from rlvr.testing.tools import require_tool
+from rlvr_cvdp.audit.builds import is_plain
 from rlvr_cvdp.audit.equivalence import compare
 from rlvr_cvdp.audit.limited import run_limited
 from rlvr_cvdp.audit.races import is_raced
@@ -137,6 +139,34 @@ def test_what_synthesis_leaves_out_is_undecided(body: str, old: str, new: str) -
     assert found(gold, gold.replace(old, new)) != "equivalent"
 
 
+def test_asynchronous_loads_are_compared() -> None:
+    """A register that takes an input at once: proven where equal, found out where not."""
+    gold = MODULE + (
+        "  always @(posedge clk or negedge d[0])\n    if (!d[0]) q <= y;\n"
+        "    else q <= {q[2:0], q[3]};\n"
+        "  assign y = d + 4'd3;\nendmodule\n"
+    )
+    assert found(gold, gold.replace("d + 4'd3", "4'd3 + d")) == "equivalent"
+    assert found(gold, gold.replace("q <= y", "q <= ~y")) == "different"
+    assert found(gold, gold.replace("posedge clk", "negedge clk")) != "equivalent"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "assign y = d; assign y = ~d;",
+        "assign y = d; assign y = 4'd0;",
+        "always @(posedge clk) q <= d; always @(posedge clk) q <= ~d;",
+        "assign y = d; assign d = 4'd3;",
+    ],
+)
+def test_contradictions_prove_nothing(body: str) -> None:
+    """Two drivers of one net: a solver would prove anything of it."""
+    gold = f"{MODULE}  {body}\nendmodule\n"
+    assert found(gold, gold.replace("= d;", "= d + 1;")) != "equivalent"
+    assert found(gold, gold.replace("<= d;", "<= d + 1;")) != "equivalent" or "<=" not in body
+
+
 def test_x_is_no_number() -> None:
     """A design that gives x where the reference gives 0 is another one, and the other way round."""
     gold = MODULE + "  assign y = d[0] ? 4'd3 : 4'd0;\nendmodule\n"
@@ -162,6 +192,19 @@ def test_unknown_tops_and_unreadable_texts_are_undecided(monkeypatch) -> None:
     assert compare(two, {"rtl/top.sv": GOLD}, {"rtl/top.sv": GOLD}) == "undecided"
     monkeypatch.setattr("rlvr_cvdp.audit.equivalence.find_tool", lambda name: None)
     assert found(GOLD, GOLD) == "undecided"
+
+
+@pytest.mark.parametrize("path", ["rtl/a;!touch made;.sv", "-o.sv", "rtl/a b.sv", "rtl/$(x).sv"])
+def test_names_of_files_command_no_tool(path: str, tmp_path: Path, monkeypatch) -> None:
+    """A file name that yosys would take for a command, or iverilog for a flag, is not passed on."""
+    monkeypatch.setattr(
+        "rlvr_cvdp.audit.equivalence.run_limited", lambda *_, **__: pytest.fail("was run")
+    )
+    asked = evolve(problem(), context={path: GOLD}, targets=(path,), services=())
+    asked = evolve(asked, services=(Service(name="s", command=(), environment={
+        "TOPLEVEL": "top", "VERILOG_SOURCES": path}),))  # fmt: skip
+    assert not is_plain(path)
+    assert compare(asked, {path: GOLD, "rtl/x.sv": ""}, {path: GOLD}) == "undecided"
 
 
 def test_a_tool_that_hangs_or_swells_is_ended(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from rlvr.config.core import CheckpointOptions
 from rlvr.errors import CheckpointError, explain
 from rlvr.parts import Backend, BuildContext
+from rlvr.run.lineage import FILE as TRAINED_ON
 from rlvr.types import Checkpoint
 
 MANIFEST = "manifest.json"
@@ -45,6 +46,8 @@ class FileCheckpointer:
             shutil.rmtree(beside, ignore_errors=True)
             (beside / "model").mkdir(parents=True)
             await backend.save(beside / "model")
+            if lineage := state.get("lineage"):  # so that copied weights still say it
+                (beside / "model" / TRAINED_ON).write_text(json.dumps(lineage), encoding="utf-8")
             text = _sealed({"step": step, "state": dict(state), "files": _hashes(beside)})
             (beside / MANIFEST).write_text(text, encoding="utf-8")
             for path in beside.rglob("*"):

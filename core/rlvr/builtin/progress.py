@@ -26,10 +26,11 @@ def duration(seconds: float) -> str:
 def evaluation_line(step: int, report: EvalReport) -> str:
     """One line on an evaluation, with its interval."""
     failed = f", {report.failed} could not be verified" if report.failed else ""
+    seen = f", NOT held-out: {len(report.seen)}" if report.held_out is False else ""
     return (
         f"eval at step {step}: pass@1 {report.pass1:.1%} "
         f"[{report.low:.1%}, {report.high:.1%}] on {len(report.scores)} {report.split} problems, "
-        f"{report.samples} samples{failed}, {report.seconds:.0f} s"
+        f"{report.samples} samples{failed}{seen}, {report.seconds:.0f} s"
     )
 
 
@@ -78,11 +79,13 @@ class LineProgress:
 def step_line(step: int, steps: int, metrics: Mapping[str, float], left_s: float) -> str:
     """Step, reward, pass rate, tokens/s, verifications/s, what was dropped, time left."""
     dropped = metrics["verify/unscorable"] + metrics["verify/failed"]
+    proxy = metrics.get("verify/proxy", 0.0)
     return (
         f"step {step}/{steps}  reward {metrics['reward/mean']:.3f}  "
         f"pass {metrics['reward/pass']:.1%}  "
         f"tok/s {metrics['rate/tokens_per_s']:.0f}  "
         f"verify/s {metrics['rate/verifications_per_s']:.1f}  "
+        + (f"judged by proxy {proxy:.0f}  " if proxy else "")
         + (f"dropped {dropped:.0f}  " if dropped else "")
         + f"left {duration(left_s)}"
     )

@@ -46,6 +46,7 @@ class ToyTask:
                 id=f"toy_{letter}",
                 prompt=[Message(role="user", content=f"{letter}=")],
                 split=split,
+                labels={"family": letter},
                 payload=(answer, self._config.fail_share),
                 digest=hashlib.sha256(answer.encode()).hexdigest(),
             )

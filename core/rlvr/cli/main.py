@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("rlvr.cli.run", "train a model on a plugin's problems"),
     "score": ("rlvr.cli.score", "verify answers and write their rewards"),
     "eval": ("rlvr.cli.evaluate", "measure how often a model is right"),
+    "audit": ("rlvr.cli.audit", "find problems whose verifier is weak, flaky or wrong"),
     "rescore": ("rlvr.cli.rescore", "apply a reward to the trajectories of a run"),
     "runs": ("rlvr.cli.runs", "list runs, or show one"),
     "plugins": ("rlvr.cli.plugins", "list installed plugins, or show one"),
@@ -91,7 +92,7 @@ def _dispatch(words: Sequence[str]) -> int:
 def _narrow(parser: CommandParser, rest: Sequence[str]) -> None:
     from rlvr.cli.options import narrowed_help
 
-    narrowed = narrowed_help(rest)
+    narrowed = narrowed_help(rest, parser.flags())
     parser.epilog = "\n\n".join(filter(None, [narrowed, parser.epilog or ""]))
 
 

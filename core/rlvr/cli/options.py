@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rlvr.errors import RlvrError
 
@@ -39,15 +39,21 @@ def add_run_flags(parser: argparse.ArgumentParser, *, model: bool = True) -> Non
     parser.add_argument("--reward", metavar="NAME", help="reward (default: the task's)")
     parser.add_argument("--dataset", metavar="PATH", help="data set (default: the embedded one)")
     if model:
-        parser.add_argument("--model", metavar="SPEC", help="model, like gpt2:PATH")
-        parser.add_argument("--backend", metavar="NAME", help="backend (default: torch)")
+        parser.add_argument(
+            "--model", metavar="SPEC", help="model, like gpt2:PATH or server:URL#NAME"
+        )
+        parser.add_argument(
+            "--backend", metavar="NAME", help="backend (default: the model's, else torch)"
+        )
     parser.add_argument("--seed", type=int, metavar="N", help="seed of everything random")
     add_json_flag(parser)
 
 
-def narrowed_help(words: Sequence[str]) -> str:
+def narrowed_help(words: Sequence[str], own: Collection[str] = ()) -> str:
     """
     The options of the plugin that `--plugin` (or `--task`, `--reward`) names among `words`.
+
+    Each is shown with its flag, unless that is one of the command's `own`.
 
     Empty where nothing is named. A plugin that cannot be used yields its reason: help never fails.
     """
@@ -61,21 +67,23 @@ def narrowed_help(words: Sequence[str]) -> str:
     if not (chosen.plugin or chosen.task):
         return ""
     try:
-        return _options_of(chosen)
+        return _options_of(chosen, own)
     except RlvrError as error:
         return textwrap.indent(str(error), "  ")
 
 
-def _options_of(chosen: argparse.Namespace) -> str:
+def _options_of(chosen: argparse.Namespace, own: Collection[str]) -> str:
     from rlvr.config.describe import as_text, describe
+    from rlvr.config.part_flags import flags_of
     from rlvr.plugins.host import PluginHost
     from rlvr.plugins.registry import Registry
     from rlvr.plugins.resolve import load_object
 
     registry = Registry(PluginHost.load())
-    task = (
-        registry.find("task", chosen.task) if chosen.task else registry.default_task(chosen.plugin)
-    )
+    if chosen.task or chosen.plugin in registry.names("task"):
+        task = registry.find("task", chosen.task or chosen.plugin)
+    else:
+        task = registry.default_task(chosen.plugin)
     parts = [task]
     if reward := chosen.reward or task.reward or task.name:
         parts.append(registry.find("reward", reward))
@@ -84,9 +92,11 @@ def _options_of(chosen: argparse.Namespace) -> str:
     rows = describe(specs)
     if not rows:
         return f"{title}: none"
-    width = max(len(row.key) for row in rows)
+    flags = flags_of([row.key for row in rows], own)
+    names = {row.key: ", ".join(filter(None, (row.key, flags.get(row.key)))) for row in rows}
+    width = max(map(len, names.values()))
     lines = [
-        f"  {row.key.ljust(width)}  {row.help}"
+        f"  {names[row.key].ljust(width)}  {row.help}"
         f"{f' ({row.unit})' if row.unit else ''} [{as_text(row.default) or 'empty'}]"
         for row in rows
     ]

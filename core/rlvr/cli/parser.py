@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from rlvr.config.part_flags import split_flags, unknown_flag
 from rlvr.errors import ConfigError, UnknownNameError, explain
 from rlvr.nearest import nearest
 
@@ -16,7 +18,9 @@ class CommandParser(argparse.ArgumentParser):
     A parser of one command. Its subparsers are of this class too.
 
     A mistake raises `ConfigError` (exit 2) rather than leaving the process. `--debug`, `-v` and
-    `-q` are accepted at every level; `key=value` words may stand between flags.
+    `-q` are accepted at every level; `key=value` words may stand between flags. Where a command
+    takes such words, flags that are not its own are kept in `args.part_flags`: they may be options
+    of the chosen task or reward, which only the plugins know.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -42,11 +46,18 @@ class CommandParser(argparse.ArgumentParser):
         """Parse; flags may stand between positional words where no subcommand follows."""
         if self._is_intermixing or not self._takes_words():
             return super().parse_known_args(args, namespace)
+        words = list(sys.argv[1:] if args is None else args)
+        part_flags = None
+        if self.has("overrides"):
+            words, part_flags = split_flags(words, self)
         self._is_intermixing = True
         try:
-            return self.parse_known_intermixed_args(args, namespace)
+            parsed, rest = self.parse_known_intermixed_args(words, namespace)
         finally:
             self._is_intermixing = False
+        if part_flags is not None:
+            parsed.part_flags = part_flags
+        return parsed, rest
 
     def error(self, message: str) -> NoReturn:
         """
@@ -60,9 +71,7 @@ class CommandParser(argparse.ArgumentParser):
         if match := re.match(r"unrecognized arguments: (.*)", message):
             words = match.group(1).split()
             unknown = next((word for word in words if word.startswith("-")), words[0])
-            raise UnknownNameError(
-                explain(f"unknown argument {unknown!r} of {self.prog!r}.", self._hint(unknown), do)
-            )
+            raise unknown_flag(unknown, self.prog, self.flags())
         if match := re.search(r"invalid choice: '?([^' ]*)'? \(choose from (.*)\)", message):
             choices = [choice.strip(" '") for choice in match.group(2).split(",")]
             found = f"there are: {', '.join(choices)}"
@@ -96,15 +105,6 @@ class CommandParser(argparse.ArgumentParser):
         return bool(positionals) and all(
             action.nargs not in (argparse.PARSER, argparse.REMAINDER) for action in positionals
         )
-
-    def _hint(self, unknown: str) -> str:
-        flag, _equals, value = unknown.partition("=")
-        if "." in flag and flag.startswith("--"):
-            return f"options are written without dashes: {flag.strip('-')}={value or 'VALUE'}"
-        if not flag.startswith("-"):
-            return ""
-        close = nearest(flag.lstrip("-"), [known.lstrip("-") for known in self.flags()])
-        return f"did you mean '--{close}'?" if close else ""
 
 
 def examples(*lines: str) -> str:

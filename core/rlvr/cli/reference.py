@@ -78,6 +78,10 @@ suggests the nearest one. In a file, `[train]` with `lr = 1e-4` is `train.lr`; i
 is `RLVR_TRAIN__LR`. On the command line a list is `a,b` or `["a", "b"]`, and `none` empties an
 optional value.
 
+An option of the chosen task or reward may also be a flag: `--NAME VALUE` or `--NAME=VALUE`, dashes
+for underscores, `--NAME` alone for true. So `--plugin cvdp --timeout-s 60` is `cvdp.timeout_s=60`.
+`rlvr COMMAND --plugin NAME --help` lists them.
+
 ## Core
 
 {reference_markdown(CORE_OPTIONS)}"""

@@ -108,7 +108,11 @@ def _summary(finished: Finished) -> dict[str, Any]:
         summary["curve"] = str(curve)
     evaluations = RunDir(finished.directory).read_lines("eval.jsonl")
     summary["evaluations"] = [
-        {k: e[k] for k in ("step", "pass1", "low", "high", "problems", "samples", "failed")}
+        {
+            **{k: e[k] for k in ("step", "pass1", "low", "high", "problems", "samples", "failed")},
+            "held_out": e.get("held_out"),
+            "seen": len(e.get("seen", ())),
+        }
         for e in evaluations
     ]
     if len(finished.reports) > 1:
@@ -124,7 +128,7 @@ def _as_text(summary: dict[str, Any]) -> str:
         lines.append(
             f"step {entry['step']:>4}  pass@1 {entry['pass1']:6.1%}  "
             f"95 % interval [{entry['low']:.1%}, {entry['high']:.1%}]  "
-            f"({entry['problems']} held-out problems, {entry['samples']} samples)"
+            f"({entry['problems']} {_kind(entry)}, {entry['samples']} samples)"
         )
     if gained := summary.get("gain"):
         lines.append(
@@ -135,3 +139,9 @@ def _as_text(summary: dict[str, Any]) -> str:
     if "curve" in summary:
         lines.append(f"curve      {summary['curve']}")
     return "\n".join(lines)
+
+
+def _kind(entry: dict[str, Any]) -> str:
+    if entry["held_out"] is False:
+        return f"problems, NOT held-out: {entry['seen']} of a family that is trained on"
+    return "held-out problems" if entry["held_out"] else "problems"

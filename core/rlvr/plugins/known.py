@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-PLUGINS: Mapping[str, str] = {"algos": "rlvr-algos", "cvdp": "rlvr-cvdp", "torch": "rlvr-torch"}
+PLUGINS: Mapping[str, str] = {
+    "algos": "rlvr-algos",
+    "cvdp": "rlvr-cvdp",
+    "servers": "rlvr-servers",
+    "torch": "rlvr-torch",
+}
 """Entry-point name to distribution."""
 
 NAMES: Mapping[str, Mapping[str, str]] = {
@@ -17,9 +22,13 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     "algorithm": {"grpo": "rlvr-algos", "sft": "rlvr-algos"},
     "advantage": {"group": "rlvr-algos", "one": "rlvr-algos"},
     "loss": {"grpo": "rlvr-algos", "sft": "rlvr-algos"},
-    "backend": {"torch": "rlvr-torch"},
+    "sampler": {"chat": "rlvr-servers"},
+    "backend": {"server": "rlvr-servers", "torch": "rlvr-torch"},
 }
 """Kind, then name, to distribution."""
+
+MODELS: Mapping[str, str] = {"gpt2": "torch", "server": "server"}
+"""Scheme of a model spec to the backend of ours that takes it, installed or not."""
 
 
 def distribution_for(kind: str, name: str) -> str | None:

@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rlvr.errors import ConfigError, explain
+from rlvr.log import get
 from rlvr.types import Outcome, Reward, Unscorable
+
+log = get(__name__)
 
 
 class VerdictStore(Protocol):
@@ -51,6 +54,7 @@ class SqliteStore:
         Raises:
             ConfigError: The file cannot be written or is not a verdict store.
         """
+        self._path, self._has_warned = path, False
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(path, timeout=30.0, isolation_level=None)
@@ -76,9 +80,20 @@ class SqliteStore:
         return None if row is None else outcome_from_json(json.loads(row[0]), cached=True)
 
     def put(self, key: str, outcome: Outcome) -> None:
-        """Keep a verdict; the first one of a key stays."""
+        """
+        Keep a verdict; the first one of a key stays.
+
+        A verdict that cannot be kept (a full disk, another process that never lets go) is only
+        verified again another time: that is logged once, and no reason to lose it now.
+        """
         text = json.dumps(outcome_to_json(outcome), sort_keys=True)
-        self._db.execute("INSERT OR IGNORE INTO verdicts (key, verdict) VALUES (?, ?)", (key, text))
+        insert = "INSERT OR IGNORE INTO verdicts (key, verdict) VALUES (?, ?)"
+        try:
+            self._db.execute(insert, (key, text))
+        except sqlite3.OperationalError as error:
+            if not self._has_warned:
+                log.warning("verdict_not_kept", store=str(self._path), error=str(error))
+            self._has_warned = True
 
     def close(self) -> None:
         """Close the file."""

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from rlvr.parts import RewardFn, Task
+from rlvr.parts import Chooser, RewardFn, Task
 from rlvr.testing.contract import Contract, not_given, opened
-from rlvr.types import Problem, Reward, Trajectory
+from rlvr.types import PassRate, Problem, Reward, Trajectory
 
 GARBAGE = "~#@! 0110 !@#~"
 
@@ -78,6 +78,25 @@ class TaskContract(Contract):
             first, second = (list(self.make_task().problems(split)) for _ in range(2))
             assert [p.id for p in first] == [p.id for p in second]
             assert first == second
+
+    def test_choices_are_functions_of_step_and_history(self) -> None:
+        """A task that chooses gives known problems, as many as asked, the same when asked again."""
+        task = self.make_task()
+        if not isinstance(task, Chooser):
+            pytest.skip("the task leaves the choice to the run")
+        problems = list(task.problems(self.splits[0]))
+        known = {problem.id for problem in problems}
+        history = {p.id: PassRate(rate=0.5, count=1, step=0) for p in problems[::2]}
+        for step in (0, 1, 7):
+            for count in (1, len(problems) + 1):
+                for facts in ({}, history):
+                    first, second = (
+                        task.choose(problems, count, seed=1, step=step, history=facts)
+                        for _ in range(2)
+                    )
+                    assert [p.id for p in first] == [p.id for p in second]
+                    assert len(first) == count
+                    assert {p.id for p in first} <= known
 
     def test_problems_pickle(self) -> None:
         """A problem crosses process borders and comes back equal."""

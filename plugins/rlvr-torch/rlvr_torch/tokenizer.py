@@ -94,7 +94,8 @@ class BytePairTokenizer:
 
     def save(self, directory: Path) -> None:
         """Write `tokenizer.json` (read by `load` and by transformers) into the directory."""
-        self._inner.save(str(directory / "tokenizer.json"))
+        # Its own save raises a bare Exception on a full disk.
+        (directory / "tokenizer.json").write_text(self._inner.to_str(pretty=True), "utf-8")
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text; nothing is added."""

@@ -29,7 +29,8 @@ class WeightedLogprob:
     def __call__(self, data, logprobs):
         loss = torch.zeros(())
         for datum, values in zip(data, logprobs, strict=True):
-            loss = loss - (torch.tensor(datum.weights * datum.advantages) * values).sum()
+            credit = torch.tensor(datum.weights * datum.advantages, device=values.device)
+            loss = loss - (credit * values).sum()
         tokens = float(sum(datum.mask.sum() for datum in data))
         longest = max(float(datum.mask.sum()) for datum in data)
         return loss, {"tokens": tokens, "tokens/max": longest}

@@ -10,6 +10,7 @@ from rlvr_cvdp.problem import CvdpProblem
 
 HDL = (".v", ".sv")
 HEADERS = (".vh", ".svh")
+_PLAIN = re.compile(r"[A-Za-z0-9_][\w.-]*(?:/[A-Za-z0-9_][\w.-]*)*")
 _LITERAL_TOP = re.compile(r"toplevel\s*=\s*[\"'](\w+)[\"']")
 _UNPACKED = r"[(,]\s*\*\*\w"
 _SETS_PARAMETERS = re.compile(
@@ -51,6 +52,11 @@ def sets_parameters(problem: CvdpProblem) -> bool:
 def sets_defines(problem: CvdpProblem) -> bool:
     """Whether the harness may define macros for the compiler."""
     return any(_SETS_DEFINES.search(text) for text in problem.harness.values())
+
+
+def is_plain(*paths: str) -> bool:
+    """Whether paths are nothing but names: what stands in a tool's script must not command it."""
+    return all(_PLAIN.fullmatch(path) for path in paths)
 
 
 def write_sources(folder: Path, problem: CvdpProblem, files: Mapping[str, str]) -> None:

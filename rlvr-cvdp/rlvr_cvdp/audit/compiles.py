@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from rlvr_cvdp.audit.builds import include_folders, sources, top_module, write_sources
+from rlvr_cvdp.audit.builds import include_folders, is_plain, sources, top_module, write_sources
 from rlvr_cvdp.audit.limited import run_limited
 from rlvr_cvdp.problem import CvdpProblem
 from rlvr_cvdp.tools import require_tool
@@ -38,7 +38,7 @@ class CompileCheck:
         # `-t null` elaborates in full and writes nothing
         self._argv = [self._iverilog, "-g2012", "-t", "null", *includes, *paths]
         self._argv[4:4] = ["-s", top] if top else []
-        if not self._runs():
+        if not is_plain(top or "top", *paths) or not self._runs():
             self._argv = []
         return self
 

@@ -23,10 +23,11 @@ import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from rlvr_cvdp.audit.builds import (
     include_folders,
+    is_plain,
     sets_defines,
     sets_parameters,
     sources,
@@ -34,7 +35,8 @@ from rlvr_cvdp.audit.builds import (
     write_sources,
 )
 from rlvr_cvdp.audit.cursor import words
-from rlvr_cvdp.audit.limited import run_limited
+from rlvr_cvdp.audit.limited import Ran, run_limited
+from rlvr_cvdp.audit.netlist import read_netlist
 from rlvr_cvdp.audit.races import is_raced
 from rlvr_cvdp.audit.tokens import tokenize
 from rlvr_cvdp.problem import CvdpProblem
@@ -58,17 +60,11 @@ flatten
 memory_map
 opt_clean
 write_json {name}.json
-rename {top} {name}
-design -stash {name}
+design -reset
 """
 _PROVE = """\
-design -copy-from gold -as gold gold
-design -copy-from gate -as gate gate
-setattr -unset init w:*
-expose -evert-dff -shared gold gate
-opt_clean
-select -assert-none t:*ff* t:*latch* t:$mem* t:$assert t:$assume t:$cover t:$any* t:$initstate
-select -assert-none t:$tribuf t:$print t:$check t:$live t:$fair t:$sr
+read_json gold_cut.json
+read_json gate_cut.json
 miter -equiv -flatten gold gate miter
 sat -verify -prove trigger 0 -timeout {seconds} miter
 sat -verify -enable_undef -set-def-inputs -prove trigger 0 -timeout {seconds} miter
@@ -89,6 +85,8 @@ def compare(
     every = {**problem.context, **reference}
     code = [token.text for path in paths for token in tokenize(every[path]) if token.is_code]
     others = [every[path] for path in paths if path not in reference]
+    if not is_plain(top, *paths, *include_folders(problem, reference)):
+        return "undecided"
     if yosys is None or not top or _is_timed(code) or is_raced(reference, mutant, others):
         return "undecided"
     if sets_defines(problem) and any("`if" in every[path] for path in paths):
@@ -104,15 +102,27 @@ def compare(
                 top=top,
                 name=side,
             )
-        (folder / "prove.ys").write_text(script + _PROVE.format(seconds=_SAT_S), encoding="utf-8")
-        ran = run_limited([yosys, "-Q", "-s", "prove.ys"], cwd=folder, cpu_s=_CPU_S)
-        if ran.rc != 0:
-            failed = "proof did fail" in ran.output and "timed out" not in ran.output.lower()
-            return "different" if failed else "undecided"
-        gold, gate = (_top_of(folder / f"{side}.json") for side in ("gold", "gate"))
-    if sets_parameters(problem) and gold.get("parameter_default_values"):
-        return "undecided"
-    return "equivalent" if _power_up(gold) == _power_up(gate) else "different"
+        if _run(yosys, folder, script).rc != 0:
+            return "undecided"
+        gold, gate = (read_netlist(folder / f"{side}.json", side) for side in ("gold", "gate"))
+        if gold.cut is None or gate.cut is None or gold.registers.keys() != gate.registers.keys():
+            return "undecided"
+        if gold.has_parameters and sets_parameters(problem):
+            return "undecided"
+        if gold.power_up != gate.power_up or gold.registers != gate.registers:
+            return "different"
+        for side, netlist in (("gold", gold), ("gate", gate)):
+            (folder / f"{side}_cut.json").write_text(json.dumps(netlist.cut), encoding="utf-8")
+        ran = _run(yosys, folder, _PROVE.format(seconds=_SAT_S))
+    if ran.rc == 0:
+        return "equivalent"
+    failed = "proof did fail" in ran.output and "timed out" not in ran.output.lower()
+    return "different" if failed else "undecided"
+
+
+def _run(yosys: Path, folder: Path, script: str) -> Ran:
+    (folder / "script.ys").write_text(script, encoding="utf-8")
+    return run_limited([yosys, "-Q", "-s", "script.ys"], cwd=folder, cpu_s=_CPU_S)
 
 
 def _is_timed(code: list[str]) -> bool:
@@ -130,24 +140,3 @@ def _is_timed(code: list[str]) -> bool:
         if word == "#" and not (is_named and code[i + 1] == "("):
             return True
     return False
-
-
-def _top_of(path: Path) -> dict[str, Any]:
-    modules: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["modules"]
-    tops = [module for module in modules.values() if "top" in module["attributes"]]
-    return tops[0]
-
-
-def _power_up(module: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """The power-up value of each bit of each net, "x" where none is declared."""
-    values: dict[int | str, str] = {}
-    for net in module["netnames"].values():
-        init = str(net["attributes"].get("init", ""))[::-1]
-        for bit, value in zip(net["bits"], init, strict=False):
-            if value in "01":
-                values[bit] = value
-    return {
-        name: tuple(values.get(bit, "x") for bit in net["bits"])
-        for name, net in module["netnames"].items()
-        if not net.get("hide_name") and any(bit in values for bit in net["bits"])
-    }

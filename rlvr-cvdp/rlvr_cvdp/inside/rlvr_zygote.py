@@ -15,7 +15,9 @@ Standard library only; it runs inside the sandbox.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -68,6 +70,8 @@ _FIXED = (
 _FREE_PYTHON = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
 
 
+is_simulation = False
+"""True in a child that simulates."""
 scan: Any = None
 """The scan of compiled simulations (/rlvr/scan.py)."""
 
@@ -259,6 +263,8 @@ class _Zygote:
         for low, high in ((3, DESIGN_FD), (DESIGN_FD + 1, 4096)):
             os.closerange(low, high)
         self._take_environment(environment)
+        global is_simulation
+        is_simulation = True
         return True
 
     def _design_of(self, words: Sequence[str]) -> str | None:
@@ -406,7 +412,6 @@ def _pytest_words(words: Sequence[str]) -> list[str] | None:
 
 
 def _run_pytest(arguments: list[str], words: Sequence[str]) -> int:
-    import atexit
     import threading
 
     import pytest
@@ -461,14 +466,29 @@ def _preload() -> None:
 
 def _allow_a_look(is_allowed: bool) -> None:
     """Whether other processes of the sandbox may look into this one or change it."""
-    import ctypes
-
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, int(is_allowed), 0, 0, 0)
+
+
+def _end_quickly() -> None:
+    """
+    Leave a simulation's Python as it stands when the interpreter ends.
+
+    All that a harness registered has run by then. Taking every module apart would touch, and so
+    copy, most of the memory that a fork shares with this worker: it costs more than the tests.
+    """
+    if is_simulation:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        gc.disable()
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(dict(sys.modules)))
+        gc.freeze()
+        sys.modules.clear()
 
 
 def serve() -> None:
     """Serve commands until the end; returns only in a child that is to simulate."""
     global scan
+    atexit.register(_end_quickly)  # the first that is registered is the last that runs
     sys.path.insert(0, "/rlvr")
     scan = importlib.import_module("scan")
     sys.path.remove("/rlvr")

@@ -18,12 +18,12 @@ from rlvr_cvdp.sandbox.folders import make_slot_folder
 from rlvr_cvdp.sandbox.fresh import START, run_fresh, start_limits
 from rlvr_cvdp.sandbox.pool import Pool
 from rlvr_cvdp.sandbox.records import MEGABYTE, Finished, Limits
-from rlvr_cvdp.sandbox.worker import Worker
+from rlvr_cvdp.sandbox.worker import Worker, new_worker
 from rlvr_cvdp.sandbox.zygote import zygote_command, zygote_environment
 from rlvr_cvdp.stacks import Stack
 from rlvr_cvdp.toolchain import Toolchain
 from rlvr_cvdp.tools import require_tool
-from rlvr_cvdp.workplace import inside_folder, new_folder, remove_folder, work_folder
+from rlvr_cvdp.workplace import inside_folder, work_folder
 
 _TAKEN = ("code", "src", "rundir", "rlvr")
 
@@ -167,13 +167,11 @@ class BubblewrapSandbox:
         return mounts
 
     async def _start(self, stack: Stack) -> Worker:
-        folder = new_folder()
+        worker = new_worker(stack)
         try:
-            make_slot_folder(folder)
-            worker = Worker(folder, stack, on_close=lambda: remove_folder(folder))
             command = self.command(
                 zygote_command(self.toolchain, stack),
-                folder=folder,
+                folder=worker.folder,
                 stack=stack,
                 working_dir="/code/rundir",
                 environment=zygote_environment(stack),
@@ -188,8 +186,11 @@ class BubblewrapSandbox:
                 start_new_session=True,
             )
         except OSError as error:
-            remove_folder(folder)
+            await worker.close()
             raise VerifierError(f"the sandbox could not be started: {error}") from None
+        except BaseException:
+            await worker.close()
+            raise
         await worker.attach(ProcessCage(process))
         return worker
 

@@ -18,17 +18,16 @@ import structlog
 from rlvr.errors import PrerequisiteError, VerifierError
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.images import recipe
-from rlvr_cvdp.images.daemon import docker_client
+from rlvr_cvdp.images.daemon import daemon_errors, docker_client
 from rlvr_cvdp.images.probe import toolchain_of_image
 from rlvr_cvdp.sandbox.base import Slot
-from rlvr_cvdp.sandbox.folders import make_slot_folder
 from rlvr_cvdp.sandbox.pool import Pool
 from rlvr_cvdp.sandbox.records import MEGABYTE
-from rlvr_cvdp.sandbox.worker import Worker
+from rlvr_cvdp.sandbox.worker import Worker, new_worker
 from rlvr_cvdp.sandbox.zygote import zygote_command, zygote_environment
 from rlvr_cvdp.stacks import Stack, cache_dir
 from rlvr_cvdp.toolchain import Toolchain
-from rlvr_cvdp.workplace import inside_folder, new_folder, remove_folder
+from rlvr_cvdp.workplace import inside_folder, remove_folder
 
 if TYPE_CHECKING:
     import docker
@@ -60,7 +59,8 @@ class DockerSandbox:
     As the official runner has them, with less: no network, no capability, a read-only root, the
     caller's user, limits on memory and processes.
 
-    Each slot has a container of its own; nothing but the slot's folder is mounted from this
+    To be used once: leaving its `async with` closes the connection to the daemon. Each slot has a
+    container of its own; nothing but the slot's folder is mounted from this
     machine. Inside an `async with`, containers are used again after everything in them was killed
     and emptied.
     """
@@ -95,8 +95,11 @@ class DockerSandbox:
         trace: TracebackType | None,
     ) -> None:
         pool, self._pool = self._pool, None
-        if pool is not None:
-            await pool.close()
+        try:
+            if pool is not None:
+                await pool.close()
+        finally:
+            self._close.close()
 
     @asynccontextmanager
     async def slot(self, stack: Stack) -> AsyncIterator[Slot]:
@@ -106,18 +109,14 @@ class DockerSandbox:
             yield worker
 
     async def _start(self, stack: Stack) -> Worker:
-        folder = new_folder()
+        worker = new_worker(stack)
         try:
-            make_slot_folder(folder)
-            worker = Worker(folder, stack, on_close=lambda: remove_folder(folder))
-            container = await _unbroken(asyncio.to_thread(self._run, folder, stack))
-        except OSError as error:
-            remove_folder(folder)
-            raise VerifierError(f"a container could not be started: {error}") from None
-        except Exception:
-            remove_folder(folder)
+            container = await _unbroken(asyncio.to_thread(self._run, worker.folder, stack))
+            cage = await asyncio.to_thread(_ContainerCage, container)
+        except BaseException:
+            await worker.close()
             raise
-        await worker.attach(_ContainerCage(container))
+        await worker.attach(cage)
         return worker
 
     def _run(self, folder: Path, stack: Stack) -> Any:
@@ -148,7 +147,7 @@ class DockerSandbox:
                 volumes=self._volumes(folder, stack),
                 labels={LABEL: f"{socket.gethostname()}-{os.getpid()}"},
             )  # fmt: skip
-        except (DockerException, RequestException) as error:
+        except (DockerException, RequestException, OSError) as error:
             words = str(getattr(error, "explanation", None) or error)
             raise VerifierError(f"a container could not be started: {words[-400:]}") from None
 
@@ -211,7 +210,8 @@ class _ContainerCage:
 
     def __init__(self, container: Any) -> None:
         self._container = container
-        container.reload()
+        with daemon_errors(_ASKED):
+            container.reload()
         self.pid = int(container.attrs["State"]["Pid"])
 
     async def ended(self) -> str:

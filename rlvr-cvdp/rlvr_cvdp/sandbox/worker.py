@@ -17,9 +17,10 @@ from rlvr.errors import VerifierError
 from rlvr_cvdp.accounting import cpu_seconds, size_over
 from rlvr_cvdp.sandbox.cage import Cage
 from rlvr_cvdp.sandbox.collector import Collector
-from rlvr_cvdp.sandbox.folders import empty_slot_folder
+from rlvr_cvdp.sandbox.folders import empty_slot_folder, make_slot_folder
 from rlvr_cvdp.sandbox.records import MEGABYTE, Finished, Limits
 from rlvr_cvdp.stacks import Stack
+from rlvr_cvdp.workplace import new_folder, remove_folder
 
 _START_S = 60.0
 _STOP_S = 5.0
@@ -224,6 +225,22 @@ class Worker:
         if cage is not None:
             await cage.kill()
         self._on_close()
+
+
+def new_worker(stack: Stack) -> Worker:
+    """
+    A worker with a folder of its own, to be attached to a cage.
+
+    Raises:
+        VerifierError: The folder cannot be made: a full disk.
+    """
+    folder = new_folder()
+    try:
+        make_slot_folder(folder)
+        return Worker(folder, stack, on_close=lambda: remove_folder(folder))
+    except OSError as error:
+        remove_folder(folder)
+        raise VerifierError(f"{folder} cannot be filled: {error.strerror}") from None
 
 
 class _Stream:

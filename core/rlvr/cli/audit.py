@@ -1,0 +1,201 @@
+"""`rlvr audit`: does the verifier accept right answers, reject wrong ones, and never waver?"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+from rlvr.builtin.scoring_progress import scoring_progress
+from rlvr.cli.options import add_config_flags, add_run_flags
+from rlvr.cli.output import print_json, table
+from rlvr.cli.parser import examples
+from rlvr.errors import ConfigError, ExitCode, UnknownNameError, explain
+from rlvr.log import setup
+from rlvr.nearest import did_you_mean
+from rlvr.plugins.host import PluginHost
+from rlvr.run.audit import Auditor, AuditPlan
+from rlvr.run.audit_file import AuditFile
+from rlvr.run.audit_record import ProblemAudit
+from rlvr.run.board import Board
+from rlvr.run.configure import Configured
+from rlvr.run.configure import configure as resolve_configuration
+from rlvr.run.identity import versions
+from rlvr.run.prerequisites import check_prerequisites
+from rlvr.run.recipe import build_context, open_judge
+from rlvr.run.rundir import check_writable
+from rlvr.types import Failed, Problem
+
+SUMMARY = "find problems whose verifier is weak, flaky or wrong"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.epilog = examples(
+        "rlvr audit --plugin cvdp --only starter_adder_0001",
+        "rlvr audit --plugin cvdp --dataset problems.jsonl --out audit.json",
+        "rlvr audit --plugin cvdp --dataset problems.jsonl cvdp.references=solutions.jsonl",
+    )
+    add_run_flags(parser, model=False)
+    parser.add_argument("--split", default="all", help="split that is audited (default: all)")
+    parser.add_argument("--only", metavar="IDS", help="these problems, separated by commas")
+    parser.add_argument("--mutants", type=int, default=25, metavar="N", help="a problem (25)")
+    parser.add_argument(
+        "--repeats", type=int, default=3, metavar="N", help="seeds for the reference (3)"
+    )
+    parser.add_argument(
+        "--weak",
+        type=float,
+        default=0.9,
+        metavar="SHARE",
+        help="a problem that rejects a smaller share of its mutants is weak (0.9)",
+    )
+    parser.add_argument("--workers", type=int, help="verifications at a time (default: cores)")
+    parser.add_argument(
+        "--out", dest="out_file", metavar="FILE", help="result as JSON, kept up to date"
+    )
+    add_config_flags(parser)
+
+
+def main(args: argparse.Namespace) -> int:
+    """Audit, print a line a problem and the whole, or with `--json` the result itself."""
+    _check(args)
+    host = PluginHost.load()
+    setup(verbosity=args.verbosity)
+    configured = resolve_configuration(args, host, needs="score")
+    check_prerequisites(host, configured.chosen.task.provider)
+    path = Path(args.out_file) if args.out_file else None
+    if path is not None:
+        check_writable(path)
+    file = AuditFile.open(path, _head(configured, host, args), args.weak)
+    try:
+        done, failed, judged = asyncio.run(_audit(configured, args, file))
+    except KeyboardInterrupt:
+        if path is not None:
+            print(f"rlvr: {len(file.problems)} problems are kept in {path}", file=sys.stderr)
+        raise
+    if args.json:
+        print_json(file.to_json())
+    else:
+        print(_as_text({name: file.problems[name] for name in done}))
+    allowed = configured.options.values["verify.max_failures"] * max(judged, 1)
+    return int(ExitCode.VERIFIER if failed > allowed else ExitCode.DONE)
+
+
+def _check(args: argparse.Namespace) -> None:
+    for flag, value, least in (("--mutants", args.mutants, 0), ("--repeats", args.repeats, 1)):
+        if value < least:
+            raise ConfigError(
+                explain(f"{flag} {value} was given.", do=f"give a number from {least} on")
+            )
+    if not 0 <= args.weak <= 1:
+        raise ConfigError(explain(f"--weak {args.weak} was given.", do="give a share from 0 to 1"))
+
+
+def _head(configured: Configured, host: PluginHost, args: argparse.Namespace) -> dict[str, Any]:
+    namespaces = {
+        spec.option_namespace
+        for spec in (configured.chosen.task, configured.chosen.reward)
+        if spec is not None and spec.config
+    }
+    own = {
+        key: value
+        for key, value in configured.options.values.items()
+        if key.partition(".")[0] in namespaces
+    }
+    asked = {"mutants": args.mutants, "repeats": args.repeats, "weak": args.weak}
+    return {
+        "plugin": configured.chosen.task.provider,
+        "dataset": Path(configured.run.dataset).name if configured.run.dataset else "",
+        "options": {**asked, "seed": configured.run.seed, "split": args.split, **own},
+        "versions": versions(host),
+    }
+
+
+async def _audit(
+    configured: Configured, args: argparse.Namespace, file: AuditFile
+) -> tuple[list[str], int, int]:
+    """Ids in order, verifications that could not run, and all of them."""
+    board = Board()
+    context = build_context(configured, None)
+    async with open_judge(configured, context, board) as judge:
+        problems = _chosen(list(judge.task.problems(args.split)), args)
+        plan = AuditPlan(
+            mutants=args.mutants,
+            seeds=tuple(range(1, args.repeats + 1)),
+            seed=configured.run.seed,
+        )
+
+        def finished(audit: ProblemAudit) -> None:
+            file.add(audit)
+            count = sum(p.id in file.problems for p in problems)
+            clear = "\r\x1b[K" if sys.stderr.isatty() else ""
+            line = _line(audit, args.weak)
+            print(f"{clear}{count}/{len(problems)}  {line}", file=sys.stderr, flush=True)
+
+        auditor = Auditor(judge.task, judge.scorer, plan, finished)
+        with scoring_progress(board, quiet=args.json):
+            await auditor.audit(problems)
+    failed = sum(isinstance(o, Failed) for o in auditor.outcomes)
+    return [p.id for p in problems], failed, len(auditor.outcomes)
+
+
+def _chosen(problems: list[Problem], args: argparse.Namespace) -> list[Problem]:
+    if args.only:
+        known = {p.id: p for p in problems}
+        names = [name.strip() for name in args.only.split(",") if name.strip()]
+        for name in names:
+            if name not in known:
+                raise UnknownNameError(
+                    explain(f"problem {name!r} was to be audited.", did_you_mean(name, known))
+                )
+        problems = [known[name] for name in dict.fromkeys(names)]
+    if not problems:
+        raise ConfigError(
+            explain(
+                f"split '{args.split}' of the data set was to be audited.",
+                "found: no problem in it",
+                "choose another --split or --dataset",
+            )
+        )
+    return problems
+
+
+def _line(audit: ProblemAudit, least: float) -> str:
+    reasons = audit.reasons(least)
+    strength = "-" if audit.strength is None else f"{audit.strength:.0%}"
+    return f"{audit.problem.id}: {strength} of the mutants rejected" + (
+        f"; weak: {'; '.join(reasons)}" if reasons else ""
+    )
+
+
+def _as_text(problems: dict[str, Any]) -> str:
+    rows = []
+    for name, record in problems.items():
+        counts = record["kinds"].values()
+        mutants = record["strength"]
+        rows.append(
+            [
+                name,
+                record["reference"],
+                record["initial"],
+                "-" if mutants is None else f"{mutants:.0%}",
+                sum(c["equivalent"] for c in counts),
+                sum(c["undecided"] for c in counts),
+                "flaky" if record["flaky"] else "steady",
+                "; ".join(record["reasons"]) or "-",
+            ]
+        )
+    header = ["problem", "reference", "initial", "strength", "equivalent", "undecided"]
+    header += ["verdicts", "weak because"]
+    weak = sum(record["weak"] for record in problems.values())
+    flaky = sum(record["flaky"] for record in problems.values())
+    known = [r["strength"] for r in problems.values() if r["strength"] is not None]
+    mean = f"{sum(known) / len(known):.1%}" if known else "-"
+    return (
+        f"{table(header, rows)}\n"
+        f"{len(problems)} problems: {weak} weak, {flaky} flaky; mean strength {mean} "
+        f"over {len(known)} with mutants"
+    )

@@ -1,0 +1,144 @@
+"""What happens to the verifier is never a verdict: full disks, daemons that stop, shared stores."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from docker_fixture import daemon_pid, start_daemon, stop_daemon
+
+from rlvr.errors import PrerequisiteError, RlvrError, VerifierError
+from rlvr.testing.tools import require_tool
+from rlvr.types import Trajectory
+from rlvr_cvdp.images.image import build_image
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator")]
+
+SCORE = [sys.executable, "-m", "rlvr.cli.main", "score", "--plugin", "cvdp", "--rootfs", "host"]
+
+
+def _files(bench, folder: Path, text: str) -> list[str]:
+    dataset = bench.dataset(bench.row())
+    answers = folder / "answers.jsonl"
+    record = {"id": "cvdp_copilot_inc_0001", "files": {"rtl/inc.sv": text}}
+    answers.write_text(json.dumps(record) + "\n")
+    return ["--dataset", str(dataset), "--completions", str(answers)]
+
+
+def test_on_a_full_disk_nothing_is_judged(bench, tmp_path):
+    """A failing answer says nothing where the disk is full: exit 5, no reward, the disk named."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    wrong = bench.right.replace("8'd1", "8'd2")
+    command = [*SCORE, *_files(bench, tmp_path, wrong), "verify.store=off", "cvdp.warm=0"]
+    done = subprocess.run(
+        ["bwrap", "--dev-bind", "/", "/", "--size", "3000000", "--tmpfs", str(disk), *command],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "TMPDIR": str(disk)},
+    )
+    assert done.returncode == 5, done.stdout + done.stderr
+    verdict = json.loads(done.stdout.splitlines()[0])
+    assert verdict["reward"] is None
+    assert "the disk is full" in verdict["error"]
+    assert "TMPDIR" in verdict["error"]
+
+
+def test_a_store_on_a_full_disk_loses_no_verdict(bench, tmp_path):
+    """A verdict that cannot be kept is still given."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    store = f"verify.store={disk}/verdicts.sqlite"
+    command = [*SCORE, *_files(bench, tmp_path, bench.right), store]
+    done = subprocess.run(
+        ["bwrap", "--dev-bind", "/", "/", "--size", "90112", "--tmpfs", str(disk), *command],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    if done.returncode == 2:  # not even an empty store fits: said before any work
+        assert "verdict store" in done.stderr
+        return
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout.splitlines()[0])["reward"] == 1.0
+
+
+def test_two_runs_share_one_store(bench, tmp_path):
+    """Two processes judge the same answers into one new store at once: both finish, each right."""
+    store = f"verify.store={tmp_path}/verdicts.sqlite"
+    files = _files(bench, tmp_path, bench.right)
+    answers = tmp_path / "answers.jsonl"
+    line = answers.read_text()
+    answers.write_text("".join(line.replace("8'd1;", f"8'd1; // {n}") for n in range(12)))
+    both = [
+        subprocess.Popen([*SCORE, *files, store], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    for process in both:
+        out, err = process.communicate(timeout=240)
+        assert process.returncode == 0, err.decode()
+        assert [json.loads(x)["reward"] for x in out.decode().splitlines()[:12]] == [1.0] * 12
+    again = subprocess.run([*SCORE, *files, store], capture_output=True, text=True, check=True)
+    assert all(json.loads(line)["cached"] for line in again.stdout.splitlines()[:12])
+
+
+# The docker package itself leaves its sockets open where a daemon dies.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_docker_daemon_that_stops_in_the_middle_is_no_verdict(bench, rootfs, monkeypatch):
+    """The answer that was being judged could not be judged, nor the next."""
+    require_tool("dockerd", "sudo apt-get install -y docker.io")
+    if os.geteuid() != 0:
+        pytest.skip("only root can start a daemon of its own")
+    folder = start_daemon()
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{folder}/sock")
+    problem = bench.problem()
+    loop = bench.right.replace("endmodule", "initial forever begin end\nendmodule")
+    endless = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": loop})
+    right = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": bench.right})
+
+    async def stop_it(image: str) -> list[type[BaseException]]:
+        seen = []
+        options = {"sandbox": "docker", "image": image, "warm": 1, "timeout_s": 60.0}
+        async with bench.reward(**options) as reward:
+            assert (await reward(problem, right)).score01 == 1.0
+            task = asyncio.create_task(reward(problem, endless))
+            await asyncio.sleep(1.0)
+            for name in ("pid", "exec/containerd/containerd.pid"):
+                os.kill(daemon_pid(folder, name), signal.SIGKILL)
+            cage = [p for p in Path("/proc").iterdir() if p.name.isdecimal() and _is_worker(p)]
+            for process in cage:
+                os.kill(int(process.name), signal.SIGKILL)
+            for answer in (task, reward(problem, right)):
+                try:
+                    await answer
+                except RlvrError as error:
+                    seen.append(type(error))
+        return seen
+
+    try:
+        image = build_image(root=rootfs)[0]
+        seen = asyncio.run(stop_it(image))
+        assert len(seen) == 2
+        assert set(seen) <= {VerifierError, PrerequisiteError}
+    finally:
+        stop_daemon(folder)
+
+
+def _is_worker(process: Path) -> bool:
+    """A simulator of this test's containers: its process group is not of this session's."""
+    try:
+        words = (process / "cmdline").read_bytes().split(b"\0")
+        root = os.readlink(process / "root")
+        cgroup = (process / "cgroup").read_text()
+    except OSError:
+        return False
+    return words[0] == b"/rlvr/real/vvp" and "docker" in cgroup and bool(root)
