@@ -10,6 +10,7 @@ from attrs import evolve, field, frozen
 
 from rlvr.errors import VerifierError
 from rlvr.types import EMPTY
+from rlvr_cvdp.policy import may_wait
 from rlvr_cvdp.problem import CvdpProblem, Service
 from rlvr_cvdp.results.launches import Launch, read_launches
 from rlvr_cvdp.results.messages import ToolMessage
@@ -104,7 +105,9 @@ async def run_service(
     launches = read_launches(out, finished.output)
     items = [json.loads(line) for line in read_lines(out / "items")]
     builds = read_lines(out / "builds")
-    _raise_if_foreign(problem, service, finished, launches, items, builds, limits)
+    _raise_if_foreign(
+        problem, service, finished, launches, items, builds, limits, can_wait=_can_wait(slot)
+    )
     summaries = list(finished.summaries)
     for log in sorted(out.glob("*.log")):
         summaries += [
@@ -112,7 +115,7 @@ async def run_service(
             for a, b, c, d in _SUMMARY.findall(log.read_text(errors="replace"))
         ]
     refused = tuple(read_lines(out / "refused"))
-    why = _why(service, finished, launches, summaries, refused)
+    why = _why(service, finished, launches, summaries, refused, builds)
     ran = read_items(items)
     return ServiceResult(
         name=service.name,
@@ -181,16 +184,26 @@ def cocotb_seed(generation: int, seed: str) -> dict[str, str]:
     return {"RANDOM_SEED": str(int(seed) + _COCOTB1_SEEDS)}
 
 
+def _can_wait(slot: Slot) -> bool:
+    """Whether a tool may wait because of what the answer says."""
+    paths = [line.removeprefix("/code/") for line in read_lines(slot.folder / "answer")]
+    places = [slot.folder / "tree" / path for path in paths]
+    return any(may_wait(p.read_text(errors="replace")) for p in places if p.is_file())
+
+
 def _why(
     service: Service,
     finished: Finished,
     launches: Sequence[Launch],
     summaries: list[tuple[int, int, int, int]],
     refused: tuple[str, ...],
+    builds: Sequence[str],
 ) -> str:
     """Why a service is not right; all of its channels must agree that it is."""
     if refused:
         return "the compiled simulation " + ", ".join(refused)
+    if "refused" in builds:
+        return "the compiled simulation is too much to look through"
     if finished.stopped:
         return {
             "time": "it took more time than allowed",
@@ -224,6 +237,8 @@ def _raise_if_foreign(
     items: list[Mapping[str, str]],
     builds: list[str],
     limits: Limits,
+    *,
+    can_wait: bool,
 ) -> None:
     """What says nothing about the answer is raised, never scored."""
     where = f"{problem.id}, service {service.name}"
@@ -232,7 +247,7 @@ def _raise_if_foreign(
         if code in _FOREIGN:
             raise VerifierError(f"{where}: a process was ended by {_FOREIGN[code]} from outside")
     is_idle = finished.stopped == "time" and finished.cpu_s < 0.5 * limits.cpu_s
-    if is_idle and "slow" not in builds:
+    if is_idle and "slow" not in builds and not can_wait:
         raise VerifierError(
             f"{where}: {limits.wall_s:.0f} s went by, of which it computed {finished.cpu_s:.0f} s: "
             "the harness waits for something, or the machine is too busy"

@@ -30,15 +30,20 @@ def score(cases, task, reward) -> dict[str, Reward]:
             return problem.id, await reward(problem, trajectory)
 
     async def all_of_them():
-        return dict(await asyncio.gather(*(one(*case) for case in cases)))
+        async with reward:
+            return dict(await asyncio.gather(*(one(*case) for case in cases)))
 
     return asyncio.run(all_of_them())
 
 
-def parts(path):
-    """Task and reward on a data set."""
-    context = BuildContext(dataset=path)
-    return CvdpTask(CvdpConfig(), context), CvdpReward(CvdpConfig(), context)
+HOST = {"sandbox": "bubblewrap", "rootfs": "host"}
+
+
+def parts(path, **options):
+    """Task and reward on a data set, by this machine's simulator unless options say otherwise."""
+    context = BuildContext(dataset=path, workers=AT_ONCE)
+    config = CvdpConfig(**{**HOST, **options})
+    return CvdpTask(config, context), CvdpReward(config, context)
 
 
 @pytest.mark.parametrize("kind", ["agentic", "nonagentic"])
@@ -81,9 +86,10 @@ def test_every_row_of_the_subset_is_a_problem(name):
 @pytest.mark.parametrize(
     "name", ["cvdp_copilot_dbi_0001", "cvdp_agentic_lfsr_0001", "cvdp_agentic_multiplexer_0001"]
 )
-def test_some_references_pass(name):
-    """One reference of each form and cocotb generation earns everything."""
-    (passed,) = _references({name}).values()
+@pytest.mark.usefixtures("place")
+def test_some_references_pass(bench, name):
+    """One reference of each form and cocotb generation earns everything in every sandbox."""
+    (passed,) = _references({name}, **bench.place).values()
     assert (passed.value, passed.score01) == (1.0, 1.0), passed.evidence
 
 
@@ -146,12 +152,12 @@ def test_list_command(capsys):
     assert {row["generation"] for row in rows} == {1, 2}
 
 
-def _references(names) -> dict[str, Reward]:
+def _references(names, **options) -> dict[str, Reward]:
     lines = shared_data("cvdp", "reference_solutions.jsonl").read_text().splitlines()
     answers = {row["id"]: row["files"] for row in map(json.loads, lines)}
     outcomes: dict[str, Reward] = {}
     for name in SETS:
-        task, reward = parts(shared_data("cvdp", name))
+        task, reward = parts(shared_data("cvdp", name), **options)
         cases = [
             (problem, Trajectory(problem_id=problem.id, files=answers[problem.id]))
             for problem in task.problems("all")

@@ -11,6 +11,7 @@ import pytest
 
 from rlvr.errors import PrerequisiteError, VerifierError
 from rlvr.types import Trajectory
+from rlvr_cvdp import workplace
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.sandbox import Finished, Limits, Slot, open_sandbox
 from rlvr_cvdp.service import service_environment
@@ -320,3 +321,32 @@ def test_files_are_written_in_an_empty_tree_only(bench):
         return found
 
     assert "rundir/sim_build" not in asyncio.run(twice())
+
+
+@pytest.mark.places("fresh", "warm", "docker")
+@pytest.mark.parametrize("after_s", [0.0, 0.002, 0.01, 0.05, 0.2, 0.6])
+def test_a_cancellation_at_any_moment_leaves_nothing(bench, after_s, place):
+    """Ctrl-C while a sandbox starts, works or ends: no process, no folder, no complaint."""
+    problem = bench.problem()
+    right = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": bench.right})
+    own = workplace._own_folder(os.getpid())
+
+    async def cancel() -> None:
+        async with bench.reward() as reward:
+            task = asyncio.create_task(reward(problem, right))
+            await asyncio.sleep(after_s)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(cancel())
+    assert [entry.name for entry in own.iterdir() if entry.name.startswith("v")] == []
+    words = f"{own.name}/v".encode()
+    left = [p for p in Path("/proc").glob("[0-9]*/cmdline") if words in _bytes(p)]
+    assert left == []
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""

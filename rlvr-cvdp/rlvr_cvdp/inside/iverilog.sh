@@ -1,6 +1,16 @@
 #!/bin/sh
 # Stands where iverilog stood: compiles, notes how that went, and takes the compiled simulation
-# away where it could reach beyond the design (scan.py). It never runs then.
+# away where it could reach beyond the design (scan.py). It never runs then. Nor does what an
+# earlier compilation left in the place of one that failed.
+discard() {
+    simulation=a.out before=
+    for word in "$@"; do
+        if [ "$before" = -o ]; then simulation=$word; fi
+        case $word in -o?*) simulation=${word#-o} ;; esac
+        before=$word
+    done
+    if [ -f "$simulation" ]; then rm -f -- "$simulation"; fi
+}
 err=/rlvr/out/$$.build
 # No compilation waits, unless its text includes a pipe.
 timeout "${RLVR_COMPILE_S:-120}" "@REAL@" "$@" 2>"$err"
@@ -11,6 +21,7 @@ if [ $rc -ne 0 ]; then
     elif [ $rc -gt 128 ]; then kind="killed $rc"
     elif grep -q 'error(s) during elaboration' "$err"; then kind=elaboration; else kind=syntax; fi
     echo "$kind" >> /rlvr/out/builds
+    discard "$@"
     exit $rc
 fi
 rc=cold
@@ -33,6 +44,7 @@ if [ "$rc" = cold ]; then
 fi
 if [ "$rc" -ne 0 ]; then
     echo refused >> /rlvr/out/builds
+    discard "$@"
     exit 96
 fi
 echo ok >> /rlvr/out/builds

@@ -86,6 +86,7 @@ class _Zygote:
         self.cpu_before = 0.0
         self.limits: Mapping[str, int] = {}
         self.launches: dict[int, _Launch] = {}
+        self.answered: dict[int, int] = {}
         os.mkfifo(REQUESTS, 0o600)
         self.requests = os.open(REQUESTS, os.O_RDWR | os.O_NONBLOCK)
         self.replies: list[int] = []
@@ -159,14 +160,24 @@ class _Zygote:
                 self._end_job(code)
             elif pid in self.launches:
                 launch = self.launches.pop(pid)
-                launch.keep(code)
-                self._answer(launch.slot, str(code))
+                if not launch.is_orphan:
+                    launch.keep(code)
+                launch.close()
+                self._answer(launch.slot, launch.asker, str(code))
 
-    def _answer(self, slot: int, text: str) -> None:
-        """Tell an asker; it is waiting, or about to. Its slot is free once it has read."""
+    def _answer(self, slot: int, asker: int, text: str) -> None:
+        """Tell an asker; it is waiting, or about to, or was killed."""
         os.write(self.replies[slot], text.encode() + b"\n")
-        with contextlib.suppress(OSError):
-            os.unlink(f"{RUN}/taken.{slot}")
+        self.answered[slot] = asker
+
+    def _free_slots(self) -> None:
+        """Slots are free once their asker is gone; what it did not read is thrown away."""
+        for slot, asker in list(self.answered.items()):
+            if not _is_running(asker):
+                del self.answered[slot]
+                _drain(self.replies[slot])
+                with contextlib.suppress(OSError):
+                    os.unlink(f"{RUN}/taken.{slot}")
 
     def _end_job(self, code: int | None) -> None:
         cpu_s = round(self._cpu_seconds(), 3)
@@ -197,12 +208,13 @@ class _Zygote:
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
             time.sleep(0.001)
+        for launch in self.launches.values():
+            launch.close()
         self.launches.clear()
+        self.answered.clear()
         self.carry = b""
         for fd in (self.requests, *self.replies):
-            with contextlib.suppress(BlockingIOError):
-                while os.read(fd, 1 << 16):
-                    pass
+            _drain(fd)
         for folder in (*_SCRATCH, RUN):
             _empty(folder)
         with contextlib.suppress(OSError):
@@ -212,6 +224,7 @@ class _Zygote:
 
     def _serve_requests(self) -> bool:
         """Serve the wrappers of the sandbox; True in a child that is to simulate."""
+        self._free_slots()
         with contextlib.suppress(BlockingIOError):
             self.carry += os.read(self.requests, 1 << 16)
         *lines, self.carry = self.carry.split(b"\n")
@@ -225,6 +238,7 @@ class _Zygote:
         return False
 
     def _start(self, kind: str, asker: int, slot: int) -> bool:
+        opened: list[int] = []
         try:
             words = _read_list(f"/proc/{asker}/cmdline")[2:]
             environment = dict(
@@ -232,17 +246,23 @@ class _Zygote:
             )
             design = self._design_of(words)
             if kind == "vvp" and (design is None or not self._fits(environment)):
-                self._answer(slot, "cold")
+                self._answer(slot, asker, "cold")
                 return False
-            folder = os.open(f"/proc/{asker}/cwd", os.O_RDONLY | os.O_DIRECTORY)
-            streams = [
-                os.open(f"/proc/{asker}/fd/7", os.O_RDONLY | os.O_NONBLOCK),
-                os.open(f"/proc/{asker}/fd/8", os.O_WRONLY | os.O_APPEND),
-                os.open(f"/proc/{asker}/fd/2", os.O_WRONLY | os.O_APPEND),
-            ]
+            for place, flags in (
+                ("cwd", os.O_RDONLY | os.O_DIRECTORY),
+                ("fd/7", os.O_RDONLY | os.O_NONBLOCK),
+                ("fd/8", os.O_WRONLY | os.O_APPEND),
+                ("fd/2", os.O_WRONLY | os.O_APPEND),
+            ):
+                opened.append(os.open(f"/proc/{asker}/{place}", flags))
+            if design is not None:
+                os.stat(design, dir_fd=opened[0])
         except (OSError, IndexError):
-            self._answer(slot, "cold")
+            for fd in opened:
+                os.close(fd)
+            self._answer(slot, asker, "cold")
             return False
+        folder, *streams = opened
         child = os.fork()
         if child:
             self.launches[child] = _Launch(kind, asker, slot, folder, streams[1], environment)
@@ -279,13 +299,9 @@ class _Zygote:
 
     def _drop_orphans(self) -> None:
         """A simulation whose asker was killed ends too."""
-        for child, launch in list(self.launches.items()):
-            try:
-                with open(f"/proc/{launch.asker}/stat") as file:
-                    state = file.read().rpartition(") ")[2][:1]
-            except OSError:
-                state = "Z"
-            if state == "Z":
+        for child, launch in self.launches.items():
+            if not _is_running(launch.asker):
+                launch.is_orphan = True
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child, signal.SIGKILL)
 
@@ -369,22 +385,38 @@ class _Launch:
         self.kind, self.asker, self.slot = kind, asker, slot
         self.folder, self.output = folder, output
         self.results = environment.get("COCOTB_RESULTS_FILE") or "results.xml"
+        self.is_orphan = False
 
     def keep(self, code: int) -> None:
         """Keep what a simulation said, as the end of `vvp.sh` does."""
-        try:
-            if self.kind == "vvp":
-                with contextlib.suppress(OSError):
-                    fd = os.open(self.results, os.O_RDONLY | os.O_NONBLOCK, dir_fd=self.folder)
-                    _copy(fd, f"{OUT}/{self.asker}.xml")
-                if stat.S_ISREG(os.fstat(self.output).st_mode):
-                    fd = os.open(f"/proc/self/fd/{self.output}", os.O_RDONLY)
-                    _copy(fd, f"{OUT}/{self.asker}.log")
-                with open(f"{OUT}/launches", "a") as file:
-                    file.write(f"{code} {self.asker}\n")
-        finally:
-            os.close(self.folder)
-            os.close(self.output)
+        if self.kind == "vvp":
+            with contextlib.suppress(OSError):
+                fd = os.open(self.results, os.O_RDONLY | os.O_NONBLOCK, dir_fd=self.folder)
+                _copy(fd, f"{OUT}/{self.asker}.xml")
+            if stat.S_ISREG(os.fstat(self.output).st_mode):
+                fd = os.open(f"/proc/self/fd/{self.output}", os.O_RDONLY)
+                _copy(fd, f"{OUT}/{self.asker}.log")
+            with open(f"{OUT}/launches", "a") as file:
+                file.write(f"{code} {self.asker}\n")
+
+    def close(self) -> None:
+        """Let go of what the asker had open; its output ends for whoever reads it."""
+        os.close(self.folder)
+        os.close(self.output)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(") ")[2][:1] not in ("Z", "X", "")
+    except OSError:
+        return False
+
+
+def _drain(fd: int) -> None:
+    with contextlib.suppress(BlockingIOError):
+        while os.read(fd, 1 << 16):
+            pass
 
 
 def _copy(fd: int, place: str) -> None:

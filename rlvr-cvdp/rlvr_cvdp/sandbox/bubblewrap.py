@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import os
 import subprocess
@@ -13,7 +12,7 @@ from types import TracebackType
 
 from rlvr.errors import PrerequisiteError, VerifierError, explain
 from rlvr_cvdp.sandbox.base import Slot
-from rlvr_cvdp.sandbox.cage import ProcessCage
+from rlvr_cvdp.sandbox.cage import ProcessCage, spawn
 from rlvr_cvdp.sandbox.folders import make_slot_folder
 from rlvr_cvdp.sandbox.fresh import START, run_fresh, start_limits
 from rlvr_cvdp.sandbox.pool import Pool
@@ -178,13 +177,7 @@ class BubblewrapSandbox:
                 start='exec "$@"',
                 is_warm=True,
             )
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                start_new_session=True,
-            )
+            process = await spawn(command)
         except OSError as error:
             await worker.close()
             raise VerifierError(f"the sandbox could not be started: {error}") from None

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import Sequence
 from typing import Protocol
 
 
@@ -43,6 +44,32 @@ class ProcessCage:
         """Kill its process group and wait for it."""
         kill_group(self._process)
         await drain(self._process)
+
+
+async def spawn(command: Sequence[str]) -> asyncio.subprocess.Process:
+    """
+    Start a process in a session of its own, its output in a pipe.
+
+    A cancellation that comes while it starts waits until it has, and then ends it: what asyncio
+    itself does there leaves the process behind.
+    """
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+            limit=1 << 20,
+        )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        process = await starting
+        kill_group(process)
+        await drain(process)
+        raise
 
 
 def kill_group(process: asyncio.subprocess.Process) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rlvr.errors import VerifierError
 from rlvr_cvdp.accounting import cpu_seconds, size_over
-from rlvr_cvdp.sandbox.cage import drain, kill_group
+from rlvr_cvdp.sandbox.cage import drain, kill_group, spawn
 from rlvr_cvdp.sandbox.collector import Collector
 from rlvr_cvdp.sandbox.records import MEGABYTE, Finished, Limits
 
@@ -39,14 +39,7 @@ async def run_fresh(command: Sequence[str], *, folder: Path, limits: Limits) -> 
     started.unlink(missing_ok=True)
     begun = time.monotonic()
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-            limit=1 << 20,
-        )
+        process = await spawn(command)
     except OSError as error:
         raise VerifierError(f"the sandbox could not be started: {error}") from None
     assert process.stdout is not None
