@@ -34,11 +34,20 @@ SUFFIX = {suffix}
 PASS, FAIL = {passes}, {fails}
 VVP = "/rlvr/real/vvp" if os.path.exists("/rlvr/real/vvp") else "vvp"
 SCOPE = re.compile(r'(S_\\w+) \\.scope (\\w+)[^,]*, "[^"]*" "([^"]*)".*?(?:, (S_\\w+))?;$')
-CALL = re.compile(r'%vpi_call\\S* \\d+ \\d+ "([^"]+)"')
+CALL = re.compile(r'(%vpi|\\.sfunc)\\S* \\d+ \\d+ "([^"]+)"')
+QUIET = re.compile(  # functions that never print a warning, whose file name a `line could set
+    r"\\$(clog2|u?random|time|stime|realtime|signed|unsigned|bits|itor|rtoi|realtobits|bitstoreal"
+    r"|ln|log10|exp|sqrt|pow|floor|ceil|a?(sin|cos|tan)h?|atan2|hypot|abs|min|max|size|low|high"
+    r"|left|right|count(ones|bits)|onehot0?|isunknown|ivl_\\w+\\$\\w+)"
+)
 
 
 def calls_of_others(lines):
-    """System tasks that anything but the testbench calls; only it has the suffix."""
+    """
+    System tasks that anything but the testbench calls; only it has the suffix.
+
+    Functions that cannot print are left out.
+    """
     kinds, current, found = {{}}, "", []
     for line in lines:
         text = line.strip()
@@ -49,9 +58,13 @@ def calls_of_others(lines):
             kinds[current] = own if scope[2] == "module" else kinds.get(scope[4], False)
         elif text.startswith(".scope "):
             current = text.split()[1].rstrip(";")
-        elif "%vpi_call" in text and not kinds.get(current, False):
-            call = CALL.search(text)
-            found.append(call[1] if call else text)
+        elif not kinds.get(current, False):
+            head = text.partition('"')[0]
+            if "%vpi" in head or ".sfunc" in head:
+                call = CALL.search(text)
+                is_function = call and "%vpi_call" not in head
+                if not (is_function and QUIET.fullmatch(call[2])):
+                    found.append(call[2] if call else text)
     return found
 
 

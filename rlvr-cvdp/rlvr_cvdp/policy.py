@@ -27,7 +27,7 @@ _CHEATS = {
         r"(?:\(\*(?:[^*]|\*(?!\))){0,300}?|`define[^\n]{0,300}?)(?:blackbox|whitebox|via_celltype)\b"
     ),
 }
-_BLANKED = re.compile(r'''"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/|\\\S+''', re.DOTALL)
+_BLANKED = re.compile(r""""(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/|\\\S+""", re.DOTALL)
 _TOOLS_OWN = re.compile(
     r"(?<![\w$.])(?:YOSYS|SYNTHESIS|VERILATOR|__ICARUS\w*|COCOTB_SIM|SV_COV_\w+)\b"
     r"|`(?:FORMAL|SYSTEMVERILOG|verilator3?|coverage_block_off)\b"

@@ -29,7 +29,7 @@ from rlvr_cvdp.sandbox import Limits, Sandbox, open_sandbox
 from rlvr_cvdp.stacks import Stack
 from rlvr_cvdp.verify import Verdict, verify
 
-VERDICTS = 4
+VERDICTS = 5
 """Grows when the same answer may get another verdict: kept verdicts are then not used."""
 
 DECIDING = (

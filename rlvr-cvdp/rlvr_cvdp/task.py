@@ -95,6 +95,12 @@ class CvdpTask:
     def notices(self, split: str) -> Iterable[str]:
         """Whether a score on these problems will be held-out, and which problems are left out."""
         yield from honesty_notices(self._records, self._splits)
+        if self._config.holdout and "test" not in self._splits.values():
+            yield (
+                f"cvdp.holdout={self._config.holdout:g} holds none of these problems out: too "
+                "few families, so nothing is left to evaluate on. Take a larger share or another "
+                "cvdp.holdout_seed."
+            )
         if split == "train" and self._dropped:
             yield (
                 f"{len(self._dropped)} problems are left out of training: their harness is weak "

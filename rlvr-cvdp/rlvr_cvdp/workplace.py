@@ -92,7 +92,7 @@ def inside_folder(pid: int, iverilog: str, vvp: str, python: str) -> Path:
     (folder / "python").mkdir()
     (folder / "bin").mkdir()
     (folder / "empty").touch()
-    for name in ("sitecustomize.py", "rlvr_probe.py", "rlvr_keep.py", "rlvr_zygote.py"):
+    for name in sorted(place.name for place in _INSIDE.glob("*.py")):
         shutil.copyfile(_INSIDE / name, folder / "python" / name)
     shutil.copyfile(_INSIDE.parent / "scan.py", folder / "scan.py")
     for script, real, names in (

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from rlvr.testing.tools import require_tool
 from rlvr.types import Trajectory
 from rlvr_cvdp.stacks import running_stack
 
@@ -192,11 +193,16 @@ def test_synth():
         log.write(open("/code/rtl/inc.sv").read())
     if "error" in open("/code/rundir/log").read().lower():
         return False
+    return True
 """
 
 
 def test_a_test_that_returns_false_is_no_pass(bench):
-    """Official tests return False for "error" in a log, which pytest would take for a pass."""
+    """
+    Official tests return False for "error" in a log, which pytest would take for a pass.
+
+    They return True where all is well.
+    """
     compose = bench.compose + (
         "  synth:\n    image: __OSS_PNR_IMAGE__\n    env_file: ./src/.env\n"
         "    command: pytest /src/synth.py -s -v\n"
@@ -292,6 +298,9 @@ def test_net():
         "(* blackbox *)",
         "(* keep = 1 * (1), blackbox *)",
         "`define SMALL blackbox\n(* `SMALL *)",
+        "module other; localparam IS_SYNTH = (`SYNTHESIS -1) == 0; endmodule",
+        "`define GET(x) `x 1\nmodule other; localparam P = `GET(VERILATOR); endmodule",
+        'module other; initial $display("   Number of cells:   1"); endmodule',
     ],
 )
 def test_two_faced_designs_are_refused(bench, trick):
@@ -308,5 +317,114 @@ def test_two_faced_designs_are_refused(bench, trick):
     assert reward.evidence["refused"]
     plain = bench.problem()
     assert bench.rtl(trick + "\n" + bench.right, plain).score01 == 1.0
-    guard = "`ifndef SIMPLE_SYNTHESIZABLE_LINTER_SV\n`define SIMPLE_SYNTHESIZABLE_LINTER_SV\n"
+    guard = "// Cells after SYNTHESIS.\n`ifndef SIMPLE_SYNTHESIZABLE_LINTER_SV\n"
+    guard += "`define SIMPLE_SYNTHESIZABLE_LINTER_SV\n"
     assert bench.rtl(f"{guard}{bench.right}`endif\n", problem).score01 == 1.0
+
+
+LAX = """\
+import os, subprocess
+from cocotb_tools.config import libs_dir
+
+def test_runner():
+    env = {**os.environ, "COCOTB_TEST_MODULES": "test_inc", "COCOTB_TOPLEVEL": "inc",
+           "PYGPI_PYTHON_BIN": os.sys.executable, "TOPLEVEL_LANG": "verilog",
+           "COCOTB_RESULTS_FILE": "results.xml"}
+    for p in range(2):
+        os.system(f"iverilog -g2012 -o sim.vvp -Pinc.P={p} -s inc /code/rtl/inc.sv")
+        subprocess.run(["vvp", "-M", str(libs_dir), "-m", "libcocotbvpi_icarus", "sim.vvp",
+                        "-none"], env=env, check=@CHECK@)
+"""
+
+
+def one_of_two(second: str) -> str:
+    """A design that is right for P = 0, with something else for P = 1."""
+    head = "`timescale 1ns/1ns\nmodule inc #(parameter P = 0)(input [7:0] a, output [7:0] y);\n"
+    return f"{head}assign y = a + (P == 0);\ngenerate if (P) {second} endgenerate\nendmodule\n"
+
+
+@pytest.mark.parametrize(
+    ("second", "value", "check"),
+    [
+        ("missing m();", 0.75, True),
+        ("missing m();", 0.75, False),
+        ('initial $fopen("x");', 0.0, False),
+        ("initial $finish;", 0.75, False),
+    ],
+    ids=["no build", "no build, nor checked", "refused", "finish"],
+)
+def test_an_earlier_launch_does_not_stand_in_for_a_later_one(bench, second, value, check):
+    """A harness that ignores failing builds gets neither their old simulation nor old results."""
+    runner = LAX.replace("@CHECK@", str(check))
+    problem = bench.problem(harness={"src/test_runner.py": runner})
+    reward = bench.rtl(one_of_two(second), problem, tests="share")
+    assert reward.score01 == 0.0, reward.evidence
+    assert reward.value <= value, reward.evidence
+
+
+def test_a_harness_that_builds_twice_passes_a_right_design(bench):
+    """Launches that share the place of their results each have their own."""
+    problem = bench.problem(harness={"src/test_runner.py": LAX.replace("@CHECK@", "True")})
+    right = one_of_two("begin end").replace("(P == 0)", "1")
+    reward = bench.rtl(right, problem, tests="share")
+    assert (reward.score01, reward.tests_passed, reward.tests_total) == (1.0, 4, 4)
+
+
+def test_the_wave_module_of_cocotb_cannot_be_replaced(bench):
+    """A module of the name that cocotb gives its own does not compile beside that."""
+    runner = bench.runner.replace("always=True,", "always=True, waves=True,")
+    problem = bench.problem(harness={"src/test_runner.py": runner})
+    own = "module cocotb_iverilog_dump(); endmodule\n"
+    reward = bench.rtl(bench.right + own, problem)
+    assert (reward.score01, reward.components["compilation"]) == (0.0, 0.0), reward.evidence
+
+
+LINT = """\
+import subprocess
+def test_lint():
+    lint = ["verilator", "--lint-only", "-Wall", "--top-module", "inc", "/code/rtl/inc.sv"]
+    assert subprocess.run(lint).returncode == 0
+"""
+
+
+@pytest.mark.parametrize(("pipe", "is_first"), [("/proc/1/fd/1", True), ("/proc/self/fd/2", False)])
+def test_a_linter_that_is_made_to_wait_is_a_wrong_answer(bench, pipe, is_first):
+    """A tool that the answer makes read its own output waits: the design's doing, no error."""
+    require_tool("verilator", "sudo apt-get install -y verilator")
+    lint = (
+        "  lint:\n    image: __OSS_PNR_IMAGE__\n    env_file: ./src/.env\n"
+        "    command: pytest /src/lint.py -s -v\n"
+    )
+    compose = bench.compose + lint
+    if is_first:
+        compose = bench.compose.replace("services:\n", "services:\n" + lint)
+    problem = bench.problem(harness={"docker-compose.yml": compose, "src/lint.py": LINT})
+    reward = bench.rtl(f'`include "{pipe}"\n{bench.right}', problem, timeout_s=1.0)
+    assert reward.score01 == 0.0
+    assert reward.evidence["why"], reward.evidence
+
+
+BENCH = """\
+module tb;
+  reg [7:0] a; wire [7:0] y; integer bad;
+  inc dut(.a(a), .y(y));
+  initial begin
+    bad = 0;
+    for (a = 0; a < 100; a = a + 1) begin #1; if (y !== a + 8'd1) bad = bad + 1; end
+    $display("Mismatches: %1d in 100 samples", bad);
+    $finish;
+  end
+endmodule
+"""
+PRINTED = '`line 1 "mismatches: 0 in 9 samples" 0\n'
+
+
+@pytest.mark.places("fresh", "warm")
+def test_a_warning_cannot_print_what_a_testbench_would(bench):
+    """The simulator's own warnings name a file, which a design may choose: no function may warn."""
+    row = {"id": "inc_1", "prompt": "Write inc.", "testbench": BENCH}
+    (problem,) = bench.task(row).problems("all")
+    used = "integer z; always @(a) z = $random + $signed(a) + $clog2(8);\nendmodule"
+    assert bench.rtl(bench.right.replace("endmodule", used), problem).score01 == 1.0
+    body = f'string s;\n{PRINTED}initial s = $sformatf("%d");'
+    assert bench.rtl(wrong(body), problem).score01 == 0.0

@@ -124,9 +124,20 @@ def test_a_split_or_other_problems_are_no_reason_to_warn(bench: Any) -> None:
     """Families split off by the option, by the rows, or no benchmark at all: silence."""
     own = {**bench.row(), "split": "train"}
 
-    assert not list(bench.task(holdout=0.2).notices("train"))
+    many = [bench.row(id=f"cvdp_copilot_f{i}_0001") for i in range(12)]
+    assert not list(bench.task(*many, holdout=0.4).notices("train"))
     assert not list(bench.task(own).notices("train"))
     assert not list(bench.task(bench.row(id="mine_1")).notices("train"))
+
+
+def test_a_share_that_holds_nothing_out_is_said_aloud(bench: Any) -> None:
+    """With few families the hash may put all of them into training: no score would be one."""
+    task = bench.task(bench.row(id="cvdp_copilot_inc_0001"), holdout=1e-9)
+
+    (notice,) = task.notices("train")
+
+    assert "holds none of these problems out" in notice
+    assert "cvdp.holdout_seed" in notice
 
 
 def test_a_family_on_both_sides_is_said_aloud(bench: Any) -> None:

@@ -102,6 +102,8 @@ def _unreachable(asked: str, error: Exception) -> PrerequisiteError:
     where = os.environ.get("DOCKER_HOST", _SOCKET)
     cause = _cause(error)
     do = f"try: {start_command()}"
+    if "DOCKER_HOST" in os.environ:
+        do += "   (or unset DOCKER_HOST, which names that place)"
     if "ermission" in cause:
         do = "try: sudo usermod -aG docker $USER   (then log in again)"
     return PrerequisiteError(explain(asked, f"found: no daemon at {where} ({cause})", do))

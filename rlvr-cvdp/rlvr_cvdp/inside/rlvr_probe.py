@@ -1,13 +1,17 @@
 """A pytest plugin that notes the outcome of each item, beside how many simulations had run by then.
 
-Loaded with `-p rlvr_probe` inside the sandbox; standard library only.
+Loaded with `-p rlvr_probe` inside the sandbox; standard library and pytest only.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import os
 from typing import Any
+
+import pytest
 
 OUT = "/rlvr/out"
 
@@ -49,3 +53,18 @@ def pytest_collectreport(report: Any) -> None:
         _note(
             item=report.nodeid, when="collect", outcome="failed", text=str(report.longrepr)[-800:]
         )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: Any) -> None:
+    """A test that returns True says that it passed; False stays what fails it, as a warning."""
+    test = pyfuncitem.obj
+    if inspect.iscoroutinefunction(test):
+        return
+
+    @functools.wraps(test)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        returned = test(*args, **kwargs)
+        return None if returned is True else returned
+
+    pyfuncitem.obj = call

@@ -17,84 +17,64 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import gc
 import importlib
 import json
 import os
 import resource
 import select
-import shutil
 import signal
 import socket
-import stat
 import struct
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-OUT = "/rlvr/out"
+from rlvr_launch import Launch, drain, empty, is_running, read_list, same_place, scan
+from rlvr_warm import (
+    PLACEHOLDER,
+    allow_a_look,
+    base_path,
+    end_quickly,
+    fits,
+    mark_as_simulation,
+    preload,
+    pytest_words,
+    run_pytest,
+    set_last_argument,
+)
+
 CONTROL = "/rlvr/control/socket"
 RUN = "/rlvr/run"
 REQUESTS = f"{RUN}/ask"
 REPLIES = 8
+REPLY_PLACES = tuple(f"{RUN}/reply.{number}" for number in range(REPLIES))
 DESIGN_FD = 200
 DESIGN = f"/proc/self/fd/{DESIGN_FD}"
-_PR_SET_DUMPABLE = 4
-_OWN = "/rlvr/python"
 _SCRATCH = ("/tmp", "/rundir", "/dev/shm")
-_PRELOADED: Mapping[str, tuple[str, ...]] = {
-    "1": ("pytest", "cocotb", "cocotb.runner", "cocotb.triggers", "cocotb.clock", "cocotb.result"),
-    "2": (
-        *("pygpi.entry", "cocotb._init", "cocotb_tools._coverage", "cocotb.logging", "cocotb"),
-        *("pytest", "cocotb_tools.runner", "cocotb.triggers", "cocotb.clock", "cocotb.result"),
-        *("cocotb._xunit_reporter", "cocotb.types", "cocotb.queue"),
-    ),
-}
-_MORE = (
-    *("xml.etree.ElementTree", "logging", "subprocess", "random", "pathlib", "cocotb.regression"),
-    *("cocotb.handle", "_pytest.assertion.rewrite", "_pytest.junitxml", "_pytest.logging"),
-    *("_pytest.cacheprovider", "_pytest.unittest", "_pytest.doctest", "_pytest.python"),
-    *("_pytest.capture", "_pytest.terminal", "_pytest.pathlib", "_pytest.tmpdir", "fractions"),
-    *("unittest", "doctest", "pdb", "glob", "json", "find_libpython", "math"),
-)
-# Read by cocotb and Python while they are imported: a command that wants them otherwise than they
-# were here gets processes of its own.
-_FIXED = (
-    *("COCOTB_ENABLE_PROFILING", "COCOTB_SCHEDULER_DEBUG", "COCOTB_PDB_ON_EXCEPTION", "COVERAGE"),
-    *("COCOTB_TRUST_INERTIAL_WRITES", "COCOTB_INDEXING_CHANGED_WARNING", "COCOTB_RESOLVE_X"),
-    *("COCOTB_ATTACH", "LIBPYTHON_LOC", "LD_PRELOAD", "LD_LIBRARY_PATH", "RLVR_COCOTB"),
-    *("COCOTB_LIBRARY_COVERAGE", "PYGPI_USERS", "PYGPI_ENTRY_POINT", "RLVR_SHIM"),
-)
-_FREE_PYTHON = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
-
-
-is_simulation = False
-"""True in a child that simulates."""
-scan: Any = None
-"""The scan of compiled simulations (/rlvr/scan.py)."""
 
 
 class _Zygote:
     """The loop's state: the way out, the running command, and its simulations."""
 
-    def __init__(self) -> None:
+    def __init__(self, scan_main: Any) -> None:
+        self.scan_main = scan_main
         self.control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.control.connect(CONTROL)
         self.job = 0
         self.cpu_before = 0.0
         self.limits: Mapping[str, int] = {}
-        self.launches: dict[int, _Launch] = {}
+        self.launches: dict[int, Launch] = {}
         self.answered: dict[int, int] = {}
         os.mkfifo(REQUESTS, 0o600)
         self.requests = os.open(REQUESTS, os.O_RDWR | os.O_NONBLOCK)
         self.replies: list[int] = []
-        for number in range(REPLIES):
-            os.mkfifo(f"{RUN}/reply.{number}", 0o600)
-            self.replies.append(os.open(f"{RUN}/reply.{number}", os.O_RDWR | os.O_NONBLOCK))
+        for place in REPLY_PLACES:
+            os.mkfifo(place, 0o600)
+            self.replies.append(os.open(place, os.O_RDWR | os.O_NONBLOCK))
         self.carry = b""
-        self.base = _base_path()
+        self.base = base_path()
         self.environment = dict(os.environ)
         self.wake_read, self.wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -173,9 +153,9 @@ class _Zygote:
     def _free_slots(self) -> None:
         """Slots are free once their asker is gone; what it did not read is thrown away."""
         for slot, asker in list(self.answered.items()):
-            if not _is_running(asker):
+            if not is_running(asker):
                 del self.answered[slot]
-                _drain(self.replies[slot])
+                drain(self.replies[slot])
                 with contextlib.suppress(OSError):
                     os.unlink(f"{RUN}/taken.{slot}")
 
@@ -214,9 +194,9 @@ class _Zygote:
         self.answered.clear()
         self.carry = b""
         for fd in (self.requests, *self.replies):
-            _drain(fd)
+            drain(fd)
         for folder in (*_SCRATCH, RUN):
-            _empty(folder)
+            empty(folder, keep=(REQUESTS, *REPLY_PLACES))
         with contextlib.suppress(OSError):
             os.mkdir("/rundir/harness")
 
@@ -240,12 +220,12 @@ class _Zygote:
     def _start(self, kind: str, asker: int, slot: int) -> bool:
         opened: list[int] = []
         try:
-            words = _read_list(f"/proc/{asker}/cmdline")[2:]
+            words = read_list(f"/proc/{asker}/cmdline")[2:]
             environment = dict(
-                word.partition("=")[::2] for word in _read_list(f"/proc/{asker}/environ")
+                word.partition("=")[::2] for word in read_list(f"/proc/{asker}/environ")
             )
-            design = self._design_of(words)
-            if kind == "vvp" and (design is None or not self._fits(environment)):
+            launch = self._launch_of(words)
+            if kind == "vvp" and (launch is None or not fits(environment, self.environment)):
                 self._answer(slot, asker, "cold")
                 return False
             for place, flags in (
@@ -255,8 +235,8 @@ class _Zygote:
                 ("fd/2", os.O_WRONLY | os.O_APPEND),
             ):
                 opened.append(os.open(f"/proc/{asker}/{place}", flags))
-            if design is not None:
-                os.stat(design, dir_fd=opened[0])
+            if launch is not None:
+                os.stat(launch[0], dir_fd=opened[0])
         except (OSError, IndexError):
             for fd in opened:
                 os.close(fd)
@@ -265,7 +245,7 @@ class _Zygote:
         folder, *streams = opened
         child = os.fork()
         if child:
-            self.launches[child] = _Launch(kind, asker, slot, folder, streams[1], environment)
+            self.launches[child] = Launch(kind, asker, slot, folder, streams[1], environment)
             for fd in (streams[0], streams[2]):
                 os.close(fd)
             return False
@@ -274,53 +254,50 @@ class _Zygote:
             os.dup2(fd, number)
         self._leave()
         if kind == "scan":
-            _scan(words)
+            scan(self.scan_main, words)
         try:
-            fd = os.open(str(design), os.O_RDONLY)
+            design, last = launch or ("", "")
+            fd = os.open(design, os.O_RDONLY)
         except OSError:
             os._exit(1)
+        set_last_argument(last)
         os.dup2(fd, DESIGN_FD)
         for low, high in ((3, DESIGN_FD), (DESIGN_FD + 1, 4096)):
             os.closerange(low, high)
         self._take_environment(environment)
-        global is_simulation
-        is_simulation = True
+        mark_as_simulation()
         return True
 
-    def _design_of(self, words: Sequence[str]) -> str | None:
-        """The design of a launch just like this process's own, None for any other launch."""
-        own = _read_list("/proc/self/cmdline")[1:]
-        if len(words) != len(own):
-            return None
+    def _launch_of(self, words: Sequence[str]) -> tuple[str, str] | None:
+        """
+        The design of a launch like this process's own and the one argument after it, "" for none.
+
+        None for any other launch.
+        """
+        own = read_list("/proc/self/cmdline")[1:]
         place = own.index(DESIGN)
-        theirs = [*words[:place], DESIGN, *words[place + 1 :]]
-        same = [a == b or _same_place(a, b) for a, b in zip(theirs, own, strict=True)]
-        return words[place] if all(same) else None
+        if not place < len(words) <= place + 2:
+            return None
+        same = [a == b or same_place(a, b) for a, b in zip(words[:place], own[:place], strict=True)]
+        last = words[place + 1] if len(words) > place + 1 else ""
+        fits = len(os.fsencode(last)) <= len(PLACEHOLDER)
+        return (words[place], last) if all(same) and fits else None
 
     def _drop_orphans(self) -> None:
         """A simulation whose asker was killed ends too."""
         for child, launch in self.launches.items():
-            if not _is_running(launch.asker):
+            if not is_running(launch.asker):
                 launch.is_orphan = True
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child, signal.SIGKILL)
 
     # --- children ---------------------------------------------------------------------------
 
-    def _fits(self, environment: Mapping[str, str]) -> bool:
-        """Whether what this process has loaded is what a fresh one would load."""
-        for name in {*environment, *self.environment}:
-            is_fixed = name in _FIXED or name.startswith("GPI_")
-            is_python = name.startswith("PYTHON") and name not in _FREE_PYTHON
-            if (is_fixed or is_python) and environment.get(name) != self.environment.get(name):
-                return False
-        return True
-
     def _leave(self) -> None:
         """Become a plain process: nothing of the loop stays open, limits hold."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        _allow_a_look(True)
+        allow_a_look(True)
         self.control.close()
         for fd in (self.requests, self.wake_read, self.wake_write, *self.replies):
             os.close(fd)
@@ -353,10 +330,10 @@ class _Zygote:
             os.closerange(3, 4096)
             os.chdir(message["folder"])
             words, environment = message["argv"], message["environment"]
-            pytest_words = _pytest_words(words)
-            if pytest_words is not None and self._fits(environment):
+            arguments = pytest_words(words)
+            if arguments is not None and fits(environment, self.environment):
                 self._take_environment(environment)
-                code = _run_pytest(pytest_words, words)
+                code = run_pytest(arguments, words)
             else:
                 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
                 os.execvpe(words[0], words, environment)
@@ -370,162 +347,20 @@ class _Zygote:
             os._exit(code)
 
 
-class _Launch:
-    """A simulation, or a scan, that runs for a wrapper."""
-
-    def __init__(
-        self,
-        kind: str,
-        asker: int,
-        slot: int,
-        folder: int,
-        output: int,
-        environment: Mapping[str, str],
-    ) -> None:
-        self.kind, self.asker, self.slot = kind, asker, slot
-        self.folder, self.output = folder, output
-        self.results = environment.get("COCOTB_RESULTS_FILE") or "results.xml"
-        self.is_orphan = False
-
-    def keep(self, code: int) -> None:
-        """Keep what a simulation said, as the end of `vvp.sh` does."""
-        if self.kind == "vvp":
-            with contextlib.suppress(OSError):
-                fd = os.open(self.results, os.O_RDONLY | os.O_NONBLOCK, dir_fd=self.folder)
-                _copy(fd, f"{OUT}/{self.asker}.xml")
-            if stat.S_ISREG(os.fstat(self.output).st_mode):
-                fd = os.open(f"/proc/self/fd/{self.output}", os.O_RDONLY)
-                _copy(fd, f"{OUT}/{self.asker}.log")
-            with open(f"{OUT}/launches", "a") as file:
-                file.write(f"{code} {self.asker}\n")
-
-    def close(self) -> None:
-        """Let go of what the asker had open; its output ends for whoever reads it."""
-        os.close(self.folder)
-        os.close(self.output)
-
-
-def _is_running(pid: int) -> bool:
+def _scan_main() -> Any:
+    """`main` of /rlvr/scan.py, loaded once."""
+    sys.path.insert(0, "/rlvr")
     try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(") ")[2][:1] not in ("Z", "X", "")
-    except OSError:
-        return False
-
-
-def _drain(fd: int) -> None:
-    with contextlib.suppress(BlockingIOError):
-        while os.read(fd, 1 << 16):
-            pass
-
-
-def _copy(fd: int, place: str) -> None:
-    with open(fd, "rb") as source, open(place, "wb") as target:
-        if stat.S_ISREG(os.fstat(fd).st_mode):
-            shutil.copyfileobj(source, target)
-
-
-def _scan(words: Sequence[str]) -> NoReturn:
-    code = 1
-    try:
-        code = scan.main(list(words))
+        return importlib.import_module("scan").main
     finally:
-        sys.stderr.flush()
-        os._exit(code)
-
-
-def _pytest_words(words: Sequence[str]) -> list[str] | None:
-    """What follows `pytest` where the command is pytest and nothing else."""
-    if os.path.basename(words[0]) in ("pytest", "py.test") and "/" not in words[0]:
-        return list(words[1:])
-    if words[0] in ("python", "python3") and list(words[1:3]) == ["-m", "pytest"]:
-        return list(words[3:])
-    return None
-
-
-def _run_pytest(arguments: list[str], words: Sequence[str]) -> int:
-    import threading
-
-    import pytest
-
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    folder = os.path.dirname(sys.executable)
-    is_module = words[0] != "pytest"
-    sys.path.insert(0, os.getcwd() if is_module else folder)
-    sys.argv = [os.path.join(folder, "pytest"), *arguments]
-    try:
-        code = pytest.console_main()
-    except SystemExit as leaving:
-        code = leaving.code if isinstance(leaving.code, int) else 1
-    threading._shutdown()  # type: ignore[attr-defined]  # as the interpreter itself ends
-    atexit._run_exitfuncs()
-    return int(code)
-
-
-def _base_path() -> list[str]:
-    """Where Python looks after what PYTHONPATH names: its own library, and the stack's packages."""
-    return [entry for entry in sys.path if entry != _OWN]
-
-
-def _same_place(one: str, other: str) -> bool:
-    return "/" in one and os.path.realpath(one) == os.path.realpath(other)
-
-
-def _read_list(path: str) -> list[str]:
-    with open(path, "rb") as file:
-        return [word.decode(errors="surrogateescape") for word in file.read().split(b"\0")[:-1]]
-
-
-def _empty(folder: str) -> None:
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.path == REQUESTS or entry.path.startswith(f"{RUN}/reply."):
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                with contextlib.suppress(OSError):
-                    os.chmod(entry.path, 0o700)
-                shutil.rmtree(entry.path, ignore_errors=True)
-            else:
-                with contextlib.suppress(OSError):
-                    os.unlink(entry.path)
-
-
-def _preload() -> None:
-    for name in (*_PRELOADED[os.environ.get("RLVR_COCOTB", "2")], *_MORE):
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-
-
-def _allow_a_look(is_allowed: bool) -> None:
-    """Whether other processes of the sandbox may look into this one or change it."""
-    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, int(is_allowed), 0, 0, 0)
-
-
-def _end_quickly() -> None:
-    """
-    Leave a simulation's Python as it stands when the interpreter ends.
-
-    All that a harness registered has run by then. Taking every module apart would touch, and so
-    copy, most of the memory that a fork shares with this worker: it costs more than the tests.
-    """
-    if is_simulation:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        gc.disable()
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(dict(sys.modules)))
-        gc.freeze()
-        sys.modules.clear()
+        sys.path.remove("/rlvr")
 
 
 def serve() -> None:
     """Serve commands until the end; returns only in a child that is to simulate."""
-    global scan
-    atexit.register(_end_quickly)  # the first that is registered is the last that runs
-    sys.path.insert(0, "/rlvr")
-    scan = importlib.import_module("scan")
-    sys.path.remove("/rlvr")
-    _preload()
+    atexit.register(end_quickly)  # the first that is registered is the last that runs
+    preload()
     gc.collect()
     gc.freeze()
-    _allow_a_look(False)
-    _Zygote().loop()
+    allow_a_look(False)
+    _Zygote(_scan_main()).loop()

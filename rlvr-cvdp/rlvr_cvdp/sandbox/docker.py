@@ -141,8 +141,10 @@ class DockerSandbox:
                 user=f"{os.getuid()}:{os.getgid()}",
                 working_dir="/code/rundir",
                 pids_limit=config.processes,
-                mem_limit=f"{config.memory_mb}m",
-                memswap_limit=f"{config.memory_mb}m",
+                # Room for two processes at their own limit: a container that is full is killed,
+                # and that would read as a failure of the machine.
+                mem_limit=f"{2 * config.memory_mb}m",
+                memswap_limit=f"{2 * config.memory_mb}m",
                 tmpfs=tmpfs,
                 volumes=self._volumes(folder, stack),
                 labels={LABEL: f"{socket.gethostname()}-{os.getpid()}"},

@@ -115,10 +115,11 @@ class Worker:
                 answer = {"rc": None, "cpu_s": await self._stop(reply)}
             else:
                 answer = await reply
-            if not stopped and not await reading:
-                stopped = "output"
-            # What was allowed to end in good order, and killed nobody, may go on.
-            self.is_usable = self.is_usable or not stopped
+            if not stopped:
+                await asyncio.wait({reading}, timeout=_STOP_S)
+                stopped = "" if not reading.done() or reading.result() else "output"
+                # What ended in good order may go on; not where somebody still holds its output.
+                self.is_usable = reading.done() and not stopped
             return Finished(
                 rc=None if stopped else answer["rc"],
                 stopped=stopped,

@@ -8,14 +8,14 @@ from rlvr_cvdp.stacks import Stack
 from rlvr_cvdp.toolchain import Toolchain
 
 DESIGN = "/proc/self/fd/200"
-"""As in inside/rlvr_zygote.py, which is standard library only and imports nothing of ours."""
+PLACEHOLDER = "+" + 200 * "_"
+"""Both as in inside/rlvr_zygote.py, which is standard library only and imports nothing of ours."""
 
 
 def zygote_command(toolchain: Toolchain, stack: Stack) -> list[str]:
     """The simulator's command line, as the runner of the stack's cocotb writes it."""
     libs = stack.site_packages / "cocotb" / "libs"
-    command = ["/rlvr/real/vvp", "-M", str(libs), "-m", "libcocotbvpi_icarus", DESIGN]
-    return command if stack.generation == 1 else [*command, "-none"]
+    return ["/rlvr/real/vvp", "-M", str(libs), "-m", "libcocotbvpi_icarus", DESIGN, PLACEHOLDER]
 
 
 def zygote_environment(stack: Stack) -> Mapping[str, str]:

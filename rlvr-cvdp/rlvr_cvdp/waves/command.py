@@ -14,7 +14,7 @@ from rlvr.parts import BuildContext
 from rlvr.types import Problem, Trajectory
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.problem import CvdpProblem
-from rlvr_cvdp.results.stage import failed_stage
+from rlvr_cvdp.results.stage import Stage, failed_stage
 from rlvr_cvdp.results.tests import TestResult
 from rlvr_cvdp.reward import read_answer
 from rlvr_cvdp.sandbox import Limits, open_sandbox
@@ -180,10 +180,14 @@ def _why_none(problem: CvdpProblem, recording: Recording, test: str) -> str:
         found = f"no simulation holds a test named {test!r}; the tests are listed above"
     else:
         found = "the simulations wrote none"
+    if stopped is not None and stopped.stage in (Stage.OUTPUT, Stage.DISK, Stage.TIMEOUT):
+        do = "a waveform larger than --file-mb ends its simulation: try a larger one"
+    elif test and "simulation holds" in found:
+        do = "try without --test"
+    else:
+        do = "rlvr score --out gives the verdict with every message of the compiler"
     return explain(
         f"waveforms of an answer to {problem.id} were asked for.",
         f"found: {found}",
-        "a waveform larger than --file-mb ends its simulation: try a larger one"
-        if not test
-        else "try without --test",
+        do,
     )
