@@ -351,7 +351,7 @@ def test_endless_loop(rlvr: Rlvr, tmp_path: Path, problem: dict[str, Any]) -> No
 
 
 def test_every_row_of_the_page_has_its_test() -> None:
-    """docs/bad-input.md lists what is tested here, in the same order; other rows name their tests."""
+    """docs/bad-input.md lists what is tested here, in this order; other rows name their tests."""
     page = PAGE.read_text(encoding="utf-8")
     rows = re.findall(r"^\| \*\*(.+?)\*\* \|", page, re.MULTILINE)
     named = re.findall(r"`([\w/-]+/test_\w+\.py)`", page)

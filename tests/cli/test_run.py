@@ -330,6 +330,7 @@ def test_a_damaged_run_is_named_and_passed_over(rlvr: Call, tmp_path: Path) -> N
         assert refused.returncode == 2
         assert "Traceback" not in refused.stderr
     fresh = rlvr("run", "--plugin", "toy", "--steps", "1", "--resume", "auto", "eval.samples=0")
+    assert "no unfinished run below runs fits; a new one is begun" in fresh.stderr
     assert fresh.returncode == 0, fresh.stderr
 
 

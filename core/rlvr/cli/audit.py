@@ -34,7 +34,7 @@ SUMMARY = "find problems whose verifier is weak, flaky or wrong"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.epilog = examples(
-        "rlvr audit --plugin cvdp --only starter_adder_0001",
+        "rlvr audit --plugin cvdp --only cvdp_starter_bitwise_0001",
         "rlvr audit --plugin cvdp --dataset problems.jsonl --out audit.json",
         "rlvr audit --plugin cvdp --dataset problems.jsonl cvdp.references=solutions.jsonl",
     )

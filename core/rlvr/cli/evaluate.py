@@ -23,8 +23,9 @@ from rlvr.run.completions import with_missing
 from rlvr.run.configure import Configured
 from rlvr.run.configure import configure as resolve_configuration
 from rlvr.run.lineage import UNKNOWN, Lineage, lineage_of
+from rlvr.run.out_file import write_out
 from rlvr.run.prerequisites import check_prerequisites
-from rlvr.run.rundir import check_writable, trajectory_records, write_atomic
+from rlvr.run.rundir import check_writable, trajectory_records
 from rlvr.types import Failed, ScoredGroup
 
 SUMMARY = "measure how often a model is right"
@@ -82,7 +83,7 @@ def main(args: argparse.Namespace) -> int:
     )
     if args.out_file:
         lines = [json.dumps(r) + "\n" for g in found.scored for r in trajectory_records(g, 0)]
-        write_atomic(Path(args.out_file), "".join(lines))
+        write_out(Path(args.out_file), "".join(lines))
     return _report(configured, args, found, time.monotonic() - begun)
 
 

@@ -18,8 +18,9 @@ from rlvr.plugins.host import PluginHost
 from rlvr.run.board import Board
 from rlvr.run.configure import Configured
 from rlvr.run.configure import configure as resolve_configuration
+from rlvr.run.out_file import write_out
 from rlvr.run.recipe import build_context, open_judge
-from rlvr.run.rundir import RunDir, check_writable, trajectory_from_json, write_atomic
+from rlvr.run.rundir import RunDir, check_writable, trajectory_from_json
 from rlvr.run.store import outcome_to_json
 
 SUMMARY = "apply a (new) reward to the trajectories of a run"
@@ -52,7 +53,7 @@ def main(args: argparse.Namespace) -> int:
     path = Path(args.out_file) if args.out_file else directory.path / "rescored.jsonl"
     check_writable(path)
     records, unknown = asyncio.run(_rescore(configured, directory))
-    write_atomic(path, "".join(json.dumps(r) + "\n" for r in records))
+    write_out(path, "".join(json.dumps(r) + "\n" for r in records))
     summary = {**_summary(records, configured, path), "unknown": len(unknown)}
     for name in sorted(set(unknown)):
         print(f"rlvr: {name}: no such problem in the data set any more", file=sys.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,10 @@ def _previous(args: argparse.Namespace, host: PluginHost) -> RunDir | None:
     for path in candidates:
         if (path / "run.json").is_file() and _fits(RunDir(path), wanted):
             return RunDir.open(path)
+    print(
+        f"rlvr: --resume auto: no unfinished run below {root} fits; a new one is begun",
+        file=sys.stderr,
+    )
     return None
 
 

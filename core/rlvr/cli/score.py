@@ -20,9 +20,10 @@ from rlvr.run.answers import Answer, golden_answers, read_answers
 from rlvr.run.board import Board
 from rlvr.run.configure import Configured
 from rlvr.run.configure import configure as resolve_configuration
+from rlvr.run.out_file import write_out
 from rlvr.run.prerequisites import check_prerequisites
 from rlvr.run.recipe import build_context, open_judge
-from rlvr.run.rundir import check_writable, write_atomic
+from rlvr.run.rundir import check_writable
 from rlvr.types import Failed, Outcome, Reward, Unscorable
 
 SUMMARY = "judge answers with a task's verifier"
@@ -57,11 +58,11 @@ def main(args: argparse.Namespace) -> int:
     records, problems = asyncio.run(_score(configured, args))
     lines = "".join(json.dumps(record) + "\n" for record in records)
     if args.out_file:
-        write_atomic(Path(args.out_file), lines)
+        write_out(Path(args.out_file), lines)
     else:
         sys.stdout.write(lines)
     summary = _summary(records, problems, time.monotonic() - begun)
-    print(json.dumps(summary) if args.json else _as_text(summary))
+    print(json.dumps(summary) if args.json else _as_text(summary, args.golden))
     failed = summary["failed"]
     allowed = configured.options.values["verify.max_failures"] * max(summary["answers"], 1)
     return int(ExitCode.VERIFIER if failed > allowed else ExitCode.DONE)
@@ -148,14 +149,15 @@ def _summary(
     }
 
 
-def _as_text(summary: dict[str, Any]) -> str:
+def _as_text(summary: dict[str, Any], golden: bool) -> str:
     rate = summary["scored"] / summary["seconds"] if summary["seconds"] else 0.0
     mean = summary["reward_mean"]
     return (
         f"scored {summary['scored']} of {summary['answers']} answers: "
         f"{summary['right']} right, mean reward {'-' if mean is None else f'{mean:.3f}'}; "
         f"{summary['unscorable']} unscorable, {summary['failed']} could not be verified, "
-        f"{summary['unusable']} unusable lines; {summary['cached']} cached; "
+        f"{summary['unusable']} {'without a reference' if golden else 'unusable lines'}; "
+        f"{summary['cached']} cached; "
         f"{summary['problems']} problems, {summary['unsupported']} unsupported; "
         f"{summary['seconds']:.1f} s, {rate:.1f}/s"
     )

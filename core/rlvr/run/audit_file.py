@@ -10,7 +10,8 @@ from typing import Any
 from attrs import define, field
 
 from rlvr.run.audit_record import ProblemAudit
-from rlvr.run.rundir import now, write_atomic
+from rlvr.run.out_file import write_out
+from rlvr.run.rundir import now
 
 VERSION = 1
 
@@ -56,7 +57,7 @@ class AuditFile:
         self.problems[audit.problem.id] = audit.to_json(self.weak)
         if self.path is not None:
             text = json.dumps(self.to_json(), indent=1, ensure_ascii=False)
-            write_atomic(self.path, text + "\n")
+            write_out(self.path, text + "\n")
 
     def to_json(self) -> dict[str, Any]:
         """The whole document."""

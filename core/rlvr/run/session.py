@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import os
 import signal
 import sys
@@ -32,6 +31,7 @@ from rlvr.run.configure import Configured
 from rlvr.run.identity import close_identity, write_identity
 from rlvr.run.lineage import after_training, lineage_of
 from rlvr.run.loop import train
+from rlvr.run.out_file import DISK_TROUBLE
 from rlvr.run.prerequisites import check_prerequisites
 from rlvr.run.recipe import Recipe, build_context, open_recipe
 from rlvr.run.rundir import RunDir
@@ -40,8 +40,6 @@ from rlvr.run.watch import Watch
 from rlvr.types import EvalReport, RunInfo
 
 log = get(__name__)
-
-DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
 @frozen(kw_only=True)

@@ -1,0 +1,32 @@
+"""Writing the file of `--out`: at once, and with words for a disk that is full."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+from rlvr.errors import CheckpointError, explain
+from rlvr.run.rundir import write_atomic
+
+DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+
+
+def write_out(path: Path, text: str) -> None:
+    """
+    Write the results of a command to the file that `--out` names.
+
+    Raises:
+        CheckpointError: The disk is full or fails; a file that was there before is left as it was.
+    """
+    try:
+        write_atomic(path, text)
+    except OSError as error:
+        if error.errno not in DISK_TROUBLE:
+            raise
+        raise CheckpointError(
+            explain(
+                f"results were to be written to {path}.",
+                f"found: {error.strerror}",
+                "free space, or choose another disk with --out; verdicts are kept in the store",
+            )
+        ) from error

@@ -1,0 +1,37 @@
+"""The file of `--out`: a full disk is said in words, and an old file is left as it was."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from rlvr.errors import CheckpointError
+from rlvr.run.out_file import write_out
+
+
+def test_a_full_disk_is_explained_and_the_old_file_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit 6 with the path and the reason; neither a traceback nor half a file."""
+    path = tmp_path / "verdicts.jsonl"
+    path.write_text("old\n", encoding="utf-8")
+
+    def fill(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("rlvr.run.rundir.os.fsync", fill)
+    with pytest.raises(CheckpointError, match=r"verdicts\.jsonl(.|\n)*No space left") as raised:
+        write_out(path, "new\n")
+
+    assert raised.value.exit_code == 6
+    assert path.read_text(encoding="utf-8") == "old\n"
+    assert [p.name for p in tmp_path.iterdir()] == ["verdicts.jsonl"]
+
+
+def test_another_trouble_is_not_called_a_full_disk(tmp_path: Path) -> None:
+    """A folder that went away keeps its own error."""
+    with pytest.raises(FileNotFoundError):
+        write_out(tmp_path / "gone" / "verdicts.jsonl", "new\n")
