@@ -39,6 +39,9 @@ for line in open(args.f):
     log.write_text("failed to solve: no such host" if BLOCKED else "test session starts\\\\nE   no")
     rc = 17 if BLOCKED else int(wrong)
     test = {"result": rc, "log": str(log), "error_msg": None, "execution": 1.5}
+    if STOPPED:
+        print(f"Timeout for {at}/run_docker_harness_direct.sh (77s) expired")
+        rc = test["result"] = 1
     results[row["id"]] = {"tests": [test], "errors": rc}
 call = {"image": os.environ["OSS_SIM_IMAGE"], "timeout": os.environ["DOCKER_TIMEOUT"], "t": args.t}
 Path("call.json").write_text(json.dumps(call))
@@ -53,9 +56,17 @@ class Checkout:
 
     folder: Path
 
-    def make(self, *, written: str = "text", blocked: bool = False, results: bool = True) -> Path:
+    def make(
+        self,
+        *,
+        written: str = "text",
+        blocked: bool = False,
+        stopped: bool = False,
+        results: bool = True,
+    ) -> Path:
         script = FAKE.replace("\\\\n", "\\n").replace("WRITTEN(text)", written)
         script = script.replace("BLOCKED", str(blocked)).replace("RESULTS", str(results))
+        script = script.replace("STOPPED", str(stopped))
         (self.folder / "run_benchmark.py").write_text(script)
         return self.folder
 

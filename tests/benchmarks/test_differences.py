@@ -5,10 +5,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from attrs import evolve
+from attrs import evolve, field, frozen
 from judging.answers import Answer
-from judging.differences import Difference
-from judging.official import OfficialVerdict
+from judging.differences import Difference, Laboratory
+from judging.official import OfficialRun, OfficialVerdict
+from judging.ours import OurRun
 from judging.plain import PlainVerdict
 
 from rlvr.types import Failed, Outcome, Problem, Reward
@@ -43,6 +44,7 @@ EXPLAINED = {
         seeds=(False, True, False),
         answer=OLDER,
     ),
+    "more wall time": difference(said(False), ours(True), longer=said(True)),
     "judged nothing": difference(said(False, ran=False), ours(True)),
     "cocotb 2 dropped": difference(said(False), ours(True), again=(False,) * 3, bare=False),
     "depends on the seed": difference(said(True), ours(False), seeds=(False, True, False)),
@@ -83,3 +85,65 @@ def test_a_check_of_ours_explains_only_what_the_harness_alone_lets_pass() -> Non
     found = difference(said(True), ours(False, refused=("opens a file",)), plain=ALONE)
     assert found.reason()
     assert evolve(found, plain=evolve(ALONE, is_right=False)).reason() == ""
+
+
+@frozen(kw_only=True)
+class Runner:
+    """Says right with the older image or with more time, and notes what it was asked."""
+
+    image: str = "new"
+    timeout_s: int = 10
+    asked: list[str] = field(factory=list)
+
+    def judge(self, answers: list[Answer], folder: Path) -> OfficialRun:
+        self.asked.append(folder.name)
+        verdict = said(self.image == "old" or self.timeout_s == 50)
+        return OfficialRun(verdicts=(verdict,) * len(answers), seconds=1.0)
+
+
+def explored(
+    found: list[Difference], runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[str], list[str]]:
+    """The reasons, and the options that ours was asked with."""
+    asked: list[str] = []
+
+    async def ours_again(answers: list[Answer], *, workers: int, options: Any) -> OurRun:
+        asked.append(" ".join(f"{k}={v}" for k, v in options.items()))
+        right = options.get("shim", True) is True
+        return OurRun(outcomes=(ours(right),) * len(answers), seconds=1.0, opening_s=0.0)
+
+    async def alone(answers: list[Answer], **_: Any) -> list[PlainVerdict]:
+        return [ALONE] * len(answers)
+
+    monkeypatch.setattr("judging.differences.judge_with_ours", ours_again)
+    monkeypatch.setattr("judging.differences.judge_plainly", alone)
+    laboratory = Laboratory(
+        official=runner,  # type: ignore[arg-type]
+        older_image="old",
+        options={},
+        workers=1,
+        folder=Path("x"),
+    )
+    return [each.reason() for each in laboratory.explore(found)], asked
+
+
+def test_experiments_end_where_one_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cheap one first; ours is not asked again about what is explained already."""
+    runner = Runner()
+    found = [
+        difference(said(False), ours(True), answer=OLDER),
+        difference(evolve(said(False), stopped=True), ours(True), answer=evolve(ANSWER)),
+    ]
+    reasons, asked = explored(found, runner, monkeypatch)
+    assert [("cocotb 1" in r, "wall time" in r) for r in reasons] == [(True, False), (False, True)]
+    assert runner.asked == ["older", "longer"]
+    assert asked == []
+
+
+def test_every_experiment_is_made_where_none_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last one is the verifier without its stand-ins, and here it tells."""
+    runner = Runner()
+    reasons, asked = explored([difference(said(False), ours(True))], runner, monkeypatch)
+    assert "cocotb 2 dropped" in reasons[0]
+    assert runner.asked == ["again-0", "again-1", "again-2"]
+    assert asked == ["", "seeds=('2',)", "seeds=('3',)", "seeds=('4',)", "shim=False"]

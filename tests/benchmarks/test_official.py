@@ -45,6 +45,16 @@ def test_a_container_that_could_not_be_made_is_no_verdict(
     assert run.verdicts[0].why == "no container: failed to solve: no such host"
 
 
+def test_an_answer_that_ran_out_of_time_says_so(
+    checkout: Checkout, starter_rows: Path, tmp_path: Path
+) -> None:
+    """The runner's results do not tell; its output does."""
+    answers = make_answers([starter_rows], kinds=["reference"]).answers
+    run = runner(checkout.make(stopped=True)).judge(answers, tmp_path / "run")
+    assert all(v.stopped and v.ran and not v.is_right for v in run.verdicts)
+    assert run.verdicts[0].why == "it ran into the runner's limit of time"
+
+
 def test_a_runner_that_judges_other_files_gives_no_verdict(
     checkout: Checkout, starter_rows: Path, tmp_path: Path
 ) -> None:
