@@ -3,7 +3,7 @@ Verifications a second: ours beside the plain way and beside the official runner
 
     python benchmarks/bench_verify.py [--mixes right starter weak] [--answers 36] [--workers 1 2]
         [--rounds 3] [--official CHECKOUT --official-python PYTHON] [--image TAG] [--no-docker]
-        [--dataset FILE ... --references FILE] [--json]
+        [--dataset FILE ... --references FILE] [--most-seconds S] [--json]
 
 All judge the same answers with as many at a time, in turns that change from round to round:
 `plain`, one fresh pytest process in a fresh bubblewrap sandbox (judging/plain.py); `fresh`, ours
@@ -20,6 +20,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import math
 import statistics
 import sys
 import tempfile
@@ -42,7 +43,7 @@ from rlvr_cvdp.config import CvdpConfig
 
 FRESH = {**our_options("bubblewrap"), "warm": 0}
 WARM = our_options("bubblewrap")
-CACHED_ROUNDS = 50
+CACHED_ROUNDS = 400
 HANGS = "  initial while (1) begin end\n"
 
 
@@ -114,6 +115,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--no-docker", action="store_true", help="leave Docker out")
     parser.add_argument("--dataset", type=Path, nargs="+", default=[], metavar="FILE")
     parser.add_argument("--references", type=Path, metavar="FILE")
+    parser.add_argument(
+        "--most-seconds",
+        type=float,
+        default=math.inf,
+        help="leave out problems whose reference took longer in rlvr cvdp calibrate",
+    )
     parser.add_argument("--hang-timeout", type=float, default=5.0, help="seconds; 0: not measured")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
@@ -163,6 +170,7 @@ def run(args: argparse.Namespace, judges: Mapping[str, Judge], most: int) -> int
             references=read_references(args.references),
             options=WARM,
             workers=most,
+            most_s=args.most_seconds,
         )
         turns = compete(judges, answers, most, args.rounds)
         results["mixes"][name] = summary(turns, answers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,8 @@ from attrs import evolve, frozen
 from judging.answers import Answer, make_answers
 from judging.ours import judge_with_ours
 from rlvr.types import Reward
+from rlvr_cvdp.calibration import load_calibration
+from rlvr_cvdp.results.stage import Stage
 
 _TRIES = 4
 
@@ -45,16 +48,19 @@ def make_mix(
     references: Mapping[str, Mapping[str, str]] | None = None,
     options: Mapping[str, Any],
     workers: int,
+    most_s: float = math.inf,
     seed: int = 1,
 ) -> list[Answer]:
     """
     `count` answers in the proportions of the mix, each to another problem as far as there are any.
 
-    Wrong ones are mutants of references that compile and fail; whether they do is asked of the
-    verifier first, outside of what is measured.
+    Wrong ones are mutants of references that compile, end and fail; whether they do is asked of
+    the verifier first, outside of what is measured. Problems whose reference took more than
+    `most_s` in `rlvr cvdp calibrate` are left out.
     """
     bank = make_answers(sources, references=references, kinds=("reference",)).answers
-    order = list(bank)
+    timed = load_calibration("auto")
+    order = [answer for answer in bank if timed.expected_s(answer.problem.digest) <= most_s]
     random.Random(seed).shuffle(order)
     shares = (mix.unparsed, mix.uncompiled, mix.wrong)
     unparsed, uncompiled, wrong = (round(share * count) for share in shares)
@@ -103,6 +109,7 @@ def _wrong(
             isinstance(outcome, Reward)
             and outcome.score01 < 1
             and outcome.components.get("compilation", 0)
+            and outcome.evidence["stage"] != Stage.TIMEOUT.value
         ):
             fit.setdefault(answer.problem.id, []).append(answer)
     others = [answer for answers in fit.values() for answer in answers]

@@ -62,7 +62,7 @@ async def _measure(
         for problem in task.problems("all"):
             reference = task.reference(problem)
             if reference is None or problem.payload.is_comprehension:
-                left_out[problem.id] = "no reference"
+                left_out[problem.id] = "no reference (--references)"
                 continue
             try:
                 outcome = await reward(problem, reference)

@@ -59,7 +59,8 @@ class CvdpConfig:
     provision: bool = option(True, "Make a missing cocotb stack at first need")
     sandbox: str = option(
         "auto",
-        "Where answers run: bubblewrap, docker, auto: docker where bubblewrap cannot",
+        "Where answers run: bubblewrap, docker, auto: docker where cvdp.image is given or "
+        "bubblewrap cannot",
         choices=("auto", "bubblewrap", "docker"),
     )
     rootfs: str = option(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.errors import PrerequisiteError, VerifierError
+from rlvr.errors import ConfigError, PrerequisiteError, VerifierError
 from rlvr.types import Trajectory
 from rlvr_cvdp import workplace
 from rlvr_cvdp.config import CvdpConfig
@@ -288,6 +288,16 @@ def test_a_missing_image_is_named_with_its_command(bench):
     """An image that is not there stops before anything is scored, with what makes it."""
     with pytest.raises(PrerequisiteError, match="rlvr cvdp build-image"):
         bench.rtl(bench.right, image="rlvr/nowhere:1")
+
+
+@pytest.mark.places("fresh")
+def test_an_image_is_for_docker(bench, monkeypatch):
+    """An image picks docker where `auto` may choose, and is refused where it would be ignored."""
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    with pytest.raises(ConfigError, match=r"cvdp\.sandbox=bubblewrap, which runs no image"):
+        open_sandbox(CvdpConfig(sandbox="bubblewrap", image="some/image:1"))
+    with pytest.raises(PrerequisiteError, match="no daemon"):
+        open_sandbox(CvdpConfig(image="some/image:1"))
 
 
 @pytest.mark.places("docker")

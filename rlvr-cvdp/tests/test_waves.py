@@ -97,7 +97,7 @@ def test_only_simulations_that_hold_the_test(bench, tmp_path):
     harness = {"src/test_runner.py": runner}
     folder = record(bench, tmp_path, text, "--test", "large", harness=harness)
     assert [path.name for path in folder.iterdir()] == ["direct-1.fst"]
-    with pytest.raises(VerifierError, match="no simulation holds a test named 'none'"):
+    with pytest.raises(UnknownNameError, match="holds a test named 'none', only large, small"):
         record(bench, tmp_path, text, "--test", "none", harness=harness)
 
 

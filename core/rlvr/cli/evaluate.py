@@ -81,10 +81,11 @@ def main(args: argparse.Namespace) -> int:
     found = asyncio.run(
         from_file(configured, args) if args.completions else sampled(configured, args)
     )
+    code = _report(configured, args, found, time.monotonic() - begun)
     if args.out_file:
         lines = [json.dumps(r) + "\n" for g in found.scored for r in trajectory_records(g, 0)]
         write_out(Path(args.out_file), "".join(lines))
-    return _report(configured, args, found, time.monotonic() - begun)
+    return code
 
 
 def _report(

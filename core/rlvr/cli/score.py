@@ -88,6 +88,14 @@ async def _score(
             )
         if args.golden:
             answers = list(golden_answers(judge.task, problems.values()))
+            if problems and all(answer.trajectory is None for answer in answers):
+                raise ConfigError(
+                    explain(
+                        "references were to be scored (--golden).",
+                        f"found: none for any of the {len(problems)} problems",
+                        "give answers with --completions, or a data set with references",
+                    )
+                )
         else:
             answers = list(read_answers(args.completions, problems, unsupported))
         pairs = [(problems[a.id], a.trajectory) for a in answers if a.trajectory is not None]

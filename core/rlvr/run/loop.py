@@ -84,7 +84,7 @@ async def train(recipe: Recipe, state: RunState, watch: Watch) -> RunState:
 
 async def _evaluate_if_due(recipe: Recipe, state: RunState, watch: Watch) -> None:
     is_due = state.step == 0 or _is_due(state.step, recipe.eval.every, recipe.steps)
-    if not (recipe.eval.samples and is_due) or state.step in watch.reports:
+    if not (recipe.eval_problems and is_due) or state.step in watch.reports:
         return
     student = recipe.student
     with watch.board.during("evaluate"):

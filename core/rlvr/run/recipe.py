@@ -20,6 +20,7 @@ from rlvr.config.core import (
     VerifyOptions,
 )
 from rlvr.errors import ConfigError, PluginError, UnknownNameError, explain
+from rlvr.log import get
 from rlvr.parts import (
     Advantage,
     Backend,
@@ -37,6 +38,8 @@ from rlvr.run.scoring import Scorer
 from rlvr.run.store import VerdictStore, open_store
 from rlvr.specs import PartSpec
 from rlvr.types import Problem, SamplingParams
+
+log = get(__name__)
 
 
 @frozen(kw_only=True)
@@ -217,6 +220,8 @@ async def open_recipe(
         if evaluation.samples:
             eval_problems = tuple(student.judge.task.problems(evaluation.split))
             eval_problems = eval_problems[: evaluation.problems or None]
+            if not eval_problems:
+                log.warning("nothing_to_evaluate", split=evaluation.split)
         yield Recipe(
             student=student,
             eval_sampler=student.sampler if student.sampler.draws_from_policy else GroupSampler(),
@@ -265,8 +270,9 @@ def _check_group_size(student: Student) -> None:
 
 
 def _left_out(task: Task) -> str:
-    count = len(task.unsupported())
-    return f"; {count} rows are unsupported" if count else ""
+    others, unsupported = len(list(task.problems("all"))), len(task.unsupported())
+    held = f"; {others} in other splits" if others else ""
+    return held + (f"; {unsupported} rows are unsupported" if unsupported else "")
 
 
 def _there(spec: Any) -> Any:

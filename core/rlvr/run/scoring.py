@@ -50,6 +50,11 @@ class Scorer:
     max_failures: float = 0.2
     board: Board = field(factory=Board)
     _flying: dict[str, asyncio.Future[Outcome]] = field(factory=dict, init=False)
+    _keys: Cacheable | None = field(init=False)
+
+    @_keys.default
+    def _reward_with_keys(self) -> Cacheable | None:
+        return self.reward if isinstance(self.reward, Cacheable) else None
 
     def at(self, step: int, history: Mapping[str, PassRate]) -> Scorer:
         """This scorer with the reward that is scheduled for a step (0-based) of training."""
@@ -129,9 +134,7 @@ class Scorer:
     ) -> Outcome:
         if trajectory.finish == "error":
             return Failed(reason=f"the rollout broke off: {trajectory.error}")
-        key = None
-        if isinstance(self.reward, Cacheable):
-            key = self.reward.verdict_key(problem, trajectory)
+        key = None if self._keys is None else self._keys.verdict_key(problem, trajectory)
         if key is None:
             async with slots:
                 return await self._verify(problem, trajectory)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from rlvr.errors import ConfigError, explain
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.sandbox.base import Sandbox
 from rlvr_cvdp.sandbox.bubblewrap import BubblewrapSandbox, can_make_namespaces
@@ -27,9 +29,18 @@ def open_sandbox(config: CvdpConfig, *, workers: int = 1, hidden: Sequence[Path]
 
     Raises:
         PrerequisiteError: What it needs is not there; says what to do.
+        ConfigError: An image for a sandbox that runs none.
     """
     warm = min(config.warm if config.warm >= 0 else workers, _MOST_WARM)
-    kind = config.sandbox if config.sandbox != "auto" else _best()
+    kind = config.sandbox if config.sandbox != "auto" else _best(config)
+    if config.image and kind != "docker":
+        raise ConfigError(
+            explain(
+                f"cvdp.image={config.image} was asked for.",
+                f"found: cvdp.sandbox={kind}, which runs no image",
+                "leave one of the two out, or give cvdp.sandbox=docker",
+            )
+        )
     if kind == "docker":
         from rlvr_cvdp.sandbox.docker import open_docker
 
@@ -49,11 +60,14 @@ def open_sandbox(config: CvdpConfig, *, workers: int = 1, hidden: Sequence[Path]
     )
 
 
-def _best() -> str:
-    """Bubblewrap where it can make sandboxes, else docker where a daemon answers."""
+def _best(config: CvdpConfig) -> str:
+    """Docker where an image is named; bubblewrap where it works; else docker where it seems to."""
+    if config.image:
+        return "docker"
     if find_tool("bwrap") and can_make_namespaces():
         return "bubblewrap"
-    return "docker" if Path("/var/run/docker.sock").exists() else "bubblewrap"
+    is_there = "DOCKER_HOST" in os.environ or Path("/var/run/docker.sock").exists()
+    return "docker" if is_there else "bubblewrap"
 
 
 def _root(config: CvdpConfig) -> Path | None:

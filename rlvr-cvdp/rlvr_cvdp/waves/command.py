@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rlvr.errors import UnknownNameError, VerifierError, explain
+from rlvr.errors import RlvrError, UnknownNameError, VerifierError, explain
 from rlvr.parts import BuildContext
 from rlvr.types import Problem, Trajectory
 from rlvr_cvdp.config import CvdpConfig
@@ -28,7 +28,9 @@ _COPIES = 6
 def waves(argv: list[str]) -> int:
     """Judge one answer with waves on; copies the waveforms and prints its tests."""
     options = _parser().parse_args(argv)
-    task = CvdpTask(CvdpConfig(), BuildContext(dataset=options.dataset))
+    task = CvdpTask(
+        CvdpConfig(references=options.references), BuildContext(dataset=options.dataset)
+    )
     problem = _problem(task, options.id)
     record: CvdpProblem = problem.payload
     answer = read_answer(record, _trajectory(task, problem, options))
@@ -56,7 +58,7 @@ def waves(argv: list[str]) -> int:
     )
     _print(recording, as_json=options.json)
     if not recording.waves:
-        raise VerifierError(_why_none(record, recording, options.test))
+        raise _error_of_none(record, recording, options.test)
     return 0
 
 
@@ -72,10 +74,11 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--dataset", type=Path, help="JSON Lines file; default: the starter set")
+    parser.add_argument("--references", default="", help="references, where --dataset has none")
     parser.add_argument("--id", required=True, help="the problem")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--completions", type=Path, help="JSON Lines: the first line with this id")
-    source.add_argument("--golden", action="store_true", help="the data set's own reference")
+    source.add_argument("--golden", action="store_true", help="the reference")
     source.add_argument("--files", type=Path, help="folder with the answer's files (rtl/...)")
     parser.add_argument("--test", default="", help="only simulations that hold this cocotb test")
     parser.add_argument("--out", type=Path, required=True, help="folder for the waveforms")
@@ -169,25 +172,19 @@ def _table(tests: Sequence[TestResult]) -> list[str]:
     ]
 
 
-def _why_none(problem: CvdpProblem, recording: Recording, test: str) -> str:
+def _error_of_none(problem: CvdpProblem, recording: Recording, test: str) -> RlvrError:
+    asked = f"waveforms of an answer to {problem.id} were asked for."
     stopped = failed_stage(
         services=recording.services, tools={s.name: s.tool for s in problem.services}
     )
-    if stopped is not None and not any(result.launches for result in recording.services):
-        found = f"no simulation ran, it was stopped at the stage {stopped.stage.value}: "
-        found += stopped.why
-    elif test:
-        found = f"no simulation holds a test named {test!r}; the tests are listed above"
-    else:
-        found = "the simulations wrote none"
+    do = "rlvr score --out gives the verdict with every message of the compiler"
     if stopped is not None and stopped.stage in (Stage.OUTPUT, Stage.DISK, Stage.TIMEOUT):
         do = "a waveform larger than --file-mb ends its simulation: try a larger one"
-    elif test and "simulation holds" in found:
-        do = "try without --test"
-    else:
-        do = "rlvr score --out gives the verdict with every message of the compiler"
-    return explain(
-        f"waveforms of an answer to {problem.id} were asked for.",
-        f"found: {found}",
-        do,
-    )
+    if stopped is not None and not any(result.launches for result in recording.services):
+        found = f"no simulation ran, it was stopped at the stage {stopped.stage.value}: "
+        return VerifierError(explain(asked, f"found: {found}{stopped.why}", do))
+    names = sorted({test.name for result in recording.services for test in result.tests})
+    if test and names and test not in names:
+        found = f"found: no simulation holds a test named {test!r}, only {', '.join(names)}"
+        return UnknownNameError(explain(asked, found, "try one of these, or leave --test out"))
+    return VerifierError(explain(asked, "found: the simulations wrote none", do))
