@@ -55,7 +55,7 @@ def config_of(options: Mapping[str, Any]) -> CvdpConfig:
 def our_options(sandbox: str, image: str = "") -> dict[str, Any]:
     """The options that choose a sandbox, with no limits of single problems measured elsewhere."""
     chosen = {"sandbox": sandbox, "limits": "off"}
-    return {**chosen, "image": image} if image else chosen
+    return {**chosen, "image": image} if image and sandbox == "docker" else chosen
 
 
 async def judge_with_ours(

@@ -15,6 +15,7 @@ from rlvr.parts import BuildContext
 from rlvr_cvdp.calibration import FACTOR, LEAST_S, Calibration, default_path, save_calibration
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.reward import CvdpReward
+from rlvr_cvdp.sandbox.options import add_sandbox_options, sandbox_keywords
 from rlvr_cvdp.task import CvdpTask
 
 
@@ -26,15 +27,18 @@ def calibrate(argv: list[str]) -> int:
         f"{FACTOR:g} times as long ({LEAST_S:g} s at least) instead of cvdp.timeout_s.",
         epilog="examples:\n  rlvr cvdp calibrate\n"
         "  rlvr cvdp calibrate --dataset cvdp.jsonl --references solutions.jsonl\n"
-        "  rlvr cvdp calibrate --dataset cvdp.jsonl --out limits.json",
+        "  rlvr cvdp calibrate --dataset cvdp.jsonl --sandbox docker --out limits.json",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--dataset", type=Path, help="JSON Lines file; default: the starter set")
     parser.add_argument("--references", default="", help="JSON Lines {id, files} of solutions")
     parser.add_argument("--out", type=Path, help="file to write (default: in the user's cache)")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    add_sandbox_options(parser)
     options = parser.parse_args(argv)
-    config = CvdpConfig(references=options.references, limits="off", timeout_s=600.0)
+    config = CvdpConfig(
+        references=options.references, limits="off", timeout_s=600.0, **sandbox_keywords(options)
+    )
     path = options.out or default_path()
     seconds, left_out = asyncio.run(_measure(config, options.dataset))
     save_calibration(path, dict(seconds.values()))
@@ -59,6 +63,7 @@ async def _measure(
     seconds: dict[str, tuple[str, float]] = {}
     left_out: dict[str, str] = {}
     async with CvdpReward(evolve(config, warm=1), context) as reward:
+        print(reward.judged_with, file=sys.stderr)
         for problem in task.problems("all"):
             reference = task.reference(problem)
             if reference is None or problem.payload.is_comprehension:

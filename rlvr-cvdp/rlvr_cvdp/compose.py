@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import posixpath
 import re
 import shlex
 from collections.abc import Mapping
@@ -15,7 +16,14 @@ from rlvr_cvdp.paths import tree_path
 from rlvr_cvdp.problem import Service
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_OPEN_IMAGES = re.compile(r"__OSS_\w+__|hdlc?/(sim|impl)|nvidia/cvdp-sim", re.IGNORECASE)
+_OPEN_IMAGES = re.compile(
+    r"(__OSS_(SIM|PNR)_IMAGE__"
+    r"|(docker\.io/)?(hdlc/(sim|impl)|nvidia/cvdp-sim)"
+    r"|(ghcr\.io/)?hdl/(sim/osvb|impl/pnr))"
+    r"(:[\w.-]+)?(@sha256:[0-9a-f]{64})?",
+    re.IGNORECASE | re.ASCII,
+)
+_OTHER_FILES = ("extends", "volumes_from", "configs", "secrets")
 
 
 class HarnessError(ValueError):
@@ -27,8 +35,9 @@ def parse_services(harness: Mapping[str, str]) -> tuple[Service, ...]:
     The services of `docker-compose.yml`, in order.
 
     Raises:
-        HarnessError: No usable compose file, an image that is not an open-source simulator, a
-            missing env file or command.
+        HarnessError: No usable compose file, no image or one that is not an open-source
+            simulator, a missing env file, Dockerfile or command, a service that depends on one
+            that is not there, a mount of what is not here.
     """
     text = harness.get("docker-compose.yml") or harness.get("docker-compose.yaml")
     if not text:
@@ -42,6 +51,14 @@ def parse_services(harness: Mapping[str, str]) -> tuple[Service, ...]:
     services = compose.get("services") if isinstance(compose, dict) else None
     if not isinstance(services, dict) or not services:
         raise HarnessError("docker-compose.yml names no services")
+    if compose.get("include"):
+        raise HarnessError("docker-compose.yml includes other compose files, which are not read")
+    for name, entry in services.items():
+        if not isinstance(entry, dict):
+            raise HarnessError(f"service {name} of docker-compose.yml is empty")
+        for other in map(str, _listed(entry.get("depends_on"))):
+            if other not in map(str, services):
+                raise HarnessError(f"service {name} depends on {other}, which is not there")
     return tuple(_service(str(name), entry, harness) for name, entry in services.items())
 
 
@@ -51,12 +68,8 @@ def _load(text: str) -> Any:
     return yaml.load(text, Loader=_LOADER)
 
 
-def _service(name: str, entry: Any, harness: Mapping[str, str]) -> Service:
-    if not isinstance(entry, dict):
-        raise HarnessError(f"service {name} of docker-compose.yml is empty")
-    for image in _images(entry, harness):
-        if not _OPEN_IMAGES.search(image):
-            raise HarnessError(f"service {name} needs the image {image}")
+def _service(name: str, entry: Mapping[str, Any], harness: Mapping[str, str]) -> Service:
+    _check_place(name, entry, harness)
     command = [entry.get("entrypoint") or [], entry.get("command") or []]
     argv = [
         word
@@ -73,7 +86,6 @@ def _service(name: str, entry: Any, harness: Mapping[str, str]) -> Service:
     return Service(
         name=name,
         command=tuple(argv),
-        working_dir=str(entry.get("working_dir") or "/code/rundir").rstrip("/") or "/code/rundir",
         environment=environment,
         runs_cocotb=runs_cocotb(argv, harness),
         has_plain_build=has_plain_build(argv, harness),
@@ -81,21 +93,73 @@ def _service(name: str, entry: Any, harness: Mapping[str, str]) -> Service:
     )
 
 
-def _images(entry: Mapping[str, Any], harness: Mapping[str, str]) -> list[str]:
+def _images(name: str, entry: Mapping[str, Any], harness: Mapping[str, str]) -> list[str]:
     """The images that a service runs in or is built from; stages of its own are none."""
     build = entry.get("build")
     if not build:
-        return [str(entry["image"])] if entry.get("image") else []
+        if not entry.get("image"):
+            raise HarnessError(f"service {name} has neither an image nor a build")
+        return [str(entry["image"])]
     place = build if isinstance(build, dict) else {"context": build}
-    folder = str(place.get("context") or ".")
-    dockerfile = str(place.get("dockerfile") or "Dockerfile")
-    text = harness.get(tree_path(f"{folder}/{dockerfile}") or "", "")
+    path = f"{place.get('context') or '.'}/{place.get('dockerfile') or 'Dockerfile'}"
+    inline = place.get("dockerfile_inline")
+    text = str(inline) if inline else harness.get(tree_path(path) or "")
+    if text is None:
+        raise HarnessError(f"service {name} is built from {path}, which is not there")
     stages = re.findall(r"^\s*FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?", text, re.I | re.M)
-    own = {name.lower() for _, name in stages if name}
-    return [image for image, _ in stages if image.lower() not in own]
+    if not stages:
+        raise HarnessError(f"service {name} is built from {path}, which names no image")
+    own: set[str] = set()
+    images = []
+    for image, stage in stages:
+        if image.lower() not in own:
+            images.append(image)
+        own.add(stage.lower())
+    return images
 
 
-def _environment(name: str, entry: dict[str, Any], harness: Mapping[str, str]) -> dict[str, str]:
+def _check_place(name: str, entry: Mapping[str, Any], harness: Mapping[str, str]) -> None:
+    """What a service wants around its command is what the one sandbox has."""
+    for key in _OTHER_FILES:
+        if entry.get(key):
+            raise HarnessError(f"service {name} has {key}, which cannot be followed here")
+    for image in _images(name, entry, harness):
+        if not _OPEN_IMAGES.fullmatch(image):
+            raise HarnessError(f"service {name} needs the image {image}")
+    for volume in _listed(entry.get("volumes")):
+        source, target = _mount(volume)
+        if not _is_there_anyway(source, target):
+            what = f"{source} at {target}" if source else target or str(volume)
+            raise HarnessError(f"service {name} mounts {what}, which is not there in the sandbox")
+
+
+def _listed(value: Any) -> list[Any]:
+    """The entries of a list, the keys of a mapping, or the only value; nothing is none."""
+    return list(value) if isinstance(value, list | dict) else [value] if value else []
+
+
+def _mount(volume: Any) -> tuple[str, str]:
+    """Source and target of a mount, `./src:/src:ro` or a mapping; "" for what it leaves out."""
+    if isinstance(volume, dict):
+        return str(volume.get("source") or ""), str(volume.get("target") or "")
+    source, colon, rest = str(volume).partition(":")
+    return (source, rest.partition(":")[0]) if colon else ("", source)
+
+
+def _is_there_anyway(source: str, target: str) -> bool:
+    """
+    Whether the sandbox has, unasked, the problem's own `source` at `target`.
+
+    It has the problem's tree at /code, and its `src` at /src too. Nothing else is ever mounted.
+    """
+    inside = "/" + posixpath.normpath(source)
+    place = posixpath.normpath(target)
+    if place == "/code" or place.startswith("/code/"):
+        return inside == "/" + posixpath.relpath(place, "/code")
+    return inside == place and (place == "/src" or place.startswith("/src/"))
+
+
+def _environment(name: str, entry: Mapping[str, Any], harness: Mapping[str, str]) -> dict[str, str]:
     environment: dict[str, str] = {}
     listed = entry.get("env_file") or []
     for item in listed if isinstance(listed, list) else [listed]:

@@ -17,7 +17,10 @@ def tree_path(path: str) -> str | None:
     if not text or text.startswith("/") or text[1:2] == ":" or any(ord(c) < 32 for c in text):
         return None
     normal = posixpath.normpath(text)
-    return None if normal in (".", "..") or normal.startswith("../") else normal
+    if normal in (".", "..") or normal.startswith("../"):
+        return None
+    # What `./` or a last slash hid: a drive's letter, a blank at an end.
+    return None if normal[1:2] == ":" or normal != normal.strip() else normal
 
 
 def answer_path(path: str) -> str | None:

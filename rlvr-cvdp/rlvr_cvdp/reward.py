@@ -26,10 +26,11 @@ from rlvr_cvdp.proxy import ProxyReward, as_proxy, is_compilable
 from rlvr_cvdp.results.evidence import details
 from rlvr_cvdp.results.stage import failed_stage
 from rlvr_cvdp.sandbox import Limits, Sandbox, open_sandbox
+from rlvr_cvdp.sandbox.options import judged_with
 from rlvr_cvdp.stacks import Stack
 from rlvr_cvdp.verify import Verdict, verify
 
-VERDICTS = 5
+VERDICTS = 6
 """Grows when the same answer may get another verdict: kept verdicts are then not used."""
 
 DECIDING = (
@@ -71,6 +72,11 @@ class CvdpReward:
     @cached_property
     def _sandbox(self) -> Sandbox:
         return open_sandbox(self._config, workers=self._workers, hidden=self._hidden)
+
+    @property
+    def judged_with(self) -> str:
+        """The sandbox and the toolchain of its verdicts, in words."""
+        return judged_with(self._sandbox)
 
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:
         """

@@ -15,9 +15,11 @@ from rlvr_cvdp.problem import CvdpProblem, Service
 from rlvr_cvdp.results.launches import Launch, read_launches
 from rlvr_cvdp.results.messages import ToolMessage
 from rlvr_cvdp.results.notes import own_tests, read_lines, service_messages
+from rlvr_cvdp.results.plain import read_plain
 from rlvr_cvdp.results.share import Counted, count_tests, most_tests, read_items
 from rlvr_cvdp.results.tests import TestResult
 from rlvr_cvdp.sandbox import Finished, Limits, Slot
+from rlvr_cvdp.sandbox.folders import empty_folder
 from rlvr_cvdp.stacks import Stack
 
 _FOREIGN = {129: "SIGHUP", 130: "SIGINT", 131: "SIGQUIT", 137: "SIGKILL", 143: "SIGTERM"}
@@ -90,8 +92,7 @@ async def run_service(
         VerifierError: Something other than the answer kept it from running.
     """
     out = slot.folder / "out"
-    for note in out.iterdir():
-        note.unlink()
+    empty_folder(out)
     finished = await slot.run(
         service.command,
         environment={
@@ -111,8 +112,7 @@ async def run_service(
     summaries = list(finished.summaries)
     for log in sorted(out.glob("*.log")):
         summaries += [
-            (int(a), int(b), int(c), int(d))
-            for a, b, c, d in _SUMMARY.findall(log.read_text(errors="replace"))
+            (int(a), int(b), int(c), int(d)) for a, b, c, d in _SUMMARY.findall(read_plain(log))
         ]
     refused = tuple(read_lines(out / "refused"))
     why = _why(service, finished, launches, summaries, refused, builds)
@@ -187,8 +187,8 @@ def cocotb_seed(generation: int, seed: str) -> dict[str, str]:
 def _can_wait(slot: Slot) -> bool:
     """Whether a tool may wait because of what the answer says."""
     paths = [line.removeprefix("/code/") for line in read_lines(slot.folder / "answer")]
-    places = [slot.folder / "tree" / path for path in paths]
-    return any(may_wait(p.read_text(errors="replace")) for p in places if p.is_file())
+    tree = slot.folder / "tree"
+    return any(may_wait(read_plain(tree / path, tree)) for path in paths)
 
 
 def _why(
@@ -209,6 +209,7 @@ def _why(
             "time": "it took more time than allowed",
             "output": "it wrote more output than allowed",
             "disk": "it wrote more to the disk than allowed",
+            "processes": "it ran more processes at the same time than allowed",
         }[finished.stopped]
     if any(launch.rc == 152 for launch in launches):
         return "the simulation took more processor time than allowed"

@@ -102,9 +102,11 @@ class CvdpTask:
                 "cvdp.holdout_seed."
             )
         if split == "train" and self._dropped:
+            audited = sum(record.id in self._audit for record in self._records)
             yield (
-                f"{len(self._dropped)} problems are left out of training: their harness is weak "
-                "or flaky by the audit (cvdp.weak=drop)."
+                f"{len(self._dropped)} of {len(self._records)} problems are left out of training: "
+                "their harness is weak or flaky by the audit (cvdp.weak=drop), which has "
+                f"{audited} of them."
             )
 
     async def __aenter__(self) -> CvdpTask:
@@ -196,6 +198,14 @@ class CvdpTask:
 
     @cached_property
     def _dropped(self) -> frozenset[str]:
+        if self._config.audit and not any(r.id in self._audit for r in self._records):
+            raise ConfigError(
+                explain(
+                    f"training by the audit {self._config.audit} was asked for (cvdp.audit).",
+                    f"found: it has none of the {len(self._records)} problems of {self._path}",
+                    "make one with: rlvr audit --plugin cvdp --dataset FILE --out AUDIT.json",
+                )
+            )
         if self._config.weak != "drop":
             return frozenset()
         return frozenset(r.id for r in self._records if is_doubtful(self._audit, r.id))

@@ -9,7 +9,7 @@ import sys
 import warnings
 from pathlib import Path
 
-from rlvr_cvdp.accounting import cpu_seconds, size_over
+from rlvr_cvdp.accounting import cpu_seconds, is_crowded, size_over
 
 
 def test_a_file_that_vanishes_does_not_hide_the_others(tmp_path: Path, monkeypatch) -> None:
@@ -53,3 +53,41 @@ def test_processor_time_of_children_counts() -> None:
         child.stdout.readline()
         assert cpu_seconds(os.getpid()) >= cpu_seconds(child.pid) >= 0.4
         child.communicate(b"\n")
+
+
+def test_processes_and_threads_below_a_process_are_counted() -> None:
+    """Children of each thread and what they started; of threads there may be four times as many."""
+    tree = """
+import os, subprocess, threading, time
+kept = [subprocess.Popen(["sleep", "60"]) for _ in range(3)]
+shell = "sleep 60 & sleep 60 & wait"
+other = threading.Thread(target=lambda: subprocess.run(["sh", "-c", shell]), daemon=True)
+other.start()
+while len(os.listdir("/proc/self/task")) < 2 or not kept: pass
+time.sleep(0.5)
+print(1, flush=True)
+input()
+for _ in range(40): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+print(2, flush=True)
+input()
+os.killpg(0, 9)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", tree],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdout.readline()
+        crowded = [most for most in range(20) if is_crowded(child.pid, most)]
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+        child.stdout.readline()
+        with_threads = [most for most in range(20) if is_crowded(child.pid, most)]
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+    assert crowded == list(range(7))  # itself, three, the shell and its two
+    assert with_threads == list(range(12))  # 48 threads
+    assert not is_crowded(child.pid, 1)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rlvr.errors import ConfigError
@@ -79,6 +79,21 @@ def test_halves_of_surrogate_pairs(bench):
          "harness", "no command"),
         ({"harness": {"docker-compose.yml": BUILD.format(build="."), "Dockerfile": "FROM a/b\n"}},
          "harness", "needs the image a/b"),
+        ({"harness": {"docker-compose.yml": BUILD.format(build=".")}},
+         "harness", "direct is built from ./Dockerfile, which is not there"),
+        ({"harness": {"docker-compose.yml": BUILD.format(build="{dockerfile: src/D}")}},
+         "harness", "direct is built from ./src/D, which is not there"),
+        ({"harness": {"docker-compose.yml": BUILD.format(build="https://a.com/b.git")}},
+         "harness", "b.git/Dockerfile, which is not there"),
+        ({"harness": {"docker-compose.yml": BUILD.format(build="."), "Dockerfile": "RUN x\n"}},
+         "harness", "./Dockerfile, which names no image"),
+        ({"harness": {"docker-compose.yml": BUILD.format(build="."),
+                      "Dockerfile": "FROM evil AS evil\nFROM evil\n"}},
+         "harness", "needs the image evil"),
+        ({"harness": {"docker-compose.yml": BUILD.replace("    build: {build}\n", "")}},
+         "harness", "direct has neither an image nor a build"),
+        ({"harness": {"docker-compose.yml": "include: [a.yml]\n" + BUILD.format(build=".")}},
+         "harness", "includes other compose files"),
     ],
 )  # fmt: skip
 def test_each_reason_has_words_and_a_kind(bench, changes, kind, reason):
@@ -88,6 +103,125 @@ def test_each_reason_has_words_and_a_kind(bench, changes, kind, reason):
     (row,) = task.left_out()
     assert (row.id, row.kind) == ("bad_0001", kind)
     assert reason in row.reason
+
+
+def with_compose(bench, *lines: str, old: str = "", new: str = ""):
+    """The small row, its service with further lines or with one text for another."""
+    compose = bench.compose.replace(old, new) + "".join(f"    {line}\n" for line in lines)
+    return bench.row(id="cvdp_copilot_changed_0001", harness={"docker-compose.yml": compose})
+
+
+def why_left_out(bench, row) -> str:
+    """The reason of kind `harness` that a row is listed with, "" where it is a problem."""
+    rows = bench.task(row).left_out()
+    assert [row.kind for row in rows] in ([], ["harness"])
+    return rows[0].reason if rows else ""
+
+
+KNOWN_IMAGES = [
+    *("__OSS_SIM_IMAGE__", "__OSS_PNR_IMAGE__", "hdlc/sim:osvb", "docker.io/hdlc/impl:pnr"),
+    *("ghcr.io/hdl/sim/osvb", "ghcr.io/hdl/sim/osvb:latest", "ghcr.io/hdl/impl/pnr"),
+    *("hdl/sim/osvb", "hdl/impl/pnr", "nvidia/cvdp-sim:v1.0.0", "nvidia/cvdp-sim"),
+    "nvidia/cvdp-sim:v2@sha256:" + "0" * 64,
+]
+FOREIGN_IMAGES = [
+    *("evil.com/x-hdl/sim-mine", "evil/nvidia/cvdp-simulator-other", "nvidia/cvdp-simulator"),
+    *("evil/nvidia/cvdp-sim", "hdl/simulator", "evil.com/hdl/sim/osvb", "evil/hdlc/sim:osvb"),
+    *("hdlc/sim-mine", "hdl/sim/osvb/x", "x__OSS_SIM_IMAGE__", "__OSS_SIM_IMAGE__x"),
+    *("__OSS_OTHER__", "nvidia/cvdp-sim:v1/x", "verification_image", "${IMAGE}"),
+]
+
+
+@pytest.mark.parametrize("image", KNOWN_IMAGES)
+def test_images_that_are_stood_in_for(bench, image):
+    """Each name that published rows use, with any tag, as an image or below a build."""
+    as_image = with_compose(bench, old="__OSS_SIM_IMAGE__", new=image)
+    assert why_left_out(bench, as_image) == ""
+    harness = {"docker-compose.yml": BUILD.format(build="."), "Dockerfile": f"FROM {image}\n"}
+    assert why_left_out(bench, bench.row(harness=harness)) == ""
+
+
+@pytest.mark.parametrize("image", FOREIGN_IMAGES)
+def test_names_that_only_look_like_those(bench, image):
+    """A known name inside another is another image, which is named."""
+    as_image = with_compose(bench, old="__OSS_SIM_IMAGE__", new=image)
+    assert why_left_out(bench, as_image) == f"service direct needs the image {image}"
+    harness = {"docker-compose.yml": BUILD.format(build="."), "Dockerfile": f"FROM {image}\n"}
+    assert f"needs the image {image}" in why_left_out(bench, bench.row(harness=harness))
+
+
+@pytest.mark.parametrize(
+    "volume",
+    [
+        *("./src/:/src/:ro", "./src:/src/", "./src/:/src", "./src:/src:rw", "src:/src"),
+        *("./rtl:/code/rtl", "./verif/:/code/verif/", "./docs:/code/docs:ro", ".:/code"),
+        *("./rundir:/code/rundir", "./src/lib:/src/lib"),
+        "{type: bind, source: ./src, target: /src, read_only: true}",
+    ],
+)
+def test_mounts_of_what_is_there_anyway(bench, volume):
+    """The problem's own folders, where the sandbox has them, are no reason to leave a row out."""
+    assert why_left_out(bench, with_compose(bench, old="./src/:/src/:ro", new=volume)) == ""
+
+
+@pytest.mark.parametrize(
+    ("volume", "named"),
+    [
+        ("/etc:/src", "/etc at /src"),
+        ("/src:/src", "/src at /src"),
+        ("../src:/src", "../src at /src"),
+        ("~/src:/src", "~/src at /src"),
+        ("./src/../../x:/src", "./src/../../x at /src"),
+        ("./rtl:/src", "./rtl at /src"),
+        ("./rtl:/rtl", "./rtl at /rtl"),
+        ("/opt/tools:/code/tools", "/opt/tools at /code/tools"),
+        ("../../rundir:/code/rundir", "../../rundir at /code/rundir"),
+        ("./rtl:/code/../etc", "./rtl at /code/../etc"),
+        ("/var/run/docker.sock:/var/run/docker.sock", "/var/run/docker.sock at"),
+        ("cache:/cache", "cache at /cache"),
+        ("/cache", "mounts /cache,"),
+        ("{type: bind, source: /etc, target: /src}", "/etc at /src"),
+        ("{type: tmpfs, target: /scratch}", "mounts /scratch,"),
+        ("5", "mounts 5,"),
+    ],
+)
+def test_mounts_of_anything_else(bench, volume, named):
+    """A service that wants what the sandbox does not have would fail every answer: it is listed."""
+    reason = why_left_out(bench, with_compose(bench, old="./src/:/src/:ro", new=volume))
+    assert named in reason
+    assert "not there in the sandbox" in reason
+
+
+@pytest.mark.parametrize("names", ["[gone]", "{gone: {condition: service_healthy}}", "gone", "[7]"])
+def test_depending_on_nothing(bench, names):
+    """A dependency that the file does not have is named, in each of compose's forms."""
+    reason = why_left_out(bench, with_compose(bench, f"depends_on: {names}"))
+    assert reason.startswith("service direct depends on ")
+    assert "not there" in reason
+
+
+@pytest.mark.parametrize("key", ["extends", "volumes_from", "configs", "secrets"])
+def test_keys_that_bring_in_something_else(bench, key):
+    """What would come from another service or file is not guessed."""
+    assert key in why_left_out(bench, with_compose(bench, f"{key}: [other]"))
+
+
+def test_keys_without_effect(bench):
+    """Those that the manual calls ignored change nothing about the services."""
+    ignored = (
+        *("healthcheck: {test: 'false'}", "networks: [licnetwork]", "network_mode: host"),
+        *("ports: ['80:80']", "restart: always", "user: root", "privileged: true", "x-own: 1"),
+        "depends_on: [direct]",
+    )
+    row = with_compose(bench, *ignored)
+    assert parse_row(row).services == parse_row(bench.row()).services
+
+
+@pytest.mark.parametrize("folder", ["/src/rundir/", "/rundir", "/nowhere"])
+def test_every_service_starts_in_rundir(bench, folder):
+    """As the official runner's `-w /code/rundir` has it; public lint rows name /src/rundir/."""
+    row = with_compose(bench, old="/code/rundir", new=folder)
+    assert parse_row(row).services == parse_row(bench.row()).services
 
 
 def test_categories_do_not_decide(bench):
@@ -131,6 +265,9 @@ def test_absolute_paths_of_the_tree_are_relative_ones(bench):
     assert problem.targets == ("rtl/inc.sv",)
 
 
+@example(": \\")
+@example("./ ..")
+@example("./C:/x")
 @given(st.text(alphabet="abc/.\\:\x00 ~", max_size=20))
 def test_no_path_leaves_the_tree(path):
     """Whatever the text, what comes back is relative, normalised and inside."""

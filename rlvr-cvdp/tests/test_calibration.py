@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from rlvr.errors import ConfigError
+from rlvr.errors import ConfigError, PrerequisiteError
 from rlvr.types import Trajectory
 from rlvr_cvdp.calibrate import calibrate
 from rlvr_cvdp.calibration import (
@@ -64,8 +64,11 @@ def test_what_calibrate_measured_limits_the_next_run(bench, tmp_path, monkeypatc
         id="cvdp_copilot_inc_0002", targets={"rtl/inc.sv": bench.right.replace("8'd1", "8'd2")}
     )
     path = bench.dataset(bench.row(), weak)
-    assert calibrate(["--dataset", str(path), "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
+    asked = ["--sandbox", "bubblewrap", "--rootfs", "host"]
+    assert calibrate(["--dataset", str(path), "--json", *asked]) == 0
+    shown = capsys.readouterr()
+    said = json.loads(shown.out)
+    assert shown.err.startswith("judged with bubblewrap, host, iverilog ")
     assert said["file"] == str(default_path())
     assert 0.05 < said["seconds"]["cvdp_copilot_inc_0001"] < 20.0
     assert "its reference fails" in said["left_out"]["cvdp_copilot_inc_0002"]
@@ -75,6 +78,16 @@ def test_what_calibrate_measured_limits_the_next_run(bench, tmp_path, monkeypatc
     assert outcome.evidence["limit_s"] == max(10.0, round(5 * taken, 1))
     assert bench.reward().verdict_key(problem, _answer(bench)) != before
     assert bench.reward().expected_s(problem, _answer(bench)) == pytest.approx(taken, abs=1e-3)
+
+
+def test_the_sandbox_that_is_asked_for_measures(bench, tmp_path, monkeypatch):
+    """An image picks docker, as in a run; without a daemon nothing is measured elsewhere."""
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    given = ["--dataset", str(bench.dataset(bench.row())), "--out", str(tmp_path / "limits.json")]
+    for arguments in (["--sandbox", "docker"], ["--image", "some/image:1"]):
+        with pytest.raises(PrerequisiteError, match="no daemon"):
+            calibrate([*given, *arguments])
+    assert not (tmp_path / "limits.json").exists()
 
 
 def _answer(bench) -> Trajectory:

@@ -88,6 +88,14 @@ def test_strong_harnesses_are_met_more_often(bench: Any, tmp_path: Path) -> None
     }
 
 
+def test_an_audit_of_other_problems_is_refused(bench: Any, tmp_path: Path) -> None:
+    """Its weak problems are nobody's here: that is said, rather than all being trained on."""
+    audit = audit_file(tmp_path, cvdp_other_0001=entry(0.2, weak=True))
+    task = bench.task(*rows(bench, ("cid003", "easy")), weak="drop", audit=audit)
+    with pytest.raises(ConfigError, match="it has none of the 1 problems"):
+        list(task.problems("train"))
+
+
 @pytest.mark.parametrize("doubt", ["weak", "flaky"])
 def test_doubtful_problems_are_dropped_from_training_alone(
     bench: Any, tmp_path: Path, doubt: str
@@ -98,7 +106,7 @@ def test_doubtful_problems_are_dropped_from_training_alone(
 
     assert [p.id for p in task.problems("train")] == ["cvdp_copilot_p2_0001"]
     assert len(list(task.problems("test"))) == len(list(task.problems("all"))) == 2
-    assert any("1 problems are left out of training" in n for n in task.notices("train"))
+    assert any("1 of 2 problems are left out of training" in n for n in task.notices("train"))
 
 
 def test_doubtful_problems_can_be_met_less(bench: Any, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ services:
     command: [pytest, /src/lint.py]
 """
     harness = {"docker-compose.yml": compose, "src/.more": "MODULE = other\n", "src/lint.py": "x=1"}
+    harness["Dockerfile"] = "FROM hdlc/sim:osvb\n"
     one, two = parse_row(bench.row(harness=harness)).services
     assert one.command == ("/bin/sh", "-c", "pytest -s /src/test_runner.py")
     assert one.environment["MODULE"] == "other"

@@ -13,7 +13,7 @@ import pytest
 
 from rlvr.errors import PrerequisiteError, VerifierError
 from rlvr.testing.tools import require_tool
-from rlvr.types import Trajectory
+from rlvr.types import Reward, Trajectory
 from rlvr_cvdp import workplace
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator", "place")]
@@ -90,6 +90,59 @@ def test_what_is_written_is_bounded(bench, files, size, why):
     assert reward.score01 == 0.0, reward.evidence
     assert why in reward.evidence["why"]
     assert _left() == []
+
+
+BOMBS = {
+    "children": """
+    for _ in range(600):
+        if os.fork() == 0:
+            signal.pause()
+""",
+    # Each goes on in a session of its own and without its parent: no group holds them all.
+    "orphans": """
+    while True:
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork():
+                os._exit(0)
+""",
+    "doubling": """
+    while True:
+        os.fork()
+""",
+    "threads": """
+    import threading
+    threading.stack_size(65536)
+    for _ in range(5000):
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+""",
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_processes_are_bounded(bench, bomb, place):
+    """What forks without end is ended with all its processes; the next answer notices nothing."""
+    body = "import os, signal, time\ndef test_bomb():\n"
+    body += "    if 'BOMB' not in open('/code/rtl/inc.sv').read():\n        return"
+    runner = bench.runner + "\n" + body + BOMBS[bomb]
+    problem = bench.problem(harness={"src/test_runner.py": runner})
+    right = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": bench.right})
+    evil = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": bench.right + "// BOMB\n"})
+
+    async def judge() -> list[Reward]:
+        async with bench.reward(processes=100) as reward:
+            return [await reward(problem, answer) for answer in (right, evil, right)]
+
+    begun = time.monotonic()
+    first, bombed, after = asyncio.run(judge())
+    assert [first.score01, bombed.score01, after.score01] == [1.0, 0.0, 1.0], bombed.evidence
+    if place != "docker":  # a container refuses the fork, which the harness is told
+        assert "more processes" in bombed.evidence["why"]
+        assert bombed.evidence["stage"] == "processes"
+        assert bombed.evidence["services"][0]["stopped"] == "processes"
+    assert time.monotonic() - begun < 30
+    assert _left() == []
+    assert not _descendants()
 
 
 def test_a_harness_that_only_waits_is_no_verdict(bench):

@@ -36,6 +36,7 @@ CASES = {
     "timeout": (End(stopped="time"), "", "it went wrong"),
     "output": (End(stopped="output"), "", "it went wrong"),
     "disk": (End(stopped="disk"), "", "it went wrong"),
+    "processes": (End(stopped="processes"), "", "it went wrong"),
     "simulation": (End(launch_codes=(139,), tests=(LOST,)), "", "it went wrong"),
     "lint": (End(builds=(), launch_codes=(), tests=()), "verilator", "it went wrong"),
     "synthesis": (End(builds=(), launch_codes=(), tests=()), "yosys", "it went wrong"),

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 
 import pytest
 
-from rlvr.errors import UnknownNameError, VerifierError
+from rlvr.errors import PrerequisiteError, UnknownNameError, VerifierError
+from rlvr.types import Segment
+from rlvr_cvdp.config import CvdpConfig
+from rlvr_cvdp.sandbox import Limits, open_sandbox
 from rlvr_cvdp.waves.command import waves
+from rlvr_cvdp.waves.completions import read_completion
+from rlvr_cvdp.waves.record import record_waves
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator")]
 
@@ -115,6 +121,113 @@ def test_an_answer_that_does_not_compile(bench, tmp_path):
     """There is nothing to record; the error says at which stage it was stopped, and where."""
     with pytest.raises(VerifierError, match=r"stage syntax: .*rtl/inc\.sv:[12](.|\n)*rlvr score"):
         record(bench, tmp_path, WRONG.replace(";", ""))
+
+
+def sampled(index, text, **changes):
+    """A line of `rlvr eval --out`, or of a run's `trajectories/`: one sample."""
+    said = {"author": "policy", "text": f"```verilog\n{text}```", "tokens": [1, 2]}
+    segments = [
+        {"author": "prompt", "text": "Write the module inc.", "tokens": [7]},
+        {**said, "logprobs": [-0.5, -0.25]},
+    ]
+    line = {"step": 0, "id": "cvdp_copilot_inc_0001", "index": index, "finish": "stop"}
+    return {**line, "segments": segments, "outcome": {"kind": "reward"}, **changes}
+
+
+def written(tmp_path, *lines):
+    """A file of these lines."""
+    path = tmp_path / "samples.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_a_sample_of_an_evaluation(bench, tmp_path, capsys):
+    """`--sample` counts a problem's lines from 0, as their index does; stderr names the judge."""
+    other = sampled(0, "", id="other")
+    samples = written(tmp_path, other, sampled(0, bench.right), sampled(1, WRONG))
+    given = ["--dataset", str(bench.dataset(bench.row())), "--id", "cvdp_copilot_inc_0001"]
+    given += ["--completions", str(samples), "--out", str(tmp_path / "w"), "--json"]
+    said = {}
+    for number in (0, 1):
+        picked = ["--sample", str(number)] if number else []
+        assert waves([*given, *picked, "--sandbox", "bubblewrap", "--rootfs", "host"]) == 0
+        shown = capsys.readouterr()
+        said[number] = {test["status"] for test in json.loads(shown.out)["tests"]}
+        assert re.search(r"^judged with bubblewrap, host, iverilog \d", shown.err, re.MULTILINE)
+    assert said == {0: {"passed"}, 1: {"failed"}}
+
+
+def test_lines_of_every_sort_are_answers(tmp_path):
+    """Segments, the files that an episode left, files and text are read alike, whole or not."""
+    name = "cvdp_copilot_inc_0001"
+    left = sampled(1, WRONG, files={"rtl/inc.sv": "module inc;"})
+    broken = [sampled(9, "", segments=[{"author": "policy", "text": "", "tokens": []}])]
+    broken += [{"id": name, "files": {"rtl/inc.sv": 1}}, {"id": name}, [name], name]
+    plain = [{"id": name, "files": {"rtl/inc.sv": "x"}}, {"id": name, "completion": "y"}]
+    path = written(tmp_path, *broken, sampled(0, WRONG), left, *plain)
+    found = [read_completion(path, name, number) for number in range(4)]
+    assert found[0].completion == f"```verilog\n{WRONG}```"
+    assert found[0].segments[0] == Segment(
+        author="prompt", text="Write the module inc.", tokens=[7]
+    )
+    assert found[0].logprobs.tolist() == [0.0, -0.5, -0.25]
+    assert [each.files for each in found] == [
+        None,
+        {"rtl/inc.sv": "module inc;"},
+        {"rtl/inc.sv": "x"},
+        None,
+    ]
+    assert found[3].completion == "y"
+
+
+def test_a_sample_that_is_not_there(tmp_path, capsys):
+    """The error says how many there are, or what is wrong with the only line."""
+    name = "cvdp_copilot_inc_0001"
+    path = written(tmp_path, sampled(0, WRONG), sampled(1, WRONG))
+    for number in (2, -1):
+        with pytest.raises(UnknownNameError, match=rf"--sample {number}, and 2 answers(.|\n)* 1$"):
+            read_completion(path, name, number)
+    with pytest.raises(UnknownNameError, match="and 1 answer to it"):
+        read_completion(written(tmp_path, sampled(0, WRONG)), name, 1)
+    with pytest.raises(UnknownNameError, match="line 1 holds no whole answer: ValueError"):
+        read_completion(written(tmp_path, {"id": name}), name)
+    with pytest.raises(UnknownNameError, match=r"no line with \"id\" 'nothing'"):
+        read_completion(path, "nothing")
+    with pytest.raises(SystemExit):
+        waves(["--id", name, "--golden", "--sample", "1", "--out", str(tmp_path)])
+    assert "--sample picks a line of --completions" in capsys.readouterr().err
+
+
+@pytest.mark.places("warm", "rootfs", "docker")
+def test_every_sandbox_records(bench, place, tmp_path):
+    """A warm worker, on a root or in a container, leaves the same waveform as a fresh sandbox."""
+    sandbox = open_sandbox(CvdpConfig(**bench.place))
+    record = bench.problem().payload
+
+    async def recorded():
+        async with sandbox:
+            return await record_waves(
+                record,
+                {"rtl/inc.sv": WRONG},
+                sandbox=sandbox,
+                stack=sandbox.toolchain.stack_for(record),
+                limits=Limits.of(CvdpConfig(timeout_s=20.0)),
+                seed="1",
+                out=tmp_path / "w",
+                form="vcd",
+            )
+
+    (wave,) = asyncio.run(recorded()).waves
+    assert (wave.launch, wave.is_failed) == (1, True)
+    assert "$enddefinitions" in wave.path.read_text()
+
+
+def test_the_sandbox_that_is_asked_for(bench, tmp_path, monkeypatch):
+    """An image picks docker, as in a run; without a daemon nothing is recorded elsewhere."""
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    for arguments in (["--sandbox", "docker"], ["--image", "some/image:1"]):
+        with pytest.raises(PrerequisiteError, match="no daemon"):
+            record(bench, tmp_path, WRONG, *arguments)
 
 
 def test_what_was_asked_for_must_exist(bench, tmp_path):

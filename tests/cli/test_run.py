@@ -372,7 +372,7 @@ def test_nothing_to_train_on_says_where_the_problems_are(rlvr: Call, tmp_path: P
     done = rlvr("run", "--plugin", "cvdp", "--dataset", starter_row(tmp_path, "test"))
 
     assert done.returncode == 2
-    assert "no usable problem in split 'train'; 1 in other splits" in done.stderr
+    assert "no usable problem in split 'train', 1 in all splits" in done.stderr
 
 
 def test_without_problems_to_evaluate_there_is_no_score(rlvr: Call, tmp_path: Path) -> None:

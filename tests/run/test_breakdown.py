@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,6 +49,19 @@ def test_worked_by_hand() -> None:
     assert (cid003.problems, cid003.samples, cid003.right) == (2, 4, 3)
     assert cid003.runs == (1.0, 0.5)
     assert found.by["difficulty"]["easy"].pass1 == pytest.approx(0.5)
+
+
+def test_components_are_means_over_the_samples_that_have_them() -> None:
+    """BLEU of two of three samples: 0.3 and 0.5, whatever the third is judged by."""
+    rewards: list[Outcome] = [
+        Reward(value=1.0, score01=1.0, components={"bleu": 0.5, "format": 1.0}),
+        Reward(value=0.2, score01=0.0, components={"bleu": 0.3, "format": 1.0}),
+        Reward(value=0.0, score01=0.0, components={"format": 0.0}),
+        Failed(reason="no simulator"),
+    ]
+    answered = attrs.evolve(group("a", "0000"), outcomes=rewards)
+
+    assert breakdown([answered]).whole.components == pytest.approx({"bleu": 0.4, "format": 2 / 3})
 
 
 @given(

@@ -37,6 +37,7 @@ def _numbers(part: Slice) -> dict[str, Any]:
         "run_mean": part.run_mean,
         "run_std": part.run_std,
         "reward_mean": part.reward_mean,
+        "components": dict(part.components),
     }
 
 

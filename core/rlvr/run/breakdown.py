@@ -36,6 +36,7 @@ class Slice:
         high: Its upper end.
         runs: Pass rate of each run; run i is sample i of every problem.
         reward_mean: Mean reward of the judged samples.
+        components: Mean of each component of the reward, over the samples that have it.
     """
 
     problems: int
@@ -48,6 +49,7 @@ class Slice:
     high: float | None
     runs: tuple[float, ...]
     reward_mean: float | None
+    components: Mapping[str, float]
 
     @property
     def pass1(self) -> float | None:
@@ -151,7 +153,16 @@ def _slice(groups: Sequence[ScoredGroup]) -> Slice:
         high=high if has_interval else None,
         runs=_runs(groups),
         reward_mean=float(np.mean([r.value for r in rewards])) if rewards else None,
+        components=_components(rewards),
     )
+
+
+def _components(rewards: Sequence[Reward]) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for reward in rewards:
+        for name, value in reward.components.items():
+            found.setdefault(name, []).append(value)
+    return {name: float(np.mean(found[name])) for name in sorted(found)}
 
 
 def _runs(groups: Sequence[ScoredGroup]) -> tuple[float, ...]:

@@ -27,6 +27,7 @@ from rlvr.parts import (
     BuildContext,
     Checkpointer,
     Loss,
+    Noticing,
     RewardFn,
     Sampler,
     Task,
@@ -271,8 +272,9 @@ def _check_group_size(student: Student) -> None:
 
 def _left_out(task: Task) -> str:
     others, unsupported = len(list(task.problems("all"))), len(task.unsupported())
-    held = f"; {others} in other splits" if others else ""
-    return held + (f"; {unsupported} rows are unsupported" if unsupported else "")
+    held = f", {others} in all splits" if others else ""
+    notices = "".join(f"; {n}" for n in task.notices("train")) if isinstance(task, Noticing) else ""
+    return held + (f"; {unsupported} rows are unsupported" if unsupported else "") + notices
 
 
 def _there(spec: Any) -> Any:

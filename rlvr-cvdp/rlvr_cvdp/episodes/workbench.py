@@ -28,6 +28,7 @@ _STOPPED = {
     "time": "it took more time than allowed and was stopped",
     "output": "it wrote more output than allowed and was stopped",
     "disk": "it wrote more to the disk than allowed and was stopped",
+    "processes": "it ran more processes at the same time than allowed and was stopped",
 }
 
 

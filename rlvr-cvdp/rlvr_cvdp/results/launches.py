@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from attrs import frozen
 
 from rlvr_cvdp.results.log import Failure, read_failures
 from rlvr_cvdp.results.notes import read_lines
+from rlvr_cvdp.results.plain import is_plain, read_plain
 from rlvr_cvdp.results.tests import TestResult, read_tests
 
 _UNBUILT = "unbuilt"
@@ -45,7 +47,8 @@ def read_launches(out: Path, output: str) -> list[Launch]:
     Messages of failing tests come from the launch's own log, where the harness gave it one, else
     from `output`, what the service wrote.
     """
-    ends = [line.partition(" ")[::2] for line in read_lines(out / "launches")]
+    noted = [line.partition(" ")[::2] for line in read_lines(out / "launches")]
+    ends = [(rc, os.path.basename(name)) for rc, name in noted]
     launches = [
         _launch(out / f"{name}.xml", int(rc), number)
         for number, (rc, name) in enumerate(ends, start=1)
@@ -73,13 +76,13 @@ def _launch(
 def _failures(logs: Sequence[Path], output: str) -> list[Mapping[str, Failure]]:
     """What the log of each launch says; nothing where it cannot be told whose log it is."""
     shared = read_failures(output)
-    if len(shared) != sum(not log.is_file() for log in logs):
+    if len(shared) != sum(not is_plain(log) for log in logs):
         shared = ()  # it was cut
     rest = iter(shared)
     told: list[Mapping[str, Failure]] = []
     for log in logs:
-        if log.is_file():
-            own = read_failures(log.read_text(errors="replace"))
+        if is_plain(log):
+            own = read_failures(read_plain(log))
             told.append(own[-1] if own else {})
         else:
             told.append(next(rest, {}))

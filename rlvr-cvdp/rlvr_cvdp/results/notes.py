@@ -10,6 +10,7 @@ from typing import Any
 from rlvr_cvdp.problem import Service
 from rlvr_cvdp.results.bounded import bounded_text, shown_path
 from rlvr_cvdp.results.messages import ToolMessage, read_messages
+from rlvr_cvdp.results.plain import read_plain
 from rlvr_cvdp.results.share import Item
 from rlvr_cvdp.results.tests import Status, TestResult
 
@@ -20,7 +21,7 @@ _ITEM = re.compile(r"^\S+\.py::\S+ ", re.MULTILINE)
 
 def read_lines(path: Path) -> list[str]:
     """The lines of a note; none where there is no such note."""
-    return path.read_text(errors="replace").splitlines() if path.is_file() else []
+    return read_plain(path).splitlines()
 
 
 def own_tests(
@@ -44,7 +45,7 @@ def own_tests(
 
 def service_messages(service: Service, out: Path, output: str) -> tuple[ToolMessage, ...]:
     """What the compiler said in builds that failed, and the linter or synthesizer it runs."""
-    text = "\n".join(log.read_text(errors="replace") for log in sorted(out.glob("*.build")))
+    text = "\n".join(read_plain(log) for log in sorted(out.glob("*.build")))
     found = read_messages(text, "iverilog")
     output = _ITEM.sub("", output) if service.tool else ""
     if service.tool == "verilator":

@@ -31,6 +31,15 @@ class Stage(StrEnum):
     TIMEOUT = "timeout"
     OUTPUT = "output"
     DISK = "disk"
+    PROCESSES = "processes"
+
+
+_STOPPED = {
+    "time": Stage.TIMEOUT,
+    "output": Stage.OUTPUT,
+    "disk": Stage.DISK,
+    "processes": Stage.PROCESSES,
+}
 
 
 @frozen(kw_only=True)
@@ -107,8 +116,7 @@ def _service_stage(service: ServiceEnd, tool: str) -> tuple[Stage, str]:
         why = words.get(broken, f"the compiler ended with {broken}")
         return stage, _with_first(why, service.messages)
     if service.stopped:
-        stage = {"time": Stage.TIMEOUT, "output": Stage.OUTPUT}.get(service.stopped, Stage.DISK)
-        return stage, service.why
+        return _STOPPED[service.stopped], service.why
     if _CPU_LIMIT in service.launch_codes:
         return Stage.TIMEOUT, service.why
     if tool == "verilator":

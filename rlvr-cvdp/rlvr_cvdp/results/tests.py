@@ -12,6 +12,7 @@ from attrs import evolve, frozen
 
 from rlvr_cvdp.results.bounded import bounded_json, bounded_text, shown_path
 from rlvr_cvdp.results.log import Failure
+from rlvr_cvdp.results.plain import read_plain
 
 Status = Literal["passed", "failed", "error", "skipped"]
 
@@ -93,7 +94,7 @@ def read_tests(
     Document types and entities are refused, the size and the number of tests are limited.
     """
     try:
-        text = xml if isinstance(xml, str) else _read(xml)
+        text = xml if isinstance(xml, str) else read_plain(xml, most=MAX_BYTES + 1)
         cases = _Cases().read(text)
     except _Unreadable as error:
         return (TestResult(name="", launch=launch, status="error", message=str(error)),)
@@ -163,15 +164,6 @@ class _Cases:
         self._depth -= 1
         if tag == "testcase":
             self._open = None
-
-
-def _read(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError:
-        return ""
-    return content.decode("utf-8", "replace")
 
 
 def _said(attributes: Mapping[str, str]) -> str:

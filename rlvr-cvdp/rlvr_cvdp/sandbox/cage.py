@@ -9,12 +9,17 @@ import signal
 from collections.abc import Sequence
 from typing import Protocol
 
+from rlvr_cvdp.accounting import is_crowded
+
 
 class Cage(Protocol):
     """What a warm worker lives in."""
 
     pid: int
     """Process on this machine below which everything in the sandbox runs."""
+
+    def is_crowded(self, most: int) -> bool:
+        """Whether more than `most` processes live in it, where nothing else keeps them from it."""
 
     async def ended(self) -> str:
         """Wait for its end; gives what it last said."""
@@ -29,6 +34,10 @@ class ProcessCage:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self.pid = process.pid
+
+    def is_crowded(self, most: int) -> bool:
+        """Count what lives below it: Linux does not hold root to a number of processes."""
+        return is_crowded(self.pid, most)
 
     async def ended(self) -> str:
         """Wait for its end; gives the end of its output."""

@@ -216,6 +216,10 @@ class _ContainerCage:
             container.reload()
         self.pid = int(container.attrs["State"]["Pid"])
 
+    def is_crowded(self, most: int) -> bool:
+        """Never: a container has no more processes than it may have."""
+        return False
+
     async def ended(self) -> str:
         """Wait for its end; gives the end of its log."""
         while True:

@@ -26,16 +26,17 @@ def empty_slot_folder(folder: Path) -> None:
 
     `tree`, `tree/src` and `out` themselves stay: a sandbox is bound to them.
     """
-    _empty(folder / "out", keep=())
-    _empty(folder / "tree", keep=("src",))
-    _empty(folder / "tree" / "src", keep=())
+    empty_folder(folder / "out")
+    empty_folder(folder / "tree", keep=("src",))
+    empty_folder(folder / "tree" / "src")
     for name in TREE:
         (folder / "tree" / name).mkdir(exist_ok=True)
     for name in ("answer", "allowed"):
         (folder / name).write_text("")
 
 
-def _empty(folder: Path, keep: tuple[str, ...]) -> None:
+def empty_folder(folder: Path, keep: tuple[str, ...] = ()) -> None:
+    """Take away all that is in a folder but `keep`, whatever it is; follows no link."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name in keep:
@@ -50,7 +51,7 @@ def _empty(folder: Path, keep: tuple[str, ...]) -> None:
 def _open_up(function: object, path: str, info: object) -> None:
     """A folder that a simulation closed to its owner is opened and removed."""
     for place in (os.path.dirname(path), path):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, NotImplementedError):  # the latter: it is a link
             os.chmod(place, 0o700, follow_symlinks=False)
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path, ignore_errors=True)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from rlvr.errors import VerifierError
-from rlvr_cvdp.accounting import cpu_seconds, size_over
+from rlvr_cvdp.accounting import cpu_seconds, is_crowded
 from rlvr_cvdp.sandbox.cage import drain, kill_group, spawn
 from rlvr_cvdp.sandbox.collector import Collector
 from rlvr_cvdp.sandbox.records import MEGABYTE, Finished, Limits
+from rlvr_cvdp.sandbox.watch import Watch
 
 START = ': > /rlvr/out/started; exec "$@"'
 
@@ -45,10 +47,11 @@ async def run_fresh(command: Sequence[str], *, folder: Path, limits: Limits) -> 
     assert process.stdout is not None
     collector = Collector(limits.output_mb * MEGABYTE)
     stopped, cpu_s = "", 0.0
+    watch = Watch(folder, limits, partial(is_crowded, process.pid))
     reading = asyncio.create_task(_read(collector, process))
     try:
-        stopped = await _watch(reading, folder, limits, begun)
-        if stopped:
+        stopped = await _watched(reading, watch)
+        if stopped and stopped != "processes":  # those are not counted first, they are ended
             cpu_s = cpu_seconds(process.pid)
     finally:
         kill_group(process)
@@ -78,14 +81,12 @@ async def _read(collector: Collector, process: asyncio.subprocess.Process) -> bo
     return is_within
 
 
-async def _watch(reading: asyncio.Task[bool], folder: Path, limits: Limits, begun: float) -> str:
+async def _watched(reading: asyncio.Task[bool], watch: Watch) -> str:
     """Wait for the end; gives what the command must be stopped for, "" when it ended."""
-    while True:
-        left = begun + limits.wall_s - time.monotonic()
-        if left <= 0:
-            return "time"
-        done, _ = await asyncio.wait({reading}, timeout=min(left, 0.5))
+    stopped = ""
+    while not stopped:
+        done, _ = await asyncio.wait({reading}, timeout=watch.pause_s())
         if done:
             return "" if reading.result() else "output"
-        if size_over(folder, limits.disk_mb * MEGABYTE):
-            return "disk"
+        stopped = watch.excess()
+    return stopped

@@ -45,11 +45,11 @@ class Finished:
 
     Attributes:
         rc: Exit status; None where it was stopped from outside.
-        stopped: "", or what it was stopped for: "time", "output", "disk".
+        stopped: "", or what it was stopped for: "time", "output", "disk", "processes".
         output: Beginning and end of what it wrote, at most 0.8 MB.
         summaries: cocotb's own summaries in it, each (tests, passed, failed, skipped).
         cpu_s: Processor time that it and all it started used; 0 where a sandbox of its own ended by
-            itself and nobody could tell.
+            itself, or held too many processes, and nobody could tell.
     """
 
     rc: int | None

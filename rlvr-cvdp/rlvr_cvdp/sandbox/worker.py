@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from rlvr.errors import VerifierError
-from rlvr_cvdp.accounting import cpu_seconds, size_over
+from rlvr_cvdp.accounting import cpu_seconds
 from rlvr_cvdp.sandbox.cage import Cage
 from rlvr_cvdp.sandbox.collector import Collector
 from rlvr_cvdp.sandbox.folders import empty_slot_folder, make_slot_folder
 from rlvr_cvdp.sandbox.records import MEGABYTE, Finished, Limits
+from rlvr_cvdp.sandbox.watch import Watch
 from rlvr_cvdp.stacks import Stack
 from rlvr_cvdp.workplace import new_folder, remove_folder
 
@@ -92,11 +93,11 @@ class Worker:
         working_dir: str = "/code/rundir",
     ) -> Finished:
         """Run a command; see `Slot.run`."""
-        if self._control is None or not self.is_usable:
+        if self._control is None or self._cage is None or not self.is_usable:
             raise VerifierError("the sandbox is gone")
         self.is_usable = False  # until the command has ended in good order
         self._commands += 1
-        begun = time.monotonic()
+        watch = Watch(self.folder, limits, self._cage.is_crowded)
         message = {
             "do": "run",
             "argv": list(argv),
@@ -109,7 +110,7 @@ class Worker:
         reading = asyncio.create_task(collector.read(stream.reader))
         reply = asyncio.create_task(self._reply())
         try:
-            stopped = await self._watch(reading, reply, limits, begun)
+            stopped = await _watched(reading, reply, watch)
             answer: dict[str, Any]
             if stopped:
                 answer = {"rc": None, "cpu_s": await self._stop(reply)}
@@ -125,7 +126,7 @@ class Worker:
                 stopped=stopped,
                 output=collector.text(),
                 summaries=tuple(collector.summaries),
-                seconds=time.monotonic() - begun,
+                seconds=time.monotonic() - watch.begun,
                 cpu_s=answer["cpu_s"],
             )
         finally:
@@ -169,30 +170,6 @@ class Worker:
             line += chunk
         found: dict[str, Any] = json.loads(line)
         return found
-
-    async def _watch(
-        self,
-        reading: asyncio.Task[bool],
-        reply: asyncio.Task[dict[str, Any]],
-        limits: Limits,
-        begun: float,
-    ) -> str:
-        """Wait for the end; gives what the command must be stopped for, "" when it ended."""
-        while True:
-            left = begun + limits.wall_s - time.monotonic()
-            if left <= 0:
-                return "time"
-            await asyncio.wait(
-                {reply} if reading.done() else {reply, reading},
-                timeout=min(left, 0.5),
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if reading.done() and not reading.result():
-                return "output"
-            if reply.done():
-                return ""
-            if size_over(self.folder, limits.disk_mb * MEGABYTE):
-                return "disk"
 
     async def _stop(self, reply: asyncio.Task[dict[str, Any]]) -> float:
         """End the command that is running; gives the processor time it had used, seconds."""
@@ -247,6 +224,25 @@ def new_worker(stack: Stack) -> Worker:
 class _Stream:
     def __init__(self, reader: asyncio.StreamReader, transport: asyncio.BaseTransport) -> None:
         self.reader, self.transport = reader, transport
+
+
+async def _watched(
+    reading: asyncio.Task[bool], reply: asyncio.Task[dict[str, Any]], watch: Watch
+) -> str:
+    """Wait for the end; gives what the command must be stopped for, "" when it ended."""
+    stopped = ""
+    while not stopped:
+        await asyncio.wait(
+            {reply} if reading.done() else {reply, reading},
+            timeout=watch.pause_s(),
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        if reading.done() and not reading.result():
+            return "output"
+        if reply.done():
+            return ""
+        stopped = watch.excess()
+    return stopped
 
 
 def _listen(folder: Path) -> socket.socket:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from rlvr.errors import RlvrError, UnknownNameError, VerifierError, explain
 from rlvr.parts import BuildContext
@@ -18,7 +18,9 @@ from rlvr_cvdp.results.stage import Stage, failed_stage
 from rlvr_cvdp.results.tests import TestResult
 from rlvr_cvdp.reward import read_answer
 from rlvr_cvdp.sandbox import Limits, open_sandbox
+from rlvr_cvdp.sandbox.options import add_sandbox_options, judged_with, sandbox_keywords
 from rlvr_cvdp.task import CvdpTask
+from rlvr_cvdp.waves.completions import read_completion
 from rlvr_cvdp.waves.record import FORMS, Recording, record_waves
 
 _COPIES = 6
@@ -27,7 +29,10 @@ _COPIES = 6
 
 def waves(argv: list[str]) -> int:
     """Judge one answer with waves on; copies the waveforms and prints its tests."""
-    options = _parser().parse_args(argv)
+    parser = _parser()
+    options = parser.parse_args(argv)
+    if options.sample and options.completions is None:
+        parser.error("--sample picks a line of --completions")
     task = CvdpTask(
         CvdpConfig(references=options.references), BuildContext(dataset=options.dataset)
     )
@@ -41,25 +46,32 @@ def waves(argv: list[str]) -> int:
         file_mb=options.file_mb,
         disk_mb=_COPIES * options.file_mb,
         warm=0,
+        **sandbox_keywords(options),
     )
-    sandbox = open_sandbox(config)
-    recording = asyncio.run(
-        record_waves(
-            record,
-            answer.files,
+    recording = asyncio.run(_record(record, answer.files, config, options))
+    _print(recording, as_json=options.json)
+    if not recording.waves:
+        raise _error_of_none(record, recording, options.test)
+    return 0
+
+
+async def _record(
+    problem: CvdpProblem, files: Mapping[str, str], config: CvdpConfig, options: argparse.Namespace
+) -> Recording:
+    """The recording, in the sandbox that the options ask for; says on stderr which that is."""
+    async with open_sandbox(config) as sandbox:
+        print(judged_with(sandbox), file=sys.stderr)
+        return await record_waves(
+            problem,
+            files,
             sandbox=sandbox,
-            stack=sandbox.toolchain.stack_for(record),
+            stack=sandbox.toolchain.stack_for(problem),
             limits=Limits.of(config),
             seed=options.seed,
             out=options.out,
             test=options.test,
             form=options.format,
         )
-    )
-    _print(recording, as_json=options.json)
-    if not recording.waves:
-        raise _error_of_none(record, recording, options.test)
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -69,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         "(of the first, where none fails). For debugging: no kept verdict is read or written.",
         epilog="examples:\n"
         "  rlvr cvdp waves --id cvdp_starter_bitwise_0001 --golden --out waves\n"
-        "  rlvr cvdp waves --dataset d.jsonl --id ID --completions answers.jsonl --out waves\n"
+        "  rlvr cvdp waves --dataset d.jsonl --id ID --completions eval.jsonl --sample 3 --out w\n"
         "  rlvr cvdp waves --dataset d.jsonl --id ID --files my/folder --test test_reset --out w",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -77,9 +89,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--references", default="", help="references, where --dataset has none")
     parser.add_argument("--id", required=True, help="the problem")
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--completions", type=Path, help="JSON Lines: the first line with this id")
+    source.add_argument(
+        "--completions",
+        type=Path,
+        help="JSON Lines of rlvr eval --out, of a run's trajectories/, or as for rlvr score",
+    )
     source.add_argument("--golden", action="store_true", help="the reference")
     source.add_argument("--files", type=Path, help="folder with the answer's files (rtl/...)")
+    parser.add_argument(
+        "--sample",
+        type=int,
+        default=0,
+        metavar="N",
+        help="which answer to the problem in --completions; the first is 0 (%(default)s)",
+    )
     parser.add_argument("--test", default="", help="only simulations that hold this cocotb test")
     parser.add_argument("--out", type=Path, required=True, help="folder for the waveforms")
     parser.add_argument(
@@ -93,6 +116,7 @@ def _parser() -> argparse.ArgumentParser:
         "--timeout-s", type=float, default=120.0, help="CPU seconds of a process (%(default)s)"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    add_sandbox_options(parser)
     return parser
 
 
@@ -128,23 +152,7 @@ def _trajectory(task: CvdpTask, problem: Problem, options: argparse.Namespace) -
             wanted = ", ".join(problem.payload.targets)
             raise UnknownNameError(f"{options.files} holds none of {wanted}")
         return Trajectory(problem_id=problem.id, files=found)
-    return _completion(options.completions, problem.id)
-
-
-def _completion(path: Path, name: str) -> Trajectory:
-    if not path.is_file():
-        raise UnknownNameError(f"--completions {path}: no such file")
-    for line in path.read_text(encoding="utf-8-sig", errors="replace").splitlines():
-        try:
-            record: Any = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(record, dict) and record.get("id") == name:
-            if isinstance(record.get("files"), dict):
-                return Trajectory(problem_id=name, files=record["files"])
-            if isinstance(record.get("completion"), str):
-                return Trajectory.from_text(name, record["completion"])
-    raise UnknownNameError(f'{path} holds no line with "id" {name!r} and a completion or files')
+    return read_completion(options.completions, problem.id, options.sample)
 
 
 def _print(recording: Recording, *, as_json: bool) -> None:

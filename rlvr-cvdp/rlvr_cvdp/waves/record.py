@@ -9,6 +9,7 @@ from pathlib import Path
 from attrs import evolve, frozen
 
 from rlvr_cvdp.problem import CvdpProblem, Service
+from rlvr_cvdp.results.plain import is_plain
 from rlvr_cvdp.sandbox import Limits, Sandbox, Slot
 from rlvr_cvdp.service import ServiceResult, run_service
 from rlvr_cvdp.stacks import Stack
@@ -97,11 +98,13 @@ def _asking(service: Service) -> dict[str, str]:
 def _taken(slot: Slot, result: ServiceResult, out: Path, test: str, form: str) -> Iterator[Wave]:
     """The service's waveforms, copied to `out`."""
     rundir = slot.folder / "tree" / "rundir"
-    kept = sorted((rundir / _KEPT).glob(f"*.{form}")) if (rundir / _KEPT).is_dir() else []
+    if rundir.is_symlink() or (rundir / _KEPT).is_symlink():  # it leads out of the sandbox
+        return
+    kept = sorted(path for path in (rundir / _KEPT).glob(f"*.{form}") if is_plain(path))
     found = [(int(p.name.split(".")[0]), p.name.split(".")[1] == "failed", p) for p in kept]
     if result.stopped or (not found and not test):
         # It was ended in the middle, or it does not use cocotb's runner.
-        loose = [p for p in rundir.rglob("*.[fv][sc][td]") if p.is_file() and not p.is_symlink()]
+        loose = [p for p in rundir.rglob("*.[fv][sc][td]") if is_plain(p)]
         loose = [path for path in loose if path.parent.name != _KEPT]
         found += [(0, True, path) for path in sorted(loose, key=_age)[-1:]]
     out.mkdir(parents=True, exist_ok=True)

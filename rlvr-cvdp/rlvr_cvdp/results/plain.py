@@ -1,0 +1,36 @@
+"""Reads what a sandbox left: plain files only, and none that a link leads to."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+
+def is_plain(path: Path, folder: Path | None = None) -> bool:
+    """Whether a plain file stands there itself; below `folder`, with no link on the way there."""
+    try:
+        is_file = stat.S_ISREG(os.lstat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+    if folder is None or not is_file:
+        return is_file
+    real = os.path.realpath(folder)
+    below = os.path.normpath(os.path.join(real, os.path.relpath(path, folder)))
+    return below.startswith(f"{real}/") and os.path.realpath(path) == below
+
+
+def read_plain(path: Path, folder: Path | None = None, most: int = -1) -> str:
+    """
+    The text of a plain file (see `is_plain`), `most` bytes of it; "" where there is none.
+
+    A link may lead out of the sandbox, and reading a pipe may wait for ever. To be called while
+    nothing runs in the sandbox.
+    """
+    if not is_plain(path, folder):
+        return ""
+    try:
+        with path.open("rb") as file:
+            return file.read(most).decode("utf-8", "replace")
+    except OSError:
+        return ""
