@@ -129,7 +129,7 @@ def test_warm_and_fresh_judge_alike(bench, place):
     problem = bench.problem()
     answers = [bench.right, bench.right.replace(";", "", 1), "module inc; endmodule\n", ""]
     answers += [mutant.text for mutant in mutants(bench.right)][:6]
-    host = {"sandbox": "bubblewrap", "rootfs": "host", "warm": 0}
+    host = {"sandbox": "bubblewrap", "rootfs": "host", "image": "", "warm": 0}
     for text in answers:
         here, there = bench.rtl(text, problem), bench.rtl(text, problem, **host)
         for name in ("value", "score01", "components", "tests_passed", "tests_total"):
