@@ -1,0 +1,65 @@
+"""Nothing to train on, to evaluate or to score: said as such, never reported as 0 %."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlvr.testing import require_tool
+
+pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
+pytest.importorskip("rlvr_cvdp", reason="rlvr-cvdp is not installed: pip install rlvr-cvdp")
+
+Call = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(autouse=True)
+def _tools() -> None:
+    require_tool("bwrap")
+    require_tool("iverilog")
+
+
+def starter_row(tmp_path: Path, split: str) -> str:
+    root = Path(__file__).parents[2]
+    path = root / "rlvr-cvdp/rlvr_cvdp/starter/problems.jsonl"
+    row = json.loads(path.read_text(encoding="utf-8").splitlines()[0])
+    (tmp_path / "d.jsonl").write_text(json.dumps({**row, "split": split}), encoding="utf-8")
+    return "d.jsonl"
+
+
+def test_nothing_to_train_on_says_where_the_problems_are(rlvr: Call, tmp_path: Path) -> None:
+    """All problems in another split are no reason to look for broken rows."""
+    done = rlvr("run", "--plugin", "cvdp", "--dataset", starter_row(tmp_path, "test"))
+
+    assert done.returncode == 2
+    assert "no usable problem in split 'train', 1 in all splits" in done.stderr
+
+
+def test_without_problems_to_evaluate_there_is_no_score(rlvr: Call, tmp_path: Path) -> None:
+    """An empty test split is said once and not reported as 0 %."""
+    dataset = starter_row(tmp_path, "train")
+    done = rlvr(
+        "run", "--plugin", "cvdp", "--dataset", dataset, "--out", "r", "--steps", "1",
+        "sampler.group_size=2", "train.problems=1", "eval.samples=2",
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("nothing_to_evaluate") == 1
+    assert "pass@1" not in done.stdout + done.stderr
+
+
+def test_golden_without_any_reference_is_no_result(rlvr: Call, tmp_path: Path) -> None:
+    """Nothing was scored: that is a usage mistake, not a table of zeros."""
+    dataset = starter_row(tmp_path, "train")
+    row = json.loads((tmp_path / dataset).read_text(encoding="utf-8"))
+    row["output"]["context"] = dict.fromkeys(row["output"]["context"], "")  # as published
+    (tmp_path / dataset).write_text(json.dumps(row), encoding="utf-8")
+
+    done = rlvr("score", "--plugin", "cvdp", "--dataset", dataset, "--golden")
+
+    assert done.returncode == 2, done.stderr
+    assert "none for any of the 1 problems" in done.stderr
