@@ -1,21 +1,28 @@
 """
 Decode speed of rlvr_torch's engine beside transformers' `generate`, same weights, same prompts.
 
-    python benchmarks/bench_decode.py [--json] [--layers 4 --width 256 ...]
+    python benchmarks/bench_decode.py --config small|124m [--model gpt2|llama] [--threads 1] [--json]
+    python benchmarks/bench_decode.py --config small --profile
 
-Both sample a batch of groups (8 problems, 8 completions each, ragged prompts) at temperature 1
-with a fixed number of new tokens, in this process, on the CPU, with the same number of threads.
-They take turns; each repetition gives each side a go, and medians are compared. Prints tokens per
-CPU-second (process time, so other load on the machine counts little), per wall second, and ratios.
+Both sample groups of completions (8 a prompt) at temperature 1 with a fixed number of new tokens, in
+this process, on the CPU, with the same number of threads. They take turns; each repetition gives
+each side a go, and medians are compared. Prints tokens per CPU-second (process time, so other load
+on the machine counts little), per wall second, and ratios of CPU-seconds.
+
+`llama` is a transformers model (grouped heads, rotary positions) that our engine runs through
+`HFNet`; `gpt2` is our own against transformers' GPT-2. `--profile` prints what the time of one call
+of ours goes into, by operator.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,27 +32,49 @@ from rlvr.types import GenerateRequest, SamplingParams
 from rlvr_torch.crew import Crew
 from rlvr_torch.engine import Engine
 from rlvr_torch.gpt2 import GPT2, GPT2Config
+from rlvr_torch.hf import HFNet
+from rlvr_torch.net import Net
 from rlvr_torch.tokenizer import BytePairTokenizer
+
+CONFIGS = {
+    "small": {"layers": 4, "heads": 4, "width": 256, "vocab": 2048, "problems": 8, "repeats": 5},
+    "124m": {"layers": 12, "heads": 12, "width": 768, "vocab": 50257, "problems": 4, "repeats": 2},
+}
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--heads", type=int, default=4)
-    parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--vocab", type=int, default=2048)
-    parser.add_argument("--problems", type=int, default=8)
+    parser.add_argument("--config", choices=CONFIGS, default="small")
+    parser.add_argument("--model", choices=["gpt2", "llama"], default="gpt2")
+    for name in CONFIGS["small"]:
+        parser.add_argument(f"--{name}", type=int, help="instead of the configuration's")
     parser.add_argument("--group", type=int, default=8)
-    parser.add_argument("--prompt", type=int, default=192, help="longest prompt, tokens")
-    parser.add_argument("--tokens", type=int, default=128, help="new tokens a completion")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--prompt", type=int, default=256, help="longest prompt, tokens")
+    parser.add_argument("--shortest", type=int, help="shortest prompt; by default all are equal")
+    parser.add_argument("--tokens", type=int, default=64, help="new tokens a completion")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--profile", action="store_true")
     parser.add_argument("--json", action="store_true")
-    return parser.parse_args()
+    args = parser.parse_args()
+    for name, value in CONFIGS[args.config].items():
+        if getattr(args, name) is None:
+            setattr(args, name, value)
+    args.shortest = args.shortest or args.prompt
+    return args
 
 
-def hugging_face(model: GPT2) -> transformers.GPT2LMHeadModel:
-    """The same weights in transformers' GPT-2."""
+def gpt2(args: argparse.Namespace) -> tuple[Net, Any]:
+    """Our GPT-2, and the same weights in transformers' GPT-2."""
+    model = GPT2.new(
+        GPT2Config(
+            vocab_size=args.vocab,
+            n_positions=args.prompt + args.tokens,
+            n_embd=args.width,
+            n_layer=args.layers,
+            n_head=args.heads,
+        ),
+        seed=0,
+    )
     config = transformers.GPT2Config(
         vocab_size=model.config.vocab_size,
         n_positions=model.config.n_positions,
@@ -61,7 +90,25 @@ def hugging_face(model: GPT2) -> transformers.GPT2LMHeadModel:
         for name, value in model.state_dict().items()
     }
     peer.transformer.load_state_dict(state)
-    return peer
+    return model, peer
+
+
+def llama(args: argparse.Namespace) -> tuple[Net, Any]:
+    """A Llama as a net, and the same weights as transformers runs them."""
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=args.vocab,
+        hidden_size=args.width,
+        intermediate_size=4 * args.width,
+        num_hidden_layers=args.layers,
+        num_attention_heads=args.heads,
+        num_key_value_heads=args.heads // 2,
+        max_position_embeddings=args.prompt + args.tokens,
+        tie_word_embeddings=True,
+        attn_implementation="sdpa",
+    )
+    peer = transformers.LlamaForCausalLM(config).eval()
+    return HFNet(copy.deepcopy(peer)), peer
 
 
 def timed(work: Callable[[], int]) -> tuple[float, float]:
@@ -71,24 +118,29 @@ def timed(work: Callable[[], int]) -> tuple[float, float]:
     return tokens / (time.process_time() - cpu), tokens / (time.perf_counter() - wall)
 
 
+def profile(work: Callable[[], int]) -> None:
+    """Print the operators that take most of one call's time."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        work()
+    events = sorted(profiler.key_averages(), key=lambda e: -e.self_cpu_time_total)
+    total = sum(event.self_cpu_time_total for event in events)
+    for event in events[:8]:
+        share = event.self_cpu_time_total / total
+        print(f"{event.key:45} {share:6.1%} {event.self_cpu_time_total / 1e3:10.1f} ms")
+
+
 def main() -> None:
     args = parse()
     transformers.logging.set_verbosity_error()
-    config = GPT2Config(
-        vocab_size=args.vocab,
-        n_positions=args.prompt + args.tokens,
-        n_embd=args.width,
-        n_layer=args.layers,
-        n_head=args.heads,
-    )
-    model = GPT2.new(config, seed=0)
-    peer = hugging_face(model)
+    net, peer = {"gpt2": gpt2, "llama": llama}[args.model](args)
     tokenizer = BytePairTokenizer.bytes_only()
     tokenizer.eos_id = -1  # no completion ends early: both draw the same number of tokens
     peer.generation_config.eos_token_id = None
-    engine = Engine(model, tokenizer, crew=Crew(args.threads))
+    count = sum(value.numel() for value in net.module.parameters())
+    crew = Crew.suited(torch.device("cpu"), count, args.threads)
+    engine = Engine(net, tokenizer, crew=crew)
     random = np.random.default_rng(0)
-    lengths = np.linspace(args.prompt / 2, args.prompt, args.problems).astype(int)
+    lengths = np.linspace(args.shortest, args.prompt, args.problems).astype(int)
     prompts = [random.integers(1, args.vocab, length) for length in lengths]
     params = SamplingParams(max_tokens=args.tokens)
     requests = [
@@ -103,12 +155,12 @@ def main() -> None:
         mask[row, -len(request.prompt) :] = 1
 
     def ours() -> int:
-        torch.set_num_threads(1)  # the crew's threads have one each
+        torch.set_num_threads(1 if crew.size > 1 else args.threads)
         return sum(len(c.tokens) for c in engine.generate(requests))
 
     def theirs() -> int:
         torch.set_num_threads(args.threads)
-        # Scores are asked for because reinforcement learning needs the logprobs of its samples.
+        # Logits are asked for because reinforcement learning needs the logprobs of its samples.
         drawn = peer.generate(
             padded,
             attention_mask=mask,
@@ -123,7 +175,10 @@ def main() -> None:
         return (drawn.sequences.shape[1] - args.prompt) * len(requests)
 
     wanted = args.tokens * len(requests)
-    assert ours() == theirs() == wanted  # also the warm-up
+    assert ours() == wanted  # also the warm-up
+    if args.profile:
+        return profile(ours)
+    assert theirs() == wanted
     runs = [(timed(ours), timed(theirs)) for _ in range(args.repeats)]
     mine, other = (
         [statistics.median(r[side][unit] for r in runs) for unit in (0, 1)] for side in (0, 1)
@@ -142,10 +197,11 @@ def main() -> None:
     }
     if args.json:
         print(json.dumps(result))
-        return
+        return None
     print(f"rlvr_torch    {mine[0]:9.0f} tokens/CPU-s  {mine[1]:9.0f} tokens/s")
     print(f"transformers  {other[0]:9.0f} tokens/CPU-s  {other[1]:9.0f} tokens/s")
     print(f"ratio         {mine[0] / other[0]:9.2f}  ({min(ratios):.2f} to {max(ratios):.2f})")
+    return None
 
 
 if __name__ == "__main__":

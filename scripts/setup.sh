@@ -245,7 +245,8 @@ must pip_install --no-build-isolation -e ".[plot]" -e rlvr-cvdp \
 
 if [ "$MODE" = dev ]; then
   say "installing what the tests and linters need"
-  must pip_install --no-build-isolation -e ".[plot,testing]" -r requirements-dev.txt
+  must pip_install --no-build-isolation -e ".[plot,testing]" -e "plugins/rlvr-torch[hf]" \
+    -r requirements-dev.txt
 fi
 
 say "preparing the simulators' Python (rlvr cvdp setup)"

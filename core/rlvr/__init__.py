@@ -1,7 +1,8 @@
 """rlvr: train language models with rewards that a program can verify.
 
 The public door. Plugins import only what is named here and the modules `rlvr.types`,
-`rlvr.specs`, `rlvr.parts`, `rlvr.episode`, `rlvr.curriculum`, `rlvr.errors` and `rlvr.testing`.
+`rlvr.specs`, `rlvr.parts`, `rlvr.abilities`, `rlvr.episode`, `rlvr.curriculum`, `rlvr.errors`
+and `rlvr.testing`.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Check,
         CheckpointerSpec,
         CommandSpec,
+        CurriculumSpec,
         LossSpec,
         RewardSpec,
         SamplerSpec,
@@ -43,6 +44,12 @@ def rlvr_tasks() -> Iterable[TaskSpec]:
 @hookspec
 def rlvr_rewards() -> Iterable[RewardSpec]:
     """Offer rewards: verifiers that judge trajectories."""
+    raise NotImplementedError
+
+
+@hookspec
+def rlvr_curricula() -> Iterable[CurriculumSpec]:
+    """Offer curricula: which problems a step takes."""
     raise NotImplementedError
 
 

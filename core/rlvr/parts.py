@@ -46,6 +46,7 @@ class BuildContext:
         workers: Verifications that may run at the same time.
         train: The resolved `train.*` options (a `TrainOptions` record), None outside a run.
         uses_starter_model: True when `--model starter` (also the default) was chosen.
+        sampling: How trajectories are drawn; None where nothing is sampled.
     """
 
     model: str = ""
@@ -56,6 +57,7 @@ class BuildContext:
     workers: int = 1
     train: Any = None
     uses_starter_model: bool = False
+    sampling: SamplingParams | None = None
     notes: Mapping[str, str] = field(factory=dict)
 
 
@@ -94,7 +96,7 @@ class Task(Protocol):
 
 @runtime_checkable
 class Chooser(Protocol):
-    """A task that says which problems a step takes (a curriculum); others are met in epochs."""
+    """A curriculum, or a task that is one itself: says which problems a step takes."""
 
     def choose(
         self,
@@ -109,16 +111,13 @@ class Chooser(Protocol):
         `count` of the problems for a step (0-based): a pure function of the arguments.
 
         `history` holds the pass rates of all finished steps by problem id, without problems never
-        met. `rlvr.curriculum` has ready choices.
+        met. `rlvr.curriculum` has ready choices. Raises `ConfigError` where its options do not
+        fit the problems: a run asks once before anything is sampled.
         """
 
 
-@runtime_checkable
-class Noticing(Protocol):
-    """A task that has something to say before a model is trained on it."""
-
-    def notices(self, split: str) -> Iterable[str]:
-        """What a person should know about the problems of a split; said once at the start."""
+Curriculum = Chooser
+"""The part behind `--curriculum NAME`."""
 
 
 @runtime_checkable
@@ -230,19 +229,16 @@ class Scheduled(Protocol):
         """
 
 
-@runtime_checkable
-class Costed(Protocol):
-    """A reward that can tell which verifications take long (optional): those begin first."""
-
-    def expected_s(self, problem: Problem, trajectory: Trajectory) -> float:
-        """About how long it takes, seconds; 0 where nobody knows."""
-
-
 class Advantage(Protocol):
     """Credit of each trajectory."""
 
-    def __call__(self, groups: Sequence[ScoredGroup]) -> list[list[float]]:
-        """Shape (P, G), ragged, aligned with the groups' trajectories (all of them scored)."""
+    def __call__(self, groups: Sequence[ScoredGroup]) -> Sequence[Sequence[float | None]]:
+        """
+        Shape (P, G), ragged, aligned with the groups' trajectories (all of them scored).
+
+        None leaves a trajectory out of the training data; 0 trains on it without a direction.
+        `rlvr.abilities` names what an advantage may be able to do besides.
+        """
 
 
 class Loss(Protocol):
@@ -271,7 +267,7 @@ class Backend(Protocol):
         """A sampling handle of the current weights (a weight sync where they live elsewhere)."""
 
     async def logprobs(self, data: Sequence[Datum], which: str) -> list[FloatArray]:
-        """Logprobs (T,) of each datum's tokens by `which`: "policy" or "reference"."""
+        """Numbers (T,) of each datum's tokens by `which`: "policy", "reference", "value", ..."""
 
     async def step(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
         """One optimiser update on the data; returns metrics (`loss`, `grad/norm`, `lr`, ...)."""

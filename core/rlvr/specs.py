@@ -72,6 +72,13 @@ class RewardSpec(PartSpec):
 
 
 @frozen(kw_only=True)
+class CurriculumSpec(PartSpec):
+    """A choice of the problems of each step, for any task."""
+
+    kind: ClassVar[str] = "curriculum"
+
+
+@frozen(kw_only=True)
 class SamplerSpec(PartSpec):
     """How groups of trajectories are drawn."""
 

@@ -136,11 +136,13 @@ class Trajectory:
     """
     What one rollout left behind: segments in order, and who sampled them.
 
-    `policy_version` and `policy_digest` name the weights that sampled it. `files` holds an answer
-    that was given as files rather than text (`rlvr score` with `{"id", "files"}`), or the files
-    that its episode left behind (`episode.LeavesFiles`). `notes` are what the episode noted about
-    its turns (`episode.LeavesNotes`; JSON values only). `prompt_cut` counts prompt tokens that did
-    not fit the model's context. `error` says why a rollout broke off (`finish` is then "error").
+    `policy_version` and `policy_digest` name the weights that sampled it, the oldest ones where
+    they changed on the way; `policy_versions` are then all of them, in order. `files` holds an
+    answer that was given as files rather than text (`rlvr score` with `{"id", "files"}`), or the
+    files that its episode left behind (`episode.LeavesFiles`). `notes` are what the episode noted
+    about its turns (`episode.LeavesNotes`; JSON values only). `prompt_cut` counts prompt tokens
+    that did not fit the model's context. `error` says why a rollout broke off (`finish` is then
+    "error").
     """
 
     problem_id: str
@@ -150,6 +152,7 @@ class Trajectory:
     temperature: float = 1.0
     policy_version: int = 0
     policy_digest: str = ""
+    policy_versions: tuple[int, ...] = field(default=(), converter=_tuple)
     files: Mapping[str, str] | None = None
     prompt_cut: int = 0
     error: str = ""
@@ -315,7 +318,8 @@ class Datum:
     `weights` carry the normalisation (they sum to 1 over the batch of an optimiser step), so that
     every loss is a plain weighted *sum* and splits exactly over micro-batches.
     `temperature` is the one it was sampled at: the trainer divides its logits by it.
-    `annotations` hold per-token logprobs by other models ("reference", "teacher", "old").
+    `annotations` hold per-token numbers by name: logprobs by other models ("reference",
+    "teacher"), by the trainer before the step ("policy"), a critic's estimates ("value").
     """
 
     tokens: IntArray = field(converter=_ints, eq=_EQUAL)
@@ -366,12 +370,14 @@ class Completion:
     Sampled tokens (T,) with their logprobs (T,), nats, at the temperature they were drawn with.
 
     Includes the end-of-text token when it was drawn. `text` leaves it, and stop texts, out.
+    `versions` are the policy versions that drew it, in order, where a live policy did; else ().
     """
 
     tokens: IntArray = field(converter=_ints, eq=_EQUAL)
     logprobs: FloatArray = field(converter=_floats, eq=_EQUAL)
     text: str
     finish: Finish
+    versions: tuple[int, ...] = field(default=(), converter=_tuple)
 
 
 @frozen(kw_only=True)

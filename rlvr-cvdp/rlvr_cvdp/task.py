@@ -78,6 +78,13 @@ class CvdpTask:
                     continue
                 yield self._problem(record, split)
 
+    @property
+    def chooses_by(self) -> str:
+        """The option that asks for an order of training; "" where problems are met in epochs."""
+        if self._config.curriculum != "none":
+            return f"cvdp.curriculum={self._config.curriculum}"
+        return "cvdp.weak=weigh" if self._config.weak == "weigh" else ""
+
     def choose(
         self,
         problems: Sequence[Problem],

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rlvr.abilities import Opinionated
 from rlvr.curriculum import epochs
 from rlvr.errors import ConfigError
 from rlvr.parts import BuildContext
@@ -121,6 +122,28 @@ def test_doubtful_problems_can_be_met_less(bench: Any, tmp_path: Path) -> None:
     counts = Counter(name for step in range(20) for name in chosen(task, 5, step=step))
 
     assert counts == {"p1": 20, "p2": 80}
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ({}, ""),
+        ({"weak": "drop"}, ""),
+        ({"curriculum": "category"}, "cvdp.curriculum=category"),
+        ({"weak": "weigh"}, "cvdp.weak=weigh"),
+        ({"weak": "weigh", "curriculum": "pass-rate"}, "cvdp.curriculum=pass-rate"),
+    ],
+)
+def test_the_task_says_what_asked_it_to_choose(
+    bench: Any, tmp_path: Path, options: dict[str, str], asked: str
+) -> None:
+    """So that `--curriculum` is refused beside it, and nothing is said where nobody asked."""
+    audit = audit_file(tmp_path, cvdp_copilot_p1_0001=entry(0.5, weak=True))
+    extra = {"audit": audit} if "weak" in options else {}
+    task = bench.task(*rows(bench, ("cid003", "easy")), **options, **extra)
+
+    assert isinstance(task, Opinionated)
+    assert task.chooses_by == asked
 
 
 def test_without_a_curriculum_problems_are_met_in_epochs(bench: Any) -> None:

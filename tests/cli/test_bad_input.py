@@ -91,6 +91,89 @@ def test_impossible_value(rlvr: Rlvr) -> None:
         _assert_explained(rlvr("run", *TINY, word), 2, word.partition("=")[0])
 
 
+# --- settings that do not go together -------------------------------------------------------------
+
+
+@_row("group of one")
+@pytest.mark.parametrize("algo", ["grpo", "best-of-n"])
+def test_group_of_one(rlvr: Rlvr, tmp_path: Path, algo: str) -> None:
+    """One answer has nothing to be compared with: refused with the fix; exit 2."""
+    done = rlvr("run", "--task", "toy", "--algo", algo, "--out", "r", "sampler.group_size=1")
+
+    _assert_explained(done, 2, "groups of one", "sampler.group_size=8", "--algo ")
+    assert not (tmp_path / "r" / "trajectories").exists()
+
+
+@pytest.mark.parametrize("algo", ["ppo", "reinforce++", "sft"])
+def test_algorithms_that_compare_no_answers_take_groups_of_one(rlvr: Rlvr, algo: str) -> None:
+    """A critic, a batch or a reference is their baseline; exit 0."""
+    done = rlvr("run", *TINY, "--steps", "1", "--algo", algo, "sampler.group_size=1")
+
+    assert done.returncode == 0, done.stderr
+
+
+@_row("option of a part that is not used")
+def test_option_of_another_part(rlvr: Rlvr) -> None:
+    """An option that would change nothing names the part it belongs to; exit 2."""
+    curriculum = rlvr("run", *TINY, "curriculum.target=0.4")
+    other = rlvr("run", *TINY, "run.curriculum=pass-rate", "curriculum.stages=a,b")
+    loss = rlvr("run", "--task", "toy", "--algo", "sft", "grpo.clip_low=0.1")
+
+    _assert_explained(curriculum, 2, "curriculum.target", "--curriculum pass-rate")
+    _assert_explained(other, 2, "curriculum.stages", "--curriculum difficulty")
+    _assert_explained(loss, 2, "grpo.clip_low", "an algorithm with the loss grpo")
+
+
+@_row("curriculum that does not fit")
+def test_curriculum_that_does_not_fit(rlvr: Rlvr, tmp_path: Path) -> None:
+    """Nothing is sampled for an order that no problem can follow; exit 2."""
+    (tmp_path / "audit.json").write_text('{"version": 1, "problems": {"o": {"strength": 0.5}}}')
+    words = ("run", "--task", "toy", "--out", "r", "eval.samples=4", "--curriculum")
+
+    label = rlvr(*words, "difficulty")
+    stage = rlvr(*words, "difficulty", "curriculum.label=family", "curriculum.stages=a,x")
+    audit = rlvr(*words, "strength")
+    other = rlvr(*words, "strength", "curriculum.audit=audit.json")
+    name = rlvr(*words, "dificulty")
+
+    _assert_explained(label, 2, "none of 4 problems", "their labels: family")
+    _assert_explained(stage, 2, "'x'", "a (1), b (1), c (1), d (1)", "curriculum.stages=a,b,c,d")
+    _assert_explained(audit, 2, "curriculum.audit", "rlvr audit")
+    _assert_explained(other, 2, "audit.json", "0 of the 4 problems")
+    _assert_explained(name, 3, "'dificulty'", "did you mean 'difficulty'?")
+    assert not [*tmp_path.rglob("step-*.jsonl"), *tmp_path.rglob("eval.jsonl")]
+
+
+@_row("two orders of training")
+def test_two_orders_of_training(rlvr: Rlvr) -> None:
+    """A curriculum and the task's own one cannot both be followed; exit 2."""
+    done = rlvr(
+        "run", "--plugin", "cvdp", "--curriculum", "pass-rate", "cvdp.curriculum=difficulty"
+    )
+
+    _assert_explained(done, 2, "two orders", "--curriculum", "cvdp.curriculum=difficulty")
+
+
+@_row("contradictory settings")
+def test_contradictory_settings(rlvr: Rlvr) -> None:
+    """Each is refused with the option to change, before anything is sampled; exit 2."""
+    truncated = rlvr("run", *TINY, "sampler.top_p=0.9")
+    scattered = rlvr("run", *TINY, "train.problems=2", "train.minibatches=17")
+    negative = rlvr("run", *TINY, "--max-staleness", "-1")
+
+    _assert_explained(truncated, 2, "set sampler.top_p=1")
+    _assert_explained(scattered, 2, "at most 16 trajectories", "train.minibatches")
+    _assert_explained(negative, 2, "run.max_staleness cannot be -1", ">= 0")
+
+
+@_row("context too short")
+def test_context_too_short(rlvr: Rlvr) -> None:
+    """The starter's context of 16 holds no prompt beside 15 new tokens; exit 2."""
+    done = rlvr("run", *TINY, "sampler.max_tokens=15")
+
+    _assert_explained(done, 2, "sampler.max_tokens", "context holds 16", "leaves 1")
+
+
 # --- files ----------------------------------------------------------------------------------------
 
 

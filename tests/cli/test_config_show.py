@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 
 def shown(site, *words, **environ):
     """What `config show --json` says about the toy task, by key."""
@@ -51,6 +53,46 @@ def test_the_table_is_for_people(plugin_site):
     header, *rows = done.stdout.splitlines()
     assert header.split() == ["OPTION", "VALUE", "FROM"]
     assert ["run.seed", "7", "command", "line"] in [row.split() for row in rows]
+
+
+def test_a_curriculum_brings_its_options(plugin_site):
+    """With `--curriculum NAME` its options stand among the others, and no other curriculum's."""
+    pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed")
+    pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed")
+
+    done = plugin_site.rlvr(
+        *("config", "show", "--task", "toy", "--json", "--max-staleness", "2"),
+        *("--curriculum", "difficulty", "curriculum.ramp_steps=7"),
+    )
+
+    assert done.returncode == 0, done.stderr
+    rows = {row["key"]: (row["value"], row["origin"]) for row in json.loads(done.stdout)}
+    assert rows["run.curriculum"] == ("difficulty", "command line")
+    assert rows["run.max_staleness"] == (2, "command line")
+    own = {key: value for key, (value, _) in rows.items() if key.startswith("curriculum.")}
+    assert own == {
+        "curriculum.label": "difficulty",
+        "curriculum.stages": [],
+        "curriculum.ramp_steps": 7,
+    }
+
+
+def test_options_of_a_curriculum_are_left_out_where_nothing_is_trained(plugin_site):
+    """One run file serves `rlvr run` and `rlvr score`."""
+    words = ("run.curriculum=pass-rate", "curriculum.target=0.3")
+
+    assert not [key for key in shown(plugin_site, *words) if key.startswith("curriculum.")]
+
+
+def test_help_shows_the_options_of_the_curriculum(plugin_site):
+    """`rlvr run --plugin toy --curriculum NAME --help`: the task's options, then its own."""
+    done = plugin_site.rlvr("run", "--plugin", "toy", "--curriculum", "pass-rate", "--help")
+
+    _, _, own = done.stdout.partition("options of builtin/pass-rate")
+    assert "options of builtin/toy" in done.stdout
+    assert "curriculum.target " in own
+    assert "curriculum.explore " in own
+    assert "curriculum.label" not in own
 
 
 def test_an_unknown_variable_is_refused(plugin_site):

@@ -64,7 +64,7 @@ def test_the_table(rlvr: Call, tmp_path: Path) -> None:
 
     assert lines[0].split() == [
         "LABEL", "VALUE", "PROBLEMS", "SAMPLES", "PASS@1", "95", "%", "INTERVAL", "STD", "OF",
-        "RUNS",
+        "RUNS", "TOKENS", "VERIFY", "S",
     ]  # fmt: skip
     assert lines[1].split()[:4] == ["all", "4", "8", "75.00%"]
     assert "pass@1 n=2: 75.00% ± 35.36% (mean and standard deviation of 2 runs)" in lines

@@ -275,10 +275,13 @@ def test_show_tells_offers_and_options(plugin_site):
     """`show` prints each offer's summary and, where it has them, options with defaults."""
     done = plugin_site.rlvr("plugins", "show", "builtin", "--json")
 
-    toy = json.loads(done.stdout)["offers"]["tasks"][0]
+    offers = json.loads(done.stdout)["offers"]
+    toy, curricula = offers["tasks"][0], {c["name"]: c for c in offers["curricula"]}
     assert done.returncode == 0
     assert toy["name"] == "toy"
     assert {"key", "default", "help", "type"} <= toy["options"][0].keys()
+    assert set(curricula) == {"epochs", "difficulty", "pass-rate", "strength"}
+    assert [o["key"] for o in curricula["strength"]["options"]] == ["curriculum.audit"]
 
 
 def test_show_of_a_broken_plugin_says_why(plugin_site):

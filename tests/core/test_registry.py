@@ -118,6 +118,31 @@ def test_a_plugin_without_tasks(importable_site):
     assert "builtin" in message
 
 
+def test_an_option_is_found_with_the_parts_that_have_it(importable_site):
+    """By its key, where parts share a namespace too; one that cannot be loaded has none."""
+    importable_site.add(
+        "adder",
+        """
+        from rlvr import hookimpl
+        from rlvr.specs import CurriculumSpec
+        RLVR_API = 1
+
+        @hookimpl
+        def rlvr_curricula():
+            yield CurriculumSpec(
+                name="lost", target="no:One", config="no:Where", namespace="curriculum"
+            )
+        """,
+    )
+    found = Registry(PluginHost.load({"RLVR_PLUGINS": "adder"}))
+
+    assert [s.name for s in found.owners("curriculum.audit")] == ["strength"]
+    assert [s.full_name for s in found.owners("toy.letters")] == ["builtin/toy"]
+    assert found.owners("curriculum.adit") == []
+    assert "curriculum" in found.namespaces()
+    assert found.names("curriculum") == ["difficulty", "epochs", "lost", "pass-rate", "strength"]
+
+
 def test_known_names_are_those_that_the_distributions_offer():
     """The static map neither misses a first-party name nor invents one."""
     host = PluginHost.load({})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -58,7 +59,7 @@ def rlvr(arguments: list[str]) -> list[str]:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("page", ["write-a-loss", "write-a-reward"])
+@pytest.mark.parametrize("page", ["write-a-curriculum", "write-a-loss", "write-a-reward"])
 def test_pages_build_a_plugin_that_passes_its_contracts(page: str, tmp_path: Path) -> None:
     """The files of the page, as printed, pass the tests of the page, as printed."""
     build(DOCS / "how-to" / f"{page}.md", tmp_path)
@@ -81,6 +82,20 @@ def test_the_loss_of_the_page_trains(tmp_path: Path) -> None:
     run([*rlvr(command), "--out", str(tmp_path / "run")], tmp_path)
 
     assert "capped/share" in (tmp_path / "run" / "metrics.jsonl").read_text("utf-8")
+
+
+@pytest.mark.integration
+def test_the_curriculum_of_the_page_orders_a_run(tmp_path: Path) -> None:
+    """`rlvr run` finds the page's plugin by its entry point, and `run.json` has its option."""
+    page = DOCS / "how-to" / "write-a-curriculum.md"
+    build(page, tmp_path)
+    install("mine", tmp_path)
+    (command,) = commands(page)
+
+    run([*rlvr(command), "--out", str(tmp_path / "run"), "eval.samples=0"], tmp_path)
+
+    config = json.loads((tmp_path / "run" / "run.json").read_text("utf-8"))["config"]
+    assert (config["run.curriculum"], config["curriculum.label"]) == ("balanced", "family")
 
 
 @pytest.mark.integration

@@ -18,6 +18,7 @@ from rlvr.config.core import CORE_OPTIONS
 from rlvr.config.part_flags import flag_of
 from rlvr.errors import RlvrError
 from rlvr.plugins.host import PluginHost
+from rlvr.plugins.offers import OFFERS, label
 from rlvr.plugins.resolve import load_object
 from rlvr.specs import PartSpec
 
@@ -68,16 +69,14 @@ def _commands(page: Path) -> Iterator[list[str]]:
 def _known_options() -> frozenset[str]:
     """Dotted keys of the core and of every part that is installed."""
     host = PluginHost.load()
-    records = dict(CORE_OPTIONS)
-    parts = (host.tasks, host.rewards, host.samplers, host.advantages, host.losses, host.backends)
-    for offer in parts:
-        for spec in offer():
+    records = list(CORE_OPTIONS.items())
+    for hook in OFFERS:
+        for spec in getattr(host, label(hook))():
             if isinstance(spec, PartSpec) and spec.config:
-                records[spec.option_namespace] = load_object(spec.config, spec.provider)
+                records.append((spec.option_namespace, load_object(spec.config, spec.provider)))
     return frozenset(
-        f"{namespace}.{name}" for namespace, record in records.items()
-        for name in attrs.fields_dict(record)
-    )  # fmt: skip
+        f"{namespace}.{name}" for namespace, record in records for name in attrs.fields_dict(record)
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-PUBLIC = {"types", "specs", "parts", "episode", "errors", "testing", "curriculum"}
+PUBLIC = {"types", "specs", "parts", "abilities", "episode", "errors", "testing", "curriculum"}
 
 
 def _project() -> dict[str, Any]:

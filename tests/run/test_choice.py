@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+import structlog
 
-from rlvr.errors import TaskError
-from rlvr.run.choice import problems_of_step
+from rlvr.errors import ConfigError, TaskError
+from rlvr.run.choice import check_choice, problems_of_step
+from rlvr.run.feed import Feed
 from rlvr.run.lineage import Lineage
 from rlvr.run.state import RunState
 from rlvr.testing.fakes import ToyTask
@@ -54,6 +56,65 @@ def test_a_wrong_choice_names_the_task_and_what_is_wrong(chosen: list[Problem], 
         problems_of_step(Choosing(chosen), POOL, 2, seed=1, state=RunState())
 
     assert said in str(caught.value)
+
+
+class Backwards:
+    """A curriculum: the last problems first."""
+
+    def choose(self, problems: Sequence[Problem], count: int, **facts: Any) -> Sequence[Problem]:
+        return list(problems)[::-1][:count]
+
+
+class Told(Choosing):
+    """A task that knows whether it was told to choose."""
+
+    def __init__(self, chooses_by: str) -> None:
+        super().__init__(POOL[:2])
+        self.chooses_by = chooses_by
+
+
+def test_a_curriculum_comes_before_the_tasks_choice() -> None:
+    """What the run was told to follow is followed, and the task is not asked."""
+    task = Choosing(POOL[3:5])
+
+    chosen = problems_of_step(task, POOL, 2, seed=4, state=RunState(), curriculum=Backwards())
+
+    assert chosen == [POOL[-1], POOL[-2]]
+    assert task.asked == {}
+
+
+@pytest.mark.parametrize(
+    ("task", "warnings"),
+    [(Choosing(POOL[:2]), ["task_choice_ignored"]), (Told(""), []), (ToyTask(), [])],
+    ids=["may have been told", "was not told", "cannot choose"],
+)
+def test_a_choice_that_may_be_lost_is_said(task: ToyTask, warnings: list[str]) -> None:
+    """A task that chooses, and does not say that nobody asked it to, loses its say aloud."""
+    with structlog.testing.capture_logs() as logs:
+        check_choice(task, POOL, 2, seed=1, curriculum=Backwards())
+
+    assert [line["event"] for line in logs] == warnings
+
+
+def test_two_orders_of_training_are_refused() -> None:
+    """A curriculum and the task's own one cannot both be followed: both are named."""
+    task = Told("toy.order=letters")
+
+    with pytest.raises(ConfigError, match=r"Backwards.* and toy.order=letters") as caught:
+        check_choice(task, POOL, 2, seed=1, curriculum=Backwards())
+
+    assert "--curriculum" in str(caught.value)
+    check_choice(task, POOL, 2, seed=1, curriculum=None)
+
+
+def test_a_choice_that_does_not_fit_is_refused_before_anything_is_sampled() -> None:
+    """It is asked for the first step when a run is put together."""
+    task = Choosing(POOL[:2])
+
+    check_choice(task, POOL, 2, seed=3, curriculum=None)
+    assert task.asked == {"count": 2, "seed": 3, "step": 0, "history": {}}
+    with pytest.raises(TaskError, match="asked for 5"):
+        check_choice(task, POOL, 5, seed=3, curriculum=None)
 
 
 def group(*outcomes: Any, problem: Problem = POOL[0]) -> ScoredGroup:
@@ -110,5 +171,5 @@ def test_the_state_survives_json() -> None:
 
     assert RunState.from_json(json.loads(json.dumps(state.to_json()))) == state
     assert RunState.from_json({"step": 3, "seconds": 1.5, "later": 1}) == RunState(
-        step=3, seconds=1.5
+        step=3, seconds=1.5, feed=Feed(drawn=3, calls=3)
     )

@@ -1,8 +1,7 @@
-"""Parity, admission, collation, checks."""
+"""Admission, collation, credit, checks."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,6 @@ from rlvr.run import stages
 from rlvr.types import (
     Datum,
     Failed,
-    Group,
     Problem,
     Reward,
     ScoredGroup,
@@ -58,43 +56,6 @@ def test_a_datum_trains_the_policys_tokens_only() -> None:
     assert datum.mask.tolist() == [False, False, True, True, False, True]
     assert datum.logprobs.tolist() == [0, 0, -1, -2, 0, -0.5]
     assert datum.advantages.tolist() == [0, 0, 2, 2, 0, 2]
-
-
-def test_the_canary_measures_and_refuses() -> None:
-    """A sampler that is not the policy stops the run (exit 6); one that is does not."""
-    groups = [Group(problem=PROBLEM, trajectories=[trajectory()])]
-
-    def check(offset: float) -> float:
-        backend: Any = Trainer(offset)
-        return asyncio.run(stages.check_parity(backend, groups, probe=4, threshold=0.01))
-
-    assert check(0.001) == pytest.approx(0.001, rel=1e-3)
-    with pytest.raises(BackendError, match="the sampler is not the policy"):
-        check(0.02)
-    with pytest.raises(BackendError, match="inf nats"):
-        check(float("nan"))
-
-
-def test_the_canary_probes_one_trajectory_a_group_first() -> None:
-    """Four probes over two groups of three: two each, not three of one."""
-    seen: list[str] = []
-
-    class Recorder(Trainer):
-        async def logprobs(self, data: Sequence[Datum], which: str) -> list[Any]:
-            seen.extend(d.problem_id for d in data)
-            return await super().logprobs(data, which)
-
-    groups = [
-        Group(
-            problem=PROBLEM,
-            trajectories=[attrs.evolve(trajectory(), problem_id=name)] * 3,
-        )
-        for name in ("a", "b")
-    ]
-    backend: Any = Recorder(0.0)
-    asyncio.run(stages.check_parity(backend, groups, probe=4, threshold=0.01))
-
-    assert sorted(seen) == ["a", "a", "b", "b"]
 
 
 def test_what_was_not_scored_leaves_the_baseline() -> None:

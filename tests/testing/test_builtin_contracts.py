@@ -2,24 +2,76 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
+from rlvr.builtin.curricula import (
+    ByDifficulty,
+    ByPassRate,
+    ByStrength,
+    DifficultyOptions,
+    Epochs,
+    PassRateOptions,
+    StrengthOptions,
+)
 from rlvr.builtin.file_checkpointer import FileCheckpointer
 from rlvr.builtin.group_sampler import GroupSampler
 from rlvr.builtin.reference_sampler import ReferenceSampler
 from rlvr.config.core import CheckpointOptions
-from rlvr.parts import Backend, BuildContext, Checkpointer, Sampler
+from rlvr.parts import Backend, BuildContext, Checkpointer, Curriculum, Sampler
 from rlvr.testing import (
     BackendContract,
     CheckpointerContract,
+    CurriculumContract,
     PluginContract,
     SamplerContract,
     TinyBackend,
 )
+from rlvr.types import Problem
 
 
 class TestPlugin(PluginContract):
     module = "rlvr.builtin.plugin"
+
+
+class TestEpochs(CurriculumContract):
+    patience = 4
+
+    def make_curriculum(self) -> Curriculum:
+        return Epochs(None, BuildContext())
+
+
+class TestByDifficulty(CurriculumContract):
+    patience = 24
+
+    def make_curriculum(self) -> Curriculum:
+        return ByDifficulty(DifficultyOptions(ramp_steps=20), BuildContext())
+
+
+class TestByPassRate(CurriculumContract):
+    patience = 24
+
+    def make_curriculum(self) -> Curriculum:
+        return ByPassRate(PassRateOptions(), BuildContext())
+
+
+class TestByStrength(CurriculumContract):
+    @pytest.fixture(autouse=True)
+    def audit(self, tmp_path: Path) -> None:
+        """An audit of half of the problems; one of them has no strength."""
+        self._file = tmp_path / "audit.json"
+        entries = {p.id: {"strength": i / 5} for i, p in enumerate(self._audited())}
+        entries[next(iter(entries))] = {"strength": None}
+        self._file.write_text(json.dumps({"version": 1, "problems": entries}))
+
+    def _audited(self) -> Sequence[Problem]:
+        return self.problems()[:6]
+
+    def make_curriculum(self) -> Curriculum:
+        return ByStrength(StrengthOptions(audit=str(self._file)), BuildContext())
 
 
 class TestGroupSampler(SamplerContract):

@@ -11,10 +11,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from attrs import frozen
 
 from rlvr import hookimpl, option
+from rlvr.curriculum import by_stages
 from rlvr.errors import ExitCode
-from rlvr.parts import BuildContext, Episode, RewardFn, Task
-from rlvr.specs import Advice, AlgorithmSpec, Check, CheckResult, CommandSpec, RewardSpec, TaskSpec
-from rlvr.types import Message, Outcome, Problem, Reward, RunInfo, Trajectory, Unscorable
+from rlvr.parts import BuildContext, Curriculum, Episode, RewardFn, Task
+from rlvr.specs import (
+    Advice,
+    AlgorithmSpec,
+    Check,
+    CheckResult,
+    CommandSpec,
+    CurriculumSpec,
+    RewardSpec,
+    TaskSpec,
+)
+from rlvr.types import Message, Outcome, PassRate, Problem, Reward, RunInfo, Trajectory, Unscorable
 
 RLVR_API = 1
 
@@ -90,7 +100,37 @@ class SumReward:
         return Reward(value=float(is_right), score01=float(is_right))
 
 
+@frozen(kw_only=True)
+class SmallFirstConfig:
+    """Options of the order of the sums."""
+
+    ramp_steps: int = option(20, "Steps until all sums take part", unit="steps")
+
+
+class SmallFirst:
+    """Small sums first."""
+
+    def __init__(self, config: SmallFirstConfig, context: BuildContext) -> None:
+        self._ramp_steps = config.ramp_steps
+
+    def choose(
+        self,
+        problems: Sequence[Problem],
+        count: int,
+        *,
+        seed: int,
+        step: int,
+        history: Mapping[str, PassRate],
+    ) -> Sequence[Problem]:
+        """One stage for each ten."""
+        stages = {problem.id: problem.payload // 10 for problem in problems}
+        return by_stages(
+            problems, count, stages=stages, ramp_steps=self._ramp_steps, seed=seed, step=step
+        )
+
+
 TASK: type[Task] = SumTask
+CURRICULUM: type[Curriculum] = SmallFirst
 REWARD: type[RewardFn] = SumReward
 
 
@@ -106,6 +146,17 @@ def rlvr_tasks() -> Iterable[TaskSpec]:
 def rlvr_rewards() -> Iterable[RewardSpec]:
     """One reward."""
     yield RewardSpec(name="sums", target=f"{__name__}:SumReward")
+
+
+@hookimpl
+def rlvr_curricula() -> Iterable[CurriculumSpec]:
+    """One curriculum."""
+    yield CurriculumSpec(
+        name="small-first",
+        target=f"{__name__}:SmallFirst",
+        config=f"{__name__}:SmallFirstConfig",
+        namespace="curriculum",
+    )
 
 
 @hookimpl

@@ -49,6 +49,28 @@ def test_its_parts_work_together(importable_site):
     assert [outcome.value for outcome in outcomes] == [1.0] * 10
 
 
+def test_its_curriculum_orders_its_problems(importable_site):
+    """Chosen by name and built like any part; the first step has small sums only."""
+    importable_site.add("sums", SOURCE.read_text(encoding="utf-8"))
+    registry = Registry(PluginHost.load({"RLVR_PLUGINS": "sums"}))
+    task_spec = registry.default_task("sums")
+    task = load_object(task_spec.target, "sums")(
+        load_object(task_spec.config, "sums")(), BuildContext()
+    )
+    spec = registry.find("curriculum", "small-first")
+    curriculum = load_object(spec.target, "sums")(
+        load_object(spec.config, "sums")(ramp_steps=10), BuildContext()
+    )
+    problems = list(task.problems("train"))
+
+    def sums(step):
+        chosen = curriculum.choose(problems, 20, seed=1, step=step, history={})
+        return [problem.payload for problem in chosen]
+
+    assert max(sums(0)) < 10
+    assert max(sums(10)) >= 10
+
+
 def test_its_command_and_check_run(plugin_site):
     """`rlvr sums add 1 2` and `rlvr doctor --plugin sums`."""
     plugin_site.add("sums", SOURCE.read_text(encoding="utf-8"))

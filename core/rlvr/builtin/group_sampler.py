@@ -10,7 +10,7 @@ from typing import Any
 from attrs import define, field
 
 from rlvr.episode import CountsTokens, LeavesFiles, LeavesNotes
-from rlvr.errors import PrerequisiteError
+from rlvr.errors import ConfigError, PrerequisiteError, explain
 from rlvr.log import get
 from rlvr.parts import BuildContext, Episode, Policy, Task
 from rlvr.run.batches import seed_of
@@ -27,6 +27,9 @@ from rlvr.types import (
 
 log = get(__name__)
 
+LEAST_PROMPT = 2
+"""Tokens of a prompt below which nothing can be asked: its first and its last."""
+
 
 @define
 class _Rollout:
@@ -39,6 +42,7 @@ class _Rollout:
     tokens: list[int] = field(factory=list)
     finish: Finish = "stop"
     prompt_cut: int = 0
+    versions: list[int] = field(factory=list)
     error: str = ""
     files: Mapping[str, str] | None = None
     notes: Mapping[str, Any] = field(factory=dict)
@@ -78,6 +82,7 @@ class _Rollout:
                 text=completion.text,
             )
         )
+        self.versions += completion.versions
         self.tokens += completion.tokens.tolist()
         self.finish = completion.finish
 
@@ -102,7 +107,13 @@ class GroupSampler:
     async def sample(
         self, policy: Policy, task: Task, problems: Sequence[Problem], params: SamplingParams
     ) -> list[Group]:
-        """G trajectories a problem, in the order of `problems`."""
+        """
+        G trajectories a problem, in the order of `problems`.
+
+        Raises:
+            ConfigError: `params.max_tokens` leave no room for a prompt in the model's context.
+        """
+        _check_room(policy, params)
         rollouts = [
             _Rollout(
                 problem=problem,
@@ -112,7 +123,7 @@ class GroupSampler:
             for problem in problems
             for index in range(params.group_size)
         ]
-        active = rollouts
+        active, digest = rollouts, policy.digest  # of a live policy: as it is at the start
         while active := [r for r in active if self._prompt(r, policy, params)]:
             requests = [
                 GenerateRequest(prompt=r.tokens, params=params, seed=seed_of(r.seed, len(r.tokens)))
@@ -122,7 +133,7 @@ class GroupSampler:
             await self._take(list(zip(active, completions, strict=True)))
         for rollout in rollouts:
             rollout.close()
-        finished = [_trajectory(r, policy, params) for r in rollouts]
+        finished = [_trajectory(r, policy, digest, params) for r in rollouts]
         size = params.group_size
         return [
             Group(problem=problem, trajectories=finished[i * size : (i + 1) * size])
@@ -164,7 +175,7 @@ class GroupSampler:
             return False
         room = policy.context_length - params.max_tokens - len(rollout.tokens)
         if len(tokens) > room:
-            if not is_first or room < 2:
+            if not is_first:
                 rollout.finish, rollout.is_over = "length", True
                 return False
             rollout.prompt_cut = len(tokens) - room
@@ -185,15 +196,33 @@ def group_sampler(config: None, context: BuildContext) -> GroupSampler:
     return GroupSampler(context.workers)
 
 
-def _trajectory(rollout: _Rollout, policy: Policy, params: SamplingParams) -> Trajectory:
+def _check_room(policy: Policy, params: SamplingParams) -> None:
+    room = policy.context_length - params.max_tokens
+    if room < LEAST_PROMPT:
+        raise ConfigError(
+            explain(
+                f"completions of {params.max_tokens} tokens were asked for (sampler.max_tokens).",
+                f"found: the model's context holds {policy.context_length}, which leaves "
+                f"{max(room, 0)} for a prompt",
+                f"set sampler.max_tokens to {policy.context_length // 2} or so, or take a model "
+                "with a longer context",
+            )
+        )
+
+
+def _trajectory(
+    rollout: _Rollout, policy: Policy, digest: str, params: SamplingParams
+) -> Trajectory:
+    versions = tuple(dict.fromkeys(rollout.versions))
     return Trajectory(
         problem_id=rollout.problem.id,
         segments=rollout.segments,
         finish=rollout.finish,
         seed=rollout.seed,
         temperature=params.temperature,
-        policy_version=policy.version,
-        policy_digest=policy.digest,
+        policy_version=min(versions, default=policy.version),
+        policy_digest=digest,
+        policy_versions=versions if len(versions) > 1 else (),
         prompt_cut=rollout.prompt_cut,
         error=rollout.error,
         files=rollout.files,

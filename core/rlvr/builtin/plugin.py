@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rlvr import hookimpl
-from rlvr.specs import CheckpointerSpec, RewardSpec, SamplerSpec, TaskSpec
+from rlvr.specs import CheckpointerSpec, CurriculumSpec, RewardSpec, SamplerSpec, TaskSpec
 
 if TYPE_CHECKING:
     from rlvr.types import RunInfo
@@ -42,6 +42,37 @@ def rlvr_rewards() -> Iterable[RewardSpec]:
     """The toy task's verifier."""
     yield RewardSpec(
         name="toy", target="rlvr.builtin.toy:ToyReward", summary="Share of right letters"
+    )
+
+
+@hookimpl
+def rlvr_curricula() -> Iterable[CurriculumSpec]:
+    """Orders of training for any task; their options share the namespace `curriculum`."""
+    yield CurriculumSpec(
+        name="epochs",
+        target="rlvr.builtin.curricula:Epochs",
+        summary="Each problem once before any is met twice",
+    )
+    yield CurriculumSpec(
+        name="difficulty",
+        target="rlvr.builtin.curricula:ByDifficulty",
+        config="rlvr.builtin.curricula:DifficultyOptions",
+        namespace="curriculum",
+        summary="Stages by a label of the problems, one after another",
+    )
+    yield CurriculumSpec(
+        name="pass-rate",
+        target="rlvr.builtin.curricula:ByPassRate",
+        config="rlvr.builtin.curricula:PassRateOptions",
+        namespace="curriculum",
+        summary="Problems neither always nor never solved, by their running pass rate",
+    )
+    yield CurriculumSpec(
+        name="strength",
+        target="rlvr.builtin.curricula:ByStrength",
+        config="rlvr.builtin.curricula:StrengthOptions",
+        namespace="curriculum",
+        summary="Problems with a strong verifier more often, by the file of an audit",
     )
 
 

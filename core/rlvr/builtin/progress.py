@@ -85,9 +85,20 @@ def step_line(step: int, steps: int, metrics: Mapping[str, float], left_s: float
         f"pass {metrics['reward/pass']:.1%}  "
         f"tok/s {metrics['rate/tokens_per_s']:.0f}  "
         f"verify/s {metrics['rate/verifications_per_s']:.1f}  "
+        + _mismatch(metrics)
         + (f"judged by proxy {proxy:.0f}  " if proxy else "")
         + (f"dropped {dropped:.0f}  " if dropped else "")
         + f"left {duration(left_s)}"
+    )
+
+
+def _mismatch(metrics: Mapping[str, float]) -> str:
+    """How far the sampler was from the trainer, where it was measured."""
+    if "mismatch/kl" not in metrics:
+        return ""
+    return (
+        f"mismatch {metrics['mismatch/kl']:.1e} nats "
+        f"(ratio to {metrics['mismatch/ratio/max']:.2f})  "
     )
 
 
@@ -149,7 +160,7 @@ class LiveProgress(LineProgress):
                 f"pass {metrics['reward/pass']:.1%}   "
                 f"{metrics['rate/tokens_per_s']:.0f} tokens/s   "
                 f"{metrics['rate/verifications_per_s']:.1f} verifications/s",
-                "",
+                _mismatch(metrics),
             )
         table.add_row(*self._waiting())
         return table

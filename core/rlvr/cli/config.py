@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from rlvr.cli.options import add_config_flags, add_run_flags
+from rlvr.cli.options import add_config_flags, add_run_flags, add_training_flags
 from rlvr.cli.output import print_json, table
 from rlvr.cli.parser import examples
 from rlvr.config.describe import OptionRow, as_text, describe
@@ -24,10 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="show")
     show = verbs.add_parser("show", help="options as `rlvr run` would take them")
     add_run_flags(show)
-    show.add_argument("--algo", metavar="NAME", help="algorithm (default: grpo)")
-    show.add_argument("--sampler", metavar="NAME", help="sampler (default: the algorithm's)")
-    show.add_argument("--steps", type=int, metavar="N", help="batches of problems to train on")
-    show.add_argument("--out", metavar="DIR", help="run directory")
+    add_training_flags(show)
     show.add_argument(
         "--for",
         dest="needs",

@@ -9,6 +9,7 @@ from rlvr.cli.output import table
 from rlvr.run.breakdown import Breakdown, Slice
 
 NOTHING = "-"
+_HEADER = ("LABEL", "VALUE", "PROBLEMS", "SAMPLES", "PASS@1", "95 % INTERVAL")
 
 
 def as_json(report: Breakdown, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,6 +39,9 @@ def _numbers(part: Slice) -> dict[str, Any]:
         "run_std": part.run_std,
         "reward_mean": part.reward_mean,
         "components": dict(part.components),
+        "tokens": part.tokens,
+        "verify_s": part.verify_s,
+        "cached": part.cached,
     }
 
 
@@ -51,14 +55,27 @@ def as_text(report: Breakdown, facts: Mapping[str, Any]) -> str:
         for label, slices in report.by.items()
         for value, part in slices.items()
     ]
-    header = ("LABEL", "VALUE", "PROBLEMS", "SAMPLES", "PASS@1", "95 % INTERVAL", "STD OF RUNS")
+    header = (*_HEADER, "STD OF RUNS", "TOKENS", "VERIFY S")
     lines = [table(header, [*rows, _row("all", "", whole)]), ""]
     lines.append(_quote(whole, facts["n"]))
     rates = "  ".join(f"pass@{k} {v:.1%}" for k, v in whole.pass_at.items())
     mean = f"{whole.reward_mean:.3f}" if whole.reward_mean is not None else NOTHING
     lines.append(f"{rates}  95 % interval of pass@1 {_interval(whole)}  mean reward {mean}")
+    lines.append(cost(whole, facts))
     lines.append(_counts(report, facts))
     return "\n".join(lines)
+
+
+def cost(whole: Slice, facts: Mapping[str, Any]) -> str:
+    """What an evaluation took: tokens, seconds of verification, time on the clock."""
+    tokens = "tokens not known" if whole.tokens is None else f"{whole.tokens} tokens"
+    known = f" ({whole.cached} verdicts from the store)" if whole.cached else ""
+    times = [
+        f"{facts[key]:.1f} s {doing}"
+        for key, doing in (("sample_s", "sampling"), ("judge_s", "judging"))
+        if facts.get(key) is not None
+    ]
+    return "; ".join([tokens, f"{whole.verify_s:.1f} s of verification{known}", *times])
 
 
 def _row(label: str, value: str, part: Slice) -> tuple[str, ...]:
@@ -70,7 +87,15 @@ def _row(label: str, value: str, part: Slice) -> tuple[str, ...]:
         NOTHING if part.pass1 is None else f"{part.pass1:.2%}",
         _interval(part),
         NOTHING if part.run_std is None else f"{part.run_std:.2%}",
+        _per_sample(part),
+        f"{part.verify_s:.2f}",
     )
+
+
+def _per_sample(part: Slice) -> str:
+    """Tokens of a sample, on average over all that were drawn."""
+    drawn = part.samples + part.failed
+    return NOTHING if part.tokens is None or not drawn else f"{part.tokens / drawn:.0f}"
 
 
 def _interval(part: Slice) -> str:
@@ -92,19 +117,20 @@ def _quote(whole: Slice, samples: int) -> str:
 
 def _counts(report: Breakdown, facts: Mapping[str, Any]) -> str:
     whole = report.whole
-    parts = [f"{whole.problems} {facts['split']} problems, {whole.samples} samples"]
+    kind = f"{facts['split']} " if facts["split"] else ""
+    parts = [f"{whole.problems} {kind}problems, {whole.samples} samples"]
     parts.append(f"{whole.failed} not scored")
     if whole.unjudged:
         parts.append(f"{whole.unjudged} problems without any scored sample")
     if facts["cut"]:
         parts.append(f"{facts['cut']} cut at sampler.max_tokens")
     if facts.get("missing"):
-        kind = "as wrong" if facts["missing_counts_as"] == "wrong" else "not at all"
-        parts.append(f"{facts['missing']} missing answers counted {kind}")
+        as_what = "as wrong" if facts["missing_counts_as"] == "wrong" else "not at all"
+        parts.append(f"{facts['missing']} missing answers counted {as_what}")
     if facts.get("unusable"):
         parts.append(f"{len(facts['unusable'])} unusable lines")
     if facts.get("surplus"):
         parts.append(f"{facts['surplus']} answers past --samples left out")
-    if facts["unsupported"]:
+    if facts.get("unsupported"):
         parts.append(f"{len(facts['unsupported'])} unsupported problems left out")
-    return f"{'; '.join(parts)}; {facts['seconds']:.0f} s"
+    return "; ".join(parts)

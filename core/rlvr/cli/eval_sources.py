@@ -1,10 +1,13 @@
-"""What `rlvr eval` judges: samples of a model, or the answers of a file."""
+"""What `rlvr eval` judges: samples of a model, the answers of a file, or what was judged before."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 from attrs import frozen
@@ -13,15 +16,18 @@ from rlvr.builtin.scoring_progress import scoring_progress
 from rlvr.config.core import EvalOptions
 from rlvr.errors import ConfigError, explain
 from rlvr.parts import Task
-from rlvr.run import trained
+from rlvr.run import heldout
 from rlvr.run.answers import read_answers
 from rlvr.run.batches import seed_of
 from rlvr.run.board import Board
 from rlvr.run.breakdown import check_labels
-from rlvr.run.completions import Completions, group_answers
+from rlvr.run.completions import group_answers, with_missing
 from rlvr.run.configure import Configured
 from rlvr.run.evaluate import judge_groups
+from rlvr.run.judged import read_judged
+from rlvr.run.lineage import UNKNOWN, lineage_of
 from rlvr.run.recipe import build_context, open_judge, open_student
+from rlvr.run.trained import lineage_in, load_last, trained_at
 from rlvr.types import Problem, ScoredGroup
 
 DEFAULT_SAMPLES = 4
@@ -29,13 +35,51 @@ DEFAULT_SAMPLES = 4
 
 @frozen(kw_only=True)
 class Evaluated:
-    """What an evaluation is reported from. `completions` is None where a model was sampled."""
+    """
+    What an evaluation is reported from.
 
-    scored: list[ScoredGroup]
+    Attributes:
+        model: The model, the run or the file.
+        scored: One group a problem; missing answers are in them where they count as wrong.
+        samples: Samples that every problem should have (n).
+        split: Split that was evaluated.
+        sample_s: Seconds that sampling took, None where nothing was sampled.
+        judge_s: Seconds that judging took, None where that is not recorded.
+        held: Whether the problems are held-out for the model; None where a file said it.
+        max_failures: Share of verifications that may fail to run; None where none ran now.
+        counts: What only some sources have: `missing`, `unusable`, `unsupported`, `held_out`, ...
+    """
+
+    model: str
+    scored: Sequence[ScoredGroup]
     samples: int
     split: str
-    unsupported: dict[str, str]
-    completions: Completions | None = None
+    sample_s: float | None = None
+    judge_s: float | None = None
+    held: heldout.HeldOut | None = None
+    max_failures: float | None = None
+    counts: Mapping[str, Any] = attrs.field(factory=dict)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is in no number of the breakdown."""
+        return {
+            "model": self.model,
+            "split": self.split,
+            "n": self.samples,
+            "cut": sum(t.finish == "length" for g in self.scored for t in g.trajectories),
+            "sample_s": _rounded(self.sample_s),
+            "judge_s": _rounded(self.judge_s),
+            "seconds": round((self.sample_s or 0.0) + (self.judge_s or 0.0), 2),
+            **self.counts,
+            **({} if self.held is None else heldout.facts(self.held, self.scored)),
+        }
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """What each line of `--out` says of its evaluation."""
+        kept = ("model", "split", "sample_s", "judge_s", "held_out")
+        return {key: value for key, value in self.facts.items() if key in kept}
 
 
 async def sampled(configured: Configured, args: argparse.Namespace) -> Evaluated:
@@ -44,7 +88,8 @@ async def sampled(configured: Configured, args: argparse.Namespace) -> Evaluated
     context = build_context(configured, None)
     async with open_student(configured, context, board) as student:
         if args.run_dir:
-            await trained.load_last(configured, context, Path(args.run_dir), student.backend)
+            trained = trained_at(Path(args.run_dir))
+            await load_last(configured, context, trained.run, student.backend, trained.checkpoint)
         options: EvalOptions = configured.options.record("eval")
         task = student.judge.task
         problems = _problems(task, options, crossed(args))
@@ -54,14 +99,26 @@ async def sampled(configured: Configured, args: argparse.Namespace) -> Evaluated
             seed=seed_of(configured.run.seed, "evaluate"),
         )
         policy = await student.backend.policy()
+        begun = time.monotonic()
         groups = await student.sampler.sample(policy, task, problems, params)
+        drawn = time.monotonic()
         with scoring_progress(board, quiet=args.json):
             scored = await judge_groups(student.judge.scorer, groups)
+        lineage = (
+            lineage_in(trained_at(Path(args.run_dir)).run)
+            if args.run_dir
+            else lineage_of(configured.run.model)
+        )
         return Evaluated(
+            model=args.run_dir or configured.run.model,
             scored=scored,
             samples=params.group_size,
             split=options.split,
-            unsupported=_unsupported(task),
+            sample_s=drawn - begun,
+            judge_s=time.monotonic() - drawn,
+            held=heldout.held_out(problems, lineage),
+            max_failures=configured.options.values["verify.max_failures"],
+            counts={"unsupported": _unsupported(task)},
         )
 
 
@@ -96,15 +153,65 @@ async def from_file(configured: Configured, args: argparse.Namespace) -> Evaluat
                     "check --dataset and --split",
                 )
             )
+        begun = time.monotonic()
         with scoring_progress(board, quiet=args.json):
             scored = await judge_groups(judge.scorer, completions.groups)
+        as_wrong = args.missing != "skip"
+        lowest = configured.chosen.reward.bounds[0]
+        counted = with_missing(scored, completions.samples, lowest, as_wrong=as_wrong)
         return Evaluated(
-            scored=scored,
+            model=args.completions,
+            scored=counted,
             samples=completions.samples,
             split=options.split,
-            unsupported=unsupported,
-            completions=completions,
+            judge_s=time.monotonic() - begun,
+            held=heldout.held_out([group.problem for group in counted], UNKNOWN),
+            max_failures=configured.options.values["verify.max_failures"],
+            counts={
+                "unsupported": unsupported,
+                "missing": sum(completions.missing.values()),
+                "missing_counts_as": "wrong" if as_wrong else "nothing",
+                "unusable": list(completions.unusable),
+                "surplus": completions.surplus,
+            },
         )
+
+
+def judged_before(path: Path, labels: Sequence[str]) -> Evaluated:
+    """
+    An evaluation that `--out` wrote; lines that are no judged sample are named on standard error.
+
+    Raises:
+        ConfigError: There is none in the file.
+        UnknownNameError: There is no such file, or no problem has one of the labels.
+    """
+    found = read_judged(path)
+    for reason in found.unusable:
+        print(f"rlvr: {path}: {reason}", file=sys.stderr)
+    check_labels([group.problem for group in found.groups], labels)
+    facts = found.facts
+    return Evaluated(
+        model=str(path),
+        scored=found.groups,
+        samples=max(len(group.outcomes) for group in found.groups),
+        split=str(facts.get("split", "")),
+        sample_s=facts.get("sample_s"),
+        judge_s=facts.get("judge_s"),
+        counts={
+            "evaluated": facts.get("model"),
+            "unusable": list(found.unusable),
+            "held_out": facts.get("held_out"),
+        },
+    )
+
+
+def crossed(args: argparse.Namespace) -> list[str]:
+    """The labels of `--by`."""
+    return [label for label in args.by.split(",") if label]
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 2)
 
 
 def _asked_samples(configured: Configured) -> int:
@@ -119,11 +226,6 @@ def _unsupported(task: Task) -> dict[str, str]:
     for name, reason in found.items():
         print(f"rlvr: {name}: unsupported: {reason}", file=sys.stderr)
     return found
-
-
-def crossed(args: argparse.Namespace) -> list[str]:
-    """The labels of `--by`."""
-    return [label for label in args.by.split(",") if label]
 
 
 def _problems(task: Task, options: EvalOptions, labels: list[str]) -> list[Problem]:

@@ -1,4 +1,4 @@
-"""`rlvr eval`: how often is a model, or a file of answers, right?"""
+"""`rlvr eval`: how often is a model, or a file of answers, right, and is it better than another?"""
 
 from __future__ import annotations
 
@@ -6,27 +6,29 @@ import argparse
 import asyncio
 import json
 import sys
-import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
+from rlvr.cli.compare_report import comparison_as_json, comparison_as_text
+from rlvr.cli.eval_against import prepare
+from rlvr.cli.eval_flags import check_flags
 from rlvr.cli.eval_report import as_json, as_text
-from rlvr.cli.eval_sources import Evaluated, crossed, from_file, sampled
+from rlvr.cli.eval_sources import Evaluated, crossed, from_file, judged_before, sampled
 from rlvr.cli.options import add_config_flags, add_run_flags
 from rlvr.cli.parser import examples
-from rlvr.errors import ConfigError, ExitCode, explain
+from rlvr.errors import ExitCode, explain
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
 from rlvr.run import heldout, trained
 from rlvr.run.breakdown import breakdown
-from rlvr.run.completions import with_missing
+from rlvr.run.compare import compare
 from rlvr.run.configure import Configured
 from rlvr.run.configure import configure as resolve_configuration
-from rlvr.run.lineage import UNKNOWN, Lineage, lineage_of
+from rlvr.run.judged import judged_lines
 from rlvr.run.out_file import write_out
 from rlvr.run.prerequisites import check_prerequisites
-from rlvr.run.rundir import check_writable, trajectory_records
-from rlvr.types import Failed, ScoredGroup
+from rlvr.run.rundir import check_writable
+from rlvr.types import Failed
 
 SUMMARY = "measure how often a model is right"
 
@@ -37,6 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "rlvr eval --plugin cvdp --samples 8 --out samples.jsonl",
         "rlvr eval --plugin cvdp --dataset cvdp.jsonl --completions answers.jsonl",
         "rlvr eval --plugin toy --model server:http://localhost:8000#NAME --samples 5",
+        "rlvr eval --run runs/NAME --against starter",
     )
     add_run_flags(parser)
     parser.add_argument("--sampler", metavar="NAME", help="sampler (default: the backend's)")
@@ -46,7 +49,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="evaluate these answers instead of a model; - is stdin",
     )
     parser.add_argument(
-        "--run", dest="run_dir", metavar="DIR", help="evaluate the last checkpoint of this run"
+        "--run",
+        dest="run_dir",
+        metavar="DIR",
+        help="evaluate the last checkpoint of this run, or DIR/checkpoints/NAME",
+    )
+    parser.add_argument(
+        "--report", metavar="FILE", help="read an evaluation that --out wrote; nothing is sampled"
+    )
+    parser.add_argument(
+        "--against",
+        metavar="OTHER",
+        help="compare, problem by problem, with a model, a run, or a file like those above",
     )
     parser.add_argument(
         "--missing",
@@ -64,108 +78,86 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Sample or read, judge, print pass@k with its interval, by label."""
+    """Sample or read, judge, print pass@k with its interval, by label; compare with another."""
     host = PluginHost.load()
     setup(verbosity=args.verbosity)
-    _check_flags(args)
+    check_flags(args)
     given = {"eval.samples": args.samples, "eval.split": args.split}
+    before = judged_before(Path(args.report), crossed(args)) if args.report else None
+    if before is not None:  # what the other side is asked, unless a flag says otherwise
+        given = {"eval.samples": before.samples, "eval.split": before.split or None} | {
+            key: value for key, value in given.items() if value is not None
+        }
     args.flag_options = {key: value for key, value in given.items() if value is not None}
-    needs = "score" if args.completions else "trained" if args.run_dir else "eval"
-    if args.run_dir:
-        args.base = trained.options_of(Path(args.run_dir))
-    configured = resolve_configuration(args, host, needs=needs)
-    check_prerequisites(host, configured.chosen.task.provider)
+    configured = None if before is not None else _configured(args, host)
+    other = prepare(args, host, configured) if args.against else None
     if args.out_file:
         check_writable(Path(args.out_file))
-    begun = time.monotonic()
-    found = asyncio.run(
-        from_file(configured, args) if args.completions else sampled(configured, args)
-    )
-    code = _report(configured, args, found, time.monotonic() - begun)
+    this = before or _evaluated(configured, args)
+    if other is None or not args.json:
+        _print_report(this, args)
     if args.out_file:
-        lines = [json.dumps(r) + "\n" for g in found.scored for r in trajectory_records(g, 0)]
-        write_out(Path(args.out_file), "".join(lines))
-    return code
+        write_out(Path(args.out_file), "".join(judged_lines(this.scored, this.head)))
+    sides = [this]
+    if other is not None:
+        sides.append(other())
+        _print_comparison(this, sides[1], args)
+    return _exit_code(sides)
 
 
-def _report(
-    configured: Configured, args: argparse.Namespace, found: Evaluated, seconds: float
-) -> int:
-    scored = found.scored
-    as_wrong = args.missing != "skip"
-    if found.completions is not None:
-        lowest = configured.chosen.reward.bounds[0]
-        scored = with_missing(scored, found.samples, lowest, as_wrong=as_wrong)
-    facts: dict[str, Any] = {
-        "model": args.completions or args.run_dir or configured.run.model,
-        "split": found.split,
-        "n": found.samples,
-        "cut": sum(t.finish == "length" for g in found.scored for t in g.trajectories),
-        "unsupported": found.unsupported,
-        "seconds": round(seconds, 2),
-    }
-    if found.completions is not None:
-        facts["missing"] = sum(found.completions.missing.values())
-        facts["missing_counts_as"] = "wrong" if as_wrong else "nothing"
-        facts["unusable"] = list(found.completions.unusable)
-        facts["surplus"] = found.completions.surplus
-    held = heldout.held_out([group.problem for group in scored], _lineage(configured, args))
-    facts |= heldout.facts(held, scored)
-    report = breakdown(scored, crossed(args))
-    said = f"{as_text(report, facts)}\n{heldout.sentence(held, facts)}"
-    print(json.dumps(as_json(report, facts)) if args.json else said)
-    return _exit_code(configured, scored)
-
-
-def _exit_code(configured: Configured, scored: list[ScoredGroup]) -> int:
-    """5, and why on standard error, where too many verifications could not run."""
-    outcomes = [outcome for group in scored for outcome in group.outcomes]
-    failed = [outcome for outcome in outcomes if isinstance(outcome, Failed)]
-    allowed = configured.options.values["verify.max_failures"]
-    if len(failed) <= allowed * len(outcomes):
-        return int(ExitCode.DONE)
-    said = explain(
-        f"{len(failed)} of {len(outcomes)} verifications could not run "
-        f"(at most {allowed:.0%} may).",
-        f"found: {failed[0].reason}",
-        "what could be judged is reported; verify.max_failures=SHARE allows more",
-    )
-    print(f"rlvr: {said}    (exit {int(ExitCode.VERIFIER)})", file=sys.stderr)
-    return int(ExitCode.VERIFIER)
-
-
-def _lineage(configured: Configured, args: argparse.Namespace) -> Lineage:
-    if args.completions:
-        return UNKNOWN
+def _configured(args: argparse.Namespace, host: PluginHost) -> Configured:
+    needs = "score" if args.completions else "trained" if args.run_dir else "eval"
     if args.run_dir:
-        return trained.lineage_in(Path(args.run_dir))
-    return lineage_of(configured.run.model)
+        args.base = trained.options_of(trained.trained_at(Path(args.run_dir)).run)
+    configured = resolve_configuration(args, host, needs=needs)
+    check_prerequisites(host, configured.chosen.task.provider)
+    return configured
 
 
-def _check_flags(args: argparse.Namespace) -> None:
-    if args.samples is not None and args.samples < 1:
-        raise ConfigError(
-            explain(
-                f"{args.samples} samples a problem were asked for.", do="set --samples 1 or more"
-            )
+def _evaluated(configured: Configured | None, args: argparse.Namespace) -> Evaluated:
+    assert configured is not None, "there is a report where nothing is configured"
+    work = from_file if args.completions else sampled
+    return asyncio.run(work(configured, args))
+
+
+def _print_report(this: Evaluated, args: argparse.Namespace) -> None:
+    report, facts = breakdown(this.scored, crossed(args)), this.facts
+    if args.json:
+        print(json.dumps(as_json(report, facts)))
+        return
+    print(f"{as_text(report, facts)}\n{_held_out(this)}")
+
+
+def _print_comparison(this: Evaluated, against: Evaluated, args: argparse.Namespace) -> None:
+    found = compare(this.scored, against.scored, crossed(args))
+    whole, other = breakdown(this.scored, crossed(args)), breakdown(against.scored)
+    if args.json:
+        told = as_json(whole, this.facts) | {"against": as_json(other, against.facts)}
+        print(json.dumps(told | {"paired": comparison_as_json(found)}))
+        return
+    sides = (whole.whole, this.facts), (other.whole, against.facts)
+    print(f"\n{comparison_as_text(found, *sides)}\nof the other: {_held_out(against)}")
+
+
+def _held_out(side: Evaluated) -> str:
+    if side.held is None:
+        return heldout.recorded_sentence(side.facts)
+    return heldout.sentence(side.held, side.facts)
+
+
+def _exit_code(sides: Iterable[Evaluated]) -> int:
+    """5, and why on standard error, where too many verifications could not run just now."""
+    for side in sides:
+        outcomes = [outcome for group in side.scored for outcome in group.outcomes]
+        failed = [outcome for outcome in outcomes if isinstance(outcome, Failed)]
+        if side.max_failures is None or len(failed) <= side.max_failures * len(outcomes):
+            continue
+        said = explain(
+            f"{len(failed)} of {len(outcomes)} verifications could not run "
+            f"(at most {side.max_failures:.0%} may).",
+            f"found: {failed[0].reason}",
+            "what could be judged is reported; verify.max_failures=SHARE allows more",
         )
-    sampling = [f"--{n}" for n in ("model", "backend", "sampler") if getattr(args, n) is not None]
-    sampling += ["--run"] if args.run_dir else []
-    if args.completions and sampling:
-        raise ConfigError(
-            explain(
-                "answers of a file were to be evaluated (--completions).",
-                f"found: {', '.join(sampling)}, which would sample a model",
-                "leave one of them out",
-            )
-        )
-    if args.run_dir:
-        trained.check_alone(Path(args.run_dir), args.model)
-    if args.missing and not args.completions:
-        raise ConfigError(
-            explain(
-                f"--missing {args.missing} was given.",
-                "found: no --completions, so no answer can be missing",
-                "leave --missing out, or name a file of answers with --completions",
-            )
-        )
+        print(f"rlvr: {said}    (exit {int(ExitCode.VERIFIER)})", file=sys.stderr)
+        return int(ExitCode.VERIFIER)
+    return int(ExitCode.DONE)

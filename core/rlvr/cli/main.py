@@ -20,7 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "eval": ("rlvr.cli.evaluate", "measure how often a model is right"),
     "audit": ("rlvr.cli.audit", "find problems whose verifier is weak, flaky or wrong"),
     "rescore": ("rlvr.cli.rescore", "apply a reward to the trajectories of a run"),
-    "runs": ("rlvr.cli.runs", "list runs, or show one"),
+    "runs": ("rlvr.cli.runs", "list runs, show one, or compare them"),
     "plugins": ("rlvr.cli.plugins", "list installed plugins, or show one"),
     "config": ("rlvr.cli.config", "show each option's value and where it came from"),
     "doctor": ("rlvr.cli.doctor", "check what plugins need from this machine"),

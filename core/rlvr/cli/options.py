@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rlvr.errors import RlvrError
+from rlvr.specs import PartSpec
 
 
 def add_json_flag(parser: argparse.ArgumentParser) -> None:
@@ -49,16 +50,38 @@ def add_run_flags(parser: argparse.ArgumentParser, *, model: bool = True) -> Non
     add_json_flag(parser)
 
 
+def add_training_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the `run.*` options that only training has; absent ones are None."""
+    parser.add_argument("--algo", metavar="NAME", help="algorithm (default: grpo)")
+    parser.add_argument("--sampler", metavar="NAME", help="sampler (default: the algorithm's)")
+    parser.add_argument(
+        "--curriculum",
+        metavar="NAME",
+        help="which problems a step takes: epochs, difficulty, pass-rate, strength (default: as "
+        "the task says)",
+    )
+    parser.add_argument("--steps", type=int, metavar="N", help="batches of problems to train on")
+    parser.add_argument(
+        "--max-staleness",
+        type=int,
+        metavar="N",
+        help="updates that sampling may lag behind training (default: 0, strictly on-policy)",
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", help="run directory (default: runs/TIME-PLUGIN-ALGO)"
+    )
+
+
 def narrowed_help(words: Sequence[str], own: Collection[str] = ()) -> str:
     """
-    The options of the plugin that `--plugin` (or `--task`, `--reward`) names among `words`.
+    The options of the parts that `--plugin` (or `--task`, `--reward`) and `--curriculum` name.
 
-    Each is shown with its flag, unless that is one of the command's `own`.
+    Those of task and reward are shown with their flags, unless that is one of the command's `own`.
 
     Empty where nothing is named. A plugin that cannot be used yields its reason: help never fails.
     """
     reader = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for name in ("plugin", "task", "reward"):
+    for name in ("plugin", "task", "reward", "curriculum"):
         reader.add_argument(f"--{name}")
     try:
         chosen, _ = reader.parse_known_args([w for w in words if w not in ("-h", "--help")])
@@ -73,7 +96,7 @@ def narrowed_help(words: Sequence[str], own: Collection[str] = ()) -> str:
 
 
 def _options_of(chosen: argparse.Namespace, own: Collection[str]) -> str:
-    from rlvr.config.describe import as_text, describe
+    from rlvr.config.describe import describe
     from rlvr.config.part_flags import flags_of
     from rlvr.plugins.host import PluginHost
     from rlvr.plugins.registry import Registry
@@ -88,11 +111,24 @@ def _options_of(chosen: argparse.Namespace, own: Collection[str]) -> str:
     if reward := chosen.reward or task.reward or task.name:
         parts.append(registry.find("reward", reward))
     specs = {p.option_namespace: load_object(p.config, p.provider) for p in parts if p.config}
-    title = f"options of {task.full_name} ({task.summary})"
+    flags = flags_of([row.key for row in describe(specs)], own)
+    sections = [_section(task, specs, flags)]
+    if chosen.curriculum:
+        part = registry.find("curriculum", chosen.curriculum)
+        its = (
+            {part.option_namespace: load_object(part.config, part.provider)} if part.config else {}
+        )
+        sections.append(_section(part, its, {}))
+    return "\n\n".join(sections)
+
+
+def _section(part: PartSpec, specs: Mapping[str, type], flags: Mapping[str, str]) -> str:
+    from rlvr.config.describe import as_text, describe
+
+    title = f"options of {part.full_name} ({part.summary})"
     rows = describe(specs)
     if not rows:
         return f"{title}: none"
-    flags = flags_of([row.key for row in rows], own)
     names = {row.key: ", ".join(filter(None, (row.key, flags.get(row.key)))) for row in rows}
     width = max(map(len, names.values()))
     lines = [

@@ -27,6 +27,13 @@ def table(
     return "\n".join(line.rstrip() for line in lines)
 
 
+def number(value: object) -> str:
+    """A value in a cell of a table: four digits of a float, `-` for nothing."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "-" if value is None else str(value)
+
+
 def print_json(value: Any) -> None:
     """Print a value as JSON; attrs records become objects, paths become texts."""
     print(json.dumps(value, indent=2, default=_plain, ensure_ascii=False))

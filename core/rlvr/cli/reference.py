@@ -9,7 +9,7 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rlvr.cli.main import COMMANDS, top_parser
@@ -17,7 +17,7 @@ from rlvr.cli.parser import CommandParser
 from rlvr.config.core import CORE_OPTIONS
 from rlvr.config.describe import reference_markdown
 from rlvr.errors import ExitCode, PluginError
-from rlvr.plugins.controls import CONTROL_VARIABLES
+from rlvr.plugins.controls import BUILTIN, CONTROL_VARIABLES
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.known import PLUGINS
 from rlvr.plugins.resolve import load_object
@@ -84,11 +84,17 @@ for underscores, `--NAME` alone for true. So `--plugin cvdp --timeout-s 60` is `
 
 ## Core
 
-{reference_markdown(CORE_OPTIONS)}"""
+{reference_markdown(CORE_OPTIONS)}""",
+        f"""## Built-in parts
+
+Options of the [curricula](curriculum.md), of which a run has at most one (`run.curriculum`), and of
+the toy task.
+
+{_tables(_plugin_options(host, BUILTIN))}""",
     ]
     for name in sorted(PLUGINS):
         if specs := _plugin_options(host, name):
-            parts.append(f"## {PLUGINS[name]}\n\n{reference_markdown(specs)}")
+            parts.append(f"## {PLUGINS[name]}\n\n{_tables(specs)}")
     parts.append(
         f"""## Environment variables that are no options
 
@@ -100,22 +106,29 @@ for underscores, `--NAME` alone for true. So `--plugin cvdp --timeout-s 60` is `
     return "\n".join(parts)
 
 
-def _plugin_options(host: PluginHost, plugin: str) -> dict[str, type]:
+def _tables(declared: Iterable[tuple[str, type]]) -> str:
+    return "\n".join(reference_markdown({namespace: cls}) for namespace, cls in declared)
+
+
+def _plugin_options(host: PluginHost, plugin: str) -> list[tuple[str, type]]:
+    """Namespace and class of each part's options, each once; parts may share a namespace."""
     kinds = (
         host.tasks(),
         host.rewards(),
+        host.curricula(),
         host.samplers(),
         host.losses(),
         host.advantages(),
         host.backends(),
         host.checkpointers(),
     )
-    return {
-        spec.option_namespace: load_object(spec.config, plugin)
+    found = {
+        (spec.option_namespace, load_object(spec.config, plugin)): None
         for specs in kinds
         for spec in specs
         if spec.provider == plugin and spec.config is not None
     }
+    return [(name, cls) for name, cls in found if cls not in CORE_OPTIONS.values()]
 
 
 def _cli_page() -> str:

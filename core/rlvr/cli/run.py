@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr.builtin.progress import progress_for
-from rlvr.cli.options import add_config_flags, add_run_flags
+from rlvr.cli.options import add_config_flags, add_run_flags, add_training_flags
 from rlvr.cli.parser import examples
 from rlvr.config.layers import Layer
 from rlvr.log import setup
@@ -34,10 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "rlvr run --resume auto --plugin cvdp --algo grpo",
     )
     add_run_flags(parser)
-    parser.add_argument("--algo", metavar="NAME", help="algorithm (default: grpo)")
-    parser.add_argument("--sampler", metavar="NAME", help="sampler (default: the algorithm's)")
-    parser.add_argument("--steps", type=int, help="batches of problems to train on")
-    parser.add_argument("--out", help="run directory (default: runs/TIME-PLUGIN-ALGO)")
+    add_training_flags(parser)
     parser.add_argument(
         "--resume", metavar="auto|DIR", help="go on with a run: a directory, or the newest fitting"
     )

@@ -27,6 +27,13 @@ class RunOptions:
     out: str = option("", "Run directory; empty: runs/TIME-PLUGIN-ALGO")
     steps: int = option(40, "Batches of problems to train on", unit="steps", validator=ge(0))
     seed: int = option(1, "Seed of everything random", validator=ge(0))
+    curriculum: str = option("", "Which problems a step takes; empty: as the task says, or epochs")
+    max_staleness: int = option(
+        0,
+        "Updates that sampling may lag behind training; 0: strictly on-policy",
+        unit="steps",
+        validator=ge(0),
+    )
 
 
 @frozen(kw_only=True)
@@ -46,11 +53,7 @@ class TrainOptions:
     decay: str = option(
         "constant", "Learning rate after warm-up", choices=("constant", "cosine", "linear")
     )
-    weight_decay: float = option(0.0, "AdamW weight decay", validator=ge(0))
     grad_clip: float = option(1.0, "Global gradient norm limit; 0: none", validator=ge(0))
-    microbatch_tokens: int = option(
-        8192, "Padded tokens a forward pass holds (accumulation)", unit="tokens", validator=ge(1)
-    )
 
 
 @frozen(kw_only=True)

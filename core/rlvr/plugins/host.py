@@ -32,6 +32,7 @@ from rlvr.specs import (
     Check,
     CheckpointerSpec,
     CommandSpec,
+    CurriculumSpec,
     LossSpec,
     RewardSpec,
     SamplerSpec,
@@ -174,6 +175,10 @@ class PluginHost:
     def rewards(self) -> list[RewardSpec]:
         """All rewards that active plugins offer."""
         return list(self._records["rlvr_rewards"])
+
+    def curricula(self) -> list[CurriculumSpec]:
+        """All curricula that active plugins offer."""
+        return list(self._records["rlvr_curricula"])
 
     def samplers(self) -> list[SamplerSpec]:
         """All samplers that active plugins offer."""

@@ -15,19 +15,26 @@ PLUGINS: Mapping[str, str] = {
 }
 """Entry-point name to distribution."""
 
+_ALGORITHMS = (
+    *("grpo", "dr-grpo", "dapo", "gspo", "cispo", "rloo", "reinforce++", "ppo"),
+    *("best-of-n", "sft"),
+)
+_ADVANTAGES = ("group", "rloo", "global", "gae", "best", "one")
+_LOSSES = ("grpo", "gspo", "cispo", "reinforce", "ppo", "sft")
+
 NAMES: Mapping[str, Mapping[str, str]] = {
     "plugin": PLUGINS,
     "task": {"cvdp": "rlvr-cvdp"},
     "reward": {"cvdp": "rlvr-cvdp"},
-    "algorithm": {"grpo": "rlvr-algos", "sft": "rlvr-algos"},
-    "advantage": {"group": "rlvr-algos", "one": "rlvr-algos"},
-    "loss": {"grpo": "rlvr-algos", "sft": "rlvr-algos"},
+    "algorithm": dict.fromkeys(_ALGORITHMS, "rlvr-algos"),
+    "advantage": dict.fromkeys(_ADVANTAGES, "rlvr-algos"),
+    "loss": dict.fromkeys(_LOSSES, "rlvr-algos"),
     "sampler": {"chat": "rlvr-servers"},
     "backend": {"server": "rlvr-servers", "torch": "rlvr-torch"},
 }
 """Kind, then name, to distribution."""
 
-MODELS: Mapping[str, str] = {"gpt2": "torch", "server": "server"}
+MODELS: Mapping[str, str] = {"gpt2": "torch", "hf": "torch", "server": "server"}
 """Scheme of a model spec to the backend of ours that takes it, installed or not."""
 
 

@@ -15,6 +15,7 @@ from rlvr.specs import (
     Check,
     CheckpointerSpec,
     CommandSpec,
+    CurriculumSpec,
     LossSpec,
     PartSpec,
     RewardSpec,
@@ -27,6 +28,7 @@ Record: TypeAlias = PartSpec | AlgorithmSpec | Check | CommandSpec
 OFFERS: dict[str, type[Any]] = {
     "rlvr_tasks": TaskSpec,
     "rlvr_rewards": RewardSpec,
+    "rlvr_curricula": CurriculumSpec,
     "rlvr_samplers": SamplerSpec,
     "rlvr_losses": LossSpec,
     "rlvr_advantages": AdvantageSpec,

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from rlvr.errors import PluginError, explain
+import attrs
+
+from rlvr.errors import PluginError, RlvrError, explain
 from rlvr.nearest import did_you_mean
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.known import NAMES, distribution_for
+from rlvr.plugins.resolve import load_object
 from rlvr.plugins.status import PluginStatus
 from rlvr.specs import TaskSpec
 
@@ -21,6 +24,7 @@ class Registry:
         self._by_kind: dict[str, Callable[[], Iterable[Any]]] = {
             "task": host.tasks,
             "reward": host.rewards,
+            "curriculum": host.curricula,
             "sampler": host.samplers,
             "advantage": host.advantages,
             "loss": host.losses,
@@ -39,6 +43,14 @@ class Registry:
         """The option namespaces of all parts that active plugins offer."""
         specs = (s for offer in self._by_kind.values() for s in offer() if hasattr(s, "config"))
         return sorted({s.option_namespace for s in specs if s.config})
+
+    def owners(self, key: str) -> list[Any]:
+        """The parts of active plugins that declare the option of that dotted key."""
+        namespace, _, name = key.rpartition(".")
+        specs = [s for offer in self._by_kind.values() for s in offer() if hasattr(s, "config")]
+        return [
+            s for s in specs if s.config and s.option_namespace == namespace and name in _fields(s)
+        ]
 
     def find(self, kind: str, name: str) -> Any:
         """
@@ -136,6 +148,13 @@ class Registry:
         if kind != "plugin":
             return self.names(kind)
         return sorted(status.name for status in self._host.plugins if status.is_active)
+
+
+def _fields(spec: Any) -> set[str]:
+    try:
+        return set(attrs.fields_dict(load_object(spec.config, spec.provider)))
+    except RlvrError:  # a part that is not chosen may be broken
+        return set()
 
 
 def _unusable(asked: str, status: PluginStatus) -> PluginError:

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 
 from attrs import define, field
 
+from rlvr.run.trace import Trace
+
 
 @define
 class Board:
@@ -27,29 +29,55 @@ class Board:
     verify_done: int = 0
     in_flight: dict[int, tuple[str, float]] = field(factory=dict)
     seconds: dict[str, float] = field(factory=dict)
+    trace: Trace = field(factory=Trace)
+    _active: list[str] = field(factory=list)
     _ticket: int = 0
+    _verifying_since: float = 0.0
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:
-        """Show `phase` while the block runs, and add its time to `seconds[phase]`."""
+        """
+        Show `phase` while the block runs, and add its time to `seconds[phase]`.
+
+        Phases that overlap are shown together ("sample + train").
+        """
         begun = time.monotonic()
-        self.phase, self.phase_since = phase, begun
+        self._show([*self._active, phase], begun)
         try:
-            yield
+            with self.trace.span(phase, phase, step=self.step):
+                yield
         finally:
-            self.seconds[phase] = self.seconds.get(phase, 0.0) + time.monotonic() - begun
-            self.phase, self.phase_since = "finishing", time.monotonic()
+            ended = time.monotonic()
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + ended - begun
+            self._active.remove(phase)
+            self._show(self._active, ended)
+
+    def _show(self, active: list[str], since: float) -> None:
+        self._active = active
+        self.phase, self.phase_since = " + ".join(active) or "finishing", since
 
     @contextmanager
     def verifying(self, problem_id: str) -> Iterator[None]:
         """Show one verification as being in flight while the block runs."""
         self._ticket += 1
         ticket = self._ticket
+        if not self.in_flight:
+            self._verifying_since = time.monotonic()
         self.in_flight[ticket] = (problem_id, time.monotonic())
         try:
-            yield
+            with self.trace.span(problem_id, "verification", step=self.step):
+                yield
         finally:
             del self.in_flight[ticket]
+            if not self.in_flight and "verify" not in self._active:  # no phase counts this time
+                spent = time.monotonic() - self._verifying_since
+                self.seconds["verify"] = self.seconds.get("verify", 0.0) + spent
+
+    def begin_verifying(self, count: int) -> None:
+        """So many verifications more are wanted; the count starts anew when all others ended."""
+        if self.verify_done >= self.verify_total:
+            self.verify_total = self.verify_done = 0
+        self.verify_total += count
 
     def longest_wait(self) -> tuple[str, float] | None:
         """Problem and seconds of the verification that has been in flight longest."""

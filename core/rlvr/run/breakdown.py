@@ -1,4 +1,4 @@
-"""What an evaluation found, all together and by label: pass@k, its interval, its spread."""
+"""What an evaluation found, all together and by label: pass@k, its interval, spread, cost."""
 
 from __future__ import annotations
 
@@ -37,6 +37,9 @@ class Slice:
         runs: Pass rate of each run; run i is sample i of every problem.
         reward_mean: Mean reward of the judged samples.
         components: Mean of each component of the reward, over the samples that have it.
+        tokens: Tokens that the model wrote, over all samples; None where no sample tells its own.
+        verify_s: Seconds of verification, added over workers; what the store knew costs nothing.
+        cached: Verdicts that came from the store.
     """
 
     problems: int
@@ -50,6 +53,9 @@ class Slice:
     runs: tuple[float, ...]
     reward_mean: float | None
     components: Mapping[str, float]
+    tokens: int | None = None
+    verify_s: float = 0.0
+    cached: int = 0
 
     @property
     def pass1(self) -> float | None:
@@ -95,16 +101,34 @@ def breakdown(scored: Sequence[ScoredGroup], crossed: Sequence[str] = ()) -> Bre
     Raises:
         UnknownNameError: No problem has one of the crossed labels.
     """
-    labels = check_labels([g.problem for g in scored], crossed)
-    by: dict[str, dict[str, Slice]] = {}
+    by_id = {group.problem.id: group for group in scored}
+    return Breakdown(
+        whole=_slice(scored),
+        by={
+            label: {v: _slice([by_id[p.id] for p in kinds[v]]) for v in kinds}
+            for label, kinds in kinds_of([g.problem for g in scored], crossed).items()
+        },
+    )
+
+
+def kinds_of(
+    problems: Sequence[Problem], crossed: Sequence[str] = ()
+) -> dict[str, dict[str, list[Problem]]]:
+    """
+    The problems of each kind: label, then value in order, to the problems that have it.
+
+    Raises:
+        UnknownNameError: No problem has one of the crossed labels.
+    """
+    labels = check_labels(problems, crossed)
+    by: dict[str, dict[str, list[Problem]]] = {}
     for label in sorted(labels - LEFT_OUT):
-        kinds = _kinds(scored, [label])
+        kinds = _kinds(problems, [label])
         if 1 <= len(kinds) <= MOST_VALUES:
-            by[label] = {value: _slice(kinds[value]) for value in sorted(kinds)}
+            by[label] = kinds
     if crossed:
-        kinds = _kinds(scored, crossed)
-        by[",".join(crossed)] = {value: _slice(kinds[value]) for value in sorted(kinds)}
-    return Breakdown(whole=_slice(scored), by=by)
+        by[",".join(crossed)] = _kinds(problems, crossed)
+    return by
 
 
 def check_labels(problems: Iterable[Problem], wanted: Sequence[str]) -> set[str]:
@@ -126,13 +150,13 @@ def check_labels(problems: Iterable[Problem], wanted: Sequence[str]) -> set[str]
     return labels
 
 
-def _kinds(scored: Sequence[ScoredGroup], labels: Sequence[str]) -> dict[str, list[ScoredGroup]]:
-    kinds: dict[str, list[ScoredGroup]] = {}
-    for group in scored:
-        values = [group.problem.labels.get(label, "") for label in labels]
+def _kinds(problems: Sequence[Problem], labels: Sequence[str]) -> dict[str, list[Problem]]:
+    kinds: dict[str, list[Problem]] = {}
+    for problem in problems:
+        values = [problem.labels.get(label, "") for label in labels]
         if all(values):
-            kinds.setdefault(",".join(values), []).append(group)
-    return kinds
+            kinds.setdefault(",".join(values), []).append(problem)
+    return {value: kinds[value] for value in sorted(kinds)}
 
 
 def _slice(groups: Sequence[ScoredGroup]) -> Slice:
@@ -154,7 +178,16 @@ def _slice(groups: Sequence[ScoredGroup]) -> Slice:
         runs=_runs(groups),
         reward_mean=float(np.mean([r.value for r in rewards])) if rewards else None,
         components=_components(rewards),
+        tokens=_tokens(groups),
+        verify_s=sum(r.cost_s for r in rewards),
+        cached=sum(r.cached for r in rewards),
     )
+
+
+def _tokens(groups: Sequence[ScoredGroup]) -> int | None:
+    """None where no sample tells its tokens: a server's, or a file's answers."""
+    counts = [int(t.mask.sum()) for g in groups for t in g.trajectories]
+    return sum(counts) if any(counts) else None
 
 
 def _components(rewards: Sequence[Reward]) -> dict[str, float]:

@@ -1,37 +1,79 @@
-"""Which problems a step takes: the task's choice where it makes one, else epochs of all."""
+"""Which problems a step takes: the run's curriculum, else the task's choice, else epochs of all."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rlvr.abilities import Opinionated
 from rlvr.curriculum import epochs
-from rlvr.errors import TaskError, explain
-from rlvr.parts import Chooser, Task
+from rlvr.errors import ConfigError, TaskError, explain
+from rlvr.log import get
+from rlvr.parts import Chooser, Curriculum, Task
 from rlvr.run.state import RunState
 from rlvr.types import Problem
 
+log = get(__name__)
+
+
+def check_choice(
+    task: Task, problems: Sequence[Problem], count: int, *, seed: int, curriculum: Curriculum | None
+) -> None:
+    """
+    Ask once before anything is sampled: does the choice fit the problems, is there only one?
+
+    A curriculum leaves no say to a task; where that task may have been asked too, a warning says
+    so.
+
+    Raises:
+        ConfigError: The task was told to choose as well, or the choice does not fit the problems.
+        TaskError: As `problems_of_step`.
+    """
+    if curriculum is not None and isinstance(task, Chooser):
+        asked = task.chooses_by if isinstance(task, Opinionated) else None
+        if asked:
+            raise ConfigError(
+                explain(
+                    "two orders of training were asked for.",
+                    f"found: a curriculum ({type(curriculum).__name__}) and {asked}",
+                    f"leave out one of them: --curriculum (run.curriculum), or {asked}",
+                )
+            )
+        if asked is None:
+            log.warning(
+                "task_choice_ignored", task=type(task).__name__, why="run.curriculum is given"
+            )
+    problems_of_step(task, problems, count, seed=seed, state=RunState(), curriculum=curriculum)
+
 
 def problems_of_step(
-    task: Task, problems: Sequence[Problem], count: int, *, seed: int, state: RunState
+    task: Task,
+    problems: Sequence[Problem],
+    count: int,
+    *,
+    seed: int,
+    state: RunState,
+    curriculum: Curriculum | None = None,
 ) -> list[Problem]:
     """
     The problems of the step after `state`: a function of (seed, step, pass rates).
 
     Raises:
-        TaskError: The task chose another number of problems, or one that is not among them.
+        ConfigError: The curriculum's options do not fit the problems.
+        TaskError: Another number of problems was chosen, or one that is not among them.
     """
-    if not isinstance(task, Chooser):
+    chooser = curriculum if curriculum is not None else task
+    if not isinstance(chooser, Chooser):
         return epochs(problems, count, seed=seed, step=state.step)
-    chosen = task.choose(problems, count, seed=seed, step=state.step, history=state.history)
+    chosen = chooser.choose(problems, count, seed=seed, step=state.step, history=state.history)
     known = {problem.id: problem for problem in problems}
     strange = [problem.id for problem in chosen if problem.id not in known]
     if strange or len(chosen) != count:
         found = f"{strange[0]}, which is none of them" if strange else f"{len(chosen)} problems"
         raise TaskError(
             explain(
-                f"{type(task).__name__}.choose was asked for {count} of {len(known)} problems.",
+                f"{type(chooser).__name__}.choose was asked for {count} of {len(known)} problems.",
                 f"found: {found}",
-                "correct the task: rlvr.curriculum has ready choices",
+                "correct it: rlvr.curriculum has ready choices",
             )
         )
     return [known[problem.id] for problem in chosen]

@@ -26,12 +26,14 @@ from rlvr.errors import ConfigError, PluginError, UnknownNameError, explain
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.registry import Registry
 from rlvr.plugins.resolve import load_object
+from rlvr.run.foreign import refuse_foreign, without_foreign
 from rlvr.run.model_scheme import backend_for_model, check_fit
 from rlvr.specs import (
     AdvantageSpec,
     AlgorithmSpec,
     BackendSpec,
     CheckpointerSpec,
+    CurriculumSpec,
     LossSpec,
     PartSpec,
     RewardSpec,
@@ -55,6 +57,7 @@ class Chosen:
     loss: LossSpec | None = None
     backend: BackendSpec | None = None
     checkpointer: CheckpointerSpec | None = None
+    curriculum: CurriculumSpec | None = None
 
     def parts(self) -> list[PartSpec]:
         """The chosen part specs (the algorithm is not a part)."""
@@ -66,6 +69,7 @@ class Chosen:
             self.loss,
             self.backend,
             self.checkpointer,
+            self.curriculum,
         )
         return [spec for spec in found if spec is not None]
 
@@ -129,8 +133,10 @@ def configure(args: Namespace, host: PluginHost, *, needs: str = "run") -> Confi
         given.append(
             part_layer(flags, {n: c for n, c in specs.items() if n in own}, given[-1].values)
         )
-    if needs != "run":
-        given = [_without_foreign(layer, specs, registry) for layer in given]
+    if needs == "run":
+        refuse_foreign(given, specs, registry)
+    else:
+        given = [without_foreign(layer, specs, registry) for layer in given]
     layers = [
         *_backend_layers(chosen, first),
         *_vetted_layers(chosen, first, getattr(args, "preset", None)),
@@ -163,7 +169,7 @@ def _given_layers(args: Namespace) -> list[Layer]:
     layers.append(environment_layer(os.environ, CORE_OPTIONS))
     flags: dict[str, Any] = {
         f"run.{name}": getattr(args, name)
-        for name in (*RUN_FLAGS, "steps", "seed")
+        for name in (*RUN_FLAGS, "curriculum", "steps", "seed", "max_staleness")
         if getattr(args, name, None) is not None
     }
     if getattr(args, "workers", None) is not None:
@@ -172,18 +178,6 @@ def _given_layers(args: Namespace) -> list[Layer]:
     layers.append(Layer("command line", flags))
     layers.append(overrides_layer(getattr(args, "overrides", None) or []))
     return layers
-
-
-def _without_foreign(layer: Layer, specs: Mapping[str, type], registry: Registry) -> Layer:
-    """
-    The layer without options of installed parts that this command does not use.
-
-    So that one run file serves `rlvr run`, `rlvr eval` and `rlvr score`; misspelt names stay, and
-    are refused.
-    """
-    foreign = set(registry.namespaces()) - set(specs)
-    kept = {k: v for k, v in layer.values.items() if k.partition(".")[0] not in foreign}
-    return attrs.evolve(layer, values=kept)
 
 
 def _first_look(given: Sequence[Layer], host: PluginHost) -> RunOptions:
@@ -230,6 +224,8 @@ def _choose(registry: Registry, run: RunOptions, needs: str) -> Chosen:
             found["sampler"] = find("sampler", run.sampler or algorithm.sampler)
             found["advantage"] = find("advantage", algorithm.advantage)
             found["loss"] = find("loss", algorithm.loss)
+        if run.curriculum:
+            found["curriculum"] = find("curriculum", run.curriculum)
     if needs in ("run", "trained"):
         found["checkpointer"] = find("checkpointer", run.checkpointer)
     if needs in ("run", "eval", "trained"):

@@ -12,6 +12,8 @@ from rlvr.parts import Policy, Sampler, Task
 from rlvr.run.scoring import Scorer
 from rlvr.types import EvalReport, Group, Problem, Reward, SamplingParams, ScoredGroup
 
+_REDRAWN_AT_ONCE = 1 << 20
+
 
 async def evaluate(
     policy: Policy,
@@ -96,8 +98,12 @@ def interval(
         return 0.0, 0.0
     values = np.asarray(per_problem)
     rng = np.random.default_rng(seed)
-    means = rng.choice(values, size=(draws, len(values))).mean(axis=1)
-    low, high = np.percentile(means, [2.5, 97.5])
+    at_once = max(1, _REDRAWN_AT_ONCE // len(values))  # bounds the memory of many problems
+    means = [
+        rng.choice(values, size=(min(at_once, draws - done), len(values))).mean(axis=1)
+        for done in range(0, draws, at_once)
+    ]
+    low, high = np.percentile(np.concatenate(means), [2.5, 97.5])
     return float(low), float(high)
 
 

@@ -99,6 +99,13 @@ def sentence(found: HeldOut, told: Mapping[str, Any]) -> str:
     )
 
 
+def recorded_sentence(told: Mapping[str, Any]) -> str:
+    """The same, of an evaluation that was written before."""
+    verdict = told.get("held_out")
+    said = "not known" if verdict is None else "yes" if verdict else "NO"
+    return f"held-out, as it was evaluated: {said}"
+
+
 def _why_unknown(lineage: Lineage) -> str:
     if not lineage.is_complete and not lineage.source:
         return "what gave these answers is not recorded"

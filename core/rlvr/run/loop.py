@@ -1,8 +1,9 @@
 """The line: one run, top to bottom.
 
 Problem -> Group -> ScoredGroup -> advantages (P, G) -> Datum -> metrics -> Checkpoint.
-A piece of data meets each part once. Ctrl-C cancels this coroutine wherever it waits; the state
-is always that of the last finished step.
+A piece of data meets each part once. Sampling and verification are `pipeline.sampling`, which runs
+beside this as far as `run.max_staleness` allows. Ctrl-C cancels this coroutine wherever it waits;
+the state is always that of the last finished step.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import time
 import attrs
 
 from rlvr.run import batches, metrics, stages
-from rlvr.run.choice import problems_of_step
 from rlvr.run.evaluate import evaluate
+from rlvr.run.pipeline import next_batch, sampling
 from rlvr.run.recipe import Recipe
 from rlvr.run.state import RunState
 from rlvr.run.watch import Watch
@@ -27,58 +28,51 @@ async def train(recipe: Recipe, state: RunState, watch: Watch) -> RunState:
         VerifierError: Too many verifications of a step could not run.
         BackendError: Sampler and trainer disagree, data are unfit, or an update failed.
     """
-    student, board, options = recipe.student, watch.board, recipe.train
-    backend, scorer = student.backend, student.judge.scorer
-    smallest_group = 2 if student.sampler.draws_from_policy else 1
+    backend, board, options = recipe.student.backend, watch.board, recipe.train
 
     await _evaluate_if_due(recipe, state, watch)
-    while state.step < recipe.steps:
-        begun, step = time.monotonic(), state.step + 1
-        board.step, board.steps = step, recipe.steps
+    async with sampling(recipe, state, board) as stream:
+        while state.step < recipe.steps:
+            begun, step = time.monotonic(), state.step + 1
+            board.step, board.steps = step, recipe.steps
+            advantage = stages.recalled(recipe.advantage, state.memory.get("advantage", {}))
+            loss = stages.recalled(recipe.loss, state.memory.get("loss", {}))
 
-        problems = problems_of_step(
-            student.judge.task, recipe.problems, options.problems, seed=recipe.seed, state=state
-        )
-        params = attrs.evolve(student.params, seed=batches.seed_of(recipe.seed, "sample", step))
-        with board.during("sample"):
-            policy = await backend.policy()
-            groups = await student.sampler.sample(policy, student.judge.task, problems, params)
-        with board.during("parity"):
-            gap = 0.0
-            if recipe.parity.probe and student.sampler.draws_from_policy:
-                gap = await stages.check_parity(
-                    backend, groups, probe=recipe.parity.probe, threshold=recipe.parity.threshold
-                )
-        with board.during("verify"):
-            scored = await scorer.at(state.step, state.history).groups(groups)
-        watch.groups_scored(step, scored)
+            batch = await next_batch(recipe, stream, state)
+            watch.groups_scored(step, batch.met)
 
-        admitted = stages.admit(scored, smallest=smallest_group)
-        data = stages.collate(admitted, recipe.advantage(admitted))
-        with board.during("train"):
-            data = await stages.annotate(backend, data, recipe.loss.needs)
-            parts = batches.updates(
-                data,
-                passes=options.passes,
-                minibatches=options.minibatches,
-                aggregation=options.aggregation,
-                max_tokens=params.max_tokens,
-                seed=batches.seed_of(recipe.seed, "updates", step),
+            data = stages.collate(batch.kept, advantage(batch.kept))
+            async with stream.ledger.changing_weights():
+                with board.during("train"):
+                    data = await stages.refine(backend, advantage, data)
+                    data = await stages.annotate(backend, data, loss.needs)
+                    parts = batches.updates(
+                        data,
+                        passes=options.passes,
+                        minibatches=options.minibatches,
+                        aggregation=options.aggregation,
+                        max_tokens=recipe.student.params.max_tokens,
+                        seed=batches.seed_of(recipe.seed, "updates", step),
+                    )
+                    updated = await watch.unbroken(stages.update(backend, parts, loss))
+
+            numbers = {
+                **metrics.of_groups(batch.met),
+                **batch.numbers,
+                **metrics.of_data(data),
+                **metrics.mean_over_updates(updated),
+            }
+            memory = stages.adapted({"advantage": advantage, "loss": loss}, state.memory, numbers)
+            state = state.advanced(
+                time.monotonic() - begun, batch.met, stream.ledger.snapshot(), memory
             )
-            updated = await watch.unbroken(stages.update(backend, parts, recipe.loss))
-
-        state = state.advanced(time.monotonic() - begun, scored)
-        numbers = {
-            **metrics.of_groups(scored),
-            **metrics.mean_over_updates(updated),
-            "parity/max": gap,
-        }
-        watch.step_finished(state, numbers)
-        watch.stop_if_asked()
-        if _is_due(state.step, recipe.checkpoint.every, recipe.steps):
-            with board.during("checkpoint"):
-                await watch.checkpoint(recipe, state)
-        await _evaluate_if_due(recipe, state, watch)
+            watch.step_finished(state, numbers)
+            watch.notice([advantage, loss], numbers)
+            watch.stop_if_asked()
+            if _is_due(state.step, recipe.checkpoint.every, recipe.steps):
+                with board.during("checkpoint"):
+                    await watch.checkpoint(recipe, state)
+            await _evaluate_if_due(recipe, state, watch)
     return state
 
 

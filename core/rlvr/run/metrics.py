@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rlvr.types import Failed, Reward, ScoredGroup, Unscorable
+from rlvr.types import Datum, Failed, Reward, ScoredGroup, Unscorable
 
 
 def of_groups(groups: Sequence[ScoredGroup]) -> dict[str, float]:
@@ -43,6 +43,30 @@ def of_groups(groups: Sequence[ScoredGroup]) -> dict[str, float]:
 
 def _is_equal(group: ScoredGroup) -> bool:
     return len({r.value for r in group.rewards}) <= 1
+
+
+def of_data(data: Sequence[Datum]) -> dict[str, float]:
+    """
+    What is trained on: tokens, credit, and how far the sampler had left the reference.
+
+    `kl/reference` is the k3 estimate, mean over the policy's tokens, nats; a loss that measures it
+    with the trainer's weights has the last word.
+    """
+    found = {
+        "data/trajectories": float(len(data)),
+        "data/tokens": float(sum(int(d.mask.sum()) for d in data)),
+    }
+    own = [d for d in data if d.mask.any()]
+    if not own:
+        return found
+    credit = np.concatenate([d.advantages[d.mask] for d in own]).astype(float)
+    found |= {"advantage/mean": float(credit.mean()), "advantage/std": float(credit.std())}
+    if all("reference" in d.annotations for d in own):
+        log_ratio = np.concatenate(
+            [np.asarray(d.annotations["reference"])[d.mask] - d.logprobs[d.mask] for d in own]
+        ).clip(-20.0, 20.0)
+        found["kl/reference"] = float((np.expm1(log_ratio) - log_ratio).mean())
+    return found
 
 
 def mean_over_updates(updates: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -11,7 +11,7 @@ from rlvr.run.rundir import write_atomic
 DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
-def write_out(path: Path, text: str) -> None:
+def write_out(path: Path, content: str | bytes) -> None:
     """
     Write the results of a command to the file that `--out` names.
 
@@ -19,7 +19,7 @@ def write_out(path: Path, text: str) -> None:
         CheckpointError: The disk is full or fails; a file that was there before is left as it was.
     """
     try:
-        write_atomic(path, text)
+        write_atomic(path, content)
     except OSError as error:
         if error.errno not in DISK_TROUBLE:
             raise

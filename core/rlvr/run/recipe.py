@@ -10,6 +10,7 @@ from typing import Any
 
 from attrs import frozen
 
+from rlvr.abilities import Noticing
 from rlvr.builtin.group_sampler import GroupSampler
 from rlvr.config.core import (
     CheckpointOptions,
@@ -26,15 +27,17 @@ from rlvr.parts import (
     Backend,
     BuildContext,
     Checkpointer,
+    Curriculum,
     Loss,
-    Noticing,
     RewardFn,
     Sampler,
     Task,
 )
 from rlvr.plugins.resolve import load_object
 from rlvr.run.board import Board
+from rlvr.run.choice import check_choice
 from rlvr.run.configure import Configured
+from rlvr.run.contradictions import check_together
 from rlvr.run.scoring import Scorer
 from rlvr.run.store import VerdictStore, open_store
 from rlvr.specs import PartSpec
@@ -79,6 +82,14 @@ class Recipe:
     eval: EvalOptions
     checkpoint: CheckpointOptions
     parity: ParityOptions
+    curriculum: Curriculum | None = None
+    max_staleness: int = 0
+
+    @property
+    def smallest_group(self) -> int:
+        """Groups that failures made smaller are not trained on: one answer compares with none."""
+        is_group = self.student.sampler.draws_from_policy and self.student.params.group_size > 1
+        return 2 if is_group else 1
 
 
 def build_context(configured: Configured, run_dir: Path | None) -> BuildContext:
@@ -109,6 +120,19 @@ def build_context(configured: Configured, run_dir: Path | None) -> BuildContext:
         workers=verify.workers or os.cpu_count() or 1,
         train=configured.options.record("train"),
         uses_starter_model=configured.uses_starter,
+        sampling=_sampling(configured) if configured.chosen.sampler is not None else None,
+    )
+
+
+def _sampling(configured: Configured) -> SamplingParams:
+    options: SamplerOptions = configured.options.record("sampler")
+    return SamplingParams(
+        max_tokens=options.max_tokens,
+        temperature=options.temperature,
+        top_p=options.top_p,
+        top_k=options.top_k,
+        stop=options.stop,
+        group_size=options.group_size,
     )
 
 
@@ -178,19 +202,11 @@ async def open_student(
 ) -> AsyncIterator[Student]:
     """Build and open what sampling and judging need."""
     chosen = configured.chosen
-    sampling: SamplerOptions = configured.options.record("sampler")
     async with AsyncExitStack() as stack:
         judge = await stack.enter_async_context(open_judge(configured, context, board))
         sampler = await enter(stack, build(configured, _there(chosen.sampler), context))
         backend = await enter(stack, build(configured, _there(chosen.backend), context))
-        params = SamplingParams(
-            max_tokens=sampling.max_tokens,
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-            stop=sampling.stop,
-            group_size=sampling.group_size,
-        )
+        params = _sampling(configured)
         yield Student(judge=judge, sampler=sampler, backend=backend, params=params)
 
 
@@ -206,8 +222,13 @@ async def open_recipe(
         loss = build(configured, _there(chosen.loss), context)
         checkpointer = build(configured, _there(chosen.checkpointer), context)
         student = await stack.enter_async_context(open_student(configured, context, board))
-        _check_truncation(student, loss)
-        _check_group_size(student)
+        check_together(
+            sampler=student.sampler,
+            params=student.params,
+            loss=loss,
+            train=options.record("train"),
+            max_staleness=configured.run.max_staleness,
+        )
         problems = tuple(student.judge.task.problems("train"))
         if not problems:
             raise ConfigError(
@@ -217,6 +238,15 @@ async def open_recipe(
                     f"list the reasons with: rlvr {chosen.task.provider} list, or check --dataset",
                 )
             )
+        wanted = chosen.curriculum
+        curriculum = build(configured, wanted, context) if wanted is not None else None
+        check_choice(
+            student.judge.task,
+            problems,
+            options.record("train").problems,
+            seed=configured.run.seed,
+            curriculum=curriculum,
+        )
         eval_problems: tuple[Problem, ...] = ()
         if evaluation.samples:
             eval_problems = tuple(student.judge.task.problems(evaluation.split))
@@ -237,36 +267,8 @@ async def open_recipe(
             eval=evaluation,
             checkpoint=options.record("checkpoint"),
             parity=options.record("parity"),
-        )
-
-
-def _check_truncation(student: Student, loss: Loss) -> None:
-    if student.params.is_truncated and loss.importance_weighted:
-        raise ConfigError(
-            explain(
-                "top-p or top-k sampling was asked for with an importance-weighted loss.",
-                "found: the sampled distribution is then not the policy, and every ratio is biased",
-                "set sampler.top_p=1 sampler.top_k=0, or use a loss without ratios (sft)",
-            )
-        )
-    if loss.importance_weighted and not student.sampler.draws_from_policy:
-        raise ConfigError(
-            explain(
-                "a sampler that does not draw from the policy was chosen with an "
-                "importance-weighted loss.",
-                do="use sampler 'group', or algorithm sft",
-            )
-        )
-
-
-def _check_group_size(student: Student) -> None:
-    if student.sampler.draws_from_policy and student.params.group_size < 2:
-        raise ConfigError(
-            explain(
-                "groups of one trajectory were asked for.",
-                "found: sampler.group_size=1 leaves nothing to compare an answer with",
-                "set sampler.group_size to 2 or more",
-            )
+            curriculum=curriculum,
+            max_staleness=configured.run.max_staleness,
         )
 
 

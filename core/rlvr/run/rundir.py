@@ -18,13 +18,13 @@ from rlvr.run.store import outcome_to_json
 from rlvr.types import EvalReport, ScoredGroup, Segment, Trajectory
 
 
-def write_atomic(path: Path, text: str) -> None:
-    """Replace a file at once: readers see the old text or the new one, never a part."""
+def write_atomic(path: Path, content: str | bytes) -> None:
+    """Replace a file at once: readers see the old content or the new one, never a part."""
     path = path.resolve()  # a link stays one, and leads to the new text
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(text)
+        with beside.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
@@ -158,9 +158,13 @@ class RunDir:
 
     def append(self, name: str, record: Mapping[str, Any]) -> None:
         """Append one JSON line to `name` in a single write."""
-        line = json.dumps(record, sort_keys=False) + "\n"
+        self.append_all(name, [record])
+
+    def append_all(self, name: str, records: Sequence[Mapping[str, Any]]) -> None:
+        """Append JSON lines to `name` in a single write."""
+        lines = "".join(json.dumps(record) + "\n" for record in records)
         with (self.path / name).open("a", encoding="utf-8") as file:
-            file.write(line)
+            file.write(lines)
 
     def read_lines(self, name: str) -> list[dict[str, Any]]:
         """The JSON lines of `name`; a half-written last line (a crash) is left out."""
@@ -177,7 +181,7 @@ class RunDir:
 
     def truncate_after(self, step: int) -> None:
         """Forget metrics, evaluations and trajectories past a step: the resumed run writes them."""
-        for name in ("metrics.jsonl", "eval.jsonl"):
+        for name in ("metrics.jsonl", "eval.jsonl", "trace.jsonl"):
             kept = [r for r in self.read_lines(name) if r.get("step", 0) <= step]
             if (self.path / name).exists():
                 write_atomic(self.path / name, "".join(json.dumps(r) + "\n" for r in kept))
@@ -193,7 +197,7 @@ class RunDir:
         write_atomic(self.path / "trajectories" / f"{label}-{step:06d}.jsonl", "".join(lines))
 
     def trajectory_files(self, label: str = "") -> list[Path]:
-        """The trajectory files, by name (so by step)."""
+        """The trajectory files, by name."""
         return sorted((self.path / "trajectories").glob(f"{label or '*'}-*.jsonl"))
 
     def append_eval(self, step: int, report: EvalReport) -> None:
@@ -235,13 +239,12 @@ class RunDir:
 
 
 def _no_record(path: Path, found: str) -> str:
-    return explain(
-        f"{path} cannot be read.", f"found: {found}", "choose another run: rlvr runs list"
-    )
+    do = "choose another run: rlvr runs list"
+    return explain(f"{path} cannot be read.", f"found: {found}", do)
 
 
 def trajectory_records(group: ScoredGroup, step: int) -> Iterable[dict[str, Any]]:
-    """A group's lines of `trajectories/`: one JSON object a trajectory, with its outcome."""
+    """A group's lines of `trajectories/`: an object a trajectory."""
     for index, (t, outcome) in enumerate(zip(group.trajectories, group.outcomes, strict=True)):
         yield {
             "step": step,
@@ -252,6 +255,7 @@ def trajectory_records(group: ScoredGroup, step: int) -> Iterable[dict[str, Any]
             "finish": t.finish,
             "policy_version": t.policy_version,
             "policy_digest": t.policy_digest,
+            **({"policy_versions": list(t.policy_versions)} if t.policy_versions else {}),
             "prompt_cut": t.prompt_cut,
             "error": t.error,
             **({} if t.files is None else {"files": dict(t.files)}),
@@ -283,6 +287,7 @@ def trajectory_from_json(record: Mapping[str, Any]) -> Trajectory:
         temperature=record["temperature"],
         policy_version=record["policy_version"],
         policy_digest=record["policy_digest"],
+        policy_versions=record.get("policy_versions", ()),
         prompt_cut=record["prompt_cut"],
         error=record["error"],
         files=record.get("files"),

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
 import attrs
 from attrs import define, field
 
+from rlvr.abilities import Costed
 from rlvr.errors import PrerequisiteError, VerifierError, explain
 from rlvr.log import get
-from rlvr.parts import Cacheable, Costed, RewardFn, Scheduled
+from rlvr.parts import Cacheable, RewardFn, Scheduled
 from rlvr.run.board import Board
 from rlvr.run.store import NoStore, VerdictStore
 from rlvr.types import (
@@ -30,6 +32,32 @@ from rlvr.types import (
 )
 
 log = get(__name__)
+T = TypeVar("T")
+
+
+@define
+class Slots:
+    """So many verifications at a time, over all calls; first come, first served."""
+
+    count: int
+    running: set[asyncio.Task[Any]] = field(factory=set)
+    _loop: asyncio.AbstractEventLoop | None = None
+    _free: asyncio.Semaphore = field(init=False)
+
+    def here(self) -> asyncio.Semaphore:
+        """The semaphore of the running event loop."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop, self._free = loop, asyncio.Semaphore(self.count)
+            self.running.clear()
+        return self._free
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """A task that is known here until it ends."""
+        task = asyncio.create_task(work)
+        self.running.add(task)
+        task.add_done_callback(self.running.discard)
+        return task
 
 
 @define
@@ -38,7 +66,7 @@ class Scorer:
     Judges trajectories with one reward.
 
     Attributes:
-        workers: Verifications at a time.
+        workers: Verifications at a time, over all calls (`slots`).
         deadline_s: The runner cancels a verification after this; that is a failure to run.
         max_failures: Share of the verifications of one call that may fail to run.
     """
@@ -49,8 +77,13 @@ class Scorer:
     deadline_s: float = 900.0
     max_failures: float = 0.2
     board: Board = field(factory=Board)
+    slots: Slots = field()
     _flying: dict[str, asyncio.Future[Outcome]] = field(factory=dict, init=False)
     _keys: Cacheable | None = field(init=False)
+
+    @slots.default
+    def _slots_for_workers(self) -> Slots:
+        return Slots(count=self.workers)
 
     @_keys.default
     def _reward_with_keys(self) -> Cacheable | None:
@@ -69,32 +102,38 @@ class Scorer:
         Raises:
             VerifierError: More than `max_failures` of them could not be verified.
         """
-        pairs = [(group.problem, t) for group in groups for t in group.trajectories]
-        outcomes = iter(await self.pairs(pairs))
-        scored = [
-            ScoredGroup(
-                problem=group.problem,
-                trajectories=group.trajectories,
-                outcomes=[next(outcomes) for _ in group.trajectories],
-            )
-            for group in groups
-        ]
+        tasks = self.begin(groups)
+        try:
+            scored = list(await asyncio.gather(*tasks))
+        finally:
+            await _end(tasks)
         self.check_failures([o for group in scored for o in group.outcomes])
         return scored
 
+    def begin(self, groups: Sequence[Group]) -> list[asyncio.Task[ScoredGroup]]:
+        """Start to verify all groups: a task for each, done with its last verification."""
+        pairs = [(group.problem, t) for group in groups for t in group.trajectories]
+        outcomes = iter(self._start(pairs))
+        return [
+            self.slots.start(_scored(group, [next(outcomes) for _ in group.trajectories]))
+            for group in groups
+        ]
+
+    async def stop(self) -> None:
+        """End everything that was begun, also what has not run yet, and wait for its end."""
+        await _end(list(self.slots.running))
+
     async def pairs(self, pairs: Sequence[tuple[Problem, Trajectory]]) -> list[Outcome]:
         """One outcome a pair, order kept; failures are `Failed`, never raised."""
-        slots = asyncio.Semaphore(self.workers)
-        self.board.verify_total, self.board.verify_done = len(pairs), 0
+        return await _all(self._start(pairs))
+
+    def _start(self, pairs: Sequence[tuple[Problem, Trajectory]]) -> list[asyncio.Task[Outcome]]:
+        self.board.begin_verifying(len(pairs))
+        slots = self.slots.here()
         tasks: dict[int, asyncio.Task[Outcome]] = {}
         for place in self._longest_first(pairs):
-            tasks[place] = asyncio.create_task(self._one(*pairs[place], slots))
-        try:
-            return list(await asyncio.gather(*(tasks[place] for place in range(len(pairs)))))
-        finally:
-            for task in tasks.values():
-                task.cancel()
-            await asyncio.gather(*tasks.values(), return_exceptions=True)
+            tasks[place] = self.slots.start(self._one(*pairs[place], slots))
+        return [tasks[place] for place in range(len(pairs))]
 
     def _longest_first(self, pairs: Sequence[tuple[Problem, Trajectory]]) -> Sequence[int]:
         """
@@ -178,6 +217,26 @@ class Scorer:
         elif isinstance(outcome, Reward) and outcome.cost_s == 0.0:
             outcome = attrs.evolve(outcome, cost_s=time.monotonic() - begun)
         return outcome
+
+
+async def _scored(group: Group, outcomes: Sequence[asyncio.Task[Outcome]]) -> ScoredGroup:
+    return ScoredGroup(
+        problem=group.problem, trajectories=group.trajectories, outcomes=await _all(outcomes)
+    )
+
+
+async def _all(tasks: Sequence[asyncio.Task[Outcome]]) -> list[Outcome]:
+    """Their results; where one or the waiting breaks off, the others end before it goes on."""
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        await _end(tasks)
+
+
+async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _as_cached(outcome: Outcome) -> Outcome:

@@ -16,6 +16,7 @@ from pathlib import Path
 import attrs
 from attrs import frozen
 
+from rlvr.abilities import Noticing
 from rlvr.errors import (
     BackendError,
     CheckpointError,
@@ -25,7 +26,6 @@ from rlvr.errors import (
     explain,
 )
 from rlvr.log import bind, get, unbind
-from rlvr.parts import Noticing
 from rlvr.run.board import Board
 from rlvr.run.configure import Configured
 from rlvr.run.identity import close_identity, write_identity

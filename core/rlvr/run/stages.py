@@ -1,15 +1,19 @@
-"""The small stages between the parts: parity, admit, collate, annotate, update."""
+"""The small stages between the parts: admit, collate, annotate, refine, update."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import attrs
 import numpy as np
 
+from rlvr.abilities import Adaptive, TokenCredit
 from rlvr.errors import BackendError, explain
-from rlvr.parts import Backend, Loss
-from rlvr.types import Datum, Group, ScoredGroup, Trajectory
+from rlvr.parts import Advantage, Backend, Loss
+from rlvr.types import Datum, ScoredGroup, Trajectory
+
+P = TypeVar("P")
 
 
 def datum_of(trajectory: Trajectory, advantage: float = 0.0) -> Datum:
@@ -26,53 +30,6 @@ def datum_of(trajectory: Trajectory, advantage: float = 0.0) -> Datum:
     )
 
 
-async def check_parity(
-    backend: Backend, groups: Sequence[Group], *, probe: int, threshold: float
-) -> float:
-    """
-    The canary: are sampler and trainer the same policy?
-
-    Scores up to `probe` freshly sampled trajectories, one a group as far as there are groups,
-    with the trainer's current weights and compares token by token.
-
-    Returns:
-        The largest absolute difference of a token's logprob, nats (0.0 where nothing was probed).
-
-    Raises:
-        BackendError: The difference is not finite or exceeds `threshold`.
-    """
-    candidates = [
-        t for turn in _turns(groups) for t in turn if t.finish != "error" and t.mask.any()
-    ]
-    chosen = candidates[:probe]
-    if not chosen:
-        return 0.0
-    data = [datum_of(t) for t in chosen]
-    trained = await backend.logprobs(data, "policy")
-    worst = 0.0
-    for datum, theirs in zip(data, trained, strict=True):
-        gap = np.abs(np.asarray(theirs)[datum.mask] - datum.logprobs[datum.mask]).max()
-        worst = max(worst, float(gap)) if np.isfinite(gap) else float("inf")
-    if worst > threshold:
-        raise BackendError(
-            explain(
-                "the sampler is not the policy: what was sampled does not have the probability "
-                "that the trainer gives it.",
-                f"found: a token's logprob differs by {worst:.4g} nats "
-                f"(at most {threshold:g}) over {len(chosen)} trajectories",
-                "do: look for a weight sync that did not arrive; for low-precision samplers "
-                "raise parity.threshold",
-            )
-        )
-    return worst
-
-
-def _turns(groups: Sequence[Group]) -> Iterable[list[Trajectory]]:
-    longest = max((len(g.trajectories) for g in groups), default=0)
-    for i in range(longest):
-        yield [g.trajectories[i] for g in groups if i < len(g.trajectories)]
-
-
 def admit(groups: Sequence[ScoredGroup], *, smallest: int) -> list[ScoredGroup]:
     """
     What training may see: trajectories with a reward, in groups of at least `smallest`.
@@ -84,26 +41,57 @@ def admit(groups: Sequence[ScoredGroup], *, smallest: int) -> list[ScoredGroup]:
 
 
 def collate(
-    groups: Sequence[ScoredGroup], advantages_P_G: Sequence[Sequence[float]]
+    groups: Sequence[ScoredGroup], advantages_P_G: Sequence[Sequence[float | None]]
 ) -> list[Datum]:
-    """Groups and their advantages (P, G) as data; those without policy tokens are left out."""
+    """Groups and their advantages (P, G) as data, without those of None or no policy tokens."""
     return [
         datum_of(trajectory, advantage)
         for group, advantages in zip(groups, advantages_P_G, strict=True)
         for trajectory, advantage in zip(group.trajectories, advantages, strict=True)
-        if trajectory.mask.any()
+        if advantage is not None and trajectory.mask.any()
     ]
 
 
 async def annotate(backend: Backend, data: list[Datum], needs: Iterable[str]) -> list[Datum]:
-    """Add the logprobs (T,) by every other model that the loss needs."""
+    """Add the numbers (T,) by every other model that a part needs; what is there already stays."""
     for which in sorted(needs):
+        if data and all(which in d.annotations for d in data):
+            continue
         by_other = await backend.logprobs(data, which)
         data = [
             attrs.evolve(d, annotations={**d.annotations, which: np.asarray(lp, np.float32)})
             for d, lp in zip(data, by_other, strict=True)
         ]
     return data
+
+
+async def refine(backend: Backend, advantage: Advantage, data: list[Datum]) -> list[Datum]:
+    """
+    The last word of an advantage that has one token by token (`TokenCredit`).
+
+    Comes before the loss's annotations, because it may make some of them ("return").
+    """
+    if not isinstance(advantage, TokenCredit):
+        return data
+    return advantage.refine(await annotate(backend, data, advantage.needs))
+
+
+def recalled(part: P, memory: Mapping[str, float]) -> P:
+    """The part with the settings of an adaptive part's memory."""
+    return part.recalled(memory) if isinstance(part, Adaptive) else part
+
+
+def adapted(
+    parts: Mapping[str, Any],
+    memory: Mapping[str, Mapping[str, float]],
+    metrics: Mapping[str, float],
+) -> dict[str, Mapping[str, float]]:
+    """What the adaptive ones of the parts, by kind, keep of a step's metrics."""
+    return {
+        kind: part.adapted(memory.get(kind, {}), metrics)
+        for kind, part in parts.items()
+        if isinstance(part, Adaptive)
+    }
 
 
 async def update(

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 from attrs import field, frozen
 
+from rlvr.run.feed import Feed
 from rlvr.run.lineage import Lineage
 from rlvr.types import PassRate, ScoredGroup
 
@@ -28,20 +29,32 @@ class RunState:
         seconds: They took.
         history: Pass rate of each problem met so far, by id.
         lineage: What the weights are trained on, this run included.
+        feed: Which problems sampling takes next.
+        memory: What adaptive parts keep (`Adaptive`): by kind of part, then by name.
     """
 
     step: int = 0
     seconds: float = 0.0
     history: Mapping[str, PassRate] = field(factory=dict)
     lineage: Lineage = field(factory=Lineage)
+    feed: Feed = field(factory=Feed)
+    memory: Mapping[str, Mapping[str, float]] = field(factory=dict)
 
-    def advanced(self, seconds: float, groups: Sequence[ScoredGroup] = ()) -> RunState:
+    def advanced(
+        self,
+        seconds: float,
+        groups: Sequence[ScoredGroup] = (),
+        feed: Feed | None = None,
+        memory: Mapping[str, Mapping[str, float]] | None = None,
+    ) -> RunState:
         """The state after one more step that took `seconds` and scored `groups`."""
         return attrs.evolve(
             self,
             step=self.step + 1,
             seconds=self.seconds + seconds,
             history={**self.history, **_met(self.history, groups, self.step)},
+            feed=self.feed if feed is None else feed,
+            memory=self.memory if memory is None else memory,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -55,7 +68,10 @@ class RunState:
         kept = {k: v for k, v in values.items() if k in known}
         history = {name: PassRate(**rate) for name, rate in kept.get("history", {}).items()}
         lineage = Lineage.from_json(kept["lineage"]) if "lineage" in kept else Lineage()
-        return cls(**{**kept, "history": history, "lineage": lineage})
+        # states of before 0.2 have no feed: each step had taken one batch
+        step = kept.get("step", 0)
+        feed = Feed(**kept["feed"]) if "feed" in kept else Feed(drawn=step, calls=step)
+        return cls(**{**kept, "history": history, "lineage": lineage, "feed": feed})
 
 
 def _met(

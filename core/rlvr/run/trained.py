@@ -1,10 +1,11 @@
-"""The model that a run trained: its options, and the weights of its last checkpoint."""
+"""The model that a run trained: its options, and the weights of one of its checkpoints."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import attrs
+from attrs import frozen
 
 from rlvr.config.layers import Layer
 from rlvr.errors import CheckpointError, ConfigError, explain
@@ -17,6 +18,21 @@ from rlvr.run.state import RunState
 
 NOT_KEPT = ("run.sampler", "run.out")
 """Options of a run that say nothing about how its model is evaluated."""
+
+
+@frozen
+class Trained:
+    """A model that a run trained; `checkpoint` is the folder's name, "" the last one."""
+
+    run: Path
+    checkpoint: str = ""
+
+
+def trained_at(path: Path) -> Trained:
+    """The model that a path names: `RUN`, or one of its checkpoints, `RUN/checkpoints/NAME`."""
+    if path.parent.name == "checkpoints":
+        return Trained(path.parent.parent, path.name)
+    return Trained(path)
 
 
 def options_of(run: Path) -> Layer:
@@ -54,13 +70,13 @@ def check_alone(run: Path, model: str | None) -> None:
 
 
 async def load_last(
-    configured: Configured, context: BuildContext, run: Path, backend: Backend
+    configured: Configured, context: BuildContext, run: Path, backend: Backend, name: str = ""
 ) -> int:
     """
-    Load the last checkpoint of a run into the backend; gives back its step.
+    Load the last checkpoint of a run, or the one of a name, into the backend; gives its step.
 
     Raises:
-        CheckpointError: The run has no checkpoint, or it cannot be trusted.
+        CheckpointError: The run has no such checkpoint, or it cannot be trusted.
     """
     spec = configured.chosen.checkpointer
     assert spec is not None, "configure(needs='trained') finds one"
@@ -74,5 +90,15 @@ async def load_last(
                 f"go on with the run: rlvr run --resume {run}",
             )
         )
-    state = RunState.from_json(await checkpointer.load(checkpoints[-1], backend))
+    named = {checkpoint.path.name: checkpoint for checkpoint in checkpoints}
+    if name and name not in named:
+        raise CheckpointError(
+            explain(
+                f"checkpoint {name} of the run {run} was to be evaluated.",
+                f"found: {', '.join(named)}",
+                "name one of those, or the run for its last one; checkpoint.keep keeps more",
+            )
+        )
+    which = named[name] if name else checkpoints[-1]
+    state = RunState.from_json(await checkpointer.load(which, backend))
     return state.step

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from attrs import define, field
 
+from rlvr.abilities import Watchful
 from rlvr.log import get
 from rlvr.plugins.host import PluginHost
 from rlvr.run.board import Board
@@ -68,7 +69,14 @@ class Watch:
         }
         rounded = {name: float(f"{value:.6g}") for name, value in numbers.items()}
         self.directory.append("metrics.jsonl", {"step": state.step, **rounded})
+        self.directory.append_all("trace.jsonl", self.board.trace.take())
         self.announce("rlvr_step_finished", step=state.step, metrics=rounded)
+
+    def notice(self, parts: Sequence[object], metrics: Mapping[str, float]) -> None:
+        """Warnings that the parts see in a step's metrics (`Watchful`)."""
+        for part in parts:
+            for text in part.notices(metrics) if isinstance(part, Watchful) else ():
+                log.warning("part_notice", step=self.state.step, notice=text)
 
     def evaluated(self, step: int, report: EvalReport, groups: Sequence[ScoredGroup]) -> None:
         """Keep an evaluation, marked as held-out or not, and announce it."""

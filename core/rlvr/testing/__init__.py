@@ -11,8 +11,9 @@ A contract is a class of tests. Inherit it, give one or two factories, and pytes
         def make_reward(self): ...
         def right(self): ...
 
-Contracts (one a part): TaskContract, RewardContract, SamplerContract, AdvantageContract,
-LossContract, BackendContract, CheckpointerContract, and PluginContract for `plugin.py` itself.
+Contracts (one a part): TaskContract, RewardContract, CurriculumContract, SamplerContract,
+AdvantageContract, LossContract, BackendContract, CheckpointerContract, and PluginContract for
+`plugin.py` itself.
 Fakes: CharTokenizer, ScriptedPolicy, ToyTask, ToyReward, TinyBackend, random_data.
 Tools: require_tool, shared_data, opened.
 """
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from rlvr.testing.backend import BackendContract
     from rlvr.testing.checkpointer import CheckpointerContract
     from rlvr.testing.contract import opened
+    from rlvr.testing.curriculum import CurriculumContract
     from rlvr.testing.fakes import (
         CharTokenizer,
         ScriptedPolicy,
@@ -48,6 +50,7 @@ _HOMES = {
     "BackendContract": "backend",
     "CharTokenizer": "fakes",
     "CheckpointerContract": "checkpointer",
+    "CurriculumContract": "curriculum",
     "LossContract": "loss",
     "PluginContract": "plugin",
     "RewardContract": "reward",
@@ -68,6 +71,7 @@ __all__ = [
     "BackendContract",
     "CharTokenizer",
     "CheckpointerContract",
+    "CurriculumContract",
     "LossContract",
     "PluginContract",
     "RewardContract",

@@ -7,26 +7,35 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import ClassVar
 
+import attrs
+import numpy as np
 import pytest
 
+from rlvr.abilities import Selective, TokenCredit
 from rlvr.parts import Advantage
-from rlvr.testing.contract import Contract, not_given
-from rlvr.types import Message, Problem, Reward, ScoredGroup, Trajectory
+from rlvr.testing.abilities import AbilitiesContract
+from rlvr.testing.contract import not_given
+from rlvr.testing.fakes.data import random_data
+from rlvr.testing.forward import padded, soiled
+from rlvr.types import Datum, Message, Problem, Reward, ScoredGroup, Trajectory
 
 REWARDS_P_G = ((0.0, 1.0, 0.5, 1.0), (0.3, 0.1, 0.2), (1.0, 0.0), (0.5, 0.5, 0.5))
+NO_TIES_P_G = ((0.0, 1.0, 0.5, 0.2), (0.3, 0.1, 0.2), (1.0, 0.0))
 
 
-class AdvantageContract(Contract):
+class AdvantageContract(AbilitiesContract):
     """
     What every advantage must hold. Give `make_advantage`.
 
     Set `is_group_relative = False` where a group's mean is no baseline (constants, values): the
     promises about baselines are then skipped, aloud. Set `is_per_group = False` where groups are
-    normalised together.
+    normalised together, and `breaks_ties = True` where one of equally good answers is chosen.
+    What `rlvr.abilities` adds, `refine` and `keeps`, is held to its promises where it is there.
     """
 
     is_group_relative: ClassVar[bool] = True
     is_per_group: ClassVar[bool] = True
+    breaks_ties: ClassVar[bool] = False
 
     def make_advantage(self) -> Advantage:
         """A new advantage, as its spec's target builds it."""
@@ -35,10 +44,10 @@ class AdvantageContract(Contract):
     # --- promises -------------------------------------------------------------------------------
 
     def test_one_finite_number_a_trajectory(self) -> None:
-        """The result has the ragged shape (P, G) of the groups, in their order."""
+        """The result has the ragged shape (P, G) of the groups, in their order; None leaves out."""
         advantages = self._advantages(REWARDS_P_G)
         assert [len(row) for row in advantages] == [len(row) for row in REWARDS_P_G]
-        assert all(math.isfinite(value) for row in advantages for value in row)
+        assert all(value is None or math.isfinite(value) for row in advantages for value in row)
 
     def test_equal_rewards_give_zeros(self) -> None:
         """A group that is all right, all wrong or all alike teaches nothing: exact zeros."""
@@ -52,7 +61,7 @@ class AdvantageContract(Contract):
         """What one trajectory gains the others of its group lose."""
         self._only_for_group_relative()
         for row in self._advantages(REWARDS_P_G):
-            assert abs(math.fsum(row)) < 1e-6, row
+            assert abs(math.fsum(_numbers(row))) < 1e-6, row
 
     def test_a_constant_added_to_all_rewards_changes_nothing(self) -> None:
         """Only differences within a group count."""
@@ -61,15 +70,19 @@ class AdvantageContract(Contract):
         _same(self._advantages(shifted), self._advantages(REWARDS_P_G))
 
     def test_a_better_reward_never_gets_less(self) -> None:
-        """Within a group advantages keep the order of the rewards."""
+        """Within a group advantages keep the order of the rewards; the worst is not chosen."""
         for rewards, row in zip(REWARDS_P_G, self._advantages(REWARDS_P_G), strict=True):
-            ordered = [value for _, value in sorted(zip(rewards, row, strict=True))]
+            pairs = [(r, a) for r, a in zip(rewards, row, strict=True) if a is not None]
+            ordered = [value for _, value in sorted(pairs)]
             assert all(a <= b + 1e-9 for a, b in pairwise(ordered))
+            if pairs:
+                assert max(r for r, _ in pairs) == max(rewards)
 
     def test_order_within_a_group_does_not_matter(self) -> None:
         """Turning a group round turns its advantages round."""
-        turned = self._advantages([row[::-1] for row in REWARDS_P_G])
-        _same([row[::-1] for row in turned], self._advantages(REWARDS_P_G))
+        rewards = NO_TIES_P_G if self.breaks_ties else REWARDS_P_G
+        turned = self._advantages([row[::-1] for row in rewards])
+        _same([row[::-1] for row in turned], self._advantages(rewards))
 
     def test_groups_do_not_touch_each_other(self) -> None:
         """Each group alone gets what it gets among others, in any order."""
@@ -82,13 +95,98 @@ class AdvantageContract(Contract):
     def test_stays_finite_at_extreme_rewards(self) -> None:
         """Rewards of 1e8, and differences of 1e-12, never make infinity or NaN."""
         for row in self._advantages([(1e8, -1e8), (0.0, 1e-12), (1e8, 1e8 + 1e-7, 0.0)]):
-            assert all(math.isfinite(value) for value in row), row
+            assert all(math.isfinite(value) for value in _numbers(row)), row
+
+    def test_refines_advantages_and_nothing_else(self) -> None:
+        """Data keep number, order and content; advantages are finite, and 0 outside the mask."""
+        part, data = self._token_credit()
+        before = _contents(data)
+        refined = part.refine(data)
+        assert _contents(data) == before
+        assert len(refined) == len(data)
+        for old, new in zip(data, refined, strict=True):
+            assert attrs.evolve(new, advantages=old.advantages, annotations={}) == attrs.evolve(
+                old, annotations={}
+            )
+            assert new.annotations.keys() >= old.annotations.keys()
+            for name, values in new.annotations.items():
+                assert values.shape == old.tokens.shape, name
+                if name in old.annotations:
+                    assert np.array_equal(values, old.annotations[name]), name
+            assert new.advantages.shape == old.tokens.shape
+            assert np.isfinite(new.advantages).all()
+            assert not new.advantages[~old.mask].any()
+
+    def test_refines_by_what_it_declares(self) -> None:
+        """`needs` is a frozenset, all of it is used, and other annotations change nothing."""
+        part, data = self._token_credit()
+        assert isinstance(part.needs, frozenset)
+        wanted = part.refine(data)
+        others = ("reference", "teacher", "policy", "value")
+        more = [
+            attrs.evolve(
+                d,
+                annotations={
+                    **{n: np.full(len(d.tokens), -0.7, np.float32) for n in others},
+                    **d.annotations,
+                },
+            )
+            for d in data
+        ]
+        _same_advantages(part.refine(more), wanted)
+        for name in part.needs:
+            fewer = [
+                attrs.evolve(d, annotations={k: v for k, v in d.annotations.items() if k != name})
+                for d in data
+            ]
+            with pytest.raises(Exception, match=name):
+                part.refine(fewer)
+
+    def test_refines_the_policys_tokens_only(self) -> None:
+        """NaN outside the mask, padding and the order of the data change no advantage."""
+        part, data = self._token_credit()
+        wanted = part.refine(data)
+        _same_advantages(part.refine([soiled(d) for d in data]), wanted)
+        _same_advantages(part.refine(data[::-1])[::-1], wanted)
+        longer = part.refine([padded(d, 3) for d in data])
+        cut = [attrs.evolve(d, advantages=d.advantages[:-3]) for d in longer]
+        _same_advantages(cut, wanted)
+        assert all(not d.advantages[-3:].any() for d in longer)
+
+    def test_refines_nothing_to_nothing(self) -> None:
+        """A step without data is no error."""
+        part, _ = self._token_credit()
+        assert part.refine([]) == []
+
+    def test_drops_only_groups_that_teach_nothing(self) -> None:
+        """`keeps` is a bool that is False only for groups of zeros and Nones; `refills` a count."""
+        part = self.make_advantage()
+        if not isinstance(part, Selective):
+            pytest.skip("it drops no groups")
+        assert isinstance(part.refills, int)
+        assert part.refills >= 0
+        for rewards in REWARDS_P_G:
+            group = _group(0, rewards)
+            keeps = part.keeps(group)
+            assert isinstance(keeps, bool)
+            assert keeps == part.keeps(group)
+            if self.is_group_relative and any(_numbers(part([group])[0])):
+                assert keeps, rewards
 
     # --- helpers --------------------------------------------------------------------------------
 
-    def _advantages(self, rewards_P_G: Sequence[Sequence[float]]) -> list[list[float]]:
+    def _part(self) -> Advantage:
+        return self.make_advantage()
+
+    def _advantages(self, rewards_P_G: Sequence[Sequence[float]]) -> list[list[float | None]]:
         groups = [_group(place, rewards) for place, rewards in enumerate(rewards_P_G)]
-        return self.make_advantage()(groups)
+        return [list(row) for row in self.make_advantage()(groups)]
+
+    def _token_credit(self) -> tuple[TokenCredit, list[Datum]]:
+        part = self.make_advantage()
+        if not isinstance(part, TokenCredit):
+            pytest.skip("it has no word on single tokens")
+        return part, random_data(seed=5, count=5, needs=part.needs)
 
     def _only_for_group_relative(self) -> None:
         if not self.is_group_relative:
@@ -106,6 +204,33 @@ def _group(place: int, rewards_G: Sequence[float]) -> ScoredGroup:
     )
 
 
-def _same(found: Sequence[Sequence[float]], wanted: Sequence[Sequence[float]]) -> None:
+def _numbers(row: Sequence[float | None]) -> list[float]:
+    return [value for value in row if value is not None]
+
+
+def _contents(data: Sequence[Datum]) -> list[dict[str, bytes]]:
+    return [
+        {
+            name: np.asarray(values).tobytes()
+            for name, values in {
+                "logprobs": d.logprobs,
+                "advantages": d.advantages,
+                "weights": d.weights,
+                **{f"annotations/{k}": v for k, v in d.annotations.items()},
+            }.items()
+        }
+        for d in data
+    ]
+
+
+def _same(
+    found: Sequence[Sequence[float | None]], wanted: Sequence[Sequence[float | None]]
+) -> None:
     for row, other in zip(found, wanted, strict=True):
-        assert row == pytest.approx(other, rel=1e-6, abs=1e-9)
+        assert [value is None for value in row] == [value is None for value in other]
+        assert _numbers(row) == pytest.approx(_numbers(other), rel=1e-6, abs=1e-9)
+
+
+def _same_advantages(found: Sequence[Datum], wanted: Sequence[Datum]) -> None:
+    for datum, other in zip(found, wanted, strict=True):
+        assert datum.advantages == pytest.approx(other.advantages, rel=1e-5, abs=1e-6)

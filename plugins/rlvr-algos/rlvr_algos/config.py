@@ -1,4 +1,4 @@
-"""The options of the advantages and losses, one record a namespace.
+"""The options of the losses, one record a namespace; all share `PolicyGradientConfig`.
 
 Field defaults are the published formulas; what an algorithm vets instead stands in `plugin.py`.
 """
@@ -6,30 +6,90 @@ Field defaults are the published formulas; what an algorithm vets instead stands
 from __future__ import annotations
 
 from attrs import frozen
-from attrs.validators import and_, ge, gt, lt
+from attrs.validators import and_, ge, gt, le, lt
 
 from rlvr import option
 
-
-@frozen(kw_only=True)
-class GroupAdvantageConfig:
-    """Namespace `advantage`: how a group's rewards become credit."""
-
-    normalise_std: bool = option(True, "Divide by the group's standard deviation (false: Dr. GRPO)")
-    epsilon: float = option(1e-6, "Added to the standard deviation", unit="reward", validator=gt(0))
+CORRECTIONS = ("none", "tis-token", "tis-sequence", "mis-token", "mis-sequence")
 
 
 @frozen(kw_only=True)
-class GrpoConfig:
-    """Namespace `grpo`: the clipped ratio and the pull to the reference."""
+class PolicyGradientConfig:
+    """What every policy-gradient loss offers under its own namespace."""
 
-    clip_low: float = option(
-        0.2, "The ratio is clipped below at 1 - clip_low", validator=and_(ge(0), lt(1))
-    )
-    clip_high: float = option(0.2, "The ratio is clipped above at 1 + clip_high", validator=ge(0))
     kl_coef: float = option(
         0.0, "Weight of the KL to the reference; 0: no reference is needed", validator=ge(0)
     )
     kl_estimator: str = option(
         "k3", "Estimate of the KL, see docs/algorithms/grpo.md", choices=("k1", "k2", "k3")
+    )
+    kl_target: float = option(
+        0.0, "KL that kl_coef is steered to; 0: kl_coef stays", unit="nats", validator=ge(0)
+    )
+    kl_horizon: float = option(
+        10.0, "Steps in which kl_coef follows the KL; longer: slower", unit="steps", validator=gt(1)
+    )
+    entropy_coef: float = option(0.0, "Weight of the entropy bonus; 0: none", validator=ge(0))
+    correction: str = option(
+        "none",
+        "Correct for a sampler that is not the trainer: none, tis-*, mis-* (token or sequence)",
+        choices=CORRECTIONS,
+    )
+    correction_cap: float = option(
+        2.0, "Largest trainer/sampler ratio; mis: the least is 1 / this", validator=gt(1)
+    )
+    mismatch_warn: float = option(
+        0.01, "Warn at a sampler-trainer KL above this; 0: never", unit="nats", validator=ge(0)
+    )
+
+
+@frozen(kw_only=True)
+class ClipConfig(PolicyGradientConfig):
+    """Bounds of an importance ratio."""
+
+    clip_low: float = option(
+        0.2, "The ratio is clipped below at 1 - clip_low", validator=and_(ge(0), lt(1))
+    )
+    clip_high: float = option(0.2, "The ratio is clipped above at 1 + clip_high", validator=ge(0))
+
+
+@frozen(kw_only=True)
+class GrpoConfig(ClipConfig):
+    """Namespace `grpo`: the clipped token ratio."""
+
+
+@frozen(kw_only=True)
+class GspoConfig(ClipConfig):
+    """Namespace `gspo`: the clipped sequence ratio."""
+
+    clip_low: float = option(
+        3e-4, "The sequence ratio is clipped below at 1 - clip_low", validator=and_(ge(0), lt(1))
+    )
+    clip_high: float = option(
+        4e-4, "The sequence ratio is clipped above at 1 + clip_high", validator=ge(0)
+    )
+
+
+@frozen(kw_only=True)
+class CispoConfig(PolicyGradientConfig):
+    """Namespace `cispo`: the clipped weight."""
+
+    clip_low: float = option(
+        1.0, "The weight is at least 1 - clip_low; 1: no bound", validator=and_(ge(0), le(1))
+    )
+    clip_high: float = option(4.0, "The weight is at most 1 + clip_high", validator=ge(0))
+
+
+@frozen(kw_only=True)
+class ReinforceConfig(PolicyGradientConfig):
+    """Namespace `reinforce`: nothing is clipped."""
+
+
+@frozen(kw_only=True)
+class PpoConfig(ClipConfig):
+    """Namespace `ppo`: the clipped token ratio, and the critic's loss."""
+
+    value_coef: float = option(0.5, "Weight of the critic's loss", validator=gt(0))
+    value_clip: float = option(
+        0.2, "The critic moves at most so far from its old estimate; 0: freely", validator=ge(0)
     )

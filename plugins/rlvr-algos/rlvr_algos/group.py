@@ -6,13 +6,14 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from rlvr.errors import TaskError, explain
-from rlvr.parts import BuildContext
-from rlvr.types import Reward, ScoredGroup
-from rlvr_algos.config import GroupAdvantageConfig
+import numpy as np
+from numpy.typing import NDArray
+
+from rlvr_algos.credit import Credit
+from rlvr_algos.credit_config import GroupAdvantageConfig
 
 
-class GroupAdvantage:
+class GroupAdvantage(Credit):
     """
     Advantage of each trajectory: its reward minus its group's mean, over the group's deviation.
 
@@ -22,25 +23,14 @@ class GroupAdvantage:
     arXiv:2503.20783). A group of equal rewards yields exact zeros.
     """
 
-    def __init__(self, config: GroupAdvantageConfig | None, context: BuildContext) -> None:
-        self._config = config or GroupAdvantageConfig()
+    name = "group"
+    config_class = GroupAdvantageConfig
 
-    def __call__(self, groups: Sequence[ScoredGroup]) -> list[list[float]]:
-        """
-        Advantages of all groups; a group never looks at another one.
+    def raw(self, rewards_P_G: Sequence[Sequence[float]]) -> list[NDArray[np.float64]]:
+        """Shape (P, G), unit: reward, or none when normalised; a group looks at no other one."""
+        return [np.array(self._row(rewards_G)) for rewards_G in rewards_P_G]
 
-        Args:
-            groups: P scored groups; sizes may differ after failed verifications were dropped.
-
-        Returns:
-            Shape (P, G), ragged in G; unit: reward, or none when normalised.
-
-        Raises:
-            TaskError: A group holds fewer than two trajectories, or one without a reward.
-        """
-        return [self._advantages(_values(group)) for group in groups]
-
-    def _advantages(self, rewards_G: Sequence[float]) -> list[float]:
+    def _row(self, rewards_G: Sequence[float]) -> list[float]:
         if min(rewards_G) == max(rewards_G):
             return [0.0] * len(rewards_G)
         mean = math.fsum(rewards_G) / len(rewards_G)
@@ -49,25 +39,3 @@ class GroupAdvantage:
             return centred_G
         scale = statistics.stdev(rewards_G) + self._config.epsilon
         return [value / scale for value in centred_G]
-
-
-def _values(group: ScoredGroup) -> list[float]:
-    values = [outcome.value for outcome in group.outcomes if isinstance(outcome, Reward)]
-    if len(values) != len(group.outcomes):
-        raise TaskError(
-            explain(
-                f"advantage 'group' was asked about problem {group.problem.id!r}.",
-                f"{len(group.outcomes) - len(values)} of its {len(group.outcomes)} trajectories "
-                "have no reward.",
-                "Drop them first: ScoredGroup.scored_only().",
-            )
-        )
-    if len(values) < 2:
-        raise TaskError(
-            explain(
-                f"advantage 'group' was asked about problem {group.problem.id!r}.",
-                f"Its group holds {len(values)} trajectory; relative credit needs two.",
-                "Set sampler.group_size to 2 or more, and drop groups that shrank below it.",
-            )
-        )
-    return values

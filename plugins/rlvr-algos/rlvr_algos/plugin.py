@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlvr import hookimpl
 from rlvr.specs import AdvantageSpec, AlgorithmSpec, LossSpec
+from rlvr_algos.algorithms import ALGORITHMS
 
 RLVR_API = 1
 
@@ -12,12 +13,35 @@ RLVR_API = 1
 def rlvr_advantages() -> list[AdvantageSpec]:
     """How rewards become credit."""
     return [
-        AdvantageSpec(
-            name="group",
-            target="rlvr_algos.group:GroupAdvantage",
-            config="rlvr_algos.config:GroupAdvantageConfig",
-            namespace="advantage",
-            summary="reward minus the group's mean, over its standard deviation if asked",
+        _advantage(
+            "group",
+            "rlvr_algos.group:GroupAdvantage",
+            "GroupAdvantageConfig",
+            "reward minus the group's mean, over its standard deviation if asked",
+        ),
+        _advantage(
+            "rloo",
+            "rlvr_algos.rloo:RlooAdvantage",
+            "RlooAdvantageConfig",
+            "reward minus the mean of the others of its group",
+        ),
+        _advantage(
+            "global",
+            "rlvr_algos.global_batch:GlobalAdvantage",
+            "GlobalAdvantageConfig",
+            "returns of tokens, normalised over the batch of the step",
+        ),
+        _advantage(
+            "gae",
+            "rlvr_algos.gae:GaeAdvantage",
+            "GaeConfig",
+            "generalised advantage estimates with a critic",
+        ),
+        _advantage(
+            "best",
+            "rlvr_algos.best:BestAdvantage",
+            "BestConfig",
+            "1 for the best right answer of a group, the others are left out",
         ),
         AdvantageSpec(
             name="one",
@@ -31,12 +55,11 @@ def rlvr_advantages() -> list[AdvantageSpec]:
 def rlvr_losses() -> list[LossSpec]:
     """What the backend minimises."""
     return [
-        LossSpec(
-            name="grpo",
-            target="rlvr_algos.grpo:GrpoLoss",
-            config="rlvr_algos.config:GrpoConfig",
-            summary="clipped importance ratio, optional KL to the reference",
-        ),
+        _loss("grpo", "Grpo", "clipped importance ratio of each token"),
+        _loss("gspo", "Gspo", "clipped importance ratio of each sequence"),
+        _loss("cispo", "Cispo", "clipped importance weight that keeps every token's gradient"),
+        _loss("reinforce", "Reinforce", "importance-weighted policy gradient, nothing clipped"),
+        _loss("ppo", "Ppo", "clipped importance ratio and a critic's clipped error"),
         LossSpec(
             name="sft",
             target="rlvr_algos.sft:SftLoss",
@@ -48,36 +71,23 @@ def rlvr_losses() -> list[LossSpec]:
 @hookimpl
 def rlvr_algorithms() -> list[AlgorithmSpec]:
     """Parts that go together, and values that work."""
-    return [
-        AlgorithmSpec(
-            name="grpo",
-            sampler="group",
-            advantage="group",
-            loss="grpo",
-            summary="group relative policy optimisation (arXiv:2402.03300)",
-            values={
-                "sampler.group_size": 8,
-                "sampler.temperature": 1.0,
-                "train.aggregation": "token",
-                "train.lr": 1e-6,
-                "train.grad_clip": 1.0,
-                "advantage.normalise_std": True,
-                "grpo.clip_low": 0.2,
-                "grpo.clip_high": 0.28,
-                "grpo.kl_coef": 0.0,
-            },
-        ),
-        AlgorithmSpec(
-            name="sft",
-            sampler="reference",
-            advantage="one",
-            loss="sft",
-            summary="supervised fine-tuning on the task's reference answers",
-            values={
-                "sampler.group_size": 1,
-                "train.aggregation": "token",
-                "train.lr": 1e-5,
-                "train.grad_clip": 1.0,
-            },
-        ),
-    ]
+    return list(ALGORITHMS)
+
+
+def _advantage(name: str, target: str, config: str, summary: str) -> AdvantageSpec:
+    return AdvantageSpec(
+        name=name,
+        target=target,
+        config=f"rlvr_algos.credit_config:{config}",
+        namespace="advantage",
+        summary=summary,
+    )
+
+
+def _loss(name: str, prefix: str, summary: str) -> LossSpec:
+    return LossSpec(
+        name=name,
+        target=f"rlvr_algos.{name}:{prefix}Loss",
+        config=f"rlvr_algos.config:{prefix}Config",
+        summary=f"{summary}, optional KL to the reference",
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -30,8 +30,10 @@ class PolicyTokens:
     sampled: Tensor  # nats, of the policy that sampled
     advantages: Tensor
     weights: Tensor
+    places: Tensor  # int64, which datum a token belongs to
     _data: Sequence[Datum]
     _mask: np.ndarray
+    _index: Tensor
 
     @classmethod
     def gather(cls, data: Sequence[Datum], logprobs: Sequence[Tensor]) -> PolicyTokens:
@@ -50,12 +52,11 @@ class PolicyTokens:
                     "This is a bug of the backend: run BackendContract on it.",
                 )
             )
-        flat = torch.cat([x.reshape(-1) for x in logprobs])  # (sum of T,)
-        if flat.dtype in (torch.float16, torch.bfloat16):
-            flat = flat.float()
+        flat = _flat(logprobs)  # (sum of T,)
         mask = np.concatenate([d.mask for d in data])  # (sum of T,)
         index = torch.from_numpy(np.flatnonzero(mask)).to(flat.device)
         own = flat.index_select(0, index).clamp(min=FLOOR)  # (N,) nats
+        places = np.repeat(np.arange(len(data)), lengths)[mask]
 
         def column(arrays: Sequence[np.ndarray]) -> Tensor:
             return torch.from_numpy(np.concatenate(arrays)[mask]).to(own)
@@ -65,13 +66,15 @@ class PolicyTokens:
             sampled=column([d.logprobs for d in data]),
             advantages=column([d.advantages for d in data]),
             weights=column([d.weights for d in data]),
+            places=torch.from_numpy(places).to(flat.device),
             data=data,
             mask=mask,
+            index=index,
         )
 
     def annotation(self, name: str) -> Tensor:
         """
-        Logprobs (N,) of the same tokens by another model ("reference", "teacher"), in nats.
+        Numbers (N,) of the same tokens by name: another model's logprobs ("reference"), say.
 
         Raises:
             BackendError: A datum lacks the annotation.
@@ -79,7 +82,7 @@ class PolicyTokens:
         if missing := [d.problem_id for d in self._data if name not in d.annotations]:
             raise BackendError(
                 explain(
-                    f"The loss needs the {name} model's logprobs of every datum.",
+                    f"The loss needs the annotation {name!r} of every datum.",
                     f"{len(missing)} of {len(self._data)} data lack them, first {missing[0]!r}.",
                     f"Annotate the data with {name!r}: it is in the loss's `needs`.",
                 )
@@ -87,9 +90,37 @@ class PolicyTokens:
         values = np.concatenate([np.asarray(d.annotations[name]) for d in self._data])
         return torch.from_numpy(values[self._mask]).to(self.logprobs)
 
+    def output(self, outputs: Mapping[str, Sequence[Tensor]] | None, name: str) -> Tensor:
+        """
+        A further output (N,) of the forward pass at the same tokens, with its gradient.
+
+        Raises:
+            BackendError: The backend did not give it.
+        """
+        if outputs is None or name not in outputs:
+            raise BackendError(
+                explain(
+                    f"The loss needs {name!r} from the forward pass.",
+                    f"The backend gave: {', '.join(outputs or ()) or 'logprobs only'}.",
+                    "Use a backend that gives it, or another algorithm: see the loss's `outputs`.",
+                )
+            )
+        return _flat(outputs[name]).index_select(0, self._index).to(self.logprobs)
+
+    def per_datum(self, values: Tensor) -> Tensor:
+        """Sum of (N,) values over the tokens of each datum, given back to each of them: (N,)."""
+        sums = values.new_zeros(len(self._data)).index_add(0, self.places, values)  # (D,)
+        return sums.index_select(0, self.places)
+
     def weighted(self, values: Tensor) -> Tensor:
         """Sum of (N,) values times the weights: additive over micro-batches, scalar."""
         return (self.weights * values).sum()
+
+
+def _flat(rows: Sequence[Tensor]) -> Tensor:
+    """Rows as one tensor, in float32 at least."""
+    flat = torch.cat([row.reshape(-1) for row in rows])
+    return flat.float() if flat.dtype in (torch.float16, torch.bfloat16) else flat
 
 
 def as_metrics(values: dict[str, Tensor]) -> dict[str, float]:

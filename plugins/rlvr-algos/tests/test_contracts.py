@@ -1,32 +1,145 @@
-"""The contract kit, run on everything this distribution offers."""
+"""The contract kit, run on everything this distribution offers, in every variant."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 from rlvr.parts import Advantage, BuildContext, Loss
 from rlvr.testing import AdvantageContract, LossContract, PluginContract
-from rlvr_algos.config import GroupAdvantageConfig, GrpoConfig
+from rlvr_algos.best import BestAdvantage
+from rlvr_algos.cispo import CispoLoss
+from rlvr_algos.config import CORRECTIONS
+from rlvr_algos.gae import GaeAdvantage
+from rlvr_algos.global_batch import GlobalAdvantage
 from rlvr_algos.group import GroupAdvantage
 from rlvr_algos.grpo import GrpoLoss
+from rlvr_algos.gspo import GspoLoss
 from rlvr_algos.one import OneAdvantage
+from rlvr_algos.ppo import PpoLoss
+from rlvr_algos.reinforce import ReinforceLoss
+from rlvr_algos.rloo import RlooAdvantage
 from rlvr_algos.sft import SftLoss
 
 CONTEXT = BuildContext()
+KL = [{"kl_coef": 0.3, "kl_estimator": name} for name in ("k1", "k2", "k3")]
+ALL = {"kl_coef": 0.3, "kl_target": 0.1, "entropy_coef": 0.1, "correction": "tis-token"}
 
 
 class TestPlugin(PluginContract):
     module = "rlvr_algos.plugin"
 
 
-@pytest.mark.parametrize("normalise_std", [True, False], ids=["std", "no-std"], scope="class")
-class TestGroup(AdvantageContract):
+class _OurLoss(LossContract):
+    """The contract on a loss of this plugin with the options of the class's parameter."""
+
+    part: Any
+
     @pytest.fixture(autouse=True)
-    def _choose(self, normalise_std: bool) -> None:
-        self.config = GroupAdvantageConfig(normalise_std=normalise_std)
+    def _choose(self, options: dict[str, Any]) -> None:
+        self.options = options
+
+    def make_loss(self) -> Loss:
+        loss: Loss = self.part(self.part.config_class(**self.options), CONTEXT)
+        return loss
+
+
+class _OurAdvantage(AdvantageContract):
+    """The contract on an advantage of this plugin with the options of the class's parameter."""
+
+    part: Any
+
+    @pytest.fixture(autouse=True)
+    def _choose(self, options: dict[str, Any]) -> None:
+        self.options = options
 
     def make_advantage(self) -> Advantage:
-        return GroupAdvantage(self.config, CONTEXT)
+        advantage: Advantage = self.part(self.part.config_class(**self.options), CONTEXT)
+        return advantage
+
+
+def variants(*options: dict[str, Any]) -> Any:
+    """A class of tests once for each set of options."""
+    return pytest.mark.parametrize("options", options, ids=str, scope="class")
+
+
+@variants(
+    {},
+    *KL,
+    {"entropy_coef": 0.1},
+    *({"correction": kind, "correction_cap": 1.3} for kind in CORRECTIONS[1:]),
+    {**ALL, "clip_high": 0.28},
+)
+class TestGrpo(_OurLoss):
+    part = GrpoLoss
+
+
+@variants({}, {"clip_low": 0.2, "clip_high": 0.2}, {**ALL, "correction": "mis-sequence"})
+class TestGspo(_OurLoss):
+    part = GspoLoss
+
+
+@variants({}, {"clip_low": 0.2, "clip_high": 0.2}, {**ALL, "correction": "tis-sequence"})
+class TestCispo(_OurLoss):
+    part = CispoLoss
+
+
+@variants({}, {**ALL, "correction": "mis-token"})
+class TestReinforce(_OurLoss):
+    part = ReinforceLoss
+
+
+@variants({}, {"value_clip": 0.0}, ALL)
+class TestPpo(_OurLoss):
+    part = PpoLoss
+
+
+class TestSft(LossContract):
+    def make_loss(self) -> Loss:
+        return SftLoss(None, CONTEXT)
+
+
+@variants(
+    {},
+    {"normalise_std": False},
+    {"kl_coef": 0.1, "kl_target": 0.05},
+    {"drop_equal": True, "refills": 3},
+    {"clip": 0.7, "normalise_std": False},
+    {"length_penalty": 1.0, "truncated": "mask"},
+)
+class TestGroup(_OurAdvantage):
+    part = GroupAdvantage
+
+
+@variants({"whiten": True}, {"whiten": True, "kl_coef": 0.1})
+class TestWhitenedGroup(_OurAdvantage):
+    part = GroupAdvantage
+    is_per_group = False
+
+
+@variants({}, {"kl_coef": 0.1}, {"truncated": "penalise", "truncated_penalty": 0.5})
+class TestRloo(_OurAdvantage):
+    part = RlooAdvantage
+
+
+@variants({}, {"whiten": False}, {"kl_coef": 0.1, "discount": 0.9}, {"clip": 0.5})
+class TestGlobal(_OurAdvantage):
+    part = GlobalAdvantage
+    is_group_relative = False
+
+
+@variants({}, {"whiten": False, "gae_lambda": 1.0}, {"kl_coef": 0.1, "kl_target": 0.1})
+class TestGae(_OurAdvantage):
+    part = GaeAdvantage
+    is_group_relative = False
+
+
+@variants({}, {"threshold": 0.5}, {"threshold": 0.0, "refills": 2})
+class TestBest(_OurAdvantage):
+    part = BestAdvantage
+    is_group_relative = False
+    breaks_ties = True
 
 
 class TestOne(AdvantageContract):
@@ -34,22 +147,3 @@ class TestOne(AdvantageContract):
 
     def make_advantage(self) -> Advantage:
         return OneAdvantage(None, CONTEXT)
-
-
-@pytest.mark.parametrize("estimator", ["none", "k1", "k2", "k3"], scope="class")
-class TestGrpo(LossContract):
-    @pytest.fixture(autouse=True)
-    def _choose(self, estimator: str) -> None:
-        self.config = (
-            GrpoConfig()
-            if estimator == "none"
-            else GrpoConfig(kl_coef=0.3, kl_estimator=estimator, clip_high=0.28)
-        )
-
-    def make_loss(self) -> Loss:
-        return GrpoLoss(self.config, CONTEXT)
-
-
-class TestSft(LossContract):
-    def make_loss(self) -> Loss:
-        return SftLoss(None, CONTEXT)

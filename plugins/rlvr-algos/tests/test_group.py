@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rlvr.errors import TaskError
 from rlvr.parts import BuildContext
 from rlvr.types import Failed, Message, Outcome, Problem, Reward, ScoredGroup, Trajectory
-from rlvr_algos.config import GroupAdvantageConfig
+from rlvr_algos.credit_config import GroupAdvantageConfig
 from rlvr_algos.group import GroupAdvantage
 from rlvr_algos.one import OneAdvantage
 
@@ -78,11 +78,9 @@ def test_std_makes_the_scale_of_rewards_irrelevant(rewards: list[float], scale: 
     assert scaled == pytest.approx(plain, abs=1e-3)
 
 
-@pytest.mark.parametrize("outcomes", [[], [1.0]])
-def test_a_lone_trajectory_is_an_error(outcomes: list[float]) -> None:
-    """Nothing is relative to itself: a group size of one would train on nothing for ever."""
-    with pytest.raises(TaskError, match=r"'sum'(.|\n)*group_size"):
-        WITH_STD([group(outcomes)])
+def test_a_lone_trajectory_is_left_out() -> None:
+    """Nothing is relative to itself: where the others of a group failed, it is not learned."""
+    assert WITH_STD([group([1.0]), group([1.0, 0.0])])[0] == [None]
 
 
 def test_a_failed_verification_is_not_a_reward() -> None:

@@ -1,8 +1,7 @@
-"""The backend `torch`: trains and samples one GPT-2 on this machine."""
+"""The backend `torch`: trains and samples one model on this machine."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,20 +13,27 @@ from rlvr.parts import BuildContext, Loss
 from rlvr.types import Datum, FloatArray
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.crew import LARGE, Crew
+from rlvr_torch.critic import Critic
 from rlvr_torch.data import check_data, microbatches
 from rlvr_torch.device import choose_device
+from rlvr_torch.digest import WeightsDigest
 from rlvr_torch.engine import Engine
-from rlvr_torch.gpt2 import GPT2
-from rlvr_torch.logprobs import sequence_logprobs
+from rlvr_torch.fused import outputs_of
+from rlvr_torch.logprobs import sequence_logprobs, sequence_values
 from rlvr_torch.model_source import ModelSource
-from rlvr_torch.optim import OptimSettings, build_adamw, clip_gradients, learning_rate
-from rlvr_torch.policy import TorchPolicy
-from rlvr_torch.state import TrainingState, read_state, write_state
-from rlvr_torch.update import accumulate, explain_gradient
+from rlvr_torch.net import Net
+from rlvr_torch.optim import OptimSettings, add_critic, build_adamw, clip_gradients, set_rates
+from rlvr_torch.policy import LiveTorchPolicy, TorchPolicy
+from rlvr_torch.reference import Reference, is_adapter_off, on_device
+from rlvr_torch.state import TrainingState, read_state, read_weights, write_state
+from rlvr_torch.update import Learner, accumulate, explain_gradient
 from rlvr_torch.worker import Worker
 
-_PIECE_TOKENS = 2048
-"""Most padded tokens of a micro-batch of a small model on a CPU: pieces for a crew to share."""
+_PIECE_TOKENS = 1024
+"""Most tokens of a micro-batch of a small model on a CPU: pieces for a crew to share."""
+_CRITIC_LR = 10.0
+"""A critic's learning rate by default, as a multiple of `train.lr`."""
+_SCORES = ("policy", "reference", "value")
 
 
 class TorchBackend:
@@ -40,37 +46,79 @@ class TorchBackend:
     Args:
         config: The `torch.*` options; None for the defaults.
         context: `model` is a spec of `ModelSource`; `train` and `steps` set the optimiser.
+
+    Attributes:
+        net: The model; a value head, where a loss asked for one, is no part of it.
+        version: Optimiser updates its weights have seen.
     """
 
     def __init__(self, config: TorchConfig | None, context: BuildContext) -> None:
         config = config or TorchConfig()
+        self._config = config
         self.device = choose_device(config.device)
         self.dtype: torch.dtype = getattr(torch, config.dtype)
-        self._chunk = config.logprob_chunk
-        self._settings = OptimSettings.of(context.train)
+        self._settings = OptimSettings.of(context.train, config.weight_decay)
         self._updates_in_run = context.steps * self._settings.passes * self._settings.minibatches
-        self._source = ModelSource.parse(context.model, context.seed)
+        self._source = ModelSource.parse(context.model, context.seed, config)
         self.tokenizer = self._source.tokenizer()
-        self.model = self._source.model(self.tokenizer.vocab_size).to(self.device)
-        self._optimizer = build_adamw(self.model, self._settings, (config.beta1, config.beta2))
+        self.net = self._read_net()
         count = sum(value.numel() for value in self.model.parameters())
         self._crew = Crew.suited(self.device, count, config.threads)
-        self._budget = self._settings.microbatch_tokens
+        self._budget = config.microbatch_tokens
         if self.device.type == "cpu" and count < LARGE:  # whatever the number of cores
             self._budget = min(self._budget, _PIECE_TOKENS)
         self._engine = Engine(
-            self.model,
+            self.net,
             self.tokenizer,
             rows=config.decode_rows,
-            prefill_tokens=self._settings.microbatch_tokens,
+            prefill_tokens=config.microbatch_tokens,
             dtype=self.dtype,
             crew=self._crew,
         )
         self._worker = Worker()
+        self._critic: Critic | None = None
+        self._optimizer = self._new_optimizer()
         self.version = 0
-        self._digests = {0: weights_digest(self.model)}
-        self._start_digest = self._digests[0]
-        self._reference: GPT2 | None = None
+        self._is_live = False
+        self._digest = WeightsDigest(self.net)
+        self._start_digest = self._digest()
+        self._digests = {0: self._start_digest}
+        hf = self._source.hf
+        self._reference = Reference(
+            self.net,
+            is_adapter_off=is_adapter_off(
+                self.net, config.reference, bool(hf and hf.config.adapter)
+            ),
+            start_digest=self._start_digest,
+            read=self._read_net,
+            source=self._source,
+        )
+
+    @property
+    def model(self) -> torch.nn.Module:
+        """The module that holds the net's weights."""
+        return self.net.module
+
+    def _read_net(self) -> Net:
+        """The start weights, on the device."""
+        return on_device(self._source.net(self.tokenizer.vocab_size), self.device)
+
+    def _new_optimizer(self) -> torch.optim.AdamW:
+        optimizer = build_adamw(
+            self.model, self._settings, (self._config.beta1, self._config.beta2)
+        )
+        if self._critic is not None:
+            lr = self._config.critic_lr or _CRITIC_LR * self._settings.lr
+            add_critic(optimizer, self._critic, lr)
+        return optimizer
+
+    def _have_critic(self) -> Critic:
+        """The value head; made, with its place in the optimiser, when first asked for."""
+        if self._critic is None:
+            self._critic = Critic(self.net.head.shape[1], self.device)
+            lr = self._config.critic_lr or _CRITIC_LR * self._settings.lr
+            add_critic(self._optimizer, self._critic, lr)
+        return self._critic
 
     async def __aenter__(self) -> TorchBackend:
         return self
@@ -83,127 +131,192 @@ class TorchBackend:
         """A handle of the current weights; it refuses to sample once they have changed."""
 
         def work(_: Callable[[], bool]) -> TorchPolicy:
-            if self.version not in self._digests:
-                self._digests = {self.version: weights_digest(self.model)}
-            digest = self._digests[self.version]
             return TorchPolicy(
-                self.version, digest, self._engine, self._worker, lambda: self.version
+                self.version, self._read_digest(), self._engine, self._worker, lambda: self.version
             )
 
         return await self._worker.run(work)
 
+    def _read_digest(self) -> str:
+        """The digest of the weights as they are; computed once a version."""
+        version = self.version
+        found = self._digests.get(version)
+        if found is None:
+            found = self._digest()
+            self._digests = {version: found}
+        return found
+
+    async def live_policy(self) -> LiveTorchPolicy:
+        """
+        A handle that draws each token with the newest weights (`rlvr.abilities.Continuing`).
+
+        From now on each step ends with the digest of its weights, so that reading it never meets
+        an update that is under way.
+
+        Raises:
+            BackendError: vLLM samples, which cannot go on while weights change.
+        """
+        engine = self._engine
+        if not isinstance(engine, Engine):
+            raise BackendError(
+                "partial rollouts were asked for (run.max_staleness above 0) with "
+                "torch.engine=vllm\n  try: torch.engine=own"
+            )
+
+        def work(_: Callable[[], bool]) -> LiveTorchPolicy:
+            self._is_live = True
+            self._read_digest()
+            return LiveTorchPolicy(
+                engine,
+                self._worker,
+                lambda: self.version,
+                self._read_digest,
+                self._config.slice_tokens,
+            )
+
+        return await self._worker.run(work)
+
+    def _advance(self) -> None:
+        """The weights are those of the next version."""
+        if self._is_live:
+            new = {self.version + 1: self._digest()}
+            self._digests = {**self._digests, **new}
+            self.version += 1
+            self._digests = new
+        else:
+            self.version += 1
+
     async def logprobs(self, data: Sequence[Datum], which: str) -> list[FloatArray]:
         """
-        Logprobs (T,) of each datum's supervised tokens at its temperature; 0 elsewhere.
+        Numbers (T,) of each datum's supervised tokens; 0 elsewhere.
 
         Args:
             data: Any mixture of lengths.
-            which: "policy", or "reference": the weights the run started from, read again from
-                where they came when first asked for.
+            which: "policy": logprobs at the datum's temperature; "reference": those by the weights
+                the run started from; "value": the critic's estimates before each token.
 
         Raises:
             BackendError: The data cannot be used, or the start weights are not what they were.
         """
-        if which not in ("policy", "reference"):
-            raise BackendError(f"backend 'torch' has no {which!r} logprobs: policy or reference")
+        if which not in _SCORES:
+            raise BackendError(f"backend 'torch' has no {which!r} logprobs: {', '.join(_SCORES)}")
         return await self._worker.run(lambda is_cancelled: self._score(data, which, is_cancelled))
 
     def _score(
         self, data: Sequence[Datum], which: str, is_cancelled: Callable[[], bool]
     ) -> list[FloatArray]:
-        model = self.model if which == "policy" else self._reference_model()
-        check_data(data, model.config.vocab_size, model.config.n_positions)
+        check_data(data, self.net.vocab_size, self.net.positions)
+        chunk, dtype = self._config.logprob_chunk, self.dtype
+        if which == "reference":
+            with self._reference as net:
+                return self._map(
+                    data, lambda part: sequence_logprobs(net, part, chunk, dtype), is_cancelled
+                )
+        if which == "value":
+            critic = self._have_critic()
+            return self._map(
+                data, lambda part: sequence_values(self.net, critic, part, dtype), is_cancelled
+            )
+        return self._map(
+            data, lambda part: sequence_logprobs(self.net, part, chunk, dtype), is_cancelled
+        )
+
+    def _map(
+        self,
+        data: Sequence[Datum],
+        score: Callable[[Sequence[Datum]], list[torch.Tensor]],
+        is_cancelled: Callable[[], bool],
+    ) -> list[FloatArray]:
         scores: list[FloatArray] = [np.zeros(len(datum.tokens), np.float32) for datum in data]
 
         def work(batch: list[int]) -> None:
             if is_cancelled():
                 raise BackendError("computing logprobs was cancelled")
             with torch.no_grad():
-                found = self._logprobs(model, [data[i] for i in batch])
+                found = score([data[i] for i in batch])
             for i, values in zip(batch, found, strict=True):
                 scores[i] = values.cpu().numpy()
 
         self._crew.map(work, microbatches(data, self._budget))
         return scores
 
-    def _logprobs(self, model: GPT2, data: Sequence[Datum]) -> list[torch.Tensor]:
-        return sequence_logprobs(model, data, chunk=self._chunk, dtype=self.dtype)
-
-    def _reference_model(self) -> GPT2:
-        if self._reference is None:
-            model = self._source.model(self.tokenizer.vocab_size)
-            if weights_digest(model) != self._start_digest:
-                raise BackendError(
-                    "the reference cannot be had: the model's files changed since the run started"
-                    f"\n  {self._source.directory} must hold the weights of the start"
-                )
-            self._reference = model.to(self.device).requires_grad_(False)
-        return self._reference
-
     async def step(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
         """
         One optimiser update.
 
         Returns:
-            `loss`, `grad/norm` (before clipping), `lr`, and the loss's own metrics.
+            `loss`, `grad/norm` (of the model, before clipping), `lr`, the loss's own metrics and,
+            with a critic, `grad/critic_norm`.
 
         Raises:
-            BackendError: The data cannot be used, or the loss or its gradient is not finite (the
-                problems are named). Nothing has changed then.
+            BackendError: The data cannot be used, the loss asks for an output that is not known,
+                or the loss or its gradient is not finite (the problems are named). Nothing has
+                changed then.
         """
         return await self._worker.run(lambda is_cancelled: self._step(data, loss, is_cancelled))
 
     def _step(
         self, data: Sequence[Datum], loss: Loss, is_cancelled: Callable[[], bool]
     ) -> dict[str, float]:
-        config = self.model.config
-        check_data(data, config.vocab_size, config.n_positions, loss.needs)
-
-        def score(part: Sequence[Datum]) -> list[torch.Tensor]:
-            return self._logprobs(self.model, part)
-
-        self.model.zero_grad(set_to_none=True)
+        wants_value = "value" in outputs_of(loss)
+        check_data(data, self.net.vocab_size, self.net.positions, loss.needs)
+        learner = Learner(
+            net=self.net,
+            critic=self._have_critic() if wants_value else None,
+            dtype=self.dtype,
+            chunk=self._config.logprob_chunk,
+        )
         try:
             metrics = accumulate(
                 data,
                 loss,
-                score,
-                list(self.model.parameters()),
+                learner,
                 budget=self._budget,
                 crew=self._crew,
                 is_cancelled=is_cancelled,
             )
-            norm = clip_gradients(self.model, self._settings.grad_clip)
-            if not np.isfinite(norm):
-                culprits = explain_gradient(self.model, data, loss, score)
+            norms = self._clip(learner)
+            if not all(np.isfinite(norm) for norm in norms.values()):
                 raise BackendError(
-                    f"the gradient is not finite (norm {norm}): {culprits}; "
-                    "the weights are as before"
+                    f"the gradient is not finite (norm {max(norms.values())}): "
+                    f"{explain_gradient(data, loss, learner)}; the weights are as before"
                 )
-            rate = learning_rate(self.version, self._updates_in_run, self._settings)
-            for group in self._optimizer.param_groups:
-                group["lr"] = rate
+            rate = set_rates(self._optimizer, self.version, self._updates_in_run, self._settings)
             if is_cancelled():
                 raise BackendError("the step was cancelled; the weights are as before")
             self._optimizer.step()
-            self.version += 1
+            self._advance()
         finally:
-            self.model.zero_grad(set_to_none=True)
-        return {**metrics, "grad/norm": norm, "lr": rate}
+            self._optimizer.zero_grad(set_to_none=True)
+        return {**metrics, **norms, "lr": rate}
+
+    def _clip(self, learner: Learner) -> dict[str, float]:
+        """Clip model and critic, each by its own norm, so that neither stills the other."""
+        limit = self._settings.grad_clip
+        own = [value for value in self.model.parameters() if value.requires_grad]
+        norms = {"grad/norm": clip_gradients(own, limit)}
+        if learner.critic is not None:
+            norms["grad/critic_norm"] = clip_gradients(learner.critic.parameters(), limit)
+        return norms
 
     async def save(self, directory: Path) -> None:
         """
-        Write weights, tokenizer, optimiser and schedule; the directory is also a model `gpt2:DIR`.
+        Write weights, tokenizer, optimiser and schedule; the directory is also a model, or adapter.
 
         Raises:
             CheckpointError: A file cannot be written.
         """
-        state = TrainingState(
-            version=self.version,
-            start_digest=self._start_digest,
-            optimizer=self._optimizer.state_dict(),
-        )
-        await self._worker.run(lambda _: write_state(directory, self.model, self.tokenizer, state))
+
+        def work(_: Callable[[], bool]) -> None:
+            state = TrainingState(
+                version=self.version,
+                start_digest=self._start_digest,
+                optimizer=self._optimizer.state_dict(),
+                critic=None if self._critic is None else self._critic.state_dict(),
+            )
+            write_state(directory, self.net, self.tokenizer, state)
+
+        await self._worker.run(work)
 
     async def load(self, directory: Path) -> None:
         """
@@ -216,24 +329,18 @@ class TorchBackend:
         await self._worker.run(lambda _: self._load(directory))
 
     def _load(self, directory: Path) -> None:
-        weights, state = read_state(directory, self.model.config)
+        state = read_state(directory)
         if state.start_digest != self._start_digest:
             raise BackendError(
                 f"{directory} was trained from other start weights than this run's model\n"
                 f"  give the model the run started with (found now: {self._source})"
             )
-        with torch.no_grad():
-            for mine, saved in zip(self.model.parameters(), weights.parameters(), strict=True):
-                mine.copy_(saved)
+        read_weights(directory, self.net)
+        self._critic = None
+        if state.critic is not None:
+            self._critic = Critic(self.net.head.shape[1], self.device)
+            self._critic.load_state_dict(state.critic)
+        self._optimizer = self._new_optimizer()
         self._optimizer.load_state_dict(state.optimizer)
-        self.version = state.version
-        self._digests = {}
-
-
-def weights_digest(model: torch.nn.Module) -> str:
-    """sha256 over names, shapes and bytes of all weights, in order."""
-    digest = hashlib.sha256()
-    for name, value in model.named_parameters():
-        digest.update(f"{name}{tuple(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().numpy().data)
-    return digest.hexdigest()
+        digests = {state.version: self._digest()} if self._is_live else {}
+        self.version, self._digests = state.version, digests

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attrs import frozen
-from attrs.validators import and_, ge, lt
+from attrs.validators import and_, ge, gt, le, lt
 
 from rlvr import option
 
@@ -23,9 +23,45 @@ class TorchConfig:
         choices=("float32", "bfloat16"),
     )
     threads: int = option(0, "CPU threads; 0: one a core", validator=ge(0))
+    microbatch_tokens: int = option(
+        8192, "Tokens a forward pass holds (accumulation)", unit="tokens", validator=ge(1)
+    )
+    weight_decay: float = option(0.0, "AdamW weight decay", validator=ge(0))
     logprob_chunk: int = option(
         1024, "Tokens whose logits exist at one time in training", unit="tokens", validator=ge(1)
     )
     decode_rows: int = option(256, "Completions sampled at the same time", validator=ge(1))
     beta1: float = option(0.9, "AdamW decay of the mean", validator=and_(ge(0), lt(1)))
     beta2: float = option(0.95, "AdamW decay of the variance", validator=and_(ge(0), lt(1)))
+    critic_lr: float = option(
+        0.0, "Learning rate of a value head; 0: ten times train.lr", validator=ge(0)
+    )
+    engine: str = option(
+        "own",
+        "What samples: our engine, or vLLM in this process (GPU only)",
+        choices=("own", "vllm"),
+    )
+    vllm_memory: float = option(
+        0.5, "Share of the GPU that vLLM may take", validator=and_(gt(0), le(1))
+    )
+    slice_tokens: int = option(
+        32,
+        "Tokens a row draws before new weights may take over (run.max_staleness above 0)",
+        unit="tokens",
+        validator=ge(1),
+    )
+    reference: str = option(
+        "auto",
+        "Reference model: a frozen copy, or the same weights without the adapter",
+        choices=("auto", "copy", "adapter-off"),
+    )
+    lora_rank: int = option(0, "Rank of LoRA adapters; 0: train all weights", validator=ge(0))
+    lora_alpha: float = option(0.0, "LoRA scale; 0: twice the rank", validator=ge(0))
+    lora_targets: str = option(
+        "all-linear", "Modules that get an adapter, by the end of their names, with commas"
+    )
+    dora: bool = option(False, "Weight-decomposed LoRA (arXiv:2402.09353)")
+    adapter: str = option("", "Directory of a saved adapter to go on from")
+    quantize: str = option(
+        "none", "Store frozen weights in 4 bits (GPU, with LoRA)", choices=("none", "4bit")
+    )

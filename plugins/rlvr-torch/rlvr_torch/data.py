@@ -8,7 +8,7 @@ import numpy as np
 
 from rlvr.errors import BackendError
 from rlvr.types import Datum
-from rlvr_torch.prefixes import Extent
+from rlvr_torch.packed import Extent
 
 
 def check_data(
@@ -62,7 +62,7 @@ def _fault(datum: Datum, vocab_size: int, positions: int, needs: frozenset[str])
 
 def microbatches(data: Sequence[Datum], budget: int) -> list[list[int]]:
     """
-    Indices of the data that one forward pass each holds: at most `budget` padded tokens, or one.
+    Indices of the data that one forward pass each holds: at most `budget` tokens, or one.
 
     Data with equal prompts stay together, for their prompt is computed, and counted, once. Similar
     lengths are near. The cut depends on the data, not on their order: equal sets of data give equal
@@ -84,18 +84,15 @@ def microbatches(data: Sequence[Datum], budget: int) -> list[list[int]]:
         ),
     )
     batches: list[list[int]] = []
+    tokens = 0
     for i in order:
-        if batches and _padded_tokens([*batches[-1], i], extents, leads) <= budget:
+        own = extents[i].end - extents[i].prompt
+        is_known = bool(batches) and leads[batches[-1][-1]] == leads[i]  # equal prompts: neighbours
+        more = own if is_known else own + extents[i].prompt
+        if batches and tokens + more <= budget:
             batches[-1].append(i)
+            tokens += more
         else:
             batches.append([i])
+            tokens = own + extents[i].prompt
     return batches
-
-
-def _padded_tokens(batch: list[int], extents: Sequence[Extent], leads: Sequence[bytes]) -> int:
-    """Tokens a forward pass over the batch computes, padding included (see `prefixes`)."""
-    prompts = len({leads[i] for i in batch})
-    if prompts == len(batch):
-        return len(batch) * max(extents[i].end for i in batch)
-    prompt = max(extents[i].prompt for i in batch)
-    return prompts * prompt + len(batch) * max(extents[i].end - extents[i].prompt for i in batch)

@@ -3,6 +3,8 @@
 Each request has a counter-based generator of its own (NumPy's Philox, keyed by the request's seed)
 and the token is the inverse of the cumulative distribution at its next number. So a request draws
 the same tokens whatever batch it sits in.
+
+Shapes: R rows, V vocabulary, W numbers kept a row.
 """
 
 from __future__ import annotations
@@ -16,80 +18,125 @@ from torch import Tensor
 from rlvr.types import GenerateRequest
 
 _OFF = 2.0  # a nucleus mass that keeps everything, rounding included
+_BLOCK = 128  # tokens whose probabilities are added up before any is looked at
 
 
 class Draws:
-    """The sampling settings of R rows and their random numbers. `keep` drops rows."""
+    """The sampling settings of at most `rows` rows, and their random numbers."""
 
-    def __init__(
-        self, requests: Sequence[GenerateRequest], lengths: Sequence[int], device: torch.device
+    def __init__(self, rows: int, device: torch.device) -> None:
+        self._device = device
+        self._numbers = torch.zeros(rows, 0, device=device)  # (R, W)
+        self._count = torch.zeros(rows, 1, dtype=torch.int64, device=device)  # drawn before
+        self._greedy = torch.zeros(rows, 1, dtype=torch.bool, device=device)
+        self._heat = torch.ones(rows, 1, device=device)
+        self._top_k = torch.zeros(rows, dtype=torch.int64, device=device)
+        self._top_p = torch.zeros(rows, device=device)
+        self._is_greedy = [False] * rows
+        self._is_cut = [False] * rows
+        self._is_hot = [False] * rows
+
+    def seat(
+        self, rows: Sequence[int], requests: Sequence[GenerateRequest], lengths: Sequence[int]
     ) -> None:
-        """`lengths` are the most tokens each row may draw."""
-        numbers = np.zeros((len(requests), max(lengths, default=0)))
-        for row, (request, length) in enumerate(zip(requests, lengths, strict=True)):
+        """Requests take rows; each may draw so many tokens."""
+        have, want = self._numbers.shape[1], max(lengths)
+        if want > have:
+            wider = self._numbers.new_zeros(len(self._numbers), want)
+            wider[:, :have] = self._numbers
+            self._numbers = wider
+        numbers = np.zeros((len(rows), want), np.float32)
+        for target, request, length in zip(numbers, requests, lengths, strict=True):
             philox = np.random.Philox(key=request.seed & (2**128 - 1))
-            numbers[row, :length] = np.random.Generator(philox).random(length)
+            target[:length] = np.random.Generator(philox).random(length)
         params = [request.params for request in requests]
-        self._numbers = torch.from_numpy(numbers).to(device, torch.float32)  # (R, tokens)
-        greedy = [p.temperature == 0 for p in params]
-        heat = [p.temperature or 1.0 for p in params]
-        cut = [p.is_truncated and p.temperature > 0 for p in params]
-        self._greedy = torch.tensor(greedy, device=device)
-        self._heat = torch.tensor(heat, dtype=torch.float32, device=device)[:, None]
-        self._cut = torch.tensor(cut, device=device)
-        self._top_k = torch.tensor([p.top_k or 2**31 for p in params], device=device)
-        self._top_p = torch.tensor(
-            [p.top_p if p.top_p < 1 else _OFF for p in params], device=device
-        )
-        self._summarise()
+        at = self._index(rows)
+        self._numbers[at, :want] = torch.from_numpy(numbers).to(self._device)
+        self._count[at] = 0
+        self._greedy[at, 0] = self._index([p.temperature == 0 for p in params])
+        self._heat[at, 0] = self._index([p.temperature or 1.0 for p in params])
+        self._top_k[at] = self._index([p.top_k or 2**31 for p in params])
+        self._top_p[at] = self._index([p.top_p if p.top_p < 1 else _OFF for p in params])
+        for row, one in zip(rows, params, strict=True):
+            self._is_greedy[row] = one.temperature == 0
+            self._is_hot[row] = one.temperature not in (0, 1)
+            self._is_cut[row] = one.is_truncated and one.temperature > 0
 
-    def _summarise(self) -> None:
-        self._any_greedy = bool(self._greedy.any())
-        self._cut_rows = self._cut.nonzero()[:, 0]
-        self._is_plain = bool((self._heat == 1.0).all())
+    def move(self, source: int, target: int) -> None:
+        """A row's request goes to another row."""
+        for name in ("numbers", "count", "greedy", "heat", "top_k", "top_p"):
+            values = getattr(self, f"_{name}")
+            values[target] = values[source]
+        for flags in (self._is_greedy, self._is_cut, self._is_hot):
+            flags[target] = flags[source]
 
-    def keep(self, rows: Tensor) -> None:
-        """Drop all rows but these."""
-        for name in ("_numbers", "_greedy", "_heat", "_cut", "_top_k", "_top_p"):
-            setattr(self, name, getattr(self, name)[rows])
-        self._summarise()
-
-    def draw(self, logits: Tensor, step: int) -> tuple[Tensor, Tensor]:
+    def draw(self, logits: Tensor, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
         """
-        Token `step` of each row and its logprob.
+        The next token of each of these rows and its logprob.
 
         The logprob is the one under the whole distribution at the row's temperature, also where
         top-k or top-p restricted the choice: the trainer, which never truncates, computes the same
         number. Greedy rows (temperature 0) report it at temperature 1.
 
         Args:
-            logits: Shape (R, V), float32.
-            step: How many tokens the rows have drawn before.
+            logits: Shape (R, V), float32, in the order of `rows`.
+            rows: R rows, ascending; `range(n)` for the first n.
 
         Returns:
             Tokens (R,) int64 and logprobs (R,) float32, nats.
         """
-        scaled = logits if self._is_plain else logits / self._heat
-        logprobs = scaled.log_softmax(dim=1)  # (R, V)
-        probs = logprobs.exp()
-        numbers = self._numbers[:, step : step + 1]  # (R, 1)
-        tokens = _invert(probs, numbers)
-        if self._any_greedy:
-            tokens = torch.where(self._greedy[:, None], logits.argmax(dim=1, keepdim=True), tokens)
-        if len(self._cut_rows):
-            rows = self._cut_rows
-            tokens[rows] = _draw_cut(
-                probs[rows], numbers[rows], self._top_k[rows], self._top_p[rows]
-            )
-        return tokens[:, 0], logprobs.gather(1, tokens)[:, 0]
+        at = slice(0, len(rows)) if isinstance(rows, range) else self._index(rows)
+        count = self._count[at]
+        numbers = self._numbers[at].gather(1, count.clamp(max=self._numbers.shape[1] - 1))
+        self._count[at] = count + 1
+        is_hot = any(self._is_hot[row] for row in rows)
+        scaled = logits / self._heat[at] if is_hot else logits
+        peak = scaled.amax(dim=1, keepdim=True)
+        mass = (scaled - peak).exp_()  # (R, V), not normalised
+        tokens, total = _invert(mass, numbers)
+        if any(self._is_greedy[row] for row in rows):
+            likeliest = logits.argmax(dim=1, keepdim=True)
+            tokens = torch.where(self._greedy[at], likeliest, tokens)
+        cut = [i for i, row in enumerate(rows) if self._is_cut[row]]
+        if cut:
+            some, whose = self._index(cut), self._index([rows[i] for i in cut])
+            probs = mass[some] / total[some]
+            tokens[some] = _draw_cut(probs, numbers[some], self._top_k[whose], self._top_p[whose])
+        logprobs = scaled.gather(1, tokens) - peak - total.log()
+        return tokens[:, 0], logprobs[:, 0]
+
+    def _index(self, values: Sequence[float]) -> Tensor:
+        return torch.tensor(values, device=self._device)
 
 
-def _invert(probs: Tensor, numbers: Tensor) -> Tensor:
-    """The first index whose cumulative probability exceeds `numbers` (R, 1) of the whole mass."""
-    cumulative = probs.cumsum(dim=1)
-    total = cumulative[:, -1:]
-    target = torch.minimum(numbers * total, torch.nextafter(total, torch.zeros_like(total)))
-    return torch.searchsorted(cumulative, target, right=True).clamp_(max=probs.shape[1] - 1)
+def _invert(mass: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
+    """
+    The first index whose cumulative mass exceeds `numbers` (R, 1) of the whole; and the whole.
+
+    First the block of tokens is found, then the token in it: most of a large vocabulary is only
+    added up.
+    """
+    vocab = mass.shape[1]
+    blocks = vocab // _BLOCK
+    whole, rest = mass[:, : blocks * _BLOCK], mass[:, blocks * _BLOCK :]
+    sums = torch.cat(
+        [whole.unflatten(1, (blocks, _BLOCK)).sum(dim=2), rest.sum(dim=1, keepdim=True)], dim=1
+    )  # (R, blocks + 1)
+    upto = sums.cumsum(dim=1)
+    total = upto[:, -1:]
+    target = _below(numbers * total, total)
+    block = torch.searchsorted(upto, target, right=True).clamp_(max=blocks)
+    before = torch.where(block > 0, upto.gather(1, (block - 1).clamp(min=0)), 0.0)
+    index = block * _BLOCK + torch.arange(_BLOCK, device=mass.device)  # (R, _BLOCK)
+    inside = mass.gather(1, index.clamp(max=vocab - 1)).masked_fill_(index >= vocab, 0.0)
+    inner = inside.cumsum(dim=1)
+    found = torch.searchsorted(inner, _below(target - before, inner[:, -1:]), right=True)
+    return (block * _BLOCK + found).clamp_(max=vocab - 1), total
+
+
+def _below(target: Tensor, total: Tensor) -> Tensor:
+    """The target, or the largest number below the total."""
+    return torch.minimum(target, torch.nextafter(total, torch.zeros_like(total)))
 
 
 def _draw_cut(probs: Tensor, numbers: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:
@@ -98,4 +145,4 @@ def _draw_cut(probs: Tensor, numbers: Tensor, top_k: Tensor, top_p: Tensor) -> T
     rank = torch.arange(probs.shape[1], device=probs.device)
     is_kept = (before < top_p[:, None]) & (rank < top_k[:, None])
     is_kept[:, 0] = True
-    return index.gather(1, _invert(ordered * is_kept, numbers))
+    return index.gather(1, _invert(ordered * is_kept, numbers)[0])

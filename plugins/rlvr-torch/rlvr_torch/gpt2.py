@@ -11,8 +11,6 @@ Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learner
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -21,9 +19,7 @@ from attrs.validators import ge, gt
 from torch import Tensor, nn
 
 from rlvr.errors import BackendError
-
-Attend: TypeAlias = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-"""`(layer, q, k, v) -> mixed`, all (B, H, T, D): how a block looks at the past."""
+from rlvr_torch.net import Attend, Heads
 
 
 @frozen(kw_only=True)
@@ -51,7 +47,9 @@ class GPT2Config:
         return self.n_inner or 4 * self.n_embd
 
 
-def attend_causal(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def attend_causal(
+    layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None
+) -> Tensor:
     """Each token looks at itself and those before it. Padding must be on the right."""
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
@@ -69,7 +67,7 @@ class Attention(nn.Module):
         b, t, c = x.shape
         qkv = self.c_attn(x).view(b, t, 3, self.heads, c // self.heads)
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)  # each (B, H, T, D)
-        mixed = attend(layer, q, k, v)
+        mixed = attend(layer, q, k, v, None)
         return self.c_proj(mixed.transpose(1, 2).reshape(b, t, c))
 
 
@@ -101,11 +99,19 @@ class Block(nn.Module):
 
 
 class GPT2(nn.Module):
-    """The language model. `model(tokens)` gives logits (B, T, V)."""
+    """The language model, a `Net`. `model(tokens)` gives logits (B, T, V)."""
+
+    logit_softcap = 0.0
+    logit_scale = 1.0
+    head_bias = None
 
     def __init__(self, config: GPT2Config) -> None:
         super().__init__()
         self.config = config
+        self.positions, self.vocab_size = config.n_positions, config.vocab_size
+        width = config.n_embd // config.n_head
+        heads = Heads(queries=config.n_head, keys=config.n_head, width=width, scale=width**-0.5)
+        self.heads = [heads] * config.n_layer
         self.wte = nn.Embedding(config.vocab_size, config.n_embd)
         self.wpe = nn.Embedding(config.n_positions, config.n_embd)
         self.h = nn.ModuleList(Block(config) for _ in range(config.n_layer))
@@ -149,6 +155,11 @@ class GPT2(nn.Module):
         for layer, block in enumerate(self.h):
             x = block(x, layer, attend)
         return self.ln_f(x)
+
+    @property
+    def module(self) -> nn.Module:
+        """Itself."""
+        return self
 
     @property
     def head(self) -> Tensor:

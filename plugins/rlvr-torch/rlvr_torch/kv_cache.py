@@ -1,143 +1,245 @@
-"""Keys and values of what was read: kept once a distinct prompt, and once a row after that.
+"""What a batch in the making remembers: prompts read once, and a ring of what each row generated.
 
 A group's rows share their prompt's keys: they are stored, and read, once for the whole group
 (attention over the prompt is one matrix product for each prompt, not one vector product for each
-row). What each row generated lives in slots of its own that are allocated ahead and written in
-place; nothing is concatenated to the cache while decoding.
+row). Every kind of `Heads` is here; the results are those of `attention.attend_over`.
 
-Shapes: P distinct prompts, S their longest length, R rows that still generate, G the most rows any
-prompt has, N slots, H heads, D width of a head.
+Shapes: P prompts, S their longest length, R rows, N slots of the ring that are looked at, H query
+heads, K key heads, D width of a head.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from rlvr_torch.gpt2 import GPT2Config
+from rlvr_torch.attention import attend_over, causal
+from rlvr_torch.net import Heads
+from rlvr_torch.prompts import Prompts
+from rlvr_torch.ring import Ring
+from rlvr_torch.seats import Seats
 
 _FIRST_SLOTS = 32
+_PROMPT_STEP = 64  # prompt lengths of fixed shapes are multiples of this
 
 
 class KVCache:
     """
-    The cache of one batch. `read_prompts` is the attention of the prefill, `attend` of decoding.
+    The cache of one batch. `attend_prompts` is the attention of a prefill, `attend` of decoding.
 
-    Prompts are padded on the right to S, and padding is masked. Rows must be sorted by prompt.
+    With `is_static` the shapes that `attend` works on take few different values (`shape` names
+    them), and all that changes between passes of one shape is the contents of tensors: what a
+    CUDA graph needs.
+
+    Attributes:
+        prompts: The places of prompts.
+        rows: Rows that take part in decoding; the first ones.
     """
 
     def __init__(
-        self, config: GPT2Config, lengths: Tensor, owner: Tensor, dtype: torch.dtype
+        self,
+        heads: Sequence[Heads],
+        *,
+        rows: int,
+        places: int,
+        longest: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        is_static: bool = False,
     ) -> None:
         """
         Make room.
 
         Args:
-            config: Shape of the model.
-            lengths: Prompt lengths in tokens, shape (P,).
-            owner: Index of each row's prompt, shape (R,), ascending.
+            heads: The attention of each layer.
+            rows: Most rows there will be.
+            places: Prompts there is room for at first.
+            longest: Tokens of a prompt there is room for at first.
             dtype: Type keys and values are kept in.
+            device: Where they are kept.
+            is_static: See above.
         """
-        device, width = lengths.device, config.n_embd // config.n_head
-        prompts, longest, rows = len(lengths), int(lengths.max()), len(owner)
-        shape = (prompts, config.n_head, longest, width)
-        self._layers = range(config.n_layer)
-        self._scale = width**-0.5
-        self._prompt_k = [torch.empty(shape, dtype=dtype, device=device) for _ in self._layers]
-        self._prompt_v = [torch.empty(shape, dtype=dtype, device=device) for _ in self._layers]
-        is_padding = torch.arange(longest, device=device) >= lengths[:, None]  # (P, S)
-        self._padding = torch.zeros(is_padding.shape, dtype=dtype, device=device)
-        self._padding.masked_fill_(is_padding, float("-inf"))
-        self._is_ragged = bool(is_padding.any())
-        slots = (rows, config.n_head, _FIRST_SLOTS, width)
-        self._row_k = [torch.empty(slots, dtype=dtype, device=device) for _ in self._layers]
-        self._row_v = [torch.empty(slots, dtype=dtype, device=device) for _ in self._layers]
-        self._used = 0
-        self._first_prompt = 0
-        self._seat(owner)
+        self._heads = heads
+        self._dtype = dtype
+        self._device = device
+        self._is_static = is_static
+        self.rows = rows
+        if is_static:
+            places, longest = _power(places), _multiple(longest)
+        self.prompts = Prompts(heads, places, longest, dtype, device)
+        self.ring = Ring(heads, rows, _FIRST_SLOTS, dtype, device, is_whole=is_static)
+        self._owner: list[int | None] = [None] * rows
+        self._reading: slice | Tensor = slice(0, 0)
+        self._masks: dict[int | None, Tensor] = {}  # causal masks of the prefill under way
+        self._biases: dict[int | None, Tensor | None] = {}  # of each window: (R, 1, 1, S + N)
+        self._held: dict[tuple[str, tuple[int, ...]], Tensor] = {}
+        self._windows = {layer.window for layer in heads}
+        self._slot = torch.zeros(1, dtype=torch.int64, device=device)
+        self._span = slice(0, 0)
+        self._is_seated = False
 
-    def read_prompts(self, first: int) -> None:
-        """The next prefill holds prompts `first`, `first + 1`, ... in order."""
-        self._first_prompt = first
+    # Prompts
 
-    def attend_prompts(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Causal attention of a prefill (P', H, S', D), which is kept."""
-        rows = slice(self._first_prompt, self._first_prompt + q.shape[0])
-        self._prompt_k[layer][rows, :, : k.shape[2]] = k
-        self._prompt_v[layer][rows, :, : v.shape[2]] = v
-        # Slots past the keys of this part are masked but multiplied by 0: they must be finite.
-        self._prompt_k[layer][rows, :, k.shape[2] :] = 0
-        self._prompt_v[layer][rows, :, v.shape[2] :] = 0
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    def read_prompts(self, places: Sequence[int], tokens: int) -> None:
+        """The next prefill holds the prompts of these places, padded to so many tokens."""
+        first, count = places[0], len(places)
+        is_run = list(places) == list(range(first, first + count))
+        self._reading = (
+            slice(first, first + count) if is_run else torch.tensor(places, device=self._device)
+        )
+        self._masks = {
+            window: causal(tokens, self._device, window)
+            for window in self._windows
+            if window is not None and window < tokens
+        }
 
-    def advance(self) -> None:
-        """Make room for one more token a row; call before each decoding pass."""
-        self._used += 1
-        slots = self._row_k[0].shape[2]
-        if self._used > slots:
-            for store in (self._row_k, self._row_v):
-                for layer in self._layers:
-                    old = store[layer]
-                    new = old.new_empty(old.shape[0], old.shape[1], 2 * slots, old.shape[3])
-                    new[:, :, :slots] = old
-                    store[layer] = new
+    def attend_prompts(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None
+    ) -> Tensor:
+        """Causal attention of a prefill (P', H, S', D); keys and values are kept."""
+        heads = self._heads[layer]
+        self.prompts.write(layer, self._reading, k, v)
+        return attend_over(heads, q, k, v, self._masks.get(heads.window), sinks)
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Attention of one new token a row, q, k and v (R, H, 1, D), over prompt and own past."""
-        own_k, own_v = self._row_k[layer], self._row_v[layer]
-        own_k[:, :, self._used - 1] = k[:, :, 0]
-        own_v[:, :, self._used - 1] = v[:, :, 0]
-        q = q * self._scale
-        seated = self._to_seats(q[:, :, 0])  # (P, H, G, D)
-        prompt = seated @ self._prompt_k[layer].transpose(2, 3)  # (P, H, G, S)
-        if self._is_ragged:
-            prompt += self._padding[:, None, None]
-        own = q @ own_k[:, :, : self._used].transpose(2, 3)  # (R, H, 1, N)
-        scores = torch.cat([self._from_seats(prompt)[:, :, None], own], dim=3)
-        shares = scores.softmax(dim=3)  # (R, H, 1, S + N)
-        longest = prompt.shape[3]
-        seated = self._to_seats(shares[:, :, 0, :longest])  # (P, H, G, S)
-        mixed = self._from_seats(seated @ self._prompt_v[layer])[:, :, None]
-        return mixed + shares[:, :, :, longest:] @ own_v[:, :, : self._used]
+    # Rows
 
-    def keep(self, rows: Tensor) -> None:
-        """Drop all rows but these (indices, ascending), and prompts that have no row any more."""
-        for store in (self._row_k, self._row_v):
-            for layer in self._layers:
-                old = store[layer]
-                new = old.new_empty(len(rows), *old.shape[1:])
-                new[:, :, : self._used] = old[rows, :, : self._used]
-                store[layer] = new
-        prompts, owner = torch.unique_consecutive(self._owner[rows], return_inverse=True)
-        if len(prompts) < len(self._padding):
-            self._padding = self._padding[prompts]
-            self._is_ragged = bool(self._padding.any())
-            for store in (self._prompt_k, self._prompt_v):
-                for layer in self._layers:
-                    store[layer] = store[layer][prompts]
-        self._seat(owner)
+    def begin(self, row: int, place: int) -> None:
+        """A completion of the prompt at a place takes the row."""
+        self._owner[row] = place
+        self.ring.begin(row)
+        self._is_seated = False
 
-    def _seat(self, owner: Tensor) -> None:
-        """Give each row a seat in a (P, G) table, so that prompts meet all their rows at once."""
-        prompts = len(self._padding)
-        counts = torch.bincount(owner, minlength=prompts)  # (P,)
-        first = counts.cumsum(0) - counts
-        self._owner = owner
-        self._table = (prompts, int(counts.max()))
-        self._is_full = len(owner) == prompts * self._table[1]
-        self._seats = owner * self._table[1] + torch.arange(len(owner), device=owner.device)
-        self._seats -= first[owner]
+    def end(self, row: int) -> None:
+        """The row's completion has ended."""
+        self._owner[row] = None
+        self.ring.end(row)
 
-    def _to_seats(self, values: Tensor) -> Tensor:
-        """(R, H, X) to (P, H, G, X); empty seats hold 0."""
-        prompts, most = self._table
-        if not self._is_full:
-            table = values.new_zeros(prompts * most, *values.shape[1:])
-            values = table.index_copy_(0, self._seats, values)
-        return values.view(prompts, most, *values.shape[1:]).transpose(1, 2)
+    def move(self, source: int, target: int) -> None:
+        """A row goes to a free one's place."""
+        self._owner[target], self._owner[source] = self._owner[source], None
+        self.ring.move(source, target)
+        self._is_seated = False
 
-    def _from_seats(self, values: Tensor) -> Tensor:
-        """(P, H, G, X) to (R, H, X)."""
-        rows = values.transpose(1, 2).flatten(0, 1)
-        return rows if self._is_full else rows[self._seats]
+    def resize(self, rows: int) -> None:
+        """Decode the first `rows` rows only; also drops the gaps between prompts."""
+        self.rows = rows
+        self._is_seated = False
+        moved = self.prompts.tidy()
+        self._owner = [None if p is None else moved.get(p, p) for p in self._owner]
+
+    @property
+    def places_in_use(self) -> set[int]:
+        """Places whose prompt some row reads."""
+        return {place for place in self._owner if place is not None}
+
+    # Decoding
+
+    def advance(self) -> Tensor:
+        """
+        Make ready for one more token a row; call before each decoding pass.
+
+        Returns:
+            Position of each row's token, (R, 1).
+        """
+        self.ring.advance()
+        if not self._is_seated:
+            self._seat()
+        if self._is_static:
+            self._slot.fill_(self.ring.slot)
+        self._span = slice(0, self.ring.slots) if self._is_static else self.ring.span
+        age = (self.ring.clock - self.ring.births[: self.rows])[:, None]  # (R, 1)
+        positions = self._lengths + age  # (R, 1)
+        self._look(age, positions)
+        return self.hold("positions", positions)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """All sizes and places in memory that a decoding pass depends on."""
+        span = self._span.stop - self._span.start
+        return (self.rows, *self._seats.shape, self._slots, span, self.prompts.size)
+
+    def hold(self, name: str, value: Tensor) -> Tensor:
+        """The value; with `is_static` always in the same place in memory, for each shape."""
+        if not self._is_static:
+            return value
+        kept = self._held.setdefault((name, tuple(value.shape)), value)
+        return kept if kept is value else kept.copy_(value)
+
+    def _seat(self) -> None:
+        """The tables that depend on who sits where, but not on the clock."""
+        owner, lengths = self._owner[: self.rows], self.prompts.lengths
+        places, seats = self.prompts.places, 0
+        self._slots = self.prompts.longest
+        if self._is_static:
+            places, self._slots = _power(places), _multiple(self._slots)
+            seats = _power(max(owner.count(place) for place in self.places_in_use))
+        self._seats = Seats(owner, places, seats, self._device, is_static=self._is_static)
+        self._seats.of_row = self.hold("of_row", self._seats.of_row)
+        self._seats.of_seat = self.hold("of_seat", self._seats.of_seat)
+        mine = [lengths[0 if place is None else place] for place in owner]
+        self._lengths = torch.tensor(mine, device=self._device)[:, None]  # (R, 1)
+        self._index = torch.arange(self._slots, device=self._device)  # (S,)
+        self._sees_prompt = self._index < self._lengths  # (R, S)
+        self._is_ragged = min(mine) < self._slots or self._is_static
+        self._is_seated = True
+
+    def _look(self, age: Tensor, positions: Tensor) -> None:
+        """What each row may see in this pass: 0 or -inf for each key, by window; None: all."""
+        span = self._span.stop - self._span.start
+        back = self.ring.ages(self._span)  # (N,)
+        sees = torch.cat([self._sees_prompt, back <= age], dim=1)  # (R, S + N)
+        whole = self._bias("all", sees) if self._is_ragged or not self.ring.is_even else None
+        for window in self._windows:
+            self._biases[window] = whole
+            if window is None or (self._slots + span <= window and not self._is_static):
+                continue
+            distance = torch.cat(
+                [positions - self._index, back.expand(len(positions), -1)], dim=1
+            )  # (R, S + N)
+            self._biases[window] = self._bias(str(window), sees & (distance < window))
+
+    def _bias(self, name: str, sees: Tensor) -> Tensor:
+        bias = torch.zeros(sees.shape, device=self._device).masked_fill_(~sees, float("-inf"))
+        return self.hold(name, bias[:, None, None])  # (R, 1, 1, S + N)
+
+    def attend(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None
+    ) -> Tensor:
+        """Attention of one new token a row, q (R, H, 1, D), k and v (R, K, 1, D), over its past."""
+        heads, span = self._heads[layer], self._span
+        places, slots = self._seats.shape[0], self._slots
+        own_k = self.ring.keys[layer][: self.rows]  # (R, K, ring, D)
+        own_v = self.ring.values[layer][: self.rows]
+        if self._is_static:
+            own_k.index_copy_(2, self._slot, k.to(self._dtype))
+            own_v.index_copy_(2, self._slot, v.to(self._dtype))
+        else:
+            own_k[:, :, self.ring.slot], own_v[:, :, self.ring.slot] = k[:, :, 0], v[:, :, 0]
+        q = q[:, :, 0].unflatten(1, (heads.keys, -1)).to(self._dtype) * heads.scale  # (R, K, Q, D)
+        prompt = self._seats.sit(q) @ self.prompts.keys[layer][:places, :, :, :slots]
+        own = q @ own_k[:, :, span].transpose(2, 3)  # (R, K, Q, N)
+        scores = torch.cat([self._seats.stand(prompt), own], dim=3).float()  # (R, K, Q, S + N)
+        if heads.softcap:
+            scores = heads.softcap * torch.tanh(scores / heads.softcap)
+        bias = self._biases[heads.window]
+        if bias is not None:
+            scores += bias
+        if sinks is not None:
+            sink = sinks.float().view(1, heads.keys, -1, 1).expand(*scores.shape[:3], 1)
+            scores = torch.cat([scores, sink], dim=3)
+        shares = scores.softmax(dim=3).to(self._dtype)
+        seated = self._seats.sit(shares[..., :slots])  # (P, K, G * Q, S)
+        mixed = self._seats.stand(seated @ self.prompts.values[layer][:places, :, :slots])
+        mixed = mixed + shares[..., slots : own.shape[3] + slots] @ own_v[:, :, span]
+        return mixed.flatten(1, 2)[:, :, None].to(v.dtype)
+
+
+def _power(count: int) -> int:
+    """The next power of two."""
+    return 1 << (count - 1).bit_length()
+
+
+def _multiple(tokens: int) -> int:
+    return -(-tokens // _PROMPT_STEP) * _PROMPT_STEP

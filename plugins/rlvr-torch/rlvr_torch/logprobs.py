@@ -1,8 +1,9 @@
 """Logprobs of given tokens, a chunk at a time: full logits exist for a few tokens only.
 
 The logits of a batch, float32 (B, T, V), are what fills memory in training. Here only supervised
-positions meet the output head, `chunk` of them at a time, and the backward pass computes each
-chunk's logits again instead of keeping them.
+positions meet the output head, `chunk` of them at a time; where a gradient is asked for, the
+backward pass computes each chunk's logits again. (A training step does not even do that: see
+`fused.py`.)
 
 Shapes: N supervised positions, C width, V vocabulary, T tokens of a datum.
 """
@@ -14,60 +15,110 @@ from typing import Any
 
 import numpy as np
 import torch
+from attrs import frozen
 from torch import Tensor
 
 from rlvr.types import Datum
-from rlvr_torch.gpt2 import GPT2
-from rlvr_torch.prefixes import supervised_hidden
+from rlvr_torch.critic import Critic
+from rlvr_torch.head import Chunk, Head, HeadGrads
+from rlvr_torch.net import Net
+from rlvr_torch.packed import supervised_hidden
+
+
+@frozen(kw_only=True, eq=False)
+class Places:
+    """Where the supervised tokens of some data are, and what is drawn there."""
+
+    targets: Tensor  # (N,) ids
+    heat: Tensor  # (N,) temperatures
+    counts: list[int]  # of each datum; they sum to N
+    _where: Tensor  # (N,) index into all tokens of the data, one datum after the other
+    _lengths: list[int]  # T of each datum
+
+    @classmethod
+    def of(cls, data: Sequence[Datum], device: torch.device) -> Places:
+        """Of the data, as tensors on a device."""
+        at = [np.flatnonzero(datum.mask) for datum in data]
+        lengths = [len(datum.tokens) for datum in data]
+        starts = np.cumsum([0, *lengths])
+        return cls(
+            targets=_tensor([d.tokens[a] for d, a in zip(data, at, strict=True)], device).long(),
+            heat=_tensor(
+                [np.full(len(a), d.temperature, np.float32) for d, a in zip(data, at, strict=True)],
+                device,
+            ),
+            counts=[len(a) for a in at],
+            where=_tensor([s + a for s, a in zip(starts, at, strict=False)], device).long(),
+            lengths=lengths,
+        )
+
+    def spread(self, values: Tensor) -> list[Tensor]:
+        """Values (N,) as one tensor (T,) a datum, 0 where nothing is supervised."""
+        full = torch.zeros(sum(self._lengths), device=values.device, dtype=values.dtype)
+        return list(full.index_copy(0, self._where, values).split(self._lengths))
 
 
 class ChunkedLogprobs(torch.autograd.Function):
-    """`(hidden (N, C), head (V, C), targets (N,), heat (N,), chunk) -> logprobs (N,)`, float32."""
+    """`(hidden (N, C), head (V, C), bias, head, targets, heat, chunk) -> logprobs (N,)`."""
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, head: Tensor, targets: Tensor, heat: Tensor, chunk: int
+        ctx: Any,
+        hidden: Tensor,
+        weights: Tensor,
+        bias: Tensor | None,
+        head: Head,
+        targets: Tensor,
+        heat: Tensor,
+        chunk: int,
     ) -> Tensor:
-        logprobs = hidden.new_empty(len(hidden), dtype=torch.float32)
-        mass = torch.empty_like(logprobs)  # (N,) log of the sum of exponentials
-        for part in _parts(len(hidden), chunk):
-            logits = (hidden[part].float() @ head.float().t()) / heat[part, None]  # (chunk, V)
-            mass[part] = logits.logsumexp(dim=1)
-            logprobs[part] = logits.gather(1, targets[part, None])[:, 0] - mass[part]
-        ctx.save_for_backward(hidden, head, targets, heat, mass)
-        ctx.chunk = chunk
-        return logprobs
+        ctx.save_for_backward(hidden, targets, heat)
+        ctx.head, ctx.chunk, ctx.types = head, chunk, (weights.dtype, bias is not None)
+        buffer = logits_buffer(head, hidden, chunk)
+        parts = [
+            Chunk.forward(head, hidden[part], targets[part], heat[part], buffer=buffer).logprobs
+            for part in slices(len(hidden), chunk)
+        ]
+        return torch.cat(parts)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         (grad,) = grads
-        hidden, head, targets, heat, mass = ctx.saved_tensors
-        weights = head.float()
+        hidden, targets, heat = ctx.saved_tensors
+        head: Head = ctx.head
+        found = HeadGrads(
+            weights=torch.zeros_like(head.weights) if ctx.needs_input_grad[1] else None,
+            bias=torch.zeros_like(head.bias)
+            if head.bias is not None and ctx.needs_input_grad[2]
+            else None,
+        )
         d_hidden = torch.empty_like(hidden)
-        d_head = torch.zeros_like(weights)
-        for part in _parts(len(hidden), ctx.chunk):
-            inputs = hidden[part].float()
-            logits = (inputs @ weights.t()) / heat[part, None]
-            share = (grad[part] / heat[part])[:, None]
-            d_logits = (logits - mass[part, None]).exp_() * -share  # (chunk, V)
-            d_logits.scatter_add_(1, targets[part, None], share)
-            d_hidden[part] = (d_logits @ weights).to(hidden.dtype)
-            d_head.addmm_(d_logits.t(), inputs)
-        return d_hidden, d_head.to(head.dtype), None, None, None
+        buffer = logits_buffer(head, hidden, ctx.chunk)
+        for part in slices(len(hidden), ctx.chunk):
+            chunk = Chunk.forward(head, hidden[part], targets[part], heat[part], buffer=buffer)
+            chunk.backward(grad[part], None, d_hidden[part], found)
+        d_weights = None if found.weights is None else found.weights.to(ctx.types[0])
+        return d_hidden, d_weights, found.bias, None, None, None, None
 
 
-def _parts(count: int, chunk: int) -> list[slice]:
-    return [slice(first, first + chunk) for first in range(0, count, chunk)]
+def logits_buffer(head: Head, hidden: Tensor, chunk: int) -> Tensor:
+    """Room for the logits (n, V) of the largest chunk."""
+    return head.weights.new_empty(min(chunk, len(hidden)), len(head.weights))
+
+
+def slices(count: int, chunk: int) -> list[slice]:
+    """0 ... count in pieces of `chunk`."""
+    return [slice(first, min(first + chunk, count)) for first in range(0, count, chunk)]
 
 
 def sequence_logprobs(
-    model: GPT2, data: Sequence[Datum], *, chunk: int = 1024, dtype: torch.dtype = torch.float32
+    net: Net, data: Sequence[Datum], chunk: int = 1024, dtype: torch.dtype = torch.float32
 ) -> list[Tensor]:
     """
     Logprobs of each datum's supervised tokens at its temperature.
 
     Args:
-        model: The weights; gradients flow to them where autograd is on.
+        net: The weights; gradients flow to them where autograd is on.
         data: Checked data; each has a supervised token. Those with equal prompts share its cost.
         chunk: Positions whose logits exist at one time.
         dtype: What the blocks' matrix products are computed in; the head is float32 always.
@@ -76,26 +127,27 @@ def sequence_logprobs(
         One tensor (T,) a datum, float32, nats: entry t is log p(tokens[t] | tokens[:t]) where
         `mask[t]`, 0 elsewhere.
     """
-    device = model.head.device
-    with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
-        hidden = supervised_hidden(model, data)  # (N, C)
-    at = [np.flatnonzero(datum.mask) for datum in data]
-    targets = [datum.tokens[positions] for datum, positions in zip(data, at, strict=True)]
-    heat = [np.full(len(p), d.temperature) for d, p in zip(data, at, strict=True)]
+    hidden = trunk(net, data, dtype)  # (N, C)
+    places = Places.of(data, hidden.device)
     flat = ChunkedLogprobs.apply(
-        hidden,
-        model.head,
-        _tensor(targets, torch.int64, device),
-        _tensor(heat, torch.float32, device),
-        chunk,
+        hidden, net.head, net.head_bias, Head.of(net), places.targets, places.heat, chunk
     )
-    lengths = [len(datum.tokens) for datum in data]
-    starts = np.cumsum([0, *lengths[:-1]])
-    where = [start + positions for start, positions in zip(starts, at, strict=True)]
-    spread = torch.zeros(sum(lengths), device=device)
-    spread = spread.index_copy(0, _tensor(where, torch.int64, device), flat)
-    return list(spread.split(lengths))
+    return places.spread(flat)
 
 
-def _tensor(parts: Sequence[np.ndarray], dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.from_numpy(np.concatenate(parts)).to(device, dtype)
+def sequence_values(
+    net: Net, critic: Critic, data: Sequence[Datum], dtype: torch.dtype = torch.float32
+) -> list[Tensor]:
+    """A critic's estimates before each supervised token, one tensor (T,) a datum; 0 elsewhere."""
+    hidden = trunk(net, data, dtype)  # (N, C)
+    return Places.of(data, hidden.device).spread(critic(hidden))
+
+
+def trunk(net: Net, data: Sequence[Datum], dtype: torch.dtype) -> Tensor:
+    """The hidden state that predicts each supervised token, (N, C), datum by datum."""
+    with torch.autocast(net.head.device.type, dtype, enabled=dtype != torch.float32):
+        return supervised_hidden(net, data)
+
+
+def _tensor(parts: Sequence[np.ndarray], device: torch.device) -> Tensor:
+    return torch.from_numpy(np.concatenate(parts)).to(device)

@@ -3,6 +3,7 @@
     gpt2:PATH                                  a directory in Hugging Face's layout
     gpt2:new?layers=2&heads=2&width=64&positions=256&tokenizer=PATH&seed=0
                                                from scratch; every key is optional
+    hf:PATH_OR_ID                              any decoder of transformers (`hf_source`)
 
 `tokenizer` is a `tokenizer.json` or a directory that holds one; by default tokens are bytes.
 `seed` is by default the run's.
@@ -15,7 +16,11 @@ from pathlib import Path
 from attrs import frozen
 
 from rlvr.errors import BackendError, ConfigError
+from rlvr_torch.config import TorchConfig
 from rlvr_torch.gpt2 import GPT2, GPT2Config
+from rlvr_torch.hf import HFNet
+from rlvr_torch.hf_source import HFSource, check_lora
+from rlvr_torch.hf_tokenizer import HFTokenizer
 from rlvr_torch.tokenizer import BytePairTokenizer
 from rlvr_torch.weights import load_gpt2
 
@@ -24,7 +29,11 @@ _NUMBERS = {"layers": 2, "heads": 2, "width": 64, "positions": 256}
 
 @frozen(kw_only=True)
 class ModelSource:
-    """Gives the same start weights each time: from a directory, or from a seed."""
+    """
+    Gives the same start weights each time: from a directory, the hub, or a seed.
+
+    `hf` is set for `hf:` models, and the other attributes then say nothing.
+    """
 
     directory: Path | None = None
     layers: int = _NUMBERS["layers"]
@@ -33,22 +42,27 @@ class ModelSource:
     positions: int = _NUMBERS["positions"]
     tokenizer_path: Path | None = None
     seed: int = 0
+    hf: HFSource | None = None
 
     @classmethod
-    def parse(cls, spec: str, seed: int = 0) -> ModelSource:
+    def parse(cls, spec: str, seed: int = 0, config: TorchConfig | None = None) -> ModelSource:
         """
-        Read a model spec.
+        Read a model spec, with the options that change what is loaded.
 
         Raises:
-            ConfigError: It is not `gpt2:PATH` of a folder or `gpt2:new?...`, or a key or value is
-                unknown.
+            ConfigError: It is not `gpt2:PATH` of a folder, `gpt2:new?...` or `hf:PATH_OR_ID`, a key
+                or value is unknown, or an option cannot be had with this model.
         """
+        config = config or TorchConfig()
         scheme, _, rest = spec.partition(":")
+        if scheme == "hf" and rest:
+            return cls(hf=HFSource.parse(rest, config, seed))
         if scheme != "gpt2" or not rest:
             raise ConfigError(
                 f"the backend 'torch' cannot use the model {spec!r}\n"
-                "  it takes gpt2:PATH, or gpt2:new?layers=2&heads=2&width=64"
+                "  it takes hf:PATH_OR_ID, gpt2:PATH, or gpt2:new?layers=2&heads=2&width=64"
             )
+        _refuse_adapters(spec, config)
         if rest != "new" and not rest.startswith("new?"):
             directory = Path(rest).expanduser()
             if not directory.is_dir():
@@ -78,14 +92,29 @@ class ModelSource:
             tokenizer_path=tokenizer_path,
         )
 
-    def tokenizer(self) -> BytePairTokenizer:
+    def __str__(self) -> str:
+        return self.hf.where if self.hf else str(self.directory or "gpt2:new")
+
+    def tokenizer(self) -> BytePairTokenizer | HFTokenizer:
         """The tokenizer that goes with the model."""
+        if self.hf is not None:
+            return self.hf.tokenizer()
         path = self.directory or self.tokenizer_path
         return BytePairTokenizer.bytes_only() if path is None else BytePairTokenizer.load(path)
 
+    def net(self, vocab_size: int) -> GPT2 | HFNet:
+        """
+        The start weights, on the CPU (in 4 bits on the GPU).
+
+        Raises:
+            BackendError: The model cannot be loaded, or knows fewer tokens than `vocab_size`.
+            ConfigError: An adapter does not fit.
+        """
+        return self.model(vocab_size) if self.hf is None else self.hf.net(vocab_size)
+
     def model(self, vocab_size: int) -> GPT2:
         """
-        The start weights, on the CPU.
+        The start weights of a `gpt2:` model, on the CPU.
 
         Raises:
             BackendError: The directory cannot be used, or its model knows fewer tokens than
@@ -107,6 +136,22 @@ class ModelSource:
                 f"the model only {model.config.vocab_size}: they do not belong together"
             )
         return model
+
+
+def _refuse_adapters(spec: str, config: TorchConfig) -> None:
+    wants = {
+        f"torch.lora_rank={config.lora_rank}": config.lora_rank,
+        f"torch.adapter={config.adapter}": config.adapter,
+        f"torch.quantize={config.quantize}": config.quantize != "none",
+    }
+    asked = next((option for option, is_set in wants.items() if is_set), None)
+    if asked:
+        raise ConfigError(
+            f"{asked} was asked for with the model {spec!r}\n"
+            "  found: rlvr's own GPT-2, all of whose weights are trained\n"
+            "  try: the same folder through transformers, --model hf:PATH"
+        )
+    check_lora(config)
 
 
 def _whole(key: str, value: str, spec: str) -> int:

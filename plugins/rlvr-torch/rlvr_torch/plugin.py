@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from rlvr import hookimpl
 from rlvr.errors import ExitCode
-from rlvr.specs import Advice, BackendSpec, Check
+from rlvr.specs import Advice, BackendSpec, Check, CommandSpec
 
 RLVR_API = 1
 
@@ -17,9 +17,9 @@ def rlvr_backends() -> Iterable[BackendSpec]:
     yield BackendSpec(
         name="torch",
         target="rlvr_torch.backend:TorchBackend",
-        summary="Local PyTorch: CPU, CUDA or Apple GPU; own GPT-2, own generation engine",
+        summary="Local PyTorch: CPU, CUDA or Apple GPU; own GPT-2, transformers with LoRA",
         config="rlvr_torch.config:TorchConfig",
-        models=("gpt2",),
+        models=("gpt2", "hf"),
     )
 
 
@@ -35,6 +35,16 @@ def rlvr_checks() -> Iterable[Check]:
 
 
 @hookimpl
+def rlvr_commands() -> Iterable[CommandSpec]:
+    """Subcommands of `rlvr torch`."""
+    yield CommandSpec(
+        name="export",
+        target="rlvr_torch.export:main",
+        summary="Write the model of a run as transformers or peft reads it",
+    )
+
+
+@hookimpl
 def rlvr_explain_error(error: BaseException) -> Advice | None:
     """Advice for a device that ran out of memory."""
     kind = type(error)
@@ -45,7 +55,7 @@ def rlvr_explain_error(error: BaseException) -> Advice | None:
         message=(
             "the device ran out of memory\n"
             f"  {str(error).splitlines()[0] if str(error) else kind.__name__}\n"
-            "  try: train.microbatch_tokens and torch.decode_rows at half their values, "
+            "  try: torch.microbatch_tokens and torch.decode_rows at half their values, "
             "or torch.dtype=bfloat16"
         ),
         exit_code=ExitCode.BACKEND,

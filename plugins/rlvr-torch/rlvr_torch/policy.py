@@ -1,14 +1,33 @@
-"""The sampling handle of the weights as they were when it was given out."""
+"""Sampling handles of weights in this process: of one version of them, or of the newest."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from rlvr.errors import BackendError
+from rlvr.parts import Tokenizer
 from rlvr.types import Completion, GenerateRequest
 from rlvr_torch.engine import Engine
-from rlvr_torch.tokenizer import BytePairTokenizer
+from rlvr_torch.generation import Generation
 from rlvr_torch.worker import Worker
+
+
+class Generates(Protocol):
+    """What a strict handle asks of an engine: ours or vLLM's."""
+
+    tokenizer: Tokenizer
+
+    @property
+    def context_length(self) -> int:
+        """Positions of the model: prompt and completion together."""
+
+    def generate(
+        self,
+        requests: Sequence[GenerateRequest],
+        is_cancelled: Callable[[], bool] = ...,
+    ) -> list[Completion]:
+        """One completion a request, in order."""
 
 
 class TorchPolicy:
@@ -26,13 +45,18 @@ class TorchPolicy:
     """
 
     def __init__(
-        self, version: int, digest: str, engine: Engine, worker: Worker, newest: Callable[[], int]
+        self,
+        version: int,
+        digest: str,
+        engine: Generates,
+        worker: Worker,
+        newest: Callable[[], int],
     ) -> None:
         """`newest` gives the version of the live weights."""
         self.version = version
         self.digest = digest
-        self.tokenizer: BytePairTokenizer = engine.tokenizer
-        self.context_length: int = engine.model.config.n_positions
+        self.tokenizer: Tokenizer = engine.tokenizer
+        self.context_length: int = engine.context_length
         self._engine = engine
         self._worker = worker
         self._newest = newest
@@ -54,3 +78,75 @@ class TorchPolicy:
             return self._engine.generate(requests, is_cancelled)
 
         return await self._worker.run(work)
+
+
+class LiveTorchPolicy:
+    """
+    Samples with whatever the weights are: completions go on while training changes them.
+
+    The worker is asked for a slice of tokens at a time, so a training step that waits in the same
+    worker runs between two slices, and the next slice draws with its result. Keys that older
+    weights computed are kept. A token's logprob is that of the distribution it was drawn from, and
+    `Completion.versions` names all versions that drew it.
+
+    Attributes:
+        tokenizer: The model's tokenizer.
+        context_length: Positions of the model: prompt and completion together.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        worker: Worker,
+        read_version: Callable[[], int],
+        read_digest: Callable[[], str],
+        slice_tokens: int,
+    ) -> None:
+        """
+        For `Continuing.live_policy`.
+
+        Args:
+            engine: Samples from the live weights.
+            worker: The one that trains too.
+            read_version: Version of the live weights; called in the worker and outside of it.
+            read_digest: sha256 of them, of the same version; called likewise.
+            slice_tokens: Tokens each row draws before other work of the worker has its turn.
+        """
+        self.tokenizer: Tokenizer = engine.tokenizer
+        self.context_length: int = engine.context_length
+        self._engine = engine
+        self._worker = worker
+        self._read_version = read_version
+        self._read_digest = read_digest
+        self._slice_tokens = slice_tokens
+
+    @property
+    def version(self) -> int:
+        """Optimiser updates that the weights have seen by now."""
+        return self._read_version()
+
+    @property
+    def digest(self) -> str:
+        """sha256 of the weights as they are now."""
+        return self._read_digest()
+
+    async def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
+        """
+        One completion a request, in order; the event loop is free meanwhile.
+
+        Raises:
+            BackendError: See `Engine.generate`.
+        """
+
+        def begin(_: Callable[[], bool]) -> Generation:
+            self._read_digest()  # here, where no update is under way
+            return self._engine.begin(requests)
+
+        generation = await self._worker.run(begin)
+
+        def go_on(is_cancelled: Callable[[], bool]) -> bool:
+            return generation.advance(self._slice_tokens, is_cancelled, self._read_version())
+
+        while not await self._worker.run(go_on):
+            pass
+        return generation.completions()

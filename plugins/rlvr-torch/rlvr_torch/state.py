@@ -1,4 +1,4 @@
-"""A backend's state on disk: a model directory with `training.pt` beside it."""
+"""A backend's state on disk: a model directory (or an adapter's) with `training.pt` beside it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from attrs import asdict, frozen
 from safetensors import SafetensorError
 
 from rlvr.errors import BackendError, CheckpointError
-from rlvr_torch.gpt2 import GPT2, GPT2Config
-from rlvr_torch.tokenizer import BytePairTokenizer
-from rlvr_torch.weights import load_gpt2, save_gpt2
+from rlvr_torch.net import Net
+from rlvr_torch.net_files import Savable, load_weights, save_net
 
 _FILE = "training.pt"
 
@@ -24,17 +23,17 @@ class TrainingState:
     What continues a run besides the weights.
 
     `version` counts the updates made, which is also the place in the learning rate's schedule.
-    `start_digest` names the weights the run started from: the reference.
+    `start_digest` names the weights the run started from: the reference. `critic` holds the value
+    head's weights, None where there is none.
     """
 
     version: int
     start_digest: str
     optimizer: dict[str, Any]
+    critic: dict[str, Any] | None = None
 
 
-def write_state(
-    directory: Path, model: GPT2, tokenizer: BytePairTokenizer, state: TrainingState
-) -> None:
+def write_state(directory: Path, net: Net, tokenizer: Savable, state: TrainingState) -> None:
     """
     Write all files into the directory.
 
@@ -42,26 +41,34 @@ def write_state(
         CheckpointError: One could not be written (a full disk, say).
     """
     try:
-        save_gpt2(model, directory, eos_id=tokenizer.eos_id)
-        tokenizer.save(directory)
+        save_net(net, tokenizer, directory)
         torch.save(asdict(state, recurse=False), directory / _FILE)
     except (OSError, RuntimeError, SafetensorError) as error:
         raise CheckpointError(f"cannot write the model into {directory}: {error}") from error
 
 
-def read_state(directory: Path, config: GPT2Config) -> tuple[GPT2, TrainingState]:
+def read_state(directory: Path) -> TrainingState:
     """
-    The weights and the state that `write_state` wrote.
+    What `write_state` wrote beside the weights.
+
+    Raises:
+        CheckpointError: The file is missing or damaged.
+    """
+    try:
+        found = torch.load(directory / _FILE, map_location="cpu", weights_only=True)
+        return TrainingState(**found)
+    except (OSError, RuntimeError, TypeError, EOFError, pickle.UnpicklingError) as error:
+        raise CheckpointError(f"cannot read the state in {directory}: {error}") from error
+
+
+def read_weights(directory: Path, net: Net) -> None:
+    """
+    Put the weights that `write_state` wrote into a net; it is as before where that fails.
 
     Raises:
         CheckpointError: A file is missing, damaged, or of a model of another shape.
     """
     try:
-        model = load_gpt2(directory)
-        found = torch.load(directory / _FILE, map_location="cpu", weights_only=True)
-        state = TrainingState(**found)
-    except (OSError, RuntimeError, TypeError, pickle.UnpicklingError, BackendError) as error:
+        load_weights(net, directory)
+    except (OSError, BackendError) as error:
         raise CheckpointError(f"cannot read the state in {directory}: {error}") from error
-    if model.config != config:
-        raise CheckpointError(f"{directory} holds {model.config}, this run trains {config}")
-    return model, state

@@ -14,6 +14,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from rlvr.errors import BackendError
 from rlvr.types import Message
+from rlvr_torch.token_bytes import ByteLevel, byte_table
 
 END_OF_TEXT = "<|endoftext|>"
 
@@ -38,7 +39,7 @@ class BytePairTokenizer:
         inner.no_truncation()
         self._inner = inner
         self.eos_id: int = eos
-        self._bytes = _byte_table(inner)
+        self._bytes = byte_table(inner, ByteLevel())
         self.vocab_size = len(self._bytes)
 
     @classmethod
@@ -134,26 +135,3 @@ def _byte_level(model: models.Model) -> tokenizers.Tokenizer:
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
     return inner
-
-
-def _byte_of_character() -> dict[str, int]:
-    """GPT-2's alphabet: printable Latin-1 stands for itself, the rest begins at U+0100."""
-    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [b for b in range(256) if b not in set(plain)]
-    return {chr(b): b for b in plain} | {chr(256 + i): b for i, b in enumerate(others)}
-
-
-def _byte_table(inner: tokenizers.Tokenizer) -> list[bytes]:
-    alphabet = _byte_of_character()
-    added = {token.content for token in inner.get_added_tokens_decoder().values()}
-    vocab = inner.get_vocab(with_added_tokens=True)
-    table = [b""] * (max(vocab.values()) + 1)
-    for token, index in vocab.items():
-        if token in added:
-            table[index] = token.encode()
-        else:
-            try:
-                table[index] = bytes(alphabet[c] for c in token)
-            except KeyError:
-                raise BackendError(f"token {token!r} is not byte-level BPE") from None
-    return table

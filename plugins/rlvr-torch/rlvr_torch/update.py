@@ -2,27 +2,62 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import torch
+from attrs import frozen
 from torch import Tensor, nn
 
 from rlvr.errors import BackendError
 from rlvr.parts import Loss
 from rlvr.types import Datum
 from rlvr_torch.crew import Crew
+from rlvr_torch.critic import Critic
 from rlvr_torch.data import microbatches
+from rlvr_torch.fused import HeadPass, add_metrics, head_pass, name_problems
+from rlvr_torch.logprobs import trunk
+from rlvr_torch.net import Net
 
-Score = Callable[[Sequence[Datum]], list[Tensor]]
-"""Logprobs (T,) of each datum, with gradients."""
+
+@frozen(kw_only=True, eq=False)
+class Learner:
+    """
+    What a step trains, and how a micro-batch goes through it.
+
+    Attributes:
+        net: The model.
+        critic: Its value head, where there is one.
+        dtype: Type of the trunk's matrix products.
+        chunk: Positions whose logits exist at one time.
+    """
+
+    net: Net
+    critic: Critic | None = None
+    dtype: torch.dtype = torch.float32
+    chunk: int = 1024
+
+    @property
+    def weights(self) -> list[nn.Parameter]:
+        """All that is trained: the critic's come last."""
+        own = [value for value in self.net.module.parameters() if value.requires_grad]
+        return own + ([] if self.critic is None else list(self.critic.parameters()))
+
+    def gradients(
+        self, data: Sequence[Datum], loss: Loss
+    ) -> tuple[HeadPass, Sequence[Tensor | None]]:
+        """Loss and metrics of a micro-batch, and its gradient by each of the weights."""
+        hidden = trunk(self.net, data, self.dtype)
+        found = head_pass(hidden, data, loss, self.net, critic=self.critic, chunk=self.chunk)
+        if not found.pulls:
+            return found, []
+        tensors, pulls = zip(*found.pulls, strict=True)
+        return found, torch.autograd.grad(tensors, self.weights, pulls, allow_unused=True)
 
 
 def accumulate(
     data: Sequence[Datum],
     loss: Loss,
-    score: Score,
-    weights: Sequence[nn.Parameter],
+    learner: Learner,
     *,
     budget: int,
     crew: Crew,
@@ -40,21 +75,10 @@ def accumulate(
             or `is_cancelled` said so.
     """
 
-    def work(batch: list[int]) -> tuple[float, Sequence[Tensor | None], dict[str, float]]:
+    def work(batch: list[int]) -> tuple[HeadPass, Sequence[Tensor | None]]:
         if is_cancelled():
             raise BackendError("the step was cancelled; the weights are as before")
-        part = [data[i] for i in batch]
-        logprobs = score(part)
-        value, found = loss(part, logprobs)
-        amount = value.detach().item()
-        if not math.isfinite(amount):
-            raise BackendError(
-                f"the loss is {amount}: {_culprits(part, logprobs, loss)}; "
-                "the weights are as before"
-            )
-        if not value.requires_grad:
-            return amount, [], found
-        return amount, torch.autograd.grad(value, weights, allow_unused=True), found
+        return learner.gradients([data[i] for i in batch], loss)
 
     batches = microbatches(data, budget)
     if not batches:
@@ -62,19 +86,11 @@ def accumulate(
             f"nothing to learn from: none of {len(data)} data has a token the policy wrote\n"
             "  when prompts are longer than the model's positions, completions are empty"
         )
-    metrics: dict[str, float] = {"loss": 0.0}
+    metrics: dict[str, float] = {}
     for first in range(0, len(batches), crew.size):
-        for amount, grads, found in crew.map(work, batches[first : first + crew.size]):
-            metrics["loss"] += amount
-            _add_grads(weights, grads)
-            for name, number in found.items():
-                known = metrics.get(name)
-                if known is None:
-                    metrics[name] = float(number)
-                elif name.endswith("/max"):
-                    metrics[name] = max(known, float(number))
-                else:
-                    metrics[name] = known + float(number)
+        for found, grads in crew.map(work, batches[first : first + crew.size]):
+            add_metrics(metrics, {"loss": found.loss, **found.metrics})
+            _add_grads(learner.weights, grads)
     return metrics
 
 
@@ -85,30 +101,13 @@ def _add_grads(weights: Sequence[nn.Parameter], grads: Sequence[Tensor | None]) 
         weight.grad = grad if weight.grad is None else weight.grad.add_(grad)
 
 
-def _culprits(part: Sequence[Datum], logprobs: Sequence[Tensor], loss: Loss) -> str:
-    with torch.no_grad():
-        alone = [loss([d], [lp.detach()])[0] for d, lp in zip(part, logprobs, strict=True)]
-    return _name([d for d, value in zip(part, alone, strict=True) if not torch.isfinite(value)])
-
-
-def _name(data: Sequence[Datum]) -> str:
-    names = sorted({datum.problem_id for datum in data})
-    shown = ", ".join(map(repr, names[:5])) + (" ..." if len(names) > 5 else "")
-    return f"problems {shown}" if names else "no problem alone"
-
-
-def explain_gradient(model: nn.Module, data: Sequence[Datum], loss: Loss, score: Score) -> str:
+def explain_gradient(data: Sequence[Datum], loss: Loss, learner: Learner) -> str:
     """Which problems give a gradient that is not finite (each is tried alone; slow)."""
     culprits = []
     for datum in data:
         if not datum.mask.any():
             continue
-        model.zero_grad(set_to_none=True)
-        value, _ = loss([datum], score([datum]))
-        if value.requires_grad:
-            value.backward()
-        grads = [value.grad for value in model.parameters() if value.grad is not None]
-        if not all(bool(torch.isfinite(grad).all()) for grad in grads):
+        _, grads = learner.gradients([datum], loss)
+        if not all(bool(torch.isfinite(grad).all()) for grad in grads if grad is not None):
             culprits.append(datum)
-    model.zero_grad(set_to_none=True)
-    return _name(culprits)
+    return name_problems(culprits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,5 +57,106 @@ def make_datum(tokenizer: BytePairTokenizer) -> Callable[..., Datum]:
             "problem_id": f"problem-{seed}",
         }
         return Datum(**{**fields, **changes})  # type: ignore[arg-type]
+
+    return make
+
+
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@pytest.fixture(scope="session")
+def hf_tokenizer_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A byte-level tokenizer of 300 tokens at most, saved by transformers, that speaks ChatML."""
+    import tokenizers
+    import transformers
+
+    inner = BytePairTokenizer.train(TEXTS, vocab_size=290)
+    directory = tmp_path_factory.mktemp("hf-tokenizer")
+    inner.save(directory)
+    raw = tokenizers.Tokenizer.from_file(str(directory / "tokenizer.json"))
+    raw.add_special_tokens(["<|im_start|>", "<|im_end|>"])
+    theirs = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=raw, eos_token="<|im_end|>", pad_token="<|endoftext|>"
+    )
+    theirs.chat_template = CHATML
+    theirs.save_pretrained(directory)
+    return directory
+
+
+HF_FAMILIES = (
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "gemma",
+    "gemma2",
+    "gemma3_text",
+    "gpt_oss",
+    "gpt2",
+)
+
+
+@pytest.fixture(scope="session")
+def make_hf(
+    hf_tokenizer_dir: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Path]:
+    """The directory of a tiny model of a family, with weights away from their start values."""
+    import transformers
+
+    made: dict[str, Path] = {}
+
+    def make(family: str) -> Path:
+        if family in made:
+            return made[family]
+        shape: dict[str, object] = {
+            "vocab_size": 304,
+            "hidden_size": 32,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "head_dim": 16,
+            "intermediate_size": 48,
+            "max_position_embeddings": 96,
+            "bos_token_id": None,
+            "eos_token_id": 0,
+            "pad_token_id": None,
+            "attention_dropout": 0.3,
+        }
+        windows: dict[str, object] = {
+            "sliding_window": 8,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+        }
+        own: dict[str, dict[str, object]] = {
+            "mistral": {"sliding_window": 8},
+            "qwen2": {"use_sliding_window": True, **windows},
+            "gemma2": windows,
+            "gemma3_text": windows,
+            "gpt_oss": {
+                "num_local_experts": 4,
+                "num_experts_per_tok": 2,
+                "rope_parameters": {"rope_type": "default", "rope_theta": 1e4},
+                **windows,
+            },
+        }
+        if family == "gpt2":
+            shape = {"vocab_size": 304, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 96}
+            shape |= {"bos_token_id": 0, "eos_token_id": 0}
+        config = transformers.AutoConfig.for_model(family, **{**shape, **own.get(family, {})})
+        state = torch.random.get_rng_state()
+        torch.manual_seed(0)
+        model = transformers.AutoModelForCausalLM.from_config(config)
+        with torch.no_grad():
+            for value in model.parameters():
+                value += 0.1 * torch.randn_like(value)
+        torch.random.set_rng_state(state)
+        directory = tmp_path_factory.mktemp(f"hf-{family}")
+        model.save_pretrained(directory)
+        for file in hf_tokenizer_dir.iterdir():
+            (directory / file.name).write_bytes(file.read_bytes())
+        made[family] = directory
+        return directory
 
     return make

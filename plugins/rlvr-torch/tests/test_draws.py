@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rlvr.types import GenerateRequest, SamplingParams
-from rlvr_torch.draws import Draws
+from rlvr_torch.draws import Draws, _invert
 
 CPU = torch.device("cpu")
 LOGITS = torch.tensor([2.0, 0.5, 1.0, -1.0, 0.0])
@@ -17,7 +17,14 @@ def draw(count=4000, **params):
     """Tokens and logprobs of many rows with the same logits and different seeds."""
     request = SamplingParams(max_tokens=1, **params)
     requests = [GenerateRequest(prompt=[0], params=request, seed=seed) for seed in range(count)]
-    return Draws(requests, [1] * count, CPU).draw(LOGITS.expand(count, -1), 0)
+    return seated(requests).draw(LOGITS.expand(count, -1), range(count))
+
+
+def seated(requests):
+    """A row for each request."""
+    draws = Draws(len(requests), CPU)
+    draws.seat(range(len(requests)), requests, [r.params.max_tokens for r in requests])
+    return draws
 
 
 def shares(tokens):
@@ -76,17 +83,47 @@ def test_a_row_draws_the_same_in_any_company():
         request(5),
     ]
     logits = torch.randn(5, 5, generator=torch.Generator().manual_seed(0))
-    together = Draws(mixed, [3] * 5, CPU)
-    kept = Draws(mixed, [3] * 5, CPU)
-    kept.keep(torch.tensor([1, 3, 4]))
-    for step in range(3):
-        tokens, logprobs = together.draw(logits, step)
-        some, some_logprobs = kept.draw(logits[[1, 3, 4]], step)
-        assert some.tolist() == tokens[[1, 3, 4]].tolist()
-        assert torch.allclose(some_logprobs, logprobs[[1, 3, 4]])
-        for row, one in enumerate(mixed):
-            alone, _ = Draws([one], [3], CPU).draw(logits[row : row + 1], step)
-            assert alone.item() == tokens[row].item()
+    together, moved = seated(mixed), seated(mixed)
+    moved.move(4, 0)  # its rows are now 4, 1, 2, 3
+    alone = [seated([one]) for one in mixed]
+    for _ in range(3):
+        tokens, logprobs = together.draw(logits, range(5))
+        some, some_logprobs = moved.draw(logits[[4, 1, 3]], [0, 1, 3])
+        assert some.tolist() == tokens[[4, 1, 3]].tolist()
+        assert torch.allclose(some_logprobs, logprobs[[4, 1, 3]])
+        for row, one in enumerate(alone):
+            assert one.draw(logits[row : row + 1], [0])[0].item() == tokens[row].item()
+
+
+def test_a_row_that_is_taken_again_starts_anew():
+    """Settings and numbers of the request before leave nothing behind, longer requests included."""
+    first = GenerateRequest(prompt=[0], params=SamplingParams(max_tokens=2, top_k=1), seed=3)
+    second = GenerateRequest(
+        prompt=[0], params=SamplingParams(max_tokens=9, temperature=1.5), seed=4
+    )
+    logits = torch.randn(1, 5, generator=torch.Generator().manual_seed(0))
+    draws, fresh = seated([first]), seated([second])
+    draws.draw(logits, [0])
+    draws.seat([0], [second], [9])
+    for _ in range(9):
+        assert draws.draw(logits, [0])[0].item() == fresh.draw(logits, [0])[0].item()
+
+
+@pytest.mark.parametrize("vocab", [1, 127, 128, 129, 1000])
+def test_a_token_is_the_inverse_of_the_cumulative_distribution(vocab):
+    """In blocks or not, the token is the first whose cumulative probability exceeds the number."""
+    generator = torch.Generator().manual_seed(vocab)
+    mass = torch.rand(200, vocab, generator=generator) ** 4
+    numbers = torch.rand(200, 1, generator=generator)
+    tokens, total = _invert(mass, numbers)
+    exact = mass.double().cumsum(dim=1)
+    found = tokens[:, 0]
+    rows = torch.arange(200)
+    wanted = numbers[:, 0].double() * exact[:, -1]
+    slack = 1e-5 * exact[:, -1]
+    assert bool((exact[rows, found] > wanted - slack).all())
+    assert bool((exact[rows, found] - mass[rows, found] <= wanted + slack).all())
+    assert torch.allclose(total[:, 0].double(), exact[:, -1])
 
 
 def test_impossible_tokens_are_never_drawn():
@@ -96,9 +133,9 @@ def test_impossible_tokens_are_never_drawn():
         GenerateRequest(prompt=[0], params=SamplingParams(max_tokens=1), seed=s)
         for s in range(2000)
     ]
-    draws = Draws(requests, [1] * 2000, CPU)
+    draws = seated(requests)
     draws._numbers[:3, 0] = torch.tensor([0.0, 1.0, 1.0 - 2**-24])
-    tokens, _ = draws.draw(logits, 0)
+    tokens, _ = draws.draw(logits, range(2000))
     assert set(tokens.tolist()) == {1, 3}
 
 
@@ -106,5 +143,11 @@ def test_impossible_tokens_are_never_drawn():
 def test_any_whole_number_is_a_seed(seed):
     """Seeds may be negative or huge."""
     request = GenerateRequest(prompt=[0], params=SamplingParams(max_tokens=2), seed=seed)
-    first = Draws([request], [2], CPU).draw(LOGITS[None], 1)[0]
-    assert first.item() == Draws([request], [2], CPU).draw(LOGITS[None], 1)[0].item()
+    assert draw_of(request) == draw_of(request)
+
+
+def draw_of(request):
+    """The second token of a request."""
+    draws = seated([request])
+    draws.draw(LOGITS[None], [0])
+    return draws.draw(LOGITS[None], [0])[0].item()

@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from rlvr_torch.gpt2 import GPT2
 from rlvr_torch.logprobs import sequence_logprobs
-from rlvr_torch.prefixes import Extent
+from rlvr_torch.packed import Extent
 
 
 def naive(model, datum):
@@ -114,7 +114,7 @@ def test_sharing_a_prompt_changes_neither_logprobs_nor_gradients(model, groups):
 
 
 def test_a_shared_prompt_is_computed_once(model, groups, monkeypatch):
-    """Three prompts go through the model as three rows, the completions without them."""
+    """30, 7 and 20 tokens of prompts (one with its answer), 55 and 17 of completions: one row."""
     shapes = []
     plain = GPT2.hidden
 
@@ -124,7 +124,7 @@ def test_a_shared_prompt_is_computed_once(model, groups, monkeypatch):
 
     monkeypatch.setattr(GPT2, "hidden", counting)
     sequence_logprobs(model, groups)
-    assert shapes == [(3, 30), (8, 39)]
+    assert shapes == [(1, 30 + 55 + 7 + 17 + 20)]
 
 
 def test_one_token_answers(model, make_datum):

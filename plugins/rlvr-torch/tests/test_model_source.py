@@ -72,7 +72,8 @@ def test_a_model_that_does_not_exist(tmp_path):
     [
         ("", "cannot use the model ''"),
         ("gpt2:", "cannot use the model"),
-        ("hf:gpt2", "cannot use the model 'hf:gpt2'"),
+        ("hf:", "cannot use the model 'hf:'"),
+        ("llama:x", "it takes hf:PATH_OR_ID, gpt2:PATH"),
         ("gpt2:new?depth=3", "unknown key 'depth'"),
         ("gpt2:new?layers=many", "layers must be a whole number, got 'many'"),
         ("gpt2:new?width=0", "width must be"),

@@ -55,9 +55,9 @@ def test_clipping_scales_the_global_norm(model):
     for value in model.parameters():
         value.grad = torch.ones_like(value)
     count = sum(value.numel() for value in model.parameters())
-    assert clip_gradients(model, 0.5) == pytest.approx(math.sqrt(count), rel=1e-5)
+    assert clip_gradients(model.parameters(), 0.5) == pytest.approx(math.sqrt(count), rel=1e-5)
     total = math.sqrt(sum(float((value.grad**2).sum()) for value in model.parameters()))
     assert total == pytest.approx(0.5, rel=1e-4)
-    assert clip_gradients(model, 0.0) == pytest.approx(0.5, rel=1e-4)
+    assert clip_gradients(model.parameters(), 0.0) == pytest.approx(0.5, rel=1e-4)
     total = math.sqrt(sum(float((value.grad**2).sum()) for value in model.parameters()))
     assert total == pytest.approx(0.5, rel=1e-4)

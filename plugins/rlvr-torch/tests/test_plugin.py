@@ -26,7 +26,7 @@ def test_out_of_memory_is_explained():
     assert advice is not None
     assert advice.exit_code == ExitCode.BACKEND
     assert "Tried to allocate 2 GiB" in advice.message
-    assert "train.microbatch_tokens" in advice.message
+    assert "torch.microbatch_tokens" in advice.message
 
 
 @pytest.mark.parametrize("error", [ValueError("out of memory"), MemoryError()])

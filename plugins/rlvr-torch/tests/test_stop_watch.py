@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlvr_torch.stop_watch import StopWatch
+from rlvr_torch.stop_watch import StopWatch, TailDecoder
 
 
 @given(st.text(alphabet="abé", max_size=30), st.data())
@@ -35,3 +35,43 @@ def test_nothing_to_watch_for(stops):
     watch = StopWatch(stops)
     assert not watch.add(b"anything")
     assert watch.text == "anything"
+
+
+class Shards:
+    """A tokenizer whose tokens are bytes, and that gives away whole texts only."""
+
+    def decode(self, tokens):
+        return bytes(tokens).decode("utf-8", errors="replace")
+
+
+@given(st.text(alphabet="ab é€😀", max_size=20))
+def test_a_tail_gives_each_character_with_its_last_part(text):
+    """Added up, the pieces are the text; no piece holds a broken character."""
+    decoder = TailDecoder(Shards().decode)
+    told = ""
+    raw = text.encode()
+    for count, token in enumerate(raw, 1):
+        told += decoder.add(token)
+        assert told == raw[:count].decode("utf-8", errors="ignore")
+    assert told == text
+    assert decoder.rest == ""
+
+
+def test_a_tail_that_stays_incomplete_is_the_rest():
+    """Two of a euro sign's three bytes: nothing is told, the rest is one replacement character."""
+    decoder = TailDecoder(Shards().decode)
+    assert [decoder.add(token) for token in "a€".encode()[:3]] == ["a", "", ""]
+    assert decoder.rest == "\N{REPLACEMENT CHARACTER}"
+
+
+class Words:
+    """A tokenizer that puts a space before each word but the first, as SentencePiece does."""
+
+    def decode(self, tokens):
+        return " ".join(["stop", "go", "now"][token] for token in tokens)
+
+
+def test_a_tail_keeps_what_depends_on_the_token_before():
+    """The space that a word gets in the middle of a text is in its piece."""
+    decoder = TailDecoder(Words().decode)
+    assert [decoder.add(token) for token in [1, 0, 2]] == ["go", " stop", " now"]

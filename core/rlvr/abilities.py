@@ -1,0 +1,126 @@
+"""What a loss, an advantage, a backend or a task may be able to do besides (optional Protocols).
+
+The line asks `isinstance` and goes the simple way where a part does not have the ability. All of
+them are pure functions of their arguments, so that an interrupted run goes on exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, Self, runtime_checkable
+
+from rlvr.parts import Policy
+from rlvr.types import Datum, Problem, ScoredGroup, Trajectory
+
+
+@runtime_checkable
+class TokenCredit(Protocol):
+    """
+    An advantage that has the last word token by token, once other models were heard.
+
+    `needs` names annotations, as `Loss.needs` does: "reference", "teacher", "value" (the critic's
+    estimate before each token), "policy" (the trainer's own logprobs before the step).
+    """
+
+    needs: frozenset[str]
+
+    def refine(self, data: Sequence[Datum]) -> list[Datum]:
+        """
+        The data of one step with the `advantages` (T,) to train on; order and number are kept.
+
+        They come with the annotations that were asked for; more may be added for the loss
+        ("return", say). Each datum's advantages hold the trajectory's, on every policy token.
+        """
+
+
+@runtime_checkable
+class Selective(Protocol):
+    """
+    An advantage that learns nothing from some groups: they are dropped and others take their place.
+
+    `refills` bounds the further groups of a step, as a multiple of `train.problems`.
+    """
+
+    refills: int
+
+    def keeps(self, group: ScoredGroup) -> bool:
+        """Whether training should see the group (all its trajectories have a reward)."""
+
+
+@runtime_checkable
+class Adaptive(Protocol):
+    """A loss or an advantage with a setting that follows the training (an adaptive KL weight)."""
+
+    def adapted(
+        self, memory: Mapping[str, float], metrics: Mapping[str, float]
+    ) -> Mapping[str, float]:
+        """The memory after a step that gave `metrics`; {} at the start. Kept in checkpoints."""
+
+    def recalled(self, memory: Mapping[str, float]) -> Self:
+        """The same part with the settings that the memory says."""
+
+
+@runtime_checkable
+class Watchful(Protocol):
+    """A loss or an advantage that sees in a step's metrics when something is wrong."""
+
+    def notices(self, metrics: Mapping[str, float]) -> Iterable[str]:
+        """What a person should know; logged as warnings."""
+
+
+@runtime_checkable
+class Opinionated(Protocol):
+    """A task that chooses problems (`Chooser`) and says whether anybody asked for that."""
+
+    chooses_by: str
+    """The option that asks for its choice, `NAMESPACE.KEY=VALUE`; "" where it gives epochs."""
+
+
+@runtime_checkable
+class ForwardLoss(Protocol):
+    """
+    A loss that needs more of the forward pass than logprobs.
+
+    `outputs` names what: "entropy" (of the distribution a token was drawn from, nats, at the
+    datum's temperature), "value" (the critic's estimate before the token). It is then called as
+    `loss(data, logprobs, outputs)`; `outputs[name]` is a list of tensors like `logprobs`, with
+    gradients. Where `outputs` is empty it is called like any other. A backend that cannot give an
+    output refuses the loss.
+    """
+
+    outputs: frozenset[str]
+
+    def __call__(
+        self,
+        data: Sequence[Datum],
+        logprobs: Sequence[Any],
+        outputs: Mapping[str, Sequence[Any]] | None = None,
+    ) -> tuple[Any, dict[str, float]]: ...
+
+
+@runtime_checkable
+class Continuing(Protocol):
+    """A backend whose sampling goes on while its weights change: partial rollouts."""
+
+    async def live_policy(self) -> Policy:
+        """
+        A handle that draws each token with the newest weights; `Completion.versions` says which.
+
+        Its `version` and `digest` are those of the weights at the moment they are read.
+        """
+
+
+@runtime_checkable
+class Noticing(Protocol):
+    """A task that has something to say before a model is trained on it."""
+
+    def notices(self, split: str) -> Iterable[str]:
+        """What a person should know about the problems of a split; said once at the start."""
+
+
+@runtime_checkable
+class Costed(Protocol):
+    """A reward that can tell which verifications take long (optional): those begin first."""
+
+    def expected_s(self, problem: Problem, trajectory: Trajectory) -> float:
+        """About how long it takes, seconds; 0 where nobody knows."""

@@ -1,0 +1,81 @@
+"""Flags of `rlvr eval` that do not go together: none is accepted and ignored."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rlvr.cli.eval_against import kind_of
+from rlvr.config.part_flags import unknown_flag
+from rlvr.errors import ConfigError, explain
+from rlvr.run.judged import holds_verdicts
+from rlvr.run.trained import check_alone, trained_at
+
+JUDGING = ("plugin", "task", "reward", "dataset", "seed", "samples", "split", "workers", "config")
+SAMPLING = ("model", "backend", "sampler")
+
+
+def check_flags(args: argparse.Namespace) -> None:
+    """
+    Refuse what contradicts itself, before any work.
+
+    Raises:
+        ConfigError: Names the flags, and what to leave out.
+    """
+    if args.samples is not None and args.samples < 1:
+        raise ConfigError(
+            explain(
+                f"{args.samples} samples a problem were asked for.", do="set --samples 1 or more"
+            )
+        )
+    against = kind_of(args.against) if args.against else None
+    sampling = _given(args, SAMPLING) + (["--run"] if args.run_dir else [])
+    if args.completions and sampling:
+        raise _refused(
+            "answers of a file were to be evaluated (--completions).",
+            f"found: {', '.join(sampling)}, which would sample a model",
+        )
+    if args.run_dir:
+        run = trained_at(Path(args.run_dir)).run
+        check_alone(run, args.model)
+    if args.missing and not args.completions and against != "answers":
+        raise ConfigError(
+            explain(
+                f"--missing {args.missing} was given.",
+                "found: no --completions, so no answer can be missing",
+                "leave --missing out, or name a file of answers with --completions",
+            )
+        )
+    if args.report:
+        _check_report(args, against)
+
+
+def _check_report(args: argparse.Namespace, against: str | None) -> None:
+    idle = ["out_file", "completions", "run_dir", "model"]
+    if against in (None, "judged"):  # nothing is sampled or judged at all
+        idle += [*JUDGING, *SAMPLING[1:], "preset", "overrides"]
+        if (flags := args.part_flags) is not None and flags.given:
+            raise unknown_flag(flags.given[0][0], flags.command, flags.own)
+    if given := _given(args, idle):
+        raise _refused(
+            "an evaluation that was written before was to be read (--report).",
+            f"found: {', '.join(given)}, which would have no effect on it",
+        )
+    if Path(args.report).is_file() and not holds_verdicts(Path(args.report)):
+        raise ConfigError(
+            explain(
+                f"an evaluation was to be read from {args.report} (--report).",
+                "found: answers without a verdict",
+                f"have them judged: --completions {args.report}",
+            )
+        )
+
+
+def _given(args: argparse.Namespace, names: list[str] | tuple[str, ...]) -> list[str]:
+    """The flags of these that were given, as a person types them."""
+    flags = {"out_file": "--out", "run_dir": "--run", "overrides": "key=value"}
+    return [flags.get(n, f"--{n}") for n in names if getattr(args, n) not in (None, [])]
+
+
+def _refused(asked: str, found: str) -> ConfigError:
+    return ConfigError(explain(asked, found, "leave one of them out"))

@@ -1,0 +1,55 @@
+"""`rlvr runs show RUN`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from rlvr.cli.options import add_json_flag
+from rlvr.cli.output import number, print_json, table
+from rlvr.errors import ExitCode
+from rlvr.run.recorded import locate, read_run
+
+SUMMARY = "one run: identity, evaluations, last metrics"
+EXAMPLE = "rlvr runs show runs/NAME"
+KEYS = ("status", "plugin", "algo", "model", "seed", "created", "steps", "dataset_hash")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("run", metavar="RUN", help="its directory, or its name below runs/")
+    add_json_flag(parser)
+
+
+def main(args: argparse.Namespace) -> int:
+    """
+    Print the run; everything it wrote but trajectories with `--json`.
+
+    Raises:
+        UnknownNameError: There is no such run.
+        ConfigError: Its `run.json` cannot be read.
+    """
+    run = read_run(locate(args.run))
+    if args.json:
+        told = {"metrics": run.metrics, "evaluations": run.evaluations}
+        print_json({**run.record, "path": run.path, **told})
+        return ExitCode.DONE
+    print(f"run {run.id} in {run.path}")
+    for key in KEYS:
+        if key in run.record:
+            print(f"  {key}: {run.record[key]}")
+    if run.evaluations:
+        cells = [
+            (e.get("step"), e.get("split"), number(e.get("pass1")), _interval(e))
+            for e in run.evaluations
+        ]
+        print("\n" + table(("STEP", "SPLIT", "PASS@1", "95 % INTERVAL"), cells))
+    if run.metrics:
+        last = run.metrics[-1]
+        print(f"\nmetrics of step {last.get('step')}")
+        print(table(("METRIC", "VALUE"), [(k, number(v)) for k, v in sorted(last.items())]))
+    return ExitCode.DONE
+
+
+def _interval(evaluation: dict[str, Any]) -> str:
+    return f"{number(evaluation.get('low'))} .. {number(evaluation.get('high'))}"

@@ -1,0 +1,116 @@
+"""The promises of a curriculum, as tests to inherit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import ClassVar
+
+from rlvr.parts import Curriculum
+from rlvr.testing.contract import Contract, not_given
+from rlvr.types import Message, PassRate, Problem
+
+
+class CurriculumContract(Contract):
+    """
+    What every curriculum must hold. Give `make_curriculum`; give `problems` where it needs labels.
+
+    Attributes:
+        patience: Steps of three problems after which every problem has been met.
+    """
+
+    patience: ClassVar[int] = 300
+
+    def make_curriculum(self) -> Curriculum:
+        """A new curriculum, as its spec's target builds it."""
+        raise not_given(self, "make_curriculum")
+
+    def problems(self) -> Sequence[Problem]:
+        """Problems that it can order, at least four."""
+        return [
+            Problem(
+                id=f"p{i}",
+                prompt=(Message(role="user", content=str(i)),),
+                labels={"difficulty": ("easy", "medium", "hard")[i % 3]},
+            )
+            for i in range(12)
+        ]
+
+    # --- promises -------------------------------------------------------------------------------
+
+    def test_gives_known_problems_and_as_many_as_asked(self) -> None:
+        """Also more than there are, and before anything is known of them."""
+        problems = self.problems()
+        known = {problem.id for problem in problems}
+        for count in (1, 3, len(problems), 2 * len(problems) + 1):
+            for step in (0, 1, 7, 1000):
+                for history in ({}, self._history(problems, step)):
+                    chosen = self.make_curriculum().choose(
+                        problems, count, seed=1, step=step, history=history
+                    )
+                    assert len(chosen) == count, (count, step, len(chosen))
+                    strange = {problem.id for problem in chosen} - known
+                    assert not strange, strange
+
+    def test_is_a_function_of_its_arguments(self) -> None:
+        """Asked again, asked out of order, made anew: the same problems."""
+        problems = self.problems()
+        one = self.make_curriculum()
+        line = {step: self._ids(one, problems, step) for step in (0, 1, 2, 5, 40)}
+        for step in (40, 2, 5, 0, 1):
+            assert self._ids(one, problems, step) == line[step], step
+            assert self._ids(self.make_curriculum(), problems, step) == line[step], step
+
+    def test_changes_nothing_that_it_is_given(self) -> None:
+        """Problems and pass rates belong to the run."""
+        problems = tuple(self.problems())
+        history = MappingProxyType(self._history(problems, 5))
+        before = (list(problems), dict(history))
+        self.make_curriculum().choose(problems, 3, seed=1, step=5, history=history)
+        assert (list(problems), dict(history)) == before
+
+    def test_an_interrupted_run_goes_on_as_it_would_have(self) -> None:
+        """Stopped after any step and made anew, it gives what it would have given."""
+        problems = self.problems()
+        whole, _ = self._simulated(problems, 24, self.make_curriculum)
+        same = self.make_curriculum()
+        kept, _ = self._simulated(problems, 24, lambda: same)
+        assert whole == kept
+
+    def test_meets_every_problem(self) -> None:
+        """However its pass rate is, no problem is left out for ever."""
+        problems = self.problems()
+        curriculum = self.make_curriculum()
+        line, _ = self._simulated(problems, self.patience, lambda: curriculum)
+        never = {problem.id for problem in problems} - {name for step in line for name in step}
+        assert not never, f"not met in {self.patience} steps: {', '.join(sorted(never))}"
+
+    # --- helpers --------------------------------------------------------------------------------
+
+    def _simulated(
+        self, problems: Sequence[Problem], steps: int, curriculum: Callable[[], Curriculum]
+    ) -> tuple[list[list[str]], Mapping[str, PassRate]]:
+        """Ids of each step's problems where a third is never, half the time, always solved."""
+        rate = {problem.id: (i % 3) / 2 for i, problem in enumerate(problems)}
+        history: dict[str, PassRate] = {}
+        line = []
+        for step in range(steps):
+            chosen = curriculum().choose(problems, 3, seed=1, step=step, history=dict(history))
+            line.append([problem.id for problem in chosen])
+            for name in line[-1]:
+                count = history[name].count + 1 if name in history else 1
+                history[name] = PassRate(rate=rate[name], count=count, step=step)
+        return line, history
+
+    def _ids(self, curriculum: Curriculum, problems: Sequence[Problem], step: int) -> list[str]:
+        history = self._history(problems, step)
+        chosen = curriculum.choose(problems, 3, seed=1, step=step, history=history)
+        return [problem.id for problem in chosen]
+
+    def _history(self, problems: Sequence[Problem], step: int) -> dict[str, PassRate]:
+        """What a run may know at a step: every second problem was met, one a step."""
+        return {
+            problem.id: PassRate(rate=(i % 5) / 4, count=1 + i % 3, step=max(0, step - 1 - i))
+            for i, problem in enumerate(problems[::2])
+            if step > 0
+        }

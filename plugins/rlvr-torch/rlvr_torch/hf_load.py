@@ -1,0 +1,213 @@
+"""Models of transformers: from a directory, or from the hub by their id.
+
+Nothing is guessed: weights that a file lacks are an error here, where transformers would start them
+at random, and only safetensors are read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+
+from rlvr.errors import BackendError, PrerequisiteError
+from rlvr_torch.hf import HFNet
+from rlvr_torch.hf_check import build_net, refuse_unsupported
+
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError, ImportError)
+
+
+def import_transformers() -> Any:
+    """
+    The library.
+
+    Raises:
+        PrerequisiteError: It is not installed.
+    """
+    try:
+        import transformers
+    except ImportError as error:
+        raise PrerequisiteError(
+            "a model hf:... was asked for\n"
+            f"  found: transformers cannot be imported ({error})\n"
+            "  try: pip install 'rlvr-torch[hf]'"
+        ) from error
+    return transformers
+
+
+def load_net(where: str, *, dtype: torch.dtype = torch.float32, bits: int = 0) -> HFNet:
+    """A model as a `Net`, checked (`build_net`); arguments and errors are those of `read_model`."""
+    return build_net(read_model(where, dtype=dtype, bits=bits), where)
+
+
+def read_model(where: str, *, dtype: torch.dtype = torch.float32, bits: int = 0) -> Any:
+    """
+    A causal language model of transformers, on the CPU (with `bits` on the GPU).
+
+    Args:
+        where: A directory, or an id of the hub.
+        dtype: What weights are stored in.
+        bits: 4: frozen weights in 4 bits (NF4 of arXiv:2305.14314); 0: as they are.
+
+    Raises:
+        PrerequisiteError: transformers is not installed; or, for 4 bits, bitsandbytes or a GPU.
+        BackendError: There is no such model, a file is missing or damaged, tensors are missing or
+            of the wrong shape, or the architecture is not supported.
+    """
+    transformers = import_transformers()
+    config = load_config(where)
+    refuse_unsupported(config, where)
+    extra: dict[str, Any] = {}
+    if bits == 4:
+        extra = _four_bits(transformers, dtype)
+    elif getattr(config, "quantization_config", None):  # gpt-oss as published
+        extra = {"quantization_config": transformers.Mxfp4Config(dequantize=True)}
+    try:
+        with quietly():
+            model, info = transformers.AutoModelForCausalLM.from_pretrained(
+                where,
+                dtype=dtype,
+                use_safetensors=True,
+                attn_implementation="eager",
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # they are in `info`, by name, and refused below
+                **extra,
+            )
+    except _UNREADABLE as error:
+        raise _explain(where, "weights (model.safetensors)", error) from error
+    if info["mismatched_keys"]:
+        name, found, wanted = min(info["mismatched_keys"])
+        raise BackendError(
+            f"{where}: tensor {name!r} has shape {tuple(found)}, "
+            f"expected {tuple(wanted)} from config.json"
+        )
+    if info["missing_keys"]:
+        names = sorted(info["missing_keys"])
+        raise BackendError(
+            f"{where}: tensor {names[0]!r} is missing ({len(names)} in all): these weights are "
+            f"not those of {type(model).__name__}"
+        )
+    return model
+
+
+def load_config(where: str) -> Any:
+    """
+    A model's configuration.
+
+    Raises:
+        PrerequisiteError: transformers is not installed.
+        BackendError: There is none, or it is of an architecture that transformers does not know.
+    """
+    transformers = import_transformers()
+    directory = Path(where).expanduser()
+    if directory.is_dir() and not (directory / "config.json").is_file():
+        raise BackendError(
+            f"no model in {where}: config.json is missing\n"
+            "  a model's directory holds config.json, model.safetensors and a tokenizer"
+        )
+    try:
+        with quietly():
+            return transformers.AutoConfig.from_pretrained(where)
+    except _UNREADABLE as error:
+        raise _explain(where, "config.json", error) from error
+
+
+def load_tokenizer(where: str) -> Any:
+    """
+    A model's tokenizer, as transformers has it.
+
+    Raises:
+        PrerequisiteError: transformers is not installed.
+        BackendError: There is none, or it cannot be read.
+    """
+    transformers = import_transformers()
+    directory = Path(where).expanduser()
+    if directory.is_dir() and not any((directory / name).is_file() for name in _TOKENIZER_FILES):
+        raise BackendError(
+            f"no tokenizer in {where}: tokenizer.json is missing\n"
+            "  copy tokenizer.json and tokenizer_config.json from the model it was made of"
+        )
+    try:
+        with quietly():
+            return transformers.AutoTokenizer.from_pretrained(where)
+    except _UNREADABLE as error:
+        raise _explain(where, "tokenizer", error) from error
+
+
+def eos_ids(where: str) -> list[int]:
+    """The tokens that end a text by the model's own settings (several in Llama 3)."""
+    transformers = import_transformers()
+    found: list[int] = []
+    with contextlib.suppress(*_UNREADABLE), quietly():  # generation_config.json is optional
+        found += _listed(transformers.GenerationConfig.from_pretrained(where).eos_token_id)
+    with contextlib.suppress(BackendError):
+        found += _listed(load_config(where).get_text_config().eos_token_id)
+    return found
+
+
+def _listed(ids: int | list[int] | None) -> list[int]:
+    return [] if ids is None else [ids] if isinstance(ids, int) else list(ids)
+
+
+def _four_bits(transformers: Any, dtype: torch.dtype) -> dict[str, Any]:
+    if not torch.cuda.is_available():
+        raise PrerequisiteError(
+            "torch.quantize=4bit was asked for\n"
+            f"  found: torch {torch.__version__} without a CUDA device\n"
+            "  try: torch.quantize=none, or a machine with an NVIDIA GPU"
+        )
+    try:
+        importlib.import_module("bitsandbytes")  # transformers imports it by itself
+    except ImportError as error:
+        raise PrerequisiteError(
+            "torch.quantize=4bit was asked for\n"
+            f"  found: bitsandbytes cannot be imported ({error})\n"
+            "  try: pip install 'rlvr-torch[4bit]'"
+        ) from error
+    settings = transformers.BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=dtype,
+    )
+    return {"quantization_config": settings, "device_map": {"": torch.cuda.current_device()}}
+
+
+def _explain(where: str, what: str, error: Exception) -> BackendError:
+    """What went wrong, in a sentence; transformers' own messages are long and guess."""
+    reason = str(error).strip().split("\n")[0] or type(error).__name__
+    if Path(where).expanduser().is_dir():
+        return BackendError(
+            f"{where}: its {what} cannot be read\n  found: {type(error).__name__}: {reason}"
+        )
+    if isinstance(error, OSError):
+        return BackendError(
+            f"the model {where} cannot be had from the hub (its {what})\n"
+            f"  found: {reason}\n"
+            "  try: an existing folder, the right spelling of OWNER/NAME, a network, "
+            "HF_TOKEN for a gated model; or on a machine with one: "
+            f"hf download {where}"
+        )
+    return BackendError(f"the model {where}: its {what} cannot be used\n  found: {reason}")
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """Without transformers' progress bars and reports: what matters is raised."""
+    from transformers.utils import logging
+
+    level, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if has_bars:
+            logging.enable_progress_bar()

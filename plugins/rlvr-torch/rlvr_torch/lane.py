@@ -1,0 +1,197 @@
+"""One thread's share of a generation: rows that are decoded together, and requests that wait.
+
+When a row's completion has ended the next waiting request takes the row at once. Its prompt is
+read unless another row reads it already, and the first token comes from there. When nothing
+waits, finished rows leave the batch. Who sits where
+follows from the requests and their tokens only.
+
+Shapes: R rows, P prompts, S prompt tokens, C width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from rlvr.errors import BackendError
+from rlvr_torch.draft import Draft
+from rlvr_torch.draws import Draws
+from rlvr_torch.kv_cache import KVCache
+from rlvr_torch.net import Net
+
+_DROP_SHARE = 0.125  # finished rows leave when they are this share of the batch
+
+
+class Lane:
+    """
+    Decodes drafts. `run` may be called again and again, from any thread, one at a time.
+
+    Args:
+        net: The model.
+        drafts: What is to be completed, in this order; those of equal prompts beside each other.
+        rows: Most of them decoded at the same time.
+        prefill_tokens: Most padded prompt tokens read at the same time.
+        dtype: What matrix products are computed in.
+        is_static: Decode in shapes that seldom change (`KVCache`).
+    """
+
+    def __init__(
+        self,
+        net: Net,
+        drafts: Sequence[Draft],
+        *,
+        rows: int,
+        prefill_tokens: int,
+        dtype: torch.dtype,
+        is_static: bool = False,
+    ) -> None:
+        self._net = net
+        self._dtype = dtype
+        self._prefill_tokens = prefill_tokens
+        self._waiting = deque(drafts)
+        rows = min(rows, len(drafts))
+        self._rows: list[Draft | None] = [None] * rows
+        self._device = net.head.device
+        first = {draft.request.prompt.tobytes() for draft in drafts[:rows]}
+        self._cache = KVCache(
+            net.heads,
+            rows=rows,
+            places=len(first),
+            longest=max(len(draft.request.prompt) for draft in drafts),
+            dtype=dtype if dtype != torch.float32 else net.head.dtype,
+            device=self._device,
+            is_static=is_static,
+        )
+        self._draws = Draws(rows, self._device)
+        self._drawn = torch.zeros(rows, 1, dtype=torch.int64, device=self._device)  # (R, 1)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all drafts have ended."""
+        return not self._waiting and all(draft is None for draft in self._rows)
+
+    @torch.inference_mode()
+    def run(
+        self,
+        tokens: int | None = None,
+        is_cancelled: Callable[[], bool] = lambda: False,
+        version: int | None = None,
+    ) -> None:
+        """
+        Draw at most `tokens` tokens in each row, or all there are.
+
+        Raises:
+            BackendError: Logits are not finite, or `is_cancelled` said so.
+        """
+        enabled = self._dtype != torch.float32
+        with torch.autocast(self._device.type, self._dtype, enabled=enabled):
+            passes = 0
+            while not self.is_done and (tokens is None or passes < tokens):
+                if is_cancelled():
+                    raise BackendError("generation was cancelled")
+                self._pass(version)
+                passes += 1
+
+    def _pass(self, version: int | None) -> None:
+        """One more token for every row, first ones for the rows that became free."""
+        living = [row for row, draft in enumerate(self._rows) if draft is not None]
+        if living:
+            count = self._cache.rows
+            positions = self._cache.advance().clamp(max=self._net.positions - 1)
+            hidden = self._net.hidden(self._drawn[:count], positions, self._cache.attend)
+            self._draw(self._logits(hidden[:, 0]), range(count), version)
+        while self._waiting and (free := self._free()):
+            self._fill(free, version)
+        if not self._waiting:
+            self._drop()
+
+    def _free(self) -> list[int]:
+        return [row for row, draft in enumerate(self._rows) if draft is None]
+
+    def _draw(self, logits: Tensor, rows: Sequence[int], version: int | None) -> None:
+        drawn, logprobs = self._draws.draw(logits, rows)
+        at = slice(0, len(rows)) if isinstance(rows, range) else list(rows)
+        self._drawn[at, 0] = drawn
+        for row, token, logprob in zip(rows, drawn.tolist(), logprobs.tolist(), strict=True):
+            draft = self._rows[row]
+            if draft is not None and draft.take(token, logprob, version):
+                self._rows[row] = None
+                self._cache.end(row)
+
+    def _fill(self, free: Sequence[int], version: int | None) -> None:
+        """The next waiting drafts take free rows, and draw their first tokens."""
+        rows = free[: len(self._waiting)]
+        drafts = [self._waiting.popleft() for _ in rows]
+        places, unread = [], {}
+        for draft in drafts:
+            prompt = draft.request.prompt
+            place = self._cache.prompts.find(prompt.tobytes())
+            if place is None:
+                place = self._cache.prompts.open(prompt.tobytes(), len(prompt))
+                unread[place] = prompt
+            places.append(place)
+        self._read(unread)
+        for row, draft, place in zip(rows, drafts, places, strict=True):
+            self._rows[row] = draft
+            self._cache.begin(row, place)
+        self._draws.seat(rows, [d.request for d in drafts], [d.room for d in drafts])
+        distinct = sorted(set(places))
+        ends = torch.stack([self._cache.prompts.end(place) for place in distinct])  # (P, C)
+        index = torch.tensor([distinct.index(p) for p in places], device=self._device)
+        self._draw(self._logits(ends)[index], rows, version)
+        self._close_prompts()
+
+    def _close_prompts(self) -> None:
+        """Free the places of prompts that no row reads and the next draft does not want."""
+        wanted = self._waiting[0].request.prompt.tobytes() if self._waiting else b""
+        self._cache.prompts.close_unused(self._cache.places_in_use, wanted)
+
+    def _read(self, prompts: dict[int, np.ndarray]) -> None:
+        """Prefill prompts at their places, several at a time."""
+        left = sorted(prompts, key=lambda place: (-len(prompts[place]), place))
+        while left:
+            longest = len(prompts[left[0]])
+            count = max(1, self._prefill_tokens // longest)
+            some, left = sorted(left[:count]), left[count:]
+            tokens = np.zeros((len(some), longest), dtype=np.int64)
+            for row, place in zip(tokens, some, strict=True):
+                row[: len(prompts[place])] = prompts[place]
+            self._cache.read_prompts(some, longest)
+            positions = torch.arange(longest, device=self._device).expand(len(some), -1)
+            hidden = self._net.hidden(
+                torch.from_numpy(tokens).to(self._device), positions, self._cache.attend_prompts
+            )  # (P, S, C)
+            for row, place in zip(hidden, some, strict=True):
+                self._cache.prompts.ends[place] = row[len(prompts[place]) - 1].clone()
+
+    def _drop(self) -> None:
+        """Let finished rows go when they are many: the last ones move to their places."""
+        count = self._cache.rows
+        living = [row for row in range(count) if self._rows[row] is not None]
+        if not living or len(living) > count * (1 - _DROP_SHARE):
+            return
+        holes = [row for row in range(len(living)) if self._rows[row] is None]
+        for source, target in zip(living[len(living) - len(holes) :], holes, strict=True):
+            self._rows[target], self._rows[source] = self._rows[source], None
+            self._drawn[target] = self._drawn[source]
+            self._cache.move(source, target)
+            self._draws.move(source, target)
+        self._close_prompts()
+        self._cache.resize(len(living))
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        """(R, C) to float32 logits (R, V), whatever the rest is computed in."""
+        net = self._net
+        with torch.autocast(self._device.type, enabled=False):
+            bias = None if net.head_bias is None else net.head_bias.float()
+            logits = F.linear(hidden.float(), net.head.float(), bias)
+            if net.logit_scale != 1.0:
+                logits = logits * net.logit_scale
+            if net.logit_softcap:
+                logits = net.logit_softcap * torch.tanh(logits / net.logit_softcap)
+            return logits

@@ -1,0 +1,233 @@
+"""LoRA and DoRA adapters through peft: small trained matrices beside frozen weights.
+
+With the adapters off the same weights are the model the run started from, so a reference costs no
+second copy. Adapters are never applied with dropout.
+
+Sources: Hu et al. 2021 (arXiv:2106.09685); Liu et al. 2024, DoRA (arXiv:2402.09353).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from rlvr.errors import BackendError, ConfigError, PrerequisiteError
+from rlvr_torch.config import TorchConfig
+from rlvr_torch.hf import HFNet
+
+ADAPTER_CONFIG = "adapter_config.json"
+_ADAPTER_WEIGHTS = "adapter_model.safetensors"
+
+
+def import_peft() -> Any:
+    """
+    The library.
+
+    Raises:
+        PrerequisiteError: It is not installed.
+    """
+    try:
+        import peft
+    except ImportError as error:
+        raise PrerequisiteError(
+            "LoRA was asked for (torch.lora_rank, or an adapter)\n"
+            f"  found: peft cannot be imported ({error})\n"
+            "  try: pip install 'rlvr-torch[hf]'"
+        ) from error
+    return peft
+
+
+def attach(net: HFNet, config: TorchConfig, seed: int = 0) -> None:
+    """
+    Freeze the model and put new adapters beside its linear layers; they change nothing yet.
+
+    Experts of a mixture are not linear layers of their own (gpt-oss, Qwen3-MoE): there
+    `all-linear` means attention only.
+
+    Raises:
+        PrerequisiteError: peft is not installed.
+        ConfigError: No layer has a name that ends like one of `torch.lora_targets`.
+    """
+    peft = import_peft()
+    targets = [name.strip() for name in config.lora_targets.split(",") if name.strip()]
+    settings = peft.LoraConfig(
+        task_type="CAUSAL_LM",
+        r=config.lora_rank,
+        lora_alpha=config.lora_alpha or 2 * config.lora_rank,
+        lora_dropout=0.0,
+        target_modules="all-linear" if targets == ["all-linear"] else targets,
+        use_dora=config.dora,
+    )
+    try:
+        with _seeded(seed), quietly():
+            net.adapted = peft.get_peft_model(net.model, settings)
+    except ValueError as error:
+        found = sorted({name.rpartition(".")[2] for name in _linear_names(net)})
+        raise ConfigError(
+            f"torch.lora_targets={config.lora_targets} was asked for\n"
+            f"  found: {str(error).splitlines()[0]}\n"
+            f"  linear layers of {net.name}: {', '.join(found)}"
+        ) from error
+    net.model.eval()
+
+
+def attach_saved(net: HFNet, directory: Path, where: str, check_base: bool = True) -> None:
+    """
+    Freeze the model and put the adapters of a directory in, to be trained further.
+
+    Args:
+        net: The model.
+        directory: What `save_adapter`, or peft, wrote.
+        where: The model's path or id, to compare with the one the adapter was made for.
+        check_base: False: compare shapes only.
+
+    Raises:
+        PrerequisiteError: peft is not installed.
+        ConfigError: The directory holds no adapter, or one for another model.
+    """
+    peft = import_peft()
+    described = read_adapter_config(directory)
+    base = str(described.get("base_model_name_or_path") or "")
+    if check_base and base and not _is_same_model(base, where):
+        raise ConfigError(
+            f"torch.adapter={directory} was asked for with the model {where}\n"
+            f"  found: it was trained on {base}\n"
+            f"  try: --model hf:{base}; where they are the same model, write {where} into "
+            f"base_model_name_or_path of its {ADAPTER_CONFIG}"
+        )
+    settings = peft.LoraConfig.from_pretrained(str(directory))
+    settings.inference_mode, settings.lora_dropout = False, 0.0
+    settings.base_model_name_or_path = where
+    try:
+        with _seeded(0), quietly():
+            net.adapted = peft.get_peft_model(net.model, settings)
+    except ValueError as error:
+        raise _of_another(directory, where, base, str(error).splitlines()[0]) from error
+    net.model.eval()
+    try:
+        load_adapter(net, directory)
+    except BackendError as error:
+        raise _of_another(directory, where, base, str(error)) from error
+
+
+def _of_another(directory: Path, where: str, base: str, reason: str) -> ConfigError:
+    return ConfigError(
+        f"torch.adapter={directory} was asked for with the model {where}\n"
+        f"  found: the adapter (of {base or 'a model it does not name'}) does not fit: {reason}\n"
+        "  try: the model it was trained on"
+    )
+
+
+def read_adapter_config(directory: Path) -> dict[str, Any]:
+    """
+    What peft wrote about an adapter.
+
+    Raises:
+        ConfigError: There is none, it cannot be read, or it is no LoRA.
+    """
+    path = directory / ADAPTER_CONFIG
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"the adapter {directory} was asked for\n  found: {path} cannot be read ({error})\n"
+            f"  give a folder that holds {ADAPTER_CONFIG} and {_ADAPTER_WEIGHTS}"
+        ) from error
+    if found.get("peft_type") != "LORA":
+        raise ConfigError(f"{path}: peft_type is {found.get('peft_type')!r}; rlvr trains LORA")
+    return found
+
+
+def save_adapter(net: HFNet, directory: Path) -> None:
+    """Write the adapters as peft does: `peft.PeftModel.from_pretrained(base, directory)` reads."""
+    with quietly():
+        net.adapted.save_pretrained(str(directory), save_embedding_layers=False)
+
+
+def load_adapter(net: HFNet, directory: Path) -> None:
+    """
+    Put the weights of a directory into the adapters that are there.
+
+    Raises:
+        BackendError: A file is missing or damaged, or a tensor missing, unknown or misshapen.
+    """
+    peft = import_peft()
+    path = directory / _ADAPTER_WEIGHTS
+    try:
+        found = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise BackendError(f"{path} cannot be read: {error}") from error
+    _refuse_misfits(path, found, adapter_tensors(net))
+    with quietly():
+        peft.set_peft_model_state_dict(net.adapted, found)
+
+
+def adapter_tensors(net: HFNet) -> dict[str, Tensor]:
+    """The adapters' weights by the names they are saved under."""
+    with quietly():
+        found: dict[str, Tensor] = import_peft().get_peft_model_state_dict(
+            net.adapted, save_embedding_layers=False
+        )
+    return found
+
+
+def _refuse_misfits(path: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+    for name, value in wanted.items():
+        if name not in found:
+            raise BackendError(f"{path}: tensor {name!r} is missing")
+        if found[name].shape != value.shape:
+            raise BackendError(
+                f"{path}: tensor {name!r} has shape {tuple(found[name].shape)}, "
+                f"expected {tuple(value.shape)}"
+            )
+    if unknown := sorted(set(found) - set(wanted)):
+        raise BackendError(f"{path}: the model has no adapter tensor {unknown[0]!r}")
+
+
+@contextlib.contextmanager
+def without_adapter(net: HFNet) -> Iterator[None]:
+    """
+    Inside, the model is the one it was before any adapter (LoRA and DoRA alike).
+
+    Not for two threads at a time that want it differently.
+    """
+    if net.adapted is None:
+        raise BackendError("the model has no adapter to switch off (torch.lora_rank is 0)")
+    with quietly(), net.adapted.disable_adapter():
+        yield
+
+
+def _is_same_model(base: str, where: str) -> bool:
+    """By name: the same path or id, or at least the same last part (a copy of a hub's model)."""
+    one, other = Path(base).expanduser(), Path(where).expanduser()
+    return base == where or one.resolve() == other.resolve() or one.name == other.name
+
+
+def _linear_names(net: HFNet) -> list[str]:
+    return [name for name, part in net.model.named_modules() if isinstance(part, torch.nn.Linear)]
+
+
+@contextlib.contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Equal seeds give equal adapters, and torch's own generator is left alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """Without warnings of one library about the other."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
+        warnings.filterwarnings("ignore", message="fan_in_fan_out", category=UserWarning)
+        yield

@@ -1,0 +1,82 @@
+"""A causal language model as the engine and the trainer see it: layers, a head, and one function.
+
+Our GPT-2 and every transformers model are nets. What a layer looks at is decided by the `attend`
+that `hidden` is given, so prompts shared by a group, packed sequences and the cache of the engine
+are written once, for all of them.
+
+Shapes: B rows, T tokens, C width, H query heads, K key heads (K divides H), D width of a head, V
+vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
+
+from attrs import frozen
+from torch import Tensor, nn
+
+Attend: TypeAlias = Callable[[int, Tensor, Tensor, Tensor, Tensor | None], Tensor]
+"""`(layer, q, k, v, sinks) -> mixed`: q (B, H, T, D) unscaled, k and v (B, K, T, D), sinks (H,) or
+None; gives (B, H, T, D). How a block looks at the past."""
+
+
+@frozen(kw_only=True)
+class Heads:
+    """
+    The attention of one layer.
+
+    Attributes:
+        queries: Query heads H.
+        keys: Key and value heads K; each serves H / K query heads that stand together.
+        width: Width D of a head.
+        scale: Scores are multiplied by this.
+        window: A token sees itself and the `window - 1` tokens before it; None: all before it.
+        softcap: Scores become `softcap * tanh(score / softcap)`; 0: as they are (Gemma 2).
+    """
+
+    queries: int
+    keys: int
+    width: int
+    scale: float
+    window: int | None = None
+    softcap: float = 0.0
+
+
+class Net(Protocol):
+    """What the engine and the trainer ask of a model."""
+
+    @property
+    def module(self) -> nn.Module:
+        """Holds all weights: `parameters()` are those of the model, trained or not."""
+
+    @property
+    def heads(self) -> Sequence[Heads]:
+        """The attention of each layer."""
+
+    @property
+    def positions(self) -> int:
+        """Longest sequence, tokens."""
+
+    @property
+    def vocab_size(self) -> int:
+        """V: logits have this many columns; a tokenizer may have fewer tokens."""
+
+    @property
+    def logit_softcap(self) -> float:
+        """Logits become `cap * tanh(logit / cap)`; 0: as they are."""
+
+    @property
+    def logit_scale(self) -> float:
+        """Logits are multiplied by this (before the cap); 1: as they are."""
+
+    @property
+    def head(self) -> Tensor:
+        """Output weights (V, C); may be the embedding itself."""
+
+    @property
+    def head_bias(self) -> Tensor | None:
+        """Output bias (V,), where the model has one."""
+
+    def hidden(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """Final hidden states (B, T, C), after the last norm, of tokens (B, T) at positions."""

@@ -1,0 +1,382 @@
+"""The two halves of the line: strictly on-policy, or overlapping within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import attrs
+import numpy as np
+import pytest
+
+from rlvr import hookimpl
+from rlvr.builtin.file_checkpointer import FileCheckpointer
+from rlvr.builtin.group_sampler import GroupSampler
+from rlvr.config.core import CheckpointOptions, EvalOptions, ParityOptions, TrainOptions
+from rlvr.curriculum import epochs
+from rlvr.errors import BackendError
+from rlvr.parts import BuildContext
+from rlvr.plugins.host import PluginHost
+from rlvr.run import batches, stages
+from rlvr.run.board import Board
+from rlvr.run.loop import train
+from rlvr.run.recipe import Judge, Recipe, Student
+from rlvr.run.rundir import RunDir
+from rlvr.run.scoring import Scorer
+from rlvr.run.state import RunState
+from rlvr.run.watch import Watch
+from rlvr.testing.fakes import TinyBackend, ToyReward, ToyTask
+from rlvr.types import Datum, Outcome, Problem, RunInfo, SamplingParams, ScoredGroup, Trajectory
+
+torch = pytest.importorskip("torch", reason="losses speak torch; pip install torch")
+
+PROBLEMS = 6
+
+
+class Centred:
+    """Reward minus the group's mean."""
+
+    def __call__(self, groups: Sequence[ScoredGroup]) -> list[list[float]]:
+        return [
+            [r.value - sum(x.value for x in g.rewards) / len(g.rewards) for r in g.rewards]
+            for g in groups
+        ]
+
+
+class Reinforce:
+    """Weighted sum of -advantage * logprob."""
+
+    needs: frozenset[str] = frozenset()
+    importance_weighted = False
+
+    def __call__(
+        self, data: Sequence[Datum], logprobs: Sequence[Any]
+    ) -> tuple[Any, dict[str, float]]:
+        total = sum(
+            -(torch.tensor(d.weights * d.advantages) * lp).sum()
+            for d, lp in zip(data, logprobs, strict=True)
+        )
+        return total, {}
+
+
+def recipe(directory: Path, *, reward: Any = None, **changes: Any) -> Recipe:
+    task = ToyTask()
+    scorer = Scorer(reward=reward or ToyReward(), workers=4)
+    student = Student(
+        judge=Judge(task=task, reward=scorer.reward, scorer=scorer),
+        sampler=GroupSampler(),
+        backend=changes.pop("backend", None) or TinyBackend(seed=3, lr=60.0),
+        params=SamplingParams(max_tokens=1, group_size=4),
+    )
+    plan = Recipe(
+        student=student,
+        eval_sampler=student.sampler,
+        advantage=Centred(),
+        loss=Reinforce(),
+        checkpointer=FileCheckpointer(CheckpointOptions(keep=9), BuildContext(run_dir=directory)),
+        problems=tuple(task.problems("train")),
+        eval_problems=(),
+        steps=5,
+        seed=1,
+        train=TrainOptions(problems=PROBLEMS),
+        eval=EvalOptions(),
+        checkpoint=CheckpointOptions(every=1, keep=9),
+        parity=ParityOptions(),
+    )
+    return attrs.evolve(plan, **changes)
+
+
+def watch_of(directory: Path) -> Watch:
+    info = RunInfo(
+        id="t", directory=directory, plugin="toy", algo="x", model="tiny", steps=1, seed=1
+    )
+    for name in ("trajectories", "checkpoints"):
+        (directory / name).mkdir(parents=True, exist_ok=True)
+    host = PluginHost.load({"RLVR_PLUGINS": ""})
+    return Watch(host=host, run=info, directory=RunDir(directory), board=Board())
+
+
+def go(plan: Recipe, directory: Path) -> tuple[RunState, list[dict[str, Any]]]:
+    """Run it; the last state and the lines of metrics."""
+    watch = watch_of(directory)
+    watch.board = plan.student.judge.scorer.board
+    state = asyncio.run(train(plan, RunState(), watch))
+    return state, RunDir(directory).read_lines("metrics.jsonl")
+
+
+def weights(backend: Any, directory: Path) -> bytes:
+    """What the backend saves."""
+    directory.mkdir(parents=True)
+    asyncio.run(backend.save(directory))
+    return b"".join(path.read_bytes() for path in sorted(directory.iterdir()))
+
+
+async def synchronous(plan: Recipe) -> None:
+    """The line without any pipeline: one stage after the other, written out."""
+    student, scorer = plan.student, plan.student.judge.scorer
+    for step in range(plan.steps):
+        problems = epochs(plan.problems, plan.train.problems, seed=plan.seed, step=step)
+        seed = batches.seed_of(plan.seed, "sample", step + 1)
+        params = attrs.evolve(student.params, seed=seed)
+        policy = await student.backend.policy()
+        groups = await student.sampler.sample(policy, student.judge.task, problems, params)
+        scored = await scorer.groups(groups)
+        data = stages.collate(scored, plan.advantage(scored))
+        parts = batches.updates(
+            data,
+            passes=plan.train.passes,
+            minibatches=plan.train.minibatches,
+            aggregation=plan.train.aggregation,
+            max_tokens=params.max_tokens,
+            seed=batches.seed_of(plan.seed, "updates", step + 1),
+        )
+        for part in parts:
+            await student.backend.step(part, plan.loss)
+
+
+def test_staleness_0_is_the_synchronous_run_to_the_bit(tmp_path: Path) -> None:
+    """The weights after five steps, two updates each, are those of the plain loop."""
+    options = TrainOptions(problems=PROBLEMS, minibatches=2)
+    plain = recipe(tmp_path / "a", train=options)
+    asyncio.run(synchronous(plain))
+    piped = recipe(tmp_path / "b", train=options, max_staleness=0)
+    go(piped, tmp_path / "b")
+    found = [weights(p.student.backend, tmp_path / str(i)) for i, p in enumerate((plain, piped))]
+    assert found[0] == found[1]
+
+
+class Timed(ToyReward):
+    """Verdicts after a time; the first of a run takes `first` seconds."""
+
+    def __init__(self, each: float, first: float = 0.0) -> None:
+        self.each, self.first = each, first
+
+    def verdict_key(self, problem: Problem, trajectory: Trajectory) -> str | None:
+        return None
+
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+        wait, self.first = max(self.each, self.first), 0.0
+        await asyncio.sleep(wait)
+        return await super().__call__(problem, trajectory)
+
+
+class Training(TinyBackend):
+    """Says when it trains; an update takes `seconds`."""
+
+    seconds = 0.05
+
+    async def step(self, data: Sequence[Datum], loss: Any) -> dict[str, float]:
+        await asyncio.sleep(self.seconds)
+        return await super().step(data, loss)
+
+
+def test_training_and_verification_overlap(tmp_path: Path) -> None:
+    """With staleness 1 the trace shows both at the same time; with 0 never."""
+    for staleness, is_overlapping in ((0, False), (1, True)):
+        directory = tmp_path / str(staleness)
+        plan = recipe(
+            directory, reward=Timed(0.02), backend=Training(seed=3), max_staleness=staleness
+        )
+        _, lines = go(plan, directory)
+        spans = RunDir(directory).read_lines("trace.jsonl")
+        trained = [(s["begin_s"], s["end_s"]) for s in spans if s["lane"] == "train"]
+        verified = [s for s in spans if s["lane"].startswith("verification")]
+        both = [
+            v
+            for v in verified
+            for begin, end in trained
+            if v["begin_s"] < end - 0.001 and v["end_s"] > begin + 0.001
+        ]
+        assert bool(both) is is_overlapping
+        assert len(lines) == 5
+        if staleness:
+            assert max(line["pipeline/staleness/max"] for line in lines) == 1.0
+        assert max(line["parity/max"] for line in lines) < 1e-5
+
+
+def test_one_slow_verification_stalls_no_batch(tmp_path: Path) -> None:
+    """Steps go on while one verdict takes long; its group is trained on when it has come."""
+    plan = recipe(tmp_path, reward=Timed(0.0, first=1.0), max_staleness=3, steps=4)
+    ended: list[float] = []
+
+    class Noting:
+        @hookimpl
+        def rlvr_step_finished(self, step: int) -> None:
+            ended.append(time.monotonic())
+
+    watch = watch_of(tmp_path)
+    watch.host.register_observer(Noting(), "noting")
+    begun = time.monotonic()
+    asyncio.run(train(plan, RunState(), watch))
+    assert ended[2] - begun < 0.9, "three steps have waited for one verdict"
+    met = [
+        RunDir(tmp_path).read_lines(f"trajectories/step-{step:06d}.jsonl") for step in range(1, 5)
+    ]
+    assert [len(lines) for lines in met] == [PROBLEMS * 4] * 4
+
+
+class Picky(Centred):
+    """Learns from groups that are not all alike, and asks for others in their place."""
+
+    refills = 3
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def keeps(self, group: ScoredGroup) -> bool:
+        self.asked += 1
+        return len({r.value for r in group.rewards}) > 1
+
+
+def test_groups_that_teach_nothing_are_replaced(tmp_path: Path) -> None:
+    """Each step trains on as many informative groups as asked for, or on what refills gave."""
+    plan = recipe(tmp_path, advantage=Picky(), steps=4)
+    state, lines = go(plan, tmp_path)
+    met = [
+        RunDir(tmp_path).read_lines(f"trajectories/step-{step:06d}.jsonl") for step in range(1, 5)
+    ]
+    assert sum(line["pipeline/refilled"] for line in lines) > 0
+    for line, trajectories in zip(lines, met, strict=True):
+        groups = len(trajectories) // 4
+        assert line["pipeline/refilled"] == groups - PROBLEMS
+        assert line["pipeline/kept"] == PROBLEMS or groups == 4 * PROBLEMS
+        assert line["data/trajectories"] == 4 * line["pipeline/kept"]
+    seen = [t["id"] for trajectories in met for t in trajectories[::4]]
+    wanted: list[str] = []
+    while len(wanted) < len(seen):
+        batch = epochs(plan.problems, PROBLEMS, seed=1, step=len(wanted) // PROBLEMS)
+        wanted += [p.id for p in batch]
+    assert sorted(seen) == sorted(wanted[: len(seen)]), "a problem was skipped"
+    assert len(state.feed.waiting) == -len(seen) % PROBLEMS
+
+
+def test_a_resumed_run_with_refills_is_the_uninterrupted_one(tmp_path: Path) -> None:
+    """The feed is part of the state: seeds and problems go on where they stopped."""
+    whole = recipe(tmp_path / "whole", advantage=Picky(), steps=4)
+    go(whole, tmp_path / "whole")
+    half = recipe(tmp_path / "half", advantage=Picky(), steps=2)
+    go(half, tmp_path / "half")
+    again = recipe(tmp_path / "half", advantage=Picky(), steps=4)
+
+    async def resume() -> None:
+        newest = again.checkpointer.list()[-1]
+        saved = await again.checkpointer.load(newest, again.student.backend)
+        await train(again, RunState.from_json(saved), watch_of(tmp_path / "half"))
+
+    asyncio.run(resume())
+    found = [weights(p.student.backend, tmp_path / str(i)) for i, p in enumerate((whole, again))]
+    assert found[0] == found[1]
+
+
+def test_a_pipelined_run_that_was_interrupted_skips_no_problem(tmp_path: Path) -> None:
+    """What was under way at the checkpoint comes again first."""
+    plan = recipe(tmp_path, reward=Timed(0.003), max_staleness=2, steps=3)
+    watch = watch_of(tmp_path)
+
+    async def interrupted() -> None:
+        running = asyncio.ensure_future(train(plan, RunState(), watch))
+        while watch.state.step < 1:
+            await asyncio.sleep(0.001)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(interrupted())
+    feed = watch.state.feed
+    drawn = [
+        p.id
+        for batch in range(feed.drawn)
+        for p in epochs(plan.problems, PROBLEMS, seed=1, step=batch)
+    ]
+    trained = [
+        t["id"]
+        for step in range(1, watch.state.step + 1)
+        for t in RunDir(tmp_path).read_lines(f"trajectories/step-{step:06d}.jsonl")[::4]
+    ]
+    assert sorted([*trained, *feed.waiting]) == sorted(drawn)
+
+
+class Refining(Centred):
+    """Halves every token's advantage and asks for the trainer's own logprobs."""
+
+    needs = frozenset({"policy"})
+
+    def refine(self, data: Sequence[Datum]) -> list[Datum]:
+        for datum in data:
+            own = datum.annotations["policy"][datum.mask]
+            assert np.allclose(own, datum.logprobs[datum.mask], atol=1e-5)
+        return [attrs.evolve(d, advantages=d.advantages / 2) for d in data]
+
+
+def test_an_advantage_may_have_the_last_word_token_by_token(tmp_path: Path) -> None:
+    """`TokenCredit`: its annotations are there, and what it gives is trained on."""
+    _, plain = go(recipe(tmp_path / "a", steps=1), tmp_path / "a")
+    _, half = go(recipe(tmp_path / "b", steps=1, advantage=Refining()), tmp_path / "b")
+    assert half[0]["advantage/std"] == pytest.approx(plain[0]["advantage/std"] / 2, rel=1e-4)
+    assert half[0]["loss"] == pytest.approx(plain[0]["loss"] / 2, rel=1e-4)
+
+
+class Growing(Reinforce):
+    """A loss whose weight doubles each step, and which says so."""
+
+    def __init__(self, weight: float = 1.0) -> None:
+        self.weight = weight
+
+    def __call__(
+        self, data: Sequence[Datum], logprobs: Sequence[Any]
+    ) -> tuple[Any, dict[str, float]]:
+        value, _ = super().__call__(data, logprobs)
+        return self.weight * value, {"weight/max": self.weight}
+
+    def adapted(
+        self, memory: Mapping[str, float], metrics: Mapping[str, float]
+    ) -> Mapping[str, float]:
+        return {"weight": 2 * metrics["weight/max"]}
+
+    def recalled(self, memory: Mapping[str, float]) -> Self:
+        return type(self)(memory.get("weight", 1.0))
+
+    def notices(self, metrics: Mapping[str, float]) -> list[str]:
+        return ["it is four"] if metrics["weight/max"] == 4.0 else []
+
+
+def test_an_adaptive_part_remembers_over_steps_and_a_resume(tmp_path: Path) -> None:
+    """Its memory is in the state; what it notices is logged."""
+    plan = recipe(tmp_path, loss=Growing(), steps=2)
+    state, lines = go(plan, tmp_path)
+    assert [line["weight/max"] for line in lines] == [1.0, 2.0]
+    again = RunState.from_json(state.to_json())
+    assert again.memory == {"loss": {"weight": 4.0}}
+    watch = watch_of(tmp_path)
+    asyncio.run(train(attrs.evolve(plan, steps=3), again, watch))
+    assert RunDir(tmp_path).read_lines("metrics.jsonl")[-1]["weight/max"] == 4.0
+
+
+class Breaking(TinyBackend):
+    """Its second sampling fails."""
+
+    calls = 0
+
+    async def policy(self) -> Any:
+        self.calls += 1
+        if self.calls == 2:
+            raise BackendError("the sampler is gone")
+        return await super().policy()
+
+
+@pytest.mark.parametrize("staleness", [0, 2])
+def test_a_failure_of_the_sampling_side_ends_the_run(tmp_path: Path, staleness: int) -> None:
+    """What breaks in the background is raised in front, and nothing stays running."""
+    plan = recipe(
+        tmp_path, backend=Breaking(seed=3), max_staleness=staleness, parity=ParityOptions(probe=0)
+    )
+
+    async def main() -> set[Any]:
+        with pytest.raises(BackendError, match="the sampler is gone"):
+            await train(plan, RunState(), watch_of(tmp_path))
+        return asyncio.all_tasks() - {asyncio.current_task()}
+
+    assert asyncio.run(main()) == set()
