@@ -1,11 +1,11 @@
 """
 Decode speed of rlvr_torch's engine beside transformers' `generate`, same weights, same prompts.
 
-    python benchmarks/bench_decode.py --config small|124m [--model gpt2|llama] [--threads 1] [--json]
+    python benchmarks/bench_decode.py --config small|124m [--model gpt2|llama] [--threads 2]
     python benchmarks/bench_decode.py --config small --profile
 
-Both sample groups of completions (8 a prompt) at temperature 1 with a fixed number of new tokens, in
-this process, on the CPU, with the same number of threads. They take turns; each repetition gives
+Both sample groups of completions (8 a prompt) at temperature 1 with a fixed number of new tokens,
+in this process, on the CPU, with the same number of threads. They take turns; each repetition gives
 each side a go, and medians are compared. Prints tokens per CPU-second (process time, so other load
 on the machine counts little), per wall second, and ratios of CPU-seconds.
 
@@ -32,13 +32,12 @@ from rlvr.types import GenerateRequest, SamplingParams
 from rlvr_torch.crew import Crew
 from rlvr_torch.engine import Engine
 from rlvr_torch.gpt2 import GPT2, GPT2Config
-from rlvr_torch.hf import HFNet
 from rlvr_torch.net import Net
 from rlvr_torch.tokenizer import BytePairTokenizer
 
 CONFIGS = {
     "small": {"layers": 4, "heads": 4, "width": 256, "vocab": 2048, "problems": 8, "repeats": 5},
-    "124m": {"layers": 12, "heads": 12, "width": 768, "vocab": 50257, "problems": 4, "repeats": 2},
+    "124m": {"layers": 12, "heads": 12, "width": 768, "vocab": 50257, "problems": 2, "repeats": 2},
 }
 
 
@@ -95,6 +94,8 @@ def gpt2(args: argparse.Namespace) -> tuple[Net, Any]:
 
 def llama(args: argparse.Namespace) -> tuple[Net, Any]:
     """A Llama as a net, and the same weights as transformers runs them."""
+    from rlvr_torch.hf import HFNet
+
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
         vocab_size=args.vocab,

@@ -14,7 +14,9 @@ checkpointing, no logging, no saving. `--net hf` runs ours through transformers'
 (`hf:DIR`) in place of our GPT-2 (`gpt2:DIR`).
 
 Both live in this process and take turns: each of TRL's steps is followed by one of ours. Ratios
-are of one round, medians over the rounds; the first round is the warm-up. With `--memory` each runs
+are of one round, medians over the rounds; the first round is the warm-up. Wall time, and processor
+time, which other work on the machine changes less (most honest with `--threads 1`: more threads
+spin while they wait for each other). With `--memory` each runs
 alone in a fresh process, two steps: the largest resident set above that of the imports.
 """
 
@@ -117,6 +119,20 @@ def reward(text: str) -> float:
     return float(len(text) % 5)
 
 
+Seconds = tuple[float, float]
+"""Of a wall clock, and of the processor over all threads."""
+
+
+class Clock:
+    """Started when made."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter(), time.process_time()
+
+    def read(self) -> Seconds:
+        return time.perf_counter() - self._start[0], time.process_time() - self._start[1]
+
+
 class Ours:
     """Our step: the backend, the core's sampler, advantage `group`, loss `grpo`."""
 
@@ -192,21 +208,21 @@ class _Task:
 
 
 def run_trl(
-    args: argparse.Namespace, directory: Path, steps: int, after_step: Callable[[float], None]
+    args: argparse.Namespace, directory: Path, steps: int, after_step: Callable[[Seconds], None]
 ) -> None:
-    """Train with TRL; `after_step` hears the seconds that each step took."""
+    """Train with TRL; `after_step` hears the seconds of each step."""
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
 
-    class Clock(transformers.TrainerCallback):
-        start = 0.0
+    class Watch(transformers.TrainerCallback):
+        clock = Clock()
 
         def on_step_begin(self, *_: Any, **__: Any) -> None:
             torch.set_num_threads(args.threads)
-            self.start = time.perf_counter()
+            self.clock = Clock()
 
         def on_step_end(self, *_: Any, **__: Any) -> None:
-            after_step(time.perf_counter() - self.start)
+            after_step(self.clock.read())
 
     lengths: list[int] = []
 
@@ -246,7 +262,7 @@ def run_trl(
         reward_funcs=score,
         train_dataset=Dataset.from_dict({"prompt": prompts(args) * steps}),
         processing_class=transformers.AutoTokenizer.from_pretrained(directory),
-        callbacks=[Clock()],
+        callbacks=[Watch()],
     )
     trainer.remove_callback(transformers.PrinterCallback)
     trainer.train()
@@ -255,24 +271,25 @@ def run_trl(
 
 def compare(args: argparse.Namespace, directory: Path) -> dict[str, Any]:
     ours = Ours(args, directory)
-    theirs_s: list[float] = []
-    ours_s: list[float] = []
+    rounds: list[tuple[Seconds, Seconds]] = []  # TRL's, ours
 
-    def after_step(seconds: float) -> None:
-        theirs_s.append(seconds)
-        start = time.perf_counter()
+    def after_step(theirs: Seconds) -> None:
+        clock = Clock()
         ours.step()
-        ours_s.append(time.perf_counter() - start)
+        rounds.append((theirs, clock.read()))
 
     run_trl(args, directory, args.rounds + 1, after_step)
-    ratios = [a / b for a, b in zip(theirs_s[1:], ours_s[1:], strict=True)]
-    return {
-        "ours_s": statistics.median(ours_s[1:]),
-        "trl_s": statistics.median(theirs_s[1:]),
-        "ratio": statistics.median(ratios),
-        "ratio_min": min(ratios),
-        "ratio_max": max(ratios),
-    }
+    result: dict[str, Any] = {}
+    for unit, name in enumerate(("wall", "cpu")):
+        ratios = [theirs[unit] / mine[unit] for theirs, mine in rounds[1:]]
+        result |= {
+            f"ours_{name}_s": statistics.median(mine[unit] for _, mine in rounds[1:]),
+            f"trl_{name}_s": statistics.median(theirs[unit] for theirs, _ in rounds[1:]),
+            f"{name}_ratio": statistics.median(ratios),
+            f"{name}_ratio_min": min(ratios),
+            f"{name}_ratio_max": max(ratios),
+        }
+    return result
 
 
 def peak_mb(args: argparse.Namespace, name: str) -> float:
@@ -362,7 +379,7 @@ def main() -> None:
         print(json.dumps({**result, "settings": vars(args)}))
         return
     for name, value in result.items():
-        print(f"{name:10}{value:10.2f}")
+        print(f"{name:16}{value:10.2f}")
 
 
 if __name__ == "__main__":

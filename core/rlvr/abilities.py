@@ -99,6 +99,14 @@ class ForwardLoss(Protocol):
 
 
 @runtime_checkable
+class ClosesTurns(Protocol):
+    """A tokenizer whose chat template closes the policy's turn before the next one begins."""
+
+    def closing(self, tokens: Sequence[int]) -> list[int]:
+        """What comes after `tokens` when the policy broke off; [] where it ended its turn."""
+
+
+@runtime_checkable
 class Continuing(Protocol):
     """A backend whose sampling goes on while its weights change: partial rollouts."""
 

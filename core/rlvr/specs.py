@@ -109,12 +109,15 @@ class BackendSpec(PartSpec):
             installed backend takes chooses that backend, unless `--backend` names another.
         sampler: Name of the sampler that `rlvr eval` uses with it; "": any, `group` by default.
         trains: False where it only samples: `rlvr run` then refuses it.
+        starts: Options (dotted keys) that name further weights a run starts from, such as an
+            adapter's directory: what those were trained on belongs to the model's lineage.
     """
 
     kind: ClassVar[str] = "backend"
     models: tuple[str, ...] = ()
     sampler: str = ""
     trains: bool = True
+    starts: tuple[str, ...] = ()
 
 
 @frozen(kw_only=True)

@@ -13,6 +13,8 @@ from pathlib import Path
 import attrs
 import pytest
 
+from rlvr.plugins.resolve import load_object
+
 DOCS = Path(__file__).parents[2] / "docs"
 FENCE = re.compile(r"^```(python|toml|sh)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -98,11 +100,17 @@ def test_the_curriculum_of_the_page_orders_a_run(tmp_path: Path) -> None:
     assert (config["run.curriculum"], config["curriculum.label"]) == ("balanced", "family")
 
 
+ALGORITHMS = (
+    "grpo", "dr-grpo", "dapo", "gspo", "cispo", "rloo", "reinforce-plus-plus", "ppo", "best-of-n",
+    "sft",
+)  # fmt: skip
+
+
 @pytest.mark.integration
-@pytest.mark.parametrize("algorithm", ["grpo", "sft"])
-def test_commands_of_algorithm_pages_run(algorithm: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", ALGORITHMS)
+def test_commands_of_algorithm_pages_run(page: str, tmp_path: Path) -> None:
     """Each command of the page runs; two steps of it, to keep it short."""
-    found = commands(DOCS / "algorithms" / f"{algorithm}.md")
+    found = commands(DOCS / "algorithms" / f"{page}.md")
 
     assert found
     for number, command in enumerate(found):
@@ -112,20 +120,26 @@ def test_commands_of_algorithm_pages_run(algorithm: str, tmp_path: Path) -> None
 
 
 def test_algorithm_pages_name_every_option_and_vetted_value() -> None:
-    """No option of grpo and no value that an algorithm sets is missing from its page."""
-    config = pytest.importorskip("rlvr_algos.config", reason="rlvr-algos is not installed")
+    """Every option is on its algorithm's page or the shared one; every vetted value on its page."""
+    pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed")
     plugin = pytest.importorskip("rlvr_algos.plugin")
-    pages = {path.stem: path.read_text("utf-8") for path in (DOCS / "algorithms").glob("*.md")}
-    for namespace, record in (
-        ("advantage", config.GroupAdvantageConfig),
-        ("grpo", config.GrpoConfig),
-    ):
-        for name in attrs.fields_dict(record):
-            assert f"`{namespace}.{name}`" in pages["grpo"], name
-    for spec in plugin.rlvr_algorithms():
-        for key, value in spec.values.items():
-            row = re.search(rf"^\| `{re.escape(key)}` \|[^|]*\| ([^|]+) \|", pages[spec.name], re.M)
-            assert row, f"{spec.name}.md does not tell {key}"
+    pages = {
+        path.stem.replace("-plus-plus", "++"): path.read_text("utf-8")
+        for path in (DOCS / "algorithms").glob("*.md")
+    }
+    losses = {spec.name: spec for spec in plugin.rlvr_losses()}
+    advantages = {spec.name: spec for spec in plugin.rlvr_advantages()}
+    for algorithm in plugin.rlvr_algorithms():
+        text = pages[algorithm.name] + pages["shared-options"]
+        for spec in (losses[algorithm.loss], advantages[algorithm.advantage]):
+            record = load_object(spec.config, "algos") if spec.config else None
+            for name in attrs.fields_dict(record) if record else ():
+                told = (f"`{spec.option_namespace}.{name}`", f"`LOSS.{name}`")
+                assert any(key in text for key in told), (algorithm.name, told[0])
+        for key, value in algorithm.values.items():
+            page = pages[algorithm.name]
+            row = re.search(rf"^\| `{re.escape(key)}` \|[^|]*\| ([^|]+) \|", page, re.M)
+            assert row, f"{algorithm.name}.md does not tell {key}"
             assert row[1] == (value if isinstance(value, str) else _shown(value)), (key, row[1])
 
 

@@ -1,7 +1,7 @@
 """Every algorithm learns the toy task through the command line: from chance to nearly always right.
 
 What a starter run of the toy takes by itself (60 steps, seconds on one core); seeds are chosen,
-because a model of 20 thousand weights at this learning rate sometimes settles on one letter.
+because so tiny a model at so large a learning rate sometimes settles on one letter.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ def test_learns_with_everything_on(tmp_path: Path) -> None:
     assert steps[0].keys() >= {
         "kl/reference", "entropy/mean", "mismatch/kl", "mismatch/ratio/max", "mismatch/clipped"
     }  # fmt: skip
-    assert steps[-1]["entropy/mean"] < steps[0]["entropy/mean"]
+    entropies = [step["entropy/mean"] for step in steps if step["data/tokens"]]
+    assert entropies[-1] < entropies[0]
 
 
 @pytest.mark.integration

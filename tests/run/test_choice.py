@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import structlog
 
+from rlvr.builtin.curricula import ByPassRate, PassRateOptions
 from rlvr.errors import ConfigError, TaskError
+from rlvr.parts import BuildContext
 from rlvr.run.choice import check_choice, problems_of_step
 from rlvr.run.feed import Feed
 from rlvr.run.lineage import Lineage
@@ -81,6 +83,28 @@ def test_a_curriculum_comes_before_the_tasks_choice() -> None:
 
     assert chosen == [POOL[-1], POOL[-2]]
     assert task.asked == {}
+
+
+def test_what_was_handed_out_is_not_chosen_again_at_once() -> None:
+    """A refill, or sampling ahead, asks before the new pass rates are known: others come first."""
+    history = {p.id: PassRate(rate=0.5, count=2, step=i % 3) for i, p in enumerate(POOL)}
+    curriculum = ByPassRate(PassRateOptions(), BuildContext())
+
+    def chosen(step: int, *before: str) -> set[str]:
+        found = problems_of_step(
+            ToyTask(),
+            POOL,
+            4,
+            seed=1,
+            state=RunState(step=step, history=history),
+            curriculum=curriculum,
+            handed_out=before,
+        )
+        return {problem.id for problem in found}
+
+    first = chosen(6)
+    assert chosen(7) == first
+    assert not chosen(7, *first) & first
 
 
 @pytest.mark.parametrize(

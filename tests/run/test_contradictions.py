@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,15 +11,21 @@ import structlog
 from rlvr.config.core import TrainOptions
 from rlvr.errors import ConfigError
 from rlvr.run.contradictions import check_together
-from rlvr.types import SamplingParams
+from rlvr.types import Datum, SamplingParams
 
 
 class Part:
     """A loss or a sampler, as far as it is asked."""
 
-    def __init__(self, *, weighted: bool = True, draws: bool = True) -> None:
+    def __init__(
+        self, *, weighted: bool = True, draws: bool = True, needs: Sequence[str] = ()
+    ) -> None:
         self.importance_weighted = weighted
         self.draws_from_policy = draws
+        self.needs = frozenset(needs)
+
+    def refine(self, data: Sequence[Datum]) -> list[Datum]:
+        return list(data)
 
 
 def check(
@@ -27,14 +34,18 @@ def check(
     draws: bool = True,
     staleness: int = 0,
     minibatches: int = 1,
+    needs: Sequence[str] = (),
+    credit_needs: Sequence[str] = (),
     **params: Any,
 ) -> list[str]:
     """The events that were logged."""
-    part: Any = Part(weighted=weighted, draws=draws)
+    part: Any = Part(weighted=weighted, draws=draws, needs=needs)
+    advantage: Any = Part(needs=credit_needs)
     with structlog.testing.capture_logs() as logs:
         check_together(
             sampler=part,
             params=SamplingParams(**{"group_size": 4, **params}),
+            advantage=advantage,
             loss=part,
             train=TrainOptions(problems=3, minibatches=minibatches),
             max_staleness=staleness,
@@ -48,6 +59,7 @@ def check(
         ({"top_p": 0.9}, "set sampler.top_p=1 sampler.top_k=0"),
         ({"top_k": 5}, "set sampler.top_p=1 sampler.top_k=0"),
         ({"draws": False}, "use sampler 'group'"),
+        ({"needs": ["reference"], "credit_needs": ["value", "reference"]}, "one of the two to 0"),
         ({"minibatches": 13}, "set train.minibatches to 12 or less"),
     ],
 )
@@ -66,6 +78,7 @@ def test_what_cannot_mean_what_it_says_is_refused(settings: Any, said: str) -> N
         {"top_p": 0.9, "weighted": False},
         {"draws": False, "weighted": False, "group_size": 1, "minibatches": 3},
         {"minibatches": 12},
+        {"needs": ["policy", "reference"], "credit_needs": ["policy"]},
         {"staleness": 2},
         {"staleness": 2, "draws": False, "weighted": False},
     ],

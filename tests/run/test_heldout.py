@@ -17,10 +17,18 @@ from rlvr.errors import CheckpointError
 from rlvr.parts import BuildContext
 from rlvr.run.configure import Configured
 from rlvr.run.heldout import facts, held_out, marked, sentence
-from rlvr.run.lineage import FILE, UNKNOWN, Lineage, after_training, lineage_of, record_of
+from rlvr.run.lineage import (
+    FILE,
+    UNKNOWN,
+    Lineage,
+    after_training,
+    lineage_at_start,
+    lineage_of,
+    record_of,
+)
 from rlvr.run.state import RunState
 from rlvr.run.trained import load_last
-from rlvr.specs import CheckpointerSpec
+from rlvr.specs import BackendSpec, CheckpointerSpec
 from rlvr.testing.fakes import TinyBackend
 from rlvr.types import EvalReport, Problem, Reward, ScoredGroup, Trajectory
 
@@ -204,3 +212,23 @@ def test_the_last_checkpoint_is_loaded_and_none_is_said_aloud(tmp_path: Path) ->
     beside = tmp_path / "checkpoints/step-000005/model" / FILE
     assert json.loads(beside.read_text()) == TRAINED.to_json()
     keeper.verify(keeper.list()[-1])
+
+
+def test_an_adapter_that_a_run_starts_from_brings_its_own_families(tmp_path: Path) -> None:
+    """The base knows one family, the adapter's directory another: the start knows both."""
+    for name, family in (("base", "adders"), ("adapter", "counters")):
+        (tmp_path / name).mkdir()
+        record = {"families": [family], "families_complete": name == "base"}
+        (tmp_path / name / "trained-on.json").write_text(json.dumps(record), encoding="utf-8")
+    backend = BackendSpec(name="b", target="b:B", starts=("b.adapter", "b.unused"))
+
+    def start(**values: str) -> Lineage:
+        configured: Any = SimpleNamespace(
+            chosen=SimpleNamespace(backend=backend), options=SimpleNamespace(values=values)
+        )
+        return lineage_at_start(configured, f"hf:{tmp_path / 'base'}")
+
+    assert start().families == ("adders",)
+    both = start(**{"b.adapter": str(tmp_path / "adapter"), "b.unused": ""})
+    assert both.families == ("adders", "counters")
+    assert not both.is_complete

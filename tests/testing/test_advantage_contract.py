@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
+import numpy as np
 import pytest
 
 from rlvr.testing import AdvantageContract
 from rlvr.testing.contract import Contract
-from rlvr.types import ScoredGroup
+from rlvr.types import Datum, ScoredGroup
 
 Broken = Callable[[type[Contract]], set[str]]
 
@@ -67,6 +69,88 @@ class BatchMean(RightAdvantage):
         return [[reward.value - mean for reward in group.rewards] for group in groups]
 
 
+class LeavesOutTheBest(RightAdvantage):
+    """Imitates the worst of a group."""
+
+    def row(self, values: list[float]) -> list[float]:
+        worst = values.index(min(values))
+        return [1.0 if i == worst else None for i in range(len(values))]  # type: ignore[misc]
+
+
+class Refines(RightAdvantage):
+    """Takes a multiple of a token's gap to the reference off its advantage; drops equal groups."""
+
+    needs: frozenset[str] = frozenset({"reference"})
+    refills = 2
+
+    def refine(self, data: Sequence[Datum]) -> list[Datum]:
+        return [self.refined(d) for d in data]
+
+    def refined(self, d: Datum) -> Datum:
+        gap = np.where(d.mask, d.logprobs - d.annotations["reference"], 0.0)
+        return attrs.evolve(d, advantages=d.advantages - 0.1 * gap)
+
+    def keeps(self, group: ScoredGroup) -> bool:
+        return len({reward.value for reward in group.rewards}) > 1
+
+
+class RefinesThePrompt(Refines):
+    def refined(self, d: Datum) -> Datum:
+        return attrs.evolve(d, advantages=d.advantages - 0.1)
+
+
+class RefinesBackwards(Refines):
+    def refine(self, data: Sequence[Datum]) -> list[Datum]:
+        return super().refine(data)[::-1]
+
+
+class DropsData(Refines):
+    def refine(self, data: Sequence[Datum]) -> list[Datum]:
+        return super().refine(data)[1:]
+
+
+class RefinesInPlace(Refines):
+    def refined(self, d: Datum) -> Datum:
+        d.annotations["reference"][:] = 0.0
+        return super().refined(d)
+
+
+class RefinesWeights(Refines):
+    def refined(self, d: Datum) -> Datum:
+        return attrs.evolve(super().refined(d), weights=2 * d.weights)
+
+
+class LetsThePromptLeak(Refines):
+    def refined(self, d: Datum) -> Datum:
+        mean = float(d.annotations["reference"].mean())
+        return attrs.evolve(d, advantages=(d.advantages - mean) * d.mask)
+
+
+class AsksForNothingItUses(Refines):
+    needs = frozenset({"reference", "teacher"})
+
+
+class UsesWhatItDoesNotAskFor(Refines):
+    def refined(self, d: Datum) -> Datum:
+        d = super().refined(d)
+        return attrs.evolve(d, advantages=d.advantages * (2.0 if "teacher" in d.annotations else 1))
+
+
+class FailsOnNothing(Refines):
+    def refine(self, data: Sequence[Datum]) -> list[Datum]:
+        top = max(float(d.advantages.max()) for d in data)
+        return [attrs.evolve(d, advantages=d.advantages / max(top, 1.0)) for d in data]
+
+
+class DropsWhatTeaches(Refines):
+    def keeps(self, group: ScoredGroup) -> bool:
+        return group.rewards[0].value > 0.2
+
+
+class RefillsByHalves(Refines):
+    refills = 0.5  # type: ignore[assignment]  # the fault
+
+
 def contract_of(advantage: type) -> type[AdvantageContract]:
     """The contract on that advantage."""
 
@@ -77,9 +161,10 @@ def contract_of(advantage: type) -> type[AdvantageContract]:
     return Case
 
 
-def test_a_right_advantage_holds_every_promise(broken: Broken) -> None:
+@pytest.mark.parametrize("advantage", [RightAdvantage, Refines])
+def test_a_right_advantage_holds_every_promise(advantage: type, broken: Broken) -> None:
     """The kit raises no false alarm."""
-    assert broken(contract_of(RightAdvantage)) == set()
+    assert broken(contract_of(advantage)) == set()
 
 
 @pytest.mark.parametrize(
@@ -95,6 +180,18 @@ def test_a_right_advantage_holds_every_promise(broken: Broken) -> None:
         (DropsOne, "one_finite_number_a_trajectory"),
         (FavoursTheFirst, "order_within_a_group_does_not_matter"),
         (BatchMean, "groups_do_not_touch_each_other"),
+        (LeavesOutTheBest, "a_better_reward_never_gets_less"),
+        (RefinesThePrompt, "refines_advantages_and_nothing_else"),
+        (RefinesBackwards, "refines_advantages_and_nothing_else"),
+        (DropsData, "refines_advantages_and_nothing_else"),
+        (RefinesInPlace, "refines_advantages_and_nothing_else"),
+        (RefinesWeights, "refines_advantages_and_nothing_else"),
+        (LetsThePromptLeak, "refines_the_policys_tokens_only"),
+        (AsksForNothingItUses, "refines_by_what_it_declares"),
+        (UsesWhatItDoesNotAskFor, "refines_by_what_it_declares"),
+        (FailsOnNothing, "refines_nothing_to_nothing"),
+        (DropsWhatTeaches, "drops_only_groups_that_teach_nothing"),
+        (RefillsByHalves, "drops_only_groups_that_teach_nothing"),
     ],
 )
 def test_faults_are_found(advantage: type, promise: str, broken: Broken) -> None:

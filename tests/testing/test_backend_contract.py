@@ -128,6 +128,13 @@ class _Long(TinyPolicy):
         )
 
 
+class OverhearsOutputs(TinyBackend):
+    """Calls a loss that asks for more as if it did not."""
+
+    async def step(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+        return await super().step(data, lambda *given: loss(*given))  # type: ignore[arg-type]
+
+
 def contract_of(backend: type) -> type[BackendContract]:
     """The contract on that backend."""
 
@@ -153,6 +160,7 @@ def contract_of(backend: type) -> type[BackendContract]:
         (AveragesMicroBatches, "step_reports_the_losss_own_metrics"),
         (PadsBadly, "mixed_lengths_do_not_matter"),
         (SharedRandomness, "equal_requests_give_equal_completions"),
+        (OverhearsOutputs, "outputs_are_given_or_refused"),
         (TalksTooLong, "completions_keep_their_limits"),
     ],
 )

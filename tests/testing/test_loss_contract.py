@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -167,6 +167,109 @@ class LooksAtTheFirstDatum(RightLoss):
         return ratio * advantages + 0.1 * (advantages != 0) * ratio * self._first
 
 
+class WithValue(RightLoss):
+    """Adds a critic's squared error: a loss that asks for an output."""
+
+    outputs: frozenset[str] = frozenset({"value"})
+
+    def __call__(
+        self,
+        data: Sequence[Datum],
+        logprobs: Sequence[Any],
+        outputs: Mapping[str, Sequence[Any]] | None = None,
+    ) -> tuple[Any, dict[str, float]]:
+        total, metrics = super().__call__(data, logprobs)
+        for datum, x in zip(data, self.values(outputs or {}), strict=True):
+            mask = torch.tensor(datum.mask)
+            weights = torch.tensor(datum.weights)[mask]
+            total = total + (weights * (self.own(x, mask) - 1) ** 2).sum()
+        return total, metrics
+
+    def values(self, outputs: Mapping[str, Sequence[Any]]) -> Sequence[Any]:
+        return outputs["value"]
+
+    def own(self, x: Any, mask: Any) -> Any:
+        return x[mask]
+
+
+class IgnoresItsOutput(WithValue):
+    def own(self, x: Any, mask: Any) -> Any:
+        return x[mask].detach()
+
+
+class DoesWithoutItsOutput(WithValue):
+    def __call__(
+        self,
+        data: Sequence[Datum],
+        logprobs: Sequence[Any],
+        outputs: Mapping[str, Sequence[Any]] | None = None,
+    ) -> tuple[Any, dict[str, float]]:
+        outputs = outputs or {}
+        return super().__call__(data, logprobs, {"value": outputs.get("value", logprobs)})
+
+
+class LetsOutputsLeak(WithValue):
+    """Multiplies by the mask instead of selecting: NaN times zero is NaN."""
+
+    def own(self, x: Any, mask: Any) -> Any:
+        return x[mask] + 0 * (x * ~mask).sum()
+
+
+class Adapts(RightLoss):
+    """Keeps a weight that grows with the KL."""
+
+    def adapted(
+        self, memory: Mapping[str, float], metrics: Mapping[str, float]
+    ) -> Mapping[str, float]:
+        return {"coef": memory.get("coef", 1.0) + metrics.get("kl/reference", 0.0)}
+
+    def recalled(self, memory: Mapping[str, float]) -> Any:
+        return type(self)()
+
+    def notices(self, metrics: Mapping[str, float]) -> Iterable[str]:
+        return ["far"] if metrics.get("kl/reference", 0.0) > 0.1 else []
+
+
+class WritesIntoItsMemory(Adapts):
+    def adapted(
+        self, memory: Mapping[str, float], metrics: Mapping[str, float]
+    ) -> Mapping[str, float]:
+        memory["coef"] = 2.0  # type: ignore[index]  # the fault
+        return memory
+
+
+class RemembersTensors(Adapts):
+    def adapted(
+        self, memory: Mapping[str, float], metrics: Mapping[str, float]
+    ) -> Mapping[str, float]:
+        return {"coef": torch.ones(())}  # type: ignore[dict-item]  # the fault
+
+
+class RecallsAnotherPart(Adapts):
+    def recalled(self, memory: Mapping[str, float]) -> Any:
+        return RightLoss()
+
+
+class StartsElsewhere(Adapts):
+    """Forgets its options when it recalls an empty memory."""
+
+    def __init__(self, step: float = 1.0) -> None:
+        self._step = step
+
+    def adapted(
+        self, memory: Mapping[str, float], metrics: Mapping[str, float]
+    ) -> Mapping[str, float]:
+        return {"coef": self._step}
+
+    def recalled(self, memory: Mapping[str, float]) -> Any:
+        return type(self)(memory.get("coef", 0.0))
+
+
+class CriesWolf(Adapts):
+    def notices(self, metrics: Mapping[str, float]) -> Iterable[str]:
+        return ["something may be wrong"]
+
+
 def contract_of(loss: type) -> type[LossContract]:
     """The contract on that loss."""
 
@@ -177,9 +280,10 @@ def contract_of(loss: type) -> type[LossContract]:
     return Case
 
 
-def test_a_right_loss_holds_every_promise(broken: Broken) -> None:
+@pytest.mark.parametrize("loss", [RightLoss, WithValue, Adapts])
+def test_a_right_loss_holds_every_promise(loss: type, broken: Broken) -> None:
     """The kit raises no false alarm."""
-    assert broken(contract_of(RightLoss)) == set()
+    assert broken(contract_of(loss)) == set()
 
 
 @pytest.mark.parametrize(
@@ -200,6 +304,14 @@ def test_a_right_loss_holds_every_promise(broken: Broken) -> None:
         (CountsCalls, "keeps_nothing_between_calls"),
         (WritesIntoItsInput, "keeps_nothing_between_calls"),
         (LooksAtTheFirstDatum, "order_of_data_does_not_matter"),
+        (IgnoresItsOutput, "uses_every_output_it_asks_for"),
+        (DoesWithoutItsOutput, "uses_every_output_it_asks_for"),
+        (LetsOutputsLeak, "tokens_outside_the_mask_do_not_count"),
+        (WritesIntoItsMemory, "what_adapts_is_kept_in_the_memory"),
+        (RemembersTensors, "what_adapts_is_kept_in_the_memory"),
+        (RecallsAnotherPart, "what_adapts_is_kept_in_the_memory"),
+        (StartsElsewhere, "an_empty_memory_changes_nothing"),
+        (CriesWolf, "notices_are_sentences"),
     ],
 )
 def test_faults_are_found(loss: type, promise: str, broken: Broken) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from attrs import define, field
 
+from rlvr.abilities import ClosesTurns
 from rlvr.episode import CountsTokens, LeavesFiles, LeavesNotes
 from rlvr.errors import ConfigError, PrerequisiteError, explain
 from rlvr.log import get
@@ -113,7 +114,7 @@ class GroupSampler:
         Raises:
             ConfigError: `params.max_tokens` leave no room for a prompt in the model's context.
         """
-        _check_room(policy, params)
+        check_room(policy, params)
         rollouts = [
             _Rollout(
                 problem=problem,
@@ -170,6 +171,10 @@ class GroupSampler:
                 rollout.is_over = True
                 return False
             tokens = policy.tokenizer.render(messages, first=is_first)
+            if not is_first and isinstance(policy.tokenizer, ClosesTurns):
+                tokens = [*policy.tokenizer.closing(rollout.tokens), *tokens]
+        except ConfigError:  # a chat template that fails, fails for every rollout
+            raise
         except Exception as error:  # the plugin border
             rollout.fail(error)
             return False
@@ -196,7 +201,8 @@ def group_sampler(config: None, context: BuildContext) -> GroupSampler:
     return GroupSampler(context.workers)
 
 
-def _check_room(policy: Policy, params: SamplingParams) -> None:
+def check_room(policy: Policy, params: SamplingParams) -> None:
+    """Refuse completions that leave no room for a prompt in the model's context."""
     room = policy.context_length - params.max_tokens
     if room < LEAST_PROMPT:
         raise ConfigError(

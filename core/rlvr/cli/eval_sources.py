@@ -25,7 +25,7 @@ from rlvr.run.completions import group_answers, with_missing
 from rlvr.run.configure import Configured
 from rlvr.run.evaluate import judge_groups
 from rlvr.run.judged import read_judged
-from rlvr.run.lineage import UNKNOWN, lineage_of
+from rlvr.run.lineage import UNKNOWN, lineage_at_start
 from rlvr.run.recipe import build_context, open_judge, open_student
 from rlvr.run.trained import lineage_in, load_last, trained_at
 from rlvr.types import Problem, ScoredGroup
@@ -107,7 +107,7 @@ async def sampled(configured: Configured, args: argparse.Namespace) -> Evaluated
         lineage = (
             lineage_in(trained_at(Path(args.run_dir)).run)
             if args.run_dir
-            else lineage_of(configured.run.model)
+            else lineage_at_start(configured, configured.run.model)
         )
         return Evaluated(
             model=args.run_dir or configured.run.model,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+
+from attrs import evolve
 
 from rlvr.abilities import Opinionated
 from rlvr.curriculum import epochs
@@ -53,9 +55,14 @@ def problems_of_step(
     seed: int,
     state: RunState,
     curriculum: Curriculum | None = None,
+    handed_out: Collection[str] = (),
 ) -> list[Problem]:
     """
     The problems of the step after `state`: a function of (seed, step, pass rates).
+
+    `handed_out` are ids of problems that were chosen since these pass rates were known. Their
+    records then say that they were met just now, so that a choice by age does not take them again
+    in a refill, or while sampling runs ahead.
 
     Raises:
         ConfigError: The curriculum's options do not fit the problems.
@@ -64,7 +71,11 @@ def problems_of_step(
     chooser = curriculum if curriculum is not None else task
     if not isinstance(chooser, Chooser):
         return epochs(problems, count, seed=seed, step=state.step)
-    chosen = chooser.choose(problems, count, seed=seed, step=state.step, history=state.history)
+    history = {
+        name: evolve(record, step=state.step) if name in handed_out else record
+        for name, record in state.history.items()
+    }
+    chosen = chooser.choose(problems, count, seed=seed, step=state.step, history=history)
     known = {problem.id: problem for problem in problems}
     strange = [problem.id for problem in chosen if problem.id not in known]
     if strange or len(chosen) != count:

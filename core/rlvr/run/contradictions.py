@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from rlvr.abilities import TokenCredit
 from rlvr.config.core import TrainOptions
 from rlvr.errors import ConfigError, explain
 from rlvr.log import get
-from rlvr.parts import Loss, Sampler
+from rlvr.parts import Advantage, Loss, Sampler
 from rlvr.types import SamplingParams
 
 log = get(__name__)
 
 
 def check_together(
-    *, sampler: Sampler, params: SamplingParams, loss: Loss, train: TrainOptions, max_staleness: int
+    *,
+    sampler: Sampler,
+    params: SamplingParams,
+    advantage: Advantage,
+    loss: Loss,
+    train: TrainOptions,
+    max_staleness: int,
 ) -> None:
     """
     Refuse what cannot mean what it says; warn of what learns from stale samples uncorrected.
@@ -22,7 +29,8 @@ def check_together(
 
     Raises:
         ConfigError: Truncated sampling under importance ratios, ratios without a sampler that
-            draws from the policy, or more minibatches than a step can have trajectories.
+            draws from the policy, the reference asked for twice, or more minibatches than a step
+            can have trajectories.
     """
     if params.is_truncated and loss.importance_weighted:
         raise ConfigError(
@@ -39,6 +47,15 @@ def check_together(
                 "importance-weighted loss.",
                 "found: ratios need the logprobs of the policy that sampled, and there are none",
                 "use sampler 'group', or algorithm sft",
+            )
+        )
+    if isinstance(advantage, TokenCredit) and "reference" in advantage.needs & loss.needs:
+        raise ConfigError(
+            explain(
+                "a KL to the reference was asked for twice.",
+                "found: one in the loss (kl_coef of the loss) and one in the reward "
+                "(advantage.kl_coef)",
+                "set one of the two to 0",
             )
         )
     most = train.problems * params.group_size

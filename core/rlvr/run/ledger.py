@@ -43,6 +43,7 @@ class Ledger:
         step, history: Of the newest state that was published.
         updating: Held while weights change, and while something relies on their not changing.
         updates: Times that they changed.
+        recent: Problems handed out that `history` cannot know yet.
     """
 
     per_step: int
@@ -53,6 +54,7 @@ class Ledger:
     history: Mapping[str, PassRate] = field(factory=dict)
     updating: asyncio.Lock = field(factory=asyncio.Lock)
     updates: int = 0
+    recent: set[str] = field(factory=set)
     _stale: int = 0
     _under_way: dict[int, tuple[str, int]] = field(factory=dict)  # ticket: problem, step sampled
     _ready: dict[int, ScoredGroup] = field(factory=dict)
@@ -71,6 +73,7 @@ class Ledger:
         most = min(self.staleness + 1, self.steps - state.step) * self.per_step
         self._allowed = self._begun + max(0, most - len(self._under_way))
         self._owed = 0
+        self.recent = {name for name, _ in self._under_way.values()}
         self._moved.set()
 
     async def room(self, choose: Callable[[int], Sequence[Problem]]) -> Order:
@@ -78,6 +81,7 @@ class Ledger:
         await self._until(lambda: self._allowed > self._begun)
         count = min(self.per_step, self._allowed - self._begun)
         ids, self.feed = self.feed.take(count, choose)
+        self.recent.update(ids)
         tickets = range(self._begun, self._begun + count)
         self._begun += count
         self._under_way.update({t: (name, self.step) for t, name in zip(tickets, ids, strict=True)})

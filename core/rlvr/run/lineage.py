@@ -14,6 +14,7 @@ from typing import Any
 
 from attrs import frozen
 
+from rlvr.run.configure import Configured
 from rlvr.types import Problem
 
 FILE = "trained-on.json"
@@ -79,6 +80,24 @@ def lineage_of(model: str) -> Lineage:
             if (found := _read(place / name)) is not None:
                 return found
     return Lineage()
+
+
+def lineage_at_start(configured: Configured, model: str) -> Lineage:
+    """Of the model of a spec, and of what else its backend starts from (`BackendSpec.starts`)."""
+    found, backend = lineage_of(model), configured.chosen.backend
+    for key in backend.starts if backend is not None else ():
+        if path := str(configured.options.values.get(key) or ""):
+            found = joined(found, lineage_of(f"path:{path}"))
+    return found
+
+
+def joined(first: Lineage, second: Lineage) -> Lineage:
+    """Of weights that stand on other weights, such as an adapter on its base."""
+    return Lineage(
+        families=tuple(sorted({*first.families, *second.families})),
+        source=", ".join(filter(None, dict.fromkeys((first.source, second.source)))),
+        is_complete=first.is_complete and second.is_complete,
+    )
 
 
 def after_training(start: Lineage, problems: Sequence[Problem]) -> Lineage:

@@ -128,6 +128,7 @@ async def _produce(recipe: Recipe, stream: Stream, board: Board) -> None:
             seed=recipe.seed,
             state=RunState(step=batch, history=ledger.history),
             curriculum=recipe.curriculum,
+            handed_out=ledger.recent,
         )
 
     def ended(task: asyncio.Task[None]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from attrs import frozen
 
 from rlvr.abilities import Noticing
-from rlvr.builtin.group_sampler import GroupSampler
+from rlvr.builtin.group_sampler import GroupSampler, check_room
 from rlvr.config.core import (
     CheckpointOptions,
     EvalOptions,
@@ -225,10 +225,13 @@ async def open_recipe(
         check_together(
             sampler=student.sampler,
             params=student.params,
+            advantage=advantage,
             loss=loss,
             train=options.record("train"),
             max_staleness=configured.run.max_staleness,
         )
+        if student.sampler.draws_from_policy:
+            check_room(await student.backend.policy(), student.params)
         problems = tuple(student.judge.task.problems("train"))
         if not problems:
             raise ConfigError(

@@ -29,7 +29,7 @@ from rlvr.log import bind, get, unbind
 from rlvr.run.board import Board
 from rlvr.run.configure import Configured
 from rlvr.run.identity import close_identity, write_identity
-from rlvr.run.lineage import after_training, lineage_of
+from rlvr.run.lineage import after_training, lineage_at_start
 from rlvr.run.loop import train
 from rlvr.run.out_file import DISK_TROUBLE
 from rlvr.run.prerequisites import check_prerequisites
@@ -90,7 +90,7 @@ async def _run(
             check_prerequisites(configured.host, configured.chosen.task.provider)
             context = build_context(configured, directory.path)
             async with open_recipe(configured, context, board) as recipe:
-                start = lineage_of(context.model)
+                start = lineage_at_start(configured, context.model)
                 write_identity(configured, directory, recipe, start=start, resume=resume)
                 if resume:
                     await _restore(recipe, watch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -187,6 +187,24 @@ class BackendContract(Contract):
 
         self._with(body)
 
+    def test_outputs_are_given_or_refused(self) -> None:
+        """A loss gets what it asks for, one tensor (T,) a datum with gradients, or a refusal."""
+
+        async def body(backend: Backend) -> None:
+            data = await self._rollouts(backend)
+            for name in ("entropy", "value", "nothing any backend knows"):
+                loss = OutputLoss(name)
+                before = (await backend.policy()).version
+                try:
+                    await backend.step(data, loss)
+                except BackendError:
+                    assert (await backend.policy()).version == before
+                    continue
+                assert loss.seen, f"{name} was asked for, the loss was called without it"
+                assert name in ("entropy", "value"), f"{name} was made up"
+
+        self._with(body)
+
     def test_load_restores_what_save_wrote(self, tmp_path: Path) -> None:
         """A new backend that loads goes on as the first one would: weights, momentum, version."""
 
@@ -273,3 +291,32 @@ class LikelihoodLoss:
             loss = loss - (lp[places] * lp.new_tensor(datum.weights[places].tolist())).sum()
         weights = np.concatenate([datum.weights for datum in data])
         return loss, {"weight/sum": float(weights.sum()), "weight/max": float(weights.max())}
+
+
+class OutputLoss:
+    """A loss that asks the forward pass for one more thing, and looks at what it gets."""
+
+    needs: frozenset[str] = frozenset()
+    importance_weighted = False
+
+    def __init__(self, name: str) -> None:
+        self.outputs = frozenset({name})
+        self.seen = 0
+
+    def __call__(
+        self,
+        data: Sequence[Datum],
+        logprobs: Sequence[Any],
+        outputs: Mapping[str, Sequence[Any]] | None = None,
+    ) -> tuple[Any, dict[str, float]]:
+        """The weighted sum of the output's squares, beside that of `LikelihoodLoss`."""
+        loss, metrics = LikelihoodLoss()(data, logprobs)
+        for name in self.outputs if outputs is not None else ():
+            for datum, lp, values in zip(data, logprobs, (outputs or {})[name], strict=True):
+                places = np.flatnonzero(datum.mask).tolist()
+                assert values.shape == lp.shape
+                assert values.requires_grad
+                assert bool(values[places].isfinite().all())
+                loss = loss + (values[places] ** 2).sum() / 100
+                self.seen += 1
+        return loss, metrics

@@ -1,1 +1,1 @@
-"""Algorithms of rlvr: grpo, sft."""
+"""Algorithms of rlvr: losses, advantages, and what goes together."""

@@ -13,26 +13,26 @@ from rlvr.parts import BuildContext, Loss
 from rlvr.types import Datum, FloatArray
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.crew import LARGE, Crew
-from rlvr_torch.critic import Critic
 from rlvr_torch.data import check_data, microbatches
 from rlvr_torch.device import choose_device
-from rlvr_torch.digest import WeightsDigest
 from rlvr_torch.engine import Engine
+from rlvr_torch.engines import build_engine
 from rlvr_torch.fused import outputs_of
 from rlvr_torch.logprobs import sequence_logprobs, sequence_values
 from rlvr_torch.model_source import ModelSource
 from rlvr_torch.net import Net
-from rlvr_torch.optim import OptimSettings, add_critic, build_adamw, clip_gradients, set_rates
+from rlvr_torch.optim import OptimSettings
 from rlvr_torch.policy import LiveTorchPolicy, TorchPolicy
 from rlvr_torch.reference import Reference, is_adapter_off, on_device
 from rlvr_torch.state import TrainingState, read_state, read_weights, write_state
 from rlvr_torch.update import Learner, accumulate, explain_gradient
+from rlvr_torch.updater import Updater
+from rlvr_torch.versions import Versions
+from rlvr_torch.vllm_engine import VLLMEngine
 from rlvr_torch.worker import Worker
 
 _PIECE_TOKENS = 1024
 """Most tokens of a micro-batch of a small model on a CPU: pieces for a crew to share."""
-_CRITIC_LR = 10.0
-"""A critic's learning rate by default, as a multiple of `train.lr`."""
 _SCORES = ("policy", "reference", "value")
 
 
@@ -49,7 +49,6 @@ class TorchBackend:
 
     Attributes:
         net: The model; a value head, where a loss asked for one, is no part of it.
-        version: Optimiser updates its weights have seen.
     """
 
     def __init__(self, config: TorchConfig | None, context: BuildContext) -> None:
@@ -57,8 +56,6 @@ class TorchBackend:
         self._config = config
         self.device = choose_device(config.device)
         self.dtype: torch.dtype = getattr(torch, config.dtype)
-        self._settings = OptimSettings.of(context.train, config.weight_decay)
-        self._updates_in_run = context.steps * self._settings.passes * self._settings.minibatches
         self._source = ModelSource.parse(context.model, context.seed, config)
         self.tokenizer = self._source.tokenizer()
         self.net = self._read_net()
@@ -67,32 +64,29 @@ class TorchBackend:
         self._budget = config.microbatch_tokens
         if self.device.type == "cpu" and count < LARGE:  # whatever the number of cores
             self._budget = min(self._budget, _PIECE_TOKENS)
-        self._engine = Engine(
-            self.net,
-            self.tokenizer,
-            rows=config.decode_rows,
-            prefill_tokens=config.microbatch_tokens,
-            dtype=self.dtype,
-            crew=self._crew,
+        self._engine = build_engine(
+            config, self.net, self.tokenizer, self._source, self._crew, lambda: self.version
         )
         self._worker = Worker()
-        self._critic: Critic | None = None
-        self._optimizer = self._new_optimizer()
-        self.version = 0
-        self._is_live = False
-        self._digest = WeightsDigest(self.net)
-        self._start_digest = self._digest()
-        self._digests = {0: self._start_digest}
+        settings = OptimSettings.of(context.train, config.weight_decay)
+        updates = context.steps * settings.passes * settings.minibatches
+        self._updater = Updater(self.net, config, settings, updates)
+        self._versions = Versions(self.net)
         hf = self._source.hf
         self._reference = Reference(
             self.net,
             is_adapter_off=is_adapter_off(
                 self.net, config.reference, bool(hf and hf.config.adapter)
             ),
-            start_digest=self._start_digest,
+            start_digest=self._versions.start_digest,
             read=self._read_net,
             source=self._source,
         )
+
+    @property
+    def version(self) -> int:
+        """Optimiser updates that the weights have seen."""
+        return self._versions.number
 
     @property
     def model(self) -> torch.nn.Module:
@@ -102,23 +96,6 @@ class TorchBackend:
     def _read_net(self) -> Net:
         """The start weights, on the device."""
         return on_device(self._source.net(self.tokenizer.vocab_size), self.device)
-
-    def _new_optimizer(self) -> torch.optim.AdamW:
-        optimizer = build_adamw(
-            self.model, self._settings, (self._config.beta1, self._config.beta2)
-        )
-        if self._critic is not None:
-            lr = self._config.critic_lr or _CRITIC_LR * self._settings.lr
-            add_critic(optimizer, self._critic, lr)
-        return optimizer
-
-    def _have_critic(self) -> Critic:
-        """The value head; made, with its place in the optimiser, when first asked for."""
-        if self._critic is None:
-            self._critic = Critic(self.net.head.shape[1], self.device)
-            lr = self._config.critic_lr or _CRITIC_LR * self._settings.lr
-            add_critic(self._optimizer, self._critic, lr)
-        return self._critic
 
     async def __aenter__(self) -> TorchBackend:
         return self
@@ -132,19 +109,14 @@ class TorchBackend:
 
         def work(_: Callable[[], bool]) -> TorchPolicy:
             return TorchPolicy(
-                self.version, self._read_digest(), self._engine, self._worker, lambda: self.version
+                self.version,
+                self._versions.digest(),
+                self._engine,
+                self._worker,
+                lambda: self.version,
             )
 
         return await self._worker.run(work)
-
-    def _read_digest(self) -> str:
-        """The digest of the weights as they are; computed once a version."""
-        version = self.version
-        found = self._digests.get(version)
-        if found is None:
-            found = self._digest()
-            self._digests = {version: found}
-        return found
 
     async def live_policy(self) -> LiveTorchPolicy:
         """
@@ -164,27 +136,16 @@ class TorchBackend:
             )
 
         def work(_: Callable[[], bool]) -> LiveTorchPolicy:
-            self._is_live = True
-            self._read_digest()
+            self._versions.go_live()
             return LiveTorchPolicy(
                 engine,
                 self._worker,
                 lambda: self.version,
-                self._read_digest,
+                self._versions.digest,
                 self._config.slice_tokens,
             )
 
         return await self._worker.run(work)
-
-    def _advance(self) -> None:
-        """The weights are those of the next version."""
-        if self._is_live:
-            new = {self.version + 1: self._digest()}
-            self._digests = {**self._digests, **new}
-            self.version += 1
-            self._digests = new
-        else:
-            self.version += 1
 
     async def logprobs(self, data: Sequence[Datum], which: str) -> list[FloatArray]:
         """
@@ -206,6 +167,7 @@ class TorchBackend:
         self, data: Sequence[Datum], which: str, is_cancelled: Callable[[], bool]
     ) -> list[FloatArray]:
         check_data(data, self.net.vocab_size, self.net.positions)
+        self._make_room()
         chunk, dtype = self._config.logprob_chunk, self.dtype
         if which == "reference":
             with self._reference as net:
@@ -213,7 +175,7 @@ class TorchBackend:
                     data, lambda part: sequence_logprobs(net, part, chunk, dtype), is_cancelled
                 )
         if which == "value":
-            critic = self._have_critic()
+            critic = self._updater.have_critic()
             return self._map(
                 data, lambda part: sequence_values(self.net, critic, part, dtype), is_cancelled
             )
@@ -260,9 +222,10 @@ class TorchBackend:
     ) -> dict[str, float]:
         wants_value = "value" in outputs_of(loss)
         check_data(data, self.net.vocab_size, self.net.positions, loss.needs)
+        self._make_room()
         learner = Learner(
             net=self.net,
-            critic=self._have_critic() if wants_value else None,
+            critic=self._updater.have_critic() if wants_value else None,
             dtype=self.dtype,
             chunk=self._config.logprob_chunk,
         )
@@ -275,29 +238,25 @@ class TorchBackend:
                 crew=self._crew,
                 is_cancelled=is_cancelled,
             )
-            norms = self._clip(learner)
+            norms = self._updater.clip(learner.critic)
             if not all(np.isfinite(norm) for norm in norms.values()):
                 raise BackendError(
                     f"the gradient is not finite (norm {max(norms.values())}): "
                     f"{explain_gradient(data, loss, learner)}; the weights are as before"
                 )
-            rate = set_rates(self._optimizer, self.version, self._updates_in_run, self._settings)
+            rate = self._updater.set_rates(self.version)
             if is_cancelled():
                 raise BackendError("the step was cancelled; the weights are as before")
-            self._optimizer.step()
-            self._advance()
+            self._updater.apply()
+            self._versions.advance()
         finally:
-            self._optimizer.zero_grad(set_to_none=True)
+            self._updater.forget_gradients()
         return {**metrics, **norms, "lr": rate}
 
-    def _clip(self, learner: Learner) -> dict[str, float]:
-        """Clip model and critic, each by its own norm, so that neither stills the other."""
-        limit = self._settings.grad_clip
-        own = [value for value in self.model.parameters() if value.requires_grad]
-        norms = {"grad/norm": clip_gradients(own, limit)}
-        if learner.critic is not None:
-            norms["grad/critic_norm"] = clip_gradients(learner.critic.parameters(), limit)
-        return norms
+    def _make_room(self) -> None:
+        """Have vLLM give the GPU's memory back where it samples."""
+        if isinstance(self._engine, VLLMEngine):
+            self._engine.sleep()
 
     async def save(self, directory: Path) -> None:
         """
@@ -308,11 +267,12 @@ class TorchBackend:
         """
 
         def work(_: Callable[[], bool]) -> None:
+            optimizer, critic = self._updater.state()
             state = TrainingState(
                 version=self.version,
-                start_digest=self._start_digest,
-                optimizer=self._optimizer.state_dict(),
-                critic=None if self._critic is None else self._critic.state_dict(),
+                start_digest=self._versions.start_digest,
+                optimizer=optimizer,
+                critic=critic,
             )
             write_state(directory, self.net, self.tokenizer, state)
 
@@ -330,17 +290,11 @@ class TorchBackend:
 
     def _load(self, directory: Path) -> None:
         state = read_state(directory)
-        if state.start_digest != self._start_digest:
+        if state.start_digest != self._versions.start_digest:
             raise BackendError(
                 f"{directory} was trained from other start weights than this run's model\n"
                 f"  give the model the run started with (found now: {self._source})"
             )
         read_weights(directory, self.net)
-        self._critic = None
-        if state.critic is not None:
-            self._critic = Critic(self.net.head.shape[1], self.device)
-            self._critic.load_state_dict(state.critic)
-        self._optimizer = self._new_optimizer()
-        self._optimizer.load_state_dict(state.optimizer)
-        digests = {state.version: self._digest()} if self._is_live else {}
-        self.version, self._digests = state.version, digests
+        self._updater.restore(state.optimizer, state.critic)
+        self._versions.restore(state.version)

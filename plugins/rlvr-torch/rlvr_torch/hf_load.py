@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 from collections.abc import Iterator
+from logging import ERROR, getLogger
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,7 @@ def read_model(where: str, *, dtype: torch.dtype = torch.float32, bits: int = 0)
                 where,
                 dtype=dtype,
                 use_safetensors=True,
+                trust_remote_code=False,
                 attn_implementation="eager",
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,  # they are in `info`, by name, and refused below
@@ -113,7 +115,7 @@ def load_config(where: str) -> Any:
         )
     try:
         with quietly():
-            return transformers.AutoConfig.from_pretrained(where)
+            return transformers.AutoConfig.from_pretrained(where, trust_remote_code=False)
     except _UNREADABLE as error:
         raise _explain(where, "config.json", error) from error
 
@@ -133,9 +135,11 @@ def load_tokenizer(where: str) -> Any:
             f"no tokenizer in {where}: tokenizer.json is missing\n"
             "  copy tokenizer.json and tokenizer_config.json from the model it was made of"
         )
+    if not directory.is_dir():
+        load_config(where)  # says at once what a tokenizer's many files would say one by one
     try:
         with quietly():
-            return transformers.AutoTokenizer.from_pretrained(where)
+            return transformers.AutoTokenizer.from_pretrained(where, trust_remote_code=False)
     except _UNREADABLE as error:
         raise _explain(where, "tokenizer", error) from error
 
@@ -203,11 +207,15 @@ def quietly() -> Iterator[None]:
     from transformers.utils import logging
 
     level, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    hub = getLogger("huggingface_hub")
+    hub_level = hub.level
+    hub.setLevel(ERROR)
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
         yield
     finally:
+        hub.setLevel(hub_level)
         logging.set_verbosity(level)
         if has_bars:
             logging.enable_progress_bar()

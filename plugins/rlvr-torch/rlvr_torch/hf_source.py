@@ -78,7 +78,7 @@ class HFSource:
 
     def tokenizer(self) -> HFTokenizer:
         """The tokenizer that goes with the model."""
-        return HFTokenizer.load(self.tokenizer_at)
+        return HFTokenizer.load(self.tokenizer_at, self.where)
 
     def net(self, vocab_size: int, *, check_base: bool = True) -> HFNet:
         """

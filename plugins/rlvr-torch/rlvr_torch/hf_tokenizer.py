@@ -76,9 +76,11 @@ class HFTokenizer:
         self.eos_id: int = min(self.stop_ids) if eos is None else eos
 
     @classmethod
-    def load(cls, where: str) -> HFTokenizer:
+    def load(cls, where: str, model: str = "") -> HFTokenizer:
         """
         The tokenizer of a directory, or of a model on the hub.
+
+        `model` is where the model's generation settings are, if not there too.
 
         Raises:
             PrerequisiteError: transformers is not installed.
@@ -86,7 +88,7 @@ class HFTokenizer:
         """
         from rlvr_torch.hf_load import eos_ids, load_tokenizer
 
-        return cls(load_tokenizer(where), where, eos_ids(where))
+        return cls(load_tokenizer(where), where, eos_ids(model or where))
 
     def save(self, directory: Path) -> None:
         """Write it into the directory, as transformers does."""

@@ -21,7 +21,7 @@ from rlvr_torch.prompts import Prompts
 from rlvr_torch.ring import Ring
 from rlvr_torch.seats import Seats
 
-_FIRST_SLOTS = 32
+_FIRST_SLOTS = 64
 _PROMPT_STEP = 64  # prompt lengths of fixed shapes are multiples of this
 
 
@@ -45,6 +45,7 @@ class KVCache:
         rows: int,
         places: int,
         longest: int,
+        tokens: int,
         dtype: torch.dtype,
         device: torch.device,
         is_static: bool = False,
@@ -57,6 +58,7 @@ class KVCache:
             rows: Most rows there will be.
             places: Prompts there is room for at first.
             longest: Tokens of a prompt there is room for at first.
+            tokens: Most that any row will generate.
             dtype: Type keys and values are kept in.
             device: Where they are kept.
             is_static: See above.
@@ -69,7 +71,8 @@ class KVCache:
         if is_static:
             places, longest = _power(places), _multiple(longest)
         self.prompts = Prompts(heads, places, longest, dtype, device)
-        self.ring = Ring(heads, rows, _FIRST_SLOTS, dtype, device, is_whole=is_static)
+        slots = _FIRST_SLOTS if is_static else min(tokens, _FIRST_SLOTS)
+        self.ring = Ring(heads, rows, slots, dtype, device, is_whole=is_static)
         self._owner: list[int | None] = [None] * rows
         self._reading: slice | Tensor = slice(0, 0)
         self._masks: dict[int | None, Tensor] = {}  # causal masks of the prefill under way
@@ -152,7 +155,7 @@ class KVCache:
         age = (self.ring.clock - self.ring.births[: self.rows])[:, None]  # (R, 1)
         positions = self._lengths + age  # (R, 1)
         self._look(age, positions)
-        return self.hold("positions", positions)
+        return positions
 
     @property
     def shape(self) -> tuple[int, ...]:

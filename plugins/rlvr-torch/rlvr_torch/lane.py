@@ -23,6 +23,7 @@ from rlvr_torch.draft import Draft
 from rlvr_torch.draws import Draws
 from rlvr_torch.kv_cache import KVCache
 from rlvr_torch.net import Net
+from rlvr_torch.step_graph import StepGraphs
 
 _DROP_SHARE = 0.125  # finished rows leave when they are this share of the batch
 
@@ -37,7 +38,8 @@ class Lane:
         rows: Most of them decoded at the same time.
         prefill_tokens: Most padded prompt tokens read at the same time.
         dtype: What matrix products are computed in.
-        is_static: Decode in shapes that seldom change (`KVCache`).
+        is_static: Decode in shapes that seldom change (`KVCache`); by default on a GPU, where
+            they are captured.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class Lane:
         rows: int,
         prefill_tokens: int,
         dtype: torch.dtype,
-        is_static: bool = False,
+        is_static: bool | None = None,
     ) -> None:
         self._net = net
         self._dtype = dtype
@@ -57,15 +59,19 @@ class Lane:
         rows = min(rows, len(drafts))
         self._rows: list[Draft | None] = [None] * rows
         self._device = net.head.device
+        is_gpu = self._device.type == "cuda"
+        self._is_static = is_gpu if is_static is None else is_static
+        self._graphs = StepGraphs(is_gpu and self._is_static)
         first = {draft.request.prompt.tobytes() for draft in drafts[:rows]}
         self._cache = KVCache(
             net.heads,
             rows=rows,
             places=len(first),
             longest=max(len(draft.request.prompt) for draft in drafts),
+            tokens=max(draft.room for draft in drafts),
             dtype=dtype if dtype != torch.float32 else net.head.dtype,
             device=self._device,
-            is_static=is_static,
+            is_static=self._is_static,
         )
         self._draws = Draws(rows, self._device)
         self._drawn = torch.zeros(rows, 1, dtype=torch.int64, device=self._device)  # (R, 1)
@@ -88,8 +94,13 @@ class Lane:
         Raises:
             BackendError: Logits are not finite, or `is_cancelled` said so.
         """
-        enabled = self._dtype != torch.float32
-        with torch.autocast(self._device.type, self._dtype, enabled=enabled):
+        autocast = torch.autocast(
+            self._device.type,
+            self._dtype,
+            enabled=self._dtype != torch.float32,
+            cache_enabled=not self._is_static,  # a graph must not keep a cast of old weights
+        )
+        with autocast:
             passes = 0
             while not self.is_done and (tokens is None or passes < tokens):
                 if is_cancelled():
@@ -103,8 +114,13 @@ class Lane:
         if living:
             count = self._cache.rows
             positions = self._cache.advance().clamp(max=self._net.positions - 1)
-            hidden = self._net.hidden(self._drawn[:count], positions, self._cache.attend)
-            self._draw(self._logits(hidden[:, 0]), range(count), version)
+            positions = self._cache.hold("clamped", positions)
+
+            def step() -> Tensor:
+                hidden = self._net.hidden(self._drawn[:count], positions, self._cache.attend)
+                return self._logits(hidden[:, 0])
+
+            self._draw(self._graphs.run(self._cache.shape, step), range(count), version)
         while self._waiting and (free := self._free()):
             self._fill(free, version)
         if not self._waiting:
@@ -173,16 +189,18 @@ class Lane:
         """Let finished rows go when they are many: the last ones move to their places."""
         count = self._cache.rows
         living = [row for row in range(count) if self._rows[row] is not None]
-        if not living or len(living) > count * (1 - _DROP_SHARE):
+        left = 1 << (len(living) - 1).bit_length() if self._is_static else len(living)
+        if not living or left > count * (1 - _DROP_SHARE):
             return
-        holes = [row for row in range(len(living)) if self._rows[row] is None]
-        for source, target in zip(living[len(living) - len(holes) :], holes, strict=True):
+        holes = [row for row in range(left) if self._rows[row] is None]
+        far = [row for row in living if row >= left]
+        for source, target in zip(far, holes, strict=False):
             self._rows[target], self._rows[source] = self._rows[source], None
             self._drawn[target] = self._drawn[source]
             self._cache.move(source, target)
             self._draws.move(source, target)
         self._close_prompts()
-        self._cache.resize(len(living))
+        self._cache.resize(left)
 
     def _logits(self, hidden: Tensor) -> Tensor:
         """(R, C) to float32 logits (R, V), whatever the rest is computed in."""

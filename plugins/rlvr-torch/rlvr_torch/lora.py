@@ -77,6 +77,7 @@ def attach(net: HFNet, config: TorchConfig, seed: int = 0) -> None:
             f"  found: {str(error).splitlines()[0]}\n"
             f"  linear layers of {net.name}: {', '.join(found)}"
         ) from error
+    _refuse_head(net, f"torch.lora_targets={config.lora_targets}")
     net.model.eval()
 
 
@@ -112,11 +113,21 @@ def attach_saved(net: HFNet, directory: Path, where: str, check_base: bool = Tru
             net.adapted = peft.get_peft_model(net.model, settings)
     except ValueError as error:
         raise _of_another(directory, where, base, str(error).splitlines()[0]) from error
+    _refuse_head(net, f"torch.adapter={directory}")
     net.model.eval()
     try:
         load_adapter(net, directory)
     except BackendError as error:
         raise _of_another(directory, where, base, str(error)) from error
+
+
+def _refuse_head(net: HFNet, asked: str) -> None:
+    """Losses and the engine multiply by the output weights themselves, and would miss adapters."""
+    if not isinstance(net.model.get_output_embeddings(), torch.nn.Linear):
+        raise ConfigError(
+            f"{asked} was asked for\n  found: adapters on the output head, which stays as it is\n"
+            "  name other layers (torch.lora_targets=all-linear leaves the head out)"
+        )
 
 
 def _of_another(directory: Path, where: str, base: str, reason: str) -> ConfigError:
@@ -144,6 +155,11 @@ def read_adapter_config(directory: Path) -> dict[str, Any]:
         ) from error
     if found.get("peft_type") != "LORA":
         raise ConfigError(f"{path}: peft_type is {found.get('peft_type')!r}; rlvr trains LORA")
+    if found.get("modules_to_save"):
+        raise ConfigError(
+            f"{path}: modules_to_save is {found['modules_to_save']}; rlvr trains adapters only\n"
+            "  merge it with peft and give the whole model"
+        )
     return found
 
 

@@ -126,32 +126,47 @@ class _BlockAttention:
     def __init__(self, net: Net, row: _Row, device: torch.device) -> None:
         self._heads = net.heads
         self._device = device
-        self._leads = _Stack(0, row.leads, device)
+        self._leads = _Stack(row.leads, device)
         self._rests: _Stack | None = None
         if len(row.rests) and row.rests.max():
-            self._rests = _Stack(int(row.leads.sum()), row.rests, device)
+            self._rests = _Stack(row.rests, device)
             self._owners = torch.from_numpy(row.owners).to(device)  # (R,)
             self._prompts = torch.from_numpy(row.leads[row.owners]).to(device)  # (R,) tokens
             self._longest = int(row.leads[row.owners].max())
+            sizes = np.bincount(row.owners)  # completions of each shared lead; those come first
+            self._groups = (len(sizes), int(sizes[0])) if (sizes == sizes[0]).all() else None
         self._masks: dict[tuple[str, int | None], Tensor | None] = {}
 
     def __call__(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None
     ) -> Tensor:
         heads = self._heads[layer]
-        lead_k, lead_v = self._leads.spread(k), self._leads.spread(v)  # (P, K, S, D)
+        (lead_q, q), (lead_k, k), (lead_v, v) = (self._apart(x) for x in (q, k, v))
         sees = self._mask("lead", heads.window)
-        mixed = attend_over(heads, self._leads.spread(q), lead_k, lead_v, sees, sinks)
-        mixed = self._leads.collect(mixed)
+        mixed = self._leads.collect(attend_over(heads, lead_q, lead_k, lead_v, sees, sinks))
+        if self._rests is not None:
+            keys, values = self._beside(lead_k, k), self._beside(lead_v, v)
+            sees = self._mask("rest", heads.window)
+            own = self._rests.collect(attend_over(heads, q, keys, values, sees, sinks))
+            mixed = torch.cat([mixed, own])
+        return mixed.transpose(0, 1)[None]
+
+    def _apart(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """(1, H, N, D) to (P, H, S, D) and (R, H, T, D)."""
+        tokens = values[0].transpose(0, 1)  # (N, H, D)
         if self._rests is None:
-            return mixed
-        keys, values = (
-            torch.cat([lead[:, :, : self._longest][self._owners], self._rests.spread(own)], dim=2)
-            for lead, own in ((lead_k, k), (lead_v, v))
-        )
-        sees = self._mask("rest", heads.window)
-        own = attend_over(heads, self._rests.spread(q), keys, values, sees, sinks)
-        return torch.cat([mixed, self._rests.collect(own)], dim=2)
+            return self._leads.spread(tokens), tokens
+        lead, rest = tokens.split([self._leads.tokens, self._rests.tokens])
+        return self._leads.spread(lead), self._rests.spread(rest)
+
+    def _beside(self, lead: Tensor, own: Tensor) -> Tensor:
+        """(P, K, S, D) and (R, K, T, D) to (R, K, S + T, D): each completion after its prompt."""
+        lead = lead[:, :, : self._longest]
+        if self._groups is None:
+            return torch.cat([lead.index_select(0, self._owners), own], dim=2)
+        prompts, size = self._groups  # no copy of a prompt but the one into place
+        shared = lead[:prompts, None].expand(-1, size, -1, -1, -1)
+        return torch.cat([shared, own.unflatten(0, (prompts, size))], dim=3).flatten(0, 1)
 
     def _mask(self, which: str, window: int | None) -> Tensor | None:
         if (which, window) not in self._masks:
@@ -178,35 +193,29 @@ class _BlockAttention:
 
 
 class _Stack:
-    """Sequences that lie one after the other in a row, as a padded stack and back."""
+    """Sequences that lie one after the other, as a padded stack (B, ..., L, ...) and back."""
 
-    def __init__(self, first: int, lengths: np.ndarray, device: torch.device) -> None:
-        self.longest = int(lengths.max())
+    def __init__(self, lengths: np.ndarray, device: torch.device) -> None:
+        self.tokens, self.longest = int(lengths.sum()), int(lengths.max())
         self._count = len(lengths)
-        self._first, self._tokens = first, int(lengths.sum())
         self._where: Tensor | None = None
         if (lengths == self.longest).all():  # nothing to pad: views are enough
             return
-        starts = first + np.cumsum(lengths) - lengths
         steps = np.arange(self.longest)
         is_token = steps < lengths[:, None]  # (B, L)
-        # Padding repeats a token of the row, which is finite; no mask lets anything see it.
-        where = np.where(is_token, starts[:, None] + steps, first)
+        starts = np.cumsum(lengths) - lengths
+        # Padding repeats a token, which is finite; no mask lets anything see it.
+        where = np.where(is_token, starts[:, None] + steps, 0)
         self._where = torch.from_numpy(where.reshape(-1)).to(device)
         self._is_token = torch.from_numpy(np.flatnonzero(is_token)).to(device)  # (n,)
 
-    def spread(self, values: Tensor) -> Tensor:
-        """(1, H, N, D) to (B, H, L, D)."""
-        tokens = values[0].transpose(0, 1)  # (N, H, D)
-        if self._where is None:
-            mine = tokens[self._first : self._first + self._tokens]
-        else:
-            mine = tokens.index_select(0, self._where)
-        return mine.unflatten(0, (self._count, self.longest)).transpose(1, 2)
+    def spread(self, tokens: Tensor) -> Tensor:
+        """(n, H, D) to (B, H, L, D)."""
+        if self._where is not None:
+            tokens = tokens.index_select(0, self._where)
+        return tokens.unflatten(0, (self._count, self.longest)).transpose(1, 2)
 
     def collect(self, values: Tensor) -> Tensor:
-        """(B, H, L, D) to (1, H, n, D)."""
+        """(B, H, L, D) to (n, H, D)."""
         tokens = values.transpose(1, 2).flatten(0, 1)  # (B * L, H, D)
-        if self._where is not None:
-            tokens = tokens.index_select(0, self._is_token)
-        return tokens.transpose(0, 1)[None]
+        return tokens if self._where is None else tokens.index_select(0, self._is_token)

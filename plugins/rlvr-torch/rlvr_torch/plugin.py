@@ -20,6 +20,7 @@ def rlvr_backends() -> Iterable[BackendSpec]:
         summary="Local PyTorch: CPU, CUDA or Apple GPU; own GPT-2, transformers with LoRA",
         config="rlvr_torch.config:TorchConfig",
         models=("gpt2", "hf"),
+        starts=("torch.adapter",),
     )
 
 

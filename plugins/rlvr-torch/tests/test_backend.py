@@ -185,6 +185,12 @@ def test_a_live_policy_goes_on_over_an_update(make, data, tokenizer):
     assert versions == {0, 1}
 
 
+def test_vllm_is_refused_where_it_cannot_run(make):
+    """`torch.engine=vllm` with rlvr's own GPT-2: said before anything is sampled."""
+    with pytest.raises(BackendError, match="not an hf: model"):
+        make(engine="vllm")
+
+
 def test_digest_names_the_weights(make, data, directory):
     """Equal weights have equal digests, and the smallest change shows."""
     backend, other = make(), make()
@@ -192,7 +198,7 @@ def test_digest_names_the_weights(make, data, directory):
     with torch.no_grad():
         value = other.model.h[1].mlp.c_fc.weight
         value[3, 4] = torch.nextafter(value[3, 4], torch.tensor(9.0))
-    other._digests = {}
+    other._versions.restore(0)
     assert run(backend.policy()).digest != run(other.policy()).digest
 
 
@@ -202,12 +208,12 @@ def test_digest_names_the_weights(make, data, directory):
 def gradient(backend, data):
     """The gradient of one step, caught before the optimiser uses it."""
     caught = {}
-    plain = backend._optimizer.step
-    backend._optimizer.step = lambda: caught.update(
+    plain = backend._updater._optimizer.step
+    backend._updater._optimizer.step = lambda: caught.update(
         {name: value.grad.clone() for name, value in backend.model.named_parameters()}
     )
     metrics = run(backend.step(data, WeightedLogprob()))
-    backend._optimizer.step = plain
+    backend._updater._optimizer.step = plain
     return caught, metrics
 
 
@@ -423,7 +429,7 @@ def test_a_critic_has_a_rate_of_its_own(make, data, critic_lr, wanted):
     """Ten times the model's, or what was asked for; on the same schedule."""
     backend = make(critic_lr=critic_lr, warmup=2)
     run(backend.step(data, WithCritic()))
-    assert [group["lr"] for group in backend._optimizer.param_groups] == pytest.approx(
+    assert [group["lr"] for group in backend._updater._optimizer.param_groups] == pytest.approx(
         [0.005, 0.005, wanted / 2]
     )
 
@@ -448,7 +454,7 @@ def test_resume_with_a_critic_is_bit_identical(make, data, tmp_path):
 
     run(main())
     assert same_weights(weights(straight), weights(resumed))
-    assert torch.equal(straight._critic.weight, resumed._critic.weight)
+    assert torch.equal(straight._updater.critic.weight, resumed._updater.critic.weight)
 
 
 def test_a_state_without_a_critic_leaves_none(make, data, tmp_path):
@@ -457,8 +463,8 @@ def test_a_state_without_a_critic_leaves_none(make, data, tmp_path):
     run(backend.save(tmp_path))
     run(backend.step(data, WithCritic()))
     run(backend.load(tmp_path))
-    assert backend._critic is None
-    assert len(backend._optimizer.param_groups) == 2
+    assert backend._updater.critic is None
+    assert len(backend._updater._optimizer.param_groups) == 2
     run(backend.step(data, WithCritic()))
 
 

@@ -80,7 +80,7 @@ def test_only_adapters_are_trained(make_hf, data):
     """The base stays bit for bit; the optimiser holds adapters only; the digest follows them."""
     backend = build(make_hf("llama"), LORA)
     before = {n: v.detach().clone() for n, v in backend.model.named_parameters()}
-    trained = sum(len(group["params"]) for group in backend._optimizer.param_groups)
+    trained = sum(len(group["params"]) for group in backend._updater._optimizer.param_groups)
     digest = run(backend.policy()).digest
     run(backend.step(data, LikelihoodLoss()))
     moved = {n for n, v in backend.model.named_parameters() if not torch.equal(v, before[n])}

@@ -184,7 +184,7 @@ def test_a_prompt_is_read_once_however_often_rows_are_freed():
 def test_places_of_stragglers_are_kept():
     """One long completion a prompt, many short ones: its prompt stays while others come and go."""
     net = TinyNet(*KINDS["gpt-oss"])
-    lengths = [80 if i % 4 == 0 else 2 for i in range(48)]
+    lengths = [150 if i % 4 == 0 else 2 for i in range(48)]
     requests = requests_of(lengths, prompts=12)
     check(net, requests, Engine(net, NoEnd(), rows=6, prefill_tokens=50).generate(requests))
 
@@ -290,3 +290,40 @@ def test_stops_without_bytes(stop):
         is_stopped = bool(ends or found)
         assert completion.finish == ("stop" if is_stopped else "length")
         assert is_stopped or len(tokens) == 40
+
+
+def test_a_shape_that_stays_is_the_same_memory():
+    """What a captured pass reads is at the same address in every pass of its shape."""
+    net = TinyNet(*KINDS["gpt-oss"])
+    requests = requests_of([30] * 8)
+    drafts = [Draft(request, request.params.max_tokens, NoEnd()) for request in requests]
+    lane = Lane(net, drafts, rows=4, prefill_tokens=64, dtype=torch.float32, is_static=True)
+    seen = {}
+
+    def watch(shape, step):
+        cache = lane._cache
+        stores = (cache.ring.keys, cache.ring.values, cache.prompts.keys, cache.prompts.values)
+        tables = [cache._seats.of_row, cache._seats.of_seat, *cache._biases.values()]
+        now = [tensor.data_ptr() for tensor in [*tables, *(t for store in stores for t in store)]]
+        assert seen.setdefault(shape, now) == now
+        return step()
+
+    lane._graphs.run = watch
+    lane.run()
+    assert 0 < len(seen) < 12
+    check(net, requests, [draft.completion for draft in drafts])
+
+
+@pytest.mark.gpu
+def test_a_gpu_draws_from_the_same_distribution():
+    """Captured passes give the logprobs of a full pass on the CPU, for tokens the GPU drew."""
+    if not torch.cuda.is_available():
+        pytest.skip("torch finds no CUDA device")
+    cpu, net = (TinyNet(*KINDS["gpt-oss"]) for _ in range(2))
+    net.cuda()
+    net.sinks = [sink.cuda() for sink in net.sinks]
+    requests = requests_of(np.random.default_rng(2).integers(30, 80, 12))
+    generation = Engine(net, NoEnd(), rows=4).begin(requests)
+    generation.advance()
+    check(cpu, requests, generation.completions(), tolerance=1e-3)
+    assert generation._lanes[0]._graphs.count > 0

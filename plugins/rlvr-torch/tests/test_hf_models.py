@@ -128,6 +128,13 @@ def test_an_architecture_nobody_knows(editable):
     assert "model type `nonsense`" in refusal(editable)
 
 
+def test_code_that_comes_with_a_model_is_not_run(editable):
+    """Neither run nor asked about."""
+    edit_config(editable, model_type="own", auto_map={"AutoConfig": "evil.EvilConfig"})
+    (editable / "evil.py").write_text("raise SystemExit('was run')")
+    assert "custom code" in refusal(editable)
+
+
 def test_positions_that_depend_on_the_batch_are_refused(editable):
     """Dynamic RoPE: a token's logprob would depend on how long its neighbours are."""
     edit_config(

@@ -115,7 +115,7 @@ def test_a_later_turn_goes_on_after_the_end_the_policy_wrote(chatml):
 
 
 def test_a_turn_that_broke_off_can_be_closed(chatml, hf_tokenizer_dir, tmp_path):
-    """What the template puts after a turn; nothing where it ended, or where there is no template."""
+    """What the template puts after a turn; nothing where it ended or without a template."""
     open_turn = chatml.encode("endmod")
     assert chatml.closing(open_turn) == [chatml.eos_id]
     assert chatml.closing([*open_turn, chatml.eos_id]) == []

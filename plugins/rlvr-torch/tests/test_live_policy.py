@@ -62,9 +62,7 @@ def full_logprobs(model, request, completion):
 
 def requests_of(count, tokens=20):
     params = SamplingParams(max_tokens=tokens)
-    return [
-        GenerateRequest(prompt=[5, 6, 7 + i % 2], params=params, seed=i) for i in range(count)
-    ]
+    return [GenerateRequest(prompt=[5, 6, 7 + i % 2], params=params, seed=i) for i in range(count)]
 
 
 def test_without_a_step_it_is_the_plain_engine(weights, model, tokenizer):

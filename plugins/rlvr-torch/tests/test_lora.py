@@ -145,7 +145,7 @@ def test_a_merged_export_is_a_model_with_the_same_logits(family, options, make_h
 
 
 def test_weights_go_into_a_net_that_is_there(make_hf, tmp_path):
-    """`load_weights` restores adapters bit for bit; saved ones are also a start (`torch.adapter`)."""
+    """`load_weights` restores adapters exactly; saved ones are also a start (`torch.adapter`)."""
     directory = make_hf("llama")
     source = source_of(directory, lora_rank=4)
     net = source.net(0)
@@ -160,6 +160,9 @@ def test_weights_go_into_a_net_that_is_there(make_hf, tmp_path):
         assert torch.equal(logits_of(found, TOKENS), want)
         assert any(p.requires_grad for p in found.module.parameters())
         assert again.tokenizer().eos_id == source.tokenizer().eos_id
+        assert (
+            again.tokenizer().stop_ids == source.tokenizer().stop_ids != {source.tokenizer().eos_id}
+        )
 
 
 def test_an_adapter_of_other_shapes_is_refused_on_load(make_hf, tmp_path):
@@ -235,6 +238,16 @@ def test_targets_that_do_not_exist_are_refused(make_hf):
     """What was asked for, and the names of the layers that are there."""
     with pytest.raises(ConfigError, match=r"lora_targets=query(.|\n)*q_proj"):
         source_of(make_hf("llama"), lora_rank=4, lora_targets="query").net(0)
+
+
+def test_adapters_on_the_output_head_are_refused(make_hf, tmp_path):
+    """Losses multiply by the head's own weights, so its adapters would be ignored."""
+    with pytest.raises(ConfigError, match="adapters on the output head"):
+        source_of(make_hf("llama"), lora_rank=4, lora_targets="q_proj,lm_head").net(0)
+    config = peft.LoraConfig(r=4, target_modules=["q_proj"], modules_to_save=["lm_head"])
+    config.save_pretrained(str(tmp_path))
+    with pytest.raises(ConfigError, match=r"modules_to_save is \['lm_head'\]"):
+        source_of(make_hf("llama"), adapter=str(tmp_path))
 
 
 def test_four_bits_need_a_gpu(make_hf, monkeypatch):

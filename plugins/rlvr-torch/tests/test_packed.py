@@ -41,7 +41,7 @@ def group(make_datum, prompt, lengths, seed, **changes):
 
 
 def mixture(make_datum):
-    """Shared prompts of two lengths, past all windows; one alone; single tokens; masks with holes."""
+    """Shared prompts of two lengths, past all windows; one alone; single tokens; gaps."""
     holes = np.zeros(34, bool)
     holes[[20, 21, 22, 27, 28, 33]] = True
     return [

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -17,6 +20,17 @@ class TestContract(PluginContract):
 
     module = "rlvr_torch.plugin"
     heavy = (*HEAVY, "numpy", "tokenizers", "safetensors")
+
+
+def test_transformers_waits_until_it_is_needed():
+    """A run of a `gpt2:` model never pays for importing transformers or peft."""
+    code = (
+        "import sys; from rlvr_torch.model_source import ModelSource; "
+        "ModelSource.parse('gpt2:new').net(257); "
+        "print({'transformers', 'peft'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
 
 
 def test_out_of_memory_is_explained():

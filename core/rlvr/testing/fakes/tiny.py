@@ -56,6 +56,8 @@ class TinyBackend:
 
     async def step(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
         """One update; metrics are the loss's own, `loss` and `grad/norm`."""
+        if outputs := sorted(getattr(loss, "outputs", ())):
+            raise BackendError(f"TinyBackend gives logprobs only, the loss asks for {outputs}")
         torch = importlib.import_module("torch")  # the core declares no need of it
         chosen = [_chosen(self._logits, datum) for datum in data]
         leaves: list[Any] = [torch.tensor(lp, requires_grad=True) for lp, _ in chosen]

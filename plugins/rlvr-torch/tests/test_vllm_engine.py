@@ -1,0 +1,235 @@
+"""vLLM in this process: what is called, in which order, and what is made of its answers.
+
+vLLM is not installed here and there is no GPU: a stand-in notes the calls.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import torch
+
+from rlvr.errors import BackendError, PrerequisiteError
+from rlvr.types import GenerateRequest, SamplingParams
+from rlvr_torch.vllm_engine import VLLMEngine
+
+transformers = pytest.importorskip("transformers")
+
+
+class Tokenizer:
+    """Letters; tokens 0 and 1 end a text."""
+
+    eos_id, vocab_size, stop_ids = 0, 32, frozenset({0, 1})
+
+    def decode(self, tokens):
+        return "".join(chr(97 + token) for token in tokens)
+
+
+class FakeLLM:
+    """Notes what is called; draws the tokens 2, 3, 4, ... of which each has logprob -0.5."""
+
+    def __init__(self, log, tokens):
+        self.log, self.tokens = log, tokens
+        model = SimpleNamespace(load_weights=self._load)
+        runner = SimpleNamespace(model_runner=SimpleNamespace(model=model))
+        executor = SimpleNamespace(driver_worker=runner)
+        self.llm_engine = SimpleNamespace(model_executor=executor)
+
+    def _load(self, weights):
+        self.loaded = {name: value.clone() for name, value in weights}
+        self.log.append("load_weights")
+
+    def sleep(self, level):
+        self.log.append(f"sleep {level}")
+
+    def wake_up(self, tags):
+        self.log.append(f"wake {' '.join(tags)}")
+
+    def reset_prefix_cache(self):
+        self.log.append("reset_prefix_cache")
+
+    def generate(self, prompts, params, use_tqdm):
+        self.log.append("generate")
+        self.prompts, self.params = prompts, params
+        return [
+            SimpleNamespace(
+                outputs=[
+                    SimpleNamespace(
+                        token_ids=self.tokens[: one.max_tokens],
+                        logprobs=[
+                            {token: SimpleNamespace(logprob=-0.5, rank=1)}
+                            for token in self.tokens[: one.max_tokens]
+                        ],
+                    )
+                ]
+            )
+            for one in params
+        ]
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    """A module `vllm` whose LLM is kept at hand, and a CUDA that is there."""
+    module = ModuleType("vllm")
+    state = SimpleNamespace(log=[], tokens=list(range(2, 20)), settings=None, llm=None)
+
+    def build(**settings):
+        state.settings, state.llm = settings, FakeLLM(state.log, state.tokens)
+        return state.llm
+
+    module.LLM = build
+    module.SamplingParams = SimpleNamespace
+    module.TokensPrompt = dict
+    monkeypatch.setitem(sys.modules, "vllm", module)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: state.log.append("empty_cache"))
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, "0")
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    return state
+
+
+def tiny():
+    """A Llama of a few thousand weights."""
+    torch.manual_seed(0)
+    return transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(
+            vocab_size=32,
+            hidden_size=16,
+            intermediate_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            max_position_embeddings=40,
+        )
+    )
+
+
+def net_of(model, adapted=None):
+    from rlvr_torch.hf import HFNet
+
+    return HFNet(model, adapted)
+
+
+def request(length=3, **params):
+    return GenerateRequest(
+        prompt=range(2, 2 + length), params=SamplingParams(**{"max_tokens": 5, **params}), seed=9
+    )
+
+
+def test_it_sleeps_while_training_and_wakes_with_new_weights(fake):
+    """Weights wake, then new ones are loaded, then the cache wakes; equal ones are not loaded."""
+    version = [0]
+    engine = VLLMEngine(
+        net_of(tiny()), Tokenizer(), model="DIR", read_version=lambda: version[0], memory=0.4
+    )
+    assert fake.settings["model"] == "DIR"
+    assert fake.settings["enable_sleep_mode"] is True
+    assert fake.settings["gpu_memory_utilization"] == 0.4
+    engine.generate([request()])
+    assert fake.log == ["reset_prefix_cache", "generate"]  # awake, with the start weights
+    fake.log.clear()
+    engine.sleep()
+    engine.sleep()
+    version[0] = 1
+    engine.generate([request()])
+    engine.generate([request()])
+    assert fake.log == [
+        "sleep 1",
+        "empty_cache",
+        "wake weights",
+        "load_weights",
+        "wake kv_cache",
+        "reset_prefix_cache",
+        "generate",
+        "reset_prefix_cache",
+        "generate",
+    ]
+
+
+def test_the_trained_weights_are_handed_over(fake):
+    """Names and values are those of the model's own parameters."""
+    net = net_of(tiny())
+    version = [0]
+    engine = VLLMEngine(net, Tokenizer(), model="DIR", read_version=lambda: version[0])
+    with torch.no_grad():
+        for value in net.model.parameters():
+            value += 1
+    version[0] = 1
+    engine.generate([request()])
+    wanted = dict(net.model.named_parameters())
+    assert fake.llm.loaded.keys() == wanted.keys()
+    assert all(torch.equal(fake.llm.loaded[name], wanted[name]) for name in wanted)
+
+
+def test_adapters_are_merged_for_the_handover_only(fake):
+    """VLLM gets base plus adapter under the base's names, from the start; training keeps both."""
+    peft = pytest.importorskip("peft")
+    model = tiny()
+    plain = {name: value.clone() for name, value in model.named_parameters()}
+    config = peft.LoraConfig(r=2, lora_alpha=4, target_modules=["q_proj"], init_lora_weights=False)
+    adapted = peft.get_peft_model(model, config)
+    engine = VLLMEngine(net_of(model, adapted), Tokenizer(), model="DIR", read_version=lambda: 0)
+    engine.generate([request()])
+    assert fake.llm.loaded.keys() == plain.keys()
+    changed = [n for n, value in plain.items() if not torch.equal(value, fake.llm.loaded[n])]
+    assert changed == ["model.layers.0.self_attn.q_proj.weight"]
+    layer = model.model.layers[0].self_attn.q_proj
+    product = layer.lora_B["default"].weight @ layer.lora_A["default"].weight
+    assert torch.allclose(fake.llm.loaded[changed[0]], plain[changed[0]] + 2 * product, atol=1e-6)
+    assert torch.allclose(layer.base_layer.weight, plain[changed[0]], atol=1e-6)
+
+
+def test_requests_and_answers_are_translated(fake):
+    """Prompts are token ids; a completion keeps its stop token, and its text does not."""
+    engine = VLLMEngine(net_of(tiny()), Tokenizer(), model="DIR", read_version=lambda: 0)
+    fake.tokens[:] = [5, 6, 1, 7]
+    done, stopped, full = engine.generate(
+        [request(), request(stop=("g",), top_k=3, temperature=0.7), request(length=40)]
+    )
+    assert (done.tokens.tolist(), done.text, done.finish) == ([5, 6, 1], "fg", "stop")
+    assert done.logprobs.tolist() == [-0.5] * 3
+    assert (stopped.tokens.tolist(), stopped.text, stopped.finish) == ([5, 6], "f", "stop")
+    assert (len(full.tokens), full.finish) == (0, "length")
+    assert [p["prompt_token_ids"] for p in fake.llm.prompts] == [[2, 3, 4], [2, 3, 4]]
+    first, second = fake.llm.params
+    assert (first.max_tokens, first.top_k, first.logprobs, first.seed) == (5, -1, 0, 9)
+    assert first.stop_token_ids == [0, 1]
+    assert (second.top_k, second.temperature, second.stop) == (3, 0.7, ["g"])
+
+
+def test_a_completion_without_a_stop_is_cut_by_length(fake):
+    """As many tokens as there is room for, which the model's positions bound."""
+    engine = VLLMEngine(net_of(tiny()), Tokenizer(), model="DIR", read_version=lambda: 0)
+    one, two = engine.generate([request(max_tokens=4), request(length=37, max_tokens=10)])
+    assert (one.tokens.tolist(), one.finish) == ([2, 3, 4, 5], "length")
+    assert (len(two.tokens), two.finish) == (3, "length")
+
+
+def test_cancelling_and_empty_prompts(fake):
+    """Neither reaches vLLM."""
+    engine = VLLMEngine(net_of(tiny()), Tokenizer(), model="DIR", read_version=lambda: 0)
+    with pytest.raises(BackendError, match="cancelled"):
+        engine.generate([request()], lambda: True)
+    with pytest.raises(BackendError, match="empty prompt"):
+        engine.generate([request(length=0)])
+    assert fake.log == []
+
+
+def test_only_hf_models(fake, model):
+    """Our GPT-2 is refused, with what to do."""
+    with pytest.raises(BackendError, match=r"hf: model[\s\S]*torch.engine=own"):
+        VLLMEngine(model, Tokenizer(), model="DIR", read_version=lambda: 0)
+
+
+def test_without_vllm_or_cuda_it_says_what_to_install(monkeypatch, fake):
+    """Each missing piece is named before anything is loaded."""
+    net = net_of(tiny())
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(PrerequisiteError, match="needs a CUDA GPU"):
+        VLLMEngine(net, Tokenizer(), model="DIR", read_version=lambda: 0)
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    with pytest.raises(PrerequisiteError, match="pip install vllm"):
+        VLLMEngine(net, Tokenizer(), model="DIR", read_version=lambda: 0)
