@@ -33,6 +33,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -356,6 +357,9 @@ def profile(args: argparse.Namespace, directory: Path) -> None:
 
 def main() -> None:
     args = parse()
+    if args.profile != "ours" and args.memory_of != "ours" and not find_spec("trl"):
+        print("left out: TRL is not installed here (pip install -r requirements-bench.txt)")
+        return
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     warnings.filterwarnings("ignore")
     transformers.logging.set_verbosity_error()
