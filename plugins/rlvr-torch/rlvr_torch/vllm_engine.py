@@ -14,7 +14,6 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -152,8 +151,7 @@ class VLLMEngine:
             torch.cuda.empty_cache()  # what training left behind is room that vLLM needs
             self._llm.wake_up(tags=["weights"])
         if version != self._loaded:
-            with _merged(self._net) as weights:
-                self._model().load_weights(weights)
+            self._model().load_weights(_merged(self._net))
             self._loaded = version
         if self._is_asleep:
             self._llm.wake_up(tags=["kv_cache"])
@@ -188,20 +186,28 @@ def _take(draft: Draft, output: Any) -> None:
             break
 
 
-@contextmanager
-def _merged(net: HFNet) -> Iterator[Iterator[tuple[str, Tensor]]]:
-    """All weights under the names of the model's files, adapters added to their base meanwhile."""
-    if net.adapted is not None:
-        net.adapted.merge_adapter()
-    try:
-        yield (
-            (name.replace(".base_layer.", "."), value.detach())
-            for name, value in net.model.named_parameters()
-            if ".lora_" not in name
-        )
-    finally:
-        if net.adapted is not None:
-            net.adapted.unmerge_adapter()
+def _merged(net: HFNet) -> Iterator[tuple[str, Tensor]]:
+    """
+    All weights under the names of the model's files, adapters added to copies of their base.
+
+    The net is left as it was, to the bit: adding an adapter and taking it away again would round.
+    """
+    adapted = {
+        f"{name}.base_layer.weight": module
+        for name, module in net.model.named_modules()
+        if hasattr(module, "get_base_layer") and getattr(module, "lora_A", None)
+    }
+    for name, value in net.model.named_parameters():
+        if ".lora_" in name:
+            continue
+        weight = value.detach()
+        if (module := adapted.get(name)) is not None:
+            before = weight.clone()
+            module.merge()
+            weight = module.get_base_layer().weight.detach().clone()
+            module.unmerge()
+            value.data.copy_(before)
+        yield name.replace(".base_layer.", "."), weight
 
 
 def _load_vllm() -> Any:
