@@ -99,6 +99,13 @@ class ForwardLoss(Protocol):
 
 
 @runtime_checkable
+class Imprecise(Protocol):
+    """A backend whose sampler and trainer round differently, by up to `parity_threshold` nats."""
+
+    parity_threshold: float
+
+
+@runtime_checkable
 class ClosesTurns(Protocol):
     """A tokenizer whose chat template closes the policy's turn before the next one begins."""
 

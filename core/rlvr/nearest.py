@@ -10,7 +10,9 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
     import difflib  # only errors need it
 
     known = sorted(set(candidates))
-    matches = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    # letters that changed places are the likeliest slip: `gpro` is `grpo` before it is `gspo`
+    matches = [k for k in known if sorted(k) == sorted(name) and k != name][:1]
+    matches = matches or difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     if not matches:
         # `lr` for `train.lr`: equal in the last part is close, however short that part is.
         last = name.rpartition(".")[2]

@@ -79,7 +79,16 @@ def test_texts_are_read_by_the_options_type(word, value):
 
 @pytest.mark.parametrize(
     "word",
-    ["t.steps=1.5", "t.steps=many", "t.lr=nan", "t.lr=", "t.fast=maybe", "t.limit=x", "t.stop=[1"],
+    [
+        "t.steps=1.5",
+        "t.steps=many",
+        "t.lr=nan",
+        "t.lr=inf",
+        "t.lr=",
+        "t.fast=maybe",
+        "t.limit=x",
+        "t.stop=[1",
+    ],
 )
 def test_texts_of_the_wrong_type_are_refused(word):
     """The error names the option, the value, where it came from and what was expected."""

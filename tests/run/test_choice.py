@@ -107,6 +107,36 @@ def test_what_was_handed_out_is_not_chosen_again_at_once() -> None:
     assert not chosen(7, *first) & first
 
 
+def test_problems_that_were_never_met_are_not_taken_twice_at_once() -> None:
+    """Handed out and in no history yet: the next choice takes other unseen ones."""
+    curriculum = ByPassRate(PassRateOptions(explore=1.0), BuildContext())
+    seen: list[str] = []
+    for batch in range(3):
+        found = problems_of_step(
+            ToyTask(), POOL, 4, seed=1, state=RunState(step=batch), curriculum=curriculum,
+            handed_out=seen,
+        )  # fmt: skip
+        seen += [problem.id for problem in found]
+    assert len(set(seen)) == 12
+
+
+def test_age_counts_also_where_refills_have_run_ahead() -> None:
+    """At batch 400 of training step 100, solved problems not met for long come again."""
+    lately = {p.id: PassRate(rate=0.5, count=9, step=99) for p in POOL[:4]}
+    solved = {p.id: PassRate(rate=1.0, count=9, step=40) for p in POOL[4:]}
+    for batch in (100, 400):
+        found = problems_of_step(
+            ToyTask(),
+            POOL,
+            4,
+            seed=1,
+            state=RunState(step=batch, history={**lately, **solved}),
+            curriculum=ByPassRate(PassRateOptions(), BuildContext()),
+            trained=100,
+        )
+        assert {p.id for p in found} <= set(solved), batch
+
+
 @pytest.mark.parametrize(
     ("task", "warnings"),
     [(Choosing(POOL[:2]), ["task_choice_ignored"]), (Told(""), []), (ToyTask(), [])],

@@ -176,6 +176,19 @@ def test_what_was_under_way_comes_again_after_a_resume() -> None:
     asyncio.run(main())
 
 
+def test_whoever_begins_while_weights_change_sees_that_they_did() -> None:
+    """The count moves at both ends of a change, so that no half of it goes unnoticed."""
+
+    async def main() -> None:
+        books = ledger()
+        before = books.updates
+        async with books.changing_weights():
+            within = books.updates
+        assert before != within != books.updates
+
+    asyncio.run(main())
+
+
 def test_whoever_waits_is_told_of_a_failure() -> None:
     """An error of the sampling side reaches the training side."""
 

@@ -17,7 +17,7 @@ from rlvr.builtin.file_checkpointer import FileCheckpointer
 from rlvr.builtin.group_sampler import GroupSampler
 from rlvr.config.core import CheckpointOptions, EvalOptions, ParityOptions, TrainOptions
 from rlvr.curriculum import epochs
-from rlvr.errors import BackendError
+from rlvr.errors import BackendError, PrerequisiteError
 from rlvr.parts import BuildContext
 from rlvr.plugins.host import PluginHost
 from rlvr.run import batches, stages
@@ -353,6 +353,62 @@ def test_an_adaptive_part_remembers_over_steps_and_a_resume(tmp_path: Path) -> N
     watch = watch_of(tmp_path)
     asyncio.run(train(attrs.evolve(plan, steps=3), again, watch))
     assert RunDir(tmp_path).read_lines("metrics.jsonl")[-1]["weight/max"] == 4.0
+
+
+class Gone(Timed):
+    """The machine goes away when training is judged; evaluations take their time."""
+
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+        if problem.split == "test":
+            await asyncio.sleep(0.05)
+            return await super().__call__(problem, trajectory)
+        self.each += 1
+        if self.each > 30:
+            raise PrerequisiteError("the daemon went away")
+        return await ToyReward().__call__(problem, trajectory)
+
+
+def test_a_failure_in_the_background_does_not_end_an_evaluation_as_an_interruption(
+    tmp_path: Path,
+) -> None:
+    """What an evaluation began goes on; the failure is raised as itself."""
+    held_out = [attrs.evolve(p, split="test") for p in ToyTask().problems("train")]
+    plan = recipe(
+        tmp_path,
+        reward=Gone(0.0),
+        max_staleness=1,
+        eval=EvalOptions(samples=1, every=1),
+        eval_problems=tuple(held_out),
+    )
+    with pytest.raises(PrerequisiteError, match="the daemon went away"):
+        asyncio.run(train(plan, RunState(), watch_of(tmp_path)))
+
+
+class Saving(FileCheckpointer):
+    """Is interrupted while it writes."""
+
+    running: asyncio.Task[RunState]
+
+    async def save(self, step: int, state: Mapping[str, Any], backend: Any) -> Any:
+        if step == 2:
+            asyncio.get_running_loop().call_soon(self.running.cancel)
+            await asyncio.sleep(0.02)
+        return await super().save(step, state, backend)
+
+
+def test_an_interruption_during_a_checkpoint_is_obeyed_after_it(tmp_path: Path) -> None:
+    """The checkpoint is whole, and no further step is trained."""
+    keeper = Saving(CheckpointOptions(keep=9), BuildContext(run_dir=tmp_path))
+    plan, watch = recipe(tmp_path, checkpointer=keeper), watch_of(tmp_path)
+
+    async def main() -> None:
+        keeper.running = asyncio.ensure_future(train(plan, RunState(), watch))
+        with pytest.raises(asyncio.CancelledError):
+            await keeper.running
+
+    asyncio.run(main())
+    assert watch.state.step == 2
+    assert keeper.list()[-1].step == 2
 
 
 class Breaking(TinyBackend):

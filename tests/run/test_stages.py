@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,6 +57,12 @@ def test_a_datum_trains_the_policys_tokens_only() -> None:
     assert datum.mask.tolist() == [False, False, True, True, False, True]
     assert datum.logprobs.tolist() == [0, 0, -1, -2, 0, -0.5]
     assert datum.advantages.tolist() == [0, 0, 2, 2, 0, 2]
+
+
+def test_a_step_without_data_asks_nobody() -> None:
+    """No trajectory was left: no backend is asked for what only an advantage makes."""
+    nobody: Any = object()
+    assert asyncio.run(stages.annotate(nobody, [], {"return", "value"})) == []
 
 
 def test_what_was_not_scored_leaves_the_baseline() -> None:

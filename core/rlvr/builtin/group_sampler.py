@@ -124,17 +124,18 @@ class GroupSampler:
             for problem in problems
             for index in range(params.group_size)
         ]
-        active, digest = rollouts, policy.digest  # of a live policy: as it is at the start
+        active, digests = rollouts, _digests(policy, {})
         while active := [r for r in active if self._prompt(r, policy, params)]:
             requests = [
                 GenerateRequest(prompt=r.tokens, params=params, seed=seed_of(r.seed, len(r.tokens)))
                 for r in active
             ]
             completions = await policy.generate(requests)
+            digests = _digests(policy, digests)
             await self._take(list(zip(active, completions, strict=True)))
         for rollout in rollouts:
             rollout.close()
-        finished = [_trajectory(r, policy, digest, params) for r in rollouts]
+        finished = [_trajectory(r, policy, digests, params) for r in rollouts]
         size = params.group_size
         return [
             Group(problem=problem, trajectories=finished[i * size : (i + 1) * size])
@@ -196,6 +197,12 @@ class GroupSampler:
         return True
 
 
+def _digests(policy: Policy, known: Mapping[int, str]) -> Mapping[int, str]:
+    """The digests by version and that of now, unless a live policy changed meanwhile."""
+    version, digest = policy.version, policy.digest
+    return {**known, version: digest} if policy.version == version else known
+
+
 def group_sampler(config: None, context: BuildContext) -> GroupSampler:
     """The factory of the spec: the sampler has no options of its own."""
     return GroupSampler(context.workers)
@@ -217,17 +224,18 @@ def check_room(policy: Policy, params: SamplingParams) -> None:
 
 
 def _trajectory(
-    rollout: _Rollout, policy: Policy, digest: str, params: SamplingParams
+    rollout: _Rollout, policy: Policy, digests: Mapping[int, str], params: SamplingParams
 ) -> Trajectory:
     versions = tuple(dict.fromkeys(rollout.versions))
+    oldest = min(versions, default=policy.version)
     return Trajectory(
         problem_id=rollout.problem.id,
         segments=rollout.segments,
         finish=rollout.finish,
         seed=rollout.seed,
         temperature=params.temperature,
-        policy_version=min(versions, default=policy.version),
-        policy_digest=digest,
+        policy_version=oldest,
+        policy_digest=digests.get(oldest, ""),  # "": those weights were gone when it was asked
         policy_versions=versions if len(versions) > 1 else (),
         prompt_cut=rollout.prompt_cut,
         error=rollout.error,

@@ -88,6 +88,7 @@ def step_line(step: int, steps: int, metrics: Mapping[str, float], left_s: float
         + _mismatch(metrics)
         + (f"judged by proxy {proxy:.0f}  " if proxy else "")
         + (f"dropped {dropped:.0f}  " if dropped else "")
+        + (f"prompts cut {cut:.0%}  " if (cut := metrics.get("sampler/prompts_cut", 0.0)) else "")
         + f"left {duration(left_s)}"
     )
 

@@ -124,6 +124,8 @@ def _counts(report: Breakdown, facts: Mapping[str, Any]) -> str:
         parts.append(f"{whole.unjudged} problems without any scored sample")
     if facts["cut"]:
         parts.append(f"{facts['cut']} cut at sampler.max_tokens")
+    if facts.get("prompts_cut"):
+        parts.append(f"{facts['prompts_cut']} prompts lost their middle, too long for the context")
     if facts.get("missing"):
         as_what = "as wrong" if facts["missing_counts_as"] == "wrong" else "not at all"
         parts.append(f"{facts['missing']} missing answers counted {as_what}")

@@ -67,6 +67,7 @@ class Evaluated:
             "model": self.model,
             "split": self.split,
             "n": self.samples,
+            "prompts_cut": sum(t.prompt_cut > 0 for g in self.scored for t in g.trajectories),
             "cut": sum(t.finish == "length" for g in self.scored for t in g.trajectories),
             "sample_s": _rounded(self.sample_s),
             "judge_s": _rounded(self.judge_s),

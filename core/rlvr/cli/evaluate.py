@@ -37,7 +37,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.epilog = examples(
         "rlvr eval --plugin cvdp --samples 8 --out samples.jsonl",
-        "rlvr eval --plugin cvdp --dataset cvdp.jsonl --completions answers.jsonl",
         "rlvr eval --plugin toy --model server:http://localhost:8000#NAME --samples 5",
         "rlvr eval --run runs/NAME --against starter",
     )

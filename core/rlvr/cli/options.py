@@ -40,9 +40,7 @@ def add_run_flags(parser: argparse.ArgumentParser, *, model: bool = True) -> Non
     parser.add_argument("--reward", metavar="NAME", help="reward (default: the task's)")
     parser.add_argument("--dataset", metavar="PATH", help="data set (default: the embedded one)")
     if model:
-        parser.add_argument(
-            "--model", metavar="SPEC", help="model, like gpt2:PATH or server:URL#NAME"
-        )
+        parser.add_argument("--model", metavar="SPEC", help="model: hf:PATH_OR_ID, gpt2:PATH, ...")
         parser.add_argument(
             "--backend", metavar="NAME", help="backend (default: the model's, else torch)"
         )

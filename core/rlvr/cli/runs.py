@@ -20,7 +20,7 @@ VERBS: dict[str, ModuleType] = {
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verbs."""
-    parser.epilog = examples(*(module.EXAMPLE for module in VERBS.values()))
+    parser.epilog = examples(*[module.EXAMPLE for module in VERBS.values()][-3:])
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="|".join(VERBS))
     for name, module in VERBS.items():
         module.configure(verbs.add_parser(name, help=module.SUMMARY))

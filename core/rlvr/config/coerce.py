@@ -87,8 +87,8 @@ def _checked(value: Any, wanted: Any) -> Any:
 
 
 def _number(value: float) -> float:
-    if math.isnan(value):
-        raise ValueError("nan is not a number")
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is not a finite number")
     return value
 
 

@@ -30,7 +30,7 @@ class RunOptions:
     curriculum: str = option("", "Which problems a step takes; empty: as the task says, or epochs")
     max_staleness: int = option(
         0,
-        "Updates that sampling may lag behind training; 0: strictly on-policy",
+        "Steps that sampling may lag behind training; 0: strictly on-policy",
         unit="steps",
         validator=ge(0),
     )
@@ -105,7 +105,10 @@ class ParityOptions:
     """The canary: sampler and trainer must agree on what was just sampled."""
 
     threshold: float = option(
-        0.01, "Largest allowed difference of a token's logprob", unit="nats", validator=gt(0)
+        0.0,
+        "Largest allowed difference of a token's logprob; 0: what suits the backend's precision",
+        unit="nats",
+        validator=ge(0),
     )
     probe: int = option(4, "Trajectories compared after each weight sync; 0: off", validator=ge(0))
 

@@ -23,6 +23,7 @@ class Board:
     phase_since: float = field(factory=time.monotonic)
     step: int = 0
     steps: int = 0
+    sampled: int = 0
     verified: int = 0
     cached: int = 0
     verify_total: int = 0

@@ -12,7 +12,7 @@ from rlvr.errors import ConfigError, TaskError, explain
 from rlvr.log import get
 from rlvr.parts import Chooser, Curriculum, Task
 from rlvr.run.state import RunState
-from rlvr.types import Problem
+from rlvr.types import PassRate, Problem
 
 log = get(__name__)
 
@@ -56,13 +56,16 @@ def problems_of_step(
     state: RunState,
     curriculum: Curriculum | None = None,
     handed_out: Collection[str] = (),
+    trained: int | None = None,
 ) -> list[Problem]:
     """
     The problems of the step after `state`: a function of (seed, step, pass rates).
 
     `handed_out` are ids of problems that were chosen since these pass rates were known. Their
     records then say that they were met just now, so that a choice by age does not take them again
-    in a refill, or while sampling runs ahead.
+    in a refill, or while sampling runs ahead. `trained` are the steps that the pass rates know of,
+    where `state.step` counts batches that were chosen, and so has run ahead: ages are then told in
+    batches.
 
     Raises:
         ConfigError: The curriculum's options do not fit the problems.
@@ -71,10 +74,13 @@ def problems_of_step(
     chooser = curriculum if curriculum is not None else task
     if not isinstance(chooser, Chooser):
         return epochs(problems, count, seed=seed, step=state.step)
+    late = 0 if trained is None else state.step - trained
     history = {
-        name: evolve(record, step=state.step) if name in handed_out else record
+        name: evolve(record, step=state.step if name in handed_out else record.step + late)
         for name, record in state.history.items()
     }
+    for name in handed_out:
+        history.setdefault(name, PassRate(rate=0.5, count=0, step=state.step))
     chosen = chooser.choose(problems, count, seed=seed, step=state.step, history=history)
     known = {problem.id: problem for problem in problems}
     strange = [problem.id for problem in chosen if problem.id not in known]

@@ -42,7 +42,7 @@ class Ledger:
         feed: What is handed out next.
         step, history: Of the newest state that was published.
         updating: Held while weights change, and while something relies on their not changing.
-        updates: Times that they changed.
+        updates: Grows whenever they begin or end to change.
         recent: Problems handed out that `history` cannot know yet.
     """
 
@@ -135,7 +135,10 @@ class Ledger:
         """Weights change in the block; whoever relies on them waits, and can see that they did."""
         async with self.updating:
             self.updates += 1
-            yield
+            try:
+                yield
+            finally:
+                self.updates += 1  # also for whoever began while they changed
 
     def take_stale(self) -> int:
         """Groups that were dropped for their age since the last call."""

@@ -58,9 +58,10 @@ async def train(recipe: Recipe, state: RunState, watch: Watch) -> RunState:
 
             numbers = {
                 **metrics.of_groups(batch.met),
-                **batch.numbers,
+                **batch.mismatch,
                 **metrics.of_data(data),
                 **metrics.mean_over_updates(updated),
+                **batch.numbers,
             }
             memory = stages.adapted({"advantage": advantage, "loss": loss}, state.memory, numbers)
             state = state.advanced(
@@ -72,6 +73,7 @@ async def train(recipe: Recipe, state: RunState, watch: Watch) -> RunState:
             if _is_due(state.step, recipe.checkpoint.every, recipe.steps):
                 with board.during("checkpoint"):
                     await watch.checkpoint(recipe, state)
+                watch.stop_if_asked()
             await _evaluate_if_due(recipe, state, watch)
     return state
 

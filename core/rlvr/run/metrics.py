@@ -69,6 +69,23 @@ def of_data(data: Sequence[Datum]) -> dict[str, float]:
     return found
 
 
+def per_token(found: Mapping[str, float], weight: float) -> dict[str, float]:
+    """
+    A loss's weighted sums as means over what they were weighted with.
+
+    Where the weights of an update do not sum to 1 (`train.aggregation=fixed`) a sum of nats would
+    be no number of nats a token. The loss itself (`loss...`), what the optimiser says (`grad/...`,
+    `lr`) and maxima stay as they are.
+    """
+    if weight <= 0.0:
+        return dict(found)
+    kept = ("loss", "grad/", "lr")
+    return {
+        name: value if name.startswith(kept) or name.endswith("/max") else value / weight
+        for name, value in found.items()
+    }
+
+
 def mean_over_updates(updates: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Metrics of a step's optimiser updates: the mean, `/max` keys the maximum."""
     merged: dict[str, float] = {}

@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 from attrs import frozen
 
+from rlvr.abilities import Imprecise
 from rlvr.errors import BackendError, explain
 from rlvr.parts import Backend, Policy
 from rlvr.run.batches import seed_of
@@ -16,6 +17,9 @@ from rlvr.types import Completion, GenerateRequest, Group, SamplingParams, Segme
 
 PROBE_TOKENS = 16
 """Tokens sampled for a probe of its own, where the weights have moved on since the last groups."""
+
+EXACT = 0.01
+"""Largest difference of a token's logprob where both compute in float32, nats."""
 
 CAP = 2.0
 """A token's probability ratio past this, or under its inverse, counts as clipped."""
@@ -49,7 +53,7 @@ class Parity:
 
 
 async def check_parity(
-    backend: Backend, groups: Sequence[Group], *, probe: int, threshold: float
+    backend: Backend, groups: Sequence[Group], *, probe: int, threshold: float = 0.0
 ) -> Parity | None:
     """
     Score freshly sampled trajectories with the trainer's current weights, token by token.
@@ -57,8 +61,11 @@ async def check_parity(
     Takes up to `probe` of them, one a group as far as there are groups; None where there is none.
 
     Raises:
-        BackendError: A logprob is not finite, or differs by more than `threshold` nats.
+        BackendError: A logprob is not finite, or differs by more than `threshold` nats; where that
+            is 0, by more than suits the backend's precision (`Imprecise`), else `EXACT`.
     """
+    own = backend.parity_threshold if isinstance(backend, Imprecise) else EXACT
+    threshold = threshold or own
     candidates = [
         t for turn in _turns(groups) for t in turn if t.finish != "error" and t.mask.any()
     ]

@@ -33,12 +33,15 @@ class Batch:
     Attributes:
         met: All groups that were taken, also those that teach nothing.
         kept: Those that training sees: every trajectory has a reward.
-        numbers: Metrics of the pipeline and of the canary.
+        numbers: Metrics of the pipeline.
+        mismatch: What the canary measured on its probe; where a loss measures all data, and they
+            are fresh, its numbers are the better ones.
     """
 
     met: Sequence[ScoredGroup]
     kept: Sequence[ScoredGroup]
     numbers: Mapping[str, float]
+    mismatch: Mapping[str, float]
 
 
 @define
@@ -105,19 +108,21 @@ async def next_batch(recipe: Recipe, stream: Stream, state: RunState) -> Batch:
         "pipeline/kept": float(len(kept)),
         "pipeline/refilled": float(len(met) - recipe.train.problems + missing),
         "pipeline/wait_s": time.monotonic() - begun,
-        **(stream.parity.metrics() if stream.parity else {}),
     }
+    mismatch = stream.parity.metrics() if stream.parity else {}
     if ledger.staleness:
+        numbers |= mismatch  # on stale data a loss would take the policy's own movement for it
         numbers["pipeline/staleness_mean"] = sum(ages) / max(len(ages), 1)
         numbers["pipeline/staleness/max"] = float(max(ages, default=0))
         numbers["pipeline/too_stale"] = float(ledger.take_stale())
-    return Batch(met=met, kept=kept, numbers=numbers)
+    return Batch(met=met, kept=kept, numbers=numbers, mismatch=mismatch)
 
 
 async def _produce(recipe: Recipe, stream: Stream, board: Board) -> None:
     """Sample whenever the ledger has room; each group is verified on its own."""
     ledger, judge = stream.ledger, recipe.student.judge
     known = {problem.id: problem for problem in recipe.problems}
+    own = attrs.evolve(judge.scorer, running=set())  # an evaluation's work is not ours to end
     verifying: set[asyncio.Task[None]] = set()
 
     def choose(batch: int) -> Sequence[Problem]:
@@ -128,7 +133,8 @@ async def _produce(recipe: Recipe, stream: Stream, board: Board) -> None:
             seed=recipe.seed,
             state=RunState(step=batch, history=ledger.history),
             curriculum=recipe.curriculum,
-            handed_out=ledger.recent,
+            handed_out={*ledger.recent, *ledger.feed.waiting},
+            trained=ledger.step,
         )
 
     def ended(task: asyncio.Task[None]) -> None:
@@ -141,7 +147,7 @@ async def _produce(recipe: Recipe, stream: Stream, board: Board) -> None:
             order = await ledger.room(choose)
             problems = [known[name] for name in order.problem_ids]
             groups = await _sample(recipe, stream, order, problems, board)
-            scorer = judge.scorer.at(order.step, order.history)
+            scorer = own.at(order.step, order.history)
             for ticket, scored in zip(order.tickets, scorer.begin(groups), strict=True):
                 task = asyncio.create_task(_arrive(ledger, ticket, scored))
                 verifying.add(task)
@@ -152,7 +158,7 @@ async def _produce(recipe: Recipe, stream: Stream, board: Board) -> None:
     except Exception as error:  # handed to whoever waits for groups, who raises it
         ledger.fail(error)
     finally:
-        await judge.scorer.stop()
+        await own.stop()
         await asyncio.gather(*verifying, return_exceptions=True)
 
 
@@ -175,6 +181,7 @@ async def _sample(
         else:
             policy = await backend.policy()
         groups = await student.sampler.sample(policy, student.judge.task, problems, params)
+        board.sampled += sum(int(t.mask.sum()) for g in groups for t in g.trajectories)
     if not (options.probe and student.sampler.draws_from_policy):
         return groups
     async with ledger.updating:

@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlvr.abilities import Noticing
+from rlvr.abilities import Continuing, Noticing
 from rlvr.builtin.group_sampler import GroupSampler, check_room
 from rlvr.config.core import (
     CheckpointOptions,
@@ -231,7 +231,11 @@ async def open_recipe(
             max_staleness=configured.run.max_staleness,
         )
         if student.sampler.draws_from_policy:
-            check_room(await student.backend.policy(), student.params)
+            backend = student.backend
+            if configured.run.max_staleness > 0 and isinstance(backend, Continuing):
+                check_room(await backend.live_policy(), student.params)
+            else:
+                check_room(await backend.policy(), student.params)
         problems = tuple(student.judge.task.problems("train"))
         if not problems:
             raise ConfigError(

@@ -40,7 +40,6 @@ class Slots:
     """So many verifications at a time, over all calls; first come, first served."""
 
     count: int
-    running: set[asyncio.Task[Any]] = field(factory=set)
     _loop: asyncio.AbstractEventLoop | None = None
     _free: asyncio.Semaphore = field(init=False)
 
@@ -49,15 +48,7 @@ class Slots:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop, self._free = loop, asyncio.Semaphore(self.count)
-            self.running.clear()
         return self._free
-
-    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """A task that is known here until it ends."""
-        task = asyncio.create_task(work)
-        self.running.add(task)
-        task.add_done_callback(self.running.discard)
-        return task
 
 
 @define
@@ -69,6 +60,7 @@ class Scorer:
         workers: Verifications at a time, over all calls (`slots`).
         deadline_s: The runner cancels a verification after this; that is a failure to run.
         max_failures: Share of the verifications of one call that may fail to run.
+        running: What it began and has not ended; copies (`at`) share it, and what `stop` ends.
     """
 
     reward: RewardFn
@@ -78,6 +70,7 @@ class Scorer:
     max_failures: float = 0.2
     board: Board = field(factory=Board)
     slots: Slots = field()
+    running: set[asyncio.Task[Any]] = field(factory=set)
     _flying: dict[str, asyncio.Future[Outcome]] = field(factory=dict, init=False)
     _keys: Cacheable | None = field(init=False)
 
@@ -115,13 +108,19 @@ class Scorer:
         pairs = [(group.problem, t) for group in groups for t in group.trajectories]
         outcomes = iter(self._start(pairs))
         return [
-            self.slots.start(_scored(group, [next(outcomes) for _ in group.trajectories]))
+            self._started(_scored(group, [next(outcomes) for _ in group.trajectories]))
             for group in groups
         ]
 
     async def stop(self) -> None:
-        """End everything that was begun, also what has not run yet, and wait for its end."""
-        await _end(list(self.slots.running))
+        """End everything that it began, also what has not run yet, and wait for its end."""
+        await _end(list(self.running))
+
+    def _started(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(work)
+        self.running.add(task)
+        task.add_done_callback(self.running.discard)
+        return task
 
     async def pairs(self, pairs: Sequence[tuple[Problem, Trajectory]]) -> list[Outcome]:
         """One outcome a pair, order kept; failures are `Failed`, never raised."""
@@ -132,7 +131,7 @@ class Scorer:
         slots = self.slots.here()
         tasks: dict[int, asyncio.Task[Outcome]] = {}
         for place in self._longest_first(pairs):
-            tasks[place] = self.slots.start(self._one(*pairs[place], slots))
+            tasks[place] = self._started(self._one(*pairs[place], slots))
         return [tasks[place] for place in range(len(pairs))]
 
     def _longest_first(self, pairs: Sequence[tuple[Problem, Trajectory]]) -> Sequence[int]:

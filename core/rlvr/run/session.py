@@ -124,6 +124,7 @@ async def _run(
             (directory.path / "traceback.txt").write_text(traceback.format_exc(), encoding="utf-8")
             raise
         finally:
+            watch.keep_trace()
             close_identity(directory, outcome, watch.state.step)
             watch.announce("rlvr_run_finished", outcome=outcome)
             directory.discard()

@@ -11,6 +11,7 @@ import numpy as np
 from rlvr.abilities import Adaptive, TokenCredit
 from rlvr.errors import BackendError, explain
 from rlvr.parts import Advantage, Backend, Loss
+from rlvr.run.metrics import per_token
 from rlvr.types import Datum, ScoredGroup, Trajectory
 
 P = TypeVar("P")
@@ -55,7 +56,7 @@ def collate(
 async def annotate(backend: Backend, data: list[Datum], needs: Iterable[str]) -> list[Datum]:
     """Add the numbers (T,) by every other model that a part needs; what is there already stays."""
     for which in sorted(needs):
-        if data and all(which in d.annotations for d in data):
+        if all(which in d.annotations for d in data):
             continue
         by_other = await backend.logprobs(data, which)
         data = [
@@ -100,7 +101,10 @@ async def update(
     """One optimiser update a part, each checked before it is sent; the metrics of each."""
     for part in parts:
         check_data(part)
-    return [await backend.step(part, loss) for part in parts]
+    return [
+        per_token(await backend.step(part, loss), sum(float(d.weights.sum()) for d in part))
+        for part in parts
+    ]
 
 
 def check_data(data: Sequence[Datum]) -> None:

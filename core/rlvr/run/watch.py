@@ -60,17 +60,23 @@ class Watch:
         sample_s, verify_s = seconds.get("sample", 0.0), seconds.get("verify", 0.0)
         verified = self.board.verified - self._verified_before
         self._verified_before = self.board.verified
+        sampled, self.board.sampled = self.board.sampled, 0
         numbers = {
             **metrics,
             **{f"time/{phase}_s": value for phase, value in seconds.items()},
             "time/total_s": state.seconds,
-            "rate/tokens_per_s": metrics["sampler/tokens"] / sample_s if sample_s else 0.0,
+            "rate/tokens_per_s": sampled / sample_s if sample_s else 0.0,
             "rate/verifications_per_s": verified / verify_s if verify_s else 0.0,
         }
         rounded = {name: float(f"{value:.6g}") for name, value in numbers.items()}
         self.directory.append("metrics.jsonl", {"step": state.step, **rounded})
-        self.directory.append_all("trace.jsonl", self.board.trace.take())
+        self.keep_trace()
         self.announce("rlvr_step_finished", step=state.step, metrics=rounded)
+
+    def keep_trace(self) -> None:
+        """Write the spans that ended since the last call, where there is a run to keep them."""
+        if self.directory.path.is_dir() and (spans := self.board.trace.take()):
+            self.directory.append_all("trace.jsonl", spans)
 
     def notice(self, parts: Sequence[object], metrics: Mapping[str, float]) -> None:
         """Warnings that the parts see in a step's metrics (`Watchful`)."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import pytest
 
 from rlvr.errors import BackendError
 from rlvr.parts import Backend, Policy
+from rlvr.testing.backend_losses import LikelihoodLoss, OutputLoss
 from rlvr.testing.contract import Contract, not_given, opened
 from rlvr.types import Datum, GenerateRequest, SamplingParams
 
@@ -273,50 +274,3 @@ class BackendContract(Contract):
                 )
             )
         return data
-
-
-class LikelihoodLoss:
-    """The plainest loss: minus the weighted logprob of the policy's tokens."""
-
-    needs: frozenset[str] = frozenset()
-    importance_weighted = False
-
-    def __call__(
-        self, data: Sequence[Datum], logprobs: Sequence[Any]
-    ) -> tuple[Any, dict[str, float]]:
-        """Loss, and `weight/sum` and `weight/max` to see how a backend combines metrics."""
-        loss: Any = 0.0
-        for datum, lp in zip(data, logprobs, strict=True):
-            places = np.flatnonzero(datum.mask).tolist()
-            loss = loss - (lp[places] * lp.new_tensor(datum.weights[places].tolist())).sum()
-        weights = np.concatenate([datum.weights for datum in data])
-        return loss, {"weight/sum": float(weights.sum()), "weight/max": float(weights.max())}
-
-
-class OutputLoss:
-    """A loss that asks the forward pass for one more thing, and looks at what it gets."""
-
-    needs: frozenset[str] = frozenset()
-    importance_weighted = False
-
-    def __init__(self, name: str) -> None:
-        self.outputs = frozenset({name})
-        self.seen = 0
-
-    def __call__(
-        self,
-        data: Sequence[Datum],
-        logprobs: Sequence[Any],
-        outputs: Mapping[str, Sequence[Any]] | None = None,
-    ) -> tuple[Any, dict[str, float]]:
-        """The weighted sum of the output's squares, beside that of `LikelihoodLoss`."""
-        loss, metrics = LikelihoodLoss()(data, logprobs)
-        for name in self.outputs if outputs is not None else ():
-            for datum, lp, values in zip(data, logprobs, (outputs or {})[name], strict=True):
-                places = np.flatnonzero(datum.mask).tolist()
-                assert values.shape == lp.shape
-                assert values.requires_grad
-                assert bool(values[places].isfinite().all())
-                loss = loss + (values[places] ** 2).sum() / 100
-                self.seen += 1
-        return loss, metrics

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from rlvr.errors import BackendError
+from rlvr.errors import BackendError, ConfigError
 from rlvr.parts import BuildContext, Loss
 from rlvr.types import Datum, FloatArray
 from rlvr_torch.config import TorchConfig
@@ -67,6 +67,8 @@ class TorchBackend:
         self._engine = build_engine(
             config, self.net, self.tokenizer, self._source, self._crew, lambda: self.version
         )
+        is_exact = config.dtype == "float32" and config.engine == "own"
+        self.parity_threshold = 0.01 if is_exact else 1.0
         self._worker = Worker()
         settings = OptimSettings.of(context.train, config.weight_decay)
         updates = context.steps * settings.passes * settings.minibatches
@@ -90,7 +92,7 @@ class TorchBackend:
 
     @property
     def model(self) -> torch.nn.Module:
-        """The module that holds the net's weights."""
+        """Holds the net's weights."""
         return self.net.module
 
     def _read_net(self) -> Net:
@@ -126,11 +128,11 @@ class TorchBackend:
         an update that is under way.
 
         Raises:
-            BackendError: vLLM samples, which cannot go on while weights change.
+            ConfigError: vLLM samples, which cannot go on while weights change.
         """
         engine = self._engine
         if not isinstance(engine, Engine):
-            raise BackendError(
+            raise ConfigError(
                 "partial rollouts were asked for (run.max_staleness above 0) with "
                 "torch.engine=vllm\n  try: torch.engine=own"
             )

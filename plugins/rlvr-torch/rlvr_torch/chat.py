@@ -17,6 +17,7 @@ from rlvr.types import Message
 
 _TURN = "\ue000turn\ue001"
 _QUOTED = re.compile("\ue000(\\d+)\ue001")
+_MARKS = ("\ue000", "\ue001")  # in a text they are quoted too: it cannot forge a placeholder
 
 
 @frozen(kw_only=True)
@@ -32,19 +33,20 @@ class ChatTemplate:
     Renders messages to text, in pieces.
 
     Args:
-        apply: `conversation -> text`: the model's template, with its generation prompt.
+        apply: `conversation, is_open -> text`: the model's template, with its generation prompt
+            where the conversation is open.
         controls: Spellings of the tokens that a text must never become.
         name: What the model is called in errors.
     """
 
     def __init__(
         self,
-        apply: Callable[[list[dict[str, str]]], str],
+        apply: Callable[[list[dict[str, str]], bool], str],
         controls: Sequence[str],
         name: str,
     ) -> None:
         self._apply = apply
-        self._controls = sorted(controls, key=len, reverse=True)
+        self._quotable = "|".join(map(re.escape, sorted({*controls, *_MARKS}, key=_by_length)))
         self._name = name
 
     def opening(self, messages: Sequence[Message]) -> list[Piece]:
@@ -57,20 +59,22 @@ class ChatTemplate:
         Raises:
             BackendError: The template fails on these messages, or leaves one out.
         """
-        return self._pieces(messages, lambda quoted: self._render(quoted))
+        return self._pieces(messages, self._render)
 
     def following(self, messages: Sequence[Message]) -> list[Piece]:
         """What a template puts after the policy's text, from its end of turn to its next turn."""
+        return self._pieces(messages, self._after_turn)
 
-        def render(quoted: list[Message]) -> str:
-            said = [Message(role="user", content="Hi"), Message(role="assistant", content=_TURN)]
-            text = self._render([*said, *quoted])
-            _, turn, after = text.rpartition(_TURN)
-            if not turn:
-                raise self._failed([*said, *quoted], "it leaves out the assistant's earlier turns")
-            return after
+    def ending(self) -> list[Piece]:
+        """What a template puts after the policy's text where the conversation is over."""
+        return [Piece(text=self._after_turn([], is_open=False))]
 
-        return self._pieces(messages, render)
+    def _after_turn(self, quoted: list[Message], is_open: bool = True) -> str:
+        said = [Message(role="user", content="Hi"), Message(role="assistant", content=_TURN)]
+        _, turn, after = self._render([*said, *quoted], is_open).rpartition(_TURN)
+        if not turn:
+            raise self._failed([*said, *quoted], "it leaves out the assistant's earlier turns")
+        return after
 
     def _pieces(
         self, messages: Sequence[Message], render: Callable[[list[Message]], str]
@@ -81,8 +85,7 @@ class ChatTemplate:
             quotes.append(found[0])
             return f"\ue000{len(quotes) - 1}\ue001"
 
-        pattern = "|".join(map(re.escape, self._controls)) or "(?!)"
-        quoted = [evolve(m, content=re.sub(pattern, quote, m.content)) for m in messages]
+        quoted = [evolve(m, content=re.sub(self._quotable, quote, m.content)) for m in messages]
         if not quotes:
             return [Piece(text=render(quoted))]
         parts = _QUOTED.split(render(quoted))  # text, number, text, ...
@@ -91,12 +94,13 @@ class ChatTemplate:
             pieces += [Piece(text=quotes[int(number)], is_quoted=True), Piece(text=text)]
         return [piece for piece in pieces if piece.text]
 
-    def _render(self, messages: list[Message]) -> str:
+    def _render(self, messages: list[Message], is_open: bool = True) -> str:
         merged = _merge_system(messages)
         reason = ""
         for attempt in (messages, merged, _as_user(merged)):
             try:
-                text = self._apply([{"role": m.role, "content": m.content} for m in attempt])
+                turns = [{"role": m.role, "content": m.content} for m in attempt]
+                text = self._apply(turns, is_open)
             except Exception as error:  # a template is the model's code: it may raise anything
                 reason = reason or f"{type(error).__name__}: {error}"
                 continue
@@ -114,6 +118,10 @@ class ChatTemplate:
             "  try: a model whose template has these roles, or mend chat_template.jinja "
             "(chat_template in tokenizer_config.json) in a copy of the model"
         )
+
+
+def _by_length(spelling: str) -> tuple[int, str]:
+    return -len(spelling), spelling
 
 
 def _is_left_out(message: Message, text: str) -> bool:

@@ -17,6 +17,7 @@ from rlvr_torch.hf_load import quietly
 from rlvr_torch.hf_source import HFSource
 from rlvr_torch.lora import ADAPTER_CONFIG, read_adapter_config
 from rlvr_torch.lora import quietly as quietly_peft
+from rlvr_torch.lora_base import difference, named_base
 
 _NOT_THE_MODEL = ("training.pt",)
 _LINEAGE = "trained-on.json"
@@ -106,7 +107,8 @@ def find_model(path: Path) -> Path:
 
 
 def _merge(source: Path, out: Path, base: str) -> None:
-    where = base or str(read_adapter_config(source).get("base_model_name_or_path") or "")
+    named = named_base(read_adapter_config(source))
+    where = base or named
     if not where:
         raise ConfigError(f"{source} does not name its base model\n  try: --base PATH_OR_ID")
     found = HFSource.parse(where, TorchConfig())
@@ -115,6 +117,8 @@ def _merge(source: Path, out: Path, base: str) -> None:
     found = evolve(found, config=TorchConfig(adapter=str(source)), tokenizer_at=tokenizer_at)
     tokenizer = found.tokenizer()
     net = found.net(tokenizer.vocab_size, check_base=not base)
+    if base and (reason := difference(net, source, named, found.where)):
+        print(f"warning: the adapter {source}: {reason}", file=sys.stderr)
     with quietly(), quietly_peft():
         merged = net.adapted.merge_and_unload()
         out.mkdir(parents=True, exist_ok=True)

@@ -169,7 +169,27 @@ def _record_heads(net: HFNet) -> list[Heads]:
         raise BackendError(
             f"{len(recorder.heads)} of {layers} layers attend through transformers' interface"
         )
-    return [recorder.heads[layer] for layer in range(layers)]
+    heads = [recorder.heads[layer] for layer in range(layers)]
+    _refuse_lost_windows(net, heads)
+    return heads
+
+
+def _refuse_lost_windows(net: HFNet, heads: Sequence[Heads]) -> None:
+    """Some families have a window in their mask only, which we do not see (Qwen2-MoE, PhiMoE)."""
+    config = net.model.config.get_text_config()
+    window = getattr(config, "sliding_window", None)
+    if not isinstance(window, int) or not 0 < window < net.positions:
+        return
+    kinds = getattr(config, "layer_types", None)
+    if kinds is None:
+        is_used = getattr(config, "use_sliding_window", True)
+        kinds = ["sliding_attention" if is_used else "full_attention"] * len(heads)
+    for layer, (kind, found) in enumerate(zip(kinds, heads, strict=False)):
+        if kind == "sliding_attention" and found.window is None:
+            raise BackendError(
+                f"layer {layer} sees {window} tokens by its configuration (sliding_window) and "
+                "does not ask its attention for that"
+            )
 
 
 def _register() -> None:

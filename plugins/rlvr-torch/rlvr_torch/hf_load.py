@@ -59,7 +59,8 @@ def read_model(where: str, *, dtype: torch.dtype = torch.float32, bits: int = 0)
     Raises:
         PrerequisiteError: transformers is not installed; or, for 4 bits, bitsandbytes or a GPU.
         BackendError: There is no such model, a file is missing or damaged, tensors are missing or
-            of the wrong shape, or the architecture is not supported.
+            of the wrong shape, an adapter lies beside the model, or the architecture is not
+            supported.
     """
     transformers = import_transformers()
     config = load_config(where)
@@ -83,6 +84,14 @@ def read_model(where: str, *, dtype: torch.dtype = torch.float32, bits: int = 0)
             )
     except _UNREADABLE as error:
         raise _explain(where, "weights (model.safetensors)", error) from error
+    if getattr(model, "_hf_peft_config_loaded", False):  # transformers froze all but the adapter
+        raise BackendError(
+            f"the model {where} was asked for\n"
+            "  found: a whole model and an adapter in one folder (config.json and "
+            "adapter_config.json)\n"
+            "  move adapter_config.json and adapter_model.safetensors into a folder of their own, "
+            "and add torch.adapter=FOLDER to train them further"
+        )
     if info["mismatched_keys"]:
         name, found, wanted = min(info["mismatched_keys"])
         raise BackendError(

@@ -13,7 +13,14 @@ from rlvr_torch.config import TorchConfig
 from rlvr_torch.hf import HFNet
 from rlvr_torch.hf_load import load_net
 from rlvr_torch.hf_tokenizer import HFTokenizer
-from rlvr_torch.lora import ADAPTER_CONFIG, attach, attach_saved, read_adapter_config
+from rlvr_torch.lora import (
+    ADAPTER_CONFIG,
+    attach,
+    attach_saved,
+    read_adapter_config,
+    split_targets,
+)
+from rlvr_torch.lora_base import named_base
 
 _HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")
 
@@ -54,14 +61,14 @@ class HFSource:
                     "tokenizer.json, or an id of the hub (OWNER/NAME)"
                 )
             return cls(where=where, tokenizer_at=where, config=check_lora(config), seed=seed)
-        where = str(directory)
+        where = str(directory.resolve())  # what adapters will name as their base, from anywhere
         if (directory / ADAPTER_CONFIG).is_file() and not (directory / "config.json").is_file():
             if config.adapter:
                 raise ConfigError(
                     f"the model 'hf:{where}' is an adapter, and torch.adapter={config.adapter} "
                     "is another one\n  give one of them"
                 )
-            base = str(read_adapter_config(directory).get("base_model_name_or_path") or "")
+            base = named_base(read_adapter_config(directory))
             if not base:
                 raise ConfigError(
                     f"the model 'hf:{where}' is an adapter that does not name its base\n"
@@ -85,7 +92,7 @@ class HFSource:
         The start weights, with adapters where they were asked for.
 
         Frozen weights are stored in `torch.dtype`, trained ones in float32. `check_base` False
-        takes adapters whose base has another name, if all shapes fit.
+        takes adapters of another base, if all shapes fit.
 
         Raises:
             BackendError: See `load_net`; or the model knows fewer tokens than `vocab_size`.
@@ -130,10 +137,15 @@ def check_lora(config: TorchConfig) -> TorchConfig:
             )
     if config.adapter:
         saved = read_adapter_config(Path(config.adapter).expanduser())
+        layers = saved.get("target_modules") or ()
+        if not isinstance(layers, str):  # names, which peft may have spelled out layer by layer
+            layers = ",".join(sorted({name.rpartition(".")[2] for name in layers}))
+        asked = ",".join(split_targets(config.lora_targets))
         for option, given, found in (
             ("torch.lora_rank", config.lora_rank, saved.get("r")),
             ("torch.lora_alpha", config.lora_alpha, saved.get("lora_alpha")),
             ("torch.dora", config.dora, bool(saved.get("use_dora"))),
+            ("torch.lora_targets", asked if asked != "all-linear" else "", layers),
         ):
             if given and given != found:
                 raise ConfigError(

@@ -26,7 +26,7 @@ class HFTokenizer:
     Attributes:
         eos_id: The token that ends a text.
         stop_ids: All tokens that end the policy's turn: those that the tokenizer and the model's
-            generation settings name, and the one that the template puts after a turn.
+            generation settings name, and the one that the template ends a conversation with.
         vocab_size: One more than the largest id (the model may have more rows than that).
     """
 
@@ -66,8 +66,10 @@ class HFTokenizer:
         self._end_ids: list[int] = []  # what closes a turn that the policy left open
         if self._template is not None:
             self._template.opening([Message(role="user", content="Hi")])  # refuse now, not later
-            self._end_ids = self._end_of_turn()
-            self.stop_ids |= frozenset(self._end_ids)
+            self._end_ids = self._first_control(
+                self._template.following([Message(role="user", content="Hi")])
+            )
+            self.stop_ids |= frozenset(self._end_of_conversation())
         if not self.stop_ids:
             raise BackendError(
                 f"the tokenizer of {self.name} names no token that ends a text\n"
@@ -137,16 +139,16 @@ class HFTokenizer:
 
     def closing(self, tokens: Sequence[int]) -> list[int]:
         """What the template puts after a policy's turn that broke off; [] where it ended itself."""
-        return [] if len(tokens) and tokens[-1] in self.stop_ids else list(self._end_ids)
+        return [] if len(tokens) and self._is_end(tokens[-1]) else list(self._end_ids)
 
     def _read_template(self) -> ChatTemplate | None:
         if not self.inner.chat_template:
             log.warning("no_chat_template", model=self.name, prompts="contents joined by newlines")
             return None
 
-        def apply(conversation: list[dict[str, str]]) -> str:
+        def apply(conversation: list[dict[str, str]], is_open: bool) -> str:
             text: str = self.inner.apply_chat_template(
-                conversation, tokenize=False, add_generation_prompt=True
+                conversation, tokenize=False, add_generation_prompt=is_open
             )
             return text
 
@@ -154,10 +156,23 @@ class HFTokenizer:
         controls = [t.content for i, t in added.items() if t.special or i in self.stop_ids]
         return ChatTemplate(apply, controls, self.name)
 
-    def _end_of_turn(self) -> list[int]:
-        """The control token that the template puts after an assistant's turn; [] for none."""
+    def _end_of_conversation(self) -> list[int]:
+        """
+        The control token that the template puts after the last turn; [] for none.
+
+        Not what it puts after an earlier one: that may also end a part of a turn (gpt-oss ends its
+        analysis with `<|end|>`), and the policy would stop there. Only where nothing is put after
+        the last turn is it the same.
+        """
         assert self._template is not None
-        pieces = self._template.following([Message(role="user", content="Hi")])
+        try:
+            found = self._first_control(self._template.ending())
+        except BackendError:  # it renders no finished conversation
+            found = []
+        return found or self._end_ids
+
+    def _first_control(self, pieces: Sequence[Piece]) -> list[int]:
+        """The control token that a template's text begins with; [] for none."""
         ids = self._encode_pieces(pieces, self._continue)
         added = self._special.get_added_tokens_decoder()
         for index in ids:
@@ -170,11 +185,14 @@ class HFTokenizer:
     def _count_end(self, ids: Sequence[int]) -> int:
         """How many of the ids belong to the end of the policy's turn, which it wrote itself."""
         for count, index in enumerate(ids):
-            if index in self.stop_ids:
+            if self._is_end(index):
                 return count + 1
             if self.bytes_of(index).strip():
                 break
         return 0
+
+    def _is_end(self, index: int) -> bool:
+        return index in self.stop_ids or index in self._end_ids
 
     def _begin_ids(self) -> list[int]:
         """The begin token, where the model's own tokenizer puts one before a text."""

@@ -23,6 +23,7 @@ from torch import Tensor
 from rlvr.errors import BackendError, ConfigError, PrerequisiteError
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.hf import HFNet
+from rlvr_torch.lora_base import BASE_FILE, difference, named_base, save_base
 
 ADAPTER_CONFIG = "adapter_config.json"
 _ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -58,7 +59,7 @@ def attach(net: HFNet, config: TorchConfig, seed: int = 0) -> None:
         ConfigError: No layer has a name that ends like one of `torch.lora_targets`.
     """
     peft = import_peft()
-    targets = [name.strip() for name in config.lora_targets.split(",") if name.strip()]
+    targets = split_targets(config.lora_targets)
     settings = peft.LoraConfig(
         task_type="CAUSAL_LM",
         r=config.lora_rank,
@@ -81,6 +82,11 @@ def attach(net: HFNet, config: TorchConfig, seed: int = 0) -> None:
     net.model.eval()
 
 
+def split_targets(lora_targets: str) -> list[str]:
+    """The names in `torch.lora_targets`, sorted."""
+    return sorted({name.strip() for name in lora_targets.split(",") if name.strip()})
+
+
 def attach_saved(net: HFNet, directory: Path, where: str, check_base: bool = True) -> None:
     """
     Freeze the model and put the adapters of a directory in, to be trained further.
@@ -97,13 +103,13 @@ def attach_saved(net: HFNet, directory: Path, where: str, check_base: bool = Tru
     """
     peft = import_peft()
     described = read_adapter_config(directory)
-    base = str(described.get("base_model_name_or_path") or "")
-    if check_base and base and not _is_same_model(base, where):
+    base = named_base(described)
+    if check_base and (reason := difference(net, directory, base, where)):
         raise ConfigError(
             f"torch.adapter={directory} was asked for with the model {where}\n"
-            f"  found: it was trained on {base}\n"
-            f"  try: --model hf:{base}; where they are the same model, write {where} into "
-            f"base_model_name_or_path of its {ADAPTER_CONFIG}"
+            f"  found: {reason}\n"
+            f"  give the model it was trained on; if this is it, write {where} into "
+            f"base_model_name_or_path of its {ADAPTER_CONFIG} and delete {BASE_FILE}"
         )
     settings = peft.LoraConfig.from_pretrained(str(directory))
     settings.inference_mode, settings.lora_dropout = False, 0.0
@@ -122,12 +128,23 @@ def attach_saved(net: HFNet, directory: Path, where: str, check_base: bool = Tru
 
 
 def _refuse_head(net: HFNet, asked: str) -> None:
-    """Losses and the engine multiply by the output weights themselves, and would miss adapters."""
+    """
+    Losses and the engine multiply by the output weights themselves, and would miss adapters.
+
+    Adapted embeddings whose weights are the head's as well would be merged into both.
+    """
+    words = net.model.get_input_embeddings()
+    is_tied = getattr(getattr(words, "base_layer", words), "weight", None) is net.head
     if not isinstance(net.model.get_output_embeddings(), torch.nn.Linear):
-        raise ConfigError(
-            f"{asked} was asked for\n  found: adapters on the output head, which stays as it is\n"
-            "  name other layers (torch.lora_targets=all-linear leaves the head out)"
-        )
+        found = "adapters on the output head, which stays as it is"
+    elif is_tied and not isinstance(words, torch.nn.Embedding):
+        found = "adapters on the embeddings, whose weights are the output head's too"
+    else:
+        return
+    raise ConfigError(
+        f"{asked} was asked for\n  found: {found}\n"
+        "  name other layers (torch.lora_targets=all-linear leaves both out)"
+    )
 
 
 def _of_another(directory: Path, where: str, base: str, reason: str) -> ConfigError:
@@ -160,13 +177,23 @@ def read_adapter_config(directory: Path) -> dict[str, Any]:
             f"{path}: modules_to_save is {found['modules_to_save']}; rlvr trains adapters only\n"
             "  merge it with peft and give the whole model"
         )
+    if found.get("bias", "none") != "none":
+        raise ConfigError(
+            f"{path}: bias is {found['bias']!r}; rlvr trains adapters without biases, which stay "
+            "on when adapters are off\n  merge it with peft and give the whole model"
+        )
     return found
 
 
 def save_adapter(net: HFNet, directory: Path) -> None:
-    """Write the adapters as peft does: `peft.PeftModel.from_pretrained(base, directory)` reads."""
+    """
+    Write the adapters as peft does, and beside them what they stand on.
+
+    `peft.PeftModel.from_pretrained(base, directory)` reads them.
+    """
     with quietly():
         net.adapted.save_pretrained(str(directory), save_embedding_layers=False)
+    save_base(net, directory)
 
 
 def load_adapter(net: HFNet, directory: Path) -> None:
@@ -222,12 +249,6 @@ def without_adapter(net: HFNet) -> Iterator[None]:
         yield
 
 
-def _is_same_model(base: str, where: str) -> bool:
-    """By name: the same path or id, or at least the same last part (a copy of a hub's model)."""
-    one, other = Path(base).expanduser(), Path(where).expanduser()
-    return base == where or one.resolve() == other.resolve() or one.name == other.name
-
-
 def _linear_names(net: HFNet) -> list[str]:
     return [name for name, part in net.model.named_modules() if isinstance(part, torch.nn.Linear)]
 
@@ -246,4 +267,6 @@ def quietly() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
         warnings.filterwarnings("ignore", message="fan_in_fan_out", category=UserWarning)
+        # Adapters on tied weights: refused here, in our own words.
+        warnings.filterwarnings("ignore", message=".*tie_word_embeddings", category=UserWarning)
         yield

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlvr.errors import BackendError, PrerequisiteError
+from rlvr.errors import BackendError, ConfigError, PrerequisiteError
 from rlvr.parts import Tokenizer
 from rlvr.types import Completion, GenerateRequest
 from rlvr_torch.draft import Draft, stop_ids_of
@@ -51,7 +51,7 @@ class VLLMEngine:
         rows: Most completions decoded at the same time.
 
     Raises:
-        BackendError: The model is not an `hf:` model, or is stored in 4 bits.
+        ConfigError: The model is not an `hf:` model, or is stored in 4 bits.
         PrerequisiteError: There is no vLLM, or no CUDA.
     """
 
@@ -67,12 +67,12 @@ class VLLMEngine:
         rows: int = 256,
     ) -> None:
         if not isinstance(net, HFNet):
-            raise BackendError(
+            raise ConfigError(
                 "torch.engine=vllm was asked for, but the model is not an hf: model\n"
                 "  vLLM runs models of Hugging Face's hub; try torch.engine=own"
             )
         if getattr(net.model, "is_quantized", False):
-            raise BackendError(
+            raise ConfigError(
                 "torch.engine=vllm was asked for with torch.quantize: 4-bit weights cannot be "
                 "handed over\n  try torch.engine=own, or torch.quantize=none"
             )

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from rlvr.abilities import Continuing
-from rlvr.errors import BackendError, CheckpointError
+from rlvr.abilities import Continuing, Imprecise
+from rlvr.errors import BackendError, CheckpointError, ConfigError
 from rlvr.parts import Backend, BuildContext, Policy
 from rlvr.testing import BackendContract
 from rlvr.types import Datum, GenerateRequest, SamplingParams
@@ -185,9 +185,24 @@ def test_a_live_policy_goes_on_over_an_update(make, data, tokenizer):
     assert versions == {0, 1}
 
 
+def test_the_canary_may_round_more_in_low_precision(make):
+    """The bound goes with the type that matrix products are computed in."""
+    assert make().parity_threshold == 0.01
+    assert make(dtype="bfloat16").parity_threshold == 1.0
+    assert isinstance(make(), Imprecise)
+
+
+def test_vllm_goes_with_no_rollout_over_an_update(make):
+    """`run.max_staleness` above 0 is refused as a setting (exit 2) when the run asks, at once."""
+    backend = make()
+    backend._engine = object()  # stands for vLLM's
+    with pytest.raises(ConfigError, match=r"max_staleness above 0.*\n.*torch.engine=own"):
+        run(backend.live_policy())
+
+
 def test_vllm_is_refused_where_it_cannot_run(make):
     """`torch.engine=vllm` with rlvr's own GPT-2: said before anything is sampled."""
-    with pytest.raises(BackendError, match="not an hf: model"):
+    with pytest.raises(ConfigError, match="not an hf: model"):
         make(engine="vllm")
 
 

@@ -13,8 +13,10 @@ from safetensors.torch import load_file, save_file
 
 from rlvr.errors import BackendError, ConfigError, PrerequisiteError
 from rlvr_torch import hf_check
+from rlvr_torch.config import TorchConfig
 from rlvr_torch.hf import HFNet
 from rlvr_torch.hf_load import load_config, load_net, load_tokenizer
+from rlvr_torch.lora import save_adapter
 from rlvr_torch.model_source import ModelSource
 from rlvr_torch.net import Heads
 
@@ -170,6 +172,46 @@ def test_a_window_that_is_ignored_is_seen(make_hf, monkeypatch):
         lambda n, device, window: torch.ones(1, 1, n, n, dtype=torch.bool).tril(),
     )
     assert "its logits differ by" in refusal(make_hf("mistral"))
+
+
+@pytest.mark.parametrize("kind", ["qwen2_moe", "phimoe"])
+def test_a_window_that_only_a_mask_has_is_refused(kind, tmp_path):
+    """The check's text is shorter than long windows; one as long as the context changes nothing."""
+    experts = {"num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2}
+    shape = {
+        "vocab_size": 99,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 512,
+        "bos_token_id": None,
+        "eos_token_id": 0,
+        **experts,
+    }
+    if kind == "qwen2_moe":
+        shape |= {"moe_intermediate_size": 16, "shared_expert_intermediate_size": 16}
+        shape |= {"use_sliding_window": True}
+        shape |= {"layer_types": ["full_attention", "sliding_attention"]}
+    config = transformers.AutoConfig.for_model(kind, **shape, sliding_window=200)
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    layer = 1 if kind == "qwen2_moe" else 0
+    said = refusal(tmp_path)
+    assert f"architecture {kind!r}" in said
+    assert f"layer {layer} sees 200 tokens by its configuration (sliding_window)" in said
+    edit_config(tmp_path, sliding_window=512)
+    assert [heads.window for heads in load_net(str(tmp_path)).heads] == [None, None]
+
+
+def test_a_model_and_an_adapter_in_one_folder(editable):
+    """Loaded together by transformers, they would freeze the model: nothing is trained."""
+    net = ModelSource.parse(f"hf:{editable}", config=TorchConfig(lora_rank=2)).net(0)
+    save_adapter(net, editable)
+    said = refusal(editable)
+    assert f"the model {editable} was asked for" in said
+    assert "config.json and adapter_config.json" in said
+    assert "torch.adapter=" in said
 
 
 def test_a_directory_without_tokenizer(editable):

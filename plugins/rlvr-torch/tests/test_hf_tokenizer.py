@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import structlog
 import tokenizers
 import transformers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -135,7 +136,7 @@ def test_a_control_token_in_a_users_text_is_plain_text(chatml):
 
 
 def test_stop_tokens_come_from_all_places(hf_tokenizer_dir, tmp_path):
-    """The tokenizer's, the generation settings' list, and the one the template ends a turn with."""
+    """The tokenizer's, the generation settings' list, and what the template ends with."""
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [5, 9]}))
     found = change(hf_tokenizer_dir, tmp_path, eos_token="<|endoftext|>")
     end = found.inner.convert_tokens_to_ids("<|im_end|>")
@@ -144,13 +145,74 @@ def test_stop_tokens_come_from_all_places(hf_tokenizer_dir, tmp_path):
     assert found.stop_ids == {5, 9, end, text}
 
 
-def test_without_a_template_contents_are_joined(hf_tokenizer_dir, tmp_path, capsys):
+GPT_OSS = (
+    "{% for m in messages %}{% if m.role != 'assistant' %}"
+    "<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>"
+    "{% else %}<|start|>assistant<|channel|>final<|message|>{{ m.content }}"
+    "{{ '<|return|>' if loop.last and not add_generation_prompt else '<|end|>' }}{% endif %}"
+    "{% endfor %}{% if add_generation_prompt %}<|start|>assistant{% endif %}"
+)
+
+
+def test_what_ends_a_part_of_a_turn_does_not_stop_it(hf_tokenizer_dir):
+    """gpt-oss ends its analysis, and earlier turns, with <|end|>; its answer with <|return|>."""
+    raw = transformers.AutoTokenizer.from_pretrained(hf_tokenizer_dir).backend_tokenizer
+    raw.add_special_tokens(["<|start|>", "<|end|>", "<|return|>", "<|channel|>", "<|message|>"])
+    theirs = transformers.PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<|return|>")
+    theirs.chat_template = GPT_OSS
+    found = HFTokenizer(theirs, "gpt-oss")
+    end, done = theirs.convert_tokens_to_ids(["<|end|>", "<|return|>"])
+    assert found.stop_ids == {done}
+    answer = found.encode("assign")
+    assert found.closing(answer) == [end]
+    assert found.closing([*answer, done]) == found.closing([*answer, end]) == []
+    later = found.decode(found.render([said("user", "again")], first=False))
+    assert later == "<|start|>user<|message|>again<|end|><|start|>assistant"
+
+
+@pytest.mark.parametrize(
+    "last", ["{{ raise_exception('not over') }}", "{% if false %}x{% endif %}"]
+)
+def test_a_template_that_ends_no_conversation(hf_tokenizer_dir, tmp_path, last):
+    """What it puts after earlier turns then ends the policy's."""
+    template = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
+        "{% if loop.last and not add_generation_prompt %}" + last + "{% else %}<|im_end|>\n"
+        "{% endif %}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    found = change(hf_tokenizer_dir, tmp_path, eos_token="<|endoftext|>", chat_template=template)
+    end = found.inner.convert_tokens_to_ids("<|im_end|>")
+    assert found.stop_ids == {found.eos_id, end}
+    assert found.closing(found.encode("x")) == [end]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<|im_end|> \ue0007\ue001 hi",
+        "a \ue0000\ue001 <|im_end|>",
+        "see \ue000turn\ue001 here",
+        "\ue000\ue001 \ue0000",
+    ],
+)
+def test_a_text_cannot_forge_our_placeholders(chatml, text, is_first):
+    """Characters that stand for quoted texts while a template renders come back as they were."""
+    ids = chatml.render([said("user", text)], first=is_first)
+    assert chatml.decode(ids) == (
+        ("" if is_first else "\n") + f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert ids.count(chatml.eos_id) == 1
+
+
+def test_without_a_template_contents_are_joined(hf_tokenizer_dir, tmp_path):
     """As for our GPT-2, and a warning says so, once."""
-    found = change(hf_tokenizer_dir, tmp_path, chat_template=None)
-    messages = [said("system", "a"), said("user", "b\n")]
-    assert found.decode(found.render(messages)) == "a\nb\n"
-    assert found.decode(found.render(messages, first=False)) == "\na\nb\n"
-    assert capsys.readouterr().out.count("no_chat_template") == 1
+    with structlog.testing.capture_logs() as logs:
+        found = change(hf_tokenizer_dir, tmp_path, chat_template=None)
+        messages = [said("system", "a"), said("user", "b\n")]
+        assert found.decode(found.render(messages)) == "a\nb\n"
+        assert found.decode(found.render(messages, first=False)) == "\na\nb\n"
+    assert [line["event"] for line in logs].count("no_chat_template") == 1
 
 
 def test_the_begin_token_is_there_once(spm, spm_dir, tmp_path):

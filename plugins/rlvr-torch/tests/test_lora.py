@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import peft
@@ -49,6 +50,12 @@ def disturb(net):
         for value in net.module.parameters():
             if value.requires_grad:
                 value += 0.1 * torch.randn(value.shape, generator=random)
+
+
+def edit_adapter(directory, **changes):
+    """Rewrite keys of adapter_config.json."""
+    path = directory / "adapter_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
 def logits_of(net, tokens):
@@ -175,7 +182,7 @@ def test_an_adapter_of_other_shapes_is_refused_on_load(make_hf, tmp_path):
 
 
 def test_an_adapter_for_another_base_is_refused(make_hf, tmp_path):
-    """By its base's name, and by its shapes where the name says nothing: both are told."""
+    """By its base's weights, else by its name, else by its shapes: all are told."""
     source = source_of(make_hf("llama"), lora_rank=4)
     save_net(source.net(0), source.tokenizer(), tmp_path)
     other = make_hf("qwen3")
@@ -183,21 +190,85 @@ def test_an_adapter_for_another_base_is_refused(make_hf, tmp_path):
         source_of(other, adapter=str(tmp_path)).net(0)
     assert str(other) in str(error.value)
     assert f"it was trained on {make_hf('llama')}" in str(error.value)
-    path = tmp_path / "adapter_config.json"
-    described = json.loads(path.read_text())
-    described["base_model_name_or_path"] = None
-    path.write_text(json.dumps(described))
+    (tmp_path / "adapter-base.json").unlink()
+    with pytest.raises(ConfigError, match=f"found: it was trained on {make_hf('llama')}\n"):
+        source_of(other, adapter=str(tmp_path)).net(0)
+    edit_adapter(tmp_path, base_model_name_or_path=None)
     with pytest.raises(ConfigError, match=r"does not fit"):
         source_of(make_hf("gpt2"), adapter=str(tmp_path)).net(0)
 
 
 def test_a_copy_of_the_base_elsewhere_is_the_same_base(make_hf, tmp_path):
-    """Only the last part of a path has to be the same: models are moved and downloaded."""
+    """Its weights say so, whatever it is called now, and in whatever type they are stored."""
+    source = source_of(make_hf("llama"), lora_rank=4, dtype="bfloat16")
+    save_net(source.net(0), source.tokenizer(), tmp_path)
+    moved = shutil.copytree(make_hf("llama"), tmp_path / "moved")
+    source_of(moved, adapter=str(tmp_path)).net(0)
+
+
+def test_two_checkpoints_are_two_bases(make_hf, tmp_path):
+    """All of them are called `model`: weights tell them apart, and without those the path does."""
+    for run in ("one", "two"):
+        net = source_of(make_hf("llama")).net(0)
+        if run == "two":
+            disturb(net)
+        (tmp_path / run / "model").mkdir(parents=True)
+        save_net(net, source_of(make_hf("llama")).tokenizer(), tmp_path / run / "model")
+    source = source_of(tmp_path / "one" / "model", lora_rank=2)
+    saved = tmp_path / "adapter"
+    saved.mkdir()
+    save_net(source.net(0), source.tokenizer(), saved)
+    other = source_of(tmp_path / "two" / "model", adapter=str(saved))
+    with pytest.raises(ConfigError, match=r"trained on .*one/model, whose weights were others"):
+        other.net(0)
+    (saved / "adapter-base.json").unlink()
+    with pytest.raises(ConfigError, match=r"trained on .*one/model\n"):
+        other.net(0)
+    edit_adapter(saved, base_model_name_or_path="/elsewhere/model")
+    with pytest.raises(ConfigError, match=r"trained on /elsewhere/model\n"):
+        other.net(0)
+
+
+def test_without_a_record_a_base_is_known_by_its_name(make_hf, tmp_path):
+    """An adapter that peft wrote: a hub's model, downloaded; but not one of two folders here."""
     source = source_of(make_hf("llama"), lora_rank=4)
     save_net(source.net(0), source.tokenizer(), tmp_path)
-    moved = tmp_path / "moved" / make_hf("llama").name
-    shutil.copytree(make_hf("llama"), moved)
-    source_of(moved, adapter=str(tmp_path)).net(0)
+    (tmp_path / "adapter-base.json").unlink()
+    moved = shutil.copytree(make_hf("llama"), tmp_path / "moved" / make_hf("llama").name)
+    again = source_of(moved, adapter=str(tmp_path))
+    with pytest.raises(ConfigError, match="it was trained on"):
+        again.net(0)
+    edit_adapter(tmp_path, base_model_name_or_path=f"owner/{moved.name}")
+    assert again.net(0).adapted
+
+
+def test_a_base_that_changed_in_its_place_is_another(make_hf, tmp_path):
+    """The same path with other weights."""
+    base = shutil.copytree(make_hf("llama"), tmp_path / "base")
+    source = source_of(base, lora_rank=4)
+    (tmp_path / "adapter").mkdir()
+    save_net(source.net(0), source.tokenizer(), tmp_path / "adapter")
+    net = source_of(base).net(0)
+    disturb(net)
+    save_net(net, source.tokenizer(), base)
+    with pytest.raises(ConfigError, match="whose weights were others"):
+        source_of(tmp_path / "adapter").net(0)
+
+
+def test_adapters_name_their_base_from_anywhere(make_hf, tmp_path, monkeypatch):
+    """A relative path would be another folder's elsewhere, or be looked for on the hub."""
+    shutil.copytree(make_hf("llama"), tmp_path / "small")
+    monkeypatch.chdir(tmp_path)
+    source = source_of("small", lora_rank=4)
+    (tmp_path / "adapter").mkdir()
+    save_net(source.net(0), source.tokenizer(), tmp_path / "adapter")
+    monkeypatch.chdir("/")
+    again = source_of(tmp_path / "adapter")
+    assert again.hf.where == str(tmp_path / "small")
+    assert again.net(0).adapted
+    monkeypatch.chdir(tmp_path)
+    edit_adapter(tmp_path / "adapter", base_model_name_or_path="small")
+    assert source_of("adapter").hf.where == str(tmp_path / "small")
 
 
 def test_adapters_for_our_gpt2_are_refused(model, tokenizer, tmp_path):
@@ -234,6 +305,20 @@ def test_a_saved_adapters_own_settings_hold(make_hf, tmp_path):
         source_of(make_hf("llama"), adapter=str(tmp_path), lora_rank=8)
 
 
+def test_a_saved_adapters_own_layers_hold(make_hf, tmp_path):
+    """Other layers than it has are a contradiction; the same ones are none."""
+    source = source_of(make_hf("llama"), lora_rank=4, lora_targets="v_proj,q_proj")
+    save_net(source.net(0), source.tokenizer(), tmp_path)
+    with pytest.raises(
+        ConfigError, match=r"torch.lora_targets=v_proj .*\n  found: the adapter has q_proj,v_proj"
+    ):
+        source_of(make_hf("llama"), adapter=str(tmp_path), lora_targets="v_proj")
+    source_of(make_hf("llama"), adapter=str(tmp_path), lora_targets="q_proj, v_proj")
+    edit_adapter(tmp_path, target_modules=[f"model.layers.{i}.q_proj" for i in range(3)])
+    with pytest.raises(ConfigError, match=r"found: the adapter has q_proj\n"):
+        source_of(make_hf("llama"), adapter=str(tmp_path), lora_targets="v_proj")
+
+
 def test_targets_that_do_not_exist_are_refused(make_hf):
     """What was asked for, and the names of the layers that are there."""
     with pytest.raises(ConfigError, match=r"lora_targets=query(.|\n)*q_proj"):
@@ -248,6 +333,49 @@ def test_adapters_on_the_output_head_are_refused(make_hf, tmp_path):
     config.save_pretrained(str(tmp_path))
     with pytest.raises(ConfigError, match=r"modules_to_save is \['lm_head'\]"):
         source_of(make_hf("llama"), adapter=str(tmp_path))
+
+
+@pytest.mark.filterwarnings("ignore:.*tie_word_embeddings.*:UserWarning")
+def test_adapters_on_tied_embeddings_are_refused(make_hf, tmp_path):
+    """Merged, they would change the output head, which had none; embeddings of their own may."""
+    assert source_of(make_hf("llama"), lora_rank=2, lora_targets="embed_tokens").net(0).adapted
+    base = transformers.AutoModelForCausalLM.from_pretrained(make_hf("gemma2"))
+    config = peft.LoraConfig(r=2, target_modules=["embed_tokens"], task_type="CAUSAL_LM")
+    peft.get_peft_model(base, config).save_pretrained(str(tmp_path), save_embedding_layers=False)
+    for options in ({"lora_rank": 2, "lora_targets": "embed_tokens"}, {"adapter": str(tmp_path)}):
+        source = source_of(make_hf("gemma2"), **options)
+        with (
+            warnings.catch_warnings(action="error"),
+            pytest.raises(ConfigError, match="found: adapters on the embeddings"),
+        ):
+            source.net(0)
+
+
+def test_adapters_with_biases_are_refused(make_hf, tmp_path):
+    """Trained biases are the model's own: they would stay on with the adapters off."""
+    config = peft.LoraConfig(r=4, target_modules=["q_proj"], bias="lora_only")
+    config.save_pretrained(str(tmp_path))
+    with pytest.raises(ConfigError, match="bias is 'lora_only'"):
+        source_of(make_hf("llama"), adapter=str(tmp_path))
+
+
+def test_a_merge_into_another_base_is_told(make_hf, tmp_path, capsys):
+    """A base that was moved is the same; one with other weights is merged, with a warning."""
+    source = source_of(make_hf("llama"), lora_rank=4)
+    (tmp_path / "adapter").mkdir()
+    save_net(source.net(0), source.tokenizer(), tmp_path / "adapter")
+    moved = shutil.copytree(make_hf("llama"), tmp_path / "moved")
+    export(tmp_path / "adapter", tmp_path / "a", merge=True, base=str(moved))
+    assert "warning" not in capsys.readouterr().err
+    net = source_of(moved).net(0)
+    disturb(net)
+    save_net(net, source.tokenizer(), moved)
+    export(tmp_path / "adapter", tmp_path / "b", merge=True, base=str(moved))
+    said = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+    assert said == [
+        f"warning: the adapter {tmp_path / 'adapter'}: it was trained on {make_hf('llama')}, "
+        "whose weights were others (adapter-base.json)"
+    ]
 
 
 def test_four_bits_need_a_gpu(make_hf, monkeypatch):

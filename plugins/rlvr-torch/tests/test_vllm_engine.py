@@ -11,7 +11,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from rlvr.errors import BackendError, PrerequisiteError
+from rlvr.errors import BackendError, ConfigError, PrerequisiteError
 from rlvr.types import GenerateRequest, SamplingParams
 from rlvr_torch.vllm_engine import VLLMEngine
 
@@ -220,7 +220,7 @@ def test_cancelling_and_empty_prompts(fake):
 
 def test_only_hf_models(fake, model):
     """Our GPT-2 is refused, with what to do."""
-    with pytest.raises(BackendError, match=r"hf: model[\s\S]*torch.engine=own"):
+    with pytest.raises(ConfigError, match=r"hf: model[\s\S]*torch.engine=own"):
         VLLMEngine(model, Tokenizer(), model="DIR", read_version=lambda: 0)
 
 

@@ -1,0 +1,53 @@
+"""The group sampler with a policy whose weights change under it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from rlvr.builtin.group_sampler import GroupSampler
+from rlvr.testing.fakes import TinyBackend, ToyTask
+from rlvr.types import Completion, GenerateRequest, SamplingParams
+
+
+class Live:
+    """A policy that is updated with every call; a completion begins with the version before."""
+
+    context_length = 16
+
+    def __init__(self) -> None:
+        self.tokenizer = asyncio.run(TinyBackend(seed=1).policy()).tokenizer
+        self.version = 3
+
+    @property
+    def digest(self) -> str:
+        return f"digest-{self.version}"
+
+    async def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
+        self.version += 1
+        return [
+            Completion(
+                tokens=[1, 2],
+                logprobs=[-1.0, -1.0],
+                text="x",
+                finish="stop",
+                versions=(self.version - 1, self.version),
+            )
+            for _ in requests
+        ]
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+def test_a_trajectory_names_all_versions_and_the_digest_of_the_oldest(turns: int) -> None:
+    """Version and digest belong together, over several turns too."""
+    task = ToyTask(turns=turns)
+    problems = list(task.problems("train"))[:2]
+    groups = asyncio.run(
+        GroupSampler().sample(Live(), task, problems, SamplingParams(max_tokens=2, group_size=2))
+    )
+    for trajectory in (t for g in groups for t in g.trajectories):
+        assert trajectory.policy_version == 3
+        assert trajectory.policy_digest == "digest-3"
+        assert trajectory.policy_versions == tuple(range(3, 4 + turns))

@@ -1,0 +1,73 @@
+"""Numbers of a step: means that mean the same whatever the weights sum to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlvr.run import batches, metrics, stages
+from rlvr.types import Datum
+
+
+def datum(length: int, **annotations: Any) -> Datum:
+    mask = np.arange(length + 2) >= 2
+    return Datum(
+        tokens=np.arange(length + 2),
+        mask=mask,
+        logprobs=np.where(mask, -1.0, 0.0),
+        advantages=np.where(mask, 2.0, 0.0),
+        weights=mask.astype(float),
+        annotations=annotations,
+    )
+
+
+class Summing:
+    """A backend whose step gives one nat a token, weighted as losses do, and its own numbers."""
+
+    async def step(self, data: Sequence[Datum], loss: Any) -> dict[str, float]:
+        total = sum(float(d.weights.sum()) for d in data)
+        return {"loss": 3.0, "kl/reference": total, "ratio/max": 7.0, "grad/norm": 5.0, "lr": 0.1}
+
+
+@pytest.mark.parametrize("aggregation", ["token", "sequence", "fixed"])
+def test_a_nat_a_token_is_one_whatever_the_aggregation(aggregation: str) -> None:
+    """Weighted sums become means; the loss, maxima and the optimiser's numbers stay."""
+    parts = batches.updates(
+        [datum(3), datum(5), datum(2)],
+        passes=1,
+        minibatches=1,
+        aggregation=aggregation,
+        max_tokens=1000,
+        seed=1,
+    )
+    backend: Any = Summing()
+    loss: Any = None
+    (found,) = asyncio.run(stages.update(backend, parts, loss))
+    assert found["kl/reference"] == pytest.approx(1.0, rel=1e-5)
+    assert {k: v for k, v in found.items() if k != "kl/reference"} == {
+        "loss": 3.0,
+        "ratio/max": 7.0,
+        "grad/norm": 5.0,
+        "lr": 0.1,
+    }
+
+
+def test_data_without_weight_divide_by_nothing() -> None:
+    """No token, no mean: the numbers stay as they came."""
+    assert metrics.per_token({"kl/x": 0.0, "loss": 1.0}, 0.0) == {"kl/x": 0.0, "loss": 1.0}
+
+
+def test_what_is_trained_on_is_described() -> None:
+    """Tokens, credit, and the KL of the sampler to the reference, k3 by hand."""
+    reference = np.full(5, -1.5)
+    found = metrics.of_data([datum(3, reference=reference)])
+    assert found["data/tokens"] == 3.0
+    assert found["data/trajectories"] == 1.0
+    assert (found["advantage/mean"], found["advantage/std"]) == (2.0, 0.0)
+    assert found["kl/reference"] == pytest.approx(np.exp(-0.5) - 1 + 0.5)
+    assert metrics.of_data([]) == {"data/trajectories": 0.0, "data/tokens": 0.0}
+    assert "kl/reference" not in metrics.of_data([datum(3)])
