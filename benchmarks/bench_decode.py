@@ -137,9 +137,7 @@ def main() -> None:
     tokenizer = BytePairTokenizer.bytes_only()
     tokenizer.eos_id = -1  # no completion ends early: both draw the same number of tokens
     peer.generation_config.eos_token_id = None
-    count = sum(value.numel() for value in net.module.parameters())
-    crew = Crew.suited(torch.device("cpu"), count, args.threads)
-    engine = Engine(net, tokenizer, crew=crew)
+    engine = Engine(net, tokenizer, crew=Crew.decoding(args.threads))
     random = np.random.default_rng(0)
     lengths = np.linspace(args.shortest, args.prompt, args.problems).astype(int)
     prompts = [random.integers(1, args.vocab, length) for length in lengths]
@@ -156,7 +154,6 @@ def main() -> None:
         mask[row, -len(request.prompt) :] = 1
 
     def ours() -> int:
-        torch.set_num_threads(1 if crew.size > 1 else args.threads)
         return sum(len(c.tokens) for c in engine.generate(requests))
 
     def theirs() -> int:

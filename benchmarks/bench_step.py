@@ -56,7 +56,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
     parser.add_argument("--config", choices=CONFIGS, default="small")
     parser.add_argument("--net", choices=("gpt2", "hf"), default="gpt2")
-    parser.add_argument("--problems", type=int, default=2)
+    parser.add_argument("--problems", type=int, help="default: 8 small, 2 at 124m")
     parser.add_argument("--group", type=int, default=8)
     parser.add_argument("--prompt", type=int, default=256, help="tokens")
     parser.add_argument("--tokens", type=int, default=64, help="new tokens a completion")
@@ -67,6 +67,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--memory-of", choices=("ours", "trl"), help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.problems is None:
+        args.problems = 8 if args.config == "small" else 2
     if args.memory:
         args.config, args.problems, args.tokens = "124m", 1, 256
     return args

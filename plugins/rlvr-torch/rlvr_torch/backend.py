@@ -65,7 +65,7 @@ class TorchBackend:
         if self.device.type == "cpu" and count < LARGE:  # whatever the number of cores
             self._budget = min(self._budget, _PIECE_TOKENS)
         self._engine = build_engine(
-            config, self.net, self.tokenizer, self._source, self._crew, lambda: self.version
+            config, self.net, self.tokenizer, self._source, lambda: self.version
         )
         is_exact = config.dtype == "float32" and config.engine == "own"
         self.parity_threshold = 0.01 if is_exact else 1.0

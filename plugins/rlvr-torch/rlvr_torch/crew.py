@@ -32,11 +32,13 @@ class Crew:
     """
     A fixed number of threads. `size` 1 works in the caller's own thread.
 
-    Each thread of a larger crew computes on one core.
+    Each thread of a larger crew computes on one core. `inner` is what a crew of one lets torch
+    spread each operation over; None: as torch was set before.
     """
 
-    def __init__(self, size: int = 1) -> None:
+    def __init__(self, size: int = 1, inner: int | None = None) -> None:
         self.size = size
+        self._inner = inner if size == 1 else 1
         self._threads: ThreadPoolExecutor | None = None
         if size > 1:
             self._threads = ThreadPoolExecutor(
@@ -52,13 +54,22 @@ class Crew:
         The crew for a model of that many weights.
 
         Small models on a CPU get one thread a core. Large ones and GPUs get a crew of one, whose
-        matrix products torch spreads over the cores itself. Sets torch's threads for the process
-        accordingly.
+        matrix products torch spreads over the cores itself. Torch's threads are set accordingly
+        whenever the crew works.
         """
         threads = threads or usable_cores()
         is_split = device.type == "cpu" and weights < LARGE
-        torch.set_num_threads(1 if is_split else threads)
-        return cls(threads if is_split else 1)
+        return cls(threads if is_split else 1, inner=threads)
+
+    @classmethod
+    def decoding(cls, threads: int = 0) -> Crew:
+        """
+        The crew for decoding: one batch, each operation spread over the cores.
+
+        A decoding pass is hundreds of short operations. Two batches beside each other wait for the
+        interpreter's lock at each of them; one batch does not.
+        """
+        return cls(1, inner=threads or usable_cores())
 
     def map(self, work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> list[Result]:
         """
@@ -67,6 +78,8 @@ class Crew:
         When one fails the others are waited for: nothing runs on after this has returned or raised.
         The error of the first failed piece is raised.
         """
+        if self._inner is not None:
+            torch.set_num_threads(self._inner)
         if self._threads is None or len(pieces) == 1:
             return [work(piece) for piece in pieces]
         futures = [self._threads.submit(work, piece) for piece in pieces]

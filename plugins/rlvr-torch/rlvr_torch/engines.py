@@ -20,7 +20,6 @@ def build_engine(
     net: Net,
     tokenizer: Tokenizer,
     source: ModelSource,
-    crew: Crew,
     read_version: Callable[[], int],
 ) -> Engine | VLLMEngine:
     """
@@ -31,7 +30,6 @@ def build_engine(
         net: The weights that train.
         tokenizer: Of the model.
         source: Where the model comes from; vLLM reads it there too.
-        crew: Threads that our engine decodes with.
         read_version: Version of the live weights.
 
     Raises:
@@ -55,5 +53,5 @@ def build_engine(
         rows=config.decode_rows,
         prefill_tokens=config.microbatch_tokens,
         dtype=dtype,
-        crew=crew,
+        crew=Crew.decoding(config.threads),
     )

@@ -393,11 +393,16 @@ def test_cores_do_not_change_the_result(make, make_datum):
     assert same_weights(weights(one), weights(three))
 
 
-def test_a_small_model_computes_on_one_core_a_thread(make):
-    """Also in the thread that all work runs in: cores that wait for each other are the slowest."""
+def test_no_more_threads_than_asked_for(make, data):
+    """`torch.threads=1` holds in the thread that all work runs in, whatever torch was set to."""
     torch.set_num_threads(2)
     backend = make(config=TorchConfig(device="cpu", threads=1))
-    assert run(backend._worker.run(lambda _: torch.get_num_threads())) == 1
+
+    async def main():
+        await backend.logprobs(data, "policy")
+        return await backend._worker.run(lambda _: torch.get_num_threads())
+
+    assert run(main()) == 1
 
 
 # --- what a loss may ask for besides --------------------------------------------------------------

@@ -64,11 +64,21 @@ def test_small_models_on_a_cpu_get_a_thread_a_core():
 
     def suited(device, weights, threads=0):
         crew = Crew.suited(device, weights, threads)
-        return crew.size, torch.get_num_threads()
+        (found,) = crew.map(lambda _: torch.get_num_threads(), [0])
+        crew.close()
+        return crew.size, found
 
     assert suited(CPU, 1000) == (usable_cores(), 1)
     assert suited(CPU, 1000, 5) == (5, 1)
-    torch.set_num_threads(2)
     assert suited(CPU, 1000, 1) == (1, 1)
     assert suited(CPU, LARGE, 2) == (1, 2)
     assert suited(torch.device("cuda"), 1000, 2) == (1, 2)
+
+
+def test_decoding_spreads_each_operation():
+    """One batch in the caller's thread, with all cores; other crews work with theirs again."""
+    decoding, training = Crew.decoding(2), Crew.suited(CPU, 1000, 3)
+    assert decoding.size == 1
+    assert decoding.map(lambda _: torch.get_num_threads(), [0, 1]) == [2, 2]
+    assert training.map(lambda _: torch.get_num_threads(), [0]) == [1]
+    training.close()
