@@ -62,6 +62,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=64, help="new tokens a completion")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", default="cpu", help="cuda: both on the GPU (read wall times)")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--profile", choices=("ours", "trl"))
     parser.add_argument("--json", action="store_true")
@@ -151,7 +152,7 @@ class Ours:
         context = BuildContext(
             model=f"{args.net}:{directory}", train=OptimSettings(lr=LR), steps=10**6
         )
-        self._backend = TorchBackend(TorchConfig(threads=args.threads, device="cpu"), context)
+        self._backend = TorchBackend(TorchConfig(threads=args.threads, device=args.device), context)
         self._sampler = GroupSampler()
         self._advantage, self._loss = GroupAdvantage(None, context), GrpoLoss(None, context)
         self._params = SamplingParams(max_tokens=args.tokens, group_size=args.group)
@@ -236,7 +237,7 @@ def run_trl(
     rows = args.problems * args.group
     settings = GRPOConfig(
         output_dir=str(directory / "trl"),
-        use_cpu=True,
+        use_cpu=args.device == "cpu",
         bf16=False,
         gradient_checkpointing=False,
         per_device_train_batch_size=rows,

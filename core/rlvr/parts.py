@@ -248,7 +248,7 @@ class Loss(Protocol):
     `logprobs` is a list of tensors, one a datum, shape (T,), aligned with `datum.tokens`
     (entries outside `datum.mask` are to be ignored). The loss must be *additive*: a sum over
     tokens weighted by `datum.weights`, so that micro-batches add up exactly. Metrics are sums
-    weighted the same way; a key ending in `/max` is combined by maximum.
+    weighted the same way, logged as means; a key ending in `/max` is combined by maximum.
     """
 
     needs: frozenset[str]
