@@ -22,8 +22,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from rlvr.builtin.file_checkpointer import FileCheckpointer
 from rlvr.builtin.group_sampler import GroupSampler
 from rlvr.config.core import CheckpointOptions, EvalOptions, ParityOptions, TrainOptions
@@ -37,7 +35,7 @@ from rlvr.run.scoring import Scorer
 from rlvr.run.state import RunState
 from rlvr.run.trace import chrome_trace, overlap
 from rlvr.run.watch import Watch
-from rlvr.testing.fakes import TinyBackend, ToyReward, ToyTask
+from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss, TinyBackend, ToyReward, ToyTask
 from rlvr.types import Datum, Outcome, Problem, Reward, RunInfo, SamplingParams, Trajectory
 
 PROBLEMS, GROUP, WORKERS, STRAGGLER = 8, 4, 4, 40
@@ -82,28 +80,6 @@ class SlowBackend(TinyBackend):
         return await super().step(data, loss)
 
 
-def centred(groups: Sequence[Any]) -> list[list[float]]:
-    """Reward minus the group's mean."""
-    return [
-        [r.value - sum(x.value for x in g.rewards) / len(g.rewards) for r in g.rewards]
-        for g in groups
-    ]
-
-
-class Reinforce:
-    """Weighted sum of -advantage * logprob."""
-
-    needs: frozenset[str] = frozenset()
-    importance_weighted = False
-
-    def __call__(self, data: Sequence[Datum], logprobs: Sequence[Any]) -> tuple[Any, dict]:
-        parts = [
-            -(torch.tensor(d.weights * d.advantages) * lp).sum()
-            for d, lp in zip(data, logprobs, strict=True)
-        ]
-        return sum(parts), {}
-
-
 def seconds_a_step(args: argparse.Namespace, staleness: int, straggler: int = 0) -> dict[str, Any]:
     """Wall time of the whole run over its steps, and how much of it overlapped."""
     with tempfile.TemporaryDirectory() as folder:
@@ -124,8 +100,8 @@ def seconds_a_step(args: argparse.Namespace, staleness: int, straggler: int = 0)
                 params=SamplingParams(max_tokens=1, group_size=GROUP),
             ),
             eval_sampler=GroupSampler(),
-            advantage=centred,
-            loss=Reinforce(),
+            advantage=CentredAdvantage(),
+            loss=ReinforceLoss(),
             checkpointer=FileCheckpointer(CheckpointOptions(), BuildContext(run_dir=directory)),
             problems=tuple(task.problems("train")),
             eval_problems=(),

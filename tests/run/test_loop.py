@@ -26,7 +26,7 @@ from rlvr.run.rundir import RunDir
 from rlvr.run.scoring import Scorer
 from rlvr.run.state import RunState
 from rlvr.run.watch import Watch
-from rlvr.testing.fakes import TinyBackend, ToyReward, ToyTask
+from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss, TinyBackend, ToyReward, ToyTask
 from rlvr.types import (
     Datum,
     Outcome,
@@ -35,37 +35,10 @@ from rlvr.types import (
     Reward,
     RunInfo,
     SamplingParams,
-    ScoredGroup,
     Trajectory,
 )
 
 torch = pytest.importorskip("torch", reason="losses speak torch; pip install torch")
-
-
-class Centred:
-    """Reward minus the group's mean."""
-
-    def __call__(self, groups: Sequence[ScoredGroup]) -> list[list[float]]:
-        return [
-            [r.value - sum(x.value for x in g.rewards) / len(g.rewards) for r in g.rewards]
-            for g in groups
-        ]
-
-
-class Reinforce:
-    """Weighted sum of -advantage * logprob."""
-
-    needs: frozenset[str] = frozenset()
-    importance_weighted = False
-
-    def __call__(
-        self, data: Sequence[Datum], logprobs: Sequence[Any]
-    ) -> tuple[Any, dict[str, float]]:
-        total = sum(
-            -(torch.tensor(d.weights * d.advantages) * lp).sum()
-            for d, lp in zip(data, logprobs, strict=True)
-        )
-        return total, {}
 
 
 def recipe(directory: Path, **changes: Any) -> Recipe:
@@ -82,8 +55,8 @@ def recipe(directory: Path, **changes: Any) -> Recipe:
         Recipe(
             student=student,
             eval_sampler=student.sampler,
-            advantage=Centred(),
-            loss=Reinforce(),
+            advantage=CentredAdvantage(),
+            loss=ReinforceLoss(),
             checkpointer=FileCheckpointer(CheckpointOptions(keep=9), context),
             problems=tuple(task.problems("train")),
             eval_problems=tuple(task.problems("train")),

@@ -28,38 +28,12 @@ from rlvr.run.rundir import RunDir
 from rlvr.run.scoring import Scorer
 from rlvr.run.state import RunState
 from rlvr.run.watch import Watch
-from rlvr.testing.fakes import TinyBackend, ToyReward, ToyTask
+from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss, TinyBackend, ToyReward, ToyTask
 from rlvr.types import Datum, Outcome, Problem, RunInfo, SamplingParams, ScoredGroup, Trajectory
 
 torch = pytest.importorskip("torch", reason="losses speak torch; pip install torch")
 
 PROBLEMS = 6
-
-
-class Centred:
-    """Reward minus the group's mean."""
-
-    def __call__(self, groups: Sequence[ScoredGroup]) -> list[list[float]]:
-        return [
-            [r.value - sum(x.value for x in g.rewards) / len(g.rewards) for r in g.rewards]
-            for g in groups
-        ]
-
-
-class Reinforce:
-    """Weighted sum of -advantage * logprob."""
-
-    needs: frozenset[str] = frozenset()
-    importance_weighted = False
-
-    def __call__(
-        self, data: Sequence[Datum], logprobs: Sequence[Any]
-    ) -> tuple[Any, dict[str, float]]:
-        total = sum(
-            -(torch.tensor(d.weights * d.advantages) * lp).sum()
-            for d, lp in zip(data, logprobs, strict=True)
-        )
-        return total, {}
 
 
 def recipe(directory: Path, *, reward: Any = None, **changes: Any) -> Recipe:
@@ -74,8 +48,8 @@ def recipe(directory: Path, *, reward: Any = None, **changes: Any) -> Recipe:
     plan = Recipe(
         student=student,
         eval_sampler=student.sampler,
-        advantage=Centred(),
-        loss=Reinforce(),
+        advantage=CentredAdvantage(),
+        loss=ReinforceLoss(),
         checkpointer=FileCheckpointer(CheckpointOptions(keep=9), BuildContext(run_dir=directory)),
         problems=tuple(task.problems("train")),
         eval_problems=(),
@@ -218,7 +192,7 @@ def test_one_slow_verification_stalls_no_batch(tmp_path: Path) -> None:
     assert [len(lines) for lines in met] == [PROBLEMS * 4] * 4
 
 
-class Picky(Centred):
+class Picky(CentredAdvantage):
     """Learns from groups that are not all alike, and asks for others in their place."""
 
     refills = 3
@@ -299,7 +273,7 @@ def test_a_pipelined_run_that_was_interrupted_skips_no_problem(tmp_path: Path) -
     assert sorted([*trained, *feed.waiting]) == sorted(drawn)
 
 
-class Refining(Centred):
+class Refining(CentredAdvantage):
     """Halves every token's advantage and asks for the trainer's own logprobs."""
 
     needs = frozenset({"policy"})
@@ -319,7 +293,7 @@ def test_an_advantage_may_have_the_last_word_token_by_token(tmp_path: Path) -> N
     assert half[0]["loss"] == pytest.approx(plain[0]["loss"] / 2, rel=1e-4)
 
 
-class Growing(Reinforce):
+class Growing(ReinforceLoss):
     """A loss whose weight doubles each step, and which says so."""
 
     def __init__(self, weight: float = 1.0) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rlvr.testing.fakes.credit import CentredAdvantage, ReinforceLoss
 from rlvr.testing.fakes.data import random_data
 from rlvr.testing.fakes.policy import ScriptedPolicy
 from rlvr.testing.fakes.tiny import TinyBackend
@@ -9,7 +10,9 @@ from rlvr.testing.fakes.tokenizer import CharTokenizer
 from rlvr.testing.fakes.toy import ToyReward, ToyTask
 
 __all__ = [
+    "CentredAdvantage",
     "CharTokenizer",
+    "ReinforceLoss",
     "ScriptedPolicy",
     "TinyBackend",
     "ToyReward",
