@@ -6,11 +6,11 @@ them are pure functions of their arguments, so that an interrupted run goes on e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Protocol, Self, runtime_checkable
 
 from rlvr.parts import Policy
-from rlvr.types import Datum, Problem, ScoredGroup, Trajectory
+from rlvr.types import Datum, Figure, Problem, ScoredGroup, Trajectory
 
 
 @runtime_checkable
@@ -139,3 +139,29 @@ class Costed(Protocol):
 
     def expected_s(self, problem: Problem, trajectory: Trajectory) -> float:
         """About how long it takes, seconds; 0 where nobody knows."""
+
+
+@runtime_checkable
+class Growing(Protocol):
+    """A task that finds further problems by what the policy does: self-play, exploration."""
+
+    async def grow(
+        self, policy: Policy, memory: Mapping[str, Any], *, seed: int, step: int
+    ) -> Mapping[str, Any]:
+        """
+        The memory before the problems of a step (0-based) are chosen; {} at the start.
+
+        JSON values only: it is kept in checkpoints. A function of its arguments, so that an
+        interrupted run goes on exactly.
+        """
+
+    def grown(self, memory: Mapping[str, Any]) -> Sequence[Problem]:
+        """The problems that the memory holds; their ids are never those of `problems`."""
+
+
+@runtime_checkable
+class Measuring(Protocol):
+    """A task that knows more to measure of a policy than how often it is right."""
+
+    def measure(self, policy: Policy, *, split: str, seed: int) -> AsyncIterator[Figure]:
+        """Numbers of `rlvr eval`, one after another, each shown when it is there."""

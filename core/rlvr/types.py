@@ -448,3 +448,20 @@ class EvalReport:
     def pass1(self) -> float:
         """Share of samples that are right, averaged over problems."""
         return self.pass_at.get(1, 0.0)
+
+
+@frozen(kw_only=True)
+class Figure:
+    """
+    One measured number of an evaluation (`abilities.Measuring`).
+
+    `low` and `high` bound it at 95 %; `n` counts what it was measured on. `name` is a path
+    ("policy/regret"), `note` what a reader must know to trust it.
+    """
+
+    name: str
+    value: float
+    low: float
+    high: float
+    n: int
+    note: str = ""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rlvr.run import batches, metrics, stages
-from rlvr.types import Datum
+from rlvr.types import Datum, Problem, Reward, ScoredGroup, Trajectory
 
 
 def datum(length: int, **annotations: Any) -> Datum:
@@ -71,3 +71,33 @@ def test_what_is_trained_on_is_described() -> None:
     assert found["kl/reference"] == pytest.approx(np.exp(-0.5) - 1 + 0.5)
     assert metrics.of_data([]) == {"data/trajectories": 0.0, "data/tokens": 0.0}
     assert "kl/reference" not in metrics.of_data([datum(3)])
+
+
+def group(task: str, *values: float) -> ScoredGroup:
+    labels = {"task": task} if task else {}
+    return ScoredGroup(
+        problem=Problem(id=f"{task}{values}", prompt=(), labels=labels),
+        trajectories=[Trajectory(problem_id="p") for _ in values],
+        outcomes=[Reward(value=v, score01=float(v == 1.0)) for v in values],
+    )
+
+
+def test_tasks_that_are_mixed_are_told_apart() -> None:
+    """Reward, pass rate and groups without a direction of each value of the label `task`."""
+    found = metrics.of_groups([group("a", 1.0, 0.0), group("a", 0.5, 0.5), group("b", 1.0, 1.0)])
+    apart = {name: value for name, value in found.items() if name.startswith("task/")}
+    assert apart == {
+        "task/a/reward": 0.5,
+        "task/a/pass": 0.25,
+        "task/a/groups_equal": 0.5,
+        "task/a/groups": 2.0,
+        "task/b/reward": 1.0,
+        "task/b/pass": 1.0,
+        "task/b/groups_equal": 1.0,
+        "task/b/groups": 1.0,
+    }
+
+
+def test_problems_of_one_task_have_no_further_numbers() -> None:
+    """Without the label there is nothing to tell apart."""
+    assert not [name for name in metrics.of_groups([group("", 1.0)]) if name.startswith("task/")]

@@ -12,10 +12,12 @@ from typing import Any
 import attrs
 from attrs import frozen
 
+from rlvr.abilities import Measuring
 from rlvr.builtin.scoring_progress import scoring_progress
+from rlvr.cli.eval_figures import figure_line
 from rlvr.config.core import EvalOptions
 from rlvr.errors import ConfigError, explain
-from rlvr.parts import Task
+from rlvr.parts import Policy, Task
 from rlvr.run import heldout
 from rlvr.run.answers import read_answers
 from rlvr.run.batches import seed_of
@@ -28,7 +30,7 @@ from rlvr.run.judged import read_judged
 from rlvr.run.lineage import UNKNOWN, lineage_at_start
 from rlvr.run.recipe import build_context, open_judge, open_student
 from rlvr.run.trained import lineage_in, load_last, trained_at
-from rlvr.types import Problem, ScoredGroup
+from rlvr.types import Figure, Problem, ScoredGroup
 
 DEFAULT_SAMPLES = 4
 
@@ -48,6 +50,7 @@ class Evaluated:
         held: Whether the problems are held-out for the model; None where a file said it.
         max_failures: Share of verifications that may fail to run; None where none ran now.
         counts: What only some sources have: `missing`, `unusable`, `unsupported`, `held_out`, ...
+        figures: What the task measured besides (`Measuring`).
     """
 
     model: str
@@ -59,6 +62,7 @@ class Evaluated:
     held: heldout.HeldOut | None = None
     max_failures: float | None = None
     counts: Mapping[str, Any] = attrs.field(factory=dict)
+    figures: Sequence[Figure] = ()
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -105,6 +109,8 @@ async def sampled(configured: Configured, args: argparse.Namespace) -> Evaluated
         drawn = time.monotonic()
         with scoring_progress(board, quiet=args.json):
             scored = await judge_groups(student.judge.scorer, groups)
+        judged = time.monotonic()
+        figures = await _figures(task, policy, options.split, configured.run.seed, args)
         lineage = (
             lineage_in(trained_at(Path(args.run_dir)).run)
             if args.run_dir
@@ -116,11 +122,26 @@ async def sampled(configured: Configured, args: argparse.Namespace) -> Evaluated
             samples=params.group_size,
             split=options.split,
             sample_s=drawn - begun,
-            judge_s=time.monotonic() - drawn,
+            judge_s=judged - drawn,
             held=heldout.held_out(problems, lineage),
             max_failures=configured.options.values["verify.max_failures"],
             counts={"unsupported": _unsupported(task)},
+            figures=figures,
         )
+
+
+async def _figures(
+    task: Task, policy: Policy, split: str, seed: int, args: argparse.Namespace
+) -> list[Figure]:
+    """What the task measures besides; each number is said when it is there."""
+    found: list[Figure] = []
+    if not isinstance(task, Measuring) or args.figures == "no":
+        return found
+    async for figure in task.measure(policy, split=split, seed=seed_of(seed, "measure")):
+        found.append(figure)
+        if not args.json:
+            print(figure_line(figure), file=sys.stderr, flush=True)
+    return found
 
 
 async def from_file(configured: Configured, args: argparse.Namespace) -> Evaluated:

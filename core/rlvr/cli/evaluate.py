@@ -8,9 +8,11 @@ import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from rlvr.cli.compare_report import comparison_as_json, comparison_as_text
 from rlvr.cli.eval_against import prepare
+from rlvr.cli.eval_figures import figures_as_json, figures_as_text
 from rlvr.cli.eval_flags import check_flags
 from rlvr.cli.eval_report import as_json, as_text
 from rlvr.cli.eval_sources import Evaluated, crossed, from_file, judged_before, sampled
@@ -71,6 +73,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--samples", type=int, help="samples a problem (default: 4, or the file's)")
     parser.add_argument("--split", help="split of the data set (default: test)")
+    parser.add_argument(
+        "--figures",
+        choices=("yes", "no"),
+        default="yes",
+        help="also measure what the task knows to measure besides (default: yes)",
+    )
     parser.add_argument("--out", dest="out_file", metavar="FILE", help="write every sample here")
     parser.add_argument("--workers", type=int, help="verifications at a time (default: cores)")
     add_config_flags(parser)
@@ -122,20 +130,29 @@ def _evaluated(configured: Configured | None, args: argparse.Namespace) -> Evalu
 def _print_report(this: Evaluated, args: argparse.Namespace) -> None:
     report, facts = breakdown(this.scored, crossed(args)), this.facts
     if args.json:
-        print(json.dumps(as_json(report, facts)))
+        print(json.dumps(as_json(report, facts) | _figures(this)))
         return
     print(f"{as_text(report, facts)}\n{_held_out(this)}")
+    if this.figures:
+        print(f"\n{figures_as_text(this.figures)}")
+
+
+def _figures(side: Evaluated) -> dict[str, Any]:
+    return {"figures": figures_as_json(side.figures)} if side.figures else {}
 
 
 def _print_comparison(this: Evaluated, against: Evaluated, args: argparse.Namespace) -> None:
     found = compare(this.scored, against.scored, crossed(args))
     whole, other = breakdown(this.scored, crossed(args)), breakdown(against.scored)
     if args.json:
-        told = as_json(whole, this.facts) | {"against": as_json(other, against.facts)}
+        theirs = as_json(other, against.facts) | _figures(against)
+        told = as_json(whole, this.facts) | _figures(this) | {"against": theirs}
         print(json.dumps(told | {"paired": comparison_as_json(found)}))
         return
     sides = (whole.whole, this.facts), (other.whole, against.facts)
     print(f"\n{comparison_as_text(found, *sides)}\nof the other: {_held_out(against)}")
+    if this.figures and against.figures:
+        print(f"\n{figures_as_text(this.figures, against.figures)}")
 
 
 def _held_out(side: Evaluated) -> str:

@@ -6,7 +6,7 @@ when it stopped, and then what the uninterrupted run would have handed out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import attrs
 from attrs import field, frozen
@@ -47,3 +47,7 @@ class Feed:
             drawn += 1
         after = attrs.evolve(self, drawn=drawn, calls=self.calls + 1, waiting=waiting[count:])
         return waiting[:count], after
+
+    def without_unknown(self, known: Collection[str]) -> Feed:
+        """The feed without problems that waited and are not there any more."""
+        return attrs.evolve(self, waiting=[name for name in self.waiting if name in known])

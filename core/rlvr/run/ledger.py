@@ -76,9 +76,18 @@ class Ledger:
         self.recent = {name for name, _ in self._under_way.values()}
         self._moved.set()
 
+    async def has_room(self) -> None:
+        """Wait until sampling may begin."""
+        await self._until(lambda: self._allowed > self._begun)
+
+    @property
+    def needs_choice(self) -> bool:
+        """Whether the next `room` has to choose problems, rather than hand out what waits."""
+        return len(self.feed.waiting) < min(self.per_step, self._allowed - self._begun)
+
     async def room(self, choose: Callable[[int], Sequence[Problem]]) -> Order:
         """Wait until sampling may begin, then take as many problems as one step has, at most."""
-        await self._until(lambda: self._allowed > self._begun)
+        await self.has_room()
         count = min(self.per_step, self._allowed - self._begun)
         ids, self.feed = self.feed.take(count, choose)
         self.recent.update(ids)

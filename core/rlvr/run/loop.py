@@ -64,6 +64,7 @@ async def train(recipe: Recipe, state: RunState, watch: Watch) -> RunState:
                 **batch.numbers,
             }
             memory = stages.adapted({"advantage": advantage, "loss": loss}, state.memory, numbers)
+            memory |= stream.memory()
             state = state.advanced(
                 time.monotonic() - begun, batch.met, stream.ledger.snapshot(), memory
             )

@@ -38,6 +38,20 @@ def of_groups(groups: Sequence[ScoredGroup]) -> dict[str, float]:
     for name in sorted({name for r in rewards for name in r.components}):
         parts = [r.components[name] for r in rewards if name in r.components]
         metrics[f"component/{name}"] = float(np.mean(parts))
+    return metrics | _by_task(groups)
+
+
+def _by_task(groups: Sequence[ScoredGroup]) -> dict[str, float]:
+    """The same for each task apart, where problems of several are mixed (their label `task`)."""
+    metrics: dict[str, float] = {}
+    for task in sorted({g.problem.labels["task"] for g in groups if "task" in g.problem.labels}):
+        own = [g for g in groups if g.problem.labels.get("task") == task]
+        rewards = [r for g in own for r in g.rewards]
+        full = [float(r.score01 == 1.0) for r in rewards if not r.is_proxy]
+        metrics[f"task/{task}/reward"] = float(np.mean([r.value for r in rewards] or [0.0]))
+        metrics[f"task/{task}/pass"] = float(np.mean(full or [0.0]))
+        metrics[f"task/{task}/groups_equal"] = float(np.mean([float(_is_equal(g)) for g in own]))
+        metrics[f"task/{task}/groups"] = float(len(own))
     return metrics
 
 

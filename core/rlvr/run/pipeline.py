@@ -10,14 +10,17 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import attrs
 from attrs import define, frozen
 
-from rlvr.abilities import Continuing, Selective
+from rlvr.abilities import Continuing, Growing, Selective
+from rlvr.parts import Policy
 from rlvr.run import batches, stages
 from rlvr.run.board import Board
 from rlvr.run.choice import problems_of_step
+from rlvr.run.growth import Growth
 from rlvr.run.ledger import Ledger, Order
 from rlvr.run.parity import Parity, check_parity, probe_again
 from rlvr.run.recipe import Recipe
@@ -46,22 +49,30 @@ class Batch:
 
 @define
 class Stream:
-    """Where the two halves of the line meet: the books, and what the canary last found."""
+    """Where the two halves of the line meet: the books, the problems, what the canary found."""
 
     ledger: Ledger
+    growth: Growth
     parity: Parity | None = None
+
+    def memory(self) -> dict[str, Mapping[str, Any]]:
+        """What the task keeps of its search for problems, for the state of the run."""
+        return {"task": self.growth.memory} if self.growth.memory else {}
 
 
 @asynccontextmanager
 async def sampling(recipe: Recipe, state: RunState, board: Board) -> AsyncIterator[Stream]:
     """Sampling and verification go on in the background while the block runs."""
+    growth = Growth.resumed(
+        recipe.student.judge.task, recipe.problems, state.memory.get("task", {})
+    )
     ledger = Ledger(
         per_step=recipe.train.problems,
         staleness=recipe.max_staleness,
         steps=recipe.steps,
-        feed=state.feed,
+        feed=state.feed.without_unknown(growth.known),
     )
-    stream = Stream(ledger=ledger)
+    stream = Stream(ledger=ledger, growth=growth)
     producer = asyncio.create_task(_produce(recipe, stream, board))
     try:
         yield stream
@@ -120,15 +131,14 @@ async def next_batch(recipe: Recipe, stream: Stream, state: RunState) -> Batch:
 
 async def _produce(recipe: Recipe, stream: Stream, board: Board) -> None:
     """Sample whenever the ledger has room; each group is verified on its own."""
-    ledger, judge = stream.ledger, recipe.student.judge
-    known = {problem.id: problem for problem in recipe.problems}
+    ledger, growth, judge = stream.ledger, stream.growth, recipe.student.judge
     own = attrs.evolve(judge.scorer, running=set())  # an evaluation's work is not ours to end
     verifying: set[asyncio.Task[None]] = set()
 
     def choose(batch: int) -> Sequence[Problem]:
         return problems_of_step(
             judge.task,
-            recipe.problems,
+            (*growth.fixed, *growth.found),
             recipe.train.problems,
             seed=recipe.seed,
             state=RunState(step=batch, history=ledger.history),
@@ -144,7 +154,13 @@ async def _produce(recipe: Recipe, stream: Stream, board: Board) -> None:
 
     try:
         while True:
+            await ledger.has_room()
+            if isinstance(judge.task, Growing) and ledger.needs_choice:
+                with board.during("grow"):
+                    policy = await _handle(recipe, ledger)
+                    await growth.grow(judge.task, policy, seed=recipe.seed, step=ledger.feed.drawn)
             order = await ledger.room(choose)
+            known = growth.known
             problems = [known[name] for name in order.problem_ids]
             groups = await _sample(recipe, stream, order, problems, board)
             scorer = own.at(order.step, order.history)
@@ -176,10 +192,7 @@ async def _sample(
         student.params, seed=batches.seed_of(recipe.seed, "sample", order.call + 1)
     )
     with board.during("sample"):
-        if ledger.staleness and isinstance(backend, Continuing):
-            policy = await backend.live_policy()
-        else:
-            policy = await backend.policy()
+        policy = await _handle(recipe, ledger)
         groups = await student.sampler.sample(policy, student.judge.task, problems, params)
         board.sampled += sum(int(t.mask.sum()) for g in groups for t in g.trajectories)
     if not (options.probe and student.sampler.draws_from_policy):
@@ -193,3 +206,11 @@ async def _sample(
                 backend, probed, probe=options.probe, threshold=options.threshold
             )
     return groups
+
+
+async def _handle(recipe: Recipe, ledger: Ledger) -> Policy:
+    """The policy that samples: the newest weights, and those after them where steps overlap."""
+    backend = recipe.student.backend
+    if ledger.staleness and isinstance(backend, Continuing):
+        return await backend.live_policy()
+    return await backend.policy()

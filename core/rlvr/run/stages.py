@@ -84,9 +84,9 @@ def recalled(part: P, memory: Mapping[str, float]) -> P:
 
 def adapted(
     parts: Mapping[str, Any],
-    memory: Mapping[str, Mapping[str, float]],
+    memory: Mapping[str, Mapping[str, Any]],
     metrics: Mapping[str, float],
-) -> dict[str, Mapping[str, float]]:
+) -> dict[str, Mapping[str, Any]]:
     """What the adaptive ones of the parts, by kind, keep of a step's metrics."""
     return {
         kind: part.adapted(memory.get(kind, {}), metrics)

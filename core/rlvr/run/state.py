@@ -30,7 +30,8 @@ class RunState:
         history: Pass rate of each problem met so far, by id.
         lineage: What the weights are trained on, this run included.
         feed: Which problems sampling takes next.
-        memory: What adaptive parts keep (`Adaptive`): by kind of part, then by name.
+        memory: What parts keep, by kind of part: `Adaptive` ones numbers, a `Growing` task what it
+            found.
     """
 
     step: int = 0
@@ -38,14 +39,14 @@ class RunState:
     history: Mapping[str, PassRate] = field(factory=dict)
     lineage: Lineage = field(factory=Lineage)
     feed: Feed = field(factory=Feed)
-    memory: Mapping[str, Mapping[str, float]] = field(factory=dict)
+    memory: Mapping[str, Mapping[str, Any]] = field(factory=dict)
 
     def advanced(
         self,
         seconds: float,
         groups: Sequence[ScoredGroup] = (),
         feed: Feed | None = None,
-        memory: Mapping[str, Mapping[str, float]] | None = None,
+        memory: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> RunState:
         """The state after one more step that took `seconds` and scored `groups`."""
         return attrs.evolve(

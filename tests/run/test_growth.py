@@ -1,0 +1,164 @@
+"""Problems that a task finds while a run goes on: trained on, remembered, equal after a resume."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from rlvr.builtin.file_checkpointer import FileCheckpointer
+from rlvr.builtin.group_sampler import GroupSampler
+from rlvr.config.core import CheckpointOptions, EvalOptions, ParityOptions, TrainOptions
+from rlvr.curriculum import epochs
+from rlvr.errors import TaskError
+from rlvr.parts import BuildContext, Policy
+from rlvr.plugins.host import PluginHost
+from rlvr.run.board import Board
+from rlvr.run.growth import Growth
+from rlvr.run.loop import train
+from rlvr.run.recipe import Judge, Recipe, Student
+from rlvr.run.rundir import RunDir
+from rlvr.run.scoring import Scorer
+from rlvr.run.state import RunState
+from rlvr.run.watch import Watch
+from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss, TinyBackend, ToyReward, ToyTask
+from rlvr.types import Problem, RunInfo, SamplingParams
+
+pytest.importorskip("torch", reason="losses speak torch; pip install torch")
+
+FOUND = "found-"
+
+
+class Exploring(ToyTask):
+    """Each step finds one of its own problems anew; keeps the last three. Takes those first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.versions: list[int] = []
+
+    async def grow(
+        self, policy: Policy, memory: Mapping[str, Any], *, seed: int, step: int
+    ) -> Mapping[str, Any]:
+        self.versions.append(policy.version)
+        letter = "abcdefghijkl"[seed % 12]
+        return {"letters": [*memory.get("letters", []), f"{step}{letter}"][-3:]}
+
+    def grown(self, memory: Mapping[str, Any]) -> Sequence[Problem]:
+        fixed = {problem.id: problem for problem in self.problems("train")}
+        return [
+            attrs.evolve(fixed[f"after-{name[-1]}"], id=FOUND + name)
+            for name in memory.get("letters", [])
+        ]
+
+    def choose(
+        self, problems: Sequence[Problem], count: int, *, seed: int, step: int, history: Any
+    ) -> list[Problem]:
+        found = [problem for problem in problems if problem.id.startswith(FOUND)]
+        fixed = [problem for problem in problems if not problem.id.startswith(FOUND)]
+        return [*found, *epochs(fixed, count - len(found), seed=seed, step=step)]
+
+
+def recipe(directory: Path, task: ToyTask, **changes: Any) -> Recipe:
+    scorer = Scorer(reward=ToyReward(), workers=4)
+    student = Student(
+        judge=Judge(task=task, reward=scorer.reward, scorer=scorer),
+        sampler=GroupSampler(),
+        backend=TinyBackend(seed=3, lr=60.0),
+        params=SamplingParams(max_tokens=1, group_size=4),
+    )
+    plan = Recipe(
+        student=student,
+        eval_sampler=student.sampler,
+        advantage=CentredAdvantage(),
+        loss=ReinforceLoss(),
+        checkpointer=FileCheckpointer(CheckpointOptions(keep=9), BuildContext(run_dir=directory)),
+        problems=tuple(task.problems("train")),
+        eval_problems=(),
+        steps=6,
+        seed=1,
+        train=TrainOptions(problems=5),
+        eval=EvalOptions(),
+        checkpoint=CheckpointOptions(every=1, keep=9),
+        parity=ParityOptions(),
+    )
+    return attrs.evolve(plan, **changes)
+
+
+def watch_of(directory: Path) -> Watch:
+    info = RunInfo(
+        id="t", directory=directory, plugin="toy", algo="x", model="tiny", steps=1, seed=1
+    )
+    for name in ("trajectories", "checkpoints"):
+        (directory / name).mkdir(parents=True, exist_ok=True)
+    host = PluginHost.load({"RLVR_PLUGINS": ""})
+    return Watch(host=host, run=info, directory=RunDir(directory), board=Board())
+
+
+def ids_of(directory: Path, step: int) -> list[str]:
+    lines = (directory / f"trajectories/step-{step:06d}.jsonl").read_text().splitlines()
+    return [json.loads(line)["id"] for line in lines][::4]
+
+
+def test_what_was_found_is_trained_on_at_once(tmp_path: Path) -> None:
+    """Step n has the problem that was found before it, by the weights of step n - 1."""
+    task = Exploring()
+    state = asyncio.run(train(recipe(tmp_path, task), RunState(), watch_of(tmp_path)))
+    met = [ids_of(tmp_path, step) for step in range(1, 7)]
+    found = [[name for name in ids if name.startswith(FOUND)] for ids in met]
+    assert [len(names) for names in found] == [1, 2, 3, 3, 3, 3]
+    assert [names[-1][len(FOUND)] for names in found] == list("012345")
+    assert task.versions == sorted(task.versions)
+    assert len(set(task.versions)) == 6
+    assert state.memory["task"]["letters"] == [name[len(FOUND) :] for name in found[-1]]
+
+
+def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:
+    """The memory of the task is part of the state: problems and weights go on as they were."""
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    asyncio.run(train(recipe(whole, Exploring()), RunState(), watch_of(whole)))
+    asyncio.run(train(recipe(parts, Exploring(), steps=3), RunState(), watch_of(parts)))
+    again = recipe(parts, Exploring())
+    newest = again.checkpointer.list()[-1]
+    saved = asyncio.run(again.checkpointer.load(newest, again.student.backend))
+    asyncio.run(train(again, RunState.from_json(saved), watch_of(parts)))
+    for step in range(1, 7):
+        assert ids_of(whole, step) == ids_of(parts, step)
+    last = [recipe(d, ToyTask()).checkpointer.list()[-1] for d in (whole, parts)]
+    assert (last[0].path / "model/tiny.npz").read_bytes() == (
+        last[1].path / "model/tiny.npz"
+    ).read_bytes()
+
+
+def test_overlapping_steps_find_problems_too(tmp_path: Path) -> None:
+    """With staleness the task grows beside training, and nothing that was found gets lost."""
+    task = Exploring()
+    plan = recipe(tmp_path, task, max_staleness=1)
+    state = asyncio.run(train(plan, RunState(), watch_of(tmp_path)))
+    assert state.step == 6
+    met = [name for step in range(1, 7) for name in ids_of(tmp_path, step)]
+    assert sum(name.startswith(FOUND) for name in met) >= 12
+
+
+def test_an_id_that_is_taken_is_refused() -> None:
+    """A found problem must not stand for another one."""
+
+    class Clashing(Exploring):
+        def grown(self, memory: Mapping[str, Any]) -> Sequence[Problem]:
+            return list(self.problems("train"))[:1]
+
+    task = Clashing()
+    growth = Growth(fixed=list(task.problems("train")))
+    policy: Any = type("Handle", (), {"version": 0})()
+    with pytest.raises(TaskError, match="after-a"):
+        asyncio.run(growth.grow(task, policy, seed=1, step=0))
+
+
+def test_a_task_that_grows_nothing_keeps_nothing(tmp_path: Path) -> None:
+    """Without the ability there is no memory and no further problem."""
+    state = asyncio.run(train(recipe(tmp_path, ToyTask(), steps=1), RunState(), watch_of(tmp_path)))
+    assert "task" not in state.memory
