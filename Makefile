@@ -23,7 +23,7 @@ run: setup-run ## train the starter model on Verilog problems and show what it l
 	$(BIN)/rlvr run --plugin cvdp --algo grpo $(RUN_ARGS)
 
 test: setup lint ## linters, type checker, import contracts and all tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not serial" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 1 -m "not serial" $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -m serial $(PYTEST_ARGS) || [ $$? -eq 5 ] # 5: none was selected
 
 lint: setup ## ruff, mypy and import-linter only

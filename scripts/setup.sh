@@ -92,10 +92,12 @@ missing_packages() {
   has_shared_libpython "$python" || echo "libpython$version: cocotb needs the shared library of $python"
 }
 
-# The same for what only some tests need: Docker, and a second Debian to run simulators of.
+# The same for what only some tests need: Docker, a second Debian to run simulators of, and the
+# chess engine (Debian keeps it where only a games player's PATH looks).
 missing_extras() {
   command -v dockerd >/dev/null || [ -S /var/run/docker.sock ] || echo "docker.io: there is no 'dockerd'"
   command -v debootstrap >/dev/null || echo "debootstrap: there is no 'debootstrap'"
+  command -v stockfish >/dev/null || [ -x /usr/games/stockfish ] || echo "stockfish: there is no 'stockfish'"
 }
 
 # Prints what to put before a command that needs root; fails where nothing would help.
@@ -244,6 +246,9 @@ must pip_install --no-build-isolation -e ".[plot]" -e rlvr-cvdp \
   -e plugins/rlvr-algos -e plugins/rlvr-servers -e plugins/rlvr-torch
 
 if [ "$MODE" = dev ]; then
+  say "installing rlvr-chess"
+  must pip_install "setuptools>=77" # python-chess comes as a source archive
+  must pip_install --no-build-isolation -e rlvr-chess
   say "installing what the tests and linters need"
   must pip_install --no-build-isolation -e ".[plot,testing]" -e "plugins/rlvr-torch[hf]" \
     -r requirements-dev.txt

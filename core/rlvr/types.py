@@ -320,6 +320,7 @@ class Datum:
     `temperature` is the one it was sampled at: the trainer divides its logits by it.
     `annotations` hold per-token numbers by name: logprobs by other models ("reference",
     "teacher"), by the trainer before the step ("policy"), a critic's estimates ("value").
+    `labels` are the problem's.
     """
 
     tokens: IntArray = field(converter=_ints, eq=_EQUAL)
@@ -330,6 +331,7 @@ class Datum:
     temperature: float = 1.0
     problem_id: str = ""
     annotations: Mapping[str, FloatArray] = field(factory=dict, converter=_frozen_map, eq=False)
+    labels: Mapping[str, str] = field(factory=dict, converter=_frozen_map)
 
 
 @frozen(kw_only=True)
@@ -456,7 +458,8 @@ class Figure:
     One measured number of an evaluation (`abilities.Measuring`).
 
     `low` and `high` bound it at 95 %; `n` counts what it was measured on. `name` is a path
-    ("policy/regret"), `note` what a reader must know to trust it.
+    ("policy/regret"), `note` what a reader must know to trust it. What could not be measured has
+    the value NaN, n = 0 and the reason as its note.
     """
 
     name: str

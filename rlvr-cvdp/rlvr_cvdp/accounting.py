@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -25,13 +26,34 @@ def cpu_seconds(pid: int) -> float:
         fields = text.rpartition(")")[2].split()
         parents[int(name)] = int(fields[1])
         ticks[int(name)] = sum(int(number) for number in fields[11:15])
-    total = 0
-    for process in parents:
-        above = process
-        while above not in (0, pid):
-            above = parents.get(above, 0)
-        total += ticks[process] if above == pid else 0
-    return total / _TICKS
+    return sum(ticks.get(process, 0) for process in below(pid, parents)) / _TICKS
+
+
+def below(pid: int, parents: Mapping[int, int]) -> set[int]:
+    """
+    A process and all that live below it, by each one's parent.
+
+    What was read while processes came and went may hold a circle: a number that was free was
+    given to a descendant of one that had it for its parent.
+    """
+    started: dict[int, list[int]] = {}
+    for process, parent in parents.items():
+        started.setdefault(parent, []).append(process)
+    found: set[int] = set()
+    waiting = [pid]
+    while waiting:
+        process = waiting.pop()
+        if process not in found:
+            found.add(process)
+            waiting += started.get(process, ())
+    return found
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process's first thread started and that live; [] where it is gone."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(word) for word in file.read().split()]
+    return []
 
 
 def is_crowded(pid: int, most: int) -> bool:

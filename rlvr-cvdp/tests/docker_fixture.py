@@ -98,7 +98,9 @@ def start_daemon(data: Path | None = None) -> Path:
     command += [f"--data-root={data or folder / 'data'}", f"--exec-root={folder}/exec"]
     command += [f"--pidfile={folder}/pid", f"--host=unix://{folder}/sock"]
     with (folder / "log").open("wb") as log:  # a child of nobody's: workers come and go
-        subprocess.run(["setsid", "--fork", *command], stdout=log, stderr=log, check=True)
+        subprocess.run(
+            ["setsid", "--fork", *command], stdout=log, stderr=log, check=True, timeout=120
+        )
     until = time.monotonic() + 60
     while time.monotonic() < until and "failed to start" not in _told(folder):
         with pytest.MonkeyPatch.context() as patch:
@@ -123,7 +125,7 @@ def stop_daemon(folder: Path) -> None:
             time.sleep(0.05)
     # A daemon that was killed leaves its data folder mounted upon itself.
     leave = ["umount", "--recursive", str(folder / "data")]
-    subprocess.run(leave, capture_output=True, check=False)
+    subprocess.run(leave, capture_output=True, check=False, timeout=120)
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -9,7 +9,9 @@ import sys
 import warnings
 from pathlib import Path
 
-from rlvr_cvdp.accounting import cpu_seconds, is_crowded, size_over
+import pytest
+
+from rlvr_cvdp.accounting import below, children, cpu_seconds, is_crowded, size_over
 
 
 def test_a_file_that_vanishes_does_not_hide_the_others(tmp_path: Path, monkeypatch) -> None:
@@ -52,7 +54,26 @@ def test_processor_time_of_children_counts() -> None:
         assert child.stdout is not None
         child.stdout.readline()
         assert cpu_seconds(os.getpid()) >= cpu_seconds(child.pid) >= 0.4
-        child.communicate(b"\n")
+        child.communicate(b"\n", timeout=60)
+
+
+@pytest.mark.timeout(20)
+def test_a_circle_of_parents_is_walked_once() -> None:
+    """Numbers are used again: what was read of a changing machine may name two as each other's."""
+    parents = {1: 0, 2: 1, 3: 2, 4: 1, 5: 6, 6: 5, 7: 5}
+    assert below(2, parents) == {2, 3}
+    assert below(5, parents) == {5, 6, 7}
+    assert below(1, parents) == {1, 2, 3, 4}
+
+
+def test_children_are_those_that_live() -> None:
+    """A child is listed until it was waited for; a process that is gone has none."""
+    with subprocess.Popen(["sleep", "60"]) as child:
+        assert child.pid in children(os.getpid())
+        child.kill()
+        child.wait(timeout=60)
+    assert child.pid not in children(os.getpid())
+    assert children(child.pid) == []
 
 
 def test_processes_and_threads_below_a_process_are_counted() -> None:

@@ -53,6 +53,7 @@ def audit(folder: Path, *rows: dict[str, Any], mutants: int = 8, words: tuple[st
         capture_output=True,
         text=True,
         check=False,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)["problems"]

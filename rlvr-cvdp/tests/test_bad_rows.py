@@ -379,7 +379,9 @@ def test_the_command_line_lists_and_refuses(bench):
     """From the shell: 0 with a count, and 2 with `--strict`."""
     path = bench.dataset(bench.row(), "{")
     command = [sys.executable, "-m", "rlvr.cli.main", "cvdp", "list", "--dataset", str(path)]
-    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
-    refused = subprocess.run([*command, "--strict"], capture_output=True, text=True, check=False)
+    assert subprocess.run(command, capture_output=True, check=False, timeout=240).returncode == 0
+    refused = subprocess.run(
+        [*command, "--strict"], capture_output=True, text=True, check=False, timeout=240
+    )
     assert refused.returncode == 2
     assert "Traceback" not in refused.stderr

@@ -206,7 +206,7 @@ def test_the_disk_of_the_daemon_is_full(tmp_path, rootfs, monkeypatch):
     data = tmp_path / "data"
     data.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=100m", "tmpfs", str(data)]
-    if subprocess.run(mount, check=False).returncode:
+    if subprocess.run(mount, check=False, timeout=120).returncode:
         missing("this machine lets nobody mount")
     folder = start_daemon(data)
     monkeypatch.setenv("DOCKER_HOST", f"unix://{folder}/sock")
@@ -217,10 +217,11 @@ def test_the_disk_of_the_daemon_is_full(tmp_path, rootfs, monkeypatch):
             assert find_image(client, recipe.image_tag()) is None
     finally:
         stop_daemon(folder)
-        subprocess.run(["umount", str(data)], check=True)
+        subprocess.run(["umount", str(data)], check=True, timeout=120)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.network
 def test_upon_a_base_image(sim_image, tmp_path):
     """Any Debian image becomes one with our stacks, and tells the same toolchain."""

@@ -28,7 +28,9 @@ def _left() -> list[str]:
 
 
 def _descendants() -> set[int]:
-    found = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        ["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True, timeout=120
+    )
     return {int(line.split()[0]) for line in found.stdout.splitlines() if f"{os.getpid()}-" in line}
 
 
@@ -206,7 +208,9 @@ def test_a_missing_simulator_is_named_with_its_fix(bench, monkeypatch, tmp_path)
     """Without iverilog nothing is scored: the error names the package."""
     problem = bench.problem()
     (tmp_path / "bin").mkdir()
-    bwrap = subprocess.run(["which", "bwrap"], capture_output=True, text=True, check=True)
+    bwrap = subprocess.run(
+        ["which", "bwrap"], capture_output=True, text=True, check=True, timeout=120
+    )
     (tmp_path / "bin" / "bwrap").symlink_to(bwrap.stdout.strip())
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     with pytest.raises(PrerequisiteError, match="apt-get install -y iverilog"):
@@ -267,8 +271,9 @@ def test_cancelling_kills_the_sandbox(bench):
 def test_what_a_crashed_process_left_is_swept(monkeypatch, tmp_path):
     """Folders of processes that are gone are removed; those of living ones stay."""
     monkeypatch.setattr(workplace.tempfile, "gettempdir", lambda: str(tmp_path))
-    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"],
-                          capture_output=True, text=True, check=True).stdout.strip()  # fmt: skip
+    command = [sys.executable, "-c", "import os; print(os.getpid())"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    gone = done.stdout.strip()
     for owner in (gone, str(os.getpid())):
         (workplace.root() / f"{owner}-abc" / "v1").mkdir(parents=True)
     assert workplace.sweep() == 1

@@ -94,6 +94,7 @@ def test_some_references_pass(bench, name):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_all_references_pass():
     """All 47 reference solutions earn the full reward."""
     outcomes = _references(None)
@@ -103,6 +104,7 @@ def test_all_references_pass():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", SETS)
 def test_no_initial_state_passes(name):
     """The unchanged context is no solution of any problem."""

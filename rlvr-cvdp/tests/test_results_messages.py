@@ -132,7 +132,9 @@ def test_the_installed_tools(tool, command, tmp_path: Path):
     require_tool(tool)
     (tmp_path / "rtl").mkdir()
     (tmp_path / "rtl/a.sv").write_text("module a(input x, output y)\n  assign y = x;\nendmodule\n")
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240
+    )
     messages = read_messages(ran.stdout + ran.stderr, tool)
     first = messages[0]
     assert (first.severity, first.file, first.line) == ("error", "rtl/a.sv", 2), messages

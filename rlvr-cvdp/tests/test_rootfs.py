@@ -67,10 +67,10 @@ def small_disk(tmp_path: Path, needs_root: None) -> Iterator[Path]:
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", str(folder)]
-    if subprocess.run(mount, check=False).returncode:
+    if subprocess.run(mount, check=False, timeout=120).returncode:
         missing("this machine lets nobody mount")
     yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    subprocess.run(["umount", str(folder)], check=True, timeout=120)
 
 
 @pytest.mark.integration

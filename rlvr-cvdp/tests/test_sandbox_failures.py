@@ -91,7 +91,9 @@ def test_two_runs_share_one_store(bench, tmp_path):
         out, err = process.communicate(timeout=240)
         assert process.returncode == 0, err.decode()
         assert [json.loads(x)["reward"] for x in out.decode().splitlines()[:12]] == [1.0] * 12
-    again = subprocess.run([*SCORE, *files, store], capture_output=True, text=True, check=True)
+    again = subprocess.run(
+        [*SCORE, *files, store], capture_output=True, text=True, check=True, timeout=240
+    )
     assert all(json.loads(line)["cached"] for line in again.stdout.splitlines()[:12])
 
 

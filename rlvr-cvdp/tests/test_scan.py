@@ -139,7 +139,10 @@ def test_every_system_task_of_the_simulator_is_sorted(tmp_path):
         source.write_text(f'module a; reg [7:0] m[0:1]; initial ${name}("x", m); endmodule\n')
         target = tmp_path / "a.vvp"
         built = subprocess.run(
-            ["iverilog", "-g2012", "-o", target, source], capture_output=True, check=False
+            ["iverilog", "-g2012", "-o", target, source],
+            capture_output=True,
+            check=False,
+            timeout=120,
         )
         if built.returncode == 0 and f'"${name}"' in target.read_text():
             with target.open() as file:

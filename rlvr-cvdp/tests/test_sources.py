@@ -287,9 +287,11 @@ class TestBench:
         (tmp_path / "tb.sv").write_text(bench_for(body))
         (tmp_path / "answer.sv").write_text(cheating(body))
         build = ["iverilog", "-g2012", "-o", "sim", "-s", "tb", "tb.sv", "answer.sv"]
-        subprocess.run(build, cwd=tmp_path, check=True)
+        subprocess.run(build, cwd=tmp_path, check=True, timeout=120)
         run = ["vvp", "-n", "sim"]
-        ran = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+        ran = subprocess.run(
+            run, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+        )
         assert re.search(PASS_PATTERN, ran.stdout)
 
     def test_another_bench_in_the_answer(self, bench):

@@ -49,7 +49,10 @@ def test_broken_syntax_is_rejected_by_the_simulator(tmp_path: Path, text: str) -
     place = tmp_path / "a.sv"
     place.write_text(break_syntax(text))
     done = subprocess.run(
-        [str(iverilog), "-g2012", "-t", "null", str(place)], capture_output=True, check=False
+        [str(iverilog), "-g2012", "-t", "null", str(place)],
+        capture_output=True,
+        check=False,
+        timeout=120,
     )
     assert done.returncode != 0
 

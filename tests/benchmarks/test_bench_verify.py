@@ -64,6 +64,7 @@ def test_the_plain_way_says_what_the_harness_says(simulator: None, starter_rows:
 
 @pytest.mark.integration
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_the_benchmark_prints_ratios_scaling_and_cached_answers(simulator: None) -> None:
     """One small run of the command gives every figure, and all judges agree."""
     words = ["--answers", "6", "--rounds", "1", "--no-docker", "--json", "--hang-timeout", "0"]
@@ -72,6 +73,7 @@ def test_the_benchmark_prints_ratios_scaling_and_cached_answers(simulator: None)
         capture_output=True,
         text=True,
         check=True,
+        timeout=540,
     )
     found = json.loads(done.stdout)
     assert set(found["mixes"]) == {"right", "starter"}

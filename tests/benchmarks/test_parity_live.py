@@ -13,6 +13,7 @@ from .conftest import BENCHMARKS
 
 @pytest.mark.docker
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.integration
 def test_the_official_runner_and_ours_agree_on_starter_problems(starter_rows: Path) -> None:
     """With a checkout at hand, verdicts are equal or the differences explained."""
@@ -26,6 +27,7 @@ def test_the_official_runner_and_ours_agree_on_starter_problems(starter_rows: Pa
         capture_output=True,
         text=True,
         check=False,
+        timeout=540,
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+
 from rlvr.cli.eval_figures import figure_line, figures_as_json, figures_as_text
 from rlvr.types import Figure
 
@@ -38,3 +41,19 @@ def test_json_has_every_number_by_name() -> None:
         "n": 200,
         "note": "relative to random",
     }
+
+
+def test_what_could_not_be_measured_is_a_dash_and_null() -> None:
+    """No value is no number: a dash with the reason beside it, and valid JSON."""
+    missing = Figure(name="elo", value=math.nan, low=math.nan, high=math.nan, n=0, note="no engine")
+    assert figures_as_text([missing]).splitlines()[1].split() == [
+        "elo",
+        "-",
+        "-",
+        "0",
+        "no",
+        "engine",
+    ]
+    assert figure_line(missing) == "  elo - - n=0"
+    read = json.loads(json.dumps(figures_as_json([missing]), allow_nan=False))
+    assert read["elo"] == {"value": None, "low": None, "high": None, "n": 0, "note": "no engine"}

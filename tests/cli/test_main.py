@@ -46,7 +46,9 @@ def test_help_imports_nothing_heavy():
         "print(sorted(sys.modules), file=sys.stderr)"
     )
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240
+    )
 
     loaded = {name.strip("' [],") for name in done.stderr.split()}
     assert not HEAVY & loaded
@@ -60,7 +62,10 @@ def test_help_is_fast():
     def once() -> float:
         started = time.perf_counter()
         subprocess.run(
-            [sys.executable, "-m", "rlvr.cli.main", "--help"], capture_output=True, check=True
+            [sys.executable, "-m", "rlvr.cli.main", "--help"],
+            capture_output=True,
+            check=True,
+            timeout=240,
         )
         return time.perf_counter() - started
 
@@ -166,6 +171,7 @@ def test_a_reader_that_goes_away_is_no_error(plugin_site):
         stderr=subprocess.PIPE,
         text=True,
         check=False,
+        timeout=240,
     )
     os.close(writing)
 

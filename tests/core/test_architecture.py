@@ -40,7 +40,9 @@ def test_registering_imports_nothing_heavy(distribution, module):
     """Listing plugins costs no torch and no Docker: parts are imported when chosen."""
     code = f"import json, sys, {module}; print(json.dumps(sorted(sys.modules)))"
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240
+    )
 
     assert not set(HEAVY) & set(json.loads(done.stdout)), distribution
 

@@ -136,6 +136,8 @@ def test_structlog_is_imported_with_the_first_event():
     """Making a logger at import time costs nothing."""
     code = "import sys, rlvr.log; rlvr.log.get('x'); print('structlog' in sys.modules)"
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240
+    )
 
     assert done.stdout.strip() == "False"

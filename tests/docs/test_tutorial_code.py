@@ -52,7 +52,7 @@ def test_the_script_finds_a_difference(tmp_path: Path) -> None:
 
     check = [sys.executable, str(script), "--check"]
 
-    assert subprocess.run(check, check=False, capture_output=True).returncode == 1
-    subprocess.run(check[:-1], check=True, capture_output=True)
+    assert subprocess.run(check, check=False, capture_output=True, timeout=240).returncode == 1
+    subprocess.run(check[:-1], check=True, capture_output=True, timeout=240)
     assert page.read_text() == "<!-- file: a.py -->\n```python\nx = 1\n```\n"
-    assert subprocess.run(check, check=False, capture_output=True).returncode == 0
+    assert subprocess.run(check, check=False, capture_output=True, timeout=240).returncode == 0

@@ -12,7 +12,7 @@ import pytest
 
 from rlvr.testing import require_tool, shared_data
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
 
 
@@ -37,7 +37,7 @@ def test_a_few_steps_on_real_problems(model: str, dataset: str, tmp_path: Path) 
         env={**os.environ, "OMP_NUM_THREADS": "1", "RLVR_CACHE_DIR": str(tmp_path / "cache")},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=540,
         check=False,
     )
 

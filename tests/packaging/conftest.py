@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DISTRIBUTIONS = {
     "rlvr": ROOT,
+    "rlvr-chess": ROOT / "rlvr-chess",
     "rlvr-cvdp": ROOT / "rlvr-cvdp",
     "rlvr-algos": ROOT / "plugins" / "rlvr-algos",
     "rlvr-servers": ROOT / "plugins" / "rlvr-servers",
@@ -26,7 +27,7 @@ class Venv:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        subprocess.run([sys.executable, "-m", "venv", str(path)], check=True)
+        subprocess.run([sys.executable, "-m", "venv", str(path)], check=True, timeout=240)
 
     def run(
         self, *command: str, cwd: Path, env: Mapping[str, str] | None = None, timeout_s: float = 300
@@ -53,7 +54,7 @@ class Venv:
         done = self.run(
             "python", "-m", "pip", "install", "--quiet", "--no-input", "--no-compile",
             "--disable-pip-version-check", "--retries=0", *requirements,
-            cwd=cwd, timeout_s=600,
+            cwd=cwd, timeout_s=540,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
 
@@ -89,7 +90,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         subprocess.run(
             [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
              "--disable-pip-version-check", "--wheel-dir", str(folder), str(source)],
-            check=True,
+            check=True, timeout=240,
         )  # fmt: skip
         stem = name.replace("-", "_")
         (built[name],) = folder.glob(f"{stem}-[0-9]*.whl")

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-PUBLIC = {"types", "specs", "parts", "abilities", "episode", "errors", "testing", "curriculum"}
+PUBLIC = {"types", "specs", "parts", "abilities", "episode", "errors", "testing", "curriculum"} | {
+    "opening"
+}
 
 
 def _project() -> dict[str, Any]:
@@ -49,6 +51,22 @@ def test_every_plugin_is_under_contract() -> None:
     for folder in packages.values():
         tests = str((folder / "tests").relative_to(ROOT))
         assert tests in tool["pytest"]["ini_options"]["testpaths"]
+
+
+def test_only_rlvr_chess_takes_what_is_gpl() -> None:
+    """python-chess is GPL-3.0-or-later: one distribution depends on it, and a contract holds it."""
+    packages = _packages()
+    contracts = {c["id"]: c for c in _project()["tool"]["importlinter"]["contracts"]}
+    contract = contracts["chess-alone-takes-gpl"]
+
+    assert contract["forbidden_modules"] == ["chess"]
+    assert set(contract["source_modules"]) == {"rlvr", *packages} - {"rlvr_chess"}
+    for name, folder in {"rlvr": ROOT, **packages}.items():
+        project = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
+        needs = [re.match(r"[\w-]+", need) for need in project["dependencies"]]
+        takes = "chess" in {match[0] for match in needs if match}
+        assert takes == (name == "rlvr_chess"), name
+        assert ("GPL" in project["license"]) == takes, name
 
 
 def test_each_distribution_has_its_pages() -> None:

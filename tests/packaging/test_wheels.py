@@ -13,7 +13,7 @@ import pytest
 
 from rlvr.testing import require_tool
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 STARTER = ROOT / "rlvr-cvdp" / "rlvr_cvdp" / "starter" / "problems.jsonl"
@@ -29,6 +29,7 @@ def venv(wheels: dict[str, Path], make_venv: Callable[..., Any]) -> Any:
     ("distribution", "package"),
     [
         ("rlvr", "rlvr"),
+        ("rlvr-chess", "rlvr_chess"),
         ("rlvr-cvdp", "rlvr_cvdp"),
         ("rlvr-algos", "rlvr_algos"),
         ("rlvr-servers", "rlvr_servers"),
@@ -51,6 +52,10 @@ def test_wheel_holds_its_package_only(
 
 def test_wheel_of_the_plugin_brings_its_data(wheels: dict[str, Path]) -> None:
     """Data that a plugin reads at run time travels in its wheel."""
+    chess = zipfile.ZipFile(wheels["rlvr-chess"])
+    assert "rlvr_chess/starter/positions.jsonl.gz" in chess.namelist()
+    assert "rlvr_chess/starter/model/model.safetensors" in chess.namelist()
+    assert "rlvr_chess/selfplay/openings.txt" in chess.namelist()
     assert "rlvr_cvdp/starter/problems.jsonl" in zipfile.ZipFile(wheels["rlvr-cvdp"]).namelist()
     assert "rlvr_countdown/puzzles.jsonl" in zipfile.ZipFile(wheels["rlvr-countdown"]).namelist()
 

@@ -46,6 +46,20 @@ def test_byte_order_marks_and_windows_lines_are_no_mistake(tmp_path: Path) -> No
     assert [answer.error for answer in read(tmp_path / "a.jsonl")] == ["", ""]
 
 
+def test_an_id_may_be_a_number(tmp_path: Path) -> None:
+    """Data sets count their rows: 17 means "17"; true and null are no ids."""
+    lines = ['{"id": 17, "completion": "x"}', '{"id": true, "completion": "x"}', '{"id": null}']
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    problems = {"17": Problem(id="17", prompt=PROBLEMS["p1"].prompt)}
+
+    good, *bad = read_answers(str(tmp_path / "a.jsonl"), problems, {})
+
+    assert (good.id, good.error) == ("17", "")
+    assert good.trajectory is not None
+    assert good.trajectory.problem_id == "17"
+    assert all('no "id"' in answer.error for answer in bad)
+
+
 def test_standard_input_need_not_be_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes that are no UTF-8 spoil their own line at most."""
     raw = b'{"id": "\xff"}\n' + GOOD.encode()

@@ -214,7 +214,7 @@ def test_a_child_left_running_is_found() -> None:
     finally:
         for child in LeavesAChild.children:
             child.kill()
-            child.wait()
+            child.wait(timeout=60)
 
 
 def test_a_changed_environment_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

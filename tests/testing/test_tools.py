@@ -88,4 +88,4 @@ def test_rlvr_does_not_import_its_test_kit() -> None:
         "[getattr(rlvr.testing, n) for n in rlvr.testing.__all__]; "
         "assert 'torch' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, env=dict(os.environ))
+    subprocess.run([sys.executable, "-c", code], check=True, env=dict(os.environ), timeout=240)

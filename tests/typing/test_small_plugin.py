@@ -29,6 +29,7 @@ def test_it_type_checks_under_strict():
         capture_output=True,
         text=True,
         check=False,
+        timeout=240,
     )
 
     assert done.returncode == 0, done.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,13 +14,17 @@ from rlvr.types import Figure
 
 def figure_line(figure: Figure) -> str:
     """One number while the others are still measured."""
-    return f"  {figure.name} {number(figure.value)} {_interval(figure)} n={figure.n}"
+    return f"  {figure.name} {_value(figure)} {_interval(figure)} n={figure.n}"
 
 
 def figures_as_json(figures: Sequence[Figure]) -> dict[str, Any]:
-    """By name: value, low, high, n, note."""
+    """By name: value, low, high, n, note; null for a number that could not be measured."""
     return {
-        figure.name: {k: v for k, v in attrs.asdict(figure).items() if k != "name"}
+        figure.name: {
+            key: None if isinstance(value, float) and math.isnan(value) else value
+            for key, value in attrs.asdict(figure).items()
+            if key != "name"
+        }
         for figure in figures
     }
 
@@ -31,13 +36,19 @@ def figures_as_text(figures: Sequence[Figure], others: Sequence[Figure] | None =
     header += ["OTHER", "ITS INTERVAL"] if others is not None else []
     rows = []
     for figure in figures:
-        row = [figure.name, number(figure.value), _interval(figure), str(figure.n)]
+        row = [figure.name, _value(figure), _interval(figure), str(figure.n)]
         if others is not None:
             other = beside.get(figure.name)
-            row += [number(other.value), _interval(other)] if other else ["-", "-"]
+            row += [_value(other), _interval(other)] if other else ["-", "-"]
         rows.append([*row, figure.note])
     return table([*header, "NOTE"], rows)
 
 
+def _value(figure: Figure) -> str:
+    return number(None if math.isnan(figure.value) else figure.value)
+
+
 def _interval(figure: Figure) -> str:
+    if math.isnan(figure.value):
+        return number(None)
     return f"[{number(figure.low)}, {number(figure.high)}]"

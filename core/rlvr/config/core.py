@@ -51,7 +51,9 @@ class TrainOptions:
     lr: float = option(1e-5, "Peak learning rate", validator=gt(0))
     warmup: int = option(0, "Updates of linear warm-up", unit="updates", validator=ge(0))
     decay: str = option(
-        "constant", "Learning rate after warm-up", choices=("constant", "cosine", "linear")
+        "constant",
+        "Learning rate after warm-up",
+        choices=("constant", "cosine", "linear", "cosine-linear"),
     )
     grad_clip: float = option(1.0, "Global gradient norm limit; 0: none", validator=ge(0))
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 PLUGINS: Mapping[str, str] = {
     "algos": "rlvr-algos",
+    "chess": "rlvr-chess",
     "cvdp": "rlvr-cvdp",
     "servers": "rlvr-servers",
     "torch": "rlvr-torch",
@@ -24,8 +25,8 @@ _LOSSES = ("grpo", "gspo", "cispo", "reinforce", "ppo", "sft")
 
 NAMES: Mapping[str, Mapping[str, str]] = {
     "plugin": PLUGINS,
-    "task": {"cvdp": "rlvr-cvdp"},
-    "reward": {"cvdp": "rlvr-cvdp"},
+    "task": {"chess": "rlvr-chess", "cvdp": "rlvr-cvdp"},
+    "reward": {"chess": "rlvr-chess", "cvdp": "rlvr-cvdp"},
     "algorithm": dict.fromkeys(_ALGORITHMS, "rlvr-algos"),
     "advantage": dict.fromkeys(_ADVANTAGES, "rlvr-algos"),
     "loss": dict.fromkeys(_LOSSES, "rlvr-algos"),

@@ -72,9 +72,10 @@ def _answer(
         return Answer(error=f"line {number}: not JSON: {error.msg} (column {error.colno})")
     except (ValueError, RecursionError) as error:  # a number of too many digits; nested too deep
         return Answer(error=f"line {number}: not readable as JSON: {error}")
-    if not isinstance(record, dict) or not isinstance(record.get("id"), str):
+    given = record.get("id") if isinstance(record, dict) else None
+    if not isinstance(given, str | int) or isinstance(given, bool):
         return Answer(error=f'line {number}: no "id" (wanted an object with "id" as text)')
-    name: str = record["id"]
+    name = str(given)
     if name in unsupported:
         return Answer(id=name, error=f"line {number}: unsupported: {unsupported[name]}")
     if name not in problems:

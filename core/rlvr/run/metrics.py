@@ -89,11 +89,11 @@ def per_token(found: Mapping[str, float], weight: float) -> dict[str, float]:
 
     Where the weights of an update do not sum to 1 (`train.aggregation=fixed`) a sum of nats would
     be no number of nats a token. The loss itself (`loss...`), what the optimiser says (`grad/...`,
-    `lr`) and maxima stay as they are.
+    `lr`, `update/...`) and maxima stay as they are.
     """
     if weight <= 0.0:
         return dict(found)
-    kept = ("loss", "grad/", "lr")
+    kept = ("loss", "grad/", "lr", "update/")
     return {
         name: value if name.startswith(kept) or name.endswith("/max") else value / weight
         for name, value in found.items()

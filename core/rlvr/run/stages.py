@@ -17,7 +17,9 @@ from rlvr.types import Datum, ScoredGroup, Trajectory
 P = TypeVar("P")
 
 
-def datum_of(trajectory: Trajectory, advantage: float = 0.0) -> Datum:
+def datum_of(
+    trajectory: Trajectory, advantage: float = 0.0, labels: Mapping[str, str] | None = None
+) -> Datum:
     """One trajectory as a training sequence: its advantage on every token the policy wrote."""
     mask = trajectory.mask
     return Datum(
@@ -28,6 +30,7 @@ def datum_of(trajectory: Trajectory, advantage: float = 0.0) -> Datum:
         weights=mask.astype(np.float32),
         temperature=trajectory.temperature,
         problem_id=trajectory.problem_id,
+        labels=labels or {},
     )
 
 
@@ -46,7 +49,7 @@ def collate(
 ) -> list[Datum]:
     """Groups and their advantages (P, G) as data, without those of None or no policy tokens."""
     return [
-        datum_of(trajectory, advantage)
+        datum_of(trajectory, advantage, group.problem.labels)
         for group, advantages in zip(groups, advantages_P_G, strict=True)
         for trajectory, advantage in zip(group.trajectories, advantages, strict=True)
         if advantage is not None and trajectory.mask.any()

@@ -14,7 +14,7 @@ from rlvr.parts import BuildContext
 from rlvr.types import Datum, ScoredGroup
 from rlvr_algos import adaptive_kl
 from rlvr_algos.credit_config import CreditConfig
-from rlvr_algos.reward_kl import to_go, token_kl, whitened, with_advantages
+from rlvr_algos.reward_kl import to_go, token_kl, whitened_apart, with_advantages
 from rlvr_algos.shaping import Shaping, verdicts
 
 
@@ -69,7 +69,7 @@ class Credit:
         """
         credit_P_G = self.raw([self._shaping.rewards(group) for group in groups])
         if not self.is_bounded_by_token:
-            credit_P_G = self.bounded(credit_P_G)
+            credit_P_G = self.bounded(credit_P_G, [group.problem.labels for group in groups])
         return [
             [
                 None if too_small or self._shaping.is_masked(trajectory) else float(value)
@@ -79,10 +79,20 @@ class Credit:
             for too_small in [len(row) < self.smallest_group]
         ]
 
-    def bounded(self, rows: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
-        """Ragged rows whitened together, then clipped, as the options say."""
+    def bounded(
+        self, rows: Sequence[NDArray[np.float64]], labels: Sequence[Mapping[str, str]]
+    ) -> list[NDArray[np.float64]]:
+        """
+        Ragged rows whitened, then clipped, as the options say.
+
+        Those whose problems differ in the label `whiten_by` are whitened apart; `labels` are the
+        rows' problems'. Problems without the label are one more kind.
+        """
         config = self._config
-        rows = whitened(rows, config.epsilon) if config.whiten else list(rows)
+        rows = list(rows)
+        if config.whiten:
+            kinds = [own.get(config.whiten_by, "") for own in labels]
+            rows = whitened_apart(rows, kinds, config.epsilon)
         return [row.clip(-config.clip, config.clip) for row in rows] if config.clip else rows
 
     def refine(self, data: Sequence[Datum]) -> list[Datum]:
@@ -131,6 +141,14 @@ class Credit:
                     f"advantage.refills={config.refills} was asked for.",
                     "found: advantage.drop_equal=false, so no group is dropped and none refilled",
                     "set advantage.drop_equal=true, or advantage.refills=0",
+                )
+            )
+        if config.whiten_by and not config.whiten:
+            raise ConfigError(
+                explain(
+                    f"advantage.whiten_by={config.whiten_by} was asked for.",
+                    "found: advantage.whiten=false, so nothing is normalised over the batch",
+                    "set advantage.whiten=true, or leave whiten_by out",
                 )
             )
         if config.drop_equal and sampling is not None and sampling.group_size == 1:

@@ -46,6 +46,9 @@ class CreditConfig(ShapingConfig):
     """What every advantage does to credit besides its own formula."""
 
     whiten: bool = option(False, "Mean 0 and deviation 1 over the step's batch")
+    whiten_by: str = option(
+        "", "Label of problems (task, say) whose values are whitened apart; empty: all together"
+    )
     clip: float = option(0.0, "Largest absolute advantage; 0: no limit", validator=ge(0))
     epsilon: float = option(1e-6, "Added to every deviation", unit="reward", validator=gt(0))
     kl_coef: float = option(

@@ -48,9 +48,10 @@ class GaeAdvantage(GlobalAdvantage):
         returns = [
             row + annotated(datum, "value") for datum, row in zip(data, estimates, strict=True)
         ]
+        bounded = self.bounded(estimates, [datum.labels for datum in data])
         return [
             _with_return(with_advantages(datum, row), target)
-            for datum, row, target in zip(data, self.bounded(estimates), returns, strict=True)
+            for datum, row, target in zip(data, bounded, returns, strict=True)
         ]
 
     def _estimates(self, datum: Datum) -> NDArray[np.float64]:

@@ -37,7 +37,8 @@ class GlobalAdvantage(Credit):
 
     def refine(self, data: Sequence[Datum]) -> list[Datum]:
         """The data with returns in place of rewards, whitened and clipped as the options say."""
-        returns = self.bounded([self._returns(datum) for datum in data])
+        labels = [datum.labels for datum in data]
+        returns = self.bounded([self._returns(datum) for datum in data], labels)
         return [with_advantages(d, row) for d, row in zip(data, returns, strict=True)]
 
     def _returns(self, datum: Datum) -> NDArray[np.float64]:

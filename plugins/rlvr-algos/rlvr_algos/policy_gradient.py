@@ -83,7 +83,8 @@ class PolicyGradientLoss:
             The loss, and weighted sums: `loss/policy`, `ratio/mean`, `ratio/max` (a maximum),
             `kl/sampler` (k3 estimate of KL(sampler || policy), nats), `logprob/mean` (nats), what
             the surrogate adds, and where they are on `kl/reference` (nats, before `kl_coef`),
-            `entropy/mean` (nats) and the correction's `mismatch/...`.
+            `kl/coefficient` (`kl_coef` as it is now, with a target), `entropy/mean` (nats) and the
+            correction's `mismatch/...`.
 
         Raises:
             BackendError: A datum lacks what is in `needs`, or the backend what is in `outputs`.
@@ -116,6 +117,9 @@ class PolicyGradientLoss:
                 )
             )
             metrics["kl/reference"] = kl
+            if config.kl_target > 0:
+                coefficient = torch.full_like(tokens.weights, config.kl_coef)
+                metrics["kl/coefficient"] = tokens.weighted(coefficient)
             loss = loss + config.kl_coef * kl
         if config.entropy_coef > 0:
             entropy = tokens.weighted(tokens.output(outputs, "entropy"))

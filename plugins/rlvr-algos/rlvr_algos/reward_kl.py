@@ -65,6 +65,18 @@ def with_advantages(datum: Datum, own: NDArray[np.float64]) -> Datum:
     return attrs.evolve(datum, advantages=advantages)
 
 
+def whitened_apart(
+    rows: Sequence[NDArray[np.float64]], kinds: Sequence[str], epsilon: float
+) -> list[NDArray[np.float64]]:
+    """Ragged rows, whitened with those of the same kind."""
+    found = list(rows)
+    for kind in set(kinds):
+        own = [place for place, other in enumerate(kinds) if other == kind]
+        for place, row in zip(own, whitened([rows[i] for i in own], epsilon), strict=True):
+            found[place] = row
+    return found
+
+
 def whitened(rows: Sequence[NDArray[np.float64]], epsilon: float) -> list[NDArray[np.float64]]:
     """
     Ragged rows with mean 0 and deviation 1 over all their numbers together.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 
 from rlvr.errors import ConfigError
 from rlvr.parts import BuildContext
+from rlvr.run.stages import collate
+from rlvr.testing import random_data
 from rlvr.types import (
     Finish,
     Message,
@@ -52,6 +55,63 @@ def centred(**options: Any) -> GroupAdvantage:
     """Reward minus mean, so that shaped rewards can be read off."""
     options = {"normalise_std": False, **options}
     return GroupAdvantage(GroupAdvantage.config_class(**options), CONTEXT)
+
+
+def of_task(task: str, rewards: Sequence[float]) -> ScoredGroup:
+    """A group whose problem has the label `task`."""
+    found = group([(reward, 3) for reward in rewards])
+    return attrs.evolve(found, problem=attrs.evolve(found.problem, labels={"task": task}))
+
+
+def data_of(groups: Sequence[ScoredGroup], part: Credit) -> list[list[float]]:
+    """The advantages of all tokens, as a step computes them: call, collate, refine."""
+    data = part.refine(collate(groups, part(groups)))
+    return [datum.advantages[datum.mask].tolist() for datum in data]
+
+
+@pytest.mark.parametrize("make", [GlobalAdvantage, GroupAdvantage], ids=lambda m: m.name)
+def test_tasks_of_different_scale_are_whitened_apart(make: type[Credit]) -> None:
+    """
+    Each task gets what it would get alone, though one's rewards are a thousand times the other's.
+
+    Together the small one would all but vanish.
+    """
+    small = [of_task("policy", [0.1, 0.2, 0.4, 0.1]), of_task("policy", [0.3, 0.2, 0.2, 0.0])]
+    large = [of_task("environment", [100.0, 900.0, 400.0, 0.0])]
+    options = {"whiten": True, **({} if make is GlobalAdvantage else {"normalise_std": False})}
+    apart = make(make.config_class(whiten_by="task", **options), CONTEXT)
+    together = make(make.config_class(**options), CONTEXT)
+
+    found = data_of([small[0], large[0], small[1]], apart)
+
+    assert found[:4] + found[8:] == data_of(small, together)
+    assert found[4:8] == data_of(large, together)
+    mixed = data_of([small[0], large[0], small[1]], together)
+    assert np.ptp(mixed[:4]) < 0.01 < 1 < np.ptp(found[:4])
+
+
+def test_gae_is_whitened_apart_too() -> None:
+    """Mean 0 and deviation 1 in each task's tokens, worked out of the unwhitened estimates."""
+    data = [
+        attrs.evolve(datum, labels={"task": "ab"[i % 2]})
+        for i, datum in enumerate(random_data(seed=4, needs={"value"}))
+    ]
+    plain = GaeAdvantage(GaeAdvantage.config_class(whiten=False), CONTEXT).refine(data)
+    found = GaeAdvantage(GaeAdvantage.config_class(whiten_by="task"), CONTEXT).refine(data)
+
+    for task in "ab":
+        before, after = (
+            np.concatenate([d.advantages[d.mask] for d in some if d.labels["task"] == task])
+            for some in (plain, found)
+        )
+        wanted = (before - before.mean()) / before.std(ddof=1)
+        assert after == pytest.approx(wanted, rel=1e-3, abs=1e-4)
+
+
+def test_a_label_without_whitening_is_refused() -> None:
+    """It would do nothing."""
+    with pytest.raises(ConfigError, match=r"whiten_by=task(.|\n)*whiten=false"):
+        centred(whiten_by="task")
 
 
 @given(rewards=st.lists(st.floats(-10, 10), min_size=2, max_size=8))

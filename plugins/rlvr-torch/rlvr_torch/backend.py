@@ -21,6 +21,7 @@ from rlvr_torch.fused import outputs_of
 from rlvr_torch.logprobs import sequence_logprobs, sequence_values
 from rlvr_torch.model_source import ModelSource
 from rlvr_torch.net import Net
+from rlvr_torch.not_finite import NotFiniteError, Skips
 from rlvr_torch.optim import OptimSettings
 from rlvr_torch.policy import LiveTorchPolicy, TorchPolicy
 from rlvr_torch.reference import Reference, is_adapter_off, on_device
@@ -73,6 +74,7 @@ class TorchBackend:
         settings = OptimSettings.of(context.train, config.weight_decay)
         updates = context.steps * settings.passes * settings.minibatches
         self._updater = Updater(self.net, config, settings, updates)
+        self._skips = Skips(config.max_skipped)
         self._versions = Versions(self.net)
         hf = self._source.hf
         self._reference = Reference(
@@ -206,18 +208,29 @@ class TorchBackend:
 
     async def step(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
         """
-        One optimiser update.
+        One optimiser update; skipped where the loss or its gradient is not finite.
 
         Returns:
-            `loss`, `grad/norm` (of the model, before clipping), `lr`, the loss's own metrics and,
-            with a critic, `grad/critic_norm`.
+            `loss`, `grad/norm` (of the model, before clipping), `lr`, the loss's own metrics,
+            `update/skipped` (0) and, with a critic, `grad/critic_norm`. Of an update that was
+            skipped only `update/skipped` (1): weights, optimiser and version are as before.
 
         Raises:
             BackendError: The data cannot be used, the loss asks for an output that is not known,
-                or the loss or its gradient is not finite (the problems are named). Nothing has
-                changed then.
+                or too many updates were skipped one after another (the problems are named).
+                Nothing has changed then.
         """
-        return await self._worker.run(lambda is_cancelled: self._step(data, loss, is_cancelled))
+        return await self._worker.run(lambda is_cancelled: self._try(data, loss, is_cancelled))
+
+    def _try(
+        self, data: Sequence[Datum], loss: Loss, is_cancelled: Callable[[], bool]
+    ) -> dict[str, float]:
+        try:
+            metrics = self._step(data, loss, is_cancelled)
+        except NotFiniteError as error:
+            return self._skips.count(error)
+        self._skips.reset()
+        return {**metrics, "update/skipped": 0.0}
 
     def _step(
         self, data: Sequence[Datum], loss: Loss, is_cancelled: Callable[[], bool]
@@ -242,7 +255,7 @@ class TorchBackend:
             )
             norms = self._updater.clip(learner.critic)
             if not all(np.isfinite(norm) for norm in norms.values()):
-                raise BackendError(
+                raise NotFiniteError(
                     f"the gradient is not finite (norm {max(norms.values())}): "
                     f"{explain_gradient(data, loss, learner)}; the weights are as before"
                 )

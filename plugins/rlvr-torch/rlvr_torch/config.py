@@ -31,6 +31,12 @@ class TorchConfig:
         1024, "Tokens whose logits exist at one time in training", unit="tokens", validator=ge(1)
     )
     decode_rows: int = option(256, "Completions sampled at the same time", validator=ge(1))
+    max_skipped: int = option(
+        3,
+        "Updates in a row that may be skipped because they are not finite; one more ends the run",
+        unit="updates",
+        validator=ge(0),
+    )
     beta1: float = option(0.9, "AdamW decay of the mean", validator=and_(ge(0), lt(1)))
     beta2: float = option(0.95, "AdamW decay of the variance", validator=and_(ge(0), lt(1)))
     critic_lr: float = option(

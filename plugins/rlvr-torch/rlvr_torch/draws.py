@@ -140,9 +140,26 @@ def _below(target: Tensor, total: Tensor) -> Tensor:
 
 
 def _draw_cut(probs: Tensor, numbers: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:
-    ordered, index = probs.sort(dim=1, descending=True, stable=True)
+    # Whole blocks: a row's sums are then the same beside rows of another top-k.
+    ordered, index = _leaders(probs, -(-int(top_k.max()) // _BLOCK) * _BLOCK)
     before = ordered.cumsum(dim=1) - ordered
-    rank = torch.arange(probs.shape[1], device=probs.device)
+    rank = torch.arange(ordered.shape[1], device=probs.device)
     is_kept = (before < top_p[:, None]) & (rank < top_k[:, None])
     is_kept[:, 0] = True
     return index.gather(1, _invert(ordered * is_kept, numbers)[0])
+
+
+def _leaders(probs: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """
+    The `count` largest of each row, descending, of equal ones the first; and where they stand.
+
+    Selecting them first costs one pass over a vocabulary that sorting goes through many times.
+    """
+    if count < probs.shape[1]:
+        least = probs.topk(count, dim=1).values[:, -1:]
+        is_leader = probs >= least
+        if int(is_leader.sum()) == count * len(probs):  # no other token is as likely as the last
+            index = is_leader.nonzero()[:, 1].view(len(probs), count)  # (R, count), ascending
+            ordered, order = probs.gather(1, index).sort(dim=1, descending=True, stable=True)
+            return ordered, index.gather(1, order)
+    return probs.sort(dim=1, descending=True, stable=True)

@@ -24,6 +24,7 @@ from rlvr_torch.critic import Critic
 from rlvr_torch.head import Chunk, Head, HeadGrads
 from rlvr_torch.logprobs import Places, logits_buffer, slices
 from rlvr_torch.net import Net
+from rlvr_torch.not_finite import NotFiniteError
 
 OUTPUTS = frozenset({"entropy", "value"})
 """What a loss may ask for besides logprobs (`rlvr.abilities.ForwardLoss`)."""
@@ -80,7 +81,7 @@ def head_pass(
         chunk: Positions whose logits exist at one time.
 
     Raises:
-        BackendError: A loss is not finite; the problems are named.
+        NotFiniteError: A loss is not finite; the problems are named.
     """
     work = _Pass(hidden, data, loss, net, critic, chunk)
     for some in _few(work.places.counts, chunk):
@@ -127,7 +128,7 @@ class _Pass:
         value, numbers = _call(self._loss, part, leaves, Places.of(part, device))
         amount = value.detach().item()
         if not math.isfinite(amount):
-            raise BackendError(
+            raise NotFiniteError(
                 f"the loss is {amount}: {_culprits(self._loss, part, leaves, device)}; "
                 "the weights are as before"
             )

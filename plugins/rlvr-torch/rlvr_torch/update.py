@@ -71,8 +71,8 @@ def accumulate(
     maximum.
 
     Raises:
-        BackendError: There is no supervised token, a loss is not finite (the problems are named),
-            or `is_cancelled` said so.
+        BackendError: There is no supervised token, or `is_cancelled` said so.
+        NotFiniteError: A loss is not finite; the problems are named.
     """
 
     def work(batch: list[int]) -> tuple[HeadPass, Sequence[Tensor | None]]:

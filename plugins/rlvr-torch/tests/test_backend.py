@@ -316,7 +316,8 @@ class Explosive(WeightedLogprob):
 )
 def test_what_is_not_finite_changes_nothing(make, data, factor, message):
     """The problem is named; weights, optimiser and version are as before."""
-    backend, untouched = make(microbatch_tokens=60), make(microbatch_tokens=60)
+    backend = make(microbatch_tokens=60, max_skipped=0)
+    untouched = make(microbatch_tokens=60)
     before = weights(backend)
     with pytest.raises(BackendError, match=rf"{message}.*'problem-4';") as caught:
         run(backend.step(data, Explosive("problem-4", factor)))
@@ -326,6 +327,49 @@ def test_what_is_not_finite_changes_nothing(make, data, factor, message):
     run(backend.step(data, WeightedLogprob()))
     run(untouched.step(data, WeightedLogprob()))
     assert same_weights(weights(backend), weights(untouched))
+
+
+BROKEN = Explosive("problem-4", lambda values: values.sum() * float("nan"))
+
+
+def test_an_update_that_is_not_finite_is_skipped(make, data):
+    """One bad update in a run is as if it had never been asked for, and is counted."""
+    backend, untouched = make(), make()
+    first = run(backend.step(data, WeightedLogprob()))
+    assert run(backend.step(data, BROKEN)) == {"update/skipped": 1.0}
+    assert backend.version == 1
+    second = run(backend.step(data, WeightedLogprob()))
+    assert first == run(untouched.step(data, WeightedLogprob()))
+    assert second == run(untouched.step(data, WeightedLogprob()))
+    assert first["update/skipped"] == second["update/skipped"] == 0.0
+    assert same_weights(weights(backend), weights(untouched))
+
+
+def test_a_policy_still_samples_after_a_skipped_update(make, data, tokenizer):
+    """The weights are those the handle stands for, so it is not stale."""
+    backend = make()
+
+    async def main():
+        policy = await backend.policy()
+        await backend.step(data, BROKEN)
+        params = SamplingParams(max_tokens=3)
+        request = GenerateRequest(prompt=tokenizer.encode("a"), params=params, seed=1)
+        return await policy.generate([request])
+
+    assert len(run(main())) == 1
+
+
+def test_too_many_skipped_updates_end_the_run(make, data):
+    """Two in a row are allowed here; an update between them starts the count again."""
+    backend = make(max_skipped=2)
+    for loss in (BROKEN, BROKEN, WeightedLogprob(), BROKEN, BROKEN):
+        run(backend.step(data, loss))
+    before = weights(backend)
+    with pytest.raises(BackendError, match=r"'problem-4'.*\n.*after 2 .*max_skipped=2") as caught:
+        run(backend.step(data, BROKEN))
+    assert caught.value.exit_code == 6
+    assert same_weights(before, weights(backend))
+    assert backend.version == 1
 
 
 def test_unusable_data_change_nothing(make, data):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rlvr.types import GenerateRequest, SamplingParams
-from rlvr_torch.draws import Draws, _invert
+from rlvr_torch.draws import Draws, _invert, _leaders
 
 CPU = torch.device("cpu")
 LOGITS = torch.tensor([2.0, 0.5, 1.0, -1.0, 0.0])
@@ -151,3 +151,31 @@ def draw_of(request):
     draws = seated([request])
     draws.draw(LOGITS[None], [0])
     return draws.draw(LOGITS[None], [0])[0].item()
+
+
+@pytest.mark.parametrize("levels", [3, 40, 100_000])
+def test_leaders_are_the_front_of_the_whole_order(levels):
+    """Selecting before sorting changes nothing, however many tokens are equally likely."""
+    random = torch.Generator().manual_seed(levels)
+    probs = torch.randint(1, levels + 1, (6, 500), generator=random) / levels
+    ordered, index = probs.sort(dim=1, descending=True, stable=True)
+    for count in (1, 7, 128, 499, 500, 640):
+        found, where = _leaders(probs, count)
+        kept = min(count, found.shape[1])
+        assert torch.equal(found[:, :kept], ordered[:, :kept])
+        assert torch.equal(where[:, :kept], index[:, :kept])
+
+
+def test_top_k_draws_the_same_in_a_large_vocabulary_in_any_company():
+    """A row of top-k 5 draws the same tokens beside rows of another top-k, or of none."""
+    logits = torch.randn(3, 2000, generator=torch.Generator().manual_seed(1)) * 3
+
+    def request(**params):
+        return GenerateRequest(prompt=[0], params=SamplingParams(max_tokens=40, **params), seed=9)
+
+    some = [request(top_k=5), request(top_k=300, top_p=0.9), request(top_p=0.5)]
+    together, pair, alone = seated(some), seated(some[:2]), seated(some[:1])
+    for _ in range(40):
+        drawn = together.draw(logits, range(3))[0]
+        assert torch.equal(pair.draw(logits[:2], range(2))[0], drawn[:2])
+        assert torch.equal(alone.draw(logits[:1], range(1))[0], drawn[:1])

@@ -40,6 +40,7 @@ def test_logits_equal_transformers(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_logits_equal_transformers_at_124m(tmp_path):
     """The same holds at GPT-2's published size."""
     assert largest_difference(SIZE_124M, 128, tmp_path) < 1e-4

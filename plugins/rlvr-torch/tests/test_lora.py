@@ -425,6 +425,7 @@ def test_export_of_a_run(model, tokenizer, tmp_path):
         capture_output=True,
         text=True,
         check=True,
+        timeout=240,
     )
     assert json.loads(done.stdout)["kind"] == "model"
     assert not (tmp_path / "out" / "training.pt").exists()

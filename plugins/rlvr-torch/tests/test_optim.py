@@ -34,6 +34,23 @@ def test_cosine_decay_after_warm_up():
     assert found == pytest.approx(wanted)
 
 
+def test_cosine_linear_decay():
+    """
+    Half a cosine to a tenth of the peak, then a line to 0 over the last tenth.
+
+    By hand, for 20 updates after warm-up: number 9 of them is half-way down the cosine of 18
+    (0.1 + 0.9 / 2), number 18 begins the line with a tenth, number 19 has half of that.
+    """
+    found = rates(22, warmup=2, decay="cosine-linear")
+    assert found[:3] == [0.5, 1.0, 1.0]
+    assert [found[2 + n] for n in (9, 18, 19)] == pytest.approx([0.55, 0.1, 0.05])
+    assert found[2:] == sorted(found[2:], reverse=True)
+    settings = OptimSettings(lr=1.0, warmup=2, decay="cosine-linear")
+    assert learning_rate(22, 22, settings) == 0.0
+    just_before = 2 + 18 - 1e-9
+    assert learning_rate(just_before, 22, settings) == pytest.approx(0.1)  # no jump
+
+
 def test_unknown_length_never_decays():
     """Outside a run there is no total, so the peak stays."""
     assert learning_rate(50, 0, OptimSettings(lr=1.0, decay="cosine")) == 1.0

@@ -29,7 +29,9 @@ def test_transformers_waits_until_it_is_needed():
         "ModelSource.parse('gpt2:new').net(257); "
         "print({'transformers', 'peft'} & {*sys.modules})"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240
+    )
     assert done.stdout.strip() == "set()"
 
 

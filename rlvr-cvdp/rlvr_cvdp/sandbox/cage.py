@@ -9,7 +9,14 @@ import signal
 from collections.abc import Sequence
 from typing import Protocol
 
-from rlvr_cvdp.accounting import is_crowded
+import structlog
+
+from rlvr_cvdp.accounting import children, is_crowded
+
+log = structlog.get_logger()
+
+_DRAIN_S = 10.0
+"""How long what was killed may take to be gone: the kernel takes milliseconds."""
 
 
 class Cage(Protocol):
@@ -50,7 +57,7 @@ class ProcessCage:
         return text or f"exit status {self._process.returncode}"
 
     async def kill(self) -> None:
-        """Kill its process group and wait for it."""
+        """Kill it with all that it started, and wait for it."""
         kill_group(self._process)
         await drain(self._process)
 
@@ -82,21 +89,52 @@ async def spawn(command: Sequence[str]) -> asyncio.subprocess.Process:
 
 
 def kill_group(process: asyncio.subprocess.Process) -> None:
-    """Kill a process and its group. Bubblewrap's own death takes its PID namespace with it."""
-    if process.returncode is None:
+    """
+    Kill a process, its group and its children.
+
+    Bubblewrap's own death takes its PID namespace with it, but for a moment of its start: its
+    child has left the group already, and does not yet ask to die with its parent. Whoever is
+    killed just then leaves the sandbox behind, so the child is killed too; halting the group
+    first keeps it from starting one meanwhile.
+    """
+    if process.returncode is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGSTOP)
+    for child in children(process.pid):
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+            os.kill(child, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 async def drain(process: asyncio.subprocess.Process) -> None:
     """
-    Wait for a process that has ended.
+    Wait for a process that was killed, or has ended.
 
     What is left in its pipe is thrown away first: asyncio stops reading a pipe that nobody
-    empties, and then never learns that the process is gone.
+    empties, and then never learns that the process is gone. It learns that too where somebody
+    else still holds the pipe: after some seconds such a pipe is closed from here.
     """
+    ending = asyncio.ensure_future(_emptied(process))
+    try:
+        await asyncio.wait({ending}, timeout=_DRAIN_S)
+        if not ending.done():
+            log.warning("sandbox_output_held", pid=process.pid, after_s=_DRAIN_S)
+            _hang_up(process)
+            await asyncio.wait({ending}, timeout=_DRAIN_S)
+    finally:
+        ending.cancel()
+
+
+async def _emptied(process: asyncio.subprocess.Process) -> None:
     assert process.stdout is not None
     with contextlib.suppress(RuntimeError):  # somebody else is reading it
         while await process.stdout.read(1 << 20):
             pass
     await process.wait()
+
+
+def _hang_up(process: asyncio.subprocess.Process) -> None:
+    """Close our end of a process's pipes; there is no public way to it."""
+    process._transport.close()  # type: ignore[attr-defined]

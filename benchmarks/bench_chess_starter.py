@@ -1,0 +1,199 @@
+"""
+The chess starter: start, SFT and GRPO for equal steps, several seeds, the same held-out problems.
+
+    python benchmarks/bench_chess_starter.py [--seeds 1 2 3] [--out DIR] [--json FILE]
+
+Both trainings see the same problems in the same order. Every model answers each held-out problem
+`--samples` times at temperature 1, and once greedily. Printed are the share of exact environment
+answers and the mean regret of the chosen moves (win probability; an illegal or malformed answer
+gives the game away), with 95 % intervals, and the differences of GRPO to both, problem by problem.
+Exits 1 where a difference at temperature 1 is not on the good side with its whole interval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlvr_chess.evaluation.policy import Judged
+from rlvr_chess.evaluation.statistics import wilson
+from rlvr_chess.grammar import parse_policy
+from rlvr_chess.records import EnvironmentStep, PolicyPosition
+from rlvr_chess.task import ChessTask
+
+SFT = ("train.lr=3e-4",)  # the best of 1e-4, 3e-4 and 1e-3 on another seed
+DRAWS = 10_000
+MEASURES = {"exact": 1, "regret": -1, "legal": 1}
+"""What is measured, and which way is better."""
+Scores = Mapping[str, Mapping[str, float]]
+"""Measure to problem to the mean over its samples."""
+
+
+def main() -> int:
+    """Train, evaluate, compare."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--samples", type=int, default=4, help="at temperature 1")
+    parser.add_argument(
+        "--out", type=Path, help="keep the run directories here; done runs are kept"
+    )
+    parser.add_argument("--json", type=Path, help="write the numbers here")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="of both trainings")
+    args = parser.parse_intermixed_args()
+    root = args.out or Path(tempfile.mkdtemp(prefix="rlvr-chess-starter-"))
+    root.mkdir(parents=True, exist_ok=True)
+    truth = {p.id: p.payload for p in _task().problems("test")}
+    found: dict[str, Any] = {"models": {}, "differences": {}, "minutes": {}}
+    scores: dict[str, dict[str, Scores]] = {
+        "start": evaluate(["--model", "starter"], root, args, truth)
+    }
+    for seed in args.seeds:
+        for algo, words in (("grpo", ()), ("sft", SFT)):
+            name = f"{algo}-{seed}"
+            found["minutes"][name] = train(algo, seed, root / name, [*words, *args.overrides])
+            scores[name] = evaluate(["--run", str(root / name)], root, args, truth)
+    for way in ("temperature 1", "greedy"):
+        print(f"\n{way}")
+        for name, by_way in scores.items():
+            found["models"][f"{name}, {way}"] = told = {
+                measure: mean_of(measure, list(by_way[way][measure].values()), way)
+                for measure in MEASURES
+            }
+            took = f"  {found['minutes'][name]:.1f} min" if name in found["minutes"] else ""
+            print(f"  {name:8} " + "  ".join(f"{m} {show(*t)}" for m, t in told.items()) + took)
+        for seed in args.seeds:
+            for other in ("start", f"sft-{seed}"):
+                told = {
+                    measure: difference(
+                        scores[f"grpo-{seed}"][way][measure], scores[other][way][measure]
+                    )
+                    for measure in MEASURES
+                }
+                found["differences"][f"grpo-{seed} - {other}, {way}"] = told
+                print(
+                    f"  grpo-{seed} - {other:8} "
+                    + "  ".join(f"{m} {show(*t, sign='+')}" for m, t in told.items())
+                )
+    if args.json:
+        args.json.write_text(json.dumps(found, indent=1) + "\n")
+    return 0 if all(is_better(name, told) for name, told in found["differences"].items()) else 1
+
+
+def is_better(name: str, told: Mapping[str, tuple[float, float, float]]) -> bool:
+    """Whether both promised measures improve beyond chance; greedy answers are only shown."""
+    ends = told["exact"][1], -told["regret"][2]
+    return "greedy" in name or all(end > 0 for end in ends)
+
+
+def train(algo: str, seed: int, out: Path, words: Sequence[str]) -> float:
+    """Minutes of a run; a finished one is not run again."""
+    taken = out / "minutes.txt"
+    if not taken.exists():
+        begun = time.monotonic()
+        rlvr("run", "--plugin", "chess", "--algo", algo, "--seed", str(seed), "--out", str(out),
+             "eval.samples=0", *words)  # fmt: skip
+        taken.write_text(f"{(time.monotonic() - begun) / 60}\n")
+    return float(taken.read_text())
+
+
+def evaluate(
+    model: list[str], root: Path, args: argparse.Namespace, truth: Mapping[str, Any]
+) -> dict[str, Scores]:
+    """Scores of the held-out problems, by the way of sampling."""
+    ways = {"temperature 1": (args.samples, "sampler.top_k=0"), "greedy": (1, "sampler.top_k=1")}
+    found = {}
+    for way, (samples, word) in ways.items():
+        file = root / f"{Path(model[1]).name}-{way.replace(' ', '-')}.jsonl"
+        if not file.exists():
+            rlvr("eval", "--plugin", "chess", *model, "--samples", str(samples), "--figures", "no",
+                 "--seed", "0", "--out", str(file), word)  # fmt: skip
+        found[way] = read(file, truth)
+    return found
+
+
+def rlvr(*words: str) -> None:
+    """Run the command; what went wrong ends this benchmark."""
+    done = subprocess.run(
+        [sys.executable, "-m", "rlvr.cli.main", *words, "-q"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        sys.exit(done.stderr)
+
+
+def read(file: Path, truth: Mapping[str, Any]) -> Scores:
+    """Scores of an evaluation that `rlvr eval --out` wrote."""
+    samples: dict[str, dict[str, list[float]]] = {m: defaultdict(list) for m in MEASURES}
+    for line in file.read_text("utf-8").splitlines():
+        record = json.loads(line)
+        payload = truth[record["id"]]
+        if isinstance(payload, EnvironmentStep):
+            samples["exact"][record["id"]].append(record["outcome"]["score01"])
+            continue
+        judged = judge(payload, record)
+        samples["regret"][record["id"]].append(judged.regret)
+        samples["legal"][record["id"]].append(float(judged.is_legal))
+    return {
+        measure: {name: float(np.mean(values)) for name, values in by_problem.items()}
+        for measure, by_problem in samples.items()
+    }
+
+
+def judge(position: PolicyPosition, record: Mapping[str, Any]) -> Judged:
+    """An answer and its position; cut off by the token limit is malformed."""
+    assert position.values is not None
+    text = "".join(s["text"] for s in record["segments"] if s["author"] == "policy")
+    is_whole = record["finish"] != "length"
+    answer = parse_policy(text, position.values.count) if is_whole else None
+    return Judged(values=position.values, answer=answer)
+
+
+def mean_of(measure: str, values: list[float], way: str) -> tuple[float, float, float]:
+    """Mean and 95 % interval: Wilson's where problems are right or wrong, else the bootstrap's."""
+    if measure != "regret" and way == "greedy":
+        return (float(np.mean(values)), *wilson(round(sum(values)), len(values)))
+    return bootstrap(np.array(values))
+
+
+def difference(one: Mapping[str, float], other: Mapping[str, float]) -> tuple[float, float, float]:
+    """Mean difference over the problems, with the interval of drawing problems again."""
+    return bootstrap(np.array([one[name] - other[name] for name in one]))
+
+
+def bootstrap(values: NDArray[np.float64]) -> tuple[float, float, float]:
+    """Mean, and the middle 95 % of the means of redrawn values."""
+    rng = np.random.default_rng(0)
+    means = [values[rng.integers(0, len(values), len(values))].mean() for _ in range(DRAWS)]
+    low, high = np.percentile(means, [2.5, 97.5])
+    return float(values.mean()), float(low), float(high)
+
+
+def show(value: float, low: float, high: float, sign: str = "") -> str:
+    """A number with its interval."""
+    return f"{value:{sign}.3f} [{low:{sign}.3f}, {high:{sign}.3f}]"
+
+
+def _task() -> ChessTask:
+    from rlvr.parts import BuildContext
+    from rlvr_chess.config import ChessConfig
+
+    return ChessTask(ChessConfig(), BuildContext())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

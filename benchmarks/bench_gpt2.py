@@ -1,0 +1,150 @@
+"""
+Our GPT-2 beside transformers' GPT2LMHeadModel: 32 completions, prompt 64, 64 new tokens.
+
+    python benchmarks/bench_gpt2.py --config tiny|124m [--rounds 5] [--seed 0]
+    python benchmarks/bench_gpt2.py --config 124m --only greedy --profile
+
+Same weights, same prompts, same settings, one thread, float32, in this process. Four contests:
+greedy and sampled (temperature 0.8, top-k 50, top-p 0.95), with 32 different prompts, and with four
+prompts of eight completions each, as a group of reinforcement learning has them. Both sides give
+tokens; ours gives their logprobs too. They take turns (ABAB), and each round gives a ratio of
+tokens per CPU-second (process time, so other load on the machine counts little). Greedy tokens
+must be those of transformers: the command fails where one differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from bench_decode import gpt2, profile, timed
+
+from rlvr.types import GenerateRequest, SamplingParams
+from rlvr_torch.crew import Crew
+from rlvr_torch.engine import Engine
+from rlvr_torch.tokenizer import BytePairTokenizer
+
+CONFIGS = {
+    "tiny": {"layers": 4, "heads": 4, "width": 128, "vocab": 512},
+    "124m": {"layers": 12, "heads": 12, "width": 768, "vocab": 50257},
+}
+ROWS, PROMPT, TOKENS = 32, 64, 64
+SAMPLED = {"temperature": 0.8, "top_k": 50, "top_p": 0.95}
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
+    parser.add_argument("--config", choices=CONFIGS, default="tiny")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", choices=["greedy", "sampled"], help="one of the two")
+    parser.add_argument("--seed", type=int, default=0, help="of the prompts")
+    parser.add_argument("--profile", action="store_true", help="where our time goes, by operator")
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args()
+
+
+class Contest:
+    """Both sides on the same 32 prompts, of which `group` at a time are equal."""
+
+    def __init__(self, engine: Engine, peer: Any, group: int, sampled: bool, seed: int) -> None:
+        self.engine, self.peer, self.sampled = engine, peer, sampled
+        random = np.random.default_rng(seed)
+        distinct = random.integers(1, engine.net.vocab_size, (ROWS // group, PROMPT))
+        prompts = distinct.repeat(group, axis=0)
+        settings: dict[str, Any] = SAMPLED if sampled else {"temperature": 0.0}
+        params = SamplingParams(max_tokens=TOKENS, **settings)
+        self.requests = [
+            GenerateRequest(prompt=prompt, params=params, seed=row)
+            for row, prompt in enumerate(prompts)
+        ]
+        self.input = torch.from_numpy(prompts)
+        self.settings: dict[str, Any] = {"do_sample": sampled, **(SAMPLED if sampled else {})}
+
+    def ours(self) -> np.ndarray:
+        """Our completions, (32, 64)."""
+        return np.stack([c.tokens for c in self.engine.generate(self.requests)])
+
+    def theirs(self) -> np.ndarray:
+        """Transformers' completions, (32, 64)."""
+        found = self.peer.generate(
+            self.input,
+            attention_mask=torch.ones_like(self.input),
+            max_new_tokens=TOKENS,
+            pad_token_id=0,
+            **self.settings,
+        )
+        return found[:, PROMPT:].numpy()
+
+    def check(self) -> None:
+        """A go of each, to warm up; greedy tokens have to be equal."""
+        ours, theirs = self.ours(), self.theirs()
+        assert ours.shape == theirs.shape == (ROWS, TOKENS)
+        if not self.sampled and (ours != theirs).any():
+            raise SystemExit(f"{(ours != theirs).any(axis=1).sum()} of {ROWS} greedy rows differ")
+
+    def compete(self, rounds: int) -> dict[str, Any]:
+        """Medians of tokens per CPU-second, and the ratio of each round."""
+        runs = [(timed(count(self.ours)), timed(count(self.theirs))) for _ in range(rounds)]
+        ratios = [ours[0] / theirs[0] for ours, theirs in runs]
+        return {
+            "rlvr": statistics.median(ours[0] for ours, _ in runs),
+            "transformers": statistics.median(theirs[0] for _, theirs in runs),
+            "ratio": statistics.median(ratios),
+            "ratio_min": min(ratios),
+            "ratio_max": max(ratios),
+            "wall_ratio": statistics.median(ours[1] / theirs[1] for ours, theirs in runs),
+        }
+
+
+def count(generate: Callable[[], np.ndarray]) -> Callable[[], int]:
+    """The same, giving the number of its tokens."""
+    return lambda: generate().size
+
+
+def main() -> None:
+    args = parse()
+    transformers.logging.set_verbosity_error()
+    torch.set_num_threads(1)
+    shape = argparse.Namespace(prompt=PROMPT, tokens=TOKENS, **CONFIGS[args.config])
+    net, peer = gpt2(shape)
+    tokenizer = BytePairTokenizer.bytes_only()
+    tokenizer.eos_id = -1  # no completion ends early: both draw the same number of tokens
+    peer.generation_config.eos_token_id = None
+    engine = Engine(net, tokenizer, crew=Crew.decoding(1))
+    rows = []
+    for sampled in (False, True):
+        how = "sampled" if sampled else "greedy"
+        for group in (1, 8):
+            if args.only not in (None, how):
+                continue
+            contest = Contest(engine, peer, group, sampled, args.seed)
+            if args.profile:
+                print(how, "group", group)
+                contest.ours()
+                profile(count(contest.ours))
+                continue
+            contest.check()
+            rows.append({"how": how, "group": group, **contest.compete(args.rounds)})
+            if not args.json:
+                show(rows[-1])
+    if args.json:
+        print(json.dumps({"config": args.config, "rounds": args.rounds, "contests": rows}))
+
+
+def show(row: dict[str, Any]) -> None:
+    print(
+        f"{row['how']:8} group {row['group']}  rlvr {row['rlvr']:7.0f}  "
+        f"transformers {row['transformers']:7.0f} tokens/CPU-s   ratio {row['ratio']:.2f} "
+        f"({row['ratio_min']:.2f} to {row['ratio_max']:.2f})  wall ratio {row['wall_ratio']:.2f}",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()

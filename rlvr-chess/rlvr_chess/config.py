@@ -1,0 +1,66 @@
+"""Options of the chess task and its reward: `chess.KEY=VALUE`."""
+
+from __future__ import annotations
+
+from attrs import frozen
+from attrs.validators import ge, le
+
+from rlvr import option
+
+
+@frozen(kw_only=True)
+class ChessConfig:
+    """What is asked, in which wording, and what the engine may cost."""
+
+    profile: str = option(
+        "canonical",
+        "Wording of prompts and answers; rookworld: the predecessor's padding",
+        choices=("canonical", "rookworld"),
+    )
+    tasks: str = option(
+        "both", "Which of the two tasks are asked", choices=("both", "policy", "environment")
+    )
+    mix: float = option(
+        0.5, "Share of policy problems in a step, where both are asked", validator=[ge(0), le(1)]
+    )
+    holdout: float = option(
+        0.2, "Share of positions (by hash) that is held out as split test", validator=[ge(0), le(1)]
+    )
+    history: int = option(
+        0, "Last moves that an environment prompt shows", unit="plies", validator=[ge(0), le(10)]
+    )
+    strict: bool = option(False, "Refuse a data set that has an unusable row")
+    exact: bool = option(False, "Environment reward is 1 for the exact answer, else 0")
+    nodes: int = option(100_000, "Nodes of a search of the engine", validator=ge(1))
+    engine: str = option("", "Engine binary; empty: stockfish where it is usually installed")
+    engines: int = option(0, "Engine processes; 0: cores less one", validator=ge(0))
+    tables: str = option("", "Action-value tables (file); empty: the shipped ones and the cache")
+    any_engine: bool = option(
+        False, "Score what no table holds with this machine's engine, though another one made them"
+    )
+    eval_games: int = option(
+        200,
+        "Games of `rlvr eval` against each rung of the Elo ladder, and at most 100 of self-play; "
+        "0: none",
+        validator=ge(0),
+    )
+    eval_limit: int = option(
+        0, "Problems of each kind that the figures of `rlvr eval` are of; 0: all", validator=ge(0)
+    )
+    report: str = option("", "Folder for the report of `rlvr eval`: figures, boards, games")
+    selfplay_games: int = option(
+        0, "Games a step that the policy plays to find further positions; 0: none", validator=ge(0)
+    )
+    selfplay_plies: int = option(
+        80, "Length of such a game after its opening, at most", unit="plies", validator=ge(1)
+    )
+    selfplay_temperature: float = option(1.0, "Temperature of its moves", validator=ge(0))
+    selfplay_blunders: float = option(
+        0.1, "Share of its moves that are drawn at random", validator=[ge(0), le(1)]
+    )
+    selfplay_keep: int = option(
+        512, "Positions of self-play that are kept to train on", validator=ge(1)
+    )
+    selfplay_age: int = option(
+        40, "Age at which a position of self-play is dropped", unit="steps", validator=ge(1)
+    )

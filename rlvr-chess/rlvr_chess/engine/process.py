@@ -1,0 +1,152 @@
+"""One engine process: started, asked, killed. Knows UCI's lines, not what is asked or why."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from attrs import define, field
+
+_START_S = 120.0
+"""Less than a second, but for a machine that many share."""
+_CLOSE_S = 2.0
+_MOST_BYTES = 64 * 2**20
+_CHUNK = 2**16
+
+
+class EngineFailure(Exception):
+    """The engine died, hung, or said what cannot be read. The pool tries again."""
+
+
+@define
+class EngineProcess:
+    """
+    A running engine, one question at a time.
+
+    It has its own session, so that Ctrl-C in a terminal reaches us and not it. It ends with us even
+    when we are killed: by SIGKILL where Linux's `setpriv` is installed, else because its input
+    ends.
+    """
+
+    path: Path
+    _process: asyncio.subprocess.Process | None = None
+    _settings: dict[str, str] = field(factory=dict)
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, None before `start` and after `kill`."""
+        return None if self._process is None else self._process.pid
+
+    async def start(self, settings: Mapping[str, str | int], timeout_s: float = _START_S) -> None:
+        """
+        Start it with these options, unless it runs already; it is ready then.
+
+        Raises:
+            EngineFailure: It does not run, or does not answer in time.
+        """
+        if self._process is not None and self._process.returncode is None:
+            return
+        await self.kill()
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *_command(self.path),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                start_new_session=True,
+                limit=_CHUNK,
+            )
+        except OSError as error:
+            raise EngineFailure(f"it does not start: {error}") from error
+        await self.ask(["uci"], b"uciok", timeout_s)
+        await self.configure(settings)
+        await self.ask(["isready"], b"readyok", timeout_s)
+
+    async def configure(self, settings: Mapping[str, str | int]) -> None:
+        """Set options that are not set so already."""
+        for name, value in settings.items():
+            if self._settings.get(name) != str(value):
+                self._tell([f"setoption name {name} value {value}"])
+                self._settings[name] = str(value)
+
+    async def ask(self, commands: Sequence[str], end: bytes, timeout_s: float) -> list[bytes]:
+        """
+        Send lines; everything it prints up to the line that begins with `end`, that one included.
+
+        Raises:
+            EngineFailure: It ended, hung longer than `timeout_s`, or floods us.
+        """
+        self._tell(commands)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._read_until(end)
+        except TimeoutError:
+            raise EngineFailure(f"no {end.decode()!r} within {timeout_s:g} s") from None
+
+    async def kill(self) -> None:
+        """End it at once, whatever it does; nothing where none runs."""
+        process, self._process, self._settings = self._process, None, {}
+        if process is None:
+            return
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # with what a wrapper script started
+        await _ended(process)
+
+    async def close(self) -> None:
+        """Ask it to end, and kill it where it does not."""
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(EngineFailure, TimeoutError):
+                self._tell(["quit"])
+                if self._process.stdin is not None:
+                    self._process.stdin.close()
+                await asyncio.wait_for(self._process.wait(), _CLOSE_S)
+        await self.kill()
+
+    def _tell(self, commands: Sequence[str]) -> None:
+        process = self._process
+        if process is None or process.stdin is None or process.returncode is not None:
+            raise EngineFailure("it has ended")
+        process.stdin.write("".join(f"{line}\n" for line in commands).encode())
+
+    async def _read_until(self, end: bytes) -> list[bytes]:
+        """Raw chunks: splitting into lines once, at the end, is what makes this fast."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        stdout, text, start = self._process.stdout, bytearray(b"\n"), 0
+        mark = b"\n" + end
+        while True:
+            chunk = await stdout.read(_CHUNK)
+            if not chunk:
+                raise EngineFailure(f"it ended (last words: {_last_words(text)})")
+            text += chunk
+            found = text.find(mark, start)
+            if found >= 0 and text.find(b"\n", found + len(mark)) >= 0:
+                return bytes(text).splitlines()
+            start = found if found >= 0 else max(0, len(text) - len(mark))
+            if len(text) > _MOST_BYTES:
+                raise EngineFailure(f"it printed {len(text)} bytes and no {end.decode()!r}")
+
+
+def _command(path: Path) -> list[str]:
+    """The command line; with Linux's setpriv the kernel kills the engine when we die."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "KILL", str(path)] if setpriv else [str(path)]
+
+
+def _last_words(text: bytes | bytearray) -> str:
+    return repr(bytes(text[-120:]).decode(errors="replace").strip()) if text else "none"
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """Close our ends of its pipes, then wait for its end: it does not return before they are."""
+    transport = getattr(process, "_transport", None)  # has no public name
+    if transport is not None:
+        transport.close()
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(process.wait(), _CLOSE_S)

@@ -1,0 +1,1 @@
+"""What `rlvr eval --plugin chess` measures besides right and wrong."""

@@ -1,0 +1,180 @@
+"""Intervals and estimators: Wilson for rates, the bootstrap for means, Kaplan-Meier, Kendall."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlvr.types import Figure
+
+Z = 1.959963984540054
+"""Two-sided 95 % of the normal distribution."""
+DRAWS = 2000
+"""Samples of a bootstrap."""
+REDRAWN_CURVES = 400
+"""The same for survival curves, which cost more."""
+NOTHING = float("nan")
+
+
+def wilson(hits: int, n: int) -> tuple[float, float]:
+    """
+    The 95 % score interval of a share (Wilson 1927): inside 0..1, sensible at 0 and n hits.
+
+    Raises:
+        ValueError: Not 0 <= hits <= n, or nothing was counted.
+    """
+    if not 0 <= hits <= n or n == 0:
+        raise ValueError(f"{hits} of {n} is no share")
+    share, square = hits / n, Z * Z
+    centre = (share + square / (2 * n)) / (1 + square / n)
+    half = Z / (1 + square / n) * math.sqrt(share * (1 - share) / n + square / (4 * n * n))
+    low = 0.0 if hits == 0 else centre - half
+    return low, 1.0 if hits == n else centre + half
+
+
+def left_out(name: str, why: str) -> Figure:
+    """A number that could not be measured: no value, n = 0, and the reason."""
+    return Figure(name=name, value=NOTHING, low=NOTHING, high=NOTHING, n=0, note=why)
+
+
+def rate(name: str, hits: Sequence[bool], note: str = "") -> Figure:
+    """A share of yes among independent cases, with Wilson's interval."""
+    if not hits:
+        return left_out(name, note or "nothing to measure it on")
+    count = sum(hits)
+    low, high = wilson(count, len(hits))
+    return Figure(name=name, value=count / len(hits), low=low, high=high, n=len(hits), note=note)
+
+
+def mean(name: str, values: Sequence[float], note: str = "") -> Figure:
+    """A mean over positions (or games), which are what the bootstrap draws again."""
+    return ratio(name, [(value, 1.0) for value in values], note)
+
+
+def ratio(name: str, parts: Sequence[tuple[float, float]], note: str = "") -> Figure:
+    """
+    Sum over sum, such as wrong signs over moves, where a position has several of them.
+
+    Args:
+        name: Of the figure.
+        parts: (numerator, denominator) of each position; positions are drawn again.
+        note: What a reader must know.
+    """
+    pairs = np.array(parts, dtype=float).reshape(-1, 2)  # (n, 2)
+    if not pairs[:, 1].sum():
+        return left_out(name, note or "nothing to measure it on")
+    above, below = _redrawn_means(pairs).T  # (DRAWS,)
+    low, high = _middle(above[below > 0] / below[below > 0])
+    value = float(pairs[:, 0].sum() / pairs[:, 1].sum())
+    return Figure(name=name, value=value, low=low, high=high, n=len(pairs), note=note)
+
+
+def macro(name: str, classes: Mapping[str, Sequence[float]], note: str = "") -> Figure:
+    """
+    Mean of the classes' means, each class counting the same: no class drowns in a larger one.
+
+    The bootstrap draws within each class. Balanced accuracy is this of hits by true class.
+    """
+    kept = {key: np.array(values, dtype=float) for key, values in classes.items() if len(values)}
+    if not kept:
+        return left_out(name, note or "nothing to measure it on")
+    draws = np.mean([_redrawn_means(v, salt=i) for i, v in enumerate(kept.values())], axis=0)
+    low, high = _middle(draws)
+    return Figure(
+        name=name,
+        value=float(np.mean([v.mean() for v in kept.values()])),
+        low=low,
+        high=high,
+        n=sum(len(v) for v in kept.values()),
+        note=note,
+    )
+
+
+def survival(times: Sequence[int], happened: Sequence[bool]) -> list[tuple[int, float]]:
+    """
+    Kaplan-Meier's estimate: (time, share still going after it), at the times of events.
+
+    Args:
+        times: How long each case was watched.
+        happened: Whether the event came then; False: it was watched no longer (censored).
+    """
+    curve, share = [], 1.0
+    for time in sorted({t for t, h in zip(times, happened, strict=True) if h}):
+        at_risk = sum(t >= time for t in times)
+        events = sum(t == time and h for t, h in zip(times, happened, strict=True))
+        share *= 1 - events / at_risk
+        curve.append((time, share))
+    return curve
+
+
+def median_survival(times: Sequence[int], happened: Sequence[bool]) -> float:
+    """The first time at which half or fewer are still going; infinity where that is never."""
+    curve = survival(times, happened)
+    return next((float(time) for time, share in curve if share <= 0.5 + 1e-12), math.inf)
+
+
+def survival_figure(
+    name: str, times: Sequence[int], happened: Sequence[bool], note: str = ""
+) -> Figure:
+    """
+    The median of `survival`, its interval by drawing cases again.
+
+    An upper end that is never reached is given as the longest time watched, and the note says so.
+    """
+    if not times:
+        return left_out(name, note or "nothing to measure it on")
+    value = median_survival(times, happened)
+    rng = np.random.default_rng(0)
+    drawn = []
+    for _ in range(REDRAWN_CURVES):
+        again = rng.integers(0, len(times), len(times)).tolist()
+        drawn.append(median_survival([times[i] for i in again], [happened[i] for i in again]))
+    drawn.sort()
+    low, high = drawn[len(drawn) // 40], drawn[-1 - len(drawn) // 40]
+    if math.isinf(value):
+        at_least = f"; at least {low:.0f}" if math.isfinite(low) else ""
+        return left_out(name, f"half of the {len(times)} cases never came to it{at_least}")
+    if math.isinf(high):
+        high, note = float(max(times)), "; ".join(filter(None, [note, "upper end is open"]))
+    return Figure(name=name, value=value, low=low, high=high, n=len(times), note=note)
+
+
+def kendall_tau(one: Sequence[float], other: Sequence[float]) -> float | None:
+    """
+    Kendall's tau-b of two rankings (ties count as neither): 1 same order, -1 reversed.
+
+    None where `other`, the truth, holds one value only; 0 where `one` does: it orders nothing.
+    """
+    signs = [
+        (_sign(one[i] - one[j]), _sign(other[i] - other[j]))
+        for i in range(len(one))
+        for j in range(i)
+    ]
+    ordered, true = sum(a != 0 for a, _ in signs), sum(b != 0 for _, b in signs)
+    if not true:
+        return None
+    return sum(a * b for a, b in signs) / math.sqrt(ordered * true) if ordered else 0.0
+
+
+def _sign(x: float) -> int:
+    return (x > 0) - (x < 0)
+
+
+def _redrawn_means(values: NDArray[np.float64], salt: int = 0) -> NDArray[np.float64]:
+    """Means over n cases drawn with replacement: (n, ...) gives (DRAWS, ...)."""
+    rng = np.random.default_rng(salt)
+    at_once = max(1, 1_000_000 // len(values))  # bounds the memory
+    return np.concatenate(
+        [
+            values[rng.integers(0, len(values), (min(at_once, DRAWS - done), len(values)))].mean(1)
+            for done in range(0, DRAWS, at_once)
+        ]
+    )
+
+
+def _middle(drawn: NDArray[np.float64]) -> tuple[float, float]:
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    return float(low), float(high)

@@ -1,0 +1,105 @@
+"""The subcommand `rlvr chess play`: a game against a model in the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import chess
+
+from rlvr.errors import ConfigError, explain
+from rlvr_chess.fen import FenError, read_board
+from rlvr_chess.human.session import HELP, Session
+from rlvr_chess.selfplay.model import add_model_flags, open_player
+
+
+def play(argv: list[str]) -> int:
+    """Read moves from standard input until the game is over; the end of input quits."""
+    options = _parser().parse_intermixed_args(argv)
+    board = _board(options.fen)
+    # A runner, not one coroutine: while a person thinks no loop runs, so Ctrl-C ends at once.
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        try:
+            player = runner.run(
+                stack.enter_async_context(open_player(options, temperature=options.temperature))
+            )
+            session = Session(
+                mover=player.mover(),
+                board=board,
+                colour=chess.BLACK if options.colour == "black" else chess.WHITE,
+                seed=options.seed,
+                ascii_only=options.ascii,
+            )
+            try:
+                _play(session, runner)
+            finally:
+                _keep(session, options.pgn_out)
+        finally:
+            runner.run(stack.aclose())
+    return 0
+
+
+def _play(session: Session, runner: asyncio.Runner) -> None:
+    is_typed = sys.stdin.isatty()
+    _say([f"against {session.mover.name}", HELP, session.shown()])
+    while not session.is_over:
+        if session.is_models_turn:
+            _say(runner.run(session.answer()))
+            continue
+        if is_typed:
+            print("your move: ", end="", flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            return
+        if not is_typed:
+            print(f"your move: {line.rstrip()}")
+        _say(session.take(line))
+
+
+def _say(lines: list[str]) -> None:
+    for line in lines:
+        print(line)
+    sys.stdout.flush()
+
+
+def _keep(session: Session, path: Path | None) -> None:
+    if path is not None:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(session.pgn())
+        print(f"game added to {path}", file=sys.stderr)
+
+
+def _board(fen: str | None) -> chess.Board:
+    if fen is None:
+        return chess.Board()
+    try:
+        return read_board(fen)
+    except FenError as error:
+        raise ConfigError(
+            explain(f"a game from {fen!r} was asked for.", f"found: {error}", "give another FEN")
+        ) from error
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="rlvr chess play",
+        description="Play against a model. It answers with its whole P: line, which is shown.",
+        epilog="examples:\n  rlvr chess play\n"
+        "  rlvr chess play --run runs/NAME --colour black --pgn-out games.pgn\n"
+        "  rlvr chess play --fen '8/8/8/4k3/8/8/4P3/4K3 w - - 0 1' --ascii",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_model_flags(parser)
+    parser.add_argument("--colour", choices=("white", "black"), default="white", help="yours")
+    parser.add_argument("--fen", help="position to begin with (default: the initial one)")
+    parser.add_argument("--pgn-out", type=Path, metavar="FILE", help="add the game to this file")
+    parser.add_argument("--ascii", action="store_true", help="letters for pieces")
+    parser.add_argument(
+        "--temperature", type=float, default=0.0, help="of the model (default: 0, its first choice)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of its answers")
+    return parser

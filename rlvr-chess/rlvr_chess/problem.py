@@ -1,0 +1,115 @@
+"""From a row to a problem: its prompt, its labels, what decides its verdict, the right answer."""
+
+from __future__ import annotations
+
+import hashlib
+
+from rlvr.types import Message, Problem
+from rlvr_chess.categories import (
+    category_of,
+    colour_of,
+    phase_of,
+    ply_bucket,
+    rating_bucket,
+)
+from rlvr_chess.grammar import (
+    Profile,
+    environment_prompt,
+    environment_text,
+    eval_text,
+    policy_prompt,
+    policy_text,
+    policy_text_of,
+)
+from rlvr_chess.records import EnvironmentStep, Payload, PolicyPosition, Solution
+from rlvr_chess.reward_solution import points
+from rlvr_chess.rows.row import Row
+from rlvr_chess.transition import legal_moves, transition
+from rlvr_chess.values import ActionValues
+
+
+def problem_of(row: Row, split: str, *, profile: Profile, history: int) -> Problem:
+    """
+    The problem of a row.
+
+    Args:
+        row: A question.
+        split: "train" or "test".
+        profile: Wording of the prompt.
+        history: Last moves that an environment prompt shows.
+    """
+    return Problem(
+        id=row.id,
+        prompt=(Message(role="user", content=prompt_of(row.payload, profile, history)),),
+        split=split,
+        labels=labels_of(row.payload),
+        payload=row.payload,
+        digest=digest_of(row.payload, profile, history),
+    )
+
+
+def prompt_of(payload: Payload, profile: Profile, history: int = 0) -> str:
+    """The question as text; the answer goes on right behind it."""
+    if isinstance(payload, EnvironmentStep):
+        shown = payload.history[-history:] if history else ()
+        return environment_prompt(payload.fen, payload.uci, shown, profile)
+    return policy_prompt(payload.fen, profile)
+
+
+def labels_of(payload: Payload) -> dict[str, str]:
+    """What results are told apart by; docs/chess.md lists them."""
+    fen = payload.fen
+    labels = {"colour": colour_of(fen), "phase": phase_of(fen), "ply": ply_bucket(fen)}
+    if isinstance(payload, EnvironmentStep):
+        category = payload.category or category_of(fen, payload.uci)
+        return {"task": "environment", "category": category, **labels}
+    if isinstance(payload, PolicyPosition):
+        source = {"source": payload.source} if payload.source else {}
+        return {"task": "policy", **labels, **source}
+    rating = {"rating": rating_bucket(payload.rating)} if payload.rating else {}
+    return {"task": "solve", "suite": payload.suite, **labels, **rating}
+
+
+def digest_of(payload: Payload, profile: Profile, history: int) -> str:
+    """sha256 over everything that decides a verdict, and the wording."""
+    facts: tuple[object, ...]
+    if isinstance(payload, EnvironmentStep):
+        facts = (payload.fen, payload.uci, payload.history, history)
+    elif isinstance(payload, PolicyPosition):
+        facts = (payload.fen, payload.values.moves if payload.values else None)
+    else:
+        facts = (payload.fen, sorted(payload.points.items()), payload.avoid, payload.any_mate)
+    text = repr((type(payload).__name__, profile, facts))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def right_answer(
+    payload: Payload, profile: Profile, values: ActionValues | None = None, seed: int = 0
+) -> str | None:
+    """
+    The answer that earns the full reward, None for a position whose values nobody knows.
+
+    Args:
+        payload: The question.
+        profile: Wording.
+        values: What a table says of the position, where the payload does not.
+        seed: Of the order of the candidates in profile `rookworld`.
+    """
+    if isinstance(payload, EnvironmentStep):
+        return environment_text(transition(payload.fen, payload.uci), profile)
+    if isinstance(payload, Solution):
+        return _solution(payload, profile, values)
+    values = payload.values or values
+    if values is None:
+        return None
+    return policy_text_of(values, profile, seed if profile == "rookworld" else None)
+
+
+def _solution(solution: Solution, profile: Profile, values: ActionValues | None) -> str:
+    """The best-rewarded move first among the candidates; evaluations 0.00 where nobody knows."""
+    legal = sorted(legal_moves(solution.fen))
+    best = max(legal, key=lambda uci: points(solution, uci))
+    moves = sorted(values.table, key=lambda m: -values.table[m]) if values is not None else legal
+    candidates = [best, *(move for move in moves if move != best)][: min(5, len(legal))]
+    evals = [eval_text(values, m, profile) if values is not None else "0.00" for m in candidates]
+    return policy_text(candidates, evals, best, profile)

@@ -1,0 +1,121 @@
+"""The reward of chess: reads the answer strictly, then asks the judge of its kind of question."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, cast
+
+from rlvr.parts import BuildContext
+from rlvr.types import Problem, Reward, Trajectory
+from rlvr_chess import reward_environment, reward_policy, reward_solution
+from rlvr_chess.config import ChessConfig
+from rlvr_chess.grammar import Profile, parse_environment, parse_policy
+from rlvr_chess.records import EnvironmentStep, Payload, PolicyPosition, Solution
+from rlvr_chess.transition import legal_moves, transition
+from rlvr_chess.values import ActionValues
+
+if TYPE_CHECKING:
+    from rlvr_chess.tables.store import TableStore
+
+
+class ChessReward:
+    """
+    Judges a policy line by action values, a state by the rules, a solution by its points.
+
+    A malformed answer, and one that the token limit cut off, earns 0. The table store is opened
+    where a position comes without values, and not before: most runs need no engine.
+    """
+
+    def __init__(self, config: ChessConfig, context: BuildContext) -> None:
+        self._config = config
+        self._profile = cast(Profile, config.profile)
+        self._store: TableStore | None = None
+        self._opening = asyncio.Lock()
+        self._open = AsyncExitStack()
+
+    async def __aenter__(self) -> ChessReward:
+        """Open nothing yet."""
+        self._opening = asyncio.Lock()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close what was opened: cache and engine."""
+        self._store = None
+        await self._open.aclose()
+
+    def verdict_key(self, problem: Problem, trajectory: Trajectory) -> str | None:
+        """None: a verdict is found sooner than it could be looked up."""
+        return None
+
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:
+        """
+        The reward of one answer.
+
+        Raises:
+            PrerequisiteError: The engine is needed and missing.
+            VerifierError: The engine failed. This is never a reward.
+        """
+        payload = _payload(problem)
+        if trajectory.finish == "length":
+            return self._malformed(payload, "cut off at the token limit")
+        text = trajectory.completion
+        if isinstance(payload, EnvironmentStep):
+            return self._environment(payload, text)
+        answer = parse_policy(text, _count(payload), self._profile)
+        if answer is None:
+            return self._malformed(payload, "not a line of the grammar")
+        if isinstance(payload, Solution):
+            return reward_solution.solution_reward(payload, answer)
+        values = payload.values
+        if values is None:
+            values = await self._values(payload.fen)
+        return reward_policy.policy_reward(values, answer)
+
+    def _environment(self, step: EnvironmentStep, text: str) -> Reward:
+        answer = parse_environment(text, self._profile)
+        if answer is None:
+            return self._malformed(step, "not a state of the grammar")
+        truth = transition(step.fen, step.uci)
+        return reward_environment.environment_reward(
+            step.fen, truth, answer, exact_only=self._config.exact
+        )
+
+    def _malformed(self, payload: Payload, why: str) -> Reward:
+        if isinstance(payload, EnvironmentStep):
+            names = ["exact"] if self._config.exact else list(reward_environment.WEIGHTS)
+        elif isinstance(payload, Solution):
+            names = list(reward_solution.WEIGHTS)
+        else:
+            names = list(reward_policy.WEIGHTS)
+        return Reward(
+            value=0.0, score01=0.0, components=dict.fromkeys(names, 0.0), evidence={"why": why}
+        )
+
+    async def _values(self, fen: str) -> ActionValues:
+        async with self._opening:
+            if self._store is None:
+                from rlvr_chess.tables.store import TableStore
+
+                store = TableStore.of(self._config)
+                self._store = await self._open.enter_async_context(store)
+        return await self._store.values(fen)
+
+
+def _count(payload: PolicyPosition | Solution) -> int:
+    """Candidates that a line must name; a table holds every legal move."""
+    if isinstance(payload, PolicyPosition) and payload.values is not None:
+        return payload.values.count
+    return min(5, len(legal_moves(payload.fen)))
+
+
+def _payload(problem: Problem) -> Payload:
+    if not isinstance(problem.payload, PolicyPosition | EnvironmentStep | Solution):
+        raise TypeError(f"{problem.id} is not a problem of the chess task")
+    return problem.payload

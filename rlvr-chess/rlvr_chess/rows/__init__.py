@@ -1,0 +1,6 @@
+"""Data sets of chess as they are found in the world, read row by row."""
+
+from rlvr_chess.rows.read import DataSet, Material, read_data, read_rows
+from rlvr_chess.rows.row import GameLine, Row, Unsupported
+
+__all__ = ["DataSet", "GameLine", "Material", "Row", "Unsupported", "read_data", "read_rows"]

@@ -1,0 +1,136 @@
+"""JSON Lines: transitions, action values, bare positions; each row by the keys it has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rlvr_chess.fen import read_board
+from rlvr_chess.records import EnvironmentStep, PolicyPosition
+from rlvr_chess.rows.lines import Lines
+from rlvr_chess.rows.row import Item, Row, RowError, refused
+from rlvr_chess.transition import Transition, transition
+from rlvr_chess.values import ActionValues
+
+HEADER = "rlvr_chess_table"
+"""Key of the first line of a table file (`rlvr chess build-table`), whose rows are read too."""
+_SHOWN = 3
+
+
+def read(lines: Lines, _name: str) -> Iterator[Item]:
+    """The rows of a file, in order."""
+    for number, text in lines.good:
+        try:
+            row = _object(text)
+            if HEADER in row:
+                continue
+            yield _row(row, number)
+        except ValueError as error:
+            yield refused(number, error)
+
+
+def _object(text: str) -> Mapping[str, Any]:
+    try:
+        row = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise RowError(f"not JSON: {error.msg} (column {error.colno})") from None
+    except (ValueError, RecursionError) as error:
+        raise RowError(f"not readable as JSON: {error}") from None
+    if not isinstance(row, dict):
+        raise RowError("not a row: wanted a JSON object")
+    return row
+
+
+def _row(row: Mapping[str, Any], number: int) -> Row:
+    name = _name_of(row, number)
+    try:
+        fen, split = row.get("fen"), row.get("split") or ""
+        if not isinstance(fen, str):
+            raise RowError('not a row: it has no "fen" as text')
+        if split not in ("", "train", "test"):
+            raise RowError(f"split {split!r} is neither train nor test")
+        payload = _payload(row, read_board(fen).fen())
+    except ValueError as error:
+        raise RowError(str(error), name) from None
+    is_bare = isinstance(payload, PolicyPosition) and payload.values is None
+    return Row(id=name, payload=payload, split=split, is_bare=is_bare)
+
+
+def _name_of(row: Mapping[str, Any], number: int) -> str:
+    name = row.get("id", number)
+    if not isinstance(name, str | int) or isinstance(name, bool):
+        raise RowError(f"its id is neither text nor a number: {name!r}")
+    if not str(name).strip() or not str(name).isprintable():
+        raise RowError("its id is no plain text")
+    return str(name)
+
+
+def _payload(row: Mapping[str, Any], fen: str) -> PolicyPosition | EnvironmentStep:
+    if "uci" in row:
+        return _step(row, fen)
+    source = str(row.get("source") or "")
+    if "moves" not in row:
+        return PolicyPosition(fen=fen, source=source)
+    return PolicyPosition(fen=fen, values=_values(row["moves"], fen), source=source)
+
+
+def _step(row: Mapping[str, Any], fen: str) -> EnvironmentStep:
+    uci, history = row["uci"], row.get("history") or ()
+    moves = history.split() if isinstance(history, str) else history
+    if not isinstance(uci, str) or not uci.isprintable():
+        raise RowError(f'"uci" is no plain text: {uci!r}')
+    if not isinstance(moves, list | tuple) or not all(isinstance(move, str) for move in moves):
+        raise RowError('"history" holds something that is no move')
+    _compare(row, transition(fen, uci))
+    category = str(row.get("category") or "")
+    return EnvironmentStep(fen=fen, uci=uci, history=tuple(moves[-10:]), category=category)
+
+
+def _compare(row: Mapping[str, Any], truth: Transition) -> None:
+    """Labels of the row, where it has some, are what the rules say."""
+    said = {
+        "new_fen": (row.get("new_fen"), truth.new_fen),
+        "reward": (_number(row.get("reward")), float(truth.reward)),
+        "terminated": (_number(row.get("terminated")), float(truth.terminated)),
+        "truncated": (_number(row.get("truncated")), float(truth.truncated)),
+    }
+    for key, (given, right) in said.items():
+        if given is not None and given != right:
+            shown = f"{right:g}" if isinstance(right, float) else repr(right)
+            raise RowError(f'its "{key}" is {row[key]!r}, by the rules it is {shown}')
+
+
+def _number(given: Any) -> Any:
+    """A number, also written as text; anything else stays as it is and differs from the truth."""
+    if given is None:
+        return None
+    try:
+        return float(given)
+    except (TypeError, ValueError):
+        return repr(given)
+
+
+def _values(moves: Any, fen: str) -> ActionValues:
+    if not isinstance(moves, list) or not all(_is_value(move) for move in moves):
+        raise RowError('"moves" wants [uci, "cp" or "mate", whole number] for each move')
+    given = [move[0] for move in moves]
+    legal = {move.uci() for move in read_board(fen).legal_moves}
+    wrong = sorted(set(given) - legal)
+    if wrong:
+        raise RowError(f"not legal here: {' '.join(wrong[:_SHOWN])}")
+    missing = sorted(legal - set(given))
+    if missing:
+        raise RowError(f"no value of {len(missing)} legal moves: {' '.join(missing[:_SHOWN])}")
+    if len(given) != len(legal):
+        raise RowError("a move has two values")
+    return ActionValues(fen=fen, moves=moves)
+
+
+def _is_value(move: Any) -> bool:
+    if not isinstance(move, list) or len(move) != 3:
+        return False
+    uci, kind, value = move
+    if not isinstance(uci, str) or not isinstance(value, int) or isinstance(value, bool):
+        return False
+    return kind == "cp" or (kind == "mate" and value != 0)

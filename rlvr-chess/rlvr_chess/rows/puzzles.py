@@ -1,0 +1,90 @@
+"""Puzzles of database.lichess.org: the FEN is before the opponent's move, which is played first."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+
+import chess
+
+from rlvr_chess.fen import read_board
+from rlvr_chess.records import Solution
+from rlvr_chess.rows.lines import FileError, Lines
+from rlvr_chess.rows.row import Item, Row, RowError, refused
+from rlvr_chess.transition import legal_move
+
+COLUMNS = ("PuzzleId", "FEN", "Moves", "Rating", "RatingDeviation", "Popularity", "NbPlays")
+"""The first columns of the database, for files without a line of headings."""
+NEEDED = COLUMNS[:3]
+_GAME = re.compile(r"lichess\.org/(\w{8})")
+
+
+def read(lines: Lines, _name: str) -> Iterator[Item]:
+    """
+    The puzzles of a file, in order.
+
+    Raises:
+        FileError: A column is missing.
+    """
+    columns: Sequence[str] | None = None
+    for number, text in lines.good:
+        try:
+            (cells,) = csv.reader([text], strict=True)
+        except (csv.Error, ValueError) as error:
+            yield refused(number, RowError(f"not CSV: {error}"))
+            continue
+        if columns is None:
+            columns, is_heading = _columns(cells)
+            if is_heading:
+                continue
+        row = dict(zip(columns, cells, strict=False))
+        try:
+            yield _puzzle(row, number)
+        except ValueError as error:
+            yield refused(number, RowError(str(error), row.get("PuzzleId", "").strip()))
+
+
+def _columns(cells: list[str]) -> tuple[Sequence[str], bool]:
+    names = [cell.strip() for cell in cells]
+    missing = [name for name in NEEDED if name not in names]
+    if not missing:
+        return names, True
+    if len(cells) >= len(NEEDED) and cells[1].count("/") == 7:
+        return [*COLUMNS, "Themes", "GameUrl", "OpeningTags"], False
+    raise FileError(f"is CSV without the columns {', '.join(missing)}; it has {', '.join(names)}")
+
+
+def _puzzle(row: dict[str, str], number: int) -> Row:
+    missing = [name for name in NEEDED if not row.get(name, "").strip()]
+    if missing:
+        raise RowError(f"nothing in {', '.join(missing)}")
+    board = read_board(row["FEN"].strip())
+    setup, *line = _played(board, row["Moves"].split())
+    if len(line) % 2 == 0:
+        raise RowError(f"{len(line) + 1} moves: wanted the set-up move and an odd number behind it")
+    board.push_uci(setup)
+    game = _GAME.search(row.get("GameUrl", ""))
+    rating = row.get("Rating", "").strip() or "0"
+    if not rating.isdecimal():
+        raise RowError(f"its rating is no number: {rating!r}")
+    solution = Solution(
+        fen=board.fen(),
+        points={line[0]: 1.0},
+        any_mate=len(line) == 1,
+        line=tuple(line),
+        rating=int(rating),
+        suite="puzzle",
+    )
+    return Row(id=row["PuzzleId"].strip(), payload=solution, game=game[1] if game else "")
+
+
+def _played(board: chess.Board, moves: Sequence[str]) -> Sequence[str]:
+    """The moves, each legal after those before it."""
+    board = board.copy()
+    for count, uci in enumerate(moves, 1):
+        move = legal_move(board, uci)
+        if move is None:
+            raise RowError(f"move {count} of its line, {uci!r}, is not legal")
+        board.push(move)
+    return moves

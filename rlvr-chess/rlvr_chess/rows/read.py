@@ -1,0 +1,153 @@
+"""A data set: one file, or a folder of files of any of the kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from attrs import evolve, frozen
+
+from rlvr.errors import ConfigError, explain
+from rlvr_chess.records import PolicyPosition
+from rlvr_chess.rows import jsonl, openings, pgn, positions, puzzles
+from rlvr_chess.rows.detect import KINDS, kind_of
+from rlvr_chess.rows.games import rows_of
+from rlvr_chess.rows.lines import FileError, Lines, read_lines
+from rlvr_chess.rows.row import GameLine, Item, Row, Unsupported
+
+_READERS: Mapping[str, Callable[[Lines, str], Iterator[Item]]] = {
+    "jsonl": jsonl.read,
+    "positions": positions.read,
+    "puzzles": puzzles.read,
+    "pgn": pgn.read,
+    "openings": openings.read,
+}
+_NO_DATA = ("README", "LICENSE", "LICENCE", "COPYING", "NOTICE", "CHANGELOG", "SHA256SUMS", ".")
+"""Beginnings of names that are no data in a folder."""
+
+
+@frozen(kw_only=True)
+class Material:
+    """What a data set holds besides questions: where games and rollouts begin."""
+
+    positions: tuple[str, ...] = ()
+    games: tuple[GameLine, ...] = ()
+    openings: tuple[GameLine, ...] = ()
+
+
+@frozen(kw_only=True)
+class DataSet:
+    """Rows in the order of the files, each a question or a reason; and the material for games."""
+
+    rows: tuple[Row | Unsupported, ...] = ()
+    material: Material = Material()
+
+
+def read_rows(path: Path) -> list[Row | Unsupported]:
+    """The questions of a file or a folder, and what is none with the reason."""
+    return list(read_data(path).rows)
+
+
+def read_data(path: Path) -> DataSet:
+    """
+    All of a file, or of a folder with its folders.
+
+    In a folder FEN lists, games and opening lines are material and no questions; ids are
+    "file:id" there. A file that cannot be read is one unsupported row.
+
+    Raises:
+        ConfigError: There is no such file, or a single file cannot be read or is of no known kind.
+    """
+    if path.is_dir():
+        return _read_folder(path)
+    try:
+        items = _read_file(path)
+    except FileError as error:
+        raise ConfigError(
+            explain(
+                f"a data set of chess was to be read from {path}.",
+                f"found: it {error}",
+                "it takes: " + "; ".join(KINDS.values()),
+            )
+        ) from None
+    return DataSet(rows=tuple(_unique(_questions(items))), material=_material(items))
+
+
+def _read_folder(folder: Path) -> DataSet:
+    rows: list[Row | Unsupported] = []
+    everything: list[Item] = []
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        name = path.relative_to(folder).as_posix()
+        if path.name.startswith(_NO_DATA):
+            continue
+        try:
+            items = _read_file(path)
+        except FileError as error:
+            rows.append(Unsupported(id=name, reason=f"the file {error}"))
+            continue
+        everything += items
+        asked = (i for i in items if isinstance(i, Unsupported) or _is_question(i))
+        rows += _unique(evolve(i, id=f"{name}:{i.id}") for i in _only_rows(asked))
+    if not rows and not everything:
+        raise ConfigError(
+            explain(
+                f"a data set of chess was to be read from the folder {folder}.",
+                "found: no file in it",
+                "it takes: " + "; ".join(KINDS.values()),
+            )
+        )
+    return DataSet(rows=tuple(rows), material=_material(everything))
+
+
+def _read_file(path: Path) -> list[Item]:
+    lines = read_lines(path)
+    kind = kind_of(path, lines.first)
+    if not kind:
+        raise FileError("is of no kind that is known, by its first line and its name")
+    stem = path.name.split(".")[0]
+    items = list(_READERS[kind](lines, stem))
+    return items if kind == "pgn" else [*items, *lines.broken]
+
+
+def _is_question(item: Item) -> bool:
+    return isinstance(item, Row) and not item.is_bare
+
+
+def _only_rows(items: Iterable[Item]) -> Iterator[Row | Unsupported]:
+    for item in items:
+        if not isinstance(item, GameLine):
+            yield item
+
+
+def _questions(items: Iterable[Item]) -> Iterator[Row | Unsupported]:
+    met: set[str] = set()
+    for item in items:
+        if isinstance(item, GameLine):
+            yield from rows_of(item, met)
+        else:
+            yield item
+
+
+def _unique(rows: Iterable[Row | Unsupported]) -> Iterator[Row | Unsupported]:
+    """The first row of an id stays; what repeats it is unsupported, under a name of its own."""
+    met: set[str] = set()
+    for count, row in enumerate(rows, 1):
+        if row.id in met:
+            reason = row.reason if isinstance(row, Unsupported) else f"the id {row.id} came before"
+            row = Unsupported(id=f"row {count} ({row.id})", reason=reason)
+        met.add(row.id)
+        yield row
+
+
+def _material(items: Iterable[Item]) -> Material:
+    items = list(items)
+    games = [item for item in items if isinstance(item, GameLine)]
+    return Material(
+        positions=tuple(
+            item.payload.fen
+            for item in items
+            if isinstance(item, Row) and item.is_bare and isinstance(item.payload, PolicyPosition)
+        ),
+        games=tuple(game for game in games if not game.is_opening),
+        openings=tuple(game for game in games if game.is_opening),
+    )

@@ -1,0 +1,82 @@
+"""What a file of chess holds: rows that are questions, games, and rows that are neither."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from attrs import field, frozen
+
+from rlvr_chess.records import Payload
+
+
+@frozen(kw_only=True)
+class Row:
+    """
+    A question of a data set.
+
+    Attributes:
+        id: The row's own id, else its line number as text; "17/env" for the second question
+            about a position.
+        payload: What is asked.
+        split: The row's own split ("train", "test"), "" where it has none.
+        game: What it came from, where rows of one game must stay in one split.
+        is_bare: A position and nothing else: it stands for an environment problem as well.
+    """
+
+    id: str
+    payload: Payload
+    split: str = ""
+    game: str = ""
+    is_bare: bool = False
+
+
+@frozen(kw_only=True)
+class Unsupported:
+    """A row that yields no problem: its id, or `line N`, and why."""
+
+    id: str
+    reason: str
+
+
+def _texts(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(texts)
+
+
+@frozen(kw_only=True)
+class GameLine:
+    """
+    A game or an opening line, every move of it legal.
+
+    Attributes:
+        id: Number of the game in its file (from 1), or of the line.
+        start_fen: Six fields before the first move.
+        moves: UCI.
+        result: "1-0", "0-1", "1/2-1/2" or "*".
+        is_opening: True for a line of openings, False for a game that was played.
+        split: Where its positions belong, set by the task.
+    """
+
+    id: str
+    start_fen: str
+    moves: tuple[str, ...] = field(converter=_texts, repr=False)
+    result: str = "*"
+    is_opening: bool = False
+    split: str = ""
+
+
+Item: TypeAlias = Row | GameLine | Unsupported
+
+
+class RowError(ValueError):
+    """Why a row cannot become a problem; `name` is its id where it has one."""
+
+    def __init__(self, reason: str, name: str = "") -> None:
+        super().__init__(reason)
+        self.name = name
+
+
+def refused(number: int, error: Exception) -> Unsupported:
+    """The row of a line that was refused; the line's number is always said."""
+    name = getattr(error, "name", "") or f"line {number}"
+    return Unsupported(id=name, reason=f"line {number}: {error}")

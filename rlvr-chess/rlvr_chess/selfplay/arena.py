@@ -1,0 +1,224 @@
+"""
+Plays many games at once: each round, all games in which a mover is to move are one batch.
+
+Everything random comes from the seed, the game's place in the list and the ply, so a game is the
+same whatever is played beside it (unless a `Crowd` parts them).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import chess
+from attrs import define, field, frozen
+
+from rlvr.parts import Policy
+from rlvr.types import SamplingParams
+from rlvr_chess.grammar import Profile
+from rlvr_chess.selfplay.adjudication import (
+    Ending,
+    Judge,
+    Rules,
+    ended_by_resignation,
+    ended_by_rules,
+    ended_by_value,
+    for_white,
+    won_by,
+)
+from rlvr_chess.selfplay.diversity import Crowd
+from rlvr_chess.selfplay.game import Game
+from rlvr_chess.selfplay.movers import Move, Mover, PolicyMover, Turn, random_move, seed_of
+from rlvr_chess.selfplay.openings import Opening
+
+
+@frozen(kw_only=True)
+class Pairing:
+    """A game to play."""
+
+    white: Mover
+    black: Mover
+    opening: Opening
+
+
+@define
+class _Table:
+    """A game under way."""
+
+    number: int
+    pairing: Pairing
+    board: chess.Board
+    seed: int
+    attempt: int = 0
+    parted: Move | None = None
+    illegal_at: int | None = None
+    illegal: list[int] = field(factory=lambda: [0, 0])
+    random: list[int] = field(factory=list)
+    own: tuple[list[float | None], list[float | None]] = field(factory=lambda: ([], []))
+    judged: list[float] = field(factory=list)
+    ending: Ending | None = None
+
+    @property
+    def mover(self) -> Mover:
+        return self.pairing.white if self.board.turn == chess.WHITE else self.pairing.black
+
+    @property
+    def played(self) -> int:
+        return len(self.board.move_stack) - len(self.pairing.opening.moves)
+
+    def turn(self) -> Turn:
+        seed = seed_of(self.seed, self.number, self.played)
+        return Turn(board=self.board, seed=seed, ply=self.played, attempt=self.attempt)
+
+    def take(self, said: Move, rules: Rules, crowd: Crowd) -> bool:
+        """Play what was said, or deal with it; True where a move was played."""
+        move = _legal(self.board, said.uci)
+        if move is None and self.parted is not None:  # only a crowd asked for another move
+            said = self.parted
+            move = _legal(self.board, said.uci)
+        if move is None:
+            return self._refuse(rules)
+        side = self.board.turn
+        self.board.push(move)
+        if crowd.refuses(self.board, self.number, self.attempt):
+            self.board.pop()
+            self.attempt += 1
+            self.parted = said
+            return False
+        crowd.enter(self.board, self.number)
+        self._played(is_random=said.is_random)
+        self.own[side].append(said.win_probability)
+        self.ending = ended_by_rules(self.board, self.played, rules) or ended_by_resignation(
+            side, self.own[side], rules
+        )
+        return True
+
+    def game(self) -> Game:
+        assert self.ending is not None, "a game is asked for when it has ended"
+        opening = self.pairing.opening
+        return Game(
+            moves=tuple(move.uci() for move in self.board.move_stack),
+            start_fen=opening.start_fen,
+            result=self.ending.result,
+            reason=self.ending.reason,
+            opening=opening.name,
+            eco=opening.eco,
+            book=len(opening.moves),
+            illegal_at=self.illegal_at,
+            illegal=(self.illegal[0], self.illegal[1]),
+            random=tuple(self.random),
+            white=self.pairing.white.name,
+            black=self.pairing.black.name,
+        )
+
+    def _refuse(self, rules: Rules) -> bool:
+        side = self.board.turn
+        self.illegal[0 if side == chess.WHITE else 1] += 1
+        if self.illegal_at is None:
+            self.illegal_at = len(self.board.move_stack)
+        if rules.illegal == "random":
+            self.board.push_uci(random_move(self.board, self.turn().draw))
+            self._played(is_random=True)
+            self.own[side].append(None)
+            self.ending = ended_by_rules(self.board, self.played, rules)
+            return True
+        if rules.illegal == "resample" and self.attempt < rules.retries:
+            self.attempt += 1
+        else:
+            self.ending = won_by(not side, "illegal move")
+        return False
+
+    def _played(self, *, is_random: bool) -> None:
+        self.attempt, self.parted = 0, None
+        if is_random:
+            self.random.append(len(self.board.move_stack) - 1)
+
+
+async def play(
+    pairings: Sequence[Pairing],
+    *,
+    rules: Rules | None = None,
+    seed: int = 0,
+    judge: Judge | None = None,
+    crowd: Crowd | None = None,
+    on_end: Callable[[Game], None] | None = None,
+) -> list[Game]:
+    """
+    Play all games to their end.
+
+    Args:
+        pairings: Who plays whom from where; the order of the games.
+        rules: When a game ends and what an illegal answer costs.
+        seed: Of everything random.
+        judge: Values for `rules.value_limit`; only asked where that is set.
+        crowd: Parts games that run together.
+        on_end: Called with each game as it ends.
+
+    Returns:
+        One game a pairing, in order.
+    """
+    rules, crowd = rules or Rules(), crowd or Crowd(0)
+    tables = [
+        _Table(number=number, pairing=pairing, board=pairing.opening.board(), seed=seed)
+        for number, pairing in enumerate(pairings)
+    ]
+    running = tables
+    while running:
+        moved = [t for t, said in await _ask(running) if t.take(said, rules, crowd)]
+        if judge is not None and rules.value_limit:
+            await _judge([t for t in moved if t.ending is None], judge, rules)
+        if on_end is not None:
+            for table in running:
+                if table.ending is not None:
+                    on_end(table.game())
+        running = [table for table in running if table.ending is None]
+    return [table.game() for table in tables]
+
+
+async def play_games(
+    policy: Policy,
+    openings: Sequence[Opening],
+    params: SamplingParams,
+    *,
+    profile: Profile = "canonical",
+    rules: Rules | None = None,
+    seed: int = 0,
+) -> list[Game]:
+    """A policy against itself, one game an opening."""
+    mover = PolicyMover(policy, params, profile=profile)
+    pairings = [Pairing(white=mover, black=mover, opening=opening) for opening in openings]
+    return await play(pairings, rules=rules, seed=seed)
+
+
+async def _ask(tables: Sequence[_Table]) -> list[tuple[_Table, Move]]:
+    """What the mover of each table says, in the order of the tables."""
+    by_mover: dict[int, list[_Table]] = {}
+    for table in tables:
+        by_mover.setdefault(id(table.mover), []).append(table)
+    groups = list(by_mover.values())
+    answers = await asyncio.gather(
+        *(group[0].mover.moves([table.turn() for table in group]) for group in groups)
+    )
+    said = {
+        table.number: move
+        for group, moves in zip(groups, answers, strict=True)
+        for table, move in zip(group, moves, strict=True)
+    }
+    return [(table, said[table.number]) for table in tables]
+
+
+async def _judge(tables: Sequence[_Table], judge: Judge, rules: Rules) -> None:
+    found = await asyncio.gather(*(judge(table.board.fen()) for table in tables))
+    for table, values in zip(tables, found, strict=True):
+        if values is not None:
+            table.judged.append(for_white(values, table.board.turn))
+            table.ending = ended_by_value(table.judged, rules)
+
+
+def _legal(board: chess.Board, uci: str | None) -> chess.Move | None:
+    """The legal move that a text is; python-chess's `0000` and odd spellings are none."""
+    try:
+        move = chess.Move.from_uci(uci or "")
+    except ValueError:
+        return None
+    return move if move.uci() == uci and move in board.legal_moves else None

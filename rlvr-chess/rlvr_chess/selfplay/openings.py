@@ -1,0 +1,170 @@
+"""
+Where games begin: our book of common openings, or lines and positions that a person gives.
+
+Every line is played out by the rules when it is read, so a book cannot hold an illegal move, a
+name that belongs to another line, or a position in which nothing can be played.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+import chess
+from attrs import field, frozen
+
+from rlvr.errors import ConfigError, UnknownNameError, explain
+from rlvr_chess.fen import FenError, read_board
+
+BOOK = "openings.txt"
+
+
+def _moves(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(values)
+
+
+@frozen(kw_only=True)
+class Opening:
+    """
+    The first moves of a game.
+
+    Attributes:
+        name: For people and quotas; equal names share a quota.
+        moves: UCI, from `start_fen`; legal.
+        start_fen: Six fields of the position before them.
+        eco: Code of the Encyclopaedia of Chess Openings, "" where none.
+    """
+
+    name: str
+    moves: tuple[str, ...] = field(default=(), converter=_moves)
+    start_fen: str = chess.STARTING_FEN
+    eco: str = ""
+
+    def board(self) -> chess.Board:
+        """A fresh board after the moves, with its history."""
+        board = chess.Board(self.start_fen)
+        for uci in self.moves:
+            board.push_uci(uci)
+        return board
+
+
+START = Opening(name="initial position")
+
+
+@cache
+def book() -> tuple[Opening, ...]:
+    """The openings that come with the plugin."""
+    text = resources.files("rlvr_chess.selfplay").joinpath(BOOK).read_text(encoding="utf-8")
+    return read_lines(text.splitlines(), BOOK)
+
+
+def read_openings(path: Path) -> tuple[Opening, ...]:
+    """
+    Openings of a file, one a line: `ECO; NAME; MOVES`, moves in UCI alone, or a FEN.
+
+    Raises:
+        UnknownNameError: There is no such file.
+        ConfigError: A line is none of these, a move is illegal, or the file holds no opening.
+    """
+    if not path.is_file():
+        raise UnknownNameError(
+            explain(f"openings of {path} were asked for.", "found: no such file", "check the path")
+        )
+    return read_lines(path.read_text(encoding="utf-8").splitlines(), str(path))
+
+
+def read_lines(lines: Sequence[str], source: str) -> tuple[Opening, ...]:
+    """The openings of the lines; empty ones and those that begin with # are left out."""
+    found = []
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        try:
+            found.append(_opening(text, number))
+        except ValueError as error:
+            raise ConfigError(
+                explain(
+                    f"openings were read from {source}, line {number}.",
+                    f"found: {error}",
+                    "a line is 'ECO; NAME; MOVES', moves in UCI, or a FEN",
+                )
+            ) from error
+    if not found:
+        raise ConfigError(
+            explain(
+                f"openings were read from {source}.",
+                "found: none in it",
+                "a line is 'ECO; NAME; MOVES', moves in UCI, or a FEN",
+            )
+        )
+    return tuple(found)
+
+
+def _opening(text: str, number: int) -> Opening:
+    if text.count(";") == 2:
+        eco, name, moves = (part.strip() for part in text.split(";"))
+        return _checked(Opening(name=name, eco=eco, moves=moves.split()))
+    if "/" in text:
+        return _checked(Opening(name=f"position {number}", start_fen=_fen(text)))
+    return _checked(Opening(name=f"line {number}", moves=text.split()))
+
+
+def _fen(text: str) -> str:
+    words = text.split()
+    try:
+        return read_board(" ".join([*words, "0", "1"] if len(words) == 4 else words)).fen()
+    except FenError as error:
+        raise ValueError(str(error)) from error
+
+
+def _checked(opening: Opening) -> Opening:
+    board = chess.Board(opening.start_fen)
+    for place, uci in enumerate(opening.moves, start=1):
+        try:
+            move = chess.Move.from_uci(uci)
+        except ValueError as error:
+            raise ValueError(f"move {place}, {uci!r}, is not UCI") from error
+        if uci != move.uci() or move not in board.legal_moves:
+            raise ValueError(f"move {place}, {uci!r}, is illegal in {board.fen()}")
+        board.push(move)
+    if board.is_game_over():
+        raise ValueError(f"the game is over after it: {board.fen()}")
+    return opening
+
+
+def choose_openings(
+    openings: Sequence[Opening], count: int, *, seed: object, quota: int = 0
+) -> list[Opening]:
+    """
+    Openings of `count` games, drawn without returning one before all others had their turn.
+
+    Args:
+        openings: What to choose from.
+        count: Games.
+        seed: Equal seeds give equal choices.
+        quota: Games of one name at most; 0: as many as it takes.
+
+    Raises:
+        ConfigError: The quota allows fewer games.
+    """
+    room = {o.name: quota or count for o in openings}
+    if sum(room.values()) < count:
+        raise ConfigError(
+            explain(
+                f"{count} games with at most {quota} an opening were asked for.",
+                f"found: {len(room)} openings, enough for {sum(room.values())} games",
+                "ask for fewer games, allow more an opening, or give more openings",
+            )
+        )
+    rng = random.Random(f"openings/{seed}")
+    chosen: list[Opening] = []
+    while len(chosen) < count:
+        for opening in rng.sample(openings, len(openings)):
+            if len(chosen) < count and room[opening.name] > 0:
+                room[opening.name] -= 1
+                chosen.append(opening)
+    return chosen

@@ -1,0 +1,1 @@
+"""The starter: positions with tables, and a small model."""

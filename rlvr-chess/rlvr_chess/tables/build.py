@@ -1,0 +1,199 @@
+"""`rlvr chess build-table`: score every legal move of the positions of a data set, once."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from attrs import define, evolve, field
+
+from rlvr.errors import ConfigError, VerifierError, explain
+from rlvr_chess.engine.find import find_engine
+from rlvr_chess.engine.identity import EngineIdentity, identify
+from rlvr_chess.engine.pool import EngineConfig
+from rlvr_chess.fen import read_board
+from rlvr_chess.rows import read_rows
+from rlvr_chess.rows.row import Row
+from rlvr_chess.tables.file import Entry, Table, read_table, write_table
+from rlvr_chess.tables.store import TableStore
+
+NODES = 100_000
+_MOST_FAILURES = 5
+
+
+def build_table(argv: list[str]) -> int:
+    """Write the table; what the file or the cache holds already is not searched again."""
+    parser = argparse.ArgumentParser(
+        prog="rlvr chess build-table",
+        description="Score every legal move of the positions of a data set with Stockfish and "
+        "write the table. What the file or the cache holds is not searched again, so a build that "
+        "was broken off goes on.",
+        epilog="examples:\n"
+        "  rlvr chess build-table --dataset positions.fen --out table.jsonl.gz\n"
+        "  rlvr chess build-table --dataset games.pgn --out table.jsonl --nodes 20000\n"
+        "  rlvr chess build-table --dataset positions.fen --out table.jsonl.gz --engines 2",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--dataset", type=Path, required=True, help="any chess data set")
+    parser.add_argument("--out", type=Path, required=True, help="table: .jsonl or .jsonl.gz")
+    parser.add_argument("--nodes", type=positive, default=NODES, help="nodes of each search")
+    add_engine_options(parser)
+    options = parser.parse_args(argv)
+    engine = EngineConfig(path=options.engine, nodes=options.nodes, processes=options.engines)
+    identity = identify(find_engine(options.engine), options.nodes)
+    splits = _positions(options.dataset)
+    known = _known(options.out, identity)
+    entries = asyncio.run(_scored(engine, known, list(splits)))
+    rows = {
+        fen: evolve(entries[fen], split=split) for fen, split in splits.items() if fen in entries
+    }
+    rows.update((fen, entry) for fen, entry in known.entries.items() if fen not in rows)
+    write_table(options.out, Table(identity=identity, entries=rows))
+    print(f"{options.out}: {len(rows)} positions, {len(rows) - len(known.entries)} of them new")
+    if len(entries) < len(splits):
+        raise VerifierError(
+            explain(
+                f"{len(splits) - len(entries)} of {len(splits)} positions could not be scored.",
+                f"found: the failures above; {options.out} holds the others",
+                f"try again, or with more --nodes (now {options.nodes})",
+            )
+        )
+    return 0
+
+
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """Options of the commands that search."""
+    parser.add_argument("--engine", default="", help="engine binary; default: stockfish")
+    parser.add_argument("--engines", type=_count, default=0, help="processes; 0: cores less one")
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is negative")
+    return value
+
+
+def positive(text: str) -> int:
+    """An argument that counts something; argparse says what is wrong with it."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return value
+
+
+def _positions(dataset: Path) -> Mapping[str, str]:
+    """Canonical FEN of every position that a move can be chosen in, to the row's own split."""
+    found: dict[str, str] = {}
+    left_out = 0
+    for row in read_rows(dataset):
+        if isinstance(row, Row):
+            found.setdefault(read_board(row.payload.fen).fen(), row.split)
+        else:
+            left_out += 1
+            print(f"left out: {row.id}: {row.reason}", file=sys.stderr)
+    if not found:
+        raise ConfigError(
+            explain(
+                f"a table of {dataset} was asked for.",
+                f"found: no position in it ({left_out} rows that cannot be used)",
+                "name a file of FENs, an EPD, a PGN, puzzles or our JSON Lines",
+            )
+        )
+    return found
+
+
+def _known(path: Path, identity: EngineIdentity) -> Table:
+    """What the file holds already; empty where it is not there."""
+    if not path.exists():
+        return Table(identity=identity)
+    table = read_table(path)
+    if table.identity != identity:
+        raise ConfigError(
+            explain(
+                f"{path} is there, and its positions were scored otherwise.",
+                f"found: {table.identity.text}; asked for: {identity.text}; "
+                f"different: {table.identity.difference(identity)}",
+                "choose another --out, or remove the file",
+            )
+        )
+    return table
+
+
+async def _scored(engine: EngineConfig, known: Table, fens: list[str]) -> dict[str, Entry]:
+    """The entry of every position, at the same time as many as there are engines."""
+    entries: dict[str, Entry] = {}
+    failures: list[str] = []
+    progress = Progress(total=len(fens))
+    todo = iter(fens)
+
+    async def work(store: TableStore) -> None:
+        for fen in todo:
+            try:
+                entries[fen] = await store.entry(fen)
+            except VerifierError as error:
+                print(f"not scored: {error}", file=sys.stderr)
+                failures.append(fen)
+                if len(failures) > _MOST_FAILURES and len(failures) > len(entries):
+                    raise _dead(failures) from error
+            progress.step(len(entries))
+
+    async with TableStore(engine=engine, layers=[known]) as store:
+        await together(work(store) for _ in range(2 * engine.count))
+    progress.end(len(entries))
+    return entries
+
+
+def _dead(failures: list[str]) -> VerifierError:
+    return VerifierError(
+        explain(
+            "the table was not built: the engine fails at position after position.",
+            f"found: {len(failures)} failures, the last at {failures[-1]}",
+            "try: rlvr doctor --plugin chess; what was scored is in the cache",
+        )
+    )
+
+
+async def together(work: Iterable[object]) -> None:
+    """Run coroutines at the same time; the first error ends all of them and is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for coroutine in work:
+                group.create_task(coroutine)  # type: ignore[arg-type]
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+
+
+@define
+class Progress:
+    """How far a long search is, on stderr: every second on a terminal, else twice a minute."""
+
+    total: int
+    _began: float = field(factory=time.monotonic)
+    _said: float = field(factory=time.monotonic)
+
+    def step(self, done: int) -> None:
+        """Say so where the last word is long enough ago."""
+        now, is_terminal = time.monotonic(), sys.stderr.isatty()
+        if now - self._said < (1.0 if is_terminal else 30.0):
+            return
+        self._said = now
+        rate = done / (now - self._began)
+        left_s = (self.total - done) / rate
+        text = f"{done} of {self.total} positions, {rate:.1f}/s, {left_s / 60:.0f} min left"
+        print(
+            f"\r{text}  " if is_terminal else text,
+            end="" if is_terminal else "\n",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    def end(self, done: int) -> None:
+        """Say how long all of it took."""
+        seconds = time.monotonic() - self._began
+        before = "\r" if sys.stderr.isatty() else ""
+        print(f"{before}{done} positions in {seconds:.1f} s" + " " * 20, file=sys.stderr)

@@ -1,0 +1,151 @@
+"""
+Tables as files: JSON Lines, gzipped where the name ends in `.gz`.
+
+The first line says which engine scored them, every other line holds one position:
+
+    {"rlvr_chess_table": 1, "engine": {"name": ..., "net": ..., "binary": ..., ...}}
+    {"key": "<sha256>", "fen": ..., "moves": [["e2e4", "cp", 31], ...], "depth": 8}
+
+A key is the sha256 over engine and position, so a changed line or a line of another table shows.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from rlvr.errors import ConfigError, explain
+from rlvr_chess.engine.identity import EngineIdentity
+from rlvr_chess.values import ActionValues
+
+FORMAT = 1
+_HEADER = "rlvr_chess_table"
+
+
+@frozen(kw_only=True)
+class Entry:
+    """One position: its values, the iteration they are from, and the split it belongs to or ""."""
+
+    values: ActionValues
+    depth: int = 0
+    split: str = ""
+
+
+@frozen(kw_only=True)
+class Table:
+    """Positions scored by one engine, by six-field FEN, in the order of the file."""
+
+    identity: EngineIdentity
+    entries: Mapping[str, Entry] = field(factory=dict, repr=False)
+
+
+def read_table(path: Path) -> Table:
+    """
+    The table of a file.
+
+    Raises:
+        ConfigError: It cannot be read, or a line is not what its key says; the line is named.
+    """
+    try:
+        lines = _lines(path)
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise _unusable(
+            path, f"{error}", "name a file that rlvr chess build-table wrote"
+        ) from error
+    identity = _header(path, lines[0] if lines else "")
+    entries: dict[str, Entry] = {}
+    for number, line in enumerate(lines[1:], start=2):
+        try:
+            entry = _entry(json.loads(line), identity)
+        except (ValueError, KeyError, TypeError) as error:
+            found = f"line {number}: {error or type(error).__name__}"
+            raise _unusable(path, found, "make it again: rlvr chess build-table") from error
+        entries[entry.values.fen] = entry
+    return Table(identity=identity, entries=entries)
+
+
+def is_table(path: Path) -> bool:
+    """Whether the first line of a file is the header of a table."""
+    try:
+        with _opened(path) as file:
+            return _HEADER.encode() in file.read(200)
+    except (OSError, EOFError):
+        return False
+
+
+def write_table(path: Path, table: Table) -> None:
+    """Write the file in one piece, or not at all; equal tables give equal bytes."""
+    text = "".join(f"{line}\n" for line in _texts(table)).encode()
+    if path.suffix == ".gz":
+        text = gzip.compress(text, compresslevel=9, mtime=0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(text)
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _texts(table: Table) -> Iterator[str]:
+    compact = (",", ":")
+    header = {_HEADER: FORMAT, "engine": table.identity.to_json()}
+    yield json.dumps(header, separators=compact)
+    for fen, entry in table.entries.items():
+        record: dict[str, Any] = {
+            "key": table.identity.key(fen),
+            "fen": fen,
+            "moves": [list(move) for move in entry.values.moves],
+            "depth": entry.depth,
+        }
+        if entry.split:
+            record["split"] = entry.split
+        yield json.dumps(record, separators=compact)
+
+
+def _opened(path: Path) -> Any:
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+
+
+def _lines(path: Path) -> list[str]:
+    with _opened(path) as file:
+        return file.read().decode("utf-8").splitlines()
+
+
+def _header(path: Path, line: str) -> EngineIdentity:
+    try:
+        record = json.loads(line)
+        version = record[_HEADER]
+        if version != FORMAT:
+            raise ValueError(f"format {version}, this rlvr-chess reads {FORMAT}")
+        return EngineIdentity.of_json(record["engine"])
+    except (ValueError, KeyError, TypeError) as error:
+        found = f"line 1 is not the header of a table: {error or 'empty file'}"
+        raise _unusable(path, found, "name a file that rlvr chess build-table wrote") from error
+
+
+def _entry(record: Mapping[str, Any], identity: EngineIdentity) -> Entry:
+    fen, moves = record["fen"], record["moves"]
+    if record["key"] != identity.key(fen):
+        raise ValueError("the key is not that of this engine and position")
+    if not moves:
+        raise ValueError("no moves")
+    for _uci, kind, value in moves:
+        if kind not in ("cp", "mate") or type(value) is not int:
+            raise ValueError(f"{kind} {value!r} is not a score")
+    values = ActionValues(fen=fen, moves=moves, engine=identity.text)
+    return Entry(values=values, depth=record.get("depth", 0), split=record.get("split", ""))
+
+
+def _unusable(path: Path, found: str, do: str) -> ConfigError:
+    return ConfigError(explain(f"the chess table {path} cannot be used.", f"found: {found}", do))

@@ -1,0 +1,223 @@
+"""Where the values of a position come from: tables first, then the cache, the engine last.
+
+Rewards of one run come from one engine. Scores of two builds differ by more than what a policy
+learns in an hour, so a miss in the table of one build is not filled in by another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import structlog
+from attrs import define, field
+
+from rlvr.errors import ConfigError, PrerequisiteError, explain
+from rlvr_chess.config import ChessConfig
+from rlvr_chess.engine.find import find_engine
+from rlvr_chess.engine.identity import EngineIdentity, identify
+from rlvr_chess.engine.pool import EngineConfig, EnginePool
+from rlvr_chess.fen import canonical, read_board
+from rlvr_chess.tables.cache import TableCache, cache_file
+from rlvr_chess.tables.file import Entry, Table, read_table
+from rlvr_chess.tables.shipped import shipped_table
+from rlvr_chess.values import ActionValues
+
+log = structlog.get_logger()
+
+
+@define
+class TableStore:
+    """
+    The value of every legal move of any position (`async with` opens and closes it).
+
+    Attributes:
+        engine: What is asked where no table holds a position; started at the first miss.
+        layers: Tables that are only read, the first one that holds a position wins.
+        any_engine: Take what the layers and this machine's engine say, whatever their builds.
+        cache: File of the cache; None: none.
+    """
+
+    engine: EngineConfig = field(factory=EngineConfig)
+    layers: Sequence[Table] = ()
+    any_engine: bool = False
+    cache: Path | None = field(factory=cache_file)
+    _kept: TableCache | None = field(init=False, default=None)
+    _pool: EnginePool | None = field(init=False, default=None)
+    _opening: asyncio.Lock = field(init=False, factory=asyncio.Lock)
+    _known: dict[str, Entry] = field(init=False, factory=dict)
+    _identities: list[EngineIdentity] | None = field(init=False, default=None)
+
+    @classmethod
+    def of(cls, config: ChessConfig, *, cache: Path | None = None) -> TableStore:
+        """
+        The store that the options ask for.
+
+        Raises:
+            ConfigError: `chess.tables` cannot be read, or was searched with other nodes.
+        """
+        return cls(
+            engine=EngineConfig.of(config),
+            layers=_layers(config),
+            any_engine=config.any_engine,
+            cache=cache or cache_file(),
+        )
+
+    async def __aenter__(self) -> Self:
+        """Open nothing yet: tables are in memory, cache and engine are opened when asked."""
+        self._opening = asyncio.Lock()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close cache and engine."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.__aexit__(kind, error, trace)
+        self.close()
+
+    def close(self) -> None:
+        """Close the cache; for those that only peeked."""
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
+    def peek(self, fen: str) -> ActionValues | None:
+        """
+        The values where they are known; no search.
+
+        Raises:
+            FenError: The position is invalid.
+        """
+        entry = self._find(fen) or self._find(canonical(fen))
+        return None if entry is None else entry.values
+
+    async def values(self, fen: str) -> ActionValues:
+        """
+        The values, from the engine where they are not known; `entry` says what it raises.
+
+        A position known by its canonical spelling costs a look into a dict.
+        """
+        return (await self.entry(fen)).values
+
+    async def entry(self, fen: str) -> Entry:
+        """
+        The values with the iteration that they are from.
+
+        Raises:
+            FenError: The position is invalid or over.
+            PrerequisiteError: The engine is needed and not installed.
+            ConfigError: The engine is needed, and is another build than that of the tables.
+            VerifierError: The engine failed twice.
+        """
+        found = self._find(fen)
+        if found is not None:
+            return found
+        fen = read_board(fen).fen()
+        found = self._find(fen)
+        if found is not None:
+            return found
+        pool = await self._opened()
+        analysis = await pool.analyse(fen)
+        entry = Entry(values=analysis.values, depth=analysis.depth)
+        self._known[fen] = entry
+        self._cache_for(pool.identity, entry)
+        return entry
+
+    def _find(self, fen: str) -> Entry | None:
+        if (entry := self._known.get(fen)) is not None:
+            return entry
+        for layer in self.layers:
+            if (entry := layer.entries.get(fen)) is not None:
+                return entry
+        kept = self._cache()
+        for identity in self._usable() if kept is not None else ():
+            if kept is not None and (entry := kept.get(identity, fen)) is not None:
+                self._known[fen] = entry
+                return entry
+        return None
+
+    def _usable(self) -> list[EngineIdentity]:
+        """Whose entries in the cache may be taken: the tables' engine, or else this machine's."""
+        if self._identities is None:
+            self._identities = [layer.identity for layer in self.layers]
+            if not self._identities or self.any_engine:
+                try:
+                    here = identify(find_engine(self.engine.path), self.engine.nodes)
+                except PrerequisiteError:
+                    return self._identities  # a miss will say so
+                self._identities.append(here)
+        return self._identities
+
+    def _cache(self) -> TableCache | None:
+        if self._kept is None and self.cache is not None:
+            try:
+                self._kept = TableCache(self.cache)
+            except ConfigError as error:  # what it would hold can be searched again
+                log.warning("no_table_cache", reason=str(error))
+                self.cache = None
+        return self._kept
+
+    def _cache_for(self, identity: EngineIdentity, entry: Entry) -> None:
+        if (kept := self._cache()) is not None:
+            kept.put(identity, entry)
+
+    async def _opened(self) -> EnginePool:
+        async with self._opening:
+            if self._pool is None:
+                pool = EnginePool(self.engine)
+                await pool.__aenter__()
+                try:
+                    self._refuse_to_mix(pool.identity)
+                except ConfigError:
+                    await pool.__aexit__(None, None, None)
+                    raise
+                self._pool = pool
+            return self._pool
+
+    def _refuse_to_mix(self, here: EngineIdentity) -> None:
+        theirs = self.layers[0].identity if self.layers else here
+        if theirs == here or self.any_engine:
+            return
+        raise ConfigError(
+            explain(
+                "a position is in no table, and this machine's engine is not the tables' engine.",
+                f"found: tables by {theirs.text}; here {here.text}; "
+                f"different: {theirs.difference(here)}",
+                "score all positions with one engine (rlvr chess build-table --dataset FILE --out "
+                "T.jsonl.gz, then chess.tables=T.jsonl.gz), or mix them: chess.any_engine=true",
+            )
+        )
+
+
+def _layers(config: ChessConfig) -> list[Table]:
+    """The table of `chess.tables`, then the shipped one where the same engine made it."""
+    layers = []
+    if config.tables:
+        table = read_table(Path(config.tables))
+        if table.identity.nodes != config.nodes and not config.any_engine:
+            raise ConfigError(
+                explain(
+                    f"chess.tables={config.tables} does not fit chess.nodes={config.nodes}.",
+                    f"found: a table searched with {table.identity.nodes} nodes",
+                    f"try: chess.nodes={table.identity.nodes}, or chess.any_engine=true",
+                )
+            )
+        layers.append(table)
+    shipped = shipped_table()
+    if shipped is None:
+        return layers
+    fits = (
+        shipped.identity == layers[0].identity if layers else shipped.identity.nodes == config.nodes
+    )
+    if fits or config.any_engine:
+        return [*layers, shipped]
+    log.info("shipped_table_left_out", shipped=shipped.identity.text, nodes=config.nodes)
+    return layers

@@ -1,0 +1,49 @@
+"""The real engine for tests, positions to ask about, and engines with a fault put in front."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import chess
+import pytest
+
+from rlvr.errors import PrerequisiteError
+from rlvr.testing.tools import missing
+from rlvr_chess.engine.find import find_engine
+
+QUICK = 10_000
+"""Nodes that complete an iteration of the wildest positions here, in some 15 ms."""
+
+
+@pytest.fixture
+def stockfish() -> Path:
+    """The real engine; skips aloud where it is not installed."""
+    try:
+        return find_engine()
+    except PrerequisiteError as error:
+        missing(str(error))
+        raise
+
+
+def positions(count: int, seed: int = 1) -> list[str]:
+    """FENs of random games, not over, none twice."""
+    rng = random.Random(seed)
+    found: dict[str, None] = {}
+    while len(found) < count:
+        board = chess.Board()
+        for _ in range(rng.randrange(1, 80)):
+            if board.is_game_over():
+                break
+            board.push(rng.choice(list(board.legal_moves)))
+        if not board.is_game_over():
+            found[board.fen()] = None
+    return list(found)
+
+
+def script(folder: Path, text: str, name: str = "engine") -> Path:
+    """A program of the shell; `text` follows the first line."""
+    path = folder / name
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(0o755)
+    return path

@@ -1,0 +1,167 @@
+"""Figures of the policy task: hand-worked on one position, known floors on the delivered tables."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+
+import chess
+import pytest
+
+from rlvr.testing.fakes import ScriptedPolicy
+from rlvr.testing.tools import shared_data
+from rlvr.types import Figure
+from rlvr_chess.evaluation.player import Player
+from rlvr_chess.evaluation.policy import Judged, greedy_figures, sampled_figures
+from rlvr_chess.fen import flip, flip_move
+from rlvr_chess.grammar import PolicyAnswer, policy_text, policy_text_of
+from rlvr_chess.values import ActionValues, win_probability
+
+FEN = "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"
+VALUES = ActionValues(
+    fen=FEN,
+    moves=[
+        ("d1d8", "mate", 1),
+        ("d1d7", "cp", 600),
+        ("g2g3", "cp", 590),
+        ("g1f1", "cp", 580),
+        ("d1e1", "cp", 100),
+        ("h2h3", "cp", 10),
+        ("d1d2", "cp", -700),
+    ],
+)
+
+
+def line(moves: str, evals: str, best: str) -> PolicyAnswer:
+    return PolicyAnswer(tuple(moves.split()), tuple(evals.split()), best)
+
+
+def by_name(figures: list[Figure]) -> dict[str, Figure]:
+    found = {figure.name: figure for figure in figures}
+    assert len(found) == len(figures), "every figure has a name of its own"
+    return found
+
+
+def test_a_position_worked_out_by_hand() -> None:
+    """Regret, centipawns, overlap, evaluation error and signs of one line, from the definitions."""
+    answer = line("d1d7 g2g3 d1d2 h2h3 d1d7", "6.00 -1.00 0.00 0.30 9.99", "d1d7")
+    one = Judged(values=VALUES, answer=answer)
+    assert one.is_legal
+    assert not one.is_best
+    assert one.regret == pytest.approx(win_probability("mate", 1) - win_probability("cp", 600))
+    assert one.centipawns_lost == 1000  # 2000 for the mate, less 600, capped
+    assert one.overlap == 2 / 5  # d1d7 and g2g3; d1d2 and h2h3 are not among the best five
+    found = by_name(greedy_figures([one]))
+    errors = [
+        0.0,
+        win_probability("cp", 590) - win_probability("cp", -100),
+        0.5 - win_probability("cp", -700),
+        win_probability("cp", 30) - win_probability("cp", 10),
+    ]
+    assert found["policy/eval_error"].value == pytest.approx(sum(errors) / 4)
+    zeros = [abs(0.5 - win_probability("cp", cp)) for cp in (600, 590, -700, 10)]
+    assert found["policy/eval_error_baseline"].value == pytest.approx(sum(zeros) / 4)
+    # of the three beyond 50 centipawns: g2g3 has the wrong sign, d1d2 has none
+    assert found["policy/wrong_signs"].value == pytest.approx(2 / 3)
+    # E orders d1d7 > h2h3 > d1d2 > g2g3, T orders d1d7 > g2g3 > h2h3 > d1d2: 4 of 6 pairs agree
+    assert found["policy/kendall_tau"].value == pytest.approx((4 - 2) / 6)
+
+
+def test_an_illegal_or_malformed_answer_loses_everything() -> None:
+    """Not legal, not best, the largest regret there is, 1000 centipawns."""
+    for answer in (None, line("d1d8", "#1", "d1d9"), line("d1d8", "#1", "g1g3")):
+        one = Judged(values=VALUES, answer=answer)
+        assert not one.is_legal
+        assert not one.is_best
+        assert one.regret == VALUES.best - win_probability("mate", -1)
+        assert one.centipawns_lost == 1000
+    found = by_name(greedy_figures([Judged(values=VALUES, answer=None)]))
+    assert found["policy/format"].value == 0.0
+    assert found["policy/legal"].value == 0.0
+    assert found["policy/eval_error"].n == 0, "nothing was said, so nothing is measured"
+
+
+def test_ties_within_the_band_are_best() -> None:
+    """A move within .005 of the best is best; only the first in the engine's order is exact."""
+    values = ActionValues(fen=FEN, moves=[("d1d7", "cp", 600), ("g2g3", "cp", 598)])
+    judged = [Judged(values=values, answer=line("g2g3", "5.98", best)) for best in ("g2g3", "d1d7")]
+    found = by_name(greedy_figures(judged))
+    assert found["policy/best"].value == 1.0
+    assert found["policy/best_exact"].value == 0.5
+
+
+def test_colours_are_alike() -> None:
+    """The position with its colours exchanged gives the same figures, under the other colour."""
+    answer = line("d1d8 d1d7", "#1 6.00", "d1d7")
+    mirrored = ActionValues(
+        fen=flip(FEN), moves=[(flip_move(u), kind, value) for u, kind, value in VALUES.moves]
+    )
+    turned = line(flip_move("d1d8") + " " + flip_move("d1d7"), "#1 6.00", flip_move("d1d7"))
+    white = by_name(greedy_figures([Judged(values=VALUES, answer=answer)]))
+    black = by_name(greedy_figures([Judged(values=mirrored, answer=turned)]))
+    for name, figure in white.items():
+        head, _, kind = name.rpartition("/")
+        other = black[f"{head}/{ {'white': 'black', 'black': 'white'}.get(kind, kind) }"]
+        assert figure.value == pytest.approx(other.value, nan_ok=True)
+        assert figure.n == other.n
+    assert white["policy/best/white"].n == black["policy/best/black"].n == 1
+    assert white["policy/best/black"].n == black["policy/best/white"].n == 0
+
+
+def delivered() -> list[ActionValues]:
+    path = shared_data("chess/policy_action_values.jsonl")
+    rows = [json.loads(row) for row in path.read_text().splitlines()]
+    return [ActionValues(fen=row["fen"], moves=row["moves"]) for row in rows]
+
+
+def measured(policy: ScriptedPolicy, tables: list[ActionValues]) -> dict[str, Figure]:
+    lines = asyncio.run(Player(policy).lines([values.fen for values in tables]))
+    judged = [
+        Judged(values=values, answer=answer) for values, answer in zip(tables, lines, strict=True)
+    ]
+    return by_name(greedy_figures(judged) + sampled_figures(judged))
+
+
+def fen_of(prompt: str) -> str:
+    return prompt.removeprefix("P: ").removesuffix(" M:")
+
+
+def test_a_perfect_policy_is_perfect() -> None:
+    """Who says the table gets 100 % and regret 0 on all 700 delivered positions."""
+    tables = delivered()
+    by_fen = {values.fen: values for values in tables}
+    found = measured(ScriptedPolicy(lambda p, _: policy_text_of(by_fen[fen_of(p)])), tables)
+    for name in ("format", "legal", "best", "best_exact", "top_k", "sampled/legal"):
+        assert found[f"policy/{name}"].value == 1.0, name
+    for name in ("regret", "regret_legal", "acpl", "wrong_signs"):
+        assert found[f"policy/{name}"].value == 0.0, name
+    assert found["policy/eval_error"].value == pytest.approx(0.0, abs=1e-12)
+    assert found["policy/kendall_tau"].value == pytest.approx(1.0)
+    assert found["policy/best"].n == len(tables)
+
+
+def test_a_random_mover_has_the_known_floors() -> None:
+    """
+    Legal 100 %, regret .277, exact best move 4.0 %, and 6.4 % within the band of .005.
+
+    The expectations over the delivered positions with six legal moves or more.
+    """
+    tables = [values for values in delivered() if len(values.moves) >= 6]
+
+    def script(prompt: str, _seed: int) -> str:
+        board = chess.Board(fen_of(prompt))
+        drawn = random.Random(f"floor {board.fen()}")
+        moves = sorted(move.uci() for move in board.legal_moves)
+        shown = drawn.sample(moves, min(5, len(moves)))
+        return policy_text(shown, ["0.00"] * len(shown), drawn.choice(moves))
+
+    found = measured(ScriptedPolicy(script), tables)
+    assert found["policy/legal"].value == 1.0
+    for name, floor in (("regret", 0.277), ("best_exact", 0.040), ("best", 0.064)):
+        figure = found[f"policy/{name}"]
+        assert figure.low <= floor <= figure.high, name
+    error, zero = found["policy/eval_error"], found["policy/eval_error_baseline"]
+    assert error.value == pytest.approx(zero.value), "who always says 0.00 is the baseline"
+    assert found["policy/wrong_signs"].value == 1.0, "0.00 has no sign"
+    assert found["policy/kendall_tau"].value == 0.0, "and orders nothing"

@@ -1,0 +1,227 @@
+"""The suite as a whole: through the task, with and without material, its files, its order."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import math
+import random
+from pathlib import Path
+
+import chess
+import chess.pgn
+import pytest
+from engine_fixture import stockfish as stockfish
+
+from rlvr.abilities import Measuring
+from rlvr.parts import BuildContext
+from rlvr.testing.fakes import ScriptedPolicy
+from rlvr.types import Figure, Problem
+from rlvr_chess.config import ChessConfig
+from rlvr_chess.engine.pool import EngineConfig, EnginePool
+from rlvr_chess.evaluation.bench import sorted_out
+from rlvr_chess.evaluation.stand_in import engine_games
+from rlvr_chess.grammar import environment_text, policy_text, policy_text_of
+from rlvr_chess.records import EnvironmentStep
+from rlvr_chess.selfplay.game import Game
+from rlvr_chess.task import ChessTask
+from rlvr_chess.transition import legal_moves, transition
+from rlvr_chess.values import ActionValues
+
+MATE = "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"
+SETUP = "7k/7p/8/8/8/8/R7/1R4K1 b - - 0 1"
+PGN = '[Event "x"]\n[Result "*"]\n\n' + "Nf3 Nf6 Ng1 Ng8 " * 9 + "*\n"
+COLUMNS = "PuzzleId,FEN,Moves,Rating,RatingDeviation,Popularity,NbPlays,Themes,GameUrl,OpeningTags"
+
+
+@functools.cache
+def table(fen: str) -> ActionValues:
+    """Values of our own: a mate first, then moves in order, each ten centipawns worse."""
+    mates = sorted(uci for uci in legal_moves(fen) if transition(fen, uci).reward == "1.0")
+    others = sorted(legal_moves(fen) - set(mates))
+    moves = [(uci, "mate", 1) for uci in mates]
+    return ActionValues(
+        fen=fen, moves=[*moves, *((uci, "cp", 300 - 10 * i) for i, uci in enumerate(others))]
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A data set with a little of everything."""
+    data = tmp_path / "data"
+    data.mkdir()
+    fens = [MATE, chess.STARTING_FEN]
+    rows = [{"fen": fen, "moves": [list(m) for m in table(fen).moves]} for fen in fens]
+    (data / "values.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    steps = []
+    for fen, uci, category in ((MATE, "d1d8", "checkmate"), (MATE, "h2h3", "quiet")):
+        truth = transition(fen, uci)
+        state = {"new_fen": truth.new_fen, "reward": float(truth.reward)}
+        ends = {"terminated": int(truth.terminated), "truncated": int(truth.truncated)}
+        steps.append(
+            {"category": category, "fen": fen, "uci": uci, "history": uci, **state, **ends}
+        )
+    (data / "steps.jsonl").write_text("".join(json.dumps(row) + "\n" for row in steps))
+    puzzle = f"fghij,{SETUP},h7h6 a2a7 h8g8 b1b8,1250,80,90,1,mateIn2,,"
+    (data / "puzzles.csv").write_text(f"{COLUMNS}\n{puzzle}\n")
+    (data / "mates.epd").write_text('6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - bm Rd8#; id "WAC.001";\n')
+    (data / "games.pgn").write_text(PGN)
+    (data / "lines.uci").write_text("e2e4 e7e5\nd2d4 d7d5\ng1f3 g8f6\n")
+    return data
+
+
+def knows_everything(prompt: str, _seed: int) -> str:
+    """The truth, and the first move of the table, which is a mate where there is one."""
+    if prompt.startswith("A: "):
+        fen, uci = prompt.removeprefix("A: ").split("+")[:2]
+        return environment_text(transition(fen, uci))
+    fen = prompt.removeprefix("P: ").removesuffix(" M:")
+    return policy_text_of(table(fen))
+
+
+def moves_at_random(prompt: str, seed: int) -> str:
+    fen = prompt.removeprefix("P: ").removesuffix(" M:")
+    legal = sorted(legal_moves(fen))
+    count = min(5, len(legal))
+    return policy_text(legal[:count], ["0.00"] * count, random.Random(f"{fen}{seed}").choice(legal))
+
+
+def measured(
+    data: Path, policy: ScriptedPolicy, config: ChessConfig, split: str = "all"
+) -> dict[str, Figure]:
+    task = ChessTask(config, BuildContext(dataset=data))
+    assert isinstance(task, Measuring)
+
+    async def collect() -> list[Figure]:
+        return [figure async for figure in task.measure(policy, split=split, seed=3)]
+
+    found = asyncio.run(collect())
+    named = {figure.name: figure for figure in found}
+    assert len(named) == len(found), "every figure has a name of its own"
+    return named
+
+
+def test_every_part_is_measured(folder: Path, stockfish: Path, tmp_path: Path) -> None:
+    """A policy that knows everything has 100 % of what can be known, and the report its files."""
+    report = tmp_path / "report"
+    config = ChessConfig(eval_games=2, report=str(report), engines=1)
+    found = measured(folder, ScriptedPolicy(knows_everything), config)
+    for name in ("policy/format", "policy/legal", "policy/best", "environment/macro"):
+        assert found[name].value == 1.0, name
+    assert found["policy/regret"].value == 0.0
+    assert found["environment/macro"].n == 2
+    assert found["suites/wac/solved"].value == 1.0
+    assert found["rollout/exact_at_32"].value == 1.0
+    assert found["puzzles/first/1200-1599"].n == 1
+    assert "selfplay/first_illegal" in found
+    assert found["selfplay/illegal_share"].value == 0.0
+    assert {"elo/loss", "elo/resample"} <= set(found)
+    assert found["contamination/seen"].n > 0
+    for figure in found.values():
+        assert math.isnan(figure.value) == (figure.n == 0), figure
+        if figure.n:
+            assert figure.low <= figure.value <= figure.high, figure
+        else:
+            assert figure.note, "what is left out says why"
+    page = (report / "report.md").read_text()
+    assert "| policy/regret | 0 |" in page
+    with (report / "games-selfplay.pgn").open() as games:
+        game = chess.pgn.read_game(games)
+    assert game is not None
+    assert not game.errors
+    assert "games-elo-loss.pgn" in page
+
+
+def test_what_is_missing_is_said_and_never_a_number(tmp_path: Path) -> None:
+    """No puzzles, suites, games, engine: each figure is left out with its reason."""
+    data = tmp_path / "one.jsonl"
+    values = table(MATE)
+    data.write_text(json.dumps({"fen": MATE, "moves": [list(m) for m in values.moves]}) + "\n")
+    config = ChessConfig(engine="/nowhere/stockfish", tasks="policy")
+    found = measured(data, ScriptedPolicy(moves_at_random), config)
+    reasons = {name: figure.note for name, figure in found.items() if math.isnan(figure.value)}
+    assert "no puzzles in the data set" in reasons["puzzles"]
+    assert "no test suite" in reasons["suites"]
+    assert "no game of 32 plies" in reasons["rollout"]
+    assert "/nowhere/stockfish" in reasons["elo"]
+    assert "/nowhere/stockfish" in reasons["rollout"]
+    assert "no move to foretell" in reasons["environment"]
+    assert "never came to it" in reasons["selfplay/first_illegal"]
+    assert found["policy/legal"].value == 1.0
+
+
+def test_positions_nobody_scored_are_counted_as_left_out(tmp_path: Path) -> None:
+    """Without an engine a bare position has no regret; it is not in n, and that is said."""
+    data = tmp_path / "positions.fen"
+    data.write_text(f"{MATE}\n")
+    config = ChessConfig(engine="/nowhere/stockfish", tasks="policy", eval_games=0)
+    found = measured(data, ScriptedPolicy(moves_at_random), config)
+    assert "1 positions without values" in found["policy"].note
+    assert found["elo"].note == "chess.eval_games=0"
+
+
+def test_games_of_the_engine_stand_in(stockfish: Path) -> None:
+    """Where a data set has no games: the same each time, from the book, no longer than asked."""
+
+    async def played() -> list[Game]:
+        async with EnginePool(EngineConfig(processes=1)) as pool:
+            return await engine_games(pool, 8, count=2)
+
+    one, other = asyncio.run(played()), asyncio.run(played())
+    assert one == other
+    assert len({game.moves for game in one}) == 2
+    for game in one:
+        assert game.book > 0
+        assert 0 < game.plies - game.book <= 8
+
+
+def test_equal_seeds_give_equal_figures(folder: Path, stockfish: Path) -> None:
+    """Everything drawn comes from the seed: two evaluations agree in every digit."""
+    config = ChessConfig(eval_games=2, engines=1)
+    one = measured(folder, ScriptedPolicy(random_world), config)
+    other = measured(folder, ScriptedPolicy(random_world), config)
+    assert str(one) == str(other)
+
+
+def random_world(prompt: str, seed: int) -> str:
+    return "nonsense" if prompt.startswith("A: ") else moves_at_random(prompt, seed)
+
+
+def test_a_mistake_has_its_board_in_the_report(folder: Path, tmp_path: Path) -> None:
+    """A bad move, a wrong state and a failed puzzle are drawn and named."""
+
+    def script(prompt: str, seed: int) -> str:
+        if prompt.startswith("A: "):
+            return f"{MATE}+0.001+0+0"
+        fen = prompt.removeprefix("P: ").removesuffix(" M:")
+        worst = table(fen).moves[-1][0]
+        count = min(5, len(legal_moves(fen)))
+        return policy_text([worst] * count, ["0.00"] * count, worst)
+
+    report = tmp_path / "report"
+    config = ChessConfig(eval_games=0, report=str(report))
+    measured(folder, ScriptedPolicy(script), config)
+    page = (report / "report.md").read_text()
+    for kind in ("policy-1", "environment-1", "puzzle-1"):
+        assert f"![{kind}]({kind}.svg)" in page
+        assert (report / f"{kind}.svg").read_text().startswith("<svg")
+    assert "Puzzle fghij, rated 1250" in page
+
+
+def test_a_limit_keeps_some_of_every_category() -> None:
+    """Of 60 problems in three categories, 50 in one of them, a limit of 6 keeps two of each."""
+    problems = [
+        Problem(
+            id=f"{name}-{number}",
+            prompt=[],
+            payload=EnvironmentStep(fen=MATE, uci="h2h3", category=name),
+        )
+        for name, count in (("quiet", 50), ("checkmate", 5), ("capture", 5))
+        for number in range(count)
+    ]
+    kept = sorted_out(problems, 6).environment
+    counts = [sum(p.payload.category == name for p in kept) for name in ("quiet", "capture")]
+    assert (len(kept), counts) == (6, [2, 2])
+    assert kept == sorted_out(list(reversed(problems)), 6).environment[::-1]
+    assert sorted_out(problems, 0).environment == tuple(problems)
