@@ -39,7 +39,6 @@ from rlvr_torch.tokenizer import BytePairTokenizer
 from rlvr_torch.weights import load_gpt2, save_gpt2
 
 POOL = 2048  # lessons sorted by length at a time
-HINT = 0.3  # weight of each hint's loss
 
 Row = tuple[list[int], int]  # tokens of prompt, answer and end; length of the prompt
 Batch = tuple[Any, Any, Any, Any]  # (B, T) each: tokens, next tokens, squares, sources
@@ -91,7 +90,7 @@ def train(rank: int, port: int, options: argparse.Namespace) -> None:
             group["lr"] = options.lr * rate(step / options.warm_up, progress.item())
         loss = answer_loss(model, hints, tokens, wanted)
         square, source = hints.losses(squares, sources)
-        (loss + HINT * (square + source)).backward()
+        (loss + options.hint * (square + source)).backward()
         share_gradients([*model.parameters(), *hints.parameters()], options.processes)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer in optimizers:
@@ -160,6 +159,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--width", type=int, default=192, help="of the model")
     parser.add_argument("--heads", type=int, default=6, help="of a layer")
     parser.add_argument("--policy", type=float, default=0.5, help="share of policy lessons")
+    parser.add_argument("--hint", type=float, default=0.3, help="weight of each hint's loss")
     parser.add_argument("--steps", type=int, default=10000, help="optimiser updates")
     parser.add_argument("--minutes", type=float, default=0, help="train so long instead")
     parser.add_argument("--tokens", type=int, default=4096, help="padded tokens a step and process")

@@ -138,7 +138,7 @@ def test_what_is_missing_is_said_and_never_a_number(tmp_path: Path) -> None:
     data = tmp_path / "one.jsonl"
     values = table(MATE)
     data.write_text(json.dumps({"fen": MATE, "moves": [list(m) for m in values.moves]}) + "\n")
-    config = ChessConfig(engine="/nowhere/stockfish", tasks="policy")
+    config = ChessConfig(engine="/nowhere/stockfish", tasks="policy", eval_games=10)
     found = measured(data, ScriptedPolicy(moves_at_random), config)
     reasons = {name: figure.note for name, figure in found.items() if math.isnan(figure.value)}
     assert "no puzzles in the data set" in reasons["puzzles"]
@@ -206,7 +206,7 @@ def test_a_mistake_has_its_board_in_the_report(folder: Path, tmp_path: Path) -> 
     for kind in ("policy-1", "environment-1", "puzzle-1"):
         assert f"![{kind}]({kind}.svg)" in page
         assert (report / f"{kind}.svg").read_text().startswith("<svg")
-    assert "Puzzle fghij, rated 1250" in page
+    assert "fghij, rated 1250: g1h2 instead of a2a7" in page
 
 
 def test_a_limit_keeps_some_of_every_category() -> None:
