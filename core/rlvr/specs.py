@@ -55,12 +55,15 @@ class TaskSpec(PartSpec):
         starter: `module:function` giving the model spec of the embedded starter model.
         presets: Named sets of vetted option values (`--preset NAME`). The one named "starter" is
             taken by itself for the embedded default: starter model on the task's own data.
+        values: Option values that suit its problems whatever the model, such as how long answers
+            may be; what an algorithm, a preset or a person says outranks them.
     """
 
     kind: ClassVar[str] = "task"
     reward: str = ""
     starter: str | None = field(default=None, validator=attrs.validators.optional(_TARGET))
     presets: Mapping[str, Mapping[str, Any]] = field(factory=dict)
+    values: Mapping[str, Any] = field(factory=dict)
 
 
 @frozen(kw_only=True)

@@ -101,3 +101,34 @@ def test_an_unknown_variable_is_refused(plugin_site):
 
     assert done.returncode == 2
     assert "environment RLVR_TRAIN__LRR" in done.stderr
+
+
+def test_what_suits_a_tasks_problems_stands_below_all_but_defaults(plugin_site):
+    """Values of a task hold for every command and model, until somebody says otherwise."""
+    plugin_site.add(
+        "brief",
+        """
+        from rlvr import hookimpl
+        from rlvr.specs import TaskSpec
+
+        RLVR_API = 1
+
+        @hookimpl
+        def rlvr_tasks():
+            yield TaskSpec(
+                name="brief", target="rlvr.builtin.toy:ToyTask", reward="toy",
+                values={"sampler.max_tokens": 12, "train.lr": 0.5},
+            )
+        """,
+    )
+    rows = {}
+    for words in ((), ("sampler.max_tokens=7",)):
+        done = plugin_site.rlvr(
+            "config", "show", "--task", "brief", "--for", "score", "--json", *words
+        )
+        assert done.returncode == 0, done.stderr
+        rows[words] = {row["key"]: row for row in json.loads(done.stdout)}
+    vetted = rows[()]["sampler.max_tokens"]
+    assert (vetted["value"], vetted["origin"]) == (12, "task brief")
+    assert rows[("sampler.max_tokens=7",)]["sampler.max_tokens"]["value"] == 7
+    assert rows[()]["train.lr"]["origin"] == "default", "only a run has it"

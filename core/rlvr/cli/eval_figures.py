@@ -1,15 +1,58 @@
-"""What a task measured besides right and wrong (`Measuring`), as a table and as JSON."""
+"""What a task measures besides right and wrong (`Measuring`): asked for, as a table, as JSON."""
 
 from __future__ import annotations
 
+import asyncio
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import attrs
+from attrs import frozen
 
+from rlvr.abilities import Measuring
 from rlvr.cli.output import number, table
+from rlvr.parts import Policy
 from rlvr.types import Figure
+
+
+@frozen
+class Measured:
+    """The figures of one model; `broken` is what ended them early, raised after the report."""
+
+    figures: Sequence[Figure] = ()
+    broken: Exception | KeyboardInterrupt | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """`figures`, where there are any, and `figures_error` where they are not all."""
+        told: dict[str, Any] = {"figures": figures_as_json(self.figures)} if self.figures else {}
+        if self.broken is not None:
+            told["figures_error"] = str(self.broken) or type(self.broken).__name__
+        return told
+
+
+async def measured(
+    task: Measuring, policy: Policy, *, split: str, seed: int, quiet: bool
+) -> Measured:
+    """
+    Ask the task; each number is said on standard error when it is there, unless `quiet`.
+
+    An error or a Ctrl-C ends this and nothing else: what was judged before is to be reported.
+    """
+    found: list[Figure] = []
+    try:
+        async for figure in task.measure(policy, split=split, seed=seed):
+            found.append(figure)
+            if not quiet:
+                print(figure_line(figure), file=sys.stderr, flush=True)
+    except asyncio.CancelledError:
+        if (current := asyncio.current_task()) is not None:
+            current.uncancel()
+        return Measured(found, KeyboardInterrupt())
+    except Exception as error:  # the plugin border
+        return Measured(found, error)
+    return Measured(found)
 
 
 def figure_line(figure: Figure) -> str:
@@ -18,10 +61,10 @@ def figure_line(figure: Figure) -> str:
 
 
 def figures_as_json(figures: Sequence[Figure]) -> dict[str, Any]:
-    """By name: value, low, high, n, note; null for a number that could not be measured."""
+    """By name: value, low, high, n, note; null for a number that JSON has not."""
     return {
         figure.name: {
-            key: None if isinstance(value, float) and math.isnan(value) else value
+            key: None if isinstance(value, float) and not math.isfinite(value) else value
             for key, value in attrs.asdict(figure).items()
             if key != "name"
         }
@@ -30,18 +73,22 @@ def figures_as_json(figures: Sequence[Figure]) -> dict[str, Any]:
 
 
 def figures_as_text(figures: Sequence[Figure], others: Sequence[Figure] | None = None) -> str:
-    """A row a number; beside it that of another model where there is one."""
+    """A row a number of either model; that of the other one beside it."""
+    own = {figure.name: figure for figure in figures}
     beside = {figure.name: figure for figure in others or ()}
     header = ["FIGURE", "VALUE", "95 % INTERVAL", "N"]
     header += ["OTHER", "ITS INTERVAL"] if others is not None else []
     rows = []
-    for figure in figures:
-        row = [figure.name, _value(figure), _interval(figure), str(figure.n)]
+    for name in {**own, **beside}:
+        row = [name, *_cells(own.get(name))]
         if others is not None:
-            other = beside.get(figure.name)
-            row += [_value(other), _interval(other)] if other else ["-", "-"]
-        rows.append([*row, figure.note])
+            row += _cells(beside.get(name))[:2]
+        rows.append([*row, (own.get(name) or beside[name]).note])
     return table([*header, "NOTE"], rows)
+
+
+def _cells(figure: Figure | None) -> list[str]:
+    return ["-"] * 3 if figure is None else [_value(figure), _interval(figure), str(figure.n)]
 
 
 def _value(figure: Figure) -> str:

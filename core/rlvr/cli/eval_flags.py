@@ -35,6 +35,12 @@ def check_flags(args: argparse.Namespace) -> None:
             "answers of a file were to be evaluated (--completions).",
             f"found: {', '.join(sampling)}, which would sample a model",
         )
+    samples_model = not args.completions or against in ("model", "run")
+    if args.figures and not samples_model:
+        raise _refused(
+            "answers of a file were to be evaluated (--completions).",
+            f"found: --figures {args.figures}, and figures are measured of a model",
+        )
     if args.run_dir:
         run = trained_at(Path(args.run_dir)).run
         check_alone(run, args.model)
@@ -53,7 +59,7 @@ def check_flags(args: argparse.Namespace) -> None:
 def _check_report(args: argparse.Namespace, against: str | None) -> None:
     idle = ["out_file", "completions", "run_dir", "model"]
     if against in (None, "judged"):  # nothing is sampled or judged at all
-        idle += [*JUDGING, *SAMPLING[1:], "preset", "overrides"]
+        idle += [*JUDGING, *SAMPLING[1:], "figures", "preset", "overrides"]
         if (flags := args.part_flags) is not None and flags.given:
             raise unknown_flag(flags.given[0][0], flags.command, flags.own)
     if given := _given(args, idle):

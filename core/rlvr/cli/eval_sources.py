@@ -14,7 +14,7 @@ from attrs import frozen
 
 from rlvr.abilities import Measuring
 from rlvr.builtin.scoring_progress import scoring_progress
-from rlvr.cli.eval_figures import figure_line
+from rlvr.cli.eval_figures import Measured, measured
 from rlvr.config.core import EvalOptions
 from rlvr.errors import ConfigError, explain
 from rlvr.parts import Policy, Task
@@ -30,7 +30,7 @@ from rlvr.run.judged import read_judged
 from rlvr.run.lineage import UNKNOWN, lineage_at_start
 from rlvr.run.recipe import build_context, open_judge, open_student
 from rlvr.run.trained import lineage_in, load_last, trained_at
-from rlvr.types import Figure, Problem, ScoredGroup
+from rlvr.types import Problem, ScoredGroup
 
 DEFAULT_SAMPLES = 4
 
@@ -50,7 +50,7 @@ class Evaluated:
         held: Whether the problems are held-out for the model; None where a file said it.
         max_failures: Share of verifications that may fail to run; None where none ran now.
         counts: What only some sources have: `missing`, `unusable`, `unsupported`, `held_out`, ...
-        figures: What the task measured besides (`Measuring`).
+        besides: What the task measured besides (`Measuring`).
     """
 
     model: str
@@ -62,7 +62,7 @@ class Evaluated:
     held: heldout.HeldOut | None = None
     max_failures: float | None = None
     counts: Mapping[str, Any] = attrs.field(factory=dict)
-    figures: Sequence[Figure] = ()
+    besides: Measured = attrs.field(factory=Measured)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ async def sampled(configured: Configured, args: argparse.Namespace) -> Evaluated
         with scoring_progress(board, quiet=args.json):
             scored = await judge_groups(student.judge.scorer, groups)
         judged = time.monotonic()
-        figures = await _figures(task, policy, options.split, configured.run.seed, args)
+        besides = await _measured(task, policy, configured, args)
         lineage = (
             lineage_in(trained_at(Path(args.run_dir)).run)
             if args.run_dir
@@ -126,22 +126,19 @@ async def sampled(configured: Configured, args: argparse.Namespace) -> Evaluated
             held=heldout.held_out(problems, lineage),
             max_failures=configured.options.values["verify.max_failures"],
             counts={"unsupported": _unsupported(task)},
-            figures=figures,
+            besides=besides,
         )
 
 
-async def _figures(
-    task: Task, policy: Policy, split: str, seed: int, args: argparse.Namespace
-) -> list[Figure]:
-    """What the task measures besides; each number is said when it is there."""
-    found: list[Figure] = []
+async def _measured(
+    task: Task, policy: Policy, configured: Configured, args: argparse.Namespace
+) -> Measured:
+    """What the task measures besides, unless nobody wants to know."""
     if not isinstance(task, Measuring) or args.figures == "no":
-        return found
-    async for figure in task.measure(policy, split=split, seed=seed_of(seed, "measure")):
-        found.append(figure)
-        if not args.json:
-            print(figure_line(figure), file=sys.stderr, flush=True)
-    return found
+        return Measured()
+    split: str = configured.options.values["eval.split"]
+    seed = seed_of(configured.run.seed, "measure")
+    return await measured(task, policy, split=split, seed=seed, quiet=args.json)
 
 
 async def from_file(configured: Configured, args: argparse.Namespace) -> Evaluated:

@@ -8,11 +8,10 @@ import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from rlvr.cli.compare_report import comparison_as_json, comparison_as_text
 from rlvr.cli.eval_against import prepare
-from rlvr.cli.eval_figures import figures_as_json, figures_as_text
+from rlvr.cli.eval_figures import figures_as_text
 from rlvr.cli.eval_flags import check_flags
 from rlvr.cli.eval_report import as_json, as_text
 from rlvr.cli.eval_sources import Evaluated, crossed, from_file, judged_before, sampled
@@ -76,7 +75,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--figures",
         choices=("yes", "no"),
-        default="yes",
         help="also measure what the task knows to measure besides (default: yes)",
     )
     parser.add_argument("--out", dest="out_file", metavar="FILE", help="write every sample here")
@@ -101,14 +99,18 @@ def main(args: argparse.Namespace) -> int:
     if args.out_file:
         check_writable(Path(args.out_file))
     this = before or _evaluated(configured, args)
-    if other is None or not args.json:
+    broken = this.besides.broken
+    if other is None or not args.json or broken is not None:
         _print_report(this, args)
     if args.out_file:
         write_out(Path(args.out_file), "".join(judged_lines(this.scored, this.head)))
     sides = [this]
-    if other is not None:
+    if other is not None and broken is None:
         sides.append(other())
         _print_comparison(this, sides[1], args)
+        broken = sides[1].besides.broken
+    if broken is not None:  # everything that was judged is reported by now
+        raise broken
     return _exit_code(sides)
 
 
@@ -130,29 +132,25 @@ def _evaluated(configured: Configured | None, args: argparse.Namespace) -> Evalu
 def _print_report(this: Evaluated, args: argparse.Namespace) -> None:
     report, facts = breakdown(this.scored, crossed(args)), this.facts
     if args.json:
-        print(json.dumps(as_json(report, facts) | _figures(this)))
+        print(json.dumps(as_json(report, facts) | this.besides.as_json()))
         return
     print(f"{as_text(report, facts)}\n{_held_out(this)}")
-    if this.figures:
-        print(f"\n{figures_as_text(this.figures)}")
-
-
-def _figures(side: Evaluated) -> dict[str, Any]:
-    return {"figures": figures_as_json(side.figures)} if side.figures else {}
+    if this.besides.figures:
+        print(f"\n{figures_as_text(this.besides.figures)}")
 
 
 def _print_comparison(this: Evaluated, against: Evaluated, args: argparse.Namespace) -> None:
     found = compare(this.scored, against.scored, crossed(args))
     whole, other = breakdown(this.scored, crossed(args)), breakdown(against.scored)
     if args.json:
-        theirs = as_json(other, against.facts) | _figures(against)
-        told = as_json(whole, this.facts) | _figures(this) | {"against": theirs}
+        theirs = as_json(other, against.facts) | against.besides.as_json()
+        told = as_json(whole, this.facts) | this.besides.as_json() | {"against": theirs}
         print(json.dumps(told | {"paired": comparison_as_json(found)}))
         return
     sides = (whole.whole, this.facts), (other.whole, against.facts)
     print(f"\n{comparison_as_text(found, *sides)}\nof the other: {_held_out(against)}")
-    if this.figures and against.figures:
-        print(f"\n{figures_as_text(this.figures, against.figures)}")
+    if this.besides.figures and against.besides.figures:
+        print(f"\n{figures_as_text(this.besides.figures, against.besides.figures)}")
 
 
 def _held_out(side: Evaluated) -> str:

@@ -1,6 +1,6 @@
 """Layers of option values, later ones winning, and where each value came from.
 
-field default < algorithm's vetted values < preset < file < environment < command line
+field default < task's and algorithm's vetted values < preset < file < environment < command line
 """
 
 from __future__ import annotations

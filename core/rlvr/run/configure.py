@@ -249,6 +249,8 @@ def _joined(errors: Sequence[PluginError]) -> PluginError:
 
 def _vetted_layers(chosen: Chosen, run: RunOptions, preset: str | None) -> list[Layer]:
     layers = []
+    if chosen.task.values:
+        layers.append(Layer(f"task {chosen.task.name}", _of_command(chosen.task.values, chosen)))
     if chosen.algorithm is not None:
         layers.append(Layer(f"algorithm {chosen.algorithm.name}", dict(chosen.algorithm.values)))
     presets = chosen.task.presets
@@ -262,10 +264,13 @@ def _vetted_layers(chosen: Chosen, run: RunOptions, preset: str | None) -> list[
     if preset is None and STARTER in presets and run.model == STARTER and not run.dataset:
         preset = STARTER
     if preset is not None:
-        values = dict(presets[preset])
-        if chosen.algorithm is None:  # eval, score: leave out what only a run has
-            core = {"sampler", "eval", "verify"}
-            own = {s.option_namespace for s in chosen.parts()}
-            values = {k: v for k, v in values.items() if k.partition(".")[0] in core | own}
-        layers.append(Layer(f"preset {preset}", values))
+        layers.append(Layer(f"preset {preset}", _of_command(presets[preset], chosen)))
     return layers
+
+
+def _of_command(values: Mapping[str, Any], chosen: Chosen) -> dict[str, Any]:
+    """Vetted values without those that only a run has, for `rlvr eval` and `rlvr score`."""
+    if chosen.algorithm is not None:
+        return dict(values)
+    known = {"sampler", "eval", "verify"} | {s.option_namespace for s in chosen.parts()}
+    return {key: value for key, value in values.items() if key.partition(".")[0] in known}
