@@ -14,6 +14,7 @@ from rlvr.plugins.host import PluginHost
 from rlvr.run import trained
 from rlvr.run.board import Board
 from rlvr.run.configure import configure
+from rlvr.run.prerequisites import check_prerequisites
 from rlvr.run.recipe import build_context, open_student
 from rlvr.types import SamplingParams
 
@@ -59,13 +60,16 @@ async def open_policy(
         ConfigError: A model beside a run, or an option that is unknown.
         PluginError: A part is missing.
         CheckpointError: The run has no checkpoint.
+        PrerequisiteError: What the plugin needs of the machine is missing.
     """
     given = {"model": model, "dataset": str(dataset) if dataset else None}
     args = Namespace(plugin=plugin, overrides=list(options), **given)
     if run is not None:
         trained.check_alone(run, model)
         args.base = trained.options_of(trained.trained_at(run).run)
-    configured = configure(args, PluginHost.load(), needs="eval" if run is None else "trained")
+    host = PluginHost.load()
+    configured = configure(args, host, needs="eval" if run is None else "trained")
+    check_prerequisites(host, configured.chosen.task.provider)
     context = build_context(configured, None)
     async with open_student(configured, context, Board()) as student:
         if run is not None:

@@ -463,8 +463,8 @@ class Figure:
     """
 
     name: str
-    value: float
-    low: float
-    high: float
-    n: int
+    value: float = field(converter=float)
+    low: float = field(converter=float)
+    high: float = field(converter=float)
+    n: int = field(converter=int)
     note: str = ""

@@ -65,6 +65,23 @@ def test_action_values_keep_the_engines_order(write: Any) -> None:
     assert (row.payload.source, row.is_bare) == ("game", False)
 
 
+def test_action_values_are_put_in_order(write: Any) -> None:
+    """Best first, whatever the order of the row: mates first, the shortest of them first."""
+    mixed = [["e8f8", "cp", -500], ["e8d8", "mate", -20], ["e8f7", "mate", 5]]
+    mixed += [["e8e7", "mate", 1], ["e8d7", "cp", 10]]
+    row = only(write("p.jsonl", {"id": None, "fen": ROOK, "moves": mixed}))
+    assert isinstance(row.payload, PolicyPosition)
+    assert row.payload.values is not None
+    assert list(row.payload.values.table) == ["e8e7", "e8f7", "e8d7", "e8f8", "e8d8"]
+    assert row.id == "1", "an id of null is none"
+
+
+def test_an_epd_line_of_one_operation_needs_no_semicolon(write: Any) -> None:
+    """Six words are no FEN where the fifth is the name of an operation."""
+    row = only(write("s.epd", f"{START[:-4]} bm e4"))
+    assert isinstance(row.payload, Solution)
+
+
 def test_a_table_file_is_a_data_set(write: Any) -> None:
     """What build-table writes is read: its header is no row, packed or not."""
     path = write("t.jsonl", {"rlvr_chess_table": 1}, {"key": "k", "fen": ROOK, "moves": VALUES})
@@ -103,10 +120,13 @@ def test_positions_are_written_one_way(write: Any) -> None:
             {"e2e4": 1.0, "d2d4": 0.35},
             (),
         ),
+        ('bm e4; id "a"; c7 "e4 d4"; c8 "100 35";', {"e2e4": 1.0, "d2d4": 0.35}, ()),
+        ('bm e4; id "a"; c0 "e4=10, d4=3";', {"e2e4": 1.0, "d2d4": 0.3}, ()),
+        ('bm e4; id "a"; c0 "a comment";', {"e2e4": 1.0}, ()),
     ],
 )
 def test_suites_give_points(write: Any, line: str, points: Any, avoid: Any) -> None:
-    """`bm` and `am` in SAN, points in `c8` for the moves in `c9`; suites are always held out."""
+    """`bm`, `am`, points in `c8` for `c9` or `c7`, or in `c0`; suites are always held out."""
     row = only(write("iq4.epd", f"{START[:-4]} {line}"))
     assert row.payload == Solution(fen=START, points=points, avoid=avoid, suite="iq")
     assert (row.id, row.split) == ("a", "test")
@@ -123,9 +143,10 @@ def test_a_suite_is_known_by_its_ids(write: Any, name: str, suite: str) -> None:
     assert (row.payload.suite, row.id) == (suite, name)
 
 
-def test_clocks_of_an_epd_line_are_read(write: Any) -> None:
-    """`hmvc` and `fmvn` are the last two fields of the position."""
-    row = only(write("s.epd", f"{START[:-4]} bm e4; hmvc 3; fmvn 7;"))
+@pytest.mark.parametrize("line", ["bm e4; hmvc 3; fmvn 7;", "3 7 bm e4;", "3 7 bm e4"])
+def test_clocks_of_an_epd_line_are_read(write: Any, line: str) -> None:
+    """`hmvc` and `fmvn`, or two numbers, are the last two fields of the position."""
+    row = only(write("s.epd", f"{START[:-4]} {line}"))
     assert row.payload.fen == START[:-3] + "3 7"
     assert row.id == "1"
 

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import chess.pgn
 import pytest
+from engine_fixture import stockfish as stockfish
 
 from rlvr.cli.main import main
 from rlvr.errors import ExitCode
 from rlvr_chess.fen import four_fields, read_board
 from rlvr_chess.rows.read import read_data
 
-pytest_plugins = ("engine_fixture",)
+
 pytestmark = pytest.mark.timeout(600)
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
 

@@ -151,11 +151,91 @@ def test_an_id_that_is_taken_is_refused() -> None:
         def grown(self, memory: Mapping[str, Any]) -> Sequence[Problem]:
             return list(self.problems("train"))[:1]
 
-    task = Clashing()
-    growth = Growth(fixed=list(task.problems("train")))
-    policy: Any = type("Handle", (), {"version": 0})()
     with pytest.raises(TaskError, match="after-a"):
-        asyncio.run(growth.grow(task, policy, seed=1, step=0))
+        grown_by(Clashing(), 0)
+
+
+def grown_by(task: Any, *steps: int, **changes: Any) -> Growth:
+    growth = Growth(fixed=list(ToyTask().problems("train")))
+    for step in steps:
+        asyncio.run(growth.grow(task, HANDLE, seed=1, step=step, **changes))
+    return growth
+
+
+HANDLE: Any = type("Handle", (), {"version": 0})()
+
+
+class Careless(Exploring):
+    """Changes the memory that it was given, and keeps tuples in it."""
+
+    async def grow(
+        self, policy: Policy, memory: Mapping[str, Any], *, seed: int, step: int
+    ) -> Mapping[str, Any]:
+        assert isinstance(memory, dict)
+        assert all(isinstance(pair, list) for pair in memory.get("pairs", []))
+        memory.setdefault("pairs", []).append((step, seed))
+        return memory
+
+
+def test_a_kept_memory_stays_as_it_was() -> None:
+    """What a checkpoint is being written of does not change under the next search."""
+    growth = grown_by(Careless(), 0)
+    kept = growth.memory
+    before = json.dumps(kept)
+    asyncio.run(growth.grow(Careless(), HANDLE, seed=1, step=1))
+    assert json.dumps(kept) == before
+    assert growth.memory == json.loads(json.dumps(growth.memory))
+    assert [step for step, _ in growth.memory["pairs"]] == [0, 1]
+
+
+@pytest.mark.parametrize("kept", [{"met": {1, 2}}, ["a"], None], ids=["set", "list", "none"])
+def test_a_memory_that_is_no_json_is_refused(kept: Any) -> None:
+    """It shows in the first step, not when a checkpoint is written."""
+
+    class Keeping(Exploring):
+        async def grow(self, *_: Any, **__: Any) -> Any:
+            return kept
+
+    with pytest.raises(TaskError, match="found: a memory"):
+        grown_by(Keeping(), 0)
+
+
+def test_a_problem_that_waits_stays_known_and_others_go() -> None:
+    """Three are kept: of what was found before, only what waits to be handed out is known yet."""
+    task = Exploring()
+    growth = grown_by(task, 0, 1, 2)
+    first, second, _ = (problem.id for problem in growth.found)
+    asyncio.run(growth.grow(task, HANDLE, seed=1, step=3, waiting=[first, "after-a"]))
+    assert first not in {problem.id for problem in growth.found}
+    asyncio.run(growth.grow(task, HANDLE, seed=1, step=4, waiting=[first]))
+    assert growth.known[first].id == first
+    assert second not in growth.known
+    assert growth.known["after-a"] is growth.fixed[0]
+    asyncio.run(growth.grow(task, HANDLE, seed=1, step=5))
+    assert len(growth.known) == len(growth.fixed) + 3
+
+
+def test_a_found_problem_of_a_strange_family_is_refused() -> None:
+    """What the model was trained on is recorded by the families of the data set."""
+
+    class Straying(Exploring):
+        def grown(self, memory: Mapping[str, Any]) -> Sequence[Problem]:
+            problem = next(iter(self.problems("train")))
+            return [attrs.evolve(problem, id="found-1", labels={"family": "held-out"})]
+
+    with pytest.raises(TaskError, match="family 'held-out'"):
+        grown_by(Straying(), 0)
+
+
+def test_two_found_problems_of_one_id_are_refused() -> None:
+    """One of them could not be told from the other."""
+
+    class Doubling(Exploring):
+        def grown(self, memory: Mapping[str, Any]) -> Sequence[Problem]:
+            return [*super().grown(memory)] * 2
+
+    with pytest.raises(TaskError, match="which is taken"):
+        grown_by(Doubling(), 0)
 
 
 def test_a_task_that_grows_nothing_keeps_nothing(tmp_path: Path) -> None:

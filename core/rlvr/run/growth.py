@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections import ChainMap, Counter
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from attrs import define, field
@@ -21,14 +23,19 @@ class Growth:
 
     Attributes:
         fixed: Problems that were there at the start.
-        memory: What the task keeps of its search (JSON values); part of each checkpoint.
+        memory: What the task keeps of its search (JSON values); part of each checkpoint. Nobody
+            changes it: a task is given a copy, and what it gives back is copied.
         found: Problems that the memory holds.
     """
 
     fixed: Sequence[Problem]
     memory: Mapping[str, Any] = field(factory=dict)
     found: Sequence[Problem] = ()
-    _earlier: dict[str, Problem] = field(factory=dict)
+    _fixed_by_id: dict[str, Problem] = field(init=False)
+    _waiting: dict[str, Problem] = field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._fixed_by_id = {problem.id: problem for problem in self.fixed}
 
     @classmethod
     def resumed(cls, task: Task, fixed: Sequence[Problem], memory: Mapping[str, Any]) -> Growth:
@@ -40,27 +47,68 @@ class Growth:
 
     @property
     def known(self) -> Mapping[str, Problem]:
-        """All by id; also those found earlier, which may have been handed out since."""
-        now = {problem.id: problem for problem in (*self.fixed, *self.found)}
-        return {**self._earlier, **now}
+        """All by id; also those that wait since before the memory let go of them."""
+        now = {problem.id: problem for problem in self.found}
+        return ChainMap(now, self._waiting, self._fixed_by_id)
 
-    async def grow(self, task: Growing, policy: Policy, *, seed: int, step: int) -> None:
+    async def grow(
+        self, task: Growing, policy: Policy, *, seed: int, step: int, waiting: Collection[str] = ()
+    ) -> None:
         """
         Let the task look for problems before those of a step are chosen.
 
+        `waiting` are ids of problems that were chosen and are to be handed out yet: they stay
+        known.
+
         Raises:
-            TaskError: It found one with the id of a fixed problem.
+            TaskError: It keeps what is no JSON, or found a problem that must not be one.
         """
-        memory = await task.grow(policy, self.memory, seed=seed_of(seed, "grow", step), step=step)
+        given = _copied(task, self.memory)
+        memory = _copied(
+            task, await task.grow(policy, given, seed=seed_of(seed, "grow", step), step=step)
+        )
         found = tuple(task.grown(memory))
-        taken = {problem.id for problem in self.fixed} & {problem.id for problem in found}
-        if taken:
-            raise TaskError(
-                explain(
-                    f"{type(task).__name__}.grow was to find further problems.",
-                    f"found: one with the id {min(taken)}, which is taken",
-                    "give problems that are found ids of their own",
-                )
-            )
-        self._earlier |= {problem.id: problem for problem in self.found}
+        self._check(task, found)
+        known = self.known
+        self._waiting = {name: known[name] for name in waiting if name in known}
         self.memory, self.found = memory, found
+
+    def _check(self, task: Growing, found: Sequence[Problem]) -> None:
+        """Refuse problems that stand for others, or that the run's record would not cover."""
+        ids = [problem.id for problem in found]
+        taken = [n for n, count in Counter(ids).items() if count > 1 or n in self._fixed_by_id]
+        if taken:
+            raise _refused(
+                task,
+                f"found: one with the id {taken[0]}, which is taken",
+                "give problems that are found ids of their own",
+            )
+        families = {problem.labels.get("family", "") for problem in self.fixed}
+        for problem in found:
+            if (family := problem.labels.get("family", "")) not in families:
+                raise _refused(
+                    task,
+                    f"found: {problem.id} of family {family!r}, which no fixed problem has",
+                    "give it the family of a problem of the data set: the run's record of what "
+                    "its model was trained on names those",
+                )
+
+
+def _copied(task: Growing, memory: Mapping[str, Any]) -> Mapping[str, Any]:
+    """As a checkpoint gives it back, so that an interrupted run sees what this one does."""
+    try:
+        copy = json.loads(json.dumps(memory))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _refused(task, f"found: a memory that is no JSON: {error}", _JSON) from error
+    if not isinstance(copy, dict):
+        raise _refused(task, f"found: a memory of type {type(memory).__name__}", _JSON)
+    return copy
+
+
+_JSON = "keep a dict of texts, numbers, lists and dicts: it goes into checkpoints"
+
+
+def _refused(task: Growing, found: str, do: str) -> TaskError:
+    return TaskError(
+        explain(f"{type(task).__name__}.grow was to find further problems.", found, do)
+    )

@@ -158,7 +158,13 @@ async def _produce(recipe: Recipe, stream: Stream, board: Board) -> None:
             if isinstance(judge.task, Growing) and ledger.needs_choice:
                 with board.during("grow"):
                     policy = await _handle(recipe, ledger)
-                    await growth.grow(judge.task, policy, seed=recipe.seed, step=ledger.feed.drawn)
+                    await growth.grow(
+                        judge.task,
+                        policy,
+                        seed=recipe.seed,
+                        step=ledger.feed.drawn,
+                        waiting=ledger.feed.waiting,
+                    )
             order = await ledger.room(choose)
             known = growth.known
             problems = [known[name] for name in order.problem_ids]

@@ -87,9 +87,20 @@ class Credit:
 
         Those whose problems differ in the label `whiten_by` are whitened apart; `labels` are the
         rows' problems'. Problems without the label are one more kind.
+
+        Raises:
+            ConfigError: No problem has the label.
         """
         config = self._config
         rows = list(rows)
+        if config.whiten_by and labels and not any(config.whiten_by in own for own in labels):
+            raise ConfigError(
+                explain(
+                    f"advantage.whiten_by={config.whiten_by} was asked for.",
+                    f"found: problems with the labels {', '.join(sorted(labels[0])) or 'none'}",
+                    "name one of them, or leave whiten_by out",
+                )
+            )
         if config.whiten:
             kinds = [own.get(config.whiten_by, "") for own in labels]
             rows = whitened_apart(rows, kinds, config.epsilon)

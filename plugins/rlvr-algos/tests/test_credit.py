@@ -254,3 +254,10 @@ def test_groups_of_one_are_enough_where_no_group_is_compared(part: type[Credit])
     found = part(None, BuildContext(sampling=SamplingParams(group_size=1)))([group([(0.5, 3)])])
 
     assert found == [[0.5]]
+
+
+def test_whitening_by_a_label_that_no_problem_has_is_refused() -> None:
+    """A misspelt label would whiten everything together without a word."""
+    advantage = GroupAdvantage(GroupAdvantage.config_class(whiten=True, whiten_by="tsak"), CONTEXT)
+    with pytest.raises(ConfigError, match=r"whiten_by=tsak(.|\n)*task"):
+        advantage.bounded([np.array([1.0, 2.0])], [{"task": "a"}])

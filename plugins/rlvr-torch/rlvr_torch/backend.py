@@ -220,17 +220,9 @@ class TorchBackend:
                 or too many updates were skipped one after another (the problems are named).
                 Nothing has changed then.
         """
-        return await self._worker.run(lambda is_cancelled: self._try(data, loss, is_cancelled))
-
-    def _try(
-        self, data: Sequence[Datum], loss: Loss, is_cancelled: Callable[[], bool]
-    ) -> dict[str, float]:
-        try:
-            metrics = self._step(data, loss, is_cancelled)
-        except NotFiniteError as error:
-            return self._skips.count(error)
-        self._skips.reset()
-        return {**metrics, "update/skipped": 0.0}
+        return await self._worker.run(
+            lambda is_cancelled: self._skips.guard(lambda: self._step(data, loss, is_cancelled))
+        )
 
     def _step(
         self, data: Sequence[Datum], loss: Loss, is_cancelled: Callable[[], bool]

@@ -93,7 +93,11 @@ class Draws:
         scaled = logits / self._heat[at] if is_hot else logits
         peak = scaled.amax(dim=1, keepdim=True)
         mass = (scaled - peak).exp_()  # (R, V), not normalised
-        tokens, total = _invert(mass, numbers)
+        if all(self._is_greedy[row] or self._is_cut[row] for row in rows):
+            total = mass.sum(dim=1, keepdim=True)
+            tokens = torch.empty_like(numbers, dtype=torch.int64)
+        else:
+            tokens, total = _invert(mass, numbers)
         if any(self._is_greedy[row] for row in rows):
             likeliest = logits.argmax(dim=1, keepdim=True)
             tokens = torch.where(self._greedy[at], likeliest, tokens)
@@ -156,7 +160,10 @@ def _leaders(probs: Tensor, count: int) -> tuple[Tensor, Tensor]:
     Selecting them first costs one pass over a vocabulary that sorting goes through many times.
     """
     if count < probs.shape[1]:
-        least = probs.topk(count, dim=1).values[:, -1:]
+        best, where = probs.topk(count + 1, dim=1)
+        if not bool((best[:, 1:] == best[:, :-1]).any()):  # only one order
+            return best[:, :count], where[:, :count]
+        least = best[:, count - 1 : count]
         is_leader = probs >= least
         if int(is_leader.sum()) == count * len(probs):  # no other token is as likely as the last
             index = is_leader.nonzero()[:, 1].view(len(probs), count)  # (R, count), ascending

@@ -19,6 +19,7 @@ from rlvr_torch.draft import Draft
 from rlvr_torch.generation import Generation
 from rlvr_torch.lane import Lane
 from rlvr_torch.net import Net
+from rlvr_torch.packed_weights import PackedWeights
 
 _FEWEST_ROWS = 8  # a batch is not split over cores into smaller ones
 
@@ -91,11 +92,21 @@ class Engine:
         drafts = [Draft(request, self._room(request), self.tokenizer) for request in requests]
         shares = self._shares([draft for draft in drafts if draft.room > 0])
         rows = max(1, self._rows // max(1, len(shares)))
+        most = max((min(rows, len(share)) for share in shares), default=1)
+        passes = max((draft.room for draft in drafts), default=0)
+        weights = PackedWeights(self.net, self._dtype, most, passes)
         lanes = [
-            Lane(self.net, share, rows=rows, prefill_tokens=self._prefill_tokens, dtype=self._dtype)
+            Lane(
+                self.net,
+                share,
+                rows=rows,
+                prefill_tokens=self._prefill_tokens,
+                dtype=self._dtype,
+                weights=weights,
+            )
             for share in shares
         ]
-        return Generation(drafts, lanes, self._crew)
+        return Generation(drafts, lanes, self._crew, weights)
 
     def _check(self, request: GenerateRequest) -> None:
         prompt, vocab = request.prompt, self.net.vocab_size

@@ -8,6 +8,7 @@ from rlvr.types import Completion
 from rlvr_torch.crew import Crew
 from rlvr_torch.draft import Draft
 from rlvr_torch.lane import Lane
+from rlvr_torch.packed_weights import PackedWeights
 
 
 class Generation:
@@ -18,8 +19,15 @@ class Generation:
     kept; each token's logprob is that of the distribution it was drawn from.
     """
 
-    def __init__(self, drafts: Sequence[Draft], lanes: Sequence[Lane], crew: Crew) -> None:
+    def __init__(
+        self,
+        drafts: Sequence[Draft],
+        lanes: Sequence[Lane],
+        crew: Crew,
+        weights: PackedWeights,
+    ) -> None:
         """`drafts` are in the order of the completions; the lanes hold those that have room."""
+        self._weights = weights
         self._drafts = drafts
         self._lanes = lanes
         self._crew = crew
@@ -50,7 +58,8 @@ class Generation:
             BackendError: Logits are not finite, or it was cancelled.
         """
         going = [lane for lane in self._lanes if not lane.is_done]
-        self._crew.map(lambda lane: lane.run(tokens, is_cancelled, version), going)
+        with self._weights.packed():
+            self._crew.map(lambda lane: lane.run(tokens, is_cancelled, version), going)
         return self.is_done
 
     def completions(self) -> list[Completion]:

@@ -191,6 +191,10 @@ class KVCache:
     def _look(self, age: Tensor, positions: Tensor) -> None:
         """What each row may see in this pass: 0 or -inf for each key, by window; None: all."""
         span = self._span.stop - self._span.start
+        windowed = any(w is not None and self._slots + span > w for w in self._windows)
+        if not self._is_ragged and self.ring.is_even and not windowed:
+            self._biases = dict.fromkeys(self._windows)
+            return
         back = self.ring.ages(self._span)  # (N,)
         sees = torch.cat([self._sees_prompt, back <= age], dim=1)  # (R, S + N)
         whole = self._bias("all", sees) if self._is_ragged or not self.ring.is_even else None

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from rlvr.errors import BackendError
@@ -23,6 +22,7 @@ from rlvr_torch.draft import Draft
 from rlvr_torch.draws import Draws
 from rlvr_torch.kv_cache import KVCache
 from rlvr_torch.net import Net
+from rlvr_torch.packed_weights import PackedWeights
 from rlvr_torch.step_graph import StepGraphs
 
 _DROP_SHARE = 0.125  # finished rows leave when they are this share of the batch
@@ -40,6 +40,7 @@ class Lane:
         dtype: What matrix products are computed in.
         is_static: Decode in shapes that seldom change (`KVCache`); by default on a GPU, where
             they are captured.
+        weights: Makes the products with the head.
     """
 
     def __init__(
@@ -51,8 +52,10 @@ class Lane:
         prefill_tokens: int,
         dtype: torch.dtype,
         is_static: bool | None = None,
+        weights: PackedWeights | None = None,
     ) -> None:
         self._net = net
+        self._weights = weights or PackedWeights(net, dtype, rows, 0)
         self._dtype = dtype
         self._prefill_tokens = prefill_tokens
         self._waiting = deque(drafts)
@@ -207,7 +210,7 @@ class Lane:
         net = self._net
         with torch.autocast(self._device.type, enabled=False):
             bias = None if net.head_bias is None else net.head_bias.float()
-            logits = F.linear(hidden.float(), net.head.float(), bias)
+            logits = self._weights.logits(hidden.float(), bias)
             if net.logit_scale != 1.0:
                 logits = logits * net.logit_scale
             if net.logit_softcap:

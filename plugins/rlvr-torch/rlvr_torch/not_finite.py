@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import structlog
 
 from rlvr.errors import BackendError
@@ -25,21 +27,25 @@ class Skips:
         self._most = most
         self._in_a_row = 0
 
-    def reset(self) -> None:
-        """An update was made."""
-        self._in_a_row = 0
-
-    def count(self, error: NotFiniteError) -> dict[str, float]:
+    def guard(self, update: Callable[[], dict[str, float]]) -> dict[str, float]:
         """
-        One more; gives the metrics of an update that was left out.
+        The metrics of an update, or of one that was left out, with `update/skipped`.
 
         Raises:
             NotFiniteError: It is one too many.
         """
+        try:
+            metrics = update()
+        except NotFiniteError as error:
+            return self._count(error)
+        self._in_a_row = 0
+        return {**metrics, "update/skipped": 0.0}
+
+    def _count(self, error: NotFiniteError) -> dict[str, float]:
         if self._in_a_row >= self._most:
             before = f" after {self._in_a_row} that were skipped" if self._in_a_row else ""
             raise NotFiniteError(
-                f"{error}\n  found{before}; torch.max_skipped={self._most}\n"
+                f"{error}\n  found: one too many{before} (torch.max_skipped={self._most})\n"
                 "  try: a smaller train.lr, a smaller train.grad_clip, or look at these problems"
             ) from error
         self._in_a_row += 1

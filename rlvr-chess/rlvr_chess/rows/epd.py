@@ -1,4 +1,9 @@
-"""Test suites in EPD: best moves (`bm`), moves to avoid (`am`), points (`c8` for moves `c9`)."""
+"""
+Test suites in EPD: best moves (`bm`), moves to avoid (`am`), points.
+
+Points are numbers `c8` (of 100) for moves `c9` (UCI) or `c7` (SAN), or in `c0` as older files of
+the Strategic Test Suite have them ("f5=10, Bf2=3"; the largest number is full points).
+"""
 
 from __future__ import annotations
 
@@ -20,6 +25,9 @@ _SUITES = (
 )
 _ID = re.compile(r'\bid\s+"([^"]*)"')
 _FULL = 100
+_CLOCKS = re.compile(r"((?:\S+\s+){3}\S+)\s+(\d+)\s+(\d+)\s+(?=[A-Za-z])(.*)")
+_POINT = r"([^\s,=]+(?:=[QRBN][+#]?)?)\s*=\s*(\d+)"
+_POINTS = re.compile(rf"\s*{_POINT}(?:\s*,\s*{_POINT})*\s*")
 
 
 def row(line: str, number: int, name: str) -> Row:
@@ -37,11 +45,14 @@ def row(line: str, number: int, name: str) -> Row:
     given = _ID.search(line)
     known = given[1].strip() if given else ""
     try:
+        clocks = _CLOCKS.fullmatch(line)
+        if clocks is not None:  # six fields of a FEN, then operations
+            line = f"{clocks[1]} hmvc {clocks[2]}; fmvn {clocks[3]}; {clocks[4]}"
         fields = line.rstrip(";").split(maxsplit=4)
         if len(fields) < 4:
             raise RowError(f"no position: {line[:_FULL]!r}")
         read_board(" ".join(fields[:4]) + " 0 1")  # says what is wrong better than from_epd
-        board, operations = chess.Board.from_epd(line)
+        board, operations = _operations(line)
         fen = read_board(board.fen()).fen()
         if not {"bm", "am", "c8"} & set(operations):
             return Row(id=known or str(number), payload=PolicyPosition(fen=fen), is_bare=True)
@@ -51,11 +62,24 @@ def row(line: str, number: int, name: str) -> Row:
     return Row(id=known or str(number), payload=solution, split="test")
 
 
+def _operations(line: str) -> tuple[chess.Board, dict[str, Any]]:
+    try:
+        return chess.Board.from_epd(line)
+    except ValueError as error:
+        raise RowError(f"its operations cannot be read: {error}") from None
+
+
 def _solution(board: chess.Board, fen: str, operations: dict[str, Any], suite: str) -> Solution:
     best, avoid = (_moves(board, operations.get(key), key) for key in ("bm", "am"))
     points = dict.fromkeys(best, 1.0)
-    if "c8" in operations and "c9" in operations:
-        points = _points(board, str(operations["c8"]), str(operations["c9"]))
+    if "c8" in operations and {"c7", "c9"} & set(operations):
+        moves = str(operations.get("c9") or _in_uci(board, str(operations["c7"])))
+        points = _points(board, str(operations["c8"]), moves)
+    elif _POINTS.fullmatch(comment := str(operations.get("c0", ""))):
+        given = re.findall(_POINT, comment)
+        full = max(int(number) for _, number in given)
+        scaled = " ".join(str(round(_FULL * int(number) / full)) for _, number in given if full)
+        points = _points(board, scaled, _in_uci(board, " ".join(san for san, _ in given)))
     if not points and not avoid:
         raise RowError("neither bm nor am names a move")
     wrong = sorted(set(points) & set(avoid))
@@ -71,6 +95,17 @@ def _moves(board: chess.Board, given: Any, key: str) -> tuple[str, ...]:
     return tuple(move.uci() for move in moves)
 
 
+def _in_uci(board: chess.Board, moves: str) -> str:
+    """Moves in SAN as UCI; what cannot be read stays as it is, and is then named as illegal."""
+    found = []
+    for san in moves.split():
+        try:
+            found.append(board.parse_san(san).uci())
+        except ValueError:
+            found.append(san)
+    return " ".join(found)
+
+
 def _points(board: chess.Board, points: str, moves: str) -> dict[str, float]:
     numbers, names = points.split(), moves.split()
     if len(numbers) != len(names):
@@ -78,7 +113,7 @@ def _points(board: chess.Board, points: str, moves: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for uci, text in zip(names, numbers, strict=True):
         if legal_move(board, uci) is None:
-            raise RowError(f"c9 names {uci!r}, which is not legal here")
+            raise RowError(f"points are given to {uci!r}, which is not legal here")
         if not text.isdecimal() or int(text) > _FULL:
             raise RowError(f"c8 gives {uci} {text!r}; wanted 0 to {_FULL}")
         found[uci] = int(text) / _FULL

@@ -58,7 +58,7 @@ def _row(row: Mapping[str, Any], number: int) -> Row:
 
 
 def _name_of(row: Mapping[str, Any], number: int) -> str:
-    name = row.get("id", number)
+    name = number if row.get("id") is None else row["id"]
     if not isinstance(name, str | int) or isinstance(name, bool):
         raise RowError(f"its id is neither text nor a number: {name!r}")
     if not str(name).strip() or not str(name).isprintable():
@@ -124,7 +124,16 @@ def _values(moves: Any, fen: str) -> ActionValues:
         raise RowError(f"no value of {len(missing)} legal moves: {' '.join(missing[:_SHOWN])}")
     if len(given) != len(legal):
         raise RowError("a move has two values")
-    return ActionValues(fen=fen, moves=moves)
+    ordered: list[Any] = sorted(moves, key=_strength, reverse=True)
+    return ActionValues(fen=fen, moves=ordered)
+
+
+def _strength(move: Any) -> tuple[int, int]:
+    """Best first, as engines list moves; those of equal score keep their order."""
+    _, kind, value = move
+    if kind == "cp":
+        return 0, value
+    return (1, -value) if value > 0 else (-1, -value)
 
 
 def _is_value(move: Any) -> bool:

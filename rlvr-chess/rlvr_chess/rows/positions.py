@@ -9,7 +9,7 @@ from rlvr_chess.rows import epd, fen_list
 from rlvr_chess.rows.lines import Lines
 from rlvr_chess.rows.row import Item, refused
 
-_SIX = re.compile(r"(\S+\s+){5}\S+")
+_SIX = re.compile(r"(\S+\s+){4}(?![A-Za-z])\S+\s+\S+")  # a word in the fifth place is an operation
 
 
 def read(lines: Lines, name: str) -> Iterator[Item]:

@@ -83,6 +83,7 @@ class PositionBuffer:
         Those of an opening that is over its quota go first, then those of the fullest stratum.
         """
         entries, met = list(self.entries), dict.fromkeys(self.met)
+        met |= dict.fromkeys(e.key for e in entries if e.key not in met)  # forgotten, but held
         for position in found:
             entry = Entry(found=position, step=step)
             if entry.key not in met:

@@ -82,9 +82,10 @@ async def spawn(command: Sequence[str]) -> asyncio.subprocess.Process:
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        process = await starting
-        kill_group(process)
-        await drain(process)
+        with contextlib.suppress(OSError):  # it did not start: there is nothing to end
+            process = await starting
+            kill_group(process)
+            await drain(process)
         raise
 
 
@@ -102,7 +103,7 @@ def kill_group(process: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGSTOP)
     for child in children(process.pid):
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # never left halted
             os.kill(child, signal.SIGKILL)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
