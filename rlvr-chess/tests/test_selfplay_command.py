@@ -16,7 +16,6 @@ from rlvr.errors import ExitCode
 from rlvr_chess.fen import four_fields, read_board
 from rlvr_chess.rows.read import read_data
 
-
 pytestmark = pytest.mark.timeout(600)
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
 
