@@ -240,16 +240,23 @@ def test_engines_end_with_us(stockfish: Path, end: signal.Signals, is_stopped: b
         pytest.skip("without Linux's setpriv a hung engine outlives a killed parent")
     fens = positions(2, seed=4)
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, *fens], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-c", PARENT, *fens],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # a shell's background job is started with SIGINT ignored, and would hand that on
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    assert parent.stdout is not None
-    pids = [int(word) for word in parent.stdout.readline().split()]
-    assert len(pids) == 2
-    if is_stopped:
-        for pid in pids:
-            _stop(pid)
-    parent.send_signal(end)
-    parent.communicate(timeout=120)
+    try:
+        assert parent.stdout is not None
+        pids = [int(word) for word in parent.stdout.readline().split()]
+        assert len(pids) == 2
+        if is_stopped:
+            for pid in pids:
+                _stop(pid)
+        parent.send_signal(end)
+        parent.communicate(timeout=120)
+    finally:
+        parent.kill()
     until = time.monotonic() + 60
     while any(_runs(pid) for pid in pids) and time.monotonic() < until:
         time.sleep(0.05)
