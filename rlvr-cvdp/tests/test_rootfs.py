@@ -247,7 +247,13 @@ def test_an_interrupted_build(tmp_path, needs_root, how):
     """Ctrl-C leaves nothing, and a killed build nothing that looks complete or is mounted."""
     root = tmp_path / "root"
     command = [sys.executable, "-m", "rlvr.cli.main", "cvdp", "build-rootfs", "--out", str(root)]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as process:
+    with subprocess.Popen(
+        command,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        # a shell's background job is started with SIGINT ignored, and would hand that on
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
         until = time.monotonic() + 60
         while not (tmp_path / "root.partial/debootstrap").exists() and time.monotonic() < until:
             time.sleep(0.05)

@@ -97,6 +97,9 @@ def test_two_runs_share_one_store(bench, tmp_path):
     assert all(json.loads(line)["cached"] for line in again.stdout.splitlines()[:12])
 
 
+# docker's client leaves the socket open that a daemon which is gone refuses
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_a_docker_daemon_that_stops_in_the_middle_is_no_verdict(bench, rootfs, monkeypatch):
     """The answer that was being judged could not be judged, nor the next."""
     require_tool("dockerd", "sudo apt-get install -y docker.io")
