@@ -98,10 +98,11 @@ async def predecessor(path: Path, fens: Sequence[str], nodes: int) -> list[str]:
 
 
 async def wrapper(path: Path, fens: Sequence[str], nodes: int) -> list[str]:
-    """PyPI stockfish: one process, blocking; it sends `ucinewgame` with each FEN."""
+    """PyPI stockfish: one process, blocking; 5.2 sends `ucinewgame` only when told to."""
     engine = wrapper_engine(path)
     found = []
     for fen in fens:
+        engine.send_ucinewgame_command()
         engine.set_fen_position(fen, do_validation=False)
         found.append(str(engine.get_top_moves(MOVES, num_nodes=nodes)[0]["Move"]))
     return found
