@@ -2,14 +2,18 @@
 Our GPT-2 beside transformers' GPT2LMHeadModel: 32 completions, prompt 64, 64 new tokens.
 
     python benchmarks/bench_gpt2.py --config tiny|124m [--rounds 5] [--seed 0]
-    python benchmarks/bench_gpt2.py --config 124m --only greedy --profile
+    python benchmarks/bench_gpt2.py --config 124m --only greedy --groups 1 --profile
+    python benchmarks/bench_gpt2.py --config tiny --prompt 448 --groups 8 32
 
-Same weights, same prompts, same settings, one thread, float32, in this process. Four contests:
-greedy and sampled (temperature 0.8, top-k 50, top-p 0.95), with 32 different prompts, and with four
-prompts of eight completions each, as a group of reinforcement learning has them. Both sides give
-tokens; ours gives their logprobs too. They take turns (ABAB), and each round gives a ratio of
-tokens per CPU-second (process time, so other load on the machine counts little). Greedy tokens
-must be those of transformers: the command fails where one differs.
+Same weights, same prompts, same settings, one thread, float32, in this process. The contests:
+greedy and sampled (temperature 0.8, top-k 50, top-p 0.95), each with 32 different prompts (group
+1), and with four prompts of eight completions each (group 8), as reinforcement learning has them.
+`--prompt` and `--groups` give other shapes; group 32 is one prompt. Transformers gets equal prompts
+as equal rows of one batch, which is what its `num_return_sequences` makes of them too (and refuses
+where nothing is sampled). Both sides give tokens; ours gives their logprobs too. They take turns
+(ABAB), and each round gives a ratio of tokens per CPU-second (process time, so other load on the
+machine counts little). Greedy tokens must be those of transformers: the command fails where one
+differs.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ CONFIGS = {
     "tiny": {"layers": 4, "heads": 4, "width": 128, "vocab": 512},
     "124m": {"layers": 12, "heads": 12, "width": 768, "vocab": 50257},
 }
-ROWS, PROMPT, TOKENS = 32, 64, 64
+ROWS, TOKENS = 32, 64
 SAMPLED = {"temperature": 0.8, "top_k": 50, "top_p": 0.95}
 
 
@@ -43,6 +47,15 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--config", choices=CONFIGS, default="tiny")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", choices=["greedy", "sampled"], help="one of the two")
+    parser.add_argument("--prompt", type=int, default=64, help="tokens of a prompt")
+    parser.add_argument(
+        "--groups",
+        type=int,
+        nargs="+",
+        default=[1, 8],
+        choices=[1, 2, 4, 8, 16, 32],
+        help="completions of a prompt",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the prompts")
     parser.add_argument("--profile", action="store_true", help="where our time goes, by operator")
     parser.add_argument("--json", action="store_true")
@@ -52,10 +65,12 @@ def parse() -> argparse.Namespace:
 class Contest:
     """Both sides on the same 32 prompts, of which `group` at a time are equal."""
 
-    def __init__(self, engine: Engine, peer: Any, group: int, sampled: bool, seed: int) -> None:
+    def __init__(
+        self, engine: Engine, peer: Any, length: int, group: int, sampled: bool, seed: int
+    ) -> None:
         self.engine, self.peer, self.sampled = engine, peer, sampled
         random = np.random.default_rng(seed)
-        distinct = random.integers(1, engine.net.vocab_size, (ROWS // group, PROMPT))
+        distinct = random.integers(1, engine.net.vocab_size, (ROWS // group, length))
         prompts = distinct.repeat(group, axis=0)
         settings: dict[str, Any] = SAMPLED if sampled else {"temperature": 0.0}
         params = SamplingParams(max_tokens=TOKENS, **settings)
@@ -79,7 +94,7 @@ class Contest:
             pad_token_id=0,
             **self.settings,
         )
-        return found[:, PROMPT:].numpy()
+        return found[:, self.input.shape[1] :].numpy()
 
     def check(self) -> None:
         """A go of each, to warm up; greedy tokens have to be equal."""
@@ -111,7 +126,7 @@ def main() -> None:
     args = parse()
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)
-    shape = argparse.Namespace(prompt=PROMPT, tokens=TOKENS, **CONFIGS[args.config])
+    shape = argparse.Namespace(prompt=args.prompt, tokens=TOKENS, **CONFIGS[args.config])
     net, peer = gpt2(shape)
     tokenizer = BytePairTokenizer.bytes_only()
     tokenizer.eos_id = -1  # no completion ends early: both draw the same number of tokens
@@ -120,10 +135,10 @@ def main() -> None:
     rows = []
     for sampled in (False, True):
         how = "sampled" if sampled else "greedy"
-        for group in (1, 8):
+        for group in args.groups:
             if args.only not in (None, how):
                 continue
-            contest = Contest(engine, peer, group, sampled, args.seed)
+            contest = Contest(engine, peer, args.prompt, group, sampled, args.seed)
             if args.profile:
                 print(how, "group", group)
                 contest.ours()
@@ -134,12 +149,12 @@ def main() -> None:
             if not args.json:
                 show(rows[-1])
     if args.json:
-        print(json.dumps({"config": args.config, "rounds": args.rounds, "contests": rows}))
+        print(json.dumps({**vars(args), "contests": rows}))
 
 
 def show(row: dict[str, Any]) -> None:
     print(
-        f"{row['how']:8} group {row['group']}  rlvr {row['rlvr']:7.0f}  "
+        f"{row['how']:8} group {row['group']:2}  rlvr {row['rlvr']:7.0f}  "
         f"transformers {row['transformers']:7.0f} tokens/CPU-s   ratio {row['ratio']:.2f} "
         f"({row['ratio_min']:.2f} to {row['ratio_max']:.2f})  wall ratio {row['wall_ratio']:.2f}",
         flush=True,

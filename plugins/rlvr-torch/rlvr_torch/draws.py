@@ -13,12 +13,25 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from attrs import frozen
 from torch import Tensor
 
 from rlvr.types import GenerateRequest
 
 _OFF = 2.0  # a nucleus mass that keeps everything, rounding included
 _BLOCK = 128  # tokens whose probabilities are added up before any is looked at
+
+
+@frozen(kw_only=True)
+class _Kinds:
+    """How some rows draw."""
+
+    has_greedy: bool  # some take the likeliest token
+    is_greedy: bool  # all do
+    has_whole: bool  # some draw from the whole distribution
+    has_hot: bool  # some have a temperature other than 0 and 1
+    cut: list[int]  # which of them draw from the top only
 
 
 class Draws:
@@ -35,6 +48,7 @@ class Draws:
         self._is_greedy = [False] * rows
         self._is_cut = [False] * rows
         self._is_hot = [False] * rows
+        self._kinds: dict[int, _Kinds] = {}  # of the first n rows, until any of them changes
 
     def seat(
         self, rows: Sequence[int], requests: Sequence[GenerateRequest], lengths: Sequence[int]
@@ -61,6 +75,7 @@ class Draws:
             self._is_greedy[row] = one.temperature == 0
             self._is_hot[row] = one.temperature not in (0, 1)
             self._is_cut[row] = one.is_truncated and one.temperature > 0
+        self._kinds.clear()
 
     def move(self, source: int, target: int) -> None:
         """A row's request goes to another row."""
@@ -69,6 +84,7 @@ class Draws:
             values[target] = values[source]
         for flags in (self._is_greedy, self._is_cut, self._is_hot):
             flags[target] = flags[source]
+        self._kinds.clear()
 
     def draw(self, logits: Tensor, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
         """
@@ -85,29 +101,53 @@ class Draws:
         Returns:
             Tokens (R,) int64 and logprobs (R,) float32, nats.
         """
+        kinds = self._kinds_of(rows)
+        if kinds.is_greedy:
+            peak, tokens = logits.max(dim=1, keepdim=True)
+            return tokens[:, 0], -(logits - peak).exp_().sum(dim=1).log()
         at = slice(0, len(rows)) if isinstance(rows, range) else self._index(rows)
         count = self._count[at]
         numbers = self._numbers[at].gather(1, count.clamp(max=self._numbers.shape[1] - 1))
         self._count[at] = count + 1
-        is_hot = any(self._is_hot[row] for row in rows)
-        scaled = logits / self._heat[at] if is_hot else logits
+        scaled = logits / self._heat[at] if kinds.has_hot else logits
         peak = scaled.amax(dim=1, keepdim=True)
         mass = (scaled - peak).exp_()  # (R, V), not normalised
-        if all(self._is_greedy[row] or self._is_cut[row] for row in rows):
+        if kinds.has_whole:
+            tokens, total = _invert(mass, numbers)
+        else:
             total = mass.sum(dim=1, keepdim=True)
             tokens = torch.empty_like(numbers, dtype=torch.int64)
-        else:
-            tokens, total = _invert(mass, numbers)
-        if any(self._is_greedy[row] for row in rows):
+        if kinds.has_greedy:
             likeliest = logits.argmax(dim=1, keepdim=True)
             tokens = torch.where(self._greedy[at], likeliest, tokens)
-        cut = [i for i, row in enumerate(rows) if self._is_cut[row]]
-        if cut:
-            some, whose = self._index(cut), self._index([rows[i] for i in cut])
-            probs = mass[some] / total[some]
-            tokens[some] = _draw_cut(probs, numbers[some], self._top_k[whose], self._top_p[whose])
+        if kinds.cut:
+            whose = self._index([rows[i] for i in kinds.cut])
+            all_cut = len(kinds.cut) == len(rows)
+            some = slice(0, len(rows)) if all_cut else self._index(kinds.cut)
+            tokens[some] = _draw_cut(
+                scaled[some],
+                (peak + total.log())[some],
+                numbers[some],
+                self._top_k[whose],
+                self._top_p[whose],
+            )
         logprobs = scaled.gather(1, tokens) - peak - total.log()
         return tokens[:, 0], logprobs[:, 0]
+
+    def _kinds_of(self, rows: Sequence[int]) -> _Kinds:
+        """Looked up for the first n rows, which most passes draw."""
+        if isinstance(rows, range) and len(rows) in self._kinds:
+            return self._kinds[len(rows)]
+        kinds = _Kinds(
+            has_greedy=any(self._is_greedy[row] for row in rows),
+            is_greedy=all(self._is_greedy[row] for row in rows),
+            has_whole=not all(self._is_greedy[row] or self._is_cut[row] for row in rows),
+            has_hot=any(self._is_hot[row] for row in rows),
+            cut=[i for i, row in enumerate(rows) if self._is_cut[row]],
+        )
+        if isinstance(rows, range):
+            self._kinds[len(rows)] = kinds
+        return kinds
 
     def _index(self, values: Sequence[float]) -> Tensor:
         return torch.tensor(values, device=self._device)
@@ -143,30 +183,35 @@ def _below(target: Tensor, total: Tensor) -> Tensor:
     return torch.minimum(target, torch.nextafter(total, torch.zeros_like(total)))
 
 
-def _draw_cut(probs: Tensor, numbers: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:
-    # Whole blocks: a row's sums are then the same beside rows of another top-k.
-    ordered, index = _leaders(probs, -(-int(top_k.max()) // _BLOCK) * _BLOCK)
+def _draw_cut(
+    scaled: Tensor, whole: Tensor, numbers: Tensor, top_k: Tensor, top_p: Tensor
+) -> Tensor:
+    """`whole` (R, 1): logarithm of the sum of all exponentials."""
+    ordered, index = _leaders(scaled, int(top_k.max()))
+    ordered = (ordered - whole).exp_()  # probabilities
     before = ordered.cumsum(dim=1) - ordered
-    rank = torch.arange(ordered.shape[1], device=probs.device)
+    rank = torch.arange(ordered.shape[1], device=scaled.device)
     is_kept = (before < top_p[:, None]) & (rank < top_k[:, None])
     is_kept[:, 0] = True
-    return index.gather(1, _invert(ordered * is_kept, numbers)[0])
+    # Whole blocks: a row's sums are then the same beside rows of another top-k.
+    kept = F.pad(ordered * is_kept, (0, -ordered.shape[1] % _BLOCK))
+    return index.gather(1, _invert(kept, numbers)[0])
 
 
-def _leaders(probs: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def _leaders(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """
     The `count` largest of each row, descending, of equal ones the first; and where they stand.
 
     Selecting them first costs one pass over a vocabulary that sorting goes through many times.
     """
-    if count < probs.shape[1]:
-        best, where = probs.topk(count + 1, dim=1)
+    if count < values.shape[1]:
+        best, where = values.topk(count + 1, dim=1)
         if not bool((best[:, 1:] == best[:, :-1]).any()):  # only one order
             return best[:, :count], where[:, :count]
         least = best[:, count - 1 : count]
-        is_leader = probs >= least
-        if int(is_leader.sum()) == count * len(probs):  # no other token is as likely as the last
-            index = is_leader.nonzero()[:, 1].view(len(probs), count)  # (R, count), ascending
-            ordered, order = probs.gather(1, index).sort(dim=1, descending=True, stable=True)
+        is_leader = values >= least
+        if int(is_leader.sum()) == count * len(values):  # no other token is as likely as the last
+            index = is_leader.nonzero()[:, 1].view(len(values), count)  # (R, count), ascending
+            ordered, order = values.gather(1, index).sort(dim=1, descending=True, stable=True)
             return ordered, index.gather(1, order)
-    return probs.sort(dim=1, descending=True, stable=True)
+    return values.sort(dim=1, descending=True, stable=True)

@@ -92,9 +92,8 @@ class Engine:
         drafts = [Draft(request, self._room(request), self.tokenizer) for request in requests]
         shares = self._shares([draft for draft in drafts if draft.room > 0])
         rows = max(1, self._rows // max(1, len(shares)))
-        most = max((min(rows, len(share)) for share in shares), default=1)
         passes = max((draft.room for draft in drafts), default=0)
-        weights = PackedWeights(self.net, self._dtype, most, passes)
+        weights = PackedWeights(self.net, self._dtype, passes)
         lanes = [
             Lane(
                 self.net,

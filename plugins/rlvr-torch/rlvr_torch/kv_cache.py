@@ -223,24 +223,34 @@ class KVCache:
             own_k.index_copy_(2, self._slot, k.to(self._dtype))
             own_v.index_copy_(2, self._slot, v.to(self._dtype))
         else:
-            own_k[:, :, self.ring.slot], own_v[:, :, self.ring.slot] = k[:, :, 0], v[:, :, 0]
-        q = q[:, :, 0].unflatten(1, (heads.keys, -1)).to(self._dtype) * heads.scale  # (R, K, Q, D)
-        prompt = self._seats.sit(q) @ self.prompts.keys[layer][:places, :, :, :slots]
-        own = q @ own_k[:, :, span].transpose(2, 3)  # (R, K, Q, N)
-        scores = torch.cat([self._seats.stand(prompt), own], dim=3).float()  # (R, K, Q, S + N)
+            own_k.select(2, self.ring.slot).copy_(k[:, :, 0])
+            own_v.select(2, self.ring.slot).copy_(v[:, :, 0])
+        q = q.reshape(-1, heads.queries // heads.keys, heads.width).to(self._dtype)  # (R * K, Q, D)
+        own_k, own_v = own_k[:, :, span].flatten(0, 1), own_v[:, :, span].flatten(0, 1)
+        prompt_k = self.prompts.keys[layer][:places, :, :, :slots].flatten(0, 1)  # (P * K, D, S)
+        prompt_v = self.prompts.values[layer][:places, :, :slots].flatten(0, 1)  # (P * K, S, D)
+        prompt = self._seats.stand(_scaled(self._seats.sit(q, heads.keys), prompt_k, heads.scale))
+        own = _scaled(q, own_k.transpose(1, 2), heads.scale)  # (R * K, Q, N)
+        scores = torch.cat([prompt, own], dim=2).float()  # (R * K, Q, S + N)
         if heads.softcap:
             scores = heads.softcap * torch.tanh(scores / heads.softcap)
         bias = self._biases[heads.window]
         if bias is not None:
-            scores += bias
+            scores.unflatten(0, (self.rows, -1)).add_(bias)
         if sinks is not None:
-            sink = sinks.float().view(1, heads.keys, -1, 1).expand(*scores.shape[:3], 1)
-            scores = torch.cat([scores, sink], dim=3)
-        shares = scores.softmax(dim=3).to(self._dtype)
-        seated = self._seats.sit(shares[..., :slots])  # (P, K, G * Q, S)
-        mixed = self._seats.stand(seated @ self.prompts.values[layer][:places, :, :slots])
-        mixed = mixed + shares[..., slots : own.shape[3] + slots] @ own_v[:, :, span]
-        return mixed.flatten(1, 2)[:, :, None].to(v.dtype)
+            sink = sinks.float().view(1, heads.keys, -1, 1).expand(self.rows, -1, -1, 1)
+            scores = torch.cat([scores, sink.flatten(0, 1)], dim=2)
+        shares = scores.softmax(dim=2).to(self._dtype)
+        seated = self._seats.sit(shares[:, :, :slots], heads.keys)  # (P * K, G * Q, S)
+        mixed = self._seats.stand(torch.bmm(seated, prompt_v))  # (R * K, Q, D)
+        mixed.baddbmm_(shares[:, :, slots : slots + own.shape[2]], own_v)
+        return mixed.view(self.rows, heads.queries, 1, heads.width).to(v.dtype)
+
+
+def _scaled(q: Tensor, k: Tensor, scale: float) -> Tensor:
+    """The product of two batches of matrices, times a number."""
+    scores = q.new_empty(q.shape[0], q.shape[1], k.shape[2])
+    return scores.baddbmm_(q, k, beta=0, alpha=scale)
 
 
 def _power(count: int) -> int:

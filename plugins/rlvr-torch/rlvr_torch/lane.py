@@ -55,7 +55,7 @@ class Lane:
         weights: PackedWeights | None = None,
     ) -> None:
         self._net = net
-        self._weights = weights or PackedWeights(net, dtype, rows, 0)
+        self._weights = weights or PackedWeights(net, dtype, 0)
         self._dtype = dtype
         self._prefill_tokens = prefill_tokens
         self._waiting = deque(drafts)
@@ -182,11 +182,14 @@ class Lane:
                 row[: len(prompts[place])] = prompts[place]
             self._cache.read_prompts(some, longest)
             positions = torch.arange(longest, device=self._device).expand(len(some), -1)
-            hidden = self._net.hidden(
-                torch.from_numpy(tokens).to(self._device), positions, self._cache.attend_prompts
-            )  # (P, S, C)
-            for row, place in zip(hidden, some, strict=True):
-                self._cache.prompts.ends[place] = row[len(prompts[place]) - 1].clone()
+            ends = self._weights.ends(
+                torch.from_numpy(tokens).to(self._device),
+                positions,
+                self._cache.attend_prompts,
+                torch.tensor([len(prompts[place]) - 1 for place in some], device=self._device),
+            )  # (P, C)
+            for end, place in zip(ends, some, strict=True):
+                self._cache.prompts.ends[place] = end
 
     def _drop(self) -> None:
         """Let finished rows go when they are many: the last ones move to their places."""
@@ -209,8 +212,7 @@ class Lane:
         """(R, C) to float32 logits (R, V), whatever the rest is computed in."""
         net = self._net
         with torch.autocast(self._device.type, enabled=False):
-            bias = None if net.head_bias is None else net.head_bias.float()
-            logits = self._weights.logits(hidden.float(), bias)
+            logits = self._weights.logits(hidden.float())
             if net.logit_scale != 1.0:
                 logits = logits * net.logit_scale
             if net.logit_softcap:

@@ -1,24 +1,25 @@
 """Weights as matrix products of few rows want them, for as long as a CPU decodes.
 
-A decoding pass multiplies a few dozen rows by every weight. `nn.Linear` keeps weights transposed,
-which costs such products up to half of their speed. Here they are laid out once a generation: those
-of layers the other way round, a large head as oneDNN blocks it (an operator that torch's compiler
-uses). The weights themselves stay where they are, and nothing is kept after it. On a GPU, in lower
-precision, or for a few tokens, products are made as always.
+A decoding pass multiplies a few dozen rows by every weight. They are laid out for it once a
+generation (`Product`), and the blocks of our GPT-2 do with fewer operations (`PackedBlock`). The
+weights themselves stay where they are, and nothing is kept after it. On a GPU, in lower precision,
+or for a few tokens, products are made as always.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rlvr_torch.net import Net
+from rlvr_torch.gpt2 import GPT2, Block
+from rlvr_torch.net import Attend, Net
+from rlvr_torch.packed_block import EndsOnly, PackedBlock
+from rlvr_torch.product import Product
 
-_LARGE_HEAD = 1 << 22  # numbers from which on oneDNN's layout is the faster one
 _FEWEST_PASSES = 16  # fewer do not pay for the layout
 
 
@@ -29,14 +30,13 @@ class PackedWeights:
     Args:
         net: Whose linear layers and head they are.
         dtype: What products are computed in.
-        rows: About how many rows a pass has.
         passes: About how many passes there are.
     """
 
-    def __init__(self, net: Net, dtype: torch.dtype, rows: int, passes: int) -> None:
+    def __init__(self, net: Net, dtype: torch.dtype, passes: int) -> None:
         self._net = net
-        self._rows = rows
-        self._head: Callable[[Tensor, Tensor | None], Tensor] | None = None
+        self._head: Product | None = None
+        self._is_last_packed = False
         is_plain = dtype == torch.float32 and net.head.device.type == "cpu"
         self._is_on = is_plain and passes >= _FEWEST_PASSES
 
@@ -46,56 +46,58 @@ class PackedWeights:
         if not self._is_on:
             yield
             return
-        linears = [module for module in self._net.module.modules() if type(module) is nn.Linear]
+        replaced: list[nn.Module] = []
+        products: dict[nn.Module, Product] = {}
         try:
-            for module in linears:
-                if _is_plain(module.weight):
-                    module.__dict__["forward"] = _forward(module)  # found before the class's
+            for module in self._net.module.modules():
+                if type(module) is nn.Linear and _is_plain(module.weight):
+                    products[module] = Product(module.weight, module.bias)
+                    module.__dict__["forward"] = products[module]  # found before the class's
+                    replaced.append(module)
+            for module in self._net.module.modules():
+                if type(module) is Block and _is_bare(module, products):
+                    module.__dict__["forward"] = PackedBlock(module, products.__getitem__)
+                    replaced.append(module)
+            self._is_last_packed = type(self._net) is GPT2 and "forward" in self._net.h[-1].__dict__
             if _is_plain(self._net.head):
-                self._head = _head(self._net.head.detach(), self._rows)
+                bias = self._net.head_bias
+                self._head = Product(self._net.head, None if bias is None else bias.float())
             yield
         finally:
-            self._head = None
-            for module in linears:
-                module.__dict__.pop("forward", None)
+            self._head, self._is_last_packed = None, False
+            for module in replaced:
+                del module.__dict__["forward"]
 
-    def logits(self, hidden: Tensor, bias: Tensor | None) -> Tensor:
-        """Rows (R, C) times the head, float32: (R, V)."""
-        if self._head is None:
-            return F.linear(hidden, self._net.head.float(), bias)
-        return self._head(hidden, bias)
+    def ends(self, tokens: Tensor, positions: Tensor, attend: Attend, last: Tensor) -> Tensor:
+        """
+        Final hidden states (P, C) of one token of each prompt, all of which are read.
+
+        Args:
+            tokens: (P, S).
+            positions: (P, S).
+            attend: Of the prefill.
+            last: Index of the token whose state is wanted, (P,).
+        """
+        net, rows = self._net, torch.arange(len(tokens), device=tokens.device)
+        if self._is_last_packed:
+            only = EndsOnly(attend, len(net.heads) - 1, (rows, last))
+            return net.hidden(tokens, positions, only)[:, 0]
+        return net.hidden(tokens, positions, attend)[rows, last]
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Rows (R, C) times the head, with its bias, float32: (R, V)."""
+        if self._head is not None:
+            return self._head(hidden)
+        bias = self._net.head_bias
+        return F.linear(hidden, self._net.head.float(), None if bias is None else bias.float())
 
 
 def _is_plain(weight: Tensor) -> bool:
     return weight.dtype == torch.float32 and weight.device.type == "cpu"
 
 
-def _forward(module: nn.Linear) -> Callable[[Tensor], Tensor]:
-    bias = None if module.bias is None else module.bias.detach()
-    weight = module.weight.detach().t().contiguous()  # (in, out)
-
-    def forward(x: Tensor) -> Tensor:
-        flat = x.reshape(-1, x.shape[-1])
-        product = flat @ weight if bias is None else torch.addmm(bias, flat, weight)
-        return product.view(*x.shape[:-1], -1)
-
-    return forward
-
-
-def _head(weight: Tensor, rows: int) -> Callable[[Tensor, Tensor | None], Tensor]:
-    names = ("_reorder_linear_weight", "_linear_pointwise")
-    operators = torch.ops.mkldnn
-    if (
-        weight.numel() < _LARGE_HEAD
-        or not torch.backends.mkldnn.is_available()
-        or not all(hasattr(operators, name) for name in names)
-    ):
-        turned = weight.t().contiguous()  # (C, V)
-        return lambda x, bias: x @ turned if bias is None else torch.addmm(bias, x, turned)
-    blocked: Tensor = operators._reorder_linear_weight(weight, rows)
-
-    def product(x: Tensor, bias: Tensor | None) -> Tensor:
-        found: Tensor = operators._linear_pointwise(x, blocked, bias, "none", [], "")
-        return found
-
-    return product
+def _is_bare(block: Block, products: Container[nn.Module]) -> bool:
+    """Whether the block is its weights and nothing else: no hook of an adapter listens to it."""
+    linears = block.attn.c_attn, block.attn.c_proj, block.mlp.c_fc, block.mlp.c_proj
+    hooked = (part._forward_hooks or part._forward_pre_hooks for part in block.modules())
+    return all(linear in products for linear in linears) and not any(hooked)

@@ -1,4 +1,4 @@
-"""What rlvr-torch offers: the backend `torch`. Imports nothing heavy."""
+"""What rlvr-torch offers: the backend and the teacher `torch`. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from rlvr import hookimpl
 from rlvr.errors import ExitCode
-from rlvr.specs import Advice, BackendSpec, Check, CommandSpec
+from rlvr.specs import Advice, BackendSpec, Check, CommandSpec, TeacherSpec
 
 RLVR_API = 1
 
@@ -21,6 +21,18 @@ def rlvr_backends() -> Iterable[BackendSpec]:
         config="rlvr_torch.config:TorchConfig",
         models=("gpt2", "hf"),
         starts=("torch.adapter",),
+    )
+
+
+@hookimpl
+def rlvr_teachers() -> Iterable[TeacherSpec]:
+    """The local teacher."""
+    yield TeacherSpec(
+        name="torch",
+        target="rlvr_torch.teacher:TorchTeacher",
+        summary="A frozen model on this machine: own GPT-2, transformers",
+        config="rlvr_torch.config:TorchConfig",
+        models=("gpt2", "hf"),
     )
 
 

@@ -52,14 +52,24 @@ class Seats:
         self.of_row = torch.tensor(of_row, device=device)  # (R,)
         self.of_seat = torch.tensor(of_seat, device=device)  # (P * G,)
 
-    def sit(self, values: Tensor) -> Tensor:
-        """(R, K, Q, X) to (P, K, G * Q, X)."""
+    def sit(self, values: Tensor, keys: int) -> Tensor:
+        """(R * K, Q, X) to (P * K, G * Q, X)."""
+        prompts, seats = self.shape
+        if self._is_plain and seats == 1:
+            return values
+        values = values.unflatten(0, (-1, keys))  # (R, K, Q, X)
         if not self._is_plain:
             values = values.index_select(0, self.of_seat)
         table = values.unflatten(0, self.shape).transpose(1, 2)  # (P, K, G, Q, X)
-        return table.flatten(2, 3)
+        return table.reshape(prompts * keys, -1, values.shape[3])
 
     def stand(self, table: Tensor) -> Tensor:
-        """(P, K, G * Q, X) to (R, K, Q, X)."""
-        values = table.unflatten(2, (self.shape[1], -1)).transpose(1, 2).flatten(0, 1)
-        return values if self._is_plain else values.index_select(0, self.of_row)
+        """(P * K, G * Q, X) to (R * K, Q, X)."""
+        prompts, seats = self.shape
+        if self._is_plain and seats == 1:
+            return table
+        shape = (prompts, -1, seats, table.shape[1] // seats, table.shape[2])
+        values = table.view(shape).transpose(1, 2).flatten(0, 1)  # (R, K, Q, X)
+        if not self._is_plain:
+            values = values.index_select(0, self.of_row)
+        return values.flatten(0, 1)

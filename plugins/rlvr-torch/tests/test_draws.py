@@ -69,6 +69,39 @@ def test_temperature_zero_is_greedy():
     assert torch.allclose(logprobs, LOGITS.log_softmax(0)[0].expand(50))
 
 
+def test_of_equally_likely_tokens_the_first_is_taken():
+    """Greedy rows, alone or beside others, take the first of the likeliest, with its logprob."""
+    logits = torch.tensor([1.0, 3.0, 3.0, 0.0, 3.0])
+    request = GenerateRequest(
+        prompt=[0], params=SamplingParams(max_tokens=1, temperature=0.0), seed=0
+    )
+    other = GenerateRequest(prompt=[0], params=SamplingParams(max_tokens=1), seed=0)
+    for company in ([request] * 3, [request, other]):
+        tokens, logprobs = seated(company).draw(
+            logits.expand(len(company), -1), range(len(company))
+        )
+        assert tokens[0] == 1
+        assert logprobs[0].item() == pytest.approx(logits.log_softmax(0)[1].item(), abs=1e-6)
+
+
+def test_a_row_that_changes_hands_draws_as_its_new_request_says():
+    """What was found out about the first rows is forgotten when one of them is taken or moved."""
+
+    def request(temperature):
+        params = SamplingParams(max_tokens=50, temperature=temperature)
+        return GenerateRequest(prompt=[0], params=params, seed=5)
+
+    def drawn(draws, count=30):
+        return {draws.draw(LOGITS.expand(2, -1), range(2))[0][0].item() for _ in range(count)}
+
+    draws = seated([request(0.0), request(0.0)])
+    assert drawn(draws) == {0}
+    draws.seat([0], [request(2.0)], [50])
+    assert len(drawn(draws)) > 2
+    draws.move(1, 0)
+    assert drawn(draws) == {0}
+
+
 def test_a_row_draws_the_same_in_any_company():
     """Rows with other settings beside it, or dropped around it, change nothing for a row."""
 

@@ -5,43 +5,136 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rlvr_torch import packed_weights
+from rlvr_torch import product
+from rlvr_torch.gpt2 import attend_causal
 from rlvr_torch.packed_weights import PackedWeights
+from rlvr_torch.product import Product, gelu
 
 
-@pytest.mark.parametrize("large", [1, 1 << 40])
-def test_products_are_those_of_the_weights(model, monkeypatch, large):
-    """Layers and head, in either layout of the head: within 1e-5 of plain products."""
-    monkeypatch.setattr(packed_weights, "_LARGE_HEAD", large)
-    weights = PackedWeights(model, torch.float32, 4, 64)
+@pytest.fixture(params=["small", "large", "large, many rows"])
+def kind(request, monkeypatch):
+    """Each of the ways in which a product is made."""
+    if request.param != "small":
+        monkeypatch.setattr(product, "_LARGE", 1)
+    monkeypatch.setattr(product, "_MANY", 4 if "many" in request.param else 1 << 40)
+
+
+def test_products_are_those_of_the_weights(model, kind):
+    """Layers and head, in every layout: within 1e-5 of plain products."""
+    weights = PackedWeights(model, torch.float32, 64)
     x = torch.randn(3, 5, 32, generator=torch.Generator().manual_seed(0))
     linear = model.h[0].mlp.c_fc
     with torch.inference_mode():
         wanted = linear(x), x[0] @ model.head.t()
         with weights.packed():
             assert "forward" in linear.__dict__
-            found = linear(x), weights.logits(x[0], None)
-            biased = weights.logits(x[0], torch.ones(model.vocab_size))
+            found = linear(x), weights.logits(x[0])
     for one, other in zip(found, wanted, strict=True):
         assert one.shape == other.shape
         assert (one - other).abs().max() < 1e-5
-    assert (biased - wanted[1] - 1).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_what_follows_a_product_is_fused_rightly(kind, has_bias):
+    """GELU and addition to a total, in every layout: within 1e-5, and the weight is read only."""
+    random = torch.Generator().manual_seed(0)
+    weight = torch.randn(48, 32, generator=random)
+    bias = torch.randn(48, generator=random) if has_bias else None
+    x, total = torch.randn(7, 32, generator=random), torch.randn(7, 48, generator=random)
+    before = weight.clone()
+    plain = torch.nn.functional.linear(x, weight, bias)
+    with torch.inference_mode():
+        made = Product(weight, bias)
+        wanted = total + plain
+        made.add_to(total, x)
+        assert (total - wanted).abs().max() < 1e-5
+        wanted = torch.nn.functional.gelu(plain, approximate="tanh")
+        assert (made.gelu(x) - wanted).abs().max() < 1e-5
+    assert torch.equal(weight, before)
+
+
+def test_gelu_is_torchs():
+    """Within 2e-6 relative to the input, from far below zero to far above it."""
+    x = torch.cat([torch.linspace(-40, 40, 10001), torch.tensor([0.0, -1e30, 1e30, 1e-30])])
+    wanted = torch.nn.functional.gelu(x.double(), approximate="tanh")
+    assert ((gelu(x) - wanted).abs() <= 2e-6 * x.abs().clamp(min=1e-6)).all()
+    assert gelu(torch.tensor([float("nan")])).isnan().all()
+
+
+@pytest.mark.parametrize("rows", [1, 3, 1 << 20])
+def test_a_block_is_the_block(model, kind, monkeypatch, rows):
+    """All layers with packed blocks: within 1e-5 of the model, MLP rows in parts or together."""
+    monkeypatch.setattr("rlvr_torch.packed_block._INNER", 1)
+    monkeypatch.setattr("rlvr_torch.packed_block._FEWEST", rows)
+    tokens = torch.randint(0, model.vocab_size, (3, 9), generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        wanted = model.hidden(tokens, None, attend_causal)
+        with PackedWeights(model, torch.float32, 64).packed():
+            assert "forward" in model.h[1].__dict__
+            found = model.hidden(tokens, None, attend_causal)
+    assert (found - wanted).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("odd", [None, 0, 1])
+def test_the_ends_of_prompts_are_those_of_a_whole_pass(model, odd):
+    """Of prompts of several lengths, whichever blocks are packed; all keys are seen on the way."""
+    if odd is not None:  # a layer that is not plain, as adapters make them
+        model.h[odd].mlp.c_fc.__class__ = type("Odd", (torch.nn.Linear,), {})
+    random = torch.Generator().manual_seed(0)
+    tokens = torch.randint(0, model.vocab_size, (3, 9), generator=random)
+    last, positions = torch.tensor([8, 0, 4]), torch.arange(9).expand(3, -1)
+    seen = []
+
+    def attend(layer, q, k, v, sinks=None):
+        seen.append((layer, tuple(k.shape)))
+        return attend_causal(layer, q, k, v, sinks)
+
+    weights = PackedWeights(model, torch.float32, 64)
+    with torch.inference_mode():
+        wanted = model.hidden(tokens)[torch.arange(3), last]
+        with weights.packed():
+            assert ("forward" in model.h[1].__dict__) == (odd != 1)
+            found = weights.ends(tokens, positions, attend, last)
+    assert found.shape == wanted.shape
+    assert (found - wanted).abs().max() < 1e-5
+    assert seen == [(0, (3, 2, 9, 16)), (1, (3, 2, 9, 16))]
 
 
 def test_nothing_is_kept(model):
     """After it, also after an error, the model computes with its weights as they are then."""
-    weights = PackedWeights(model, torch.float32, 4, 64)
+    weights = PackedWeights(model, torch.float32, 64)
     linear, x = model.h[0].mlp.c_fc, torch.ones(2, 32)
     with pytest.raises(KeyError), weights.packed():
         raise KeyError
     with torch.no_grad():
         linear.weight.zero_()
         assert torch.equal(linear(x), linear.bias.expand(2, -1))
-    assert "forward" not in linear.__dict__
+    assert not any("forward" in module.__dict__ for module in model.modules())
 
 
 @pytest.mark.parametrize(("dtype", "passes"), [(torch.bfloat16, 64), (torch.float32, 3)])
 def test_nothing_is_laid_out_where_it_would_not_pay(model, dtype, passes):
     """Lower precision and short generations use the weights as they lie."""
-    with PackedWeights(model, dtype, 4, passes).packed():
-        assert "forward" not in model.h[0].mlp.c_fc.__dict__
+    with PackedWeights(model, dtype, passes).packed():
+        assert not any("forward" in module.__dict__ for module in model.modules())
+
+
+def test_an_adapters_hook_is_heard(model):
+    """A layer that a forward hook changes gives what it gave: its block is not packed."""
+    tokens = torch.arange(6)[None]
+    positions = torch.arange(6)[None]
+
+    def run():
+        with torch.inference_mode():
+            return model.hidden(tokens, positions, attend_causal)
+
+    plain = run()
+    handles = [model.h[0].mlp.c_fc.register_forward_hook(lambda _m, _x, y: y + 0.5)]
+    handles.append(model.h[-1].attn.c_proj.register_forward_pre_hook(lambda _m, x: (x[0] * 2,)))
+    wanted = run()
+    with PackedWeights(model, torch.float32, 64).packed():
+        found = run()
+    for handle in handles:
+        handle.remove()
+    assert (found - wanted).abs().max() < 1e-5
+    assert (wanted - plain).abs().max() > 1e-3
