@@ -1,8 +1,8 @@
 """rlvr: train language models with rewards that a program can verify.
 
 The public door. Plugins import only what is named here and the modules `rlvr.types`,
-`rlvr.specs`, `rlvr.parts`, `rlvr.abilities`, `rlvr.episode`, `rlvr.curriculum`, `rlvr.errors`
-and `rlvr.testing`.
+`rlvr.specs`, `rlvr.parts`, `rlvr.abilities`, `rlvr.episode`, `rlvr.curriculum`, `rlvr.extensions`,
+`rlvr.errors` and `rlvr.testing`.
 """
 
 from __future__ import annotations
@@ -19,4 +19,7 @@ API_VERSION = 1
 hookimpl = pluggy.HookimplMarker("rlvr")
 """Marks a function of a plugin as the implementation of the hook of the same name."""
 
-__all__ = ["API_VERSION", "__version__", "hookimpl", "option"]
+hookspec = pluggy.HookspecMarker("rlvr")
+"""Marks a hook that a plugin specifies for plugins of its own (`rlvr.extensions`)."""
+
+__all__ = ["API_VERSION", "__version__", "hookimpl", "hookspec", "option"]

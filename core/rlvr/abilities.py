@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Protocol, Self, runtime_checkable
 
+from attrs import field, frozen
+
 from rlvr.parts import Policy
-from rlvr.types import Datum, Figure, Problem, ScoredGroup, Trajectory
+from rlvr.types import Datum, Figure, Probe, Problem, ScoredGroup, Trajectory
 
 
 @runtime_checkable
@@ -34,6 +36,47 @@ class TokenCredit(Protocol):
 
 
 @runtime_checkable
+class Taught(Protocol):
+    """
+    An advantage or a loss that asks other models what they think of the policy's tokens.
+
+    `teachers` are their model specs by the name of the annotation: {"teacher": "gpt2:PATH"}. The
+    run opens each through the plugin that takes its scheme (`rlvr.parts.Teacher`), and asks it,
+    not the backend, for the annotation of that name wherever a part `needs` it. The options that
+    the model specs come from stand in the part's spec (`AdvantageSpec.teachers`).
+    """
+
+    teachers: Mapping[str, str]
+
+
+@frozen(kw_only=True)
+class NamedForm:
+    """
+    A service's built-in loss, by its name there, that is the same formula as a loss of ours.
+
+    The service's sum over tokens equals the loss, and so does its gradient, where the advantages
+    (for `cross_entropy` its weights) that are sent are `datum.advantages * datum.weights`.
+
+    Attributes:
+        name: As Tinker calls it: cross_entropy, importance_sampling, ppo, cispo, gspo.
+        config: Settings by the service's names, such as "clip_low_threshold".
+        masks: Further inputs of each datum that are its `mask` as 0 and 1.
+    """
+
+    name: str
+    config: Mapping[str, float] = field(factory=dict)
+    masks: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class NamedLoss(Protocol):
+    """A loss that a service may know by a name, and then computes without asking us."""
+
+    def named(self) -> NamedForm | None:
+        """The built-in loss that it equals with its present settings; None where none does."""
+
+
+@runtime_checkable
 class Selective(Protocol):
     """
     An advantage that learns nothing from some groups: they are dropped and others take their place.
@@ -45,6 +88,14 @@ class Selective(Protocol):
 
     def keeps(self, group: ScoredGroup) -> bool:
         """Whether training should see the group (all its trajectories have a reward)."""
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """An advantage that has numbers of its own to tell of a step."""
+
+    def numbers(self, data: Sequence[Datum]) -> Mapping[str, float]:
+        """Metrics by path, of the data as they are trained on; never of an empty step."""
 
 
 @runtime_checkable
@@ -131,6 +182,30 @@ class Noticing(Protocol):
 
     def notices(self, split: str) -> Iterable[str]:
         """What a person should know about the problems of a split; said once at the start."""
+
+
+@runtime_checkable
+class Auditable(Protocol):
+    """A task that knows which answers its verifier has to reject (optional), for `rlvr audit`."""
+
+    def probes(self, problem: Problem, *, count: int, seed: int) -> Iterable[Probe]:
+        """
+        Answers whose verdict is known: trivial ones, and about `count` mutants of the reference.
+
+        A larger `count` gives the same ones and more; what does not even parse is left out.
+        """
+
+
+@runtime_checkable
+class Proving(Protocol):
+    """A task that can prove that a wrong-looking answer is right after all (optional)."""
+
+    def is_equivalent(self, problem: Problem, probe: Probe) -> bool | None:
+        """
+        Whether the answer does what the reference does: True only with a proof.
+
+        False: some state and input tell them apart. None: neither is known. Called in a thread.
+        """
 
 
 @runtime_checkable

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from rlvr.parts import Tokenizer
-from rlvr.types import Message
+from rlvr.types import Completion, Message
 
 
 class SingleTurn:
@@ -46,3 +46,21 @@ class CountsTokens(Protocol):
 
     def count_with(self, tokenizer: Tokenizer) -> None:
         """Called once, before the first prompt, with the tokenizer of the policy."""
+
+
+@runtime_checkable
+class WritesTokens(Protocol):
+    """
+    An episode that makes its own token ids, as environments of other libraries do (optional).
+
+    A sampler that has tokens asks it in place of `prompt` and `take`.
+    """
+
+    async def next_tokens(self) -> Sequence[int] | None:
+        """Ids to put before the policy: the whole prompt, later what is added; None at the end."""
+
+    async def take_tokens(self, completion: Completion) -> None:
+        """Accept what the policy drew for the ids that were given last, token for token."""
+
+    def stop_texts(self) -> Sequence[str]:
+        """Texts that end the policy's turn, besides its own end of turn and `sampler.stop`."""

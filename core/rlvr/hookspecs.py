@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         RewardSpec,
         SamplerSpec,
         TaskSpec,
+        TeacherSpec,
     )
     from rlvr.types import Checkpoint, EvalReport, RunInfo, ScoredGroup
 
@@ -80,6 +81,12 @@ def rlvr_algorithms() -> Iterable[AlgorithmSpec]:
 @hookspec
 def rlvr_backends() -> Iterable[BackendSpec]:
     """Offer backends: machines and services that train."""
+    raise NotImplementedError
+
+
+@hookspec
+def rlvr_teachers() -> Iterable[TeacherSpec]:
+    """Offer teachers: frozen models that score what the policy wrote."""
     raise NotImplementedError
 
 

@@ -1,9 +1,9 @@
-"""A policy for a plugin's own command: from a model spec or a run to something that answers."""
+"""For a plugin's own command: a policy from a model spec or a run, a task with its verifier."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -11,12 +11,16 @@ from attrs import frozen
 
 from rlvr.parts import Policy, Task
 from rlvr.plugins.host import PluginHost
+from rlvr.plugins.registry import Registry
 from rlvr.run import trained
 from rlvr.run.board import Board
 from rlvr.run.configure import configure
 from rlvr.run.prerequisites import check_prerequisites
-from rlvr.run.recipe import build_context, open_student
-from rlvr.types import SamplingParams
+from rlvr.run.recipe import build_context, open_judge, open_student
+from rlvr.run.teachers import STARTER, model_of
+from rlvr.types import Outcome, Problem, SamplingParams, Trajectory
+
+Pairs = Sequence[tuple[Problem, Trajectory]]
 
 
 @frozen(kw_only=True)
@@ -35,6 +39,66 @@ class Opened:
     task: Task
     params: SamplingParams
     model: str
+
+
+@frozen(kw_only=True)
+class Verifying:
+    """
+    A task with its verifier, where another program samples.
+
+    Attributes:
+        task: The plugin's task, open.
+        verify: One outcome a pair, order kept: within `verify.workers` and `verify.deadline_s`,
+            from the verdict store where it has them. Failures are `Failed`, never raised.
+        max_failures: Share of verifications that may fail to run (`verify.max_failures`).
+        stop: Texts that end a completion (`sampler.stop`).
+    """
+
+    task: Task
+    verify: Callable[[Pairs], Awaitable[list[Outcome]]]
+    max_failures: float
+    stop: tuple[str, ...]
+
+
+@asynccontextmanager
+async def open_verifying(
+    plugin: str, *, dataset: Path | None = None, options: Sequence[str] = ()
+) -> AsyncIterator[Verifying]:
+    """
+    Open a task and its reward as `rlvr score` does; they are closed when the block ends.
+
+    Args:
+        plugin: Plugin whose default task is used, or the task's name.
+        dataset: Data set of the task; None: the embedded one.
+        options: `key=value` texts, as on the command line.
+
+    Raises:
+        ConfigError: An option is unknown.
+        PluginError: A part is missing.
+        PrerequisiteError: What the plugin needs of the machine is missing.
+    """
+    given = {"dataset": str(dataset) if dataset else None}
+    args = Namespace(plugin=plugin, overrides=list(options), **given)
+    host = PluginHost.load()
+    configured = configure(args, host, needs="score")
+    check_prerequisites(host, configured.chosen.task.provider)
+    async with open_judge(configured, build_context(configured, None), Board()) as judge:
+        yield Verifying(
+            task=judge.task,
+            verify=judge.scorer.pairs,
+            max_failures=judge.scorer.max_failures,
+            stop=configured.options.record("sampler").stop,
+        )
+
+
+def starter_model(plugin: str) -> str:
+    """
+    The model spec of a plugin's starter model, for commands that take a model without a task.
+
+    Raises:
+        PluginError: No such plugin, or its default task ships no model.
+    """
+    return model_of(STARTER, Registry(PluginHost.load()).default_task(plugin))
 
 
 @asynccontextmanager

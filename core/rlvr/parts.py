@@ -24,7 +24,6 @@ from rlvr.types import (
     Message,
     Outcome,
     PassRate,
-    Probe,
     Problem,
     SamplingParams,
     ScoredGroup,
@@ -118,30 +117,6 @@ class Chooser(Protocol):
 
 Curriculum = Chooser
 """The part behind `--curriculum NAME`."""
-
-
-@runtime_checkable
-class Auditable(Protocol):
-    """A task that knows which answers its verifier has to reject (optional), for `rlvr audit`."""
-
-    def probes(self, problem: Problem, *, count: int, seed: int) -> Iterable[Probe]:
-        """
-        Answers whose verdict is known: trivial ones, and about `count` mutants of the reference.
-
-        A larger `count` gives the same ones and more; what does not even parse is left out.
-        """
-
-
-@runtime_checkable
-class Proving(Protocol):
-    """A task that can prove that a wrong-looking answer is right after all (optional)."""
-
-    def is_equivalent(self, problem: Problem, probe: Probe) -> bool | None:
-        """
-        Whether the answer does what the reference does: True only with a proof.
-
-        False: some state and input tell them apart. None: neither is known. Called in a thread.
-        """
 
 
 @runtime_checkable
@@ -277,6 +252,28 @@ class Backend(Protocol):
 
     async def load(self, directory: Path) -> None:
         """Restore exactly what `save` wrote."""
+
+
+@runtime_checkable
+class Teacher(Protocol):
+    """
+    A frozen model that says how likely it finds what the policy wrote.
+
+    Built with `context.model` = its own model spec. Its tokenizer must be the policy's: a run
+    compares the two by content and refuses before anything is sampled.
+    """
+
+    name: str
+    tokenizer: Tokenizer
+    context_length: int
+
+    async def logprobs(self, data: Sequence[Datum]) -> list[FloatArray]:
+        """
+        Natural logs (T,) of the policy's tokens (`mask`) at the datum's temperature; 0 elsewhere.
+
+        Order kept; all of a datum's tokens, the prompt's too, are what a token is conditioned on.
+        Raises `BackendError` for data that it cannot score.
+        """
 
 
 @runtime_checkable

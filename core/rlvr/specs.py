@@ -90,16 +90,25 @@ class SamplerSpec(PartSpec):
 
 @frozen(kw_only=True)
 class AdvantageSpec(PartSpec):
-    """How rewards become credit."""
+    """
+    How rewards become credit.
+
+    Attributes:
+        teachers: Options (dotted keys) that hold model specs of teachers, where the part asks any
+            (`abilities.Taught`): a run then knows the teachers' own options too, and what the
+            teachers were trained on.
+    """
 
     kind: ClassVar[str] = "advantage"
+    teachers: tuple[str, ...] = ()
 
 
 @frozen(kw_only=True)
 class LossSpec(PartSpec):
-    """What the backend minimises."""
+    """What the backend minimises. `teachers` as in `AdvantageSpec`."""
 
     kind: ClassVar[str] = "loss"
+    teachers: tuple[str, ...] = ()
 
 
 @frozen(kw_only=True)
@@ -114,6 +123,8 @@ class BackendSpec(PartSpec):
         trains: False where it only samples: `rlvr run` then refuses it.
         starts: Options (dotted keys) that name further weights a run starts from, such as an
             adapter's directory: what those were trained on belongs to the model's lineage.
+        default_model: Model spec it takes where nobody names one, instead of the task's starter;
+            "": the starter.
     """
 
     kind: ClassVar[str] = "backend"
@@ -121,6 +132,21 @@ class BackendSpec(PartSpec):
     sampler: str = ""
     trains: bool = True
     starts: tuple[str, ...] = ()
+    default_model: str = ""
+
+
+@frozen(kw_only=True)
+class TeacherSpec(PartSpec):
+    """
+    A frozen model that scores what the policy wrote.
+
+    Attributes:
+        models: Schemes of the model specs it takes (`gpt2` for `gpt2:PATH`): the scheme of a
+            teacher's model spec chooses the part.
+    """
+
+    kind: ClassVar[str] = "teacher"
+    models: tuple[str, ...] = ()
 
 
 @frozen(kw_only=True)
@@ -175,13 +201,20 @@ class Check:
 
 @frozen(kw_only=True)
 class CommandSpec:
-    """A subcommand of the plugin, `rlvr PROVIDER NAME ...`; `target` takes argv, gives a code."""
+    """
+    A subcommand of the plugin, `rlvr PROVIDER NAME ...`; `target` takes argv, gives a code.
+
+    Attributes:
+        is_top: It can be called as `rlvr NAME ...` too, unless a command of rlvr's own or an
+            installed plugin has that name.
+    """
 
     kind: ClassVar[str] = "command"
 
     name: str = field(validator=_NAME)
     target: str = field(validator=_TARGET)
     summary: str = ""
+    is_top: bool = False
     provider: str = ""
 
 

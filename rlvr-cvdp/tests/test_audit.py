@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from rlvr.abilities import Auditable, Proving
 from rlvr.errors import ConfigError
-from rlvr.parts import Auditable, Proving, Reseedable
+from rlvr.parts import Reseedable
 from rlvr.types import Probe, Trajectory
 from rlvr_cvdp.audit.edits import edits
 

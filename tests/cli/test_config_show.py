@@ -90,8 +90,8 @@ def test_help_shows_the_options_of_the_curriculum(plugin_site):
 
     _, _, own = done.stdout.partition("options of builtin/pass-rate")
     assert "options of builtin/toy" in done.stdout
-    assert "curriculum.target " in own
-    assert "curriculum.explore " in own
+    assert "curriculum.target, --target " in own
+    assert "curriculum.explore, --explore " in own
     assert "curriculum.label" not in own
 
 

@@ -182,6 +182,25 @@ def test_answers_are_no_report(rlvr: Call, tmp_path: Path) -> None:
     refused(rlvr("eval", "--report", "a"), 2, "answers without a verdict", "--completions a")
 
 
+def test_an_error_of_the_other_side_loses_nothing(rlvr: Call, tmp_path: Path) -> None:
+    """As JSON and as text this side is there, the error and its exit code come after it."""
+    one = answers(tmp_path, "one", "abcD")
+    (tmp_path / "two").write_text(json.dumps({"id": "no such problem", "completion": "x"}) + "\n")
+    words = (*EVAL, "--completions", one, "--against", "two", "--out", "one.jsonl")
+
+    done = rlvr(*words, "--json")
+    text = rlvr(*words)
+
+    assert done.returncode == text.returncode == 2
+    told = json.loads(done.stdout)
+    assert told["pass_at"]["1"] == 0.75
+    assert "none for any of the 4 problems" in told["against_error"]
+    assert "none for any of the 4 problems" in done.stderr
+    assert "paired" not in told
+    assert "pass@1 75.0%" in text.stdout
+    assert len((tmp_path / "one.jsonl").read_text().splitlines()) == 4
+
+
 # --- models ---------------------------------------------------------------------------------------
 
 

@@ -388,3 +388,70 @@ def test_a_plugin_may_explain_its_errors(plugin_site):
 
     assert done.returncode == 4
     assert done.stderr.strip() == "rlvr: plug it in    (exit 4)"
+
+
+TOP = """
+    from rlvr import hookimpl
+    from rlvr.specs import CommandSpec
+
+    RLVR_API = 1
+
+    @hookimpl
+    def rlvr_commands():
+        yield CommandSpec(name="serve", target=__name__ + ":serve", is_top=True)
+        yield CommandSpec(name="hidden", target=__name__ + ":serve")
+
+    def serve(argv):
+        print("{name}", *argv)
+        return 0
+"""
+
+
+def test_a_top_command_is_a_word_of_its_own(plugin_site):
+    """`rlvr serve` and `rlvr sums serve` are the same; other commands need their plugin's name."""
+    plugin_site.add("sums", TOP.replace("{name}", "sums"))
+
+    for words in (("serve",), ("sums", "serve")):
+        done = plugin_site.rlvr(*words, "--port", "8")
+        assert (done.returncode, done.stdout) == (0, "sums --port 8\n"), done.stderr
+    hidden = plugin_site.rlvr("hidden")
+    assert hidden.returncode == 2
+    assert "unknown command 'hidden'" in hidden.stderr
+
+
+def test_a_top_command_is_suggested(plugin_site):
+    """A mistyped word of a plugin's names the right one (exit 2)."""
+    plugin_site.add("sums", TOP.replace("{name}", "sums"))
+
+    done = plugin_site.rlvr("serv")
+
+    assert done.returncode == 2
+    assert "did you mean 'serve'?" in done.stderr
+
+
+def test_a_top_command_of_two_plugins_is_refused(plugin_site):
+    """Nothing is called by chance: both plugins are named, and how to call one (exit 3)."""
+    plugin_site.add("sums", TOP.replace("{name}", "sums"))
+    plugin_site.add("sets", TOP.replace("{name}", "sets"))
+
+    done = plugin_site.rlvr("serve")
+
+    assert done.returncode == 3
+    assert "several plugins offer it" in done.stderr
+    assert plugin_site.rlvr("sets", "serve").stdout == "sets\n"
+
+
+def test_a_plugins_name_goes_before_a_top_command(plugin_site):
+    """A plugin called like another one's command keeps its word."""
+    plugin_site.add("sums", TOP.replace("{name}", "sums"))
+    plugin_site.add("serve", GOOD)
+
+    assert plugin_site.rlvr("serve", "hello").stdout == "hello\n"
+
+
+def test_a_command_of_ours_says_what_to_install(plugin_site):
+    """`rlvr tinker-server` without its distribution names it (exit 3)."""
+    done = plugin_site.rlvr("tinker-server")
+
+    assert done.returncode == 3
+    assert "pip install rlvr-tinker" in done.stderr

@@ -8,7 +8,7 @@ import pytest
 from attrs import frozen
 
 from rlvr.errors import ConfigError
-from rlvr.run.model_scheme import backend_for_model, check_fit
+from rlvr.run.model_scheme import backend_for_model, check_fit, default_model
 from rlvr.specs import BackendSpec, SamplerSpec
 
 
@@ -64,3 +64,15 @@ def test_a_backend_with_a_sampler_of_its_own_takes_no_other() -> None:
     with pytest.raises(ConfigError, match="goes with sampler chat only"):
         check_fit(spec, sampler("group"), trains=False)
     check_fit(spec, sampler("chat"), trains=False)
+
+
+def test_a_backend_says_what_it_takes_where_nobody_names_a_model() -> None:
+    """By its name or its full name; no other backend has a say."""
+    host = Host(
+        (backend("far", "far", default_model="far:", provider="p"), backend("near", "near"))
+    )
+
+    assert default_model("far", host) == "far:"  # type: ignore[arg-type]
+    assert default_model("p/far", host) == "far:"  # type: ignore[arg-type]
+    assert default_model("near", host) == ""  # type: ignore[arg-type]
+    assert default_model("nobody", host) == ""  # type: ignore[arg-type]

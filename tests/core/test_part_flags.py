@@ -32,8 +32,16 @@ class RewardConfig:
     shared: int = option(1, "Of both")
 
 
-SPECS = {"task": TaskConfig}
-BOTH = {"task": TaskConfig, "judge": RewardConfig}
+@frozen(kw_only=True)
+class AdvantageConfig:
+    """Options of a part of the algorithm."""
+
+    teacher: str = option("", "Which")
+    strict: bool = option(False, "Whether")
+
+
+SPECS = [{"task": TaskConfig}, {"advantage": AdvantageConfig}]
+BOTH = [{"task": TaskConfig, "judge": RewardConfig}]
 
 
 def parse(*words: str) -> argparse.Namespace:
@@ -65,10 +73,12 @@ def values(*words: str) -> dict[str, object]:
         (["--time_limit_s", "2"], {"task.time_limit_s": "2"}),
         (["--sandbox", "auto", "--sandbox", "docker"], {"task.sandbox": "docker"}),
         (["--plugin", "x", "--json", "--steps", "3"], {}),
+        (["--teacher", "hf:x"], {"advantage.teacher": "hf:x"}),
+        (["--teacher=hf:x", "--strict"], {"advantage.teacher": "hf:x", "task.strict": "true"}),
     ],
 )
 def test_what_a_flag_means(words: list[str], expected: dict[str, object]) -> None:
-    """`--NAME VALUE`, `--NAME=VALUE`, and `--NAME` alone for what is true or false."""
+    """`--NAME VALUE`, `--NAME=VALUE`, `--NAME` alone for true; the task's come first."""
     assert values(*words) == expected
 
 
@@ -129,7 +139,7 @@ def test_the_same_value_twice_is_no_contradiction() -> None:
     assert values("--sandbox", "docker", "task.sandbox=docker") == {"task.sandbox": "docker"}
 
 
-def test_a_flag_that_two_parts_have_is_ambiguous() -> None:
+def test_a_flag_that_two_parts_of_a_tier_have_is_ambiguous() -> None:
     """Both keys are named; the others go on working."""
     with pytest.raises(ConfigError, match=r"task\.shared or judge\.shared"):
         part_layer(PartFlags(given=(("--shared", "2"),)), BOTH, {})

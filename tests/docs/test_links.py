@@ -32,7 +32,7 @@ LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 FILE = re.compile(r"`([\w.-]+(?:/[\w.-]+)+\.\w+)`")
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
 TOPS = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "runs"}
-_PLUGINS = (["chess"], ["cvdp"], ["torch"])
+_PLUGINS = (["chess"], ["cvdp"], ["sad"], ["tinker"], ["tinker-server"], ["torch"])
 """First words of the plugins' own commands, which parse what follows themselves."""
 
 

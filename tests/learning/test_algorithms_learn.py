@@ -27,6 +27,7 @@ RUNS: dict[str, list[str]] = {
     "reinforce++": [],
     "ppo": ["--steps", "90"],  # its critic has to learn first
     "best-of-n": ["advantage.threshold=0"],
+    "opd": ["--teacher", "starter", "advantage.kl_penalty_coef=0.05"],  # it holds back, a little
 }
 SEEDS = (2, 1, 3)
 LEARNS = 0.9
@@ -84,6 +85,25 @@ def test_sft_learns_the_references(tmp_path: Path) -> None:
     assert before < CHANCE
     assert after > LEARNS
     assert steps[0]["logprob/mean"] < -1.0 < -0.1 < steps[-1]["logprob/mean"]
+
+
+@pytest.mark.integration
+def test_learns_from_a_teacher_alone(tmp_path: Path) -> None:
+    """
+    Without a reward the student becomes right because its teacher is.
+
+    The teacher learned the references; the KL to it falls as the pass rate climbs.
+    """
+    learned(tmp_path / "teacher", "--algo", "sft", "eval.samples=0")
+    (model,) = (tmp_path / "teacher" / "run" / "checkpoints").glob("*/model")
+    steps = learned(
+        tmp_path / "student", "--algo", "opd", "--teacher", f"gpt2:{model}",
+        "advantage.reward_coef=0", "eval.samples=0",
+    )  # fmt: skip
+
+    assert steps[0]["reward/pass"] < CHANCE
+    assert late(steps, "reward/pass") > LEARNS
+    assert late(steps, "teacher/kl") < steps[0]["teacher/kl"] / 2
 
 
 @pytest.mark.integration

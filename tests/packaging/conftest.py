@@ -15,8 +15,10 @@ DISTRIBUTIONS = {
     "rlvr": ROOT,
     "rlvr-chess": ROOT / "rlvr-chess",
     "rlvr-cvdp": ROOT / "rlvr-cvdp",
+    "rlvr-sad": ROOT / "rlvr-sad",
     "rlvr-algos": ROOT / "plugins" / "rlvr-algos",
     "rlvr-servers": ROOT / "plugins" / "rlvr-servers",
+    "rlvr-tinker": ROOT / "plugins" / "rlvr-tinker",
     "rlvr-torch": ROOT / "plugins" / "rlvr-torch",
     "rlvr-countdown": ROOT / "examples" / "rlvr-countdown",
 }

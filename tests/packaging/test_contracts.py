@@ -9,7 +9,10 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PUBLIC = {"types", "specs", "parts", "abilities", "episode", "errors", "testing", "curriculum"} | {
-    "opening"
+    "extensions",
+    "opening",
+    "schedule",
+    "tokenization",
 }
 
 

@@ -19,7 +19,9 @@ from rlvr.errors import TaskError
 from rlvr.parts import BuildContext, Policy
 from rlvr.plugins.host import PluginHost
 from rlvr.run.board import Board
+from rlvr.run.feed import Feed
 from rlvr.run.growth import Growth
+from rlvr.run.lineage import Lineage, lineage_of
 from rlvr.run.loop import train
 from rlvr.run.recipe import Judge, Recipe, Student
 from rlvr.run.rundir import RunDir
@@ -27,7 +29,7 @@ from rlvr.run.scoring import Scorer
 from rlvr.run.state import RunState
 from rlvr.run.watch import Watch
 from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss, TinyBackend, ToyReward, ToyTask
-from rlvr.types import Problem, RunInfo, SamplingParams
+from rlvr.types import PassRate, Problem, RunInfo, SamplingParams
 
 pytest.importorskip("torch", reason="losses speak torch; pip install torch")
 
@@ -215,16 +217,58 @@ def test_a_problem_that_waits_stays_known_and_others_go() -> None:
     assert len(growth.known) == len(growth.fixed) + 3
 
 
-def test_a_found_problem_of_a_strange_family_is_refused() -> None:
-    """What the model was trained on is recorded by the families of the data set."""
+class Straying(Exploring):
+    """What it finds is of a family of its own, named by the letter that it found."""
 
-    class Straying(Exploring):
-        def grown(self, memory: Mapping[str, Any]) -> Sequence[Problem]:
-            problem = next(iter(self.problems("train")))
-            return [attrs.evolve(problem, id="found-1", labels={"family": "held-out"})]
+    def problems(self, split: str) -> list[Problem]:
+        found = super().problems(split)
+        return [attrs.evolve(problem, labels={"family": "data set"}) for problem in found]
 
-    with pytest.raises(TaskError, match="family 'held-out'"):
-        grown_by(Straying(), 0)
+    def grown(self, memory: Mapping[str, Any]) -> Sequence[Problem]:
+        return [
+            attrs.evolve(problem, labels={"family": problem.id.removeprefix(FOUND)[-1]})
+            for problem in super().grown(memory)
+        ]
+
+
+def test_families_of_what_was_found_are_recorded(tmp_path: Path) -> None:
+    """The weights are trained on them too, when the memory has let go of them as well."""
+    task = Straying()
+    start = Lineage(families=("data set",))
+    state = asyncio.run(train(recipe(tmp_path, task), RunState(lineage=start), watch_of(tmp_path)))
+    found = {name for step in range(1, 7) for name in ids_of(tmp_path, step) if FOUND in name}
+    assert len(found) == 6
+    assert set(state.lineage.families) == {"data set", *(name[-1] for name in found)}
+    assert state.lineage.is_complete
+    last = recipe(tmp_path, task).checkpointer.list()[-1].path
+    assert lineage_of(f"tiny:{last / 'model'}").families == state.lineage.families
+
+
+def test_found_problems_without_a_family_leave_the_record_incomplete() -> None:
+    """Nobody can say then whether a score is of problems like those."""
+    growth = grown_by(Exploring(), 0)
+    assert not growth.settled(RunState(lineage=Lineage(families=("a",)))).lineage.is_complete
+
+
+def test_pass_rates_of_what_was_let_go_are_forgotten() -> None:
+    """Kept are those of fixed and found problems, and of those that wait to be trained on."""
+    growth = grown_by(Exploring(), 0, 1, 2)
+    gone, waiting, found = (problem.id for problem in growth.found)
+    for step in (3, 4):
+        asyncio.run(growth.grow(Exploring(), HANDLE, seed=1, step=step, waiting=[waiting]))
+    met = PassRate(rate=0.5, count=1, step=2)
+    names = [gone, waiting, found, "after-a"]
+    state = RunState(history=dict.fromkeys(names, met), feed=Feed(waiting=[waiting]))
+    assert set(growth.settled(state).history) == {waiting, found, "after-a"}
+    assert set(growth.settled(attrs.evolve(state, feed=Feed())).history) == {found, "after-a"}
+
+
+def test_a_checkpoint_holds_no_more_pass_rates_than_problems(tmp_path: Path) -> None:
+    """However long a run finds problems: its state stays as large as what the memory holds."""
+    task = Exploring()
+    state = asyncio.run(train(recipe(tmp_path, task), RunState(), watch_of(tmp_path)))
+    found = {problem.id for problem in task.grown(state.memory["task"])}
+    assert {name for name in state.history if name.startswith(FOUND)} == found
 
 
 def test_two_found_problems_of_one_id_are_refused() -> None:

@@ -21,14 +21,16 @@ from rlvr.builtin.file_checkpointer import FileCheckpointer
 from rlvr.builtin.group_sampler import GroupSampler
 from rlvr.builtin.reference_sampler import ReferenceSampler
 from rlvr.config.core import CheckpointOptions
-from rlvr.parts import Backend, BuildContext, Checkpointer, Curriculum, Sampler
+from rlvr.parts import Backend, BuildContext, Checkpointer, Curriculum, Sampler, Teacher
 from rlvr.testing import (
     BackendContract,
     CheckpointerContract,
     CurriculumContract,
     PluginContract,
     SamplerContract,
+    TeacherContract,
     TinyBackend,
+    TinyTeacher,
 )
 from rlvr.types import Problem
 
@@ -87,6 +89,11 @@ class TestReferenceSampler(SamplerContract):
 class TestFileCheckpointer(CheckpointerContract):
     def make_checkpointer(self, directory: Path) -> Checkpointer:
         return FileCheckpointer(CheckpointOptions(), BuildContext(run_dir=directory))
+
+
+class TestTinyTeacher(TeacherContract):
+    def make_teacher(self) -> Teacher:
+        return TinyTeacher()
 
 
 class TestTinyBackend(BackendContract):

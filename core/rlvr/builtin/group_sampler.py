@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from rlvr.abilities import ClosesTurns
-from rlvr.episode import CountsTokens, LeavesFiles, LeavesNotes
+from rlvr.episode import CountsTokens, LeavesFiles, LeavesNotes, WritesTokens
 from rlvr.errors import ConfigError, PrerequisiteError, explain
 from rlvr.log import get
 from rlvr.parts import BuildContext, Episode, Policy, Task
@@ -27,6 +28,7 @@ from rlvr.types import (
 )
 
 log = get(__name__)
+_T = TypeVar("_T")
 
 LEAST_PROMPT = 2
 """Tokens of a prompt below which nothing can be asked: its first and its last."""
@@ -53,10 +55,13 @@ class _Rollout:
         log.warning("rollout_failed", problem=self.problem.id, error=repr(error))
         self.finish, self.error, self.is_over = "error", repr(error), True
 
-    async def take(self, text: str) -> None:
+    async def take(self, completion: Completion) -> None:
         """Give the episode its completion; what it raises ends this rollout and no other."""
         try:
-            await self.episode.take(text)
+            if isinstance(self.episode, WritesTokens):
+                await self.episode.take_tokens(completion)
+            else:
+                await self.episode.take(completion.text)
         except PrerequisiteError:  # the machine's fault, and so every rollout's
             raise
         except Exception as error:  # the plugin border: one episode must not sink the rest
@@ -73,6 +78,11 @@ class _Rollout:
                 self.notes = self.episode.notes()
         except Exception as error:  # the plugin border
             self.fail(error)
+
+    def ending(self, params: SamplingParams) -> SamplingParams:
+        """The parameters with what ends a turn of this episode."""
+        texts = self.episode.stop_texts() if isinstance(self.episode, WritesTokens) else ()
+        return evolve(params, stop=(*params.stop, *texts)) if texts else params
 
     def accept(self, completion: Completion) -> None:
         self.segments.append(
@@ -125,9 +135,11 @@ class GroupSampler:
             for index in range(params.group_size)
         ]
         active, digests = rollouts, _digests(policy, {})
-        while active := [r for r in active if self._prompt(r, policy, params)]:
+        while active := await self._prompted(active, policy, params):
             requests = [
-                GenerateRequest(prompt=r.tokens, params=params, seed=seed_of(r.seed, len(r.tokens)))
+                GenerateRequest(
+                    prompt=r.tokens, params=r.ending(params), seed=seed_of(r.seed, len(r.tokens))
+                )
                 for r in active
             ]
             completions = await policy.generate(requests)
@@ -143,42 +155,50 @@ class GroupSampler:
         ]
 
     async def _take(self, turn: Sequence[tuple[_Rollout, Completion]]) -> None:
-        """All completions of a turn to their episodes; interrupted ones end before it goes on."""
+        """All completions of a turn to their episodes."""
+        for rollout, completion in turn:
+            rollout.accept(completion)
+        await self._at_once([partial(rollout.take, completion) for rollout, completion in turn])
+
+    async def _prompted(
+        self, rollouts: Sequence[_Rollout], policy: Policy, params: SamplingParams
+    ) -> list[_Rollout]:
+        """Those of the rollouts that are not over, each with its next prompt."""
+        going = await self._at_once([partial(self._prompt, r, policy, params) for r in rollouts])
+        return [r for r, goes_on in zip(rollouts, going, strict=True) if goes_on]
+
+    async def _at_once(self, work: Sequence[Callable[[], Awaitable[_T]]]) -> list[_T]:
+        """Up to `workers` of them at a time; interrupted ones end before it goes on."""
         slots = asyncio.Semaphore(self._workers)
 
-        async def one(rollout: _Rollout, completion: Completion) -> None:
-            rollout.accept(completion)
+        async def one(each: Callable[[], Awaitable[_T]]) -> _T:
             async with slots:
-                await rollout.take(completion.text)
+                return await each()
 
-        tasks = [asyncio.create_task(one(*pair)) for pair in turn]
+        tasks = [asyncio.create_task(one(each)) for each in work]
         try:
-            await asyncio.gather(*tasks)
+            return await asyncio.gather(*tasks)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _prompt(self, rollout: _Rollout, policy: Policy, params: SamplingParams) -> bool:
+    async def _prompt(self, rollout: _Rollout, policy: Policy, params: SamplingParams) -> bool:
         """Put the next prompt before the policy; False when the rollout is over."""
         if rollout.is_over:
             return False
         is_first = not rollout.segments
         try:
-            if is_first and isinstance(rollout.episode, CountsTokens):
-                rollout.episode.count_with(policy.tokenizer)
-            messages = rollout.episode.prompt()
-            if messages is None:
-                rollout.is_over = True
-                return False
-            tokens = policy.tokenizer.render(messages, first=is_first)
-            if not is_first and isinstance(policy.tokenizer, ClosesTurns):
-                tokens = [*policy.tokenizer.closing(rollout.tokens), *tokens]
-        except ConfigError:  # a chat template that fails, fails for every rollout
+            prompt = await _next(rollout, policy)
+        except (ConfigError, PrerequisiteError):  # every rollout's: a template, a missing tool
             raise
         except Exception as error:  # the plugin border
             rollout.fail(error)
             return False
+        if prompt is None:
+            rollout.is_over = True
+            return False
+        tokens, text = prompt
         room = policy.context_length - params.max_tokens - len(rollout.tokens)
         if len(tokens) > room:
             if not is_first:
@@ -190,11 +210,29 @@ class GroupSampler:
             Segment(
                 author="prompt" if is_first else "env",
                 tokens=tokens,
-                text="\n".join(m.content for m in messages),
+                text=text,
             )
         )
         rollout.tokens += tokens
         return True
+
+
+async def _next(rollout: _Rollout, policy: Policy) -> tuple[list[int], str] | None:
+    """Token ids and text of the next prompt; None when the episode has ended."""
+    episode, tokenizer = rollout.episode, policy.tokenizer
+    is_first = not rollout.segments
+    if is_first and isinstance(episode, CountsTokens):
+        episode.count_with(tokenizer)
+    if isinstance(episode, WritesTokens):
+        given = await episode.next_tokens()
+        return None if given is None else (list(given), tokenizer.decode(given))
+    messages = episode.prompt()
+    if messages is None:
+        return None
+    tokens = tokenizer.render(messages, first=is_first)
+    if not is_first and isinstance(tokenizer, ClosesTurns):
+        tokens = [*tokenizer.closing(rollout.tokens), *tokens]
+    return tokens, "\n".join(m.content for m in messages)
 
 
 def _digests(policy: Policy, known: Mapping[int, str]) -> Mapping[int, str]:

@@ -112,7 +112,7 @@ async def sampled(configured: Configured, args: argparse.Namespace) -> Evaluated
         judged = time.monotonic()
         besides = await _measured(task, policy, configured, args)
         lineage = (
-            lineage_in(trained_at(Path(args.run_dir)).run)
+            lineage_in(trained_at(Path(args.run_dir)))
             if args.run_dir
             else lineage_at_start(configured, configured.run.model)
         )

@@ -6,8 +6,9 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from rlvr.cli.compare_report import comparison_as_json, comparison_as_text
 from rlvr.cli.eval_against import prepare
@@ -106,7 +107,7 @@ def main(args: argparse.Namespace) -> int:
         write_out(Path(args.out_file), "".join(judged_lines(this.scored, this.head)))
     sides = [this]
     if other is not None and broken is None:
-        sides.append(other())
+        sides.append(_asked(other, this, args))
         _print_comparison(this, sides[1], args)
         broken = sides[1].besides.broken
     if broken is not None:  # everything that was judged is reported by now
@@ -129,11 +130,26 @@ def _evaluated(configured: Configured | None, args: argparse.Namespace) -> Evalu
     return asyncio.run(work(configured, args))
 
 
+def _asked(other: Callable[[], Evaluated], this: Evaluated, args: argparse.Namespace) -> Evaluated:
+    """The other side; where it cannot be had, this one is not lost: as JSON it is printed now."""
+    try:
+        return other()
+    except (Exception, KeyboardInterrupt) as error:
+        if args.json:
+            said = str(error) or type(error).__name__
+            print(json.dumps(_as_json(this, args) | {"against_error": said}), flush=True)
+        raise
+
+
+def _as_json(this: Evaluated, args: argparse.Namespace) -> dict[str, Any]:
+    return as_json(breakdown(this.scored, crossed(args)), this.facts) | this.besides.as_json()
+
+
 def _print_report(this: Evaluated, args: argparse.Namespace) -> None:
-    report, facts = breakdown(this.scored, crossed(args)), this.facts
     if args.json:
-        print(json.dumps(as_json(report, facts) | this.besides.as_json()))
+        print(json.dumps(_as_json(this, args)))
         return
+    report, facts = breakdown(this.scored, crossed(args)), this.facts
     print(f"{as_text(report, facts)}\n{_held_out(this)}")
     if this.besides.figures:
         print(f"\n{figures_as_text(this.besides.figures)}")
@@ -144,7 +160,7 @@ def _print_comparison(this: Evaluated, against: Evaluated, args: argparse.Namesp
     whole, other = breakdown(this.scored, crossed(args)), breakdown(against.scored)
     if args.json:
         theirs = as_json(other, against.facts) | against.besides.as_json()
-        told = as_json(whole, this.facts) | this.besides.as_json() | {"against": theirs}
+        told = _as_json(this, args) | {"against": theirs}
         print(json.dumps(told | {"paired": comparison_as_json(found)}))
         return
     sides = (whole.whole, this.facts), (other.whole, against.facts)

@@ -27,6 +27,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """Command to module and summary. Static, so that help imports none of them."""
 
+OFFERED = {"tinker-server": "the Tinker API on your own machine (rlvr-tinker)"}
+"""Words of our own plugins (`CommandSpec.is_top`); static for the same reason."""
+
 BROKEN_PIPE = 128 + 13  # as a shell reports a process that SIGPIPE ended
 
 
@@ -98,14 +101,16 @@ def _narrow(parser: CommandParser, rest: Sequence[str]) -> None:
 
 def top_parser() -> CommandParser:
     """The parser of the flags before the command; its help lists the commands."""
-    width = max(map(len, COMMANDS))
-    listing = "\n".join(f"  {name.ljust(width)}  {text}" for name, (_, text) in COMMANDS.items())
+    rows = {name: text for name, (_, text) in COMMANDS.items()}
+    rows |= OFFERED
+    rows["PLUGIN"] = "a plugin's own commands, like: rlvr cvdp --help"
+    width = max(map(len, rows))
+    listing = "\n".join(f"  {name.ljust(width)}  {text}" for name, text in rows.items())
     parser = CommandParser(
         prog="rlvr",
         usage="rlvr [-h] [--version] [-v | -q] [--debug] COMMAND ...",
         description=f"Train language models with rewards that a program can verify.\n\n"
-        f"commands:\n{listing}\n"
-        f"  {'PLUGIN'.ljust(width)}  a plugin's own commands, like: rlvr cvdp --help",
+        f"commands:\n{listing}",
         epilog=examples(
             "rlvr run --plugin cvdp --algo grpo",
             "rlvr score --plugin cvdp --dataset problems.jsonl --golden",

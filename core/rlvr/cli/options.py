@@ -72,14 +72,15 @@ def add_training_flags(parser: argparse.ArgumentParser) -> None:
 
 def narrowed_help(words: Sequence[str], own: Collection[str] = ()) -> str:
     """
-    The options of the parts that `--plugin` (or `--task`, `--reward`) and `--curriculum` name.
+    The options of the parts that `--plugin` (or `--task`, `--reward`) names, with their flags.
 
-    Those of task and reward are shown with their flags, unless that is one of the command's `own`.
+    With `--algo` those of its advantage and loss too, with `--curriculum` the curriculum's. What
+    is a flag of the command's `own`, or of a part shown before, has no flag here.
 
     Empty where nothing is named. A plugin that cannot be used yields its reason: help never fails.
     """
     reader = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for name in ("plugin", "task", "reward", "curriculum"):
+    for name in ("plugin", "task", "reward", "curriculum", "algo"):
         reader.add_argument(f"--{name}")
     try:
         chosen, _ = reader.parse_known_args([w for w in words if w not in ("-h", "--help")])
@@ -111,12 +112,16 @@ def _options_of(chosen: argparse.Namespace, own: Collection[str]) -> str:
     specs = {p.option_namespace: load_object(p.config, p.provider) for p in parts if p.config}
     flags = flags_of([row.key for row in describe(specs)], own)
     sections = [_section(task, specs, flags)]
+    others = []
+    if chosen.algo:
+        algorithm = registry.find("algorithm", chosen.algo)
+        others = [registry.find(kind, getattr(algorithm, kind)) for kind in ("advantage", "loss")]
     if chosen.curriculum:
-        part = registry.find("curriculum", chosen.curriculum)
-        its = (
-            {part.option_namespace: load_object(part.config, part.provider)} if part.config else {}
-        )
-        sections.append(_section(part, its, {}))
+        others.append(registry.find("curriculum", chosen.curriculum))
+    its = {p: {p.option_namespace: load_object(p.config, p.provider)} for p in others if p.config}
+    keys = [row.key for spec in its.values() for row in describe(spec)]
+    flags = flags_of(keys, [*own, *flags.values()])
+    sections += [_section(part, its.get(part, {}), flags) for part in others]
     return "\n\n".join(sections)
 
 

@@ -1,17 +1,18 @@
-"""`rlvr PLUGIN COMMAND ...`: the subcommands that plugins offer."""
+"""`rlvr PLUGIN COMMAND ...` and `rlvr COMMAND ...`: the commands that plugins offer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from rlvr.cli.output import table
-from rlvr.errors import ExitCode, UnknownNameError, explain
+from rlvr.errors import ExitCode, PluginError, UnknownNameError, explain
 from rlvr.log import setup
 from rlvr.nearest import did_you_mean
 from rlvr.plugins.host import PluginHost
-from rlvr.plugins.known import distribution_for
+from rlvr.plugins.known import COMMANDS, distribution_for
 from rlvr.plugins.registry import Registry
 from rlvr.plugins.resolve import load_object
+from rlvr.specs import CommandSpec
 
 
 def run_plugin_command(plugin: str, words: Sequence[str], own: Sequence[str]) -> int:
@@ -19,25 +20,21 @@ def run_plugin_command(plugin: str, words: Sequence[str], own: Sequence[str]) ->
     Run `words` as a command of a plugin; without one, list those it has.
 
     Args:
-        plugin: First word of the command line, no command of rlvr's own.
+        plugin: First word of the command line, no command of rlvr's own: a plugin, or a command
+            that a plugin offers as a word of its own (`CommandSpec.is_top`).
         words: What follows.
         own: rlvr's own commands, for the suggestion.
 
     Raises:
-        UnknownNameError: No plugin of that name, or no such command of it.
-        PluginError: The plugin is installed but not active, or is ours and not installed.
+        UnknownNameError: No plugin and no command of that name, or no such command of the plugin.
+        PluginError: The plugin is installed but not active, or is ours and not installed; or two
+            plugins offer the command.
     """
     host = PluginHost.load()
     names = [status.name for status in host.plugins]
     if plugin not in names and distribution_for("plugin", plugin) is None:
-        hint = did_you_mean(plugin, [*own, *names])
-        raise UnknownNameError(
-            explain(
-                f"unknown command {plugin!r}.",
-                f"there are: {', '.join(own)}    {hint}".rstrip(),
-                "try: rlvr --help",
-            )
-        )
+        top = _top_command(plugin, [*own, *names], host)
+        return _call(top, words)
     Registry(host).active(plugin)
     offered = {c.name: c for c in host.commands() if c.provider == plugin}
     if not words or words[0] in ("-h", "--help"):
@@ -53,8 +50,44 @@ def run_plugin_command(plugin: str, words: Sequence[str], own: Sequence[str]) ->
                 f"try: rlvr {plugin} --help",
             )
         )
+    return _call(chosen, words[1:])
+
+
+def _top_command(name: str, others: Sequence[str], host: PluginHost) -> CommandSpec:
+    """The command that a plugin offers as a word of its own; `others` are for the suggestion."""
+    tops = [command for command in host.commands() if command.is_top]
+    found = [command for command in tops if command.name == name]
+    if len(found) > 1:
+        raise PluginError(
+            explain(
+                f"the command {name!r} was asked for.",
+                f"several plugins offer it: {', '.join(c.provider for c in found)}",
+                f"try: rlvr {found[0].provider} {name}",
+            )
+        )
+    if found:
+        return found[0]
+    if distribution := COMMANDS.get(name):
+        raise PluginError(
+            explain(
+                f"the command {name!r} was asked for.",
+                f"it comes with {distribution}, which is not installed or not active",
+                f"try: pip install {distribution}; rlvr plugins list",
+            )
+        )
+    words = [*others, *(command.name for command in tops)]
+    raise UnknownNameError(
+        explain(
+            f"unknown command {name!r}.",
+            f"there are: {', '.join(words)}    {did_you_mean(name, words)}".rstrip(),
+            "try: rlvr --help",
+        )
+    )
+
+
+def _call(command: CommandSpec, words: Sequence[str]) -> int:
     setup()  # else structlog's own default logs on standard output, among the results
-    result: int = load_object(chosen.target, plugin)(list(words[1:]))
+    result: int = load_object(command.target, command.provider)(list(words))
     return result
 
 

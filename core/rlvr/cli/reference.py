@@ -78,9 +78,12 @@ suggests the nearest one. In a file, `[train]` with `lr = 1e-4` is `train.lr`; i
 is `RLVR_TRAIN__LR`. On the command line a list is `a,b` or `["a", "b"]`, and `none` empties an
 optional value.
 
-An option of the chosen task or reward may also be a flag: `--NAME VALUE` or `--NAME=VALUE`, dashes
-for underscores, `--NAME` alone for true. So `--plugin cvdp --timeout-s 60` is `cvdp.timeout_s=60`.
-`rlvr COMMAND --plugin NAME --help` lists them.
+An option of a chosen part may also be a flag: `--NAME VALUE` or `--NAME=VALUE`, dashes for
+underscores, `--NAME` alone for true. So `--plugin cvdp --timeout-s 60` is `cvdp.timeout_s=60`, and
+`--algo opd --teacher hf:PATH` is `advantage.teacher=hf:PATH`. Task and reward come first: an option
+of another part with the same name is written with its namespace.
+`rlvr COMMAND --plugin NAME --help` lists those of task and reward, with `--algo NAME` those of the
+algorithm's parts too.
 
 ## Core
 
@@ -120,6 +123,7 @@ def _plugin_options(host: PluginHost, plugin: str) -> list[tuple[str, type]]:
         host.losses(),
         host.advantages(),
         host.backends(),
+        host.teachers(),
         host.checkpointers(),
     )
     found = {

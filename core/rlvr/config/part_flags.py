@@ -1,4 +1,4 @@
-"""Options of the chosen task and reward written as flags: `--sandbox docker`, `--strict`.
+"""Options of the chosen parts written as flags: `--sandbox docker`, `--teacher hf:PATH`.
 
 Which flags there are is known only when the plugin is: the parser keeps what is not its own, and
 `part_layer` reads it once the parts are chosen. The core knows no name of any plugin.
@@ -86,14 +86,15 @@ def _is_value(word: str) -> bool:
 
 
 def part_layer(
-    flags: PartFlags, specs: Mapping[str, type], overrides: Mapping[str, object]
+    flags: PartFlags, tiers: Sequence[Mapping[str, type]], overrides: Mapping[str, object]
 ) -> Layer:
     """
-    The flags as options of the chosen task and reward.
+    The flags as options of the chosen parts.
 
     Args:
         flags: As the parser left them.
-        specs: Namespace to options class of the task and of the reward.
+        tiers: Namespace to options class, of task and reward first, then of the other parts: a
+            flag of the domain means the same whatever algorithm or backend is chosen with it.
         overrides: The `key=value` words of the same command line.
 
     Raises:
@@ -101,7 +102,7 @@ def part_layer(
         ConfigError: A flag that means two options, lacks its value, has one that it cannot take,
             or says something else than a `key=value` of the same command line.
     """
-    known = options_of(specs)
+    known = [options_of(specs) for specs in tiers]
     values: dict[str, object] = {}
     for flag, value in flags.given:
         schema = _meant(flag, known, flags)
@@ -123,7 +124,7 @@ def flag_of(key: str) -> str:
 
 
 def flags_of(keys: Sequence[str], own: Collection[str]) -> dict[str, str]:
-    """The flag of each key that has one: no flag of the command's own, and no other key's."""
+    """The flag of each key of a tier: none of those in `own`, and no other key's."""
     flags = {key: flag_of(key) for key in keys}
     taken = list(flags.values())
     return {k: f for k, f in flags.items() if f not in own and taken.count(f) == 1}
@@ -143,10 +144,15 @@ def unknown_flag(flag: str, command: str, known: Collection[str]) -> UnknownName
     )
 
 
-def _meant(flag: str, known: Mapping[str, OptionSchema], flags: PartFlags) -> OptionSchema:
-    matches = [schema for key, schema in known.items() if flag_of(key) == flag.replace("_", "-")]
+def _meant(
+    flag: str, known: Sequence[Mapping[str, OptionSchema]], flags: PartFlags
+) -> OptionSchema:
+    wanted = flag.replace("_", "-")
+    tiers = [[schema for key, schema in tier.items() if flag_of(key) == wanted] for tier in known]
+    matches = next(filter(None, tiers), [])
     if not matches:
-        raise unknown_flag(flag, flags.command, [*flags.own, *map(flag_of, known)])
+        every = [flag_of(key) for tier in known for key in tier]
+        raise unknown_flag(flag, flags.command, [*flags.own, *every])
     if len(matches) > 1:
         raise ConfigError(
             explain(

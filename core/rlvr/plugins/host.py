@@ -23,6 +23,7 @@ from rlvr.plugins.controls import BUILTIN, Controls
 from rlvr.plugins.discovery import Found, discover
 from rlvr.plugins.loading import broken, load_module
 from rlvr.plugins.offers import OFFERS, checked, label
+from rlvr.plugins.own_hooks import specify
 from rlvr.plugins.status import PluginStatus
 from rlvr.specs import (
     AdvantageSpec,
@@ -37,6 +38,7 @@ from rlvr.specs import (
     RewardSpec,
     SamplerSpec,
     TaskSpec,
+    TeacherSpec,
 )
 
 __all__ = ["PluginHost", "PluginStatus"]
@@ -62,9 +64,10 @@ class PluginHost:
         """
         host = cls(Controls.from_environment(os.environ if env is None else env))
         found = discover()
-        for plugin in found:
-            host._statuses.append(host._admit(plugin, found))
-        host._statuses = [host._ask(status) for status in host._statuses]
+        loaded = [host._load(plugin, found) for plugin in found]
+        loaded = [specify(host._pm, status, module) for status, module in loaded]
+        admitted = [host._admit(status, module) for status, module in loaded]
+        host._statuses = [host._ask(status) for status in admitted]
         if host._controls.is_strict:
             host._stop_at_first_failure()
         return host
@@ -86,21 +89,23 @@ class PluginHost:
 
     # --- loading --------------------------------------------------------------------------------
 
-    def _admit(self, found: Found, everyone: tuple[Found, ...]) -> PluginStatus:
+    def _load(self, found: Found, everyone: tuple[Found, ...]) -> tuple[PluginStatus, Any]:
         status = PluginStatus(
             name=found.name, distribution=found.distribution, version=found.version
         )
         why = self._controls.why_disabled(found.name)
         if why:
-            return evolve(status, status="disabled", reason=why)
+            return evolve(status, status="disabled", reason=why), None
         rivals = [o.origin for o in everyone if o.name == found.name and o != found]
         if rivals and not (found.name == BUILTIN and found.distribution == "rlvr"):
             reason = f"the name {found.name!r} is also taken by {', '.join(rivals)} - uninstall one"
-            return evolve(status, status="conflict", reason=reason)
-        status, module = load_module(found)
+            return evolve(status, status="conflict", reason=reason), None
+        return load_module(found)
+
+    def _admit(self, status: PluginStatus, module: Any) -> PluginStatus:
         if not status.is_active:
             return status
-        reason = self._register(module, found.name)
+        reason = self._register(module, status.name)
         if reason:
             return evolve(status, status="broken", reason=reason)
         callers = self._pm.get_hookcallers(module) or []
@@ -200,6 +205,10 @@ class PluginHost:
         """All backends that active plugins offer."""
         return list(self._records["rlvr_backends"])
 
+    def teachers(self) -> list[TeacherSpec]:
+        """All teachers that active plugins offer."""
+        return list(self._records["rlvr_teachers"])
+
     def checkpointers(self) -> list[CheckpointerSpec]:
         """All checkpointers that active plugins offer."""
         return list(self._records["rlvr_checkpointers"])
@@ -211,6 +220,24 @@ class PluginHost:
     def commands(self) -> list[CommandSpec]:
         """All subcommands that active plugins offer."""
         return list(self._records["rlvr_commands"])
+
+    def extension(self, hook: str) -> list[tuple[str, Any]]:
+        """
+        Plugin and answer (an exception: what it raised) of all who implement a plugin's own hook.
+
+        Raises:
+            PluginError: No active plugin specifies that hook.
+        """
+        caller = getattr(self._pm.hook, hook, None)
+        if hook.startswith("rlvr_") or caller is None or not caller.has_spec():
+            raise PluginError(f"no active plugin specifies a hook {hook!r}")
+        answers: list[tuple[str, Any]] = []
+        for name in self._listeners(hook):
+            try:
+                answers.extend((name, answer) for answer in self._call(hook, name, {}))
+            except Exception as error:  # the plugin border
+                answers.append((name, error))
+        return answers
 
     # --- announcements --------------------------------------------------------------------------
 

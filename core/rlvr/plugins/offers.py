@@ -21,6 +21,7 @@ from rlvr.specs import (
     RewardSpec,
     SamplerSpec,
     TaskSpec,
+    TeacherSpec,
 )
 
 Record: TypeAlias = PartSpec | AlgorithmSpec | Check | CommandSpec
@@ -34,6 +35,7 @@ OFFERS: dict[str, type[Any]] = {
     "rlvr_advantages": AdvantageSpec,
     "rlvr_algorithms": AlgorithmSpec,
     "rlvr_backends": BackendSpec,
+    "rlvr_teachers": TeacherSpec,
     "rlvr_checkpointers": CheckpointerSpec,
     "rlvr_checks": Check,
     "rlvr_commands": CommandSpec,

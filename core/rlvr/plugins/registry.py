@@ -30,6 +30,7 @@ class Registry:
             "loss": host.losses,
             "algorithm": host.algorithms,
             "backend": host.backends,
+            "teacher": host.teachers,
             "checkpointer": host.checkpointers,
         }
 

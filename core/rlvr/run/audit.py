@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from attrs import define, evolve, field, frozen
 
-from rlvr.parts import Auditable, Proving, Reseedable, Task
+from rlvr.abilities import Auditable, Proving
+from rlvr.parts import Reseedable, Task
 from rlvr.run.audit_record import Judged, ProblemAudit
 from rlvr.run.scoring import Scorer
 from rlvr.run.store import NoStore

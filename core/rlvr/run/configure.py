@@ -27,7 +27,8 @@ from rlvr.plugins.host import PluginHost
 from rlvr.plugins.registry import Registry
 from rlvr.plugins.resolve import load_object
 from rlvr.run.foreign import refuse_foreign, without_foreign
-from rlvr.run.model_scheme import backend_for_model, check_fit
+from rlvr.run.model_scheme import backend_for_model, check_fit, default_model
+from rlvr.run.teachers import choose_teachers
 from rlvr.specs import (
     AdvantageSpec,
     AlgorithmSpec,
@@ -39,6 +40,7 @@ from rlvr.specs import (
     RewardSpec,
     SamplerSpec,
     TaskSpec,
+    TeacherSpec,
 )
 
 STARTER = "starter"
@@ -58,6 +60,7 @@ class Chosen:
     backend: BackendSpec | None = None
     checkpointer: CheckpointerSpec | None = None
     curriculum: CurriculumSpec | None = None
+    teachers: tuple[TeacherSpec, ...] = ()
 
     def parts(self) -> list[PartSpec]:
         """The chosen part specs (the algorithm is not a part)."""
@@ -70,6 +73,7 @@ class Chosen:
             self.backend,
             self.checkpointer,
             self.curriculum,
+            *self.teachers,
         )
         return [spec for spec in found if spec is not None]
 
@@ -130,19 +134,22 @@ def configure(args: Namespace, host: PluginHost, *, needs: str = "run") -> Confi
             _declare(specs, spec)
     if flags.given:
         own = {s.option_namespace for s in (chosen.task, chosen.reward) if s.config}
-        given.append(
-            part_layer(flags, {n: c for n, c in specs.items() if n in own}, given[-1].values)
-        )
+        others = {s.option_namespace for s in chosen.parts() if s.config} - own
+        tiers = [{n: c for n, c in specs.items() if n in names} for names in (own, others)]
+        given.append(part_layer(flags, tiers, given[-1].values))
+    vetted = [
+        *_backend_layers(chosen, first),
+        *_vetted_layers(chosen, first, getattr(args, "preset", None)),
+    ]
+    chosen = choose_teachers(chosen, [*vetted, *given], specs, host)
+    for teacher in chosen.teachers:
+        if teacher.config is not None:
+            _declare(specs, teacher)
     if needs == "run":
         refuse_foreign(given, specs, registry)
     else:
         given = [without_foreign(layer, specs, registry) for layer in given]
-    layers = [
-        *_backend_layers(chosen, first),
-        *_vetted_layers(chosen, first, getattr(args, "preset", None)),
-        *given,
-    ]
-    options = resolve(specs, layers)
+    options = resolve(specs, [*vetted, *given])
     return Configured(options=options, specs=specs, chosen=chosen, host=host)
 
 
@@ -192,14 +199,19 @@ def _first_look(given: Sequence[Layer], host: PluginHost) -> RunOptions:
         backend := backend_for_model(record.model, host)
     ):
         record = attrs.evolve(record, backend=backend)
+    if options.origin["run.model"] == DEFAULT and (model := default_model(record.backend, host)):
+        record = attrs.evolve(record, model=model)
     return record
 
 
 def _backend_layers(chosen: Chosen, run: RunOptions) -> list[Layer]:
-    """What the model's scheme chose by itself, so that `config show` says so."""
-    if chosen.backend is None or run.backend == RunOptions().backend:
-        return []
-    return [Layer(f"model {run.model}", {"run.backend": run.backend})]
+    """What model and backend chose of each other, so that `config show` says so."""
+    backend, layers = chosen.backend, []
+    if backend is not None and run.backend != RunOptions().backend:
+        layers.append(Layer(f"model {run.model}", {"run.backend": run.backend}))
+    if backend is not None and backend.default_model and run.model == backend.default_model:
+        layers.append(Layer(f"backend {backend.name}", {"run.model": run.model}))
+    return layers
 
 
 def _choose(registry: Registry, run: RunOptions, needs: str) -> Chosen:

@@ -7,12 +7,15 @@ from collections import ChainMap, Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import attrs
 from attrs import define, field
 
 from rlvr.abilities import Growing
 from rlvr.errors import TaskError, explain
 from rlvr.parts import Policy, Task
 from rlvr.run.batches import seed_of
+from rlvr.run.lineage import after_training
+from rlvr.run.state import RunState
 from rlvr.types import Problem
 
 
@@ -61,7 +64,7 @@ class Growth:
         known.
 
         Raises:
-            TaskError: It keeps what is no JSON, or found a problem that must not be one.
+            TaskError: It keeps what is no JSON, or found a problem whose id is taken.
         """
         given = _copied(task, self.memory)
         memory = _copied(
@@ -73,8 +76,24 @@ class Growth:
         self._waiting = {name: known[name] for name in waiting if name in known}
         self.memory, self.found = memory, found
 
+    def settled(self, state: RunState) -> RunState:
+        """
+        The state of a finished step, with what follows from the problems that were found.
+
+        The weights are trained on those as well. Pass rates of problems that nobody will meet
+        again are forgotten: they are neither fixed nor in the memory, nor do they wait.
+        """
+        kept = {problem.id for problem in self.found} | set(state.feed.waiting)
+        history = {
+            name: rate
+            for name, rate in state.history.items()
+            if name in kept or name in self._fixed_by_id
+        }
+        lineage = after_training(state.lineage, self.found)
+        return attrs.evolve(state, history=history, lineage=lineage)
+
     def _check(self, task: Growing, found: Sequence[Problem]) -> None:
-        """Refuse problems that stand for others, or that the run's record would not cover."""
+        """Refuse problems that stand for others."""
         ids = [problem.id for problem in found]
         taken = [n for n, count in Counter(ids).items() if count > 1 or n in self._fixed_by_id]
         if taken:
@@ -83,15 +102,6 @@ class Growth:
                 f"found: one with the id {taken[0]}, which is taken",
                 "give problems that are found ids of their own",
             )
-        families = {problem.labels.get("family", "") for problem in self.fixed}
-        for problem in found:
-            if (family := problem.labels.get("family", "")) not in families:
-                raise _refused(
-                    task,
-                    f"found: {problem.id} of family {family!r}, which no fixed problem has",
-                    "give it the family of a problem of the data set: the run's record of what "
-                    "its model was trained on names those",
-                )
 
 
 def _copied(task: Growing, memory: Mapping[str, Any]) -> Mapping[str, Any]:

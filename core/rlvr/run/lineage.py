@@ -15,6 +15,7 @@ from typing import Any
 from attrs import frozen
 
 from rlvr.run.configure import Configured
+from rlvr.run.teachers import model_of, teacher_keys
 from rlvr.types import Problem
 
 FILE = "trained-on.json"
@@ -83,16 +84,24 @@ def lineage_of(model: str) -> Lineage:
 
 
 def lineage_at_start(configured: Configured, model: str) -> Lineage:
-    """Of the model of a spec, and of what else its backend starts from (`BackendSpec.starts`)."""
-    found, backend = lineage_of(model), configured.chosen.backend
-    for key in backend.starts if backend is not None else ():
-        if path := str(configured.options.values.get(key) or ""):
+    """
+    Of the model of a spec, and of all other weights that reach it.
+
+    What else its backend starts from (`BackendSpec.starts`), and its teachers.
+    """
+    chosen, values = configured.chosen, configured.options.values
+    found = lineage_of(model)
+    for key in chosen.backend.starts if chosen.backend is not None else ():
+        if path := str(values.get(key) or ""):
             found = joined(found, lineage_of(f"path:{path}"))
+    for key in teacher_keys(chosen):
+        if teacher := str(values.get(key) or ""):
+            found = joined(found, lineage_of(model_of(teacher, chosen.task)))
     return found
 
 
 def joined(first: Lineage, second: Lineage) -> Lineage:
-    """Of weights that stand on other weights, such as an adapter on its base."""
+    """Of weights that come from others too: an adapter's base, a student's teacher."""
     return Lineage(
         families=tuple(sorted({*first.families, *second.families})),
         source=", ".join(filter(None, dict.fromkeys((first.source, second.source)))),
@@ -102,6 +111,8 @@ def joined(first: Lineage, second: Lineage) -> Lineage:
 
 def after_training(start: Lineage, problems: Sequence[Problem]) -> Lineage:
     """The lineage of a model that began with `start` and is trained on these problems."""
+    if not problems:
+        return start
     return Lineage(
         families=tuple(sorted({*start.families, *families_of(problems)})),
         source=start.source,

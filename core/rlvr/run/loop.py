@@ -42,6 +42,9 @@ async def train(recipe: Recipe, state: RunState, watch: Watch) -> RunState:
             watch.groups_scored(step, batch.met)
 
             data = stages.collate(batch.kept, advantage(batch.kept))
+            if recipe.teachers:
+                with board.during("teach"):
+                    data = await stages.consult(recipe.teachers, [advantage, loss], data)
             async with stream.ledger.changing_weights():
                 with board.during("train"):
                     data = await stages.refine(backend, advantage, data)
@@ -60,6 +63,7 @@ async def train(recipe: Recipe, state: RunState, watch: Watch) -> RunState:
                 **metrics.of_groups(batch.met),
                 **batch.mismatch,
                 **metrics.of_data(data),
+                **stages.told(advantage, data),
                 **metrics.mean_over_updates(updated),
                 **batch.numbers,
             }
@@ -68,6 +72,7 @@ async def train(recipe: Recipe, state: RunState, watch: Watch) -> RunState:
             state = state.advanced(
                 time.monotonic() - begun, batch.met, stream.ledger.snapshot(), memory
             )
+            state = stream.growth.settled(state)
             watch.step_finished(state, numbers)
             watch.notice([advantage, loss], numbers)
             watch.stop_if_asked()

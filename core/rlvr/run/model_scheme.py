@@ -24,6 +24,12 @@ def backend_for_model(model: str, host: PluginHost) -> str | None:
     return takers[0] if len(takers) == 1 else None
 
 
+def default_model(backend: str, host: PluginHost) -> str:
+    """The model that an installed backend takes where nobody names one; "": the task's starter."""
+    found = (spec for spec in host.backends() if backend in (spec.name, spec.full_name))
+    return next((spec.default_model for spec in found), "")
+
+
 def check_fit(backend: BackendSpec, sampler: SamplerSpec | None, *, trains: bool) -> None:
     """
     Refuse what the backend cannot do, before anything is built.

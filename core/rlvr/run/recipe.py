@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from rlvr.abilities import Continuing, Noticing
 from rlvr.builtin.group_sampler import GroupSampler, check_room
@@ -20,7 +20,7 @@ from rlvr.config.core import (
     TrainOptions,
     VerifyOptions,
 )
-from rlvr.errors import ConfigError, PluginError, UnknownNameError, explain
+from rlvr.errors import ConfigError, UnknownNameError, explain
 from rlvr.log import get
 from rlvr.parts import (
     Advantage,
@@ -32,6 +32,7 @@ from rlvr.parts import (
     RewardFn,
     Sampler,
     Task,
+    Teacher,
 )
 from rlvr.plugins.resolve import load_object
 from rlvr.run.board import Board
@@ -40,6 +41,7 @@ from rlvr.run.configure import Configured
 from rlvr.run.contradictions import check_together
 from rlvr.run.scoring import Scorer
 from rlvr.run.store import VerdictStore, open_store
+from rlvr.run.teachers import model_of, open_teachers
 from rlvr.specs import PartSpec
 from rlvr.types import Problem, SamplingParams
 
@@ -83,6 +85,7 @@ class Recipe:
     checkpoint: CheckpointOptions
     parity: ParityOptions
     curriculum: Curriculum | None = None
+    teachers: Mapping[str, Teacher] = field(factory=dict)
     max_staleness: int = 0
 
     @property
@@ -138,16 +141,7 @@ def _sampling(configured: Configured) -> SamplingParams:
 
 def _model_spec(configured: Configured) -> str:
     task, backend = configured.chosen.task, configured.chosen.backend
-    model = configured.run.model
-    if configured.uses_starter:
-        if task.starter is None:
-            raise PluginError(
-                explain(
-                    f"task {task.name} ships no starter model.",
-                    do="name one: --model gpt2:PATH",
-                )
-            )
-        model = str(load_object(task.starter, task.provider)())
+    model = model_of(configured.run.model, task)
     scheme = model.partition(":")[0]
     if backend is not None and backend.models and scheme not in backend.models:
         raise ConfigError(
@@ -236,6 +230,9 @@ async def open_recipe(
                 check_room(await backend.live_policy(), student.params)
             else:
                 check_room(await backend.policy(), student.params)
+        teachers = await stack.enter_async_context(
+            open_teachers(configured, context, [advantage, loss], student.backend)
+        )
         problems = tuple(student.judge.task.problems("train"))
         if not problems:
             raise ConfigError(
@@ -275,6 +272,7 @@ async def open_recipe(
             checkpoint=options.record("checkpoint"),
             parity=options.record("parity"),
             curriculum=curriculum,
+            teachers=teachers,
             max_staleness=configured.run.max_staleness,
         )
 

@@ -29,7 +29,7 @@ from rlvr.log import bind, get, unbind
 from rlvr.run.board import Board
 from rlvr.run.configure import Configured
 from rlvr.run.identity import close_identity, write_identity
-from rlvr.run.lineage import after_training, lineage_at_start
+from rlvr.run.lineage import after_training, joined, lineage_at_start
 from rlvr.run.loop import train
 from rlvr.run.out_file import DISK_TROUBLE
 from rlvr.run.prerequisites import check_prerequisites
@@ -94,7 +94,7 @@ async def _run(
                 write_identity(configured, directory, recipe, start=start, resume=resume)
                 if resume:
                     await _restore(recipe, watch)
-                lineage = after_training(start, recipe.problems)
+                lineage = after_training(joined(start, watch.state.lineage), recipe.problems)
                 watch.state = attrs.evolve(watch.state, lineage=lineage)
                 _give_notice(recipe)
                 watch.announce("rlvr_run_started")

@@ -1,4 +1,4 @@
-"""The small stages between the parts: admit, collate, annotate, refine, update."""
+"""The small stages between the parts: admit, collate, consult, annotate, refine, update."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 import attrs
 import numpy as np
 
-from rlvr.abilities import Adaptive, TokenCredit
+from rlvr.abilities import Adaptive, Telling, TokenCredit
 from rlvr.errors import BackendError, explain
-from rlvr.parts import Advantage, Backend, Loss
+from rlvr.parts import Advantage, Backend, Loss, Teacher
 from rlvr.run.metrics import per_token
-from rlvr.types import Datum, ScoredGroup, Trajectory
+from rlvr.types import Datum, FloatArray, ScoredGroup, Trajectory
 
 P = TypeVar("P")
 
@@ -56,16 +56,71 @@ def collate(
     ]
 
 
+async def consult(
+    teachers: Mapping[str, Teacher], parts: Sequence[Any], data: list[Datum]
+) -> list[Datum]:
+    """
+    Add what each teacher that a part needs says of the policy's tokens, by its annotation.
+
+    Raises:
+        BackendError: A teacher gave something else than one finite number a token.
+    """
+    needs = {name for part in parts for name in getattr(part, "needs", ())}
+    for name, teacher in teachers.items():
+        if data and name in needs:
+            by_teacher = await teacher.logprobs(data)
+            check_scores(teacher, data, by_teacher)
+            data = _with_annotation(data, name, by_teacher)
+    return data
+
+
+def check_scores(teacher: Teacher, data: Sequence[Datum], by_teacher: Sequence[FloatArray]) -> None:
+    """
+    Refuse a teacher's numbers that nothing can be learnt from.
+
+    Raises:
+        BackendError: One is missing or not finite.
+    """
+    if len(by_teacher) != len(data):
+        problem = f"{len(by_teacher)} answers for {len(data)} trajectories"
+    else:
+        problem = next(
+            (
+                f"{_fault(values, datum)} (problem {datum.problem_id})"
+                for values, datum in zip(by_teacher, data, strict=True)
+                if _fault(values, datum)
+            ),
+            "",
+        )
+    if problem:
+        raise BackendError(
+            explain(
+                f"teacher {teacher.name} was asked for the logprobs of what the policy wrote.",
+                f"found: {problem}",
+                "run TeacherContract on it; a model in too low a precision can give NaN",
+            )
+        )
+
+
+def _fault(values: FloatArray, datum: Datum) -> str:
+    if np.shape(values) != datum.tokens.shape:
+        return f"shape {np.shape(values)} for {len(datum.tokens)} tokens"
+    return "" if np.isfinite(values[datum.mask]).all() else "a value that is not finite"
+
+
+def _with_annotation(data: Sequence[Datum], name: str, values: Sequence[FloatArray]) -> list[Datum]:
+    return [
+        attrs.evolve(d, annotations={**d.annotations, name: np.asarray(v, np.float32)})
+        for d, v in zip(data, values, strict=True)
+    ]
+
+
 async def annotate(backend: Backend, data: list[Datum], needs: Iterable[str]) -> list[Datum]:
     """Add the numbers (T,) by every other model that a part needs; what is there already stays."""
     for which in sorted(needs):
         if all(which in d.annotations for d in data):
             continue
-        by_other = await backend.logprobs(data, which)
-        data = [
-            attrs.evolve(d, annotations={**d.annotations, which: np.asarray(lp, np.float32)})
-            for d, lp in zip(data, by_other, strict=True)
-        ]
+        data = _with_annotation(data, which, await backend.logprobs(data, which))
     return data
 
 
@@ -78,6 +133,11 @@ async def refine(backend: Backend, advantage: Advantage, data: list[Datum]) -> l
     if not isinstance(advantage, TokenCredit):
         return data
     return advantage.refine(await annotate(backend, data, advantage.needs))
+
+
+def told(advantage: Advantage, data: Sequence[Datum]) -> Mapping[str, float]:
+    """An advantage's own numbers of what is trained on."""
+    return advantage.numbers(data) if data and isinstance(advantage, Telling) else {}
 
 
 def recalled(part: P, memory: Mapping[str, float]) -> P:

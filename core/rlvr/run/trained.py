@@ -11,7 +11,7 @@ from rlvr.config.layers import Layer
 from rlvr.errors import CheckpointError, ConfigError, explain
 from rlvr.parts import Backend, BuildContext, Checkpointer
 from rlvr.run.configure import Configured
-from rlvr.run.lineage import Lineage
+from rlvr.run.lineage import Lineage, joined, lineage_of
 from rlvr.run.recipe import build
 from rlvr.run.rundir import RunDir
 from rlvr.run.state import RunState
@@ -47,9 +47,19 @@ def options_of(run: Path) -> Layer:
     return Layer(f"run {run}", kept, is_typed=True)
 
 
-def lineage_in(run: Path) -> Lineage:
-    """What the model of a run was trained on."""
-    return Lineage.from_json(RunDir.open(run).read_run(), str(run / "run.json"))
+def lineage_in(trained: Trained) -> Lineage:
+    """
+    What the model of a run was trained on: its data set, and what stands beside the weights.
+
+    There are problems that were found on the way (`Growing`) besides.
+    """
+    record, source = RunDir.open(trained.run).read_run(), str(trained.run / "run.json")
+    folder = trained.run / "checkpoints"
+    places = [folder / trained.checkpoint] if trained.checkpoint else sorted(folder.glob("step-*"))
+    lineage = Lineage.from_json(record, source)
+    for place in places[-1:]:
+        lineage = joined(lineage, lineage_of(f"path:{place / 'model'}"))
+    return attrs.evolve(lineage, source=source)
 
 
 def check_alone(run: Path, model: str | None) -> None:

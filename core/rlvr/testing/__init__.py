@@ -12,9 +12,9 @@ A contract is a class of tests. Inherit it, give one or two factories, and pytes
         def right(self): ...
 
 Contracts (one a part): TaskContract, RewardContract, CurriculumContract, SamplerContract,
-AdvantageContract, LossContract, BackendContract, CheckpointerContract, and PluginContract for
-`plugin.py` itself.
-Fakes: CharTokenizer, ScriptedPolicy, ToyTask, ToyReward, TinyBackend, random_data.
+AdvantageContract, LossContract, BackendContract, TeacherContract, CheckpointerContract, and
+PluginContract for `plugin.py` itself.
+Fakes: CharTokenizer, ScriptedPolicy, ToyTask, ToyReward, TinyBackend, TinyTeacher, random_data.
 Tools: require_tool, shared_data, opened.
 """
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         CharTokenizer,
         ScriptedPolicy,
         TinyBackend,
+        TinyTeacher,
         ToyReward,
         ToyTask,
         random_data,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from rlvr.testing.reward import RewardContract
     from rlvr.testing.sampler import SamplerContract
     from rlvr.testing.task import TaskContract
+    from rlvr.testing.teacher import TeacherContract
     from rlvr.testing.tools import require_tool, shared_data
 
 _HOMES = {
@@ -57,7 +59,9 @@ _HOMES = {
     "SamplerContract": "sampler",
     "ScriptedPolicy": "fakes",
     "TaskContract": "task",
+    "TeacherContract": "teacher",
     "TinyBackend": "fakes",
+    "TinyTeacher": "fakes",
     "ToyReward": "fakes",
     "ToyTask": "fakes",
     "opened": "contract",
@@ -78,7 +82,9 @@ __all__ = [
     "SamplerContract",
     "ScriptedPolicy",
     "TaskContract",
+    "TeacherContract",
     "TinyBackend",
+    "TinyTeacher",
     "ToyReward",
     "ToyTask",
     "opened",

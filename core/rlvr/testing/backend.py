@@ -9,8 +9,9 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 import pytest
+from attrs import evolve
 
-from rlvr.errors import BackendError
+from rlvr.errors import BackendError, ConfigError
 from rlvr.parts import Backend, Policy
 from rlvr.testing.backend_losses import LikelihoodLoss, OutputLoss
 from rlvr.testing.contract import Contract, not_given, opened
@@ -27,11 +28,16 @@ class BackendContract(Contract):
         parity_nats: Largest allowed difference of a sampler's and the trainer's logprob.
         exact_nats: Largest allowed difference after save and load; 0 where it must be bit for bit.
         steps: Updates taken on the same data before the loss must have fallen.
+        temperatures: Temperatures that it trains at; a service may know 1.0 alone. It must refuse
+            to train on data of 0.7 where that is not among them.
+        tells_gradient: False for a service that does not tell the norm of its gradients.
     """
 
     parity_nats: ClassVar[float] = 1e-4
     exact_nats: ClassVar[float] = 0.0
     steps: ClassVar[int] = 5
+    temperatures: ClassVar[tuple[float, ...]] = (1.0, 0.7)
+    tells_gradient: ClassVar[bool] = True
 
     def make_backend(self) -> Backend:
         """A new backend; two of them start from equal weights."""
@@ -49,7 +55,7 @@ class BackendContract(Contract):
 
         async def body(backend: Backend) -> None:
             for round_ in range(2):
-                for temperature in (1.0, 0.7):
+                for temperature in self.temperatures:
                     data = await self._rollouts(backend, temperature=temperature)
                     trained = await backend.logprobs(data, "policy")
                     for datum, found in zip(data, trained, strict=True):
@@ -124,7 +130,21 @@ class BackendContract(Contract):
             metrics = await backend.step(await self._rollouts(backend), LikelihoodLoss())
             assert metrics["weight/sum"] == pytest.approx(1.0, abs=1e-5)
             assert metrics["weight/max"] <= 1.0
-            assert np.isfinite(metrics["grad/norm"])
+            assert np.isfinite(metrics.get("grad/norm", np.nan)) or not self.tells_gradient
+
+        self._with(body)
+
+    def test_a_temperature_it_does_not_train_at_is_refused(self) -> None:
+        """Data sampled at one temperature are never trained on as if it were another."""
+
+        async def body(backend: Backend) -> None:
+            if 0.7 in self.temperatures:
+                return
+            data = [evolve(datum, temperature=0.7) for datum in await self._rollouts(backend)]
+            before = (await backend.policy()).version
+            with pytest.raises((BackendError, ConfigError)):
+                await backend.step(data, LikelihoodLoss())
+            assert (await backend.policy()).version == before
 
         self._with(body)
 

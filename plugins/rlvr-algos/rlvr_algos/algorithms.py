@@ -149,6 +149,23 @@ ALGORITHMS: tuple[AlgorithmSpec, ...] = (
         },
     ),
     AlgorithmSpec(
+        name="opd",
+        sampler="group",
+        advantage="opd",
+        loss="reinforce",
+        summary="on-policy distillation from a teacher, with or without a reward (--teacher)",
+        values={
+            **_POLICY,
+            "sampler.group_size": 4,
+            "advantage.normalise_std": False,
+            "advantage.kl_penalty_coef": 1.0,
+            "advantage.kl_discount_factor": 0.0,
+            "advantage.reward_coef": 1.0,
+            "advantage.clip": 5.0,
+            "reinforce.kl_coef": 0.0,
+        },
+    ),
+    AlgorithmSpec(
         name="best-of-n",
         sampler="group",
         advantage="best",

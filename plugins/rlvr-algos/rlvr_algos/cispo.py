@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from rlvr.abilities import NamedForm
 from rlvr_algos.config import CispoConfig
-from rlvr_algos.policy_gradient import PolicyGradientLoss
+from rlvr_algos.policy_gradient import PolicyGradientLoss, thresholds
 from rlvr_algos.tokens import PolicyTokens
 
 
@@ -19,6 +20,10 @@ class CispoLoss(PolicyGradientLoss):
 
     name = "cispo"
     config_class = CispoConfig
+
+    def form(self) -> NamedForm:
+        """Tinker's `cispo`."""
+        return NamedForm(name="cispo", config=thresholds(self._config))
 
     def surrogate(
         self, tokens: PolicyTokens, log_ratio: Tensor

@@ -37,7 +37,7 @@ class Credit:
 
     name: ClassVar[str]
     config_class: ClassVar[type[CreditConfig]]
-    smallest_group: ClassVar[int] = 2
+    smallest_group: int = 2
     is_bounded_by_token: ClassVar[bool] = False
 
     def __init__(self, config: Any, context: BuildContext) -> None:

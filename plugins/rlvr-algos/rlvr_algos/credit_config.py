@@ -76,6 +76,27 @@ class GroupAdvantageConfig(CreditConfig):
 
 
 @frozen(kw_only=True)
+class OpdConfig(GroupAdvantageConfig):
+    """Advantage `opd`."""
+
+    normalise_std: bool = option(
+        False, "Divide the reward's part by the group's standard deviation"
+    )
+    teacher: str = option("", "Model spec of the teacher: hf:PATH_OR_ID, gpt2:PATH, ...")
+    kl_penalty_coef: float = option(
+        1.0, "Weight of the KL to the teacher; 0: no teacher is asked", validator=ge(0)
+    )
+    kl_discount_factor: float = option(
+        0.0,
+        "Of the KL of later tokens, per token; 0: each token answers for itself",
+        validator=[ge(0), le(1)],
+    )
+    reward_coef: float = option(
+        1.0, "Weight of the reward; 0: the teacher alone (pure distillation)", validator=ge(0)
+    )
+
+
+@frozen(kw_only=True)
 class RlooAdvantageConfig(CreditConfig):
     """Advantage `rloo`."""
 

@@ -28,7 +28,7 @@ class GlobalAdvantage(Credit):
 
     name = "global"
     config_class: ClassVar[type[GlobalAdvantageConfig]] = GlobalAdvantageConfig
-    smallest_group = 1
+    smallest_group: int = 1
     is_bounded_by_token = True
 
     def raw(self, rewards_P_G: Sequence[Sequence[float]]) -> list[NDArray[np.float64]]:

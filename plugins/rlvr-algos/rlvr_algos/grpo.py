@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from rlvr.abilities import NamedForm
 from rlvr_algos.config import GrpoConfig
-from rlvr_algos.policy_gradient import PolicyGradientLoss, clipped_gain
+from rlvr_algos.policy_gradient import PolicyGradientLoss, clipped_gain, thresholds
 from rlvr_algos.tokens import PolicyTokens
 
 
@@ -20,6 +21,10 @@ class GrpoLoss(PolicyGradientLoss):
 
     name = "grpo"
     config_class = GrpoConfig
+
+    def form(self) -> NamedForm:
+        """Tinker's `ppo`: the same surrogate."""
+        return NamedForm(name="ppo", config=thresholds(self._config))
 
     def surrogate(
         self, tokens: PolicyTokens, log_ratio: Tensor

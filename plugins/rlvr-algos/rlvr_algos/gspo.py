@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from rlvr.abilities import NamedForm
 from rlvr_algos.config import GspoConfig
-from rlvr_algos.policy_gradient import PolicyGradientLoss, clipped_gain
+from rlvr_algos.policy_gradient import PolicyGradientLoss, clipped_gain, thresholds
 from rlvr_algos.tokens import PolicyTokens
 
 
@@ -22,6 +23,12 @@ class GspoLoss(PolicyGradientLoss):
 
     name = "gspo"
     config_class = GspoConfig
+
+    def form(self) -> NamedForm:
+        """Tinker's `gspo`, which is GSPO-token too; its mask says which tokens make the ratio."""
+        return NamedForm(
+            name="gspo", config=thresholds(self._config), masks=("sequence_ratio_mask",)
+        )
 
     def surrogate(
         self, tokens: PolicyTokens, log_ratio: Tensor

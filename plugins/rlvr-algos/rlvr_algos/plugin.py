@@ -37,6 +37,14 @@ def rlvr_advantages() -> list[AdvantageSpec]:
             "GaeConfig",
             "generalised advantage estimates with a critic",
         ),
+        AdvantageSpec(
+            name="opd",
+            target="rlvr_algos.opd:OpdAdvantage",
+            config="rlvr_algos.credit_config:OpdConfig",
+            namespace="advantage",
+            teachers=("advantage.teacher",),
+            summary="reward minus the group's mean, less each token's KL to a teacher",
+        ),
         _advantage(
             "best",
             "rlvr_algos.best:BestAdvantage",

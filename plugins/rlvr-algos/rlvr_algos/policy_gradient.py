@@ -9,6 +9,7 @@ import attrs
 import torch
 from torch import Tensor
 
+from rlvr.abilities import NamedForm
 from rlvr.parts import BuildContext
 from rlvr.types import Datum
 from rlvr_algos import adaptive_kl
@@ -67,6 +68,21 @@ class PolicyGradientLoss:
     ) -> tuple[Tensor | None, dict[str, Tensor]]:
         """A further scalar term of the loss (a critic's), and its metrics; None where none is."""
         return None, {}
+
+    def named(self) -> NamedForm | None:
+        """
+        The built-in loss of a service that this is, with its settings (`rlvr.abilities.NamedLoss`).
+
+        None with a KL, an entropy bonus or a correction: no built-in loss has these. How token
+        losses are averaged is no matter, for the weights go into the advantages.
+        """
+        config = self._config
+        is_bare = config.kl_coef == 0 and config.entropy_coef == 0 and config.correction == "none"
+        return self.form() if is_bare else None
+
+    def form(self) -> NamedForm | None:
+        """The built-in loss that the bare surrogate is; None where there is none."""
+        return None
 
     def __call__(
         self,
@@ -159,6 +175,14 @@ class PolicyGradientLoss:
 
 def _cut(log_ratio: Tensor) -> Tensor:
     return log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+
+
+def thresholds(config: Any) -> dict[str, float]:
+    """The bounds of a ratio as a service's settings: thresholds of the ratio itself."""
+    return {
+        "clip_low_threshold": 1 - config.clip_low,
+        "clip_high_threshold": 1 + config.clip_high,
+    }
 
 
 def clipped_gain(

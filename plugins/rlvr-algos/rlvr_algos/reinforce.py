@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from rlvr.abilities import NamedForm
 from rlvr_algos.config import ReinforceConfig
 from rlvr_algos.policy_gradient import PolicyGradientLoss
 from rlvr_algos.tokens import PolicyTokens
@@ -19,6 +20,10 @@ class ReinforceLoss(PolicyGradientLoss):
 
     name = "reinforce"
     config_class = ReinforceConfig
+
+    def form(self) -> NamedForm:
+        """Tinker's `importance_sampling`."""
+        return NamedForm(name="importance_sampling")
 
     def surrogate(
         self, tokens: PolicyTokens, log_ratio: Tensor

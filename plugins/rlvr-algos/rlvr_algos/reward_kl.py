@@ -1,4 +1,4 @@
-"""The KL to the reference as a part of the reward: what each token still has to pay."""
+"""The KL to another model as a part of the reward: what each token still has to pay."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ LOG_RATIO_LIMIT = 20.0
 """A token's KL estimate is cut at so many nats to either side: one glitch pays no fortune."""
 
 
-def token_kl(datum: Datum) -> NDArray[np.float64]:
+def token_kl(datum: Datum, other: str = "reference") -> NDArray[np.float64]:
     """
     The estimate k1 of each of the policy's n tokens, shape (n,), nats.
 
-    `log pi_sampler - log pi_reference` of the sampled token, cut at 20 nats.
+    `log pi_sampler - log pi_other` of the sampled token, cut at 20 nats.
 
     Raises:
-        BackendError: The datum has no annotation "reference".
+        BackendError: The datum has no annotation of the other's name.
     """
-    reference = annotated(datum, "reference")
+    theirs = annotated(datum, other)
     own = np.asarray(datum.logprobs, np.float64)[datum.mask]
-    return (own - reference).clip(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+    return (own - theirs).clip(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
 
 
 def annotated(datum: Datum, name: str) -> NDArray[np.float64]:

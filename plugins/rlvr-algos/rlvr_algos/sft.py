@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from rlvr.abilities import NamedForm
 from rlvr.parts import BuildContext
 from rlvr.types import Datum
 from rlvr_algos.tokens import PolicyTokens, as_metrics
@@ -29,6 +30,10 @@ class SftLoss:
 
     def __init__(self, config: None, context: BuildContext) -> None:
         """Takes no options."""
+
+    def named(self) -> NamedForm:
+        """Tinker's `cross_entropy`, the advantages in its weights."""
+        return NamedForm(name="cross_entropy")
 
     def __call__(
         self, data: Sequence[Datum], logprobs: Sequence[Tensor]

@@ -26,6 +26,7 @@ def part(spec: PartSpec, values: dict[str, Any]) -> Any:
         for key, value in values.items()
         if key.partition(".")[0] == spec.option_namespace
     }
+    own |= {key.partition(".")[2]: "gpt2:x" for key in getattr(spec, "teachers", ())}
     config = load_object(spec.config, "algos")(**own) if spec.config else None
     sampling = SamplingParams(group_size=values["sampler.group_size"])
     return load_object(spec.target, "algos")(config, BuildContext(sampling=sampling))
@@ -34,7 +35,8 @@ def part(spec: PartSpec, values: dict[str, Any]) -> Any:
 def test_everything_the_field_asks_for_is_offered() -> None:
     """The names that people know."""
     assert set(ALGORITHMS) == {
-        "grpo", "dr-grpo", "dapo", "gspo", "cispo", "rloo", "reinforce++", "ppo", "best-of-n", "sft"
+        "grpo", "dr-grpo", "dapo", "gspo", "cispo", "rloo", "reinforce++", "ppo", "best-of-n",
+        "opd", "sft",
     }  # fmt: skip
 
 
@@ -51,13 +53,13 @@ def test_vetted_values_build_the_parts(algorithm: AlgorithmSpec) -> None:
 
 @each
 def test_only_reinforce_plus_plus_runs_a_reference(algorithm: AlgorithmSpec) -> None:
-    """Elsewhere one model is in memory, and one forward pass less; ppo asks for a critic."""
+    """Elsewhere one model is in memory; ppo asks for a critic, opd for a teacher."""
     values = dict(algorithm.values)
     advantage = part(ADVANTAGES[algorithm.advantage], values)
     loss = part(LOSSES[algorithm.loss], values)
     needs = getattr(advantage, "needs", frozenset()) | loss.needs
 
-    wanted = {"reinforce++": {"reference"}, "ppo": {"value", "return"}}
+    wanted = {"reinforce++": {"reference"}, "ppo": {"value", "return"}, "opd": {"teacher"}}
     assert needs == wanted.get(algorithm.name, set())
 
 

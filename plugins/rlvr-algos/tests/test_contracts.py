@@ -17,6 +17,7 @@ from rlvr_algos.group import GroupAdvantage
 from rlvr_algos.grpo import GrpoLoss
 from rlvr_algos.gspo import GspoLoss
 from rlvr_algos.one import OneAdvantage
+from rlvr_algos.opd import OpdAdvantage
 from rlvr_algos.ppo import PpoLoss
 from rlvr_algos.reinforce import ReinforceLoss
 from rlvr_algos.rloo import RlooAdvantage
@@ -116,6 +117,20 @@ class TestGroup(_OurAdvantage):
 class TestWhitenedGroup(_OurAdvantage):
     part = GroupAdvantage
     is_per_group = False
+
+
+@variants(
+    {},
+    {"clip": 5.0, "kl_discount_factor": 0.5},
+    {"kl_penalty_coef": 0.3, "kl_discount_factor": 1.0, "kl_coef": 0.1, "kl_target": 0.05},
+    {"kl_penalty_coef": 0.0, "teacher": ""},
+)
+class TestOpd(_OurAdvantage):
+    part = OpdAdvantage
+
+    def make_advantage(self) -> Advantage:
+        self.options = {"teacher": "gpt2:somewhere", **self.options}
+        return super().make_advantage()
 
 
 @variants({}, {"kl_coef": 0.1}, {"truncated": "penalise", "truncated_penalty": 0.5})

@@ -1,0 +1,78 @@
+"""What plugins offer through a hook that another plugin specified.
+
+A plugin that has extension points of its own names a module of hook specifications,
+`RLVR_HOOKSPECS = "my_plugin.hookspecs"`; its functions are marked with `rlvr.hookspec` and begin
+with the plugin's name. Other plugins implement them with `rlvr.hookimpl`, and mark the
+implementation `optionalhook=True` where they are also used without that plugin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+from attrs import frozen
+
+from rlvr.errors import PluginError, explain
+from rlvr.plugins.host import PluginHost
+from rlvr.plugins.resolve import load_object
+
+__all__ = ["Offer", "offered", "target_of"]
+
+
+@frozen
+class Offer:
+    """One record that a plugin yielded, and the plugin's name."""
+
+    provider: str
+    record: Any
+
+
+@cache
+def _host() -> PluginHost:
+    return PluginHost.load()
+
+
+def offered(hook: str, record: type[Any], host: PluginHost | None = None) -> list[Offer]:
+    """
+    The records that all active plugins yield from a hook of a plugin's own, in order.
+
+    Args:
+        hook: The hook's name.
+        record: What each yielded record has to be.
+        host: The plugins; None: those that are installed, loaded once.
+
+    Raises:
+        PluginError: No active plugin specifies the hook, or a plugin's answer cannot be used (the
+            plugin is named).
+    """
+    offers: list[Offer] = []
+    for provider, answer in (host or _host()).extension(hook):
+        if isinstance(answer, Exception):
+            raise PluginError(_refused(hook, provider, f"raised {answer!r}")) from answer
+        is_many = isinstance(answer, Iterable) and not isinstance(answer, str | bytes)
+        for one in answer if is_many else [answer]:
+            if not isinstance(one, record):
+                found = f"yielded {type(one).__name__}, expected {record.__name__}"
+                raise PluginError(_refused(hook, provider, found))
+            offers.append(Offer(provider, one))
+    return offers
+
+
+def _refused(hook: str, provider: str, found: str) -> str:
+    return explain(
+        f"plugin {provider!r} was asked for what it offers through {hook!r}.",
+        f"it {found}",
+        f"mend it, or leave it out: RLVR_DISABLE_PLUGINS={provider}",
+    )
+
+
+def target_of(target: str, provider: str = "") -> Any:
+    """
+    The object that an offer's `"module:object"` names, imported now.
+
+    Raises:
+        PluginError: It cannot be imported, or is not there (names the plugin).
+    """
+    return load_object(target, provider)

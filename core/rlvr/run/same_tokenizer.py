@@ -1,0 +1,159 @@
+"""Whether two tokenizers are one: compared by what they do, since names say little."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rlvr.errors import ConfigError, explain
+from rlvr.log import get
+from rlvr.parts import Tokenizer
+from rlvr.types import Message
+
+log = get(__name__)
+
+_SHOWN = 3
+_CHUNK = 2048
+_TEXTS = (
+    "".join(map(chr, range(256))),
+    "0 12 123 1234 12345 3.14159 1e-5 0x1F 1,000,000",
+    " a  b   c\td\n e\n\nf\r\n \n    g        h",
+    "def f(x: int) -> str:\n    return f'{x!r}' if x != 0 else \"\"  # don't, it's 1st\n",
+    "module top #(parameter N = 8)(input wire [N-1:0] a, output reg q); endmodule",
+    '{"k": [1, true, null, "\\u00e9"]} <a href="#">x</a> <|endoftext|> </s> [INST]',
+    "naïve ÅÄÖ ß Ελληνικά русский العربية हिन्दी 中文字符 日本語 한국어",
+    "\U0001f469\u200d\U0001f469\u200d\U0001f467 \U0001f1eb\U0001f1f7 e\u0301 \u200b\ufeff",
+)
+_TALKS = (
+    (Message(role="user", content="Hi"),),
+    (Message(role="system", content="Be brief."), Message(role="user", content="2+2?\n")),
+)
+
+
+def check_same_tokenizer(student: Tokenizer, teacher: Tokenizer, name: str) -> None:
+    """
+    Refuse a teacher whose token ids mean something else than the student's.
+
+    Every id's bytes are compared (a row that only pads a vocabulary has none), then the ids of
+    texts: bytes, digits, blanks, code, scripts, and the whole vocabulary written out. A teacher
+    that reads the same ids but frames prompts or ends answers otherwise is let through, and said:
+    it scores the student's prompt as it stands, which is not how it was trained to be asked.
+
+    Args:
+        student: Of the policy.
+        teacher: Of the teacher.
+        name: The teacher's, for messages.
+
+    Raises:
+        ConfigError: Says what differs, the first ids or the first text.
+    """
+    if student is teacher:
+        return
+    difference = _differing_ids(student, teacher) or _differing_text(student, teacher)
+    if difference:
+        raise ConfigError(
+            explain(
+                f"{name} was to score what the policy writes.",
+                f"found: it has another tokenizer: {difference}",
+                "choose a teacher whose tokenizer is the policy's; token ids of one mean nothing "
+                "to another",
+            )
+        )
+    said = [
+        what
+        for what, is_other in (
+            ("the chat template", _renders_otherwise(student, teacher)),
+            ("the token that ends an answer", student.eos_id != teacher.eos_id),
+        )
+        if is_other
+    ]
+    if said:
+        log.warning(
+            "teacher_reads_otherwise",
+            teacher=name,
+            differs=said,
+            why="it scores the policy's own prompts, framed as the policy's template does; its "
+            "logprobs may be biased",
+            do="use a teacher trained with the same template, or look at its teacher/kl",
+        )
+
+
+def _differing_ids(student: Tokenizer, teacher: Tokenizer) -> str:
+    first, second = student.vocab_size, teacher.vocab_size
+    is_exact = all(hasattr(one, "bytes_of") for one in (student, teacher))
+    found = [
+        (token, ours, theirs)
+        for token in range(max(first, second))
+        for ours, theirs in [
+            (_spelled(student, token, is_exact), _spelled(teacher, token, is_exact))
+        ]
+        if ours != theirs
+    ]
+    if not found:
+        return ""
+    examples = "; ".join(
+        f"id {token} is {_shown(ours)} here, {_shown(theirs)} there"
+        for token, ours, theirs in found[:_SHOWN]
+    )
+    sizes = f"{first} ids here, {second} there, " if first != second else ""
+    return f"{sizes}{len(found)} of {max(first, second)} ids differ: {examples}"
+
+
+def _differing_text(student: Tokenizer, teacher: Tokenizer) -> str:
+    for text in (*_TEXTS, *_vocabulary(student)):
+        ours, theirs = _ids(student, text), _ids(teacher, text)
+        if ours != theirs:
+            at = next(
+                (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b),
+                min(len(ours), len(theirs)),
+            )
+            return (
+                f"the same ids, cut otherwise: {text[:24]!r}... becomes {list(ours[at : at + 3])} "
+                f"here and {list(theirs[at : at + 3])} there, from its token {at} on"
+            )
+    return ""
+
+
+def _spelled(tokenizer: Any, token: int, is_exact: bool) -> bytes:
+    """What an id stands for; nothing past the vocabulary."""
+    if token >= tokenizer.vocab_size:
+        return b""
+    if is_exact:
+        return bytes(tokenizer.bytes_of(token))
+    text: str = tokenizer.decode([token])
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _shown(spelled: bytes) -> str:
+    return repr(spelled)[1:] if spelled else "nothing"
+
+
+def _ids(tokenizer: Tokenizer, text: str) -> Sequence[int]:
+    try:
+        return list(tokenizer.encode(text))
+    except ValueError:  # a tokenizer of few characters: both must refuse the text
+        return [-1]
+
+
+def _vocabulary(tokenizer: Tokenizer) -> Iterator[str]:
+    """All tokens written out, some thousand at a time."""
+    for first in range(0, tokenizer.vocab_size, _CHUNK):
+        ids = range(first, min(first + _CHUNK, tokenizer.vocab_size))
+        texts = [tokenizer.decode([token]) for token in ids]
+        yield "".join(texts)
+        yield " ".join(texts)
+
+
+def _renders_otherwise(student: Tokenizer, teacher: Tokenizer) -> bool:
+    return any(
+        _rendered(student, talk, is_first) != _rendered(teacher, talk, is_first)
+        for talk in _TALKS
+        for is_first in (True, False)
+    )
+
+
+def _rendered(tokenizer: Tokenizer, talk: Sequence[Message], is_first: bool) -> object:
+    try:
+        return list(tokenizer.render(talk, first=is_first))
+    except (ValueError, RuntimeError) as error:  # a template that knows no system message
+        return type(error).__name__

@@ -1,0 +1,207 @@
+"""Teachers: frozen models that score what the policy wrote. Which, whose, and are they fit?"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from rlvr.abilities import Taught
+from rlvr.config.layers import Layer, resolve
+from rlvr.errors import ConfigError, PluginError, explain
+from rlvr.log import get
+from rlvr.parts import Backend, BuildContext, Policy, Teacher
+from rlvr.plugins.host import PluginHost
+from rlvr.plugins.known import MODELS, distribution_for
+from rlvr.plugins.resolve import load_object
+from rlvr.run.same_tokenizer import check_same_tokenizer
+from rlvr.specs import TaskSpec, TeacherSpec
+
+if TYPE_CHECKING:
+    from rlvr.run.configure import Chosen, Configured
+
+log = get(__name__)
+
+STARTER = "starter"
+_BACKENDS = frozenset({"policy", "reference", "value", "return"})
+"""Annotations that a backend or an advantage makes: no teacher may take their names."""
+
+
+def teacher_keys(chosen: Chosen) -> tuple[str, ...]:
+    """The options that hold model specs of teachers."""
+    return tuple(
+        dict.fromkeys(
+            key
+            for spec in (chosen.advantage, chosen.loss)
+            if spec is not None
+            for key in spec.teachers
+        )
+    )
+
+
+def choose_teachers(
+    chosen: Chosen, layers: Sequence[Layer], specs: Mapping[str, type], host: PluginHost
+) -> Chosen:
+    """
+    The chosen parts with the specs of the teachers that the options name.
+
+    A look at those options alone, before all others: they say which teachers' options exist.
+
+    Raises:
+        PluginError: No plugin takes a teacher's model, or several do.
+    """
+    keys = teacher_keys(chosen)
+    if not keys:
+        return chosen
+    only = [
+        attrs.evolve(y, values={k: v for k, v in y.values.items() if k in keys}) for y in layers
+    ]
+    namespaces = {key.partition(".")[0] for key in keys}
+    options = resolve({name: cls for name, cls in specs.items() if name in namespaces}, only)
+    models = [str(options.values[key]) for key in keys if options.values[key]]
+    found = {m: teacher_for(model_of(m, chosen.task), host) for m in models}
+    return attrs.evolve(chosen, teachers=tuple(dict.fromkeys(found.values())))
+
+
+def teacher_for(model: str, host: PluginHost) -> TeacherSpec:
+    """
+    The only teacher that takes the model spec's scheme.
+
+    Raises:
+        PluginError: There is none, or several.
+    """
+    scheme = model.partition(":")[0]
+    takers = [spec for spec in host.teachers() if scheme in spec.models]
+    if len(takers) == 1:
+        return takers[0]
+    known = sorted({f"{s}:..." for spec in host.teachers() for s in spec.models})
+    ours = distribution_for("backend", MODELS.get(scheme, ""))
+    raise PluginError(
+        explain(
+            f"the teacher '{model}' was asked for.",
+            f"found: {len(takers)} plugins take it: {', '.join(s.provider for s in takers)}"
+            if takers
+            else f"found: no plugin takes it; teachers can be: {', '.join(known) or 'none'}",
+            "disable all but one of them (RLVR_DISABLE_PLUGINS)"
+            if takers
+            else f"do: pip install {ours}"
+            if ours
+            else "name one by its model spec, such as hf:PATH",
+        )
+    )
+
+
+def model_of(model: str, task: TaskSpec) -> str:
+    """
+    A model spec with `starter` resolved to the task's embedded model.
+
+    Raises:
+        PluginError: The task ships none.
+    """
+    if model != STARTER:
+        return model
+    if task.starter is None:
+        raise PluginError(
+            explain(f"task {task.name} ships no starter model.", do="name one, such as gpt2:PATH")
+        )
+    return str(load_object(task.starter, task.provider)())
+
+
+def teachers_wanted(parts: Sequence[object]) -> dict[str, str]:
+    """
+    Model specs by the annotation that the parts ask for.
+
+    Raises:
+        PluginError: Two parts mean different teachers by one name, or a name is a backend's.
+    """
+    wanted: dict[str, str] = {}
+    for part in parts:
+        for name, model in part.teachers.items() if isinstance(part, Taught) else ():
+            if name in _BACKENDS or wanted.setdefault(name, model) != model:
+                raise PluginError(
+                    explain(
+                        f"{type(part).__name__} asks the teacher {model!r} for {name!r}.",
+                        "found: that annotation is another model's",
+                        "give the teacher's annotation a name of its own",
+                    )
+                )
+    return wanted
+
+
+@asynccontextmanager
+async def open_teachers(
+    configured: Configured, context: BuildContext, parts: Sequence[object], backend: Backend
+) -> AsyncIterator[dict[str, Teacher]]:
+    """
+    Build, open and check the teachers that the parts ask for; closed in reverse order.
+
+    Args:
+        configured: Options and chosen parts.
+        context: The run's; a teacher's own has its model spec.
+        parts: Advantage and loss.
+        backend: What is to be taught; open.
+
+    Yields:
+        Teachers by annotation; a model that two annotations name is opened once.
+
+    Raises:
+        ConfigError: A teacher's tokenizer is another one, or its context is too short.
+        PluginError: No plugin takes a model, or the part's spec does not name the option.
+    """
+    opened: dict[str, Teacher] = {}
+    async with AsyncExitStack() as stack:
+        teachers = {}
+        for name, given in teachers_wanted(parts).items():
+            model = model_of(given, configured.chosen.task)
+            if model not in opened:
+                teacher = _build(configured, context, model)
+                if hasattr(teacher, "__aenter__"):
+                    teacher = await stack.enter_async_context(teacher)
+                check_fit(teacher, await backend.policy(), context)
+                opened[model] = teacher
+            teachers[name] = opened[model]
+        yield teachers
+
+
+def check_fit(teacher: Teacher, policy: Policy, context: BuildContext) -> None:
+    """
+    Refuse a teacher that cannot read what the policy will write.
+
+    Raises:
+        ConfigError: Another tokenizer, or answers alone are longer than its context.
+    """
+    name = f"teacher {teacher.name}"
+    check_same_tokenizer(policy.tokenizer, teacher.tokenizer, name)
+    longest = context.sampling.max_tokens if context.sampling is not None else 0
+    if longest >= teacher.context_length:
+        raise ConfigError(
+            explain(
+                f"answers of up to {longest} tokens were asked for (sampler.max_tokens).",
+                f"found: {name} reads {teacher.context_length} tokens, prompt and answer together",
+                f"set sampler.max_tokens below {teacher.context_length}, or choose another teacher",
+            )
+        )
+    if teacher.context_length < policy.context_length:
+        log.warning(
+            "teacher_context_shorter",
+            teacher=teacher.name,
+            reads=teacher.context_length,
+            policy_reads=policy.context_length,
+            why="a trajectory longer than the teacher reads ends the run",
+        )
+
+
+def _build(configured: Configured, context: BuildContext, model: str) -> Any:
+    spec = teacher_for(model, configured.host)
+    if spec.config and spec.option_namespace not in configured.specs:
+        raise PluginError(
+            explain(
+                f"the teacher '{model}' was asked for.",
+                f"found: its options ({spec.option_namespace}.*) are not known to this run",
+                "the advantage's or loss's spec must name the option: AdvantageSpec(teachers=...)",
+            )
+        )
+    config = configured.options.record(spec.option_namespace) if spec.config else None
+    return load_object(spec.target, spec.provider)(config, attrs.evolve(context, model=model))

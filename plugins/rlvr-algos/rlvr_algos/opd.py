@@ -1,0 +1,128 @@
+"""Advantage `opd`: on-policy distillation, alone or on top of a verified reward."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlvr.errors import ConfigError, explain
+from rlvr.parts import BuildContext
+from rlvr.types import Datum
+from rlvr_algos.credit_config import OpdConfig
+from rlvr_algos.group import GroupAdvantage
+from rlvr_algos.reward_kl import annotated, to_go, token_kl, with_advantages
+
+TEACHER = "teacher"
+
+
+class OpdAdvantage(GroupAdvantage):
+    """
+    Advantage of each token: what its answer earned, less how unlikely the teacher finds it.
+
+    `A_t = reward_coef * A - kl_penalty_coef * sum_{s >= t} kl_discount_factor^(s - t) * k1_s`
+    with `k1_s = log pi_sampler(s) - log pi_teacher(s)` at the policy's own tokens (0 at others,
+    cut at 20 nats), A the reward relative to its group. So the policy follows the reward
+    `R - kl_penalty_coef * KL(policy || teacher)`. With a discount of 0 a token answers for itself
+    alone (Thinking Machines, "On-policy distillation", 2025); with 1 the sum is the exact policy
+    gradient of the KL of whole answers. Steps count all tokens between, as in tinker-cookbook's
+    `train_on_policy`. Then `whiten` and `clip` bound the sum token by token. See
+    docs/algorithms/opd.md.
+
+    Attributes:
+        needs: {"teacher"} while the teacher counts, and "reference" with a KL in the reward.
+        teachers: The teacher's model spec, by its annotation.
+
+    Raises:
+        ConfigError: No teacher, nothing to learn from, or groups of one with a reward.
+    """
+
+    name = "opd"
+    config_class = OpdConfig
+    is_bounded_by_token = True
+
+    def __init__(self, config: OpdConfig | None, context: BuildContext) -> None:
+        options = config or OpdConfig()
+        if options.reward_coef == 0:
+            self.smallest_group = 1
+        _check(options)
+        super().__init__(options, context)
+        self.teachers: Mapping[str, str] = {}
+        if options.kl_penalty_coef > 0:
+            self.teachers = {TEACHER: options.teacher}
+            self.needs |= {TEACHER}
+
+    def raw(self, rewards_P_G: Sequence[Sequence[float]]) -> list[NDArray[np.float64]]:
+        """Shape (P, G), unit: reward (or none when normalised); zeros without `reward_coef`."""
+        coef = self._config.reward_coef
+        if coef == 0:
+            return [np.zeros(len(rewards_G)) for rewards_G in rewards_P_G]
+        return [coef * row for row in super().raw(rewards_P_G)]
+
+    def refine(self, data: Sequence[Datum]) -> list[Datum]:
+        """
+        The data with the teacher's share in their advantages, bounded as the options say.
+
+        Raises:
+            BackendError: A datum has no annotation "teacher" (or "reference", where needed).
+        """
+        data = super().refine(data)
+        rows = [d.advantages[d.mask].astype(np.float64) + self._taught(d) for d in data]
+        bounded = self.bounded(rows, [datum.labels for datum in data])
+        return [with_advantages(d, row) for d, row in zip(data, bounded, strict=True)]
+
+    def numbers(self, data: Sequence[Datum]) -> Mapping[str, float]:
+        """
+        Means over the policy's tokens.
+
+        `teacher/kl` (k1 of KL(sampler || teacher), nats), `teacher/logprob` (nats) and, with a
+        clip, `advantage/clipped`, the share of tokens at it.
+        """
+        found: dict[str, float] = {}
+        if self.teachers:
+            kl = np.concatenate([token_kl(d, TEACHER) for d in data])
+            theirs = np.concatenate([annotated(d, TEACHER) for d in data])
+            found = {"teacher/kl": float(kl.mean()), "teacher/logprob": float(theirs.mean())}
+        if clip := self._config.clip:
+            credit = np.concatenate([d.advantages[d.mask] for d in data])
+            found["advantage/clipped"] = float((np.abs(credit) >= np.float32(clip)).mean())
+        return found
+
+    def _taught(self, datum: Datum) -> NDArray[np.float64]:
+        config = self._config
+        own = np.zeros(int(datum.mask.sum()))
+        if not self.teachers:
+            return own
+        kl = np.zeros(len(datum.tokens))
+        kl[datum.mask] = token_kl(datum, TEACHER)
+        taught: NDArray[np.float64] = to_go(kl, config.kl_discount_factor)[datum.mask]
+        return -config.kl_penalty_coef * taught
+
+
+def _check(options: OpdConfig) -> None:
+    if options.kl_penalty_coef > 0 and not options.teacher:
+        raise ConfigError(
+            explain(
+                "on-policy distillation was asked for without a teacher.",
+                "found: advantage.teacher is empty",
+                "name one whose tokenizer is the policy's: --teacher hf:PATH_OR_ID, "
+                "--teacher gpt2:PATH",
+            )
+        )
+    if options.kl_penalty_coef == 0 and options.reward_coef == 0:
+        raise ConfigError(
+            explain(
+                "advantage.kl_penalty_coef=0 and advantage.reward_coef=0 were asked for.",
+                "found: then neither the teacher nor the reward teaches anything",
+                "set one of them above 0",
+            )
+        )
+    if options.kl_penalty_coef == 0 and options.teacher:
+        raise ConfigError(
+            explain(
+                f"the teacher {options.teacher} was asked for.",
+                "found: advantage.kl_penalty_coef=0, so nothing it says would count",
+                "set advantage.kl_penalty_coef=1, or leave the teacher out (--algo grpo)",
+            )
+        )

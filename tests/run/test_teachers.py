@@ -1,0 +1,147 @@
+"""Teachers: chosen by their models, opened, checked, asked, and closed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+import structlog
+
+from rlvr.errors import BackendError, ConfigError, PluginError
+from rlvr.parts import BuildContext
+from rlvr.run import stages
+from rlvr.run.teachers import check_fit, model_of, teacher_for, teachers_wanted
+from rlvr.specs import TaskSpec, TeacherSpec
+from rlvr.testing import ScriptedPolicy, TinyBackend, TinyTeacher, random_data
+from rlvr.types import Datum, FloatArray, SamplingParams
+
+
+@attrs.frozen
+class Host:
+    """Offers these teachers."""
+
+    specs: tuple[TeacherSpec, ...]
+
+    def teachers(self) -> tuple[TeacherSpec, ...]:
+        return self.specs
+
+
+def spec(name: str, *models: str) -> TeacherSpec:
+    return TeacherSpec(name=name, target="m:x", models=models, provider=name)
+
+
+class Part:
+    """An advantage or a loss, as far as it is asked."""
+
+    def __init__(self, needs: Sequence[str] = (), teachers: Mapping[str, str] | None = None):
+        self.needs = frozenset(needs)
+        if teachers is not None:
+            self.teachers = teachers
+
+
+def test_the_scheme_chooses() -> None:
+    """The only plugin that takes the scheme; nobody or several are told with what to do."""
+    host: Any = Host((spec("one", "far"), spec("two", "near", "both"), spec("three", "both")))
+
+    assert teacher_for("near:x", host).name == "two"
+    with pytest.raises(PluginError, match=r"2 plugins take it: two, three(.|\n)*RLVR_DISABLE"):
+        teacher_for("both:x", host)
+    with pytest.raises(PluginError, match=r"teachers can be: both:\.\.\., far:\.\.\., near"):
+        teacher_for("nobody:x", host)
+    with pytest.raises(PluginError, match="pip install rlvr-torch"):
+        teacher_for("gpt2:x", host)
+
+
+def test_starter_is_the_tasks_model() -> None:
+    """As for --model; a task without one says so."""
+    task = TaskSpec(name="t", target="m:x", starter="rlvr.builtin.toy:starter")
+
+    assert model_of("starter", task).startswith("gpt2:new?")
+    assert model_of("far:x", task) == "far:x"
+    with pytest.raises(PluginError, match="ships no starter model"):
+        model_of("starter", attrs.evolve(task, starter=None))
+
+
+def test_parts_may_share_a_teacher_but_not_a_name() -> None:
+    """Two parts that mean the same are one wish; two models by one name are an error."""
+    both = [
+        Part(teachers={"teacher": "a:1"}),
+        Part(),
+        Part(teachers={"teacher": "a:1", "b": "c:2"}),
+    ]
+
+    assert teachers_wanted(both) == {"teacher": "a:1", "b": "c:2"}
+    with pytest.raises(PluginError, match="a name of its own"):
+        teachers_wanted([*both, Part(teachers={"b": "c:3"})])
+    with pytest.raises(PluginError, match="'reference'"):
+        teachers_wanted([Part(teachers={"reference": "a:1"})])
+
+
+def fit(teacher: TinyTeacher, max_tokens: int = 8) -> list[dict[str, Any]]:
+    """What was warned of."""
+    policy = ScriptedPolicy(["x"], tokenizer=TinyBackend().tokenizer, context_length=64)
+    context = BuildContext(sampling=SamplingParams(max_tokens=max_tokens))
+    with structlog.testing.capture_logs() as logs:
+        check_fit(teacher, policy, context)
+    return logs
+
+
+def test_a_teacher_must_have_room_for_answers() -> None:
+    """One that cannot read a whole answer is refused, one that reads less than the policy said."""
+    teacher: Any = TinyTeacher()
+    assert fit(teacher) == []
+    teacher.context_length = 63
+    assert [line["event"] for line in fit(teacher, 62)] == ["teacher_context_shorter"]
+    with pytest.raises(ConfigError, match=r"set sampler\.max_tokens below 63"):
+        fit(teacher, 63)
+
+
+def ask(teachers: Mapping[str, Any], parts: Sequence[Any], data: list[Datum]) -> list[Datum]:
+    return asyncio.run(stages.consult(teachers, parts, data))
+
+
+def test_only_what_is_needed_is_asked() -> None:
+    """A part's `needs` decide; the student's own numbers stay as they are."""
+    teacher, data = TinyTeacher(), random_data(needs={"reference"})
+    wanted = asyncio.run(teacher.logprobs(data))
+
+    asked = ask({"teacher": teacher, "other": None}, [Part(["teacher"]), Part()], data)
+
+    assert [set(d.annotations) for d in asked] == [{"reference", "teacher"}] * len(data)
+    for before, after, values in zip(data, asked, wanted, strict=True):
+        assert after.annotations["teacher"].tolist() == values.tolist()
+        assert after.annotations["reference"] is before.annotations["reference"]
+    assert ask({"teacher": teacher}, [Part(["teacher"])], []) == []
+    assert ask({"teacher": teacher}, [Part(["reference"])], data) == data
+
+
+class Faulty(TinyTeacher):
+    """Spoils what the teacher says."""
+
+    def __init__(self, spoil: Any) -> None:
+        super().__init__()
+        self.spoil = spoil
+
+    async def logprobs(self, data: Sequence[Datum]) -> list[FloatArray]:
+        found: list[FloatArray] = self.spoil(await super().logprobs(data))
+        return found
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda rows: rows[1:], "3 answers for 4"),
+        (lambda rows: [*rows[:-1], rows[-1][1:]], "shape"),
+        (lambda rows: [*rows[:-1], rows[-1] * np.nan], "not finite .problem problem-3"),
+        (lambda rows: [*rows[:-1], np.where(rows[-1] < 0, -np.inf, 0)], "not finite"),
+    ],
+)
+def test_nonsense_is_not_learnt_from(spoil: Any, said: str) -> None:
+    """The teacher and the problem are named, before anything is trained."""
+    with pytest.raises(BackendError, match=said) as caught:
+        ask({"teacher": Faulty(spoil)}, [Part(["teacher"])], random_data())
+    assert "teacher tiny" in str(caught.value)
