@@ -14,10 +14,10 @@ export RLVR_REQUIRE_TOOLS ?= 1
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup setup-run rootfs lint bench clean
+.PHONY: help run test test-tinker-independent setup setup-run rootfs lint bench clean
 
 help: ## show this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-24s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: setup-run ## train the starter model on Verilog problems and show what it learned
 	$(BIN)/rlvr run --plugin cvdp --algo grpo $(RUN_ARGS)
@@ -25,6 +25,9 @@ run: setup-run ## train the starter model on Verilog problems and show what it l
 test: setup lint ## linters, type checker, import contracts and all tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 1 -m "not serial" $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -m serial $(PYTEST_ARGS) || [ $$? -eq 5 ] # 5: none was selected
+
+test-tinker-independent: ## rlvr-tinker against a third party's server and tinker-cookbook's loops
+	@scripts/tinker_independent.sh test
 
 lint: setup ## ruff, mypy and import-linter only
 	$(BIN)/ruff check .

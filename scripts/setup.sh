@@ -251,6 +251,7 @@ if [ "$MODE" = dev ]; then
   must pip_install --no-build-isolation -e rlvr-chess
   say "installing what the tests and linters need"
   must pip_install --no-build-isolation -e ".[plot,testing]" -e "plugins/rlvr-torch[hf]" \
+    -e "plugins/rlvr-tinker[server]" -e rlvr-sad \
     -r requirements-dev.txt
 fi
 

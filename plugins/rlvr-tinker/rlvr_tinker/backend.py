@@ -1,0 +1,286 @@
+"""The backend `tinker`: trains and samples a LoRA adapter on the Tinker service."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import structlog
+
+from rlvr.errors import BackendError, CheckpointError, ConfigError, explain
+from rlvr.parts import BuildContext, Loss
+from rlvr.tokenization import FastTokenizer
+from rlvr.types import Datum, FloatArray
+from rlvr_tinker import datum, scores
+from rlvr_tinker.checkpoint import Stored
+from rlvr_tinker.checks import PADDED, check_data, extent
+from rlvr_tinker.config import TinkerConfig
+from rlvr_tinker.errors import LostError, RefusedError, status_of
+from rlvr_tinker.losses import NotFiniteError, form_of
+from rlvr_tinker.model import ModelName
+from rlvr_tinker.opening import find_model, read_tokenizer
+from rlvr_tinker.policy import TinkerPolicy
+from rlvr_tinker.rates import Rates
+from rlvr_tinker.samplers import Samplers
+from rlvr_tinker.service import Service
+from rlvr_tinker.trainer import Saved, Trainer
+from rlvr_tinker.update import Updater, logprobs_of
+from rlvr_tinker.usage import Usage
+
+log = structlog.get_logger(__name__)
+
+_SCORES = ("policy", "reference")
+
+
+class TinkerBackend:
+    """
+    The `rlvr.parts.Backend` of a Tinker service, or of any server that speaks its API.
+
+    A step either happens whole or leaves weights and version as they were: where a request is lost
+    in the middle of one, the training client is made anew from the last saved state.
+
+    Args:
+        config: The `tinker.*` options; None for the defaults.
+        context: `model` is `tinker:NAME` or a path of saved weights; `train` and `steps` set the
+            optimiser.
+    """
+
+    def __init__(self, config: TinkerConfig | None, context: BuildContext) -> None:
+        self._config = config or TinkerConfig()
+        self._context = context
+        self._name = ModelName.parse(context.model)
+        self._rates = Rates.of(context.train)
+        self._check_temperature()
+        self._service = Service(self._config)
+        self._usage = Usage()
+        self._trainer = Trainer(service=self._service, base="", start="", seed=context.seed)
+        self._samplers = Samplers(trainer=self._trainer, keep_old=self._config.snapshots)
+        self._update = Updater(
+            trainer=self._trainer,
+            rates=self._rates,
+            updates=context.steps * self._rates.passes * self._rates.minibatches,
+            usage=self._usage,
+        )
+        self._tokenizer: FastTokenizer | None = None
+        self._positions = 0
+        self._in_a_row = 0
+
+    @property
+    def version(self) -> int:
+        """Optimiser updates that the weights have seen."""
+        return self._trainer.version
+
+    def _check_temperature(self) -> None:
+        sampling = self._context.sampling
+        is_run = self._context.run_dir is not None
+        if is_run and sampling is not None and sampling.temperature != 1.0:
+            raise ConfigError(
+                explain(
+                    f"sampler.temperature={sampling.temperature:g} was asked for.",
+                    "found: the Tinker service gives the trainer's logprobs at temperature 1 "
+                    "only, so that every importance ratio would be wrong",
+                    "leave it at 1, or train on a local backend",
+                )
+            )
+
+    # --- opening ----------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> TinkerBackend:
+        """
+        Find the service and its model; in a run, begin to train.
+
+        Raises:
+            PrerequisiteError: No key, no service, or one that speaks another protocol.
+            UnknownNameError: The service has no such model.
+            ConfigError: It refuses the adapter.
+        """
+        self._service.health.start()
+        try:
+            await self._open()
+        except BaseException:
+            await self._close("errored")
+            raise
+        return self
+
+    async def _open(self) -> None:
+        trainer, config, run_dir = self._trainer, self._config, self._context.run_dir
+        model = await find_model(self._service, self._name, is_run=run_dir is not None)
+        trainer.base = self._usage.model = model.name
+        if self._name.only_samples:
+            self._samplers.only = self._samplers.reference = self._name.path
+        else:
+            trainer.start = self._name.path
+        trainer.metadata = {"program": "rlvr", "run": run_dir.name if run_dir is not None else ""}
+        trainer.digest = _sha256(
+            *(model.name, self._name.path, config.rank, self._context.seed),
+            *(config.train_mlp, config.train_attn, config.train_unembed),
+        )
+        if run_dir is not None:
+            await trainer.training()
+        self._tokenizer = await read_tokenizer(trainer, self._samplers)
+        self._positions = model.context_length
+        self._service.is_open = True
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """End the session."""
+        interrupted = kind is not None and not issubclass(kind, Exception)
+        await self._close(
+            "success" if kind is None else "interrupted" if interrupted else "errored"
+        )
+
+    async def _close(self, status: str) -> None:
+        self._usage.write(self._context.run_dir)
+        await self._trainer.close(status)
+        self._service.health.stop()
+
+    # --- the four primitives ----------------------------------------------------------------------
+
+    async def policy(self) -> TinkerPolicy:
+        """A handle of the current weights: saved for sampling once a version."""
+        return TinkerPolicy(
+            await self._samplers.newest(),
+            self._samplers,
+            tokenizer=self._known_tokenizer(),
+            context_length=self._positions - 1,  # so that what fills it can still be scored
+            usage=self._usage,
+        )
+
+    async def logprobs(self, data: Sequence[Datum], which: str) -> list[FloatArray]:
+        """
+        Logprobs (T,) of each datum's supervised tokens; 0 elsewhere.
+
+        Args:
+            data: Any mixture of lengths, sampled at temperature 1.
+            which: "policy", or "reference": the weights the run started from.
+
+        Raises:
+            BackendError: The data cannot be sent, or the service failed.
+        """
+        if which not in _SCORES:
+            raise BackendError(f"backend 'tinker' has no {which!r} logprobs: {', '.join(_SCORES)}")
+        self._check(data)
+        used = [d for d in data if extent(d)]
+        ask = self._by_reference if which == "reference" else self._forward
+        found = await self._trainer.steadily(lambda: ask(used), "logprobs were being computed")
+        self._usage.scored += sum(map(extent, used))
+        by_place = iter(found)
+        return [next(by_place) if extent(d) else np.zeros(len(d.tokens), np.float32) for d in data]
+
+    async def _forward(self, data: Sequence[Datum]) -> list[FloatArray]:
+        if not data:
+            return []
+        client = await self._trainer.training()
+        request = client.forward(datum.for_logprobs(data), "cross_entropy")
+        answer = await self._trainer.wait(request, "logprobs were asked for")
+        return logprobs_of(answer, data)
+
+    async def _by_reference(self, data: Sequence[Datum]) -> list[FloatArray]:
+        client = await self._samplers.of_reference()
+        return await scores.score(client, data, self._trainer.wait)
+
+    async def step(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+        """
+        One optimiser update; skipped where the loss or its gradient is not finite.
+
+        Returns:
+            `loss`, `lr`, the loss's own metrics, `update/skipped`, `grad/norm` where the service
+            tells it, and `tinker/...`: what else it told.
+
+        Raises:
+            BackendError: The data cannot be sent, the loss asks for more than logprobs, the
+                service failed, or too many updates were skipped one after another.
+        """
+        form = form_of(loss, is_custom=self._config.custom_loss)
+        self._check(data, loss.needs)
+        used = [d for d in data if extent(d)]
+        if not used:
+            raise BackendError(
+                f"nothing to learn from: none of {len(data)} data has a token the policy wrote\n"
+                "  when prompts are longer than the model's context, completions are empty"
+            )
+        try:
+            metrics = await self._trainer.steadily(
+                lambda: self._update(used, loss, form), "an update was being made"
+            )
+        except NotFiniteError as error:
+            return self._skipped(error)
+        self._in_a_row = 0
+        self._usage.trained += sum(map(extent, used))
+        self._usage.write(self._context.run_dir)
+        return {**metrics, "update/skipped": 0.0}
+
+    def _skipped(self, error: NotFiniteError) -> dict[str, float]:
+        most = self._config.max_skipped
+        if self._in_a_row >= most:
+            raise BackendError(
+                f"{error}\n  found: one too many of such updates (tinker.max_skipped={most})"
+            ) from error
+        self._in_a_row += 1
+        log.warning("update_skipped", in_a_row=self._in_a_row, reason=str(error))
+        return {"update/skipped": 1.0}
+
+    async def save(self, directory: Path) -> None:
+        """
+        Keep weights and optimiser on the service, and write where they are.
+
+        Raises:
+            CheckpointError: The file cannot be written.
+            BackendError: The service failed.
+        """
+        saved = await self._trainer.steadily(
+            lambda: self._trainer.save(self._config.ttl_s or None, "checkpoint"),
+            "a checkpoint was being saved",
+        )
+        self._usage.states += 1
+        Stored(
+            path=saved.path,
+            version=saved.version,
+            digest=self._trainer.digest,
+            base=self._trainer.base,
+            rank=self._config.rank,
+            start=self._trainer.start,
+            reference=self._samplers.reference,
+            usage=self._usage.to_json(),
+        ).write(directory)
+
+    async def load(self, directory: Path) -> None:
+        """
+        Restore exactly what `save` wrote.
+
+        Raises:
+            CheckpointError: The file is missing or damaged, or the service has forgotten the state.
+            BackendError: It belongs to another model or adapter.
+        """
+        stored = Stored.read(directory)
+        trainer = self._trainer
+        stored.check(base=trainer.base, rank=self._config.rank, start=trainer.start)
+        try:
+            trainer.client = await trainer.load(stored.path)
+        except (RefusedError, LostError) as error:
+            if isinstance(error, LostError) and status_of(error) != 404:
+                raise
+            raise CheckpointError(
+                f"{error}\n  the service keeps states for tinker.ttl_s; resume from another one"
+            ) from error
+        trainer.version = stored.version
+        trainer.saved = Saved(path=stored.path, version=stored.version)
+        trainer.digest, self._samplers.reference = stored.digest, stored.reference
+        self._usage.restore(stored.usage)
+        self._samplers.forget()
+
+    # --- helpers ----------------------------------------------------------------------------------
+
+    def _known_tokenizer(self) -> FastTokenizer:
+        if self._tokenizer is None:
+            raise BackendError("the backend of the Tinker service was not opened: use `async with`")
+        return self._tokenizer
+
+    def _check(self, data: Sequence[Datum], needs: frozenset[str] = frozenset()) -> None:
+        vocab_size = self._known_tokenizer().vocab_size + PADDED
+        check_data(data, vocab_size=vocab_size, positions=self._positions, needs=needs)
+
+
+def _sha256(*parts: object) -> str:
+    return hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()

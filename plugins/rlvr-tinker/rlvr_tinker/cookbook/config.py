@@ -1,0 +1,31 @@
+"""Options of task and reward `cookbook`."""
+
+from __future__ import annotations
+
+import attrs
+from attrs import frozen
+
+from rlvr import option
+
+NOTE = "cookbook"
+"""The note of a trajectory that the environment's verdict stands under."""
+
+
+@frozen(kw_only=True)
+class CookbookConfig:
+    """Which environments of the cookbook are the task, and when one counts as solved."""
+
+    builder: str = option("", "Dataset builder of the cookbook, `module:Class`")
+    args: tuple[str, ...] = option((), "Its fields as `name=value`, as on the cookbook's lines")
+    batches: int = option(
+        64, "Batches that problems are taken from", validator=attrs.validators.ge(1)
+    )
+    group_rewards: str = option(
+        "refuse",
+        "Environments whose reward compares the answers of a group: refused, or each one alone",
+        choices=("refuse", "alone"),
+    )
+    solved_metric: str = option(
+        "correct", "Metric of an environment that is 1 for a right answer, where it has one"
+    )
+    solved_at: float = option(1.0, "Reward from which on an answer is right, elsewhere")

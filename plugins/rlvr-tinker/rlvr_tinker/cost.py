@@ -1,0 +1,116 @@
+"""`rlvr tinker cost`: what a run has cost, by a table of prices that you give."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from rlvr.errors import ConfigError, UnknownNameError, explain
+from rlvr_tinker.usage import FILE, Usage
+
+_KINDS = {"prefilled": "prefill", "sampled": "sample", "trained": "train", "scored": "prefill"}
+"""What is counted, and the price that it is charged at."""
+_UNIT = 1_000_000
+
+
+@frozen(kw_only=True)
+class Line:
+    """One line of the bill."""
+
+    what: str
+    tokens: int
+    price: float
+    cost: float
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print tokens and cost of a run."""
+    parser = argparse.ArgumentParser(
+        prog="rlvr tinker cost",
+        description="What a run on the Tinker service has cost: its tokens, times a table of "
+        "prices. The table is a JSON file: model to the price of a million tokens of each kind, "
+        '{"MODEL": {"prefill": 0.1, "sample": 0.4, "train": 0.9}}; what a service charges for '
+        "storage is not counted.",
+    )
+    parser.add_argument("run", type=Path, help="the run's directory")
+    parser.add_argument("--prices", type=Path, help="the table; without one only tokens are shown")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    args = parser.parse_args(argv)
+    usage = read_usage(args.run)
+    prices = read_prices(args.prices, usage.model) if args.prices is not None else {}
+    lines = bill(usage, prices)
+    total = sum(line.cost for line in lines)
+    if args.json:
+        record: dict[str, Any] = {"model": usage.model, "states": usage.states}
+        record["tokens"] = {line.what: line.tokens for line in lines}
+        if prices:
+            record |= {"cost": {line.what: line.cost for line in lines}, "total": total}
+        print(json.dumps(record, indent=2))
+        return 0
+    print(f"model {usage.model}, {usage.states} states saved")
+    for line in lines:
+        price = f"  at {line.price:g} a million  {line.cost:10.4f}" if prices else ""
+        print(f"{line.what:10} {line.tokens:14,d} tokens{price}")
+    if prices:
+        print(f"{'total':47} {total:12.4f}")
+    return 0
+
+
+def bill(usage: Usage, prices: Mapping[str, float]) -> list[Line]:
+    """One line for each kind of token; costs are 0 without prices."""
+    lines = []
+    for what, kind in _KINDS.items():
+        tokens, price = int(getattr(usage, what)), prices.get(kind, 0.0)
+        lines.append(Line(what=what, tokens=tokens, price=price, cost=tokens * price / _UNIT))
+    return lines
+
+
+def read_usage(run: Path) -> Usage:
+    """
+    The counts of a run.
+
+    Raises:
+        UnknownNameError: It has none: it did not train on the service.
+    """
+    try:
+        record = json.loads((run / FILE).read_text(encoding="utf-8"))
+        usage = Usage(model=str(record["model"]))
+        usage.restore(record)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UnknownNameError(
+            explain(
+                f"the cost of the run {run} was asked for.",
+                f"found: no usable {FILE} in it ({error})",
+                "give the directory of a run with --backend tinker: rlvr runs list",
+            )
+        ) from error
+    return usage
+
+
+def read_prices(path: Path, model: str) -> dict[str, float]:
+    """
+    The prices of one model, of a million tokens each.
+
+    Raises:
+        ConfigError: The table cannot be read, lacks the model, or a price is no number.
+    """
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+        prices = {kind: float(table[model][kind]) for kind in ("prefill", "sample", "train")}
+        if not all(math.isfinite(price) and price >= 0 for price in prices.values()):
+            raise ValueError("a price is negative or not finite")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            explain(
+                f"the prices in {path} were asked for.",
+                f"found: {type(error).__name__}: {error}",
+                f'write: {{"{model}": {{"prefill": 0.1, "sample": 0.4, "train": 0.9}}}}',
+            )
+        ) from error
+    return prices

@@ -1,0 +1,86 @@
+"""What rlvr-tinker offers. Imports nothing heavy: neither torch nor the SDK."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rlvr import hookimpl
+from rlvr.errors import ExitCode
+from rlvr.specs import Advice, BackendSpec, Check, CommandSpec, TeacherSpec
+
+RLVR_API = 1
+
+
+@hookimpl
+def rlvr_backends() -> Iterable[BackendSpec]:
+    """Training on the service."""
+    yield BackendSpec(
+        name="tinker",
+        target="rlvr_tinker.backend:TinkerBackend",
+        summary="LoRA on the Tinker service, or on any server that speaks its API",
+        config="rlvr_tinker.config:TinkerConfig",
+        models=("tinker",),
+        default_model="tinker:",
+    )
+
+
+@hookimpl
+def rlvr_teachers() -> Iterable[TeacherSpec]:
+    """Models of the service that score what a student wrote."""
+    yield TeacherSpec(
+        name="tinker",
+        target="rlvr_tinker.teacher:TinkerTeacher",
+        summary="A model of the Tinker service, or weights saved there",
+        config="rlvr_tinker.config:TinkerConfig",
+        models=("tinker",),
+    )
+
+
+@hookimpl
+def rlvr_checks() -> Iterable[Check]:
+    """Whether a run on the service could begin."""
+    yield Check(
+        name="tinker-key",
+        target="rlvr_tinker.prerequisites:check_key",
+        summary="A key for the Tinker service is set",
+        required=False,
+    )
+    yield Check(
+        name="tinker-service",
+        target="rlvr_tinker.prerequisites:check_service",
+        summary="The Tinker service answers and takes the key",
+        required=False,
+        is_slow=True,
+    )
+
+
+@hookimpl
+def rlvr_commands() -> Iterable[CommandSpec]:
+    """Subcommands of `rlvr tinker`."""
+    yield CommandSpec(
+        name="models",
+        target="rlvr_tinker.models:main",
+        summary="List the models that the service offers",
+    )
+    yield CommandSpec(
+        name="cost",
+        target="rlvr_tinker.cost:main",
+        summary="What a run has cost, by a table of prices",
+    )
+    yield CommandSpec(
+        name="tinker-server",
+        target="rlvr_tinker.server.command:main",
+        summary="Serve the Tinker API on this machine: --model SPEC",
+        is_top=True,
+    )
+
+
+@hookimpl
+def rlvr_explain_error(error: BaseException) -> Advice | None:
+    """Advice for an error of the SDK that nothing here has caught."""
+    if type(error).__module__.partition(".")[0] != "tinker":
+        return None
+    from rlvr_tinker.errors import explained
+
+    found = explained(error, "the Tinker service was asked for something")
+    return Advice(message=str(found), exit_code=ExitCode(found.exit_code))

@@ -1,0 +1,134 @@
+"""A sampling handle of one version of the weights, on the service."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rlvr.errors import BackendError
+from rlvr.tokenization import FastTokenizer
+from rlvr.types import Completion, FloatArray, GenerateRequest
+from rlvr_tinker import scores
+from rlvr_tinker.checks import PADDED
+from rlvr_tinker.cut import cut
+from rlvr_tinker.errors import LostError
+from rlvr_tinker.samplers import Sampler, Samplers
+from rlvr_tinker.usage import Usage
+
+_SEEDS = 2**31
+
+
+class TinkerPolicy:
+    """
+    Samples from the weights of one version, however far training has gone on.
+
+    Attributes:
+        version: Optimiser updates these weights have seen.
+        digest: sha256 of what made them.
+        tokenizer: The model's tokenizer.
+        context_length: Tokens of prompt and completion together.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        samplers: Samplers,
+        *,
+        tokenizer: FastTokenizer,
+        context_length: int,
+        usage: Usage,
+    ) -> None:
+        """`samplers` gives the client of these weights anew where its session is lost."""
+        self.version, self.digest = sampler.version, sampler.digest
+        self.tokenizer = tokenizer
+        self.context_length = context_length
+        self._samplers, self._trainer, self._usage = samplers, samplers.trainer, usage
+
+    async def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
+        """
+        One completion a request, in order; all are in flight at the same time.
+
+        Raises:
+            BackendError: A prompt cannot be sent, the service fails, or these weights are gone.
+        """
+        for request in requests:
+            self._check(request)
+        return await scores.gather([self._generate(request) for request in requests])
+
+    async def choices(self, prompt: Sequence[int], choices: Sequence[Sequence[int]]) -> FloatArray:
+        """Log probability (nats) of each continuation of a prompt: of legal moves, say."""
+        client = await self._samplers.of(self.version)
+        self._usage.scored += len(prompt) + sum(map(len, choices))
+        return await scores.of_choices(client, prompt, choices, self._trainer.wait)
+
+    async def _generate(self, request: GenerateRequest) -> Completion:
+        room = min(request.params.max_tokens, self.context_length - len(request.prompt))
+        if room < 1:
+            return Completion(tokens=[], logprobs=[], text="", finish="length")
+        for attempt in range(self._trainer.config.retries + 1):
+            client, epoch = await self._samplers.of(self.version), self._trainer.epoch
+            try:
+                answer = await self._trainer.wait(
+                    client.sample(*self._asked(request, room)), "a completion was asked for"
+                )
+            except LostError as error:
+                if attempt == self._trainer.config.retries:
+                    raise
+                await self._trainer.renewed(epoch, self.version, error)
+            else:
+                return self._completion(request, answer)
+        raise AssertionError("unreachable")
+
+    def _asked(self, request: GenerateRequest, room: int) -> tuple[Any, int, Any]:
+        from tinker import types
+
+        params = request.params
+        stops = [stop for stop in params.stop if stop]
+        # a service takes texts or ids, not both: end tokens are then named by their spelling
+        ends = sorted(self.tokenizer.stop_ids)
+        spelled = [text for text in map(self.tokenizer.decode, ([i] for i in ends)) if text]
+        return (
+            types.ModelInput.from_ints(request.prompt.tolist()),
+            1,
+            types.SamplingParams(
+                max_tokens=room,
+                seed=request.seed % _SEEDS,
+                stop=[*stops, *spelled] if stops else ends,
+                temperature=params.temperature,
+                top_k=params.top_k or -1,
+                top_p=params.top_p,
+            ),
+        )
+
+    def _completion(self, request: GenerateRequest, answer: Any) -> Completion:
+        (sequence,) = answer.sequences
+        tokens, logprobs = list(sequence.tokens), sequence.logprobs
+        if logprobs is None or len(logprobs) != len(tokens):
+            raise BackendError("the service sampled tokens and gave no logprobs of them")
+        found = cut(
+            tokens,
+            ends=self.tokenizer.stop_ids,
+            stops=request.params.stop,
+            bytes_of=self.tokenizer.bytes_of,
+        )
+        self._usage.prefilled += len(request.prompt)
+        self._usage.sampled += len(tokens)
+        is_stopped = found.is_stopped or sequence.stop_reason == "stop"
+        return Completion(
+            tokens=tokens[: found.count],
+            logprobs=np.minimum(np.asarray(logprobs[: found.count], np.float32), 0.0),
+            text=found.text,
+            finish="stop" if is_stopped else "length",
+        )
+
+    def _check(self, request: GenerateRequest) -> None:
+        prompt, vocab = request.prompt, self.tokenizer.vocab_size
+        if not len(prompt):
+            raise BackendError("cannot generate from an empty prompt: it needs at least one token")
+        if prompt.min() < 0 or prompt.max() >= vocab + PADDED:
+            raise BackendError(
+                f"a prompt holds token ids {prompt.min()}..{prompt.max()}, "
+                f"the tokenizer knows 0..{vocab - 1}: was it made by another tokenizer?"
+            )

@@ -1,0 +1,57 @@
+"""The tokenizer of a model of the service, as the local backend would have it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import Any
+
+from rlvr.errors import PrerequisiteError, explain
+from rlvr.tokenization import FastTokenizer
+
+
+def from_transformers(inner: Any, name: str) -> FastTokenizer:
+    """A tokenizer that the SDK gave, with what the model's own settings say of its end tokens."""
+    return FastTokenizer(inner, name, _eos_ids(str(getattr(inner, "name_or_path", "") or "")))
+
+
+def load(where: str) -> FastTokenizer:
+    """
+    The tokenizer of a folder, or of a model on the hub.
+
+    Raises:
+        PrerequisiteError: There is none, or it cannot be read.
+    """
+    try:
+        from transformers import AutoTokenizer
+
+        inner = AutoTokenizer.from_pretrained(where)
+    except Exception as error:  # the hub, a file, or the library: they may raise anything
+        raise tokenizer_error(where, error) from error
+    return FastTokenizer(inner, where, _eos_ids(where))
+
+
+def tokenizer_error(where: str, error: BaseException) -> PrerequisiteError:
+    """Prompts cannot be made: the tokenizer is not here and cannot be fetched."""
+    lines = str(error).strip().splitlines()
+    return PrerequisiteError(
+        explain(
+            f"the tokenizer of {where} is needed here, because prompts are sent as tokens.",
+            f"found: {type(error).__name__}: {lines[0] if lines else 'no reason given'}",
+            "give a folder that holds it: tinker.tokenizer=PATH",
+        )
+    )
+
+
+def _eos_ids(where: str) -> list[int]:
+    """What generation_config.json names (several in Llama 3); [] where there is none."""
+    logger = logging.getLogger("transformers")
+    level = logger.level
+    found: Any = None
+    with contextlib.suppress(Exception):  # optional, and absent beside many tokenizers
+        from transformers import GenerationConfig
+
+        logger.setLevel(logging.ERROR)
+        found = GenerationConfig.from_pretrained(where).eos_token_id
+    logger.setLevel(level)
+    return [] if found is None else [found] if isinstance(found, int) else list(found)

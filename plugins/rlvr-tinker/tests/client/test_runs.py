@@ -1,0 +1,266 @@
+"""Whole runs against `rlvr tinker-server`, by the command line as a person uses it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlvr.testing import require_tool
+from rlvr_tinker.server.process import Running, started
+
+from .conftest import ENV, Faults
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
+pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed")
+
+RUN = (
+    *("run", "--task", "toy", "--algo", "grpo", "--backend", "tinker", "--out", "run"),
+    *("sampler.max_tokens=6", "sampler.group_size=4", "train.problems=2", "train.lr=0.02"),
+    *("tinker.rank=4", "verify.store=off"),
+)
+Rlvr = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def environment(server: Running | None) -> dict[str, str]:
+    """That of a person who set what the server printed."""
+    mine = {name: value for name, value in os.environ.items() if not name.startswith("TINKER_")}
+    return {**mine, **ENV, **(server.environment if server is not None else {})}
+
+
+@pytest.fixture
+def rlvr(tmp_path: Path) -> Rlvr:
+    """Call `rlvr` in `tmp_path`."""
+
+    def call(
+        *words: str, server: Running | None = None, **more: str
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "rlvr.cli.main", *words],
+            cwd=tmp_path,
+            env={**environment(server), "RLVR_CACHE_DIR": str(tmp_path / "cache"), **more},
+            capture_output=True,
+            text=True,
+            timeout=500,
+            check=False,
+        )
+
+    return call
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def numbers(run: Path) -> list[float]:
+    """What of the metrics does not depend on the clock, step after step."""
+    names = ("loss", "grad/norm", "reward/mean", "logprob/mean")
+    return [step[name] for step in metrics(run) for name in names]
+
+
+@pytest.fixture(scope="module")
+def whole_run(running: Running, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of four steps that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("whole")
+    Faults(running.url).set()
+    done = subprocess.run(
+        [sys.executable, "-m", "rlvr.cli.main", *RUN, "--steps", "4", "checkpoint.every=1"],
+        cwd=folder,
+        env={**environment(running), "RLVR_CACHE_DIR": str(folder / "cache")},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "run"
+
+
+def test_a_run_leaves_what_a_local_one_leaves(whole_run: Path, rlvr: Rlvr) -> None:
+    """Metrics of each step, checkpoints, and a count of tokens that the cost is made of."""
+    steps = metrics(whole_run)
+    usage = json.loads((whole_run / "tinker-usage.json").read_text())
+    kept = sorted(path.name for path in (whole_run / "checkpoints").iterdir())
+
+    assert [step["step"] for step in steps] == [1, 2, 3, 4]
+    assert all(step["grad/norm"] >= 0 and step["parity/max"] < 1e-4 for step in steps)
+    assert kept == ["step-000003", "step-000004"]
+    assert usage["sampled"] == sum(step["sampler/tokens"] for step in steps)
+    assert usage["trained"] > usage["sampled"]
+    done = rlvr("tinker", "cost", str(whole_run), "--json")
+    assert json.loads(done.stdout)["tokens"]["sampled"] == usage["sampled"]
+
+
+def test_a_killed_run_goes_on_as_if_it_had_not_been(
+    whole_run: Path, running: Running, rlvr: Rlvr, tmp_path: Path
+) -> None:
+    """`kill -9` of the client in the middle, then --resume: the same losses to the end."""
+    Faults(running.url).set()
+    words = [*RUN, "--steps", "4", "checkpoint.every=1"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "rlvr.cli.main", *words],
+        cwd=tmp_path,
+        env={**environment(running), "RLVR_CACHE_DIR": str(tmp_path / "cache")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        until = time.monotonic() + 400
+        while not list(tmp_path.glob("run/checkpoints/step-*")):
+            assert process.poll() is None, "it ended by itself"
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+
+    done = rlvr("run", "--resume", "run", server=running)
+
+    assert done.returncode == 0, done.stderr
+    assert numbers(tmp_path / "run") == pytest.approx(numbers(whole_run))
+
+
+@contextlib.contextmanager
+def at_port(model_dir: Path, state: Path, port: int, *more: str) -> Iterator[Running]:
+    options = ("--threads", "1", "--name", "tiny", "--max-rank", "16", *more)
+    with started(f"gpt2:{model_dir}", *options, state=state, port=port, env=ENV) as server:
+        yield server
+
+
+def test_a_killed_server_is_survived(whole_run: Path, model_dir: Path, tmp_path: Path) -> None:
+    """The server dies in the middle of a step and comes back: the run ends as if it had not."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    state = tmp_path / "state"
+    words = [*RUN, "--steps", "4", "checkpoint.every=1", "tinker.timeout_s=60"]
+    with at_port(model_dir, state, port, "--faults") as server:
+        Faults(server.url).set({"on": "optim_step", "do": "kill", "after": 2})
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rlvr.cli.main", *words],
+            cwd=tmp_path,
+            env={**environment(server), "RLVR_CACHE_DIR": str(tmp_path / "cache")},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with process:
+            assert server.process.wait(400) == 137
+            with at_port(model_dir, state, port):
+                _, said = process.communicate(timeout=400)
+
+    assert process.returncode == 0, said
+    assert "service_lost" in said
+    assert numbers(tmp_path / "run") == pytest.approx(numbers(whole_run))
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "code", "texts"),
+    [
+        ((), {"TINKER_API_KEY": ""}, 4, ("TINKER_API_KEY",)),
+        ((), {"TINKER_API_KEY": "sk-wrong"}, 4, ("tml-",)),
+        ((), {"TINKER_BASE_URL": "http://127.0.0.1:9"}, 4, ("cannot be reached", "tinker-server")),
+        (("--model", "tinker:tine"), {}, 2, ("did you mean: tiny",)),
+        (("tinker.rank=99",), {}, 2, ("rank 99", "1..16")),
+        (("sampler.temperature=0.7",), {}, 2, ("temperature",)),
+        (("sampler.max_tokens=64",), {}, 2, ("sampler.max_tokens",)),
+    ],
+    ids=["no key", "wrong key", "no service", "unknown model", "rank", "temperature", "context"],
+)
+def test_bad_input_ends_before_anything_is_sampled(
+    rlvr: Rlvr,
+    running: Running,
+    tmp_path: Path,
+    words: tuple[str, ...],
+    env: dict[str, str],
+    code: int,
+    texts: tuple[str, ...],
+) -> None:
+    """The exit code of the contract, three sentences, no traceback, and no sample."""
+    Faults(running.url).set()
+
+    done = rlvr(*RUN, "--steps", "1", *words, server=running, HOME=str(tmp_path), **env)
+
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    for text in texts:
+        assert text in done.stderr, done.stderr
+    assert Faults(running.url).requests("asample") == 0
+
+
+def test_a_run_at_a_lagging_policy(rlvr: Rlvr, running: Running, tmp_path: Path) -> None:
+    """Sampling goes on while training does: each batch with the weights it began with."""
+    Faults(running.url).set()
+
+    done = rlvr(*RUN, "--steps", "4", "--max-staleness", "2", server=running)
+
+    assert done.returncode == 0, done.stderr
+    assert len(metrics(tmp_path / "run")) == 4
+
+
+def test_two_runs_at_one_server(
+    whole_run: Path, running: Running, rlvr: Rlvr, tmp_path: Path
+) -> None:
+    """Each has a session of its own: neither changes the other."""
+    Faults(running.url).set()
+    words = [*RUN, "--steps", "4", "--seed", "2", "checkpoint.every=1"]
+    other = subprocess.Popen(
+        [sys.executable, "-m", "rlvr.cli.main", *words[:-1], "--out", "other"],
+        cwd=tmp_path,
+        env={**environment(running), "RLVR_CACHE_DIR": str(tmp_path / "cache")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    with other:
+        done = rlvr(*RUN, "--steps", "4", "checkpoint.every=1", server=running)
+
+    assert done.returncode == 0, done.stderr
+    assert other.returncode == 0
+    assert numbers(tmp_path / "run") == pytest.approx(numbers(whole_run))
+
+
+@pytest.fixture(scope="module")
+def cvdp_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """The server of the CVDP starter model."""
+    pytest.importorskip("rlvr_cvdp", reason="rlvr-cvdp is not installed")
+    for tool in ("iverilog", "vvp", "bwrap"):
+        require_tool(tool)
+    state = tmp_path_factory.mktemp("cvdp")
+    options = ("--plugin", "cvdp", "--threads", "1")
+    with started("starter", *options, state=state, env=ENV) as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [("grpo",), ("opd", "--teacher", "tinker:")],
+    ids=["grpo", "opd"],
+)
+def test_cvdp_on_the_starter_model(
+    cvdp_server: Running, rlvr: Rlvr, tmp_path: Path, algorithm: tuple[str, ...]
+) -> None:
+    """The commands of the issue, a few steps: metrics, checkpoints and resume as locally."""
+    words = (
+        *("run", "--plugin", "cvdp", "--backend", "tinker", "--out", "run", "--steps", "1"),
+        *("--preset", "starter", "train.problems=2", "sampler.group_size=2", "eval.samples=0"),
+        *("tinker.rank=4", "checkpoint.every=1", "verify.store=off", "--algo", *algorithm),
+    )
+
+    done = rlvr(*words, server=cvdp_server)
+    assert done.returncode == 0, done.stderr
+    again = rlvr("run", "--resume", "run", "--steps", "2", server=cvdp_server)
+    assert again.returncode == 0, again.stderr
+
+    first, second = metrics(tmp_path / "run")
+    assert second["step"] == 2
+    assert first["verify/failed"] == second["verify/failed"] == 0
+    assert first["parity/max"] < 1e-3
+    if algorithm[0] == "opd":
+        assert abs(first["teacher/kl"]) < 1e-4  # the student begins as its teacher
+    assert (tmp_path / "run" / "checkpoints" / "step-000002" / "model" / "tinker.json").is_file()

@@ -1,0 +1,36 @@
+"""What the plugin says where tinker-cookbook is not installed."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from rlvr.errors import PluginError
+from rlvr.parts import BuildContext
+from rlvr_tinker.cookbook.config import CookbookConfig
+from rlvr_tinker.cookbook.offers import INSTALL, cookbook_task, installed
+
+
+@pytest.fixture
+def _no_cookbook(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [n for n in sys.modules if n.partition(".")[0] == "tinker_cookbook"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "rlvr_tinker.cookbook.task", raising=False)
+    monkeypatch.setitem(sys.modules, "tinker_cookbook", None)
+
+
+@pytest.mark.usefixtures("_no_cookbook")
+def test_task_says_what_to_install() -> None:
+    """Exit 3 with the command that brings the cookbook."""
+    with pytest.raises(PluginError) as caught:
+        cookbook_task(CookbookConfig(), BuildContext())
+    assert INSTALL in str(caught.value)
+    assert caught.value.exit_code == 3
+
+
+def test_check_says_whether_it_is_there() -> None:
+    """`rlvr doctor` names the cookbook's version, or what brings it."""
+    result = installed()
+    assert result.ok == ("tinker-cookbook" in result.found)
+    assert result.ok or result.fix == INSTALL
