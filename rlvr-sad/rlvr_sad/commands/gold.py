@@ -1,0 +1,101 @@
+"""The subcommand `rlvr sad gold`: how many labelled characters get the right label."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rlvr.errors import ConfigError, explain
+from rlvr_sad.gold import Tally, compare
+from rlvr_sad.reading.raw import Raw, Rejected
+from rlvr_sad.reading.read import read_record
+from rlvr_sad.reading.stream import trajectories_of
+from rlvr_sad.trajectory import AgentTrajectory
+
+
+def gold(argv: list[str]) -> int:
+    """Print a row a source, and all together."""
+    parser = argparse.ArgumentParser(
+        prog="rlvr sad gold",
+        description="Compare spans with labelled ones: JSON lines with source, id, text and spans. "
+        "Each text is read by itself, its style detected; with --native, one that is the text of a "
+        "record of its source is read from there instead.",
+        epilog="examples:\n"
+        "  rlvr sad gold gold_spans.jsonl\n"
+        "  rlvr sad gold gold_spans.jsonl --native trajectories/\n"
+        "  rlvr sad gold gold_spans.jsonl --json",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", type=Path, metavar="FILE", help="the labelled records")
+    parser.add_argument("--native", type=Path, metavar="DIR", help="folder that sources lie in")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    options = parser.parse_args(argv)
+    tallies: dict[tuple[str, str], Tally] = {}
+    everything = Tally()
+    natives: dict[str, dict[str, AgentTrajectory]] = {}
+    for record in _records(options.file):
+        found, how = _found(record, options.native, natives)
+        tally = compare(record, found)
+        tallies.setdefault((str(record.get("source", "")), how), Tally()).add(tally)
+        everything.add(tally)
+    rows = [(source, how, tally) for (source, how), tally in tallies.items()]
+    rows.append(("all", "", everything))
+    if options.json:
+        print(json.dumps([_row(*row) for row in rows], indent=2))
+    else:
+        print(f"{'right':>9}  {'characters':>10}  {'leaked':>8}  read from  source")
+        for source, how, tally in rows:
+            print(
+                f"{100 * tally.share:8.3f} %  {tally.total:10}  {100 * tally.leak:6.3f} %"
+                f"  {how:9}  {source}"
+            )
+    return 0
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+        try:
+            record = json.loads(line)
+            if {"text", "spans"} <= set(record):
+                yield record
+                continue
+        except (ValueError, TypeError):
+            pass
+        raise ConfigError(
+            explain(
+                f"labelled spans were to be read from {path}.",
+                f"found: line {number} is no object with text and spans",
+                'a line: {"source": ..., "id": ..., "text": ..., "spans": [...]}',
+            )
+        )
+
+
+def _found(
+    record: dict[str, Any], native: Path | None, natives: dict[str, dict[str, AgentTrajectory]]
+) -> tuple[AgentTrajectory, str]:
+    """The record's trajectory, and where it was read from."""
+    name = str(record.get("source", ""))
+    if native is not None and (native / name).is_file():
+        if name not in natives:
+            read = trajectories_of([native / name])
+            natives[name] = {t.id: t for t in read if not isinstance(t, Rejected)}
+        found = natives[name].get(str(record.get("id", "")))
+        if found is not None and found.text.rstrip() == record["text"].rstrip():
+            return found, "native"
+    data = json.dumps({"id": str(record.get("id", "")), "text": record["text"]})
+    outcome = read_record(Raw("0", 0, "json", data.encode()), name)
+    return outcome.trajectories[0], "text"
+
+
+def _row(source: str, how: str, tally: Tally) -> dict[str, Any]:
+    return {
+        "source": source,
+        "read_from": how,
+        "characters": tally.total,
+        "right": tally.share,
+        "leaked": tally.leak,
+        "confused": {f"{a} as {b}": n for (a, b), n in tally.confused.most_common()},
+    }

@@ -1,0 +1,113 @@
+"""The subcommand `rlvr sad inspect`: trajectories in colour, and a report of each file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+
+from rlvr.errors import UnknownNameError, explain
+from rlvr_sad.commands.arguments import add_files, checked_files
+from rlvr_sad.reading.raw import Rejected
+from rlvr_sad.reading.stream import trajectories_of
+from rlvr_sad.report import Report
+from rlvr_sad.trajectory import AgentTrajectory, SpanType
+
+_COLOURS: dict[SpanType, str] = {
+    "reasoning": "36",
+    "action": "1;32",
+    "observation": "33",
+    "other": "2",
+}
+_MARKS: dict[SpanType, str] = {"reasoning": "R", "action": "A", "observation": "O", "other": "-"}
+
+
+def inspect(argv: list[str]) -> int:
+    """Show some trajectories, then what was read from each file."""
+    parser = argparse.ArgumentParser(
+        prog="rlvr sad inspect",
+        description="Show trajectories with their spans, and what was read from each file.",
+        epilog="examples:\n"
+        "  rlvr sad inspect runs.jsonl\n"
+        "  rlvr sad inspect runs.jsonl --record 17\n"
+        "  rlvr sad inspect trajectories/ --report --json",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_files(parser)
+    parser.add_argument("--record", action="append", metavar="ID", help="show the one of this id")
+    parser.add_argument("--limit", type=int, default=1, help="how many to show a file (default 1)")
+    parser.add_argument("--report", action="store_true", help="the reports alone")
+    parser.add_argument("--json", action="store_true", help="the reports as JSON")
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    options = parser.parse_args(argv)
+    shows = not options.report and not options.json
+    is_coloured = _is_coloured(options.color)
+    reports = []
+    shown: set[str] = set()
+    if shows:
+        print("   ".join(painted(kind, kind, is_coloured=is_coloured) for kind in _COLOURS))
+    for path in checked_files(options):
+        report = Report(str(path))
+        for found in trajectories_of([path], format_name=options.format):
+            report.count(found)
+            if isinstance(found, Rejected) or not shows:
+                continue
+            is_wanted = found.id in options.record if options.record else True
+            if is_wanted and (options.record or report.trajectories <= options.limit):
+                print(drawn(found, is_coloured=is_coloured))
+                shown.add(found.id)
+        reports.append(report)
+    missing = [name for name in options.record or [] if shows and name not in shown]
+    if missing:
+        raise UnknownNameError(
+            explain(
+                f"the records {', '.join(missing)} were to be shown.",
+                f"found: {sum(r.trajectories for r in reports)} trajectories with other ids",
+                "rlvr sad spans FILE lists them",
+            )
+        )
+    if options.json:
+        print(json.dumps([report.as_dict() for report in reports], indent=2, ensure_ascii=False))
+    else:
+        print("\n".join(line for report in reports for line in ["", *report.lines()]))
+    return 0
+
+
+def drawn(trajectory: AgentTrajectory, *, is_coloured: bool) -> str:
+    """A trajectory with its spans in colour; without colours, each line begins with its type."""
+    where = f"{trajectory.source}:{trajectory.line}"
+    head = f"\n=== {trajectory.id}  [{trajectory.format}]  {where}"
+    for key, value in trajectory.labels.items():
+        if len(str(value)) < 60:
+            head += f"  {key}={value}"
+    blocks = []
+    for segment in trajectory.segments:
+        text = segment.text.strip("\n")
+        if text.strip():
+            blocks.append(painted(text, segment.type, is_coloured=is_coloured))
+    notes = [f"  note: {note}" for note in trajectory.notes]
+    return "\n".join([head, *notes, *blocks])
+
+
+def painted(text: str, kind: SpanType, *, is_coloured: bool) -> str:
+    """Text in the colour of its type, or with its letter before each line."""
+    if is_coloured:
+        return "\n".join(
+            f"\x1b[{_COLOURS[kind]}m{_plain(line)}\x1b[0m" for line in text.split("\n")
+        )
+    return "\n".join(f"{_MARKS[kind]} {_plain(line)}" for line in text.split("\n"))
+
+
+def _plain(line: str) -> str:
+    """Without control characters, which a trajectory may hold and a terminal would obey."""
+    return "".join(
+        c if c.isprintable() or c == "\t" else "\N{REPLACEMENT CHARACTER}"
+        for c in line.rstrip("\r")
+    )
+
+
+def _is_coloured(choice: str) -> bool:
+    if choice == "auto":
+        return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    return choice == "always"

@@ -1,0 +1,78 @@
+"""The subcommand `rlvr sad spans`: one line of JSON a trajectory."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+from rlvr_sad.commands.arguments import Refusals, add_files, checked_files
+from rlvr_sad.reading.cache import TrajectoryCache
+from rlvr_sad.reading.prepare import prepare
+from rlvr_sad.reading.raw import Rejected
+from rlvr_sad.trajectory import TYPES, AgentTrajectory
+
+_NOTHING = "nothing to learn (neither reasoning nor action)"
+
+
+def spans(argv: list[str]) -> int:
+    """Write spans; refused records are told on standard error."""
+    parser = argparse.ArgumentParser(
+        prog="rlvr sad spans",
+        description="Write the spans of each trajectory; start and end count characters.",
+        epilog="examples:\n"
+        "  rlvr sad spans runs.jsonl --json\n"
+        "  rlvr sad spans trajectories/ --json --out spans.jsonl\n"
+        "  rlvr sad spans log.txt --format transcript",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_files(parser)
+    parser.add_argument("--json", action="store_true", help="id, text and spans, a line each")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write there")
+    parser.add_argument("--workers", type=int, default=0, metavar="N", help="processes (default 0)")
+    parser.add_argument("--cache", action="store_true", help="keep results by content")
+    parser.add_argument("--strict", action="store_true", help="exit 2 where a record is refused")
+    options = parser.parse_args(argv)
+    paths = checked_files(options)
+    refusals = Refusals()
+    written = 0
+    notes: Counter[str] = Counter()
+    with ExitStack() as stack:
+        cache = stack.enter_context(closing(TrajectoryCache())) if options.cache else None
+        out = stack.enter_context(options.out.open("w", encoding="utf-8")) if options.out else None
+        for found in prepare(
+            paths, workers=options.workers, cache=cache, format_name=options.format
+        ):
+            if isinstance(found, Rejected):
+                refusals.tell(found)
+                continue
+            one = found.trajectory
+            notes.update(one.notes if one.is_supervised else (*one.notes, _NOTHING))
+            line = json.dumps(as_record(one), ensure_ascii=False) if options.json else _line(one)
+            print(line, file=out or sys.stdout)
+            written += 1
+    for note, count in notes.most_common():
+        print(f"note: {count} of {written} trajectories: {note}", file=sys.stderr)
+    refusals.close(written, is_strict=options.strict)
+    return 0
+
+
+def as_record(trajectory: AgentTrajectory) -> dict[str, Any]:
+    """`{"id", "text", "spans"}`."""
+    return {
+        "id": trajectory.id,
+        "text": trajectory.text,
+        "spans": [{"start": s.start, "end": s.end, "type": s.type} for s in trajectory.spans()],
+    }
+
+
+def _line(trajectory: AgentTrajectory) -> str:
+    counts = dict.fromkeys(TYPES, 0)
+    for span in trajectory.spans():
+        counts[span.type] += 1
+    told = ", ".join(f"{n} {kind}" for kind, n in counts.items() if n)
+    return f"{trajectory.source}:{trajectory.line} {trajectory.id} [{trajectory.format}] {told}"

@@ -1,0 +1,1 @@
+"""Adapters: each reads the records of one family of formats into structured trajectories."""

@@ -1,0 +1,57 @@
+"""Calls of tools, as the formats write them, in one form: `{"name": ..., "arguments": ...}`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rlvr_sad.draft import BadRecordError
+
+
+def call_text(call: Any) -> str:
+    """
+    One call as a line of JSON; a text that is no JSON stays as the model wrote it.
+
+    Takes OpenAI's tool calls (also as JSON texts, as verifiers writes them), the older
+    `function_call`, Anthropic's `tool_use`, and plain name and arguments.
+
+    Raises:
+        BadRecordError: There is no name.
+    """
+    if isinstance(call, str):
+        try:
+            parsed = json.loads(call)
+        except ValueError:
+            return call
+        return call_text(parsed) if isinstance(parsed, dict) else call
+    if not isinstance(call, dict):
+        raise BadRecordError(f"a tool call is {type(call).__name__}, expected an object")
+    inner = call.get("function", call)
+    if isinstance(inner, str):  # {"function": "name", "arguments": ...}
+        inner = {"name": inner, "arguments": call.get("arguments", {})}
+    if not isinstance(inner, dict) or not isinstance(inner.get("name"), str):
+        raise BadRecordError(f"a tool call has no name: {_short(call)}")
+    arguments = inner.get("arguments", inner.get("parameters", inner.get("input", {})))
+    return json.dumps(
+        {"name": inner["name"], "arguments": parsed_arguments(arguments)}, ensure_ascii=False
+    )
+
+
+def parsed_arguments(arguments: Any) -> Any:
+    """Arguments as values, where they are JSON in a text; else as they are."""
+    if isinstance(arguments, str):
+        try:
+            return json.loads(arguments)
+        except ValueError:
+            return arguments
+    return arguments
+
+
+def as_text(value: Any) -> str:
+    """What a tool answered: texts as they are, other values as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) < 80 else text[:77] + "..."

@@ -1,0 +1,104 @@
+"""The formats at hand, and which of them a record is of."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from attrs import frozen
+
+from rlvr.errors import PluginError, UnknownNameError, explain
+from rlvr.extensions import offered, target_of
+from rlvr_sad.formats.spec import Adapter, FormatSpec
+
+
+@frozen
+class Format:
+    """A format with its adapter."""
+
+    name: str
+    provider: str
+    summary: str
+    adapter: Adapter
+
+
+@cache
+def formats() -> tuple[Format, ...]:
+    """
+    All formats that active plugins offer, in the order in which they are asked.
+
+    Raises:
+        PluginError: An adapter cannot be imported, lacks a method, or two have one name.
+    """
+    offers = offered("sad_formats", FormatSpec)
+    offers.sort(key=lambda offer: (offer.record.order, offer.record.name))
+    seen: dict[str, str] = {}
+    found = []
+    for offer in offers:
+        spec = offer.record
+        if spec.name in seen:
+            raise PluginError(
+                explain(
+                    f"two plugins offer the format {spec.name!r}.",
+                    f"found: {seen[spec.name]} and {offer.provider}",
+                    f"leave one out: RLVR_DISABLE_PLUGINS={offer.provider}",
+                )
+            )
+        seen[spec.name] = offer.provider
+        found.append(_built(spec, offer.provider))
+    return tuple(found)
+
+
+def format_named(name: str) -> Format:
+    """
+    The format of that name.
+
+    Raises:
+        UnknownNameError: There is none.
+    """
+    for one in formats():
+        if one.name == name:
+            return one
+    raise UnknownNameError(
+        explain(
+            f"no format named {name!r}.",
+            f"there are: {', '.join(one.name for one in formats())}",
+            "see: rlvr sad formats",
+        )
+    )
+
+
+def claimant(record: Any) -> Format | None:
+    """
+    The first format that claims the record.
+
+    Raises:
+        PluginError: An adapter failed at that; the plugin is named.
+    """
+    for one in formats():
+        try:
+            is_claimed = one.adapter.claims(record)
+        except Exception as error:  # the plugin border
+            raise PluginError(
+                explain(
+                    f"the format {one.name!r} of plugin {one.provider!r} was asked for a record.",
+                    f"claims() raised {type(error).__name__}: {error}",
+                    f"mend it, or leave it out: RLVR_DISABLE_PLUGINS={one.provider}",
+                )
+            ) from error
+        if is_claimed:
+            return one
+    return None
+
+
+def _built(spec: FormatSpec, provider: str) -> Format:
+    adapter = target_of(spec.target, provider)()
+    if not isinstance(adapter, Adapter):
+        raise PluginError(
+            explain(
+                f"the format {spec.name!r} of plugin {provider!r} was asked for.",
+                f"{spec.target} has no claims() and read()",
+                "see: docs/sad/formats.md",
+            )
+        )
+    return Format(spec.name, provider, spec.summary, adapter)

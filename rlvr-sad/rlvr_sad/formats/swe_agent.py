@@ -1,0 +1,163 @@
+"""SWE-agent's `.traj` files and demonstrations: steps with thought, action and observation.
+
+The fields `thought` and `action` are what SWE-agent's own parser found in `response`; they say
+where the thought ends, whatever the parser was (fences, `<command>`, tool calls). A demonstration
+within the history is a prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rlvr_sad.draft import BadRecordError, Draft, Piece
+from rlvr_sad.formats.calls import as_text, call_text
+from rlvr_sad.formats.labels import labels_of
+from rlvr_sad.formats.message import read_message
+from rlvr_sad.text.roles import MODEL, TOOL
+from rlvr_sad.trajectory import SpanType
+
+
+class SweAgent:
+    """One run a record: its prompts from `history`, its steps from `trajectory`."""
+
+    def claims(self, record: Any) -> bool:
+        """True where the steps, or messages with an agent's name, are there."""
+        if not isinstance(record, dict):
+            return False
+        steps, history = record.get("trajectory"), record.get("history")
+        if isinstance(steps, list) and steps:
+            return all(_is_step(step) for step in steps[:3])
+        return isinstance(history, list) and bool(history) and all(map(_is_entry, history[:3]))
+
+    def read(self, record: Any) -> Iterable[Draft]:
+        """One draft."""
+        draft = Draft(labels=labels_of(record))
+        info = record.get("info")
+        if isinstance(info, Mapping):
+            draft.labels.update(labels_of(info))
+        history = [m for m in record.get("history") or [] if isinstance(m, dict)]
+        own = [m for m in history if m.get("role") == "assistant" and not m.get("is_demo")]
+        first = history.index(own[0]) if own else len(history)
+        for entry in history[:first]:
+            _add(draft, entry, "other")
+        steps = record.get("trajectory")
+        if steps:
+            calls = [m.get("tool_calls") for m in own] if len(own) == len(steps) else []
+            self._steps(draft, steps, calls)
+        else:
+            self._history(draft, history[first:])
+        if not (steps or own):
+            raise BadRecordError("no step of the model: nothing can be learnt from it")
+        return [draft]
+
+    def _steps(self, draft: Draft, steps: Sequence[Any], calls: Sequence[Any]) -> None:
+        for number, step in enumerate(steps, start=1):
+            if not _is_step(step):
+                raise BadRecordError(f"step {number} has no action and observation")
+            draft.message(step_pieces(step, calls[number - 1] if calls else step.get("tool_calls")))
+            observation = as_text(step.get("observation") or "")
+            draft.message([Piece("observation", observation, TOOL)])
+
+    def _history(self, draft: Draft, entries: Sequence[Mapping[str, Any]]) -> None:
+        for number, entry in enumerate(entries, start=1):
+            if entry.get("role") == "assistant" and not entry.get("is_demo"):
+                step = {
+                    "response": _text(entry, number),
+                    "thought": entry.get("thought"),
+                    "action": entry.get("action"),
+                }
+                draft.message(step_pieces(step, entry.get("tool_calls")))
+            else:
+                _add(draft, entry, "other" if entry.get("is_demo") else "observation")
+
+
+def step_pieces(step: Mapping[str, Any], calls: Any) -> list[Piece]:
+    """The model's turn of one step: what it said, cut at the action, then its tool calls."""
+    response = as_text(step.get("response") or "")
+    thought, action = as_text(step.get("thought") or ""), as_text(step.get("action") or "").strip()
+    if calls:
+        texts = [Piece("action", call_text(call)) for call in calls]
+        said = [Piece("reasoning", response or thought)]
+        return _spaced([piece for piece in (*said, *texts) if piece.text.strip()])
+    at = _place_of(action, response, thought)
+    if at < 0:  # the action is not in the words: it was made of something else
+        turn = [Piece("reasoning", response or thought), Piece("action", action)]
+        return _spaced([piece for piece in turn if piece.text.strip()])
+    start, end = _with_fence(response, at, at + len(action))
+    return [
+        Piece("reasoning", response[:start]),
+        Piece("action", response[start:end]),
+        Piece("reasoning" if response[end:].strip() else "other", response[end:]),
+    ]
+
+
+def _place_of(action: str, response: str, thought: str) -> int:
+    """Where the action begins: after the thought, else its last place; -1: it is not there."""
+    if not action:
+        return -1
+    if thought.strip() and response.startswith(thought.rstrip()):
+        return response.find(action, len(thought.rstrip()))
+    return response.rfind(action)
+
+
+def _with_fence(text: str, start: int, end: int) -> tuple[int, int]:
+    """The action with the marks around it: the line before and after, where they are such."""
+    before = text.rfind("\n", 0, max(start - 1, 0)) + 1
+    opening = text[before:start].strip()
+    if opening.startswith("```") or (opening.startswith("<") and opening.endswith(">")):
+        start = before
+        after = text.find("\n", end)
+        line = text[after + 1 : _line_end(text, after + 1)].strip() if after >= 0 else ""
+        if line.startswith("```") or (line.startswith("</") and line.endswith(">")):
+            end = _line_end(text, after + 1)
+    return start, end
+
+
+def _line_end(text: str, at: int) -> int:
+    found = text.find("\n", at)
+    return len(text) if found < 0 else found
+
+
+def _spaced(pieces: list[Piece]) -> list[Piece]:
+    spaced: list[Piece] = []
+    for piece in pieces:
+        if spaced:
+            spaced.append(Piece("other", "\n", "template"))
+        spaced.append(piece)
+    return spaced
+
+
+def _add(draft: Draft, entry: Mapping[str, Any], kind: SpanType) -> None:
+    if "content" not in entry:
+        return
+    message = read_message({"role": entry.get("role"), "content": entry["content"]}, 0)
+    role = message.role if message.role != MODEL else "user"
+    for part in message.parts:
+        if part.media is not None:
+            draft.part()
+            draft.add(Piece("other", part.text, role), part.media)
+        else:
+            draft.message([Piece(kind, part.text, TOOL if kind == "observation" else role)])
+
+
+def _text(entry: Mapping[str, Any], number: int) -> str:
+    message = read_message({"role": "assistant", "content": entry.get("content")}, number)
+    return message.text
+
+
+def _is_step(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and "action" in value
+        and "observation" in value
+        and ("response" in value or "thought" in value)
+    )
+
+
+def _is_entry(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and "role" in value
+        and ("agent" in value or "message_type" in value or "thought" in value)
+    )

@@ -1,0 +1,1 @@
+"""From files to trajectories: records one at a time, in bounded memory, with every reason kept."""

@@ -1,0 +1,121 @@
+"""One record to its trajectories: decoded, claimed by a format, read, and never lost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from attrs import frozen
+
+from rlvr_sad.draft import BadRecordError, Draft
+from rlvr_sad.formats.catalog import Format, claimant, format_named, formats
+from rlvr_sad.reading.lines import not_utf8
+from rlvr_sad.reading.raw import Raw, Rejected
+from rlvr_sad.trajectory import AgentTrajectory
+
+
+@frozen
+class Outcome:
+    """
+    What became of one record: trajectories, or the reason why there are none.
+
+    Attributes:
+        trajectories: Usually one.
+        rejected: Why there is none.
+        name: What their ids begin with.
+        own_id: The id that the record itself gives, "" where its place is its name.
+    """
+
+    trajectories: tuple[AgentTrajectory, ...] = ()
+    rejected: Rejected | None = None
+    name: str = ""
+    own_id: str = ""
+
+
+def is_claimed(value: Any) -> bool:
+    """True where some format knows the value."""
+    return claimant(value) is not None
+
+
+def read_record(raw: Raw, source: str, format_name: str = "") -> Outcome:
+    """
+    The trajectories of a record.
+
+    Args:
+        raw: Its bytes.
+        source: The file, for reports.
+        format_name: The only format to try; "" for the first that claims the record.
+    """
+    try:
+        value = _value(raw)
+        found = _format(value, format_name)
+        drafts = _drafts(found, value)
+        own_id = _own_id(value)
+        name = own_id or raw.id
+        built = [d.build(id=name, format=found.name, source=source, line=raw.line) for d in drafts]
+    except BadRecordError as error:
+        return _refused(raw, source, str(error))
+    except UnicodeEncodeError as error:
+        half = f"half of a surrogate pair (\\u{ord(error.object[error.start]):04x})"
+        return _refused(raw, source, f"it holds {half}, which is no text")
+    except RecursionError:
+        return _refused(raw, source, "it is nested too deeply")
+    return Outcome(tuple(built), name=name, own_id=own_id)
+
+
+def _drafts(found: Format, value: Any) -> list[Draft]:
+    try:
+        drafts = list(found.adapter.read(value))
+    except (BadRecordError, RecursionError):
+        raise
+    except Exception as error:  # the plugin border: an adapter met what its format does not allow
+        reason = f"it is no {found.name}: {type(error).__name__}: {error}"
+        raise BadRecordError(reason) from error
+    if not drafts:
+        raise BadRecordError("it holds no trajectory")
+    return drafts
+
+
+def _value(raw: Raw) -> Any:
+    try:
+        text = raw.data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadRecordError(not_utf8(raw.data, error)) from None
+    if raw.kind == "text":
+        return text
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        message = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+        place = f" at character {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
+        raise BadRecordError(f"it is no JSON: {message}{place}") from None
+
+
+def _format(value: Any, name: str) -> Format:
+    if name:
+        return format_named(name)
+    found = claimant(value)
+    if found is None:
+        known = ", ".join(one.name for one in formats())
+        raise BadRecordError(f"no format knows {_shape(value)} (known: {known})")
+    return found
+
+
+def _shape(value: Any) -> str:
+    if isinstance(value, dict):
+        keys = ", ".join(list(map(str, value))[:6]) or "nothing"
+        return f"an object of {keys}"
+    if isinstance(value, list):
+        return f"a list of {_shape(value[0])}" if value else "an empty list"
+    return f"a value of type {type(value).__name__}"
+
+
+def _own_id(value: Any) -> str:
+    """The id of an `{"id", "text"}` record; "" of any other."""
+    if isinstance(value, dict) and isinstance(value.get("text"), str) and "id" in value:
+        return str(value["id"])
+    return ""
+
+
+def _refused(raw: Raw, source: str, reason: str) -> Outcome:
+    return Outcome(rejected=Rejected(source=source, line=raw.line, id=raw.id, reason=reason))

@@ -1,0 +1,154 @@
+"""The commands, as a person runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHAT = [
+    {"role": "user", "content": "q\x1b[31m"},
+    {"role": "assistant", "content": "<think>hm</think>\nyes é"},
+]
+pytestmark = pytest.mark.integration
+
+
+def rlvr(*words: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "rlvr.cli.main", *map(str, words)],
+        env={**os.environ, "NO_COLOR": "1", **environ},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+
+def test_spans_of_native_and_of_text_records(write: Any) -> None:
+    """One line a record: id, text, spans in characters that cover the text; refusals on stderr."""
+    lines = [
+        json.dumps({"messages": CHAT}),
+        "{broken",
+        json.dumps({"id": "k", "text": "<think>é</think>"}),
+    ]
+    done = rlvr("sad", "spans", write("a.jsonl", "\n".join(lines)), "--json")
+
+    assert done.returncode == 0, done.stderr
+    first, second = map(json.loads, done.stdout.splitlines())
+    assert set(first) == {"id", "text", "spans"}
+    assert (first["id"], second["id"]) == ("0", "k")
+    for record in (first, second):
+        assert record["spans"][0]["start"] == 0
+        assert record["spans"][-1]["end"] == len(record["text"])
+        ends = [s["end"] for s in record["spans"][:-1]]
+        assert ends == [s["start"] for s in record["spans"][1:]]
+    assert second["spans"] == [{"start": 0, "end": 16, "type": "reasoning"}]
+    said = {s["type"]: first["text"][s["start"] : s["end"]] for s in first["spans"]}
+    assert said["reasoning"] == "<think>hm</think>"
+    assert said["action"] == "\nyes é"
+    assert "a.jsonl:2: record 1: it is no JSON" in done.stderr
+
+
+def test_refusals_decide_the_exit_code(write: Any) -> None:
+    """All refused: exit 2. Some refused: 0, unless --strict. No such file, format: 2."""
+    some = write("some.jsonl", json.dumps({"messages": CHAT}) + "\n{broken\n")
+    none = write("none.jsonl", "{broken\n")
+
+    assert rlvr("sad", "spans", none, "--json").returncode == 2
+    strict = rlvr("sad", "spans", some, "--json", "--strict")
+    assert strict.returncode == 2
+    assert "1 trajectories, 1 records refused" in strict.stderr
+    assert "no such file" in rlvr("sad", "spans", "nothing.jsonl").stderr
+    unknown = rlvr("sad", "spans", some, "--format", "chatt")
+    assert unknown.returncode == 2
+    assert "no format named 'chatt'" in unknown.stderr
+
+
+def test_inspect_shows_spans_and_a_report(write: Any) -> None:
+    """Letters where there is no colour, colours where they are asked for, no control characters."""
+    path = write("a.jsonl", json.dumps({"messages": CHAT, "reward": 1}) + "\n{broken\n")
+    plain = rlvr("sad", "inspect", path)
+    coloured = rlvr("sad", "inspect", path, "--color", "always")
+
+    assert plain.returncode == 0, plain.stderr
+    assert "R <think>hm</think>" in plain.stdout
+    assert "A yes é" in plain.stdout
+    assert "\x1b" not in plain.stdout
+    assert "\x1b[36m<think>hm</think>\x1b[0m" in coloured.stdout
+    assert "\x1b[31m" not in coloured.stdout  # what the trajectory itself holds
+    assert "1 trajectories, 1 records refused" in plain.stdout
+    assert "refused      line 2, record 1: it is no JSON" in plain.stdout
+    assert rlvr("sad", "inspect", path, "--record", "9").returncode == 2
+
+
+def test_the_report_of_a_file_in_which_nothing_can_be_learnt(write: Any) -> None:
+    """A trajectory with no supervised token is counted and named."""
+    path = write("a.txt", "<|start|>user<|message|>Hi<|end|><|start|>assistant")
+    (report,) = json.loads(rlvr("sad", "inspect", path, "--json").stdout)
+
+    assert report["unsupervised"] == ["0"]
+    assert report["formats"] == {"harmony": 1}
+    assert report["characters"]["reasoning"] == report["characters"]["action"] == 0
+    said = rlvr("sad", "spans", path, "--json")
+    assert said.returncode == 0
+    assert "1 of 1 trajectories: nothing to learn" in said.stderr
+
+
+GUEST = """
+from rlvr import hookimpl
+from rlvr_sad.draft import Draft, Piece
+from rlvr_sad.formats.spec import FormatSpec
+RLVR_API = 1
+
+class Morse:
+    def claims(self, record):
+        return isinstance(record, dict) and "morse" in record
+
+    def read(self, record):
+        draft = Draft()
+        draft.message([Piece("action", record["morse"])])
+        return [draft]
+
+@hookimpl(optionalhook=True)
+def sad_formats():
+    return [FormatSpec(name="morse", target="morse_plugin:Morse", summary="dots")]
+"""
+
+
+def installed(site: Path, source: str) -> str:
+    """The import path with a plugin of this source, as pip would have left it."""
+    info = site / "rlvr_morse-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: rlvr-morse\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[rlvr]\nmorse = morse_plugin\n")
+    (site / "morse_plugin.py").write_text(source)
+    return os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
+
+
+def test_a_format_of_someone_else(tmp_path: Path, write: Any) -> None:
+    """A distribution with an entry point: listed, detected, and its records read."""
+    path = write("a.jsonl", json.dumps({"morse": ".-"}))
+    found = installed(tmp_path / "site", GUEST)
+
+    listed = rlvr("sad", "formats", PYTHONPATH=found)
+    assert listed.stdout.splitlines()[0].split()[:2] == ["morse", "morse"]
+    shown = rlvr("sad", "spans", path, "--json", PYTHONPATH=found)
+    assert json.loads(shown.stdout)["spans"][0] == {"start": 0, "end": 2, "type": "action"}
+    assert "no format knows" in rlvr("sad", "spans", path).stderr
+
+
+def test_a_format_of_someone_else_that_fails(tmp_path: Path, write: Any) -> None:
+    """An adapter that raises where it should only look: the plugin is named, exit 3."""
+    source = GUEST.replace('return isinstance(record, dict) and "morse" in record', "return 1 / 0")
+    found = installed(tmp_path / "site", source)
+
+    done = rlvr("sad", "spans", write("a.jsonl", json.dumps({"messages": CHAT})), PYTHONPATH=found)
+    assert done.returncode == 3
+    assert "plugin 'morse'" in done.stderr
+    assert "ZeroDivisionError" in done.stderr

@@ -1,0 +1,132 @@
+"""Many records: in order, by several workers, each content only once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from byte_tokenizer import ByteTokenizer, Dying
+
+from rlvr.errors import ConfigError, PrerequisiteError
+from rlvr_sad.reading.cache import TrajectoryCache
+from rlvr_sad.reading.prepare import Ready, prepare
+from rlvr_sad.reading.raw import Rejected
+
+
+def corpus(count: int, start: int = 0) -> str:
+    """Lines of chats with a tool, some with a picture; every tenth line is broken."""
+    lines = []
+    for n in range(start, start + count):
+        call = {"function": {"name": "f", "arguments": json.dumps({"n": n})}}
+        user = [{"type": "text", "text": f"q{n} é"}]
+        user += [{"type": "image_url", "image_url": {"url": f"{n}.png"}}] if n % 3 else []
+        messages = [
+            {"role": "user", "content": user},
+            {"role": "assistant", "content": f"why {n}", "tool_calls": [call]},
+            {"role": "tool", "content": f"got {n}"},
+        ]
+        lines.append(json.dumps({"messages": messages, "reward": n}) if n % 10 else "{broken")
+    return "\n".join(lines) + "\n"
+
+
+def told(found: Ready | Rejected) -> Any:
+    """All that is known of a result, comparable."""
+    if isinstance(found, Rejected):
+        return found
+    assert found.tokens is not None
+    return (
+        found.trajectory,
+        found.tokens.ids.tolist(),
+        found.tokens.types.tolist(),
+        found.tokens.mask.tolist(),
+    )
+
+
+def everything(path: Path, **options: Any) -> list[Any]:
+    """All results of a file."""
+    return [told(found) for found in prepare([path], load_tokenizer=ByteTokenizer, **options)]
+
+
+@pytest.mark.slow
+def test_workers_give_what_one_process_gives(write: Any, tmp_path: Path) -> None:
+    """The same trajectories, tokens and refusals, in the same order; with a cache too."""
+    path = write("a.jsonl", corpus(200))
+    alone = everything(path)
+
+    assert len(alone) == 200
+    assert sum(isinstance(one, Rejected) for one in alone) == 20
+    assert everything(path, workers=2) == alone
+    cache = TrajectoryCache(tmp_path / "c.sqlite")
+    assert everything(path, workers=1, cache=cache) == alone
+    assert (cache.hits, cache.misses) == (0, 200)
+    assert everything(path, cache=cache) == alone
+    assert cache.hits == 200
+    cache.close()
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_is_told(write: Any) -> None:
+    """The error says what happened and what to do, and nothing hangs."""
+    path = write("a.jsonl", corpus(3, start=1))
+
+    with pytest.raises(PrerequisiteError, match="worker process ended"):
+        list(prepare([path], load_tokenizer=Dying, workers=1))
+
+
+def test_a_record_that_did_not_change_is_not_read_again(write: Any, tmp_path: Path) -> None:
+    """Not after the file was renamed, nor after lines were put before it: then places change."""
+    first = write("a.jsonl", corpus(5, start=1))
+    second = write("b.jsonl", corpus(2, start=7) + corpus(5, start=1))
+    with_cache = {"cache": TrajectoryCache(tmp_path / "c.sqlite")}
+    before = everything(first, **with_cache)
+    calls = ByteTokenizer.calls
+    after = everything(second, **with_cache)
+
+    assert ByteTokenizer.calls == calls + 2 + 1  # two new records, and the tokenizer's fingerprint
+    assert [t[1:] for t in after[2:]] == [t[1:] for t in before]
+    assert [t[0].text for t in after[2:]] == [t[0].text for t in before]
+    assert [(t[0].id, t[0].line, t[0].source) for t in after[2:]] == [
+        (str(n), n + 1, str(second)) for n in range(2, 7)
+    ]
+    assert after == everything(second)
+
+
+def test_another_tokenizer_is_another_result(write: Any, tmp_path: Path) -> None:
+    """Nothing of one tokenizer's tokens is given to another's."""
+
+    class Doubled(ByteTokenizer):
+        vocab_size = 512
+
+        def encode(self, text: str) -> list[int]:
+            return [256 + byte for byte in text.encode("utf-8")]
+
+        def bytes_of(self, token: int) -> bytes:
+            return bytes([token % 256])
+
+    path = write("a.jsonl", corpus(2, start=1))
+    cache = TrajectoryCache(tmp_path / "c.sqlite")
+    list(prepare([path], load_tokenizer=ByteTokenizer, cache=cache))
+    (found, _) = list(prepare([path], load_tokenizer=Doubled, cache=cache))
+
+    assert isinstance(found, Ready)
+    assert found.tokens is not None
+    assert np.all(found.tokens.ids >= 256)
+
+
+def test_without_a_tokenizer_only_spans(write: Any) -> None:
+    """`tokens` is None."""
+    found = list(prepare([write("a.jsonl", corpus(2, start=1))]))
+
+    assert [one.tokens for one in found if isinstance(one, Ready)] == [None, None]
+
+
+def test_a_cache_that_is_no_database_is_named(tmp_path: Path) -> None:
+    """The file and what to do about it."""
+    path = tmp_path / "c.sqlite"
+    path.write_bytes(b"this is no database, and long enough to be looked at" * 100)
+
+    with pytest.raises(ConfigError, match="remove the file"):
+        TrajectoryCache(path)
