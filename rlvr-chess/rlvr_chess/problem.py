@@ -12,6 +12,7 @@ from rlvr_chess.categories import (
     ply_bucket,
     rating_bucket,
 )
+from rlvr_chess.fen import four_fields
 from rlvr_chess.grammar import (
     Profile,
     environment_prompt,
@@ -59,7 +60,12 @@ def prompt_of(payload: Payload, profile: Profile, history: int = 0) -> str:
 def labels_of(payload: Payload) -> dict[str, str]:
     """What results are told apart by; docs/chess.md lists them."""
     fen = payload.fen
-    labels = {"colour": colour_of(fen), "phase": phase_of(fen), "ply": ply_bucket(fen)}
+    labels = {
+        "colour": colour_of(fen),
+        "phase": phase_of(fen),
+        "ply": ply_bucket(fen),
+        "family": four_fields(fen),  # a position is in one split, whatever is asked about it
+    }
     if isinstance(payload, EnvironmentStep):
         category = payload.category or category_of(fen, payload.uci)
         return {"task": "environment", "category": category, **labels}

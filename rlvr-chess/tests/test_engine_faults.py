@@ -45,9 +45,11 @@ def disturbed(
             await pool.action_values("4k3/8/8/8/8/8/8/Q3K3 w - - 0 1")  # it runs
             search = asyncio.create_task(pool.action_values(FEN))
             hit: set[int] = set()
+            before: set[int] = set()
             while not search.done():
-                await asyncio.sleep(0.05)
-                for pid in pool.pids:
+                before = set(pool.pids)
+                await asyncio.sleep(0.3)  # whoever is still there has started, and searches
+                for pid in before & set(pool.pids):
                     if len(hit) < times and pid not in hit:
                         hit.add(pid)
                         disturb(pid)

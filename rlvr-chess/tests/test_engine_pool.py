@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import time
 from pathlib import Path
 
 import chess
@@ -122,7 +123,38 @@ def test_equal_positions_under_way_are_one_search(stockfish: Path, tmp_path: Pat
     found = analyses([fen] * 8, path=str(engine), nodes=QUICK, processes=2)
     assert found == found[:1] * 8
     assert told.read_text().count("go nodes") == 1
-    assert told.read_text().count("ucinewgame") == 1
+
+
+def test_every_search_is_a_new_game(stockfish: Path, tmp_path: Path) -> None:
+    """
+    Between any two searches stands `ucinewgame`, after the options: also where options change.
+
+    It is sent as soon as an answer is there, so that clearing goes on while nobody waits for it.
+    """
+    told = tmp_path / "told"
+    engine = script(tmp_path, f"tee -a {told} | {stockfish}\n")
+
+    async def work() -> None:
+        config = EngineConfig(path=str(engine), nodes=QUICK, processes=1)
+        async with EnginePool(config) as pool:
+            for fen in positions(3):
+                await pool.analyse(fen)
+            await pool.best_move(positions(1)[0], nodes=100)
+            until = time.monotonic() + 30
+            while _words(told)[-2:] != ["ucinewgame", "isready"]:
+                assert time.monotonic() < until
+                await asyncio.sleep(0.01)
+
+    asyncio.run(work())
+    words = [word for word in _words(told) if word in ("ucinewgame", "setoption", "go")]
+    searches = [place for place, word in enumerate(words) if word == "go"]
+    assert len(searches) == 4
+    assert all(words[place - 1] == "ucinewgame" for place in searches)
+
+
+def _words(told: Path) -> list[str]:
+    """The first word of each line that an engine was told."""
+    return [line.split()[0] for line in told.read_text().splitlines()]
 
 
 def test_a_caller_that_gives_up_takes_nobody_along(stockfish: Path) -> None:

@@ -15,6 +15,7 @@ from rlvr.testing import PluginContract, TaskContract
 from rlvr.types import Problem, Reward, Trajectory
 from rlvr_chess import task as task_module
 from rlvr_chess.config import ChessConfig
+from rlvr_chess.fen import four_fields
 from rlvr_chess.records import EnvironmentStep
 from rlvr_chess.reward import ChessReward
 from rlvr_chess.task import ChessTask
@@ -140,10 +141,11 @@ def test_labels_tell_problems_apart(write: Any, make_task: Any) -> None:
     policy, step = make_task(path).problems("all")
     assert dict(policy.labels) == {
         "task": "policy", "colour": "black", "phase": "endgame", "ply": "61-80", "source": "game",
+        "family": four_fields(ROOK),
     }  # fmt: skip
     assert dict(step.labels) == {
         "task": "environment", "category": "double_push_no_ep", "colour": "white",
-        "phase": "opening", "ply": "1-20",
+        "phase": "opening", "ply": "1-20", "family": four_fields(chess.STARTING_FEN),
     }  # fmt: skip
     (suite,) = make_task(write("s.epd", EPD)).problems("all")
     assert (suite.labels["task"], suite.labels["suite"], suite.split) == ("solve", "wac", "test")

@@ -203,10 +203,11 @@ class EnginePool:
         """Everything the engine prints of one search that knows nothing of earlier ones."""
         timeout_s = self.config.timeout_s
         await process.start(settings)
-        await process.configure(settings)
-        await process.ask(["ucinewgame", "isready"], b"readyok", timeout_s)
+        process.new_game(settings)
         commands = [f"position fen {fen}", f"go nodes {nodes}"]
-        return await process.ask(commands, b"bestmove", timeout_s + nodes / _SLOWEST)
+        lines = await process.ask(commands, b"bestmove", timeout_s + nodes / _SLOWEST)
+        process.forget()
+        return lines
 
     async def _with_engine(self, fen: str, work: Callable[[EngineProcess], Awaitable[T]]) -> T:
         """Do the work in a free process; once more in a fresh one where it fails."""

@@ -17,6 +17,7 @@ _START_S = 120.0
 _CLOSE_S = 2.0
 _MOST_BYTES = 64 * 2**20
 _CHUNK = 2**16
+_NEW_GAME = ("ucinewgame", "isready")
 
 
 class EngineFailure(Exception):
@@ -36,6 +37,8 @@ class EngineProcess:
     path: Path
     _process: asyncio.subprocess.Process | None = None
     _settings: dict[str, str] = field(factory=dict)
+    _is_new: bool = False
+    """It was told to begin a new game since it was asked last."""
 
     @property
     def pid(self) -> int | None:
@@ -64,15 +67,27 @@ class EngineProcess:
         except OSError as error:
             raise EngineFailure(f"it does not start: {error}") from error
         await self.ask(["uci"], b"uciok", timeout_s)
-        await self.configure(settings)
+        self._configure(settings)
         await self.ask(["isready"], b"readyok", timeout_s)
 
-    async def configure(self, settings: Mapping[str, str | int]) -> None:
-        """Set options that are not set so already."""
-        for name, value in settings.items():
-            if self._settings.get(name) != str(value):
-                self._tell([f"setoption name {name} value {value}"])
-                self._settings[name] = str(value)
+    def new_game(self, settings: Mapping[str, str | int]) -> None:
+        """
+        Begin a game with these options: what it searched before leaves no trace.
+
+        Nobody waits for it: what is asked next is answered when it is done.
+
+        Raises:
+            EngineFailure: It has ended.
+        """
+        if self._configure(settings) or not self._is_new:
+            self._tell(_NEW_GAME)
+        self._is_new = False
+
+    def forget(self) -> None:
+        """Begin the next game now: clearing its memory goes on beside what the caller does."""
+        with contextlib.suppress(EngineFailure):  # whoever asks next finds that it has ended
+            self._tell(_NEW_GAME)
+            self._is_new = True
 
     async def ask(self, commands: Sequence[str], end: bytes, timeout_s: float) -> list[bytes]:
         """
@@ -91,6 +106,7 @@ class EngineProcess:
     async def kill(self) -> None:
         """End it at once, whatever it does; nothing where none runs."""
         process, self._process, self._settings = self._process, None, {}
+        self._is_new = False
         if process is None:
             return
         if process.returncode is None:
@@ -107,6 +123,14 @@ class EngineProcess:
                     self._process.stdin.close()
                 await asyncio.wait_for(self._process.wait(), _CLOSE_S)
         await self.kill()
+
+    def _configure(self, settings: Mapping[str, str | int]) -> bool:
+        """Set options that are not set so already; whether there were any."""
+        changed = {k: str(v) for k, v in settings.items() if self._settings.get(k) != str(v)}
+        if changed:
+            self._tell([f"setoption name {name} value {value}" for name, value in changed.items()])
+            self._settings |= changed
+        return bool(changed)
 
     def _tell(self, commands: Sequence[str]) -> None:
         process = self._process

@@ -16,6 +16,8 @@ from rlvr_chess.values import ActionValues
 HEADER = "rlvr_chess_table"
 """Key of the first line of a table file (`rlvr chess build-table`), whose rows are read too."""
 _SHOWN = 3
+_LONGEST_MOVE = 40
+"""Broken moves are questions too; this is none."""
 
 
 def read(lines: Lines, _name: str) -> Iterator[Item]:
@@ -80,6 +82,8 @@ def _step(row: Mapping[str, Any], fen: str) -> EnvironmentStep:
     moves = history.split() if isinstance(history, str) else history
     if not isinstance(uci, str) or not uci.isprintable():
         raise RowError(f'"uci" is no plain text: {uci!r}')
+    if len(uci) > _LONGEST_MOVE:
+        raise RowError(f'"uci" has {len(uci)} characters, a move has four or five')
     if not isinstance(moves, list | tuple) or not all(isinstance(move, str) for move in moves):
         raise RowError('"history" holds something that is no move')
     _compare(row, transition(fen, uci))

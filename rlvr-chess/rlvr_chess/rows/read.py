@@ -13,7 +13,7 @@ from rlvr_chess.rows import jsonl, openings, pgn, positions, puzzles
 from rlvr_chess.rows.detect import KINDS, kind_of
 from rlvr_chess.rows.games import rows_of
 from rlvr_chess.rows.lines import FileError, Lines, read_lines
-from rlvr_chess.rows.row import GameLine, Item, Row, Unsupported
+from rlvr_chess.rows.row import LONGEST_ID, GameLine, Item, Row, Unsupported
 
 _READERS: Mapping[str, Callable[[Lines, str], Iterator[Item]]] = {
     "jsonl": jsonl.read,
@@ -129,9 +129,12 @@ def _questions(items: Iterable[Item]) -> Iterator[Row | Unsupported]:
 
 
 def _unique(rows: Iterable[Row | Unsupported]) -> Iterator[Row | Unsupported]:
-    """The first row of an id stays; what repeats it is unsupported, under a name of its own."""
+    """The first row of an id stays; what repeats it, or is too long, is unsupported."""
     met: set[str] = set()
     for count, row in enumerate(rows, 1):
+        if len(row.id) > LONGEST_ID:
+            reason = f"its id has {len(row.id)} characters, more than {LONGEST_ID}"
+            row = Unsupported(id=f"row {count} ({row.id[:40]}...)", reason=reason)
         if row.id in met:
             reason = row.reason if isinstance(row, Unsupported) else f"the id {row.id} came before"
             row = Unsupported(id=f"row {count} ({row.id})", reason=reason)

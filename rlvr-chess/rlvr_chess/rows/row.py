@@ -9,6 +9,10 @@ from attrs import field, frozen
 
 from rlvr_chess.records import Payload
 
+LONGEST_ID = 500
+"""Characters of an id: it goes into every verdict, trajectory and checkpoint."""
+_LONGEST_REASON = 400
+
 
 @frozen(kw_only=True)
 class Row:
@@ -78,5 +82,10 @@ class RowError(ValueError):
 
 def refused(number: int, error: Exception) -> Unsupported:
     """The row of a line that was refused; the line's number is always said."""
-    name = getattr(error, "name", "") or f"line {number}"
-    return Unsupported(id=name, reason=f"line {number}: {error}")
+    name = getattr(error, "name", "")
+    if not name or len(name) > LONGEST_ID:
+        name = f"line {number}"
+    said = str(error)
+    if len(said) > _LONGEST_REASON:  # it shows what was found
+        said = f"{said[:_LONGEST_REASON]}... ({len(said)} characters)"
+    return Unsupported(id=name, reason=f"line {number}: {said}")
