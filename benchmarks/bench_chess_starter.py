@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,10 @@ from rlvr_chess.grammar import parse_policy
 from rlvr_chess.records import EnvironmentStep, PolicyPosition
 from rlvr_chess.task import ChessTask
 
-SFT = ("train.lr=1e-4",)  # of 1e-4 and 3e-4 the better one, on seed 11
+ALGORITHMS: Mapping[str, Sequence[str]] = {
+    "grpo": (),
+    "sft": ("train.lr=1e-4",),  # of 1e-4 and 3e-4 the better one, on seed 11
+}
 DRAWS = 10_000
 MEASURES = {"exact": 1, "regret": -1, "legal": 1}
 """What is measured, and which way is better."""
@@ -50,6 +54,8 @@ def main() -> int:
     parser.add_argument(
         "--out", type=Path, help="keep the run directories here; done runs are kept"
     )
+    parser.add_argument("--model", default="starter", help="what both trainings start from")
+    parser.add_argument("--jobs", type=int, default=1, help="trainings at a time")
     parser.add_argument("--json", type=Path, help="write the numbers here")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="of both trainings")
     args = parser.parse_intermixed_args()
@@ -57,14 +63,18 @@ def main() -> int:
     root.mkdir(parents=True, exist_ok=True)
     truth = {p.id: p.payload for p in _task().problems("test")}
     found: dict[str, Any] = {"models": {}, "differences": {}, "minutes": {}}
-    scores: dict[str, dict[str, Scores]] = {
-        "start": evaluate(["--model", "starter"], root, args, truth)
-    }
-    for seed in args.seeds:
-        for algo, words in (("grpo", ()), ("sft", SFT)):
-            name = f"{algo}-{seed}"
-            found["minutes"][name] = train(algo, seed, root / name, [*words, *args.overrides])
-            scores[name] = evaluate(["--run", str(root / name)], root, args, truth)
+    names = [f"{algo}-{seed}" for seed in args.seeds for algo in ALGORITHMS]
+
+    def judge_one(name: str) -> dict[str, Scores]:
+        if name == "start":
+            return evaluate(["--model", args.model], root, args, truth)
+        algo, seed = name.split("-")
+        words = ["--model", args.model, "--preset", "starter", *ALGORITHMS[algo], *args.overrides]
+        found["minutes"][name] = train(algo, int(seed), root / name, words)
+        return evaluate(["--run", str(root / name)], root, args, truth)
+
+    with ThreadPoolExecutor(args.jobs) as pool:
+        scores = dict(zip(["start", *names], pool.map(judge_one, ["start", *names]), strict=True))
     for way in ("temperature 1", "greedy"):
         print(f"\n{way}")
         for name, by_way in scores.items():
@@ -114,12 +124,13 @@ def evaluate(
 ) -> dict[str, Scores]:
     """Scores of the held-out problems, by the way of sampling."""
     ways = {"temperature 1": (args.samples, "sampler.top_k=0"), "greedy": (1, "sampler.top_k=1")}
+    machine = [word for word in args.overrides if word.startswith("torch.")]
     found = {}
     for way, (samples, word) in ways.items():
         file = root / f"{Path(model[1]).name}-{way.replace(' ', '-')}.jsonl"
         if not file.exists():
             rlvr("eval", "--plugin", "chess", *model, "--samples", str(samples), "--figures", "no",
-                 "--seed", "0", "--out", str(file), word)  # fmt: skip
+                 "--seed", "0", "--out", str(file), word, *machine)  # fmt: skip
         found[way] = read(file, truth)
     return found
 

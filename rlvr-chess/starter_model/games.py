@@ -1,7 +1,7 @@
 """
 Plays games of a shallow engine against itself and writes each position with every move's score.
 
-    python rlvr-chess/starter_model/games.py --out games.jsonl --games 2400
+    python rlvr-chess/starter_model/games.py --out games.jsonl
 
 One line a position: `{"fen", "moves": [[uci, kind, value]...], "game", "ply"}`. A game begins with
 random moves, so no two are alike, and blunders on the way, so that won and lost positions and
@@ -124,13 +124,24 @@ def work(job: tuple[int, argparse.Namespace]) -> Path:
     return path
 
 
+def merge(parts: list[Path], out: Path) -> None:
+    """Write the games of the parts in the order of their numbers."""
+    rows: list[tuple[int, str]] = []
+    for part in parts:
+        with part.open() as lines:
+            rows += [(json.loads(line)["game"], line) for line in lines]
+    rows.sort(key=lambda row: row[0])  # stable: plies stay in their order
+    with out.open("w") as file:
+        file.writelines(line for _, line in rows)
+
+
 def main(arguments: list[str]) -> int:
     """Play on all processes, then put the parts together in the order of the games."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--out", type=Path, required=True, help="JSON Lines to write")
-    parser.add_argument("--games", type=int, default=2400, help="games to play")
+    parser.add_argument("--games", type=int, default=1600, help="games to play")
     parser.add_argument("--nodes", type=int, default=6000, help="of a search")
     parser.add_argument("--seed", type=int, default=1, help="of openings and blunders")
     parser.add_argument("--processes", type=int, default=2, help="engines at a time")
@@ -138,9 +149,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     with multiprocessing.Pool(options.processes) as pool:
         parts = pool.map(work, [(n, options) for n in range(options.processes)], chunksize=1)
-    rows = [line for part in parts for line in part.read_text().splitlines()]
-    rows.sort(key=lambda line: json.loads(line)["game"])
-    options.out.write_text("".join(f"{row}\n" for row in rows))
+    merge(parts, options.out)
     for part in parts:
         part.unlink()
     return 0
