@@ -450,8 +450,8 @@ def test_a_plugins_name_goes_before_a_top_command(plugin_site):
 
 
 def test_a_command_of_ours_says_what_to_install(plugin_site):
-    """`rlvr tinker-server` without its distribution names it (exit 3)."""
-    done = plugin_site.rlvr("tinker-server")
+    """`rlvr tinker-server` where its plugin is not active names the distribution (exit 3)."""
+    done = plugin_site.rlvr("tinker-server", RLVR_DISABLE_PLUGINS="tinker")
 
     assert done.returncode == 3
     assert "pip install rlvr-tinker" in done.stderr

@@ -224,7 +224,8 @@ def test_an_adapter_that_a_run_starts_from_brings_its_own_families(tmp_path: Pat
 
     def start(**values: str) -> Lineage:
         configured: Any = SimpleNamespace(
-            chosen=SimpleNamespace(backend=backend), options=SimpleNamespace(values=values)
+            chosen=SimpleNamespace(backend=backend, advantage=None, loss=None),
+            options=SimpleNamespace(values=values),
         )
         return lineage_at_start(configured, f"hf:{tmp_path / 'base'}")
 
