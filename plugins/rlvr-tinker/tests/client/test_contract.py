@@ -25,6 +25,7 @@ class TestBackend(BackendContract):
     """The same promises as on this machine, but for the temperature."""
 
     temperatures: ClassVar[tuple[float, ...]] = (1.0,)
+    exact_nats: ClassVar[float] = 1e-5
     _make: Callable[..., TinkerBackend]
 
     @pytest.fixture(autouse=True)
