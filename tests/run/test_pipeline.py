@@ -332,14 +332,16 @@ def test_an_adaptive_part_remembers_over_steps_and_a_resume(tmp_path: Path) -> N
 class Gone(Timed):
     """The machine goes away when training is judged; evaluations take their time."""
 
+    judged = 0
+
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
         if problem.split == "test":
             await asyncio.sleep(0.05)
-            return await super().__call__(problem, trajectory)
-        self.each += 1
-        if self.each > 30:
-            raise PrerequisiteError("the daemon went away")
-        return await ToyReward().__call__(problem, trajectory)
+        else:
+            self.judged += 1
+            if self.judged > 30:
+                raise PrerequisiteError("the daemon went away")
+        return await super().__call__(problem, trajectory)
 
 
 def test_a_failure_in_the_background_does_not_end_an_evaluation_as_an_interruption(
