@@ -7,6 +7,7 @@ them are pure functions of their arguments, so that an interrupted run goes on e
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
 from attrs import field, frozen
@@ -137,6 +138,12 @@ class ForwardLoss(Protocol):
     `loss(data, logprobs, outputs)`; `outputs[name]` is a list of tensors like `logprobs`, with
     gradients. Where `outputs` is empty it is called like any other. A backend that cannot give an
     output refuses the loss.
+
+    Two come together, for losses over whole distributions. "hidden": the states before the output
+    head at each datum's n supervised tokens, (n, C). "head": a list of one object with `weights`
+    (V, C), `bias` (V,) or None, `scale` and `softcap` (0: none); logits are
+    `cap(scale * (W h + b))`, weights and bias are leaves that need a gradient unless frozen. A
+    loss may then say `uses_logprobs = False`: its `logprobs` are zeros, and cost nothing.
     """
 
     outputs: frozenset[str]
@@ -147,6 +154,43 @@ class ForwardLoss(Protocol):
         logprobs: Sequence[Any],
         outputs: Mapping[str, Sequence[Any]] | None = None,
     ) -> tuple[Any, dict[str, float]]: ...
+
+
+@runtime_checkable
+class Appraising(Protocol):
+    """A backend that can say what a loss comes to, and leave its weights alone."""
+
+    async def appraise(self, data: Sequence[Datum], loss: Any) -> dict[str, float]:
+        """`loss` and the loss's metrics on the data, as `Backend.step` would give them."""
+
+
+@runtime_checkable
+class Recorded(Protocol):
+    """
+    A task whose trajectories exist already, and are learnt from as they are.
+
+    Where `is_recorded`, an evaluation in a run samples nothing and judges nothing: the run's own
+    sampler replays the held-out problems, the backend appraises the loss on them (`Appraising`),
+    and `EvalReport.measures` tells what it came to.
+    """
+
+    is_recorded: bool
+
+
+@runtime_checkable
+class Annotating(Protocol):
+    """A task that knows more of each token of a trajectory: what kind of span it stands in, say."""
+
+    def annotations(self, problem: Problem, trajectory: Trajectory) -> Mapping[str, Any]:
+        """Numbers (T,) by name, aligned with `trajectory.tokens`; they join the datum's own."""
+
+
+@runtime_checkable
+class Sparing(Protocol):
+    """A checkpointer that keeps the newest few, and can be told of one that is not to go."""
+
+    def spare(self, step: int | None) -> None:
+        """The checkpoint of this step stays until another one is named; None: only the newest."""
 
 
 @runtime_checkable
@@ -162,6 +206,18 @@ class ClosesTurns(Protocol):
 
     def closing(self, tokens: Sequence[int]) -> list[int]:
         """What comes after `tokens` when the policy broke off; [] where it ended its turn."""
+
+
+@runtime_checkable
+class Portable(Protocol):
+    """A policy whose weights another program can be given."""
+
+    async def write(self, directory: Path) -> None:
+        """
+        Write the weights it stands for, as a model's folder or an adapter's, into an empty one.
+
+        Raises `BackendError` where the weights have changed since.
+        """
 
 
 @runtime_checkable

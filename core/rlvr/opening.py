@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from attrs import frozen
 
-from rlvr.parts import Policy, Task
+from rlvr.config.core import CORE_OPTIONS
+from rlvr.config.layers import overrides_layer, resolve
+from rlvr.parts import BuildContext, Policy, Sampler, Task, Teacher
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.registry import Registry
+from rlvr.plugins.resolve import load_object
 from rlvr.run import trained
 from rlvr.run.board import Board
 from rlvr.run.configure import configure
 from rlvr.run.prerequisites import check_prerequisites
-from rlvr.run.recipe import build_context, open_judge, open_student
-from rlvr.run.teachers import STARTER, model_of
+from rlvr.run.recipe import build_context, enter, open_judge, open_student
+from rlvr.run.teachers import STARTER, model_of, teacher_for
 from rlvr.types import Outcome, Problem, SamplingParams, Trajectory
 
 Pairs = Sequence[tuple[Problem, Trajectory]]
@@ -32,12 +35,14 @@ class Opened:
         policy: A handle of the weights.
         task: The plugin's task, open.
         params: How the options say that tokens are drawn.
+        sampler: The one that the options name (`run.sampler`).
         model: What was opened, for people.
     """
 
     policy: Policy
     task: Task
     params: SamplingParams
+    sampler: Sampler
     model: str
 
 
@@ -102,6 +107,32 @@ def starter_model(plugin: str) -> str:
 
 
 @asynccontextmanager
+async def open_teacher(model: str, *, options: Sequence[str] = ()) -> AsyncIterator[Teacher]:
+    """
+    Open a teacher by its model spec, through the plugin that takes it; closed after the block.
+
+    Args:
+        model: Model spec: hf:PATH, gpt2:PATH, a server's, ...
+        options: `key=value` texts, as on the command line; what is not its own is passed over.
+
+    Raises:
+        ConfigError: An option has a value it cannot have.
+        PluginError: No plugin takes the model, or several do.
+        PrerequisiteError: What it needs of the machine is missing.
+    """
+    spec = teacher_for(model, PluginHost.load())
+    own, records = spec.option_namespace, dict(CORE_OPTIONS)
+    if spec.config is not None:
+        records[own] = load_object(spec.config, spec.provider)
+    known = [text for text in options if text.partition(".")[0] in records]
+    resolved = resolve(records, [overrides_layer(known)])
+    config = resolved.record(own) if spec.config is not None else None
+    context = BuildContext(model=model, train=resolved.record("train"))
+    async with AsyncExitStack() as stack:
+        yield await enter(stack, load_object(spec.target, spec.provider)(config, context))
+
+
+@asynccontextmanager
 async def open_policy(
     plugin: str,
     *,
@@ -145,5 +176,6 @@ async def open_policy(
             policy=await student.backend.policy(),
             task=student.judge.task,
             params=student.params,
+            sampler=student.sampler,
             model=str(run or configured.run.model),
         )

@@ -57,6 +57,7 @@ class TaskSpec(PartSpec):
             taken by itself for the embedded default: starter model on the task's own data.
         values: Option values that suit its problems whatever the model, such as how long answers
             may be; what an algorithm, a preset or a person says outranks them.
+        reads_several: Whether `--dataset` may name several files, with commas between them.
     """
 
     kind: ClassVar[str] = "task"
@@ -64,6 +65,7 @@ class TaskSpec(PartSpec):
     starter: str | None = field(default=None, validator=attrs.validators.optional(_TARGET))
     presets: Mapping[str, Mapping[str, Any]] = field(factory=dict)
     values: Mapping[str, Any] = field(factory=dict)
+    reads_several: bool = False
 
 
 @frozen(kw_only=True)
@@ -125,6 +127,8 @@ class BackendSpec(PartSpec):
             adapter's directory: what those were trained on belongs to the model's lineage.
         default_model: Model spec it takes where nobody names one, instead of the task's starter;
             "": the starter.
+        find_model: `module:function` that looks for a better one then, such as the only model of
+            a server: it is called with nothing and gives a model spec, "" where it finds none.
     """
 
     kind: ClassVar[str] = "backend"
@@ -133,6 +137,7 @@ class BackendSpec(PartSpec):
     trains: bool = True
     starts: tuple[str, ...] = ()
     default_model: str = ""
+    find_model: str | None = field(default=None, validator=attrs.validators.optional(_TARGET))
 
 
 @frozen(kw_only=True)

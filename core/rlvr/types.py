@@ -309,6 +309,43 @@ class ScoredGroup:
 
 
 @frozen(kw_only=True)
+class TopK:
+    """
+    The likeliest tokens at n positions, and the one that stands there.
+
+    Attributes:
+        ids: (n, k), each at most once a row, in any order; -1: none.
+        logprobs: (n, k) nats, at the temperature asked for; -inf where `ids` is -1.
+        actual: (n,) nats, of the token that stands at the position.
+        is_whole: Whether nothing is left over: k is the vocabulary.
+    """
+
+    ids: IntArray = field(converter=_ints, eq=_EQUAL)
+    logprobs: FloatArray = field(converter=_floats, eq=_EQUAL)
+    actual: FloatArray = field(converter=_floats, eq=_EQUAL)
+    is_whole: bool = False
+
+    def rows(self, chosen: Any) -> TopK:
+        """The same at some of the positions."""
+        return attrs.evolve(
+            self,
+            ids=self.ids[chosen],
+            logprobs=self.logprobs[chosen],
+            actual=self.actual[chosen],
+        )
+
+
+@frozen(kw_only=True)
+class States:
+    """A model's states before its output head at n positions, (n, C)."""
+
+    states: FloatArray = field(converter=_floats, eq=_EQUAL)
+
+
+Distribution: TypeAlias = TopK | States
+
+
+@frozen(kw_only=True)
 class Datum:
     """
     One training sequence; every array has shape (T,).
@@ -320,7 +357,8 @@ class Datum:
     `temperature` is the one it was sampled at: the trainer divides its logits by it.
     `annotations` hold per-token numbers by name: logprobs by other models ("reference",
     "teacher"), by the trainer before the step ("policy"), a critic's estimates ("value").
-    `labels` are the problem's.
+    `distributions` hold what teachers think of the next token, by annotation: rows are the
+    supervised tokens (`mask`) in order. `labels` and `prompt` (its messages) are the problem's.
     """
 
     tokens: IntArray = field(converter=_ints, eq=_EQUAL)
@@ -331,7 +369,11 @@ class Datum:
     temperature: float = 1.0
     problem_id: str = ""
     annotations: Mapping[str, FloatArray] = field(factory=dict, converter=_frozen_map, eq=False)
+    distributions: Mapping[str, Distribution] = field(
+        factory=dict, converter=_frozen_map, eq=False, repr=False
+    )
     labels: Mapping[str, str] = field(factory=dict, converter=_frozen_map)
+    prompt: tuple[Message, ...] = field(default=(), converter=_tuple, eq=False, repr=False)
 
 
 @frozen(kw_only=True)
@@ -355,6 +397,25 @@ class SamplingParams:
     def is_truncated(self) -> bool:
         """True when top-p or top-k cuts the distribution (which biases importance ratios)."""
         return self.top_p < 1.0 or self.top_k > 0
+
+
+@frozen(kw_only=True)
+class Question:
+    """
+    One sequence that a teacher is to score.
+
+    Attributes:
+        ids: (S,) token ids.
+        start: First position wanted, at least 1: the answer has rows for `start` to S - 1. The row
+            of position t is the distribution that `ids[t]` was drawn from, given `ids[:t]`.
+        k: Likeliest tokens a position, at least 1.
+        temperature: That the logits are divided by.
+    """
+
+    ids: IntArray = field(converter=_ints, eq=_EQUAL)
+    start: int
+    k: int
+    temperature: float = 1.0
 
 
 @frozen(kw_only=True)
@@ -431,7 +492,9 @@ class EvalReport:
     estimate 1 - C(n-c, k)/C(n, k), averaged over problems. `low` and `high` bound pass@1 at 95 %
     (bootstrap over problems). `failed` counts samples whose verification could not run.
     `seen` are the problems of families that the model was trained on; `held_out` is True where
-    there are none, None where the problems name no family.
+    there are none, None where the problems name no family. `measures` are what the loss came to
+    on recorded trajectories (`abilities.Recorded`), by path ("eval/loss"): there is no pass rate
+    then, and `scores` hold no samples.
     """
 
     split: str
@@ -445,6 +508,7 @@ class EvalReport:
     seconds: float = 0.0
     seen: tuple[str, ...] = field(default=(), converter=_tuple)
     held_out: bool | None = None
+    measures: Mapping[str, float] = field(factory=dict, converter=_frozen_map)
 
     @property
     def pass1(self) -> float:

@@ -8,8 +8,8 @@ import pytest
 from attrs import frozen
 
 from rlvr.errors import ConfigError
-from rlvr.run.model_scheme import backend_for_model, check_fit, default_model
-from rlvr.specs import BackendSpec, SamplerSpec
+from rlvr.run.model_scheme import backend_for_model, check_fit, default_model, is_starter
+from rlvr.specs import BackendSpec, SamplerSpec, TaskSpec
 
 
 @frozen
@@ -76,3 +76,40 @@ def test_a_backend_says_what_it_takes_where_nobody_names_a_model() -> None:
     assert default_model("p/far", host) == "far:"  # type: ignore[arg-type]
     assert default_model("near", host) == ""  # type: ignore[arg-type]
     assert default_model("nobody", host) == ""  # type: ignore[arg-type]
+
+
+LOOKS = iter(("far:only", ""))
+
+
+def look() -> str:
+    """What is there: a model at first, nothing that can be told later."""
+    return next(LOOKS)
+
+
+def test_a_backend_may_look_for_what_is_there() -> None:
+    """What it finds is taken; where it finds nothing, or fails, what it says without looking."""
+    host = Host((backend("far", "far", default_model="far:", find_model=f"{__name__}:look"),))
+
+    assert default_model("far", host) == "far:only"  # type: ignore[arg-type]
+    assert default_model("far", host) == "far:"  # type: ignore[arg-type]
+    assert default_model("far", host) == "far:"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("model", "looks", "is_it"),
+    [
+        ("starter", False, True),
+        ("gpt2:mine-starter", False, False),
+        ("far:mine-starter", True, True),
+        ("far:task-starter", True, True),
+        ("far:other-starter", True, False),
+        ("far:", True, False),
+    ],
+)
+def test_what_the_starter_model_is(model: str, looks: bool, is_it: bool) -> None:
+    """By its own word, or by the name that a server of it has; never by the name of a folder."""
+    task = TaskSpec(name="task", target="m:x", provider="mine")
+    spec = backend("far", find_model="m:x" if looks else None)
+
+    assert is_starter(model, task, spec) == is_it
+    assert is_starter(model, task, None) == (model == "starter")

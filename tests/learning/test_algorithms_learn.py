@@ -15,6 +15,7 @@ from rlvr.cli.main import main
 
 torch = pytest.importorskip("torch", reason="losses speak torch; pip install torch")
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
+bpe = pytest.importorskip("rlvr_torch.tokenizer", reason="rlvr-torch is not installed")
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
 
 RUNS: dict[str, list[str]] = {
@@ -104,6 +105,33 @@ def test_learns_from_a_teacher_alone(tmp_path: Path) -> None:
     assert steps[0]["reward/pass"] < CHANCE
     assert late(steps, "reward/pass") > LEARNS
     assert late(steps, "teacher/kl") < steps[0]["teacher/kl"] / 2
+
+
+@pytest.mark.integration
+def test_learns_from_a_teacher_with_another_tokenizer(tmp_path: Path) -> None:
+    """
+    Without a reward, by a teacher of 257 bytes and an end of its own, of a student of six letters.
+
+    Both forms come nearer to it and neither learns to say nothing; the divergence becomes right.
+    """
+    bpe.BytePairTokenizer.bytes_only().save(tmp_path)
+    shape = f"layers=1&heads=2&width=32&positions=16&tokenizer={tmp_path / 'tokenizer.json'}"
+    learned(
+        tmp_path / "teacher", "--algo", "sft", "--model", f"gpt2:new?{shape}", "train.lr=0.01",
+        "eval.samples=0",
+    )  # fmt: skip
+    (model,) = (tmp_path / "teacher" / "run" / "checkpoints").glob("*/model")
+    for mode in ("pg", "supervised"):
+        steps = learned(
+            tmp_path / mode, "--algo", "opd", "--teacher", f"gpt2:{model}", f"opd.mode={mode}",
+            "advantage.reward_coef=0", "eval.samples=0",
+        )  # fmt: skip
+
+        assert steps[0]["reward/pass"] < CHANCE
+        assert steps[0]["align/1-1"] == 1.0
+        assert late(steps, "teacher/kl") < steps[0]["teacher/kl"] / 2
+        assert late(steps, "sampler/length_mean") > 3.0
+    assert late(steps, "reward/pass") > LEARNS
 
 
 @pytest.mark.integration

@@ -9,8 +9,11 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PUBLIC = {"types", "specs", "parts", "abilities", "episode", "errors", "testing", "curriculum"} | {
+    "checks",
+    "distributions",
     "extensions",
     "opening",
+    "sampling",
     "schedule",
     "tokenization",
 }

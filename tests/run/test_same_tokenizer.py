@@ -1,4 +1,4 @@
-"""Tokenizers are compared by what they do."""
+"""Tokenizers are compared by what they do; a teacher with another one is aligned, or refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import pytest
 import structlog
 
 from rlvr.errors import ConfigError
-from rlvr.run.same_tokenizer import check_same_tokenizer
+from rlvr.run.aligned import AlignedTeacher
+from rlvr.run.aligned_fit import in_tokens_of
+from rlvr.run.same_tokenizer import difference
+from rlvr.testing import TinyTeacher
 from rlvr.testing.fakes import CharTokenizer
 from rlvr.types import Message
 
@@ -72,10 +75,26 @@ class Plain(CharTokenizer):
         return [2 for _ in messages]
 
 
-def check(student: Any, teacher: Any) -> list[dict[str, Any]]:
-    """What was warned of."""
+class Bytes(CharTokenizer):
+    """Knows the bytes of its characters."""
+
+    def bytes_of(self, token: int) -> bytes:
+        return self.decode([token]).encode()
+
+
+def fitted(student: Any, theirs: Any) -> tuple[Any, list[dict[str, Any]]]:
+    """The teacher that a run asks, itself under `inner`, and what was warned of."""
+    inner = TinyTeacher(name="t")
+    inner.tokenizer = theirs
     with structlog.testing.capture_logs() as logs:
-        check_same_tokenizer(student, teacher, "teacher t")
+        found = in_tokens_of(student, inner)
+    return (None if found is inner else found), logs
+
+
+def check(student: Any, teacher: Any) -> list[dict[str, Any]]:
+    """What was warned of where the tokenizer is the same."""
+    aligned, logs = fitted(student, teacher)
+    assert aligned is None
     return logs
 
 
@@ -99,18 +118,42 @@ def test_equal_ones_pass(student: Any, teacher: Any) -> None:
     [
         (CharTokenizer("abc"), CharTokenizer("abd"), "2 of 7 ids differ: id 3 is 'c' here, 'd'"),
         (CharTokenizer("ab"), CharTokenizer("abc"), "5 ids here, 7 there, 4 of 7 ids differ"),
-        (Exact(swapped=False), Exact(swapped=True), "2 of 21 ids differ: id 4 is '\\\\x84' here"),
+        (Exact(swapped=False), Exact(swapped=True), "2 of 21 ids differ: id 4 is '\\x84' here"),
         (CharTokenizer(LETTERS), Greedy(LETTERS), "the same ids, cut otherwise"),
         (CharTokenizer(), Greedy(), "the same ids, cut otherwise"),
     ],
 )
-def test_different_ones_are_refused(student: Any, teacher: Any, said: str) -> None:
-    """The first ids that differ are shown, both ways round; exact bytes where both know them."""
-    with pytest.raises(ConfigError, match=said) as caught:
-        check(student, teacher)
+def test_differences_are_shown(student: Any, teacher: Any, said: str) -> None:
+    """The first ids that differ, both ways round; exact bytes where both know them."""
+    assert said in difference(student, teacher)
+    assert difference(teacher, student)
+
+
+def test_another_tokenizer_without_bytes_is_refused() -> None:
+    """Both ways round: whose tokens have no bytes, and what to do."""
+    with pytest.raises(ConfigError, match=r"another tokenizer: 2 of 7 ids(.|\n)*the policy's and"):
+        fitted(CharTokenizer("abc"), CharTokenizer("abd"))
+    with pytest.raises(ConfigError, match="and the teacher's does not say") as caught:
+        fitted(Bytes("abc"), CharTokenizer("abd"))
     assert "teacher t" in str(caught.value)
-    with pytest.raises(ConfigError):
-        check(teacher, student)
+    with pytest.raises(ConfigError, match="and the policy's does not say"):
+        fitted(CharTokenizer("abd"), Bytes("abc"))
+
+
+def test_another_tokenizer_with_bytes_is_aligned() -> None:
+    """Said once, with how many texts both have a token for: 2 of 3, and 2 of 4."""
+    aligned, (line,) = fitted(Bytes("abc"), Bytes("bcde"))
+
+    assert isinstance(aligned, AlignedTeacher)
+    assert (line["event"], line["log_level"]) == ("teacher_aligned_by_bytes", "warning")
+    assert (line["shared"], line["of_policy"], line["of_teacher"]) == (2, 0.6667, 0.5)
+    assert "7 ids here, 9 there" in line["differs"]
+
+
+def test_alphabets_that_do_not_meet_are_refused() -> None:
+    """No token of one is a token of the other: nothing could be learnt."""
+    with pytest.raises(ConfigError, match="none of its 2 texts is one of the policy's 3"):
+        fitted(Bytes("abc"), Bytes("de"))
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,57 @@ class OverhearsOutputs(TinyBackend):
         return await super().step(data, lambda *given: loss(*given))  # type: ignore[arg-type]
 
 
+class LearnsWhileLooking(TinyBackend):
+    """Appraises by taking the step."""
+
+    async def appraise(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+        metrics = await self.step(data, loss)
+        return {name: value for name, value in metrics.items() if name not in ("lr", "grad/norm")}
+
+
+class AppraisesTheStart(TinyBackend):
+    """Says what the loss was before any step."""
+
+    async def appraise(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+        other = TinyBackend(seed=1)
+        return await other.appraise(data, loss)
+
+
+class StatesOfTheNextToken(TinyBackend):
+    """Off by one: gives the state after the token in place of the one before it."""
+
+    def states(self, data: Sequence[Datum]) -> list[Any]:
+        return super().states([attrs.evolve(d, tokens=np.roll(d.tokens, -1)) for d in data])
+
+
+class HeadWithoutGradient(TinyBackend):
+    """The head is a constant, and nothing of such a loss is ever learnt."""
+
+    def _leaves(self, data: Any, loss: Any, *, with_grad: bool) -> Any:
+        leaves, outputs = super()._leaves(data, loss, with_grad=with_grad)
+        for head in outputs.get("head", ()):
+            head.weights.requires_grad_(False)
+        return leaves, outputs
+
+
+class MakesLogprobsAnyway(TinyBackend):
+    """For a loss that does without them."""
+
+    def _leaves(self, data: Any, loss: Any, *, with_grad: bool) -> Any:
+        uses = getattr(loss, "uses_logprobs", True)
+        loss.uses_logprobs = True
+        found = super()._leaves(data, loss, with_grad=with_grad)
+        loss.uses_logprobs = uses
+        return found
+
+
+class StatesOfEveryToken(TinyBackend):
+    """The prompt's too."""
+
+    def states(self, data: Sequence[Datum]) -> list[Any]:
+        return super().states([attrs.evolve(d, mask=np.ones_like(d.mask)) for d in data])
+
+
 def contract_of(backend: type) -> type[BackendContract]:
     """The contract on that backend."""
 
@@ -162,6 +213,12 @@ def contract_of(backend: type) -> type[BackendContract]:
         (SharedRandomness, "equal_requests_give_equal_completions"),
         (OverhearsOutputs, "outputs_are_given_or_refused"),
         (TalksTooLong, "completions_keep_their_limits"),
+        (LearnsWhileLooking, "appraising_tells_what_a_step_would_and_changes_nothing"),
+        (AppraisesTheStart, "appraising_tells_what_a_step_would_and_changes_nothing"),
+        (StatesOfTheNextToken, "states_and_head_make_the_distribution"),
+        (HeadWithoutGradient, "a_loss_over_distributions_is_learnt_from"),
+        (MakesLogprobsAnyway, "a_loss_over_distributions_is_learnt_from"),
+        (StatesOfEveryToken, "a_loss_over_distributions_is_learnt_from"),
     ],
 )
 def test_faults_are_found(backend: type, promise: str, broken: Broken) -> None:

@@ -65,6 +65,11 @@ class NoDigest(FileCheckpointer):
         return [attrs.evolve(checkpoint, digest="") for checkpoint in super().list()]
 
 
+class SparesNothing(FileCheckpointer):
+    def spare(self, step: int | None) -> None:
+        """Forget it."""
+
+
 def contract_of(checkpointer: type) -> type[CheckpointerContract]:
     """The contract on that checkpointer."""
 
@@ -87,6 +92,7 @@ def contract_of(checkpointer: type) -> type[CheckpointerContract]:
         (NoDigest, "lists_oldest_first"),
         (WritesInPlace, "failing_save_leaves_the_previous_one"),
         (WritesInPlace, "kill_while_saving_leaves_the_previous_one"),
+        (SparesNothing, "what_is_spared_outlives_the_newest"),
     ],
 )
 def test_faults_are_found(checkpointer: type, promise: str, broken: Broken) -> None:

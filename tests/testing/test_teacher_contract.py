@@ -9,9 +9,9 @@ import attrs
 import numpy as np
 import pytest
 
-from rlvr.testing import TeacherContract, TinyBackend, TinyTeacher
+from rlvr.testing import TeacherContract, TinyBackend, TinyRevealer, TinyTeacher
 from rlvr.testing.contract import Contract
-from rlvr.types import Datum, FloatArray
+from rlvr.types import Datum, FloatArray, Question, States, TopK
 
 Broken = Callable[[type[Contract]], set[str]]
 
@@ -96,6 +96,93 @@ class CutsWhatIsTooLong(Tiny):
         )
 
 
+class Answers(Tiny):
+    """Spoils its likeliest tokens."""
+
+    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+        found = await super().score(questions)
+        return [self.said(q, answer) for q, answer in zip(questions, found, strict=True)]
+
+    def said(self, question: Question, answer: TopK) -> TopK:
+        return answer
+
+
+class SaysATokenTwice(Answers):
+    def said(self, question: Question, answer: TopK) -> TopK:
+        ids = np.array(answer.ids)
+        ids[:, -1] = ids[:, 0]
+        return attrs.evolve(answer, ids=ids)
+
+
+class RowsOfThePositionAfter(Answers):
+    def said(self, question: Question, answer: TopK) -> TopK:
+        return answer.rows(np.roll(np.arange(len(answer.ids)), -1))
+
+
+class TellsTheLeastLikely(Answers):
+    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+        whole = await Tiny().score([attrs.evolve(q, k=53) for q in questions])
+        places = [
+            np.argsort(a.logprobs, axis=-1)[:, : q.k] for a, q in zip(whole, questions, strict=True)
+        ]
+        return [
+            attrs.evolve(
+                a,
+                ids=np.take_along_axis(a.ids, at, -1),
+                logprobs=np.take_along_axis(a.logprobs, at, -1),
+                is_whole=q.k == 53,
+            )
+            for a, at, q in zip(whole, places, questions, strict=True)
+        ]
+
+
+class KnowsOneTemperature(Answers):
+    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+        return await super().score([attrs.evolve(q, temperature=1.0) for q in questions])
+
+
+class SumsOverTheLikeliest(Answers):
+    """Normalised over what it tells, as if nothing were left."""
+
+    def said(self, question: Question, answer: TopK) -> TopK:
+        total = np.log(np.exp(answer.logprobs).sum(-1, keepdims=True))
+        return attrs.evolve(answer, logprobs=answer.logprobs - total)
+
+
+class TellsFewer(Answers):
+    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+        return await super().score([attrs.evolve(q, k=min(q.k, 5)) for q in questions])
+
+
+class NeverWhole(Answers):
+    def said(self, question: Question, answer: TopK) -> TopK:
+        return attrs.evolve(answer, is_whole=False)
+
+
+class SortsQuestions(Answers):
+    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+        return await super().score(sorted(questions, key=lambda q: len(q.ids)))
+
+
+class AnswersAnyLength(Answers):
+    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+        return await super().score([attrs.evolve(q, ids=q.ids[:60]) for q in questions])
+
+
+class StatesOfTheTokenItself(TinyRevealer):
+    async def states(self, data: Sequence[Datum]) -> list[States]:
+        return await super().states([attrs.evolve(d, tokens=np.roll(d.tokens, -1)) for d in data])
+
+
+class HeadOfAnother(TinyRevealer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = TinyRevealer(TinyBackend(seed=8)).head
+
+
+ROWS = "likeliest_tokens_are_rows_of_a_distribution"
+ACTUAL = "the_token_that_stands_there_has_its_logprob"
+STATES = "states_and_head_are_the_whole_distribution"
 SHAPE = "one_logprob_for_each_token_of_the_policy"
 SUM = "logprobs_are_those_of_a_distribution"
 BEFORE = "what_comes_before_a_token_decides"
@@ -112,6 +199,7 @@ def contract_of(teacher: Callable[[], Any]) -> type[TeacherContract]:
 def test_a_right_teacher_holds_every_promise(broken: Broken) -> None:
     """Nothing is found where nothing is wrong."""
     assert broken(contract_of(TinyTeacher)) == set()
+    assert broken(contract_of(TinyRevealer)) == set()
 
 
 @pytest.mark.parametrize(
@@ -127,6 +215,17 @@ def test_a_right_teacher_holds_every_promise(broken: Broken) -> None:
         (RepeatsTheStudent, "only_tokens_mask_and_temperature_count"),
         (SortsByLength, "company_and_order_do_not_matter"),
         (CutsWhatIsTooLong, "what_is_too_long_is_refused"),
+        (SaysATokenTwice, ROWS),
+        (TellsFewer, ROWS),
+        (RowsOfThePositionAfter, ACTUAL),
+        (SumsOverTheLikeliest, "a_larger_k_gives_the_same_and_more"),
+        (TellsTheLeastLikely, "a_larger_k_gives_the_same_and_more"),
+        (KnowsOneTemperature, "likeliest_tokens_are_those_of_the_temperature"),
+        (NeverWhole, "all_tokens_together_are_the_whole_distribution"),
+        (SortsQuestions, "company_of_other_questions_does_not_matter"),
+        (AnswersAnyLength, "a_question_that_is_too_long_is_refused"),
+        (StatesOfTheTokenItself, STATES),
+        (HeadOfAnother, STATES),
     ],
 )
 def test_each_planted_fault_is_found(

@@ -8,18 +8,22 @@ Each test is skipped, with the reason said aloud, where what it needs is not ins
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import frozen
 
 from rlvr.builtin.toy import starter
 
@@ -94,13 +98,20 @@ def run_rlvr() -> Callable[..., str]:
     return run
 
 
+@frozen(kw_only=True)
+class Bed:
+    """The test bed's server: how a client finds it, and its sudden end."""
+
+    environment: Mapping[str, str]
+    kill: Callable[[], None]
+
+
 @pytest.fixture(scope="session")
-def independent() -> Iterator[dict[str, str]]:
-    """The environment that reaches the test bed's server: a third party's, with a tiny model."""
+def testbed() -> Callable[..., AbstractContextManager[Bed]]:
+    """Starts the test bed's server, a third party's, at a port; what its state holds is kept."""
     pytest.importorskip("tinker", reason="tinker is not installed")
-    if url := os.environ.get("TINKER_TESTBED_URL"):  # one that runs already
-        yield _environment(url)
-        return
+    if os.environ.get("TINKER_TESTBED_URL"):
+        pytest.skip("the server at TINKER_TESTBED_URL is somebody's: it is not killed")
     python = os.environ.get("TINKER_TESTBED_PYTHON", "")
     if not (TESTBED / "tx_launch.py").is_file():
         pytest.skip(f"no test bed at {TESTBED} (TINKER_TESTBED=FOLDER names it)")
@@ -116,8 +127,20 @@ def independent() -> Iterator[dict[str, str]]:
             check=True,
             capture_output=True,
         )
-    with _testbed(python, model, run, _free_port()) as url:
+    return partial(_serving, python, model, run / "jaxcache")
+
+
+@pytest.fixture(scope="session")
+def independent(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mapping[str, str]]:
+    """The environment that reaches a server of the test bed with a tiny model."""
+    if url := os.environ.get("TINKER_TESTBED_URL"):  # one that runs already
         yield _environment(url)
+        return
+    start = request.getfixturevalue("testbed")
+    with start(tmp_path_factory.mktemp("independent"), free_port()) as bed:
+        yield bed.environment
 
 
 def _environment(url: str) -> dict[str, str]:
@@ -125,18 +148,16 @@ def _environment(url: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _testbed(python: str, model: Path, run: Path, port: int) -> Iterator[str]:
+def _serving(python: str, model: Path, compiled: Path, state: Path, port: int) -> Iterator[Bed]:
     """As the test bed's up.sh starts it; what was compiled is kept for the next time."""
-    for old in run.glob("t.db*"):
-        old.unlink()
-    log = run / "server.log"
+    log = state / f"server-{time.time_ns()}.log"
     settings = {
         "--base-model": str(model),
         "--backend": "jax",
         "--backend-config": '{"max_lora_adapters": 32, "max_lora_rank": 8, '
         '"sample_max_num_sequences": 16, "train_micro_batch_size": 16}',
-        "--checkpoints-base": str(run / "checkpoints"),
-        "--database-url": f"sqlite:///{run / 't.db'}",
+        "--checkpoints-base": str(state / "checkpoints"),
+        "--database-url": f"sqlite:///{state / 't.db'}",
         "--port": str(port),
     }
     with log.open("wb") as file:
@@ -149,31 +170,44 @@ def _testbed(python: str, model: Path, run: Path, port: int) -> Iterator[str]:
             env={
                 **os.environ,
                 "JAX_PLATFORMS": "cpu",
-                "JAX_COMPILATION_CACHE_DIR": str(run / "jaxcache"),
+                "JAX_COMPILATION_CACHE_DIR": str(compiled),
                 "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
                 "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
                 "PYTHONDONTWRITEBYTECODE": "1",  # the folder is somebody else's
             },
         )
+
+    def kill() -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
     try:
         begun = time.monotonic()
         while "Starting background engine..." not in log.read_text("utf-8", "replace"):
             if process.poll() is not None or time.monotonic() - begun > UP_S:
                 pytest.fail(f"the test bed is not up:\n{log.read_text()[-2000:]}")
             time.sleep(0.25)
-        yield f"http://127.0.0.1:{port}"
+        yield Bed(environment=_environment(f"http://127.0.0.1:{port}"), kill=kill)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
         try:
             process.wait(20)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            kill()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of loopback that nobody listens at."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port: int = found.getsockname()[1]
         return port
+
+
+def pytest_sessionfinish() -> None:
+    """What the SDK left open is cleared away before pytest takes its last look for such things."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()

@@ -110,3 +110,37 @@ def test_rl_runs_on_our_domains(
         assert step["env/all/failed"] == 0.0
         assert 0.0 <= step["env/all/solved"] <= 1.0
         assert abs(step["optim/kl_sample_train_v1"]) < 1e-3
+
+
+def test_our_run_trains_on_the_cookbooks_environments(
+    serve: Callable[..., Any], run_rlvr: Callable[..., str], tmp_path: Path
+) -> None:
+    """`--plugin cookbook --backend tinker`: its prompts to our server, its rewards to our run."""
+    server = serve("gpt2:new?layers=1&width=32&positions=512")
+    args = {
+        "batch_size": 2,
+        "model_name_for_tokenizer": server.tokenizer,
+        "renderer_name": "role_colon",
+        "n_batches": 2,
+        "group_size": 1,
+    }
+    words = (
+        *("run", "--plugin", "cookbook", "--algo", "grpo", "--backend", "tinker", "--steps", "2"),
+        *("--out", str(tmp_path / "run"), "sampler.max_tokens=12", "sampler.group_size=4"),
+        *("train.problems=2", "eval.samples=0", "tinker.rank=4"),
+        "cookbook.builder=tinker_cookbook.recipes.math_rl.arithmetic_env:ArithmeticDatasetBuilder",
+        "cookbook.args=" + ",".join(f"{name}={value}" for name, value in args.items()),
+    )
+
+    run_rlvr(server.environment, *words)
+
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    steps = [line for line in map(json.loads, lines) if "reward/mean" in line]
+    assert [step["step"] for step in steps] == [1, 2]
+    for step in steps:
+        # the environment pays for right sums, and takes a little for answers without a number
+        assert -0.1 - 1e-6 <= step["reward/mean"] <= 1.0
+        assert step["verify/failed"] == 0
+        assert step["parity/max"] < 1e-3
+    samples = (tmp_path / "run").rglob("*.jsonl")
+    assert any("What is" in file.read_text() for file in samples)

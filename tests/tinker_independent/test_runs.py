@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from .conftest import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -61,23 +62,48 @@ def test_run_survives_the_servers_death(
     serving: Callable[..., AbstractContextManager[Any]], toy_spec: str, tmp_path: Path
 ) -> None:
     """Killed between two steps and started again on its state, the server finds the run going."""
-    port, state, run = _free_port(), tmp_path / "state", tmp_path / "run"
+    port, state, run = free_port(), tmp_path / "state", tmp_path / "run"
     keys = ("toy.letters=ab", "train.problems=2", "sampler.group_size=8", "train.lr=1e-2")
     words = (*RUN, "--steps", "8", "--out", str(run), *KEYS, *keys, "tinker.timeout_s=240")
     with serving(toy_spec, state, port) as first:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "rlvr.cli.main", *words],
-            env={**os.environ, **first.environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        process = _start(first.environment, words)
         _wait_until(lambda: len(_steps(run)) >= 3, process)
         first.kill()
     with serving(toy_spec, state, port):
         said, _ = process.communicate(timeout=500)
     assert process.returncode == 0, said[-4000:]
     assert _steps(run) == list(range(1, 9))
+
+
+@pytest.mark.timeout(1500)
+def test_run_survives_the_independent_servers_death(
+    testbed: Callable[..., AbstractContextManager[Any]], tmp_path: Path
+) -> None:
+    """The same of a server that somebody else wrote, with its engine, on its own database."""
+    port, state, run = free_port(), tmp_path / "state", tmp_path / "run"
+    state.mkdir()
+    keys = ("toy.letters=a", "toy.length=4", "train.problems=1", "sampler.group_size=16")
+    more = ("tinker.snapshots=false", "tinker.timeout_s=120", "tinker.context_length=2048")
+    words = (*RUN, "--steps", "6", "--out", str(run), *KEYS, *keys, *more)
+    with testbed(state, port) as first:
+        process = _start(first.environment, words)
+        _wait_until(lambda: len(_steps(run)) >= 3, process)
+        first.kill()
+    with testbed(state, port):
+        said, _ = process.communicate(timeout=900)
+    assert process.returncode == 0, said[-4000:]
+    assert "service_lost" in said
+    assert _steps(run) == list(range(1, 7))
+
+
+def _start(environment: Mapping[str, str], words: Sequence[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "rlvr.cli.main", *words],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
 def _steps(run: Path) -> list[int]:
@@ -92,10 +118,3 @@ def _wait_until(happened: Callable[[], bool], process: subprocess.Popen[str]) ->
         if process.poll() is not None:
             pytest.fail(f"the run ended before its server did:\n{process.communicate()[0][-4000:]}")
         time.sleep(0.1)
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port

@@ -15,6 +15,8 @@ def draw(run: RunInfo) -> Path | None:
     """
     Write `curve.png` into the run directory: reward and pass rate by step, evaluations with bars.
 
+    On recorded trajectories it is the loss, trained on and held out.
+
     None where nothing was trained or matplotlib (extra `rlvr[plot]`) is not installed.
     """
     directory = RunDir(run.directory)
@@ -33,9 +35,19 @@ def draw(run: RunInfo) -> Path | None:
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
     steps = [m["step"] for m in metrics]
-    axes.plot(steps, [m["reward/mean"] for m in metrics], label="mean reward (train)", alpha=0.7)
-    axes.plot(steps, [m["reward/pass"] for m in metrics], label="pass rate (train)", alpha=0.7)
-    if evaluations:
+    appraised = [e for e in evaluations if e.get("measures")]
+    if appraised:  # recorded trajectories: nothing is right or wrong
+        losses = [(m["step"], m["loss"]) for m in metrics if "loss" in m]
+        axes.plot(*zip(*losses, strict=True), label="loss (train)", alpha=0.7)
+        held = [(e["step"], e["measures"].get("eval/loss", float("nan"))) for e in appraised]
+        axes.plot(*zip(*held, strict=True), label=f"loss ({appraised[0]['split']})", marker="o")
+    else:
+        axes.plot(
+            steps, [m["reward/mean"] for m in metrics], label="mean reward (train)", alpha=0.7
+        )
+        axes.plot(steps, [m["reward/pass"] for m in metrics], label="pass rate (train)", alpha=0.7)
+        axes.set(ylim=(0, 1.02))
+    if evaluations and not appraised:
         axes.errorbar(
             [e["step"] for e in evaluations],
             [e["pass1"] for e in evaluations],
@@ -47,7 +59,7 @@ def draw(run: RunInfo) -> Path | None:
             marker="o",
             capsize=4,
         )
-    axes.set(xlabel="step", ylim=(0, 1.02), title=f"{run.plugin} {run.algo}, seed {run.seed}")
+    axes.set(xlabel="step", title=f"{run.plugin} {run.algo}, seed {run.seed}")
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right")
     path = run.directory / "curve.png"

@@ -32,6 +32,12 @@ class FileCheckpointer:
             raise CheckpointError("checkpoints need a run directory")
         self._root = context.run_dir / "checkpoints"
         self._keep = (config or CheckpointOptions()).keep
+        self._spared: int | None = None
+
+    def spare(self, step: int | None) -> None:
+        """Keep the checkpoint of this step besides the newest ones (`rlvr.abilities.Sparing`)."""
+        self._spared = step
+        self._prune()
 
     async def save(self, step: int, state: Mapping[str, Any], backend: Backend) -> Checkpoint:
         """
@@ -67,9 +73,13 @@ class FileCheckpointer:
                     "free space or choose another --out, then continue with --resume",
                 )
             ) from error
-        for old in self.list()[: -self._keep]:
-            shutil.rmtree(old.path, ignore_errors=True)
+        self._prune()
         return Checkpoint(path=final, step=step, digest=json.loads(text)["seal"])
+
+    def _prune(self) -> None:
+        for old in self.list()[: -self._keep]:
+            if old.step != self._spared:
+                shutil.rmtree(old.path, ignore_errors=True)
 
     async def load(self, which: Checkpoint, backend: Backend) -> dict[str, Any]:
         """Verify a checkpoint, restore the backend from it and give back the state."""

@@ -27,6 +27,12 @@ def evaluation_line(step: int, report: EvalReport) -> str:
     """One line on an evaluation, with its interval."""
     failed = f", {report.failed} could not be verified" if report.failed else ""
     seen = f", NOT held-out: {len(report.seen)}" if report.held_out is False else ""
+    if report.measures:
+        shown = "  ".join(f"{n.removeprefix('eval/')} {v:.4g}" for n, v in report.measures.items())
+        return (
+            f"eval at step {step}: {shown}  on {len(report.scores)} recorded {report.split} "
+            f"trajectories{seen}, {report.seconds:.0f} s"
+        )
     return (
         f"eval at step {step}: pass@1 {report.pass1:.1%} "
         f"[{report.low:.1%}, {report.high:.1%}] on {len(report.scores)} {report.split} problems, "

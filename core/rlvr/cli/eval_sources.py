@@ -20,6 +20,7 @@ from rlvr.errors import ConfigError, explain
 from rlvr.parts import Policy, Task
 from rlvr.run import heldout
 from rlvr.run.answers import read_answers
+from rlvr.run.appraisal import check_is_judged
 from rlvr.run.batches import seed_of
 from rlvr.run.board import Board
 from rlvr.run.breakdown import check_labels
@@ -97,6 +98,7 @@ async def sampled(configured: Configured, args: argparse.Namespace) -> Evaluated
             await load_last(configured, context, trained.run, student.backend, trained.checkpoint)
         options: EvalOptions = configured.options.record("eval")
         task = student.judge.task
+        check_is_judged(task, configured.chosen.task.name)
         problems = _problems(task, options, crossed(args))
         params = attrs.evolve(
             student.params,
@@ -150,6 +152,7 @@ async def from_file(configured: Configured, args: argparse.Namespace) -> Evaluat
     """
     board = Board()
     async with open_judge(configured, build_context(configured, None), board) as judge:
+        check_is_judged(judge.task, configured.chosen.task.name)
         options: EvalOptions = configured.options.record("eval")
         problems = _problems(judge.task, options, crossed(args))
         every = {p.id: p for p in [*judge.task.problems("all"), *problems]}

@@ -14,6 +14,7 @@ from rlvr.cli.parser import examples
 from rlvr.config.layers import Layer
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
+from rlvr.run.best import best, best_step, sentence
 from rlvr.run.board import Board
 from rlvr.run.configure import Configured
 from rlvr.run.configure import configure as resolve_configuration
@@ -114,10 +115,14 @@ def _summary(finished: Finished) -> dict[str, Any]:
             **{k: e[k] for k in ("step", "pass1", "low", "high", "problems", "samples", "failed")},
             "held_out": e.get("held_out"),
             "seen": len(e.get("seen", ())),
+            **({"measures": e["measures"]} if e.get("measures") else {}),
         }
         for e in evaluations
     ]
-    if len(finished.reports) > 1:
+    if (step := best_step(finished.reports)) is not None:
+        summary["best"] = best(step, finished.reports[step], finished.directory)
+    is_sampled = not any(report.measures for report in finished.reports.values())
+    if len(finished.reports) > 1 and is_sampled:
         first, last = (finished.reports[k] for k in (min(finished.reports), max(finished.reports)))
         difference, low, high = gain(first, last)
         summary["gain"] = {"pass1": difference, "low": low, "high": high}
@@ -127,6 +132,10 @@ def _summary(finished: Finished) -> dict[str, Any]:
 def _as_text(summary: dict[str, Any]) -> str:
     lines = []
     for entry in summary["evaluations"]:
+        if measures := entry.get("measures"):
+            shown = "  ".join(f"{name} {value:.4g}" for name, value in measures.items())
+            lines.append(f"step {entry['step']:>4}  {shown}  ({entry['problems']} trajectories)")
+            continue
         lines.append(
             f"step {entry['step']:>4}  pass@1 {entry['pass1']:6.1%}  "
             f"95 % interval [{entry['low']:.1%}, {entry['high']:.1%}]  "
@@ -137,6 +146,8 @@ def _as_text(summary: dict[str, Any]) -> str:
             f"gain       {gained['pass1'] * 100:+6.1f} points  "
             f"95 % interval [{gained['low'] * 100:+.1f}, {gained['high'] * 100:+.1f}]"
         )
+    if "best" in summary:
+        lines.append(f"best       {sentence(summary['best'])}")
     lines.append(f"run        {summary['run']}  ({summary['steps']} steps)")
     if "curve" in summary:
         lines.append(f"curve      {summary['curve']}")

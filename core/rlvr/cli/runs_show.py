@@ -8,6 +8,7 @@ from typing import Any
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import number, print_json, table
 from rlvr.errors import ExitCode
+from rlvr.run.best import best, best_step, recorded_reports, sentence
 from rlvr.run.recorded import locate, read_run
 
 SUMMARY = "one run: identity, evaluations, last metrics"
@@ -30,20 +31,33 @@ def main(args: argparse.Namespace) -> int:
         ConfigError: Its `run.json` cannot be read.
     """
     run = read_run(locate(args.run))
+    reports = recorded_reports(run.evaluations)
+    step = best_step(reports)
+    found = None if step is None else best(step, reports[step], run.path)
     if args.json:
-        told = {"metrics": run.metrics, "evaluations": run.evaluations}
+        told = {"metrics": run.metrics, "evaluations": run.evaluations, "best": found}
         print_json({**run.record, "path": run.path, **told})
         return ExitCode.DONE
     print(f"run {run.id} in {run.path}")
     for key in KEYS:
         if key in run.record:
             print(f"  {key}: {run.record[key]}")
-    if run.evaluations:
+    if found is not None:
+        print(f"  best: {sentence(found)}")
+    judged = [e for e in run.evaluations if not e.get("measures")]
+    if judged:
         cells = [
-            (e.get("step"), e.get("split"), number(e.get("pass1")), _interval(e))
-            for e in run.evaluations
+            (e.get("step"), e.get("split"), number(e.get("pass1")), _interval(e)) for e in judged
         ]
         print("\n" + table(("STEP", "SPLIT", "PASS@1", "95 % INTERVAL"), cells))
+    appraised = [e for e in run.evaluations if e.get("measures")]
+    if appraised:
+        names = sorted({name for e in appraised for name in e["measures"]})
+        rows = [
+            (e.get("step"), e.get("split"), *(number(e["measures"].get(n)) for n in names))
+            for e in appraised
+        ]
+        print("\n" + table(("STEP", "SPLIT", *names), rows))
     if run.metrics:
         last = run.metrics[-1]
         print(f"\nmetrics of step {last.get('step')}")

@@ -24,17 +24,24 @@ _ALGORITHMS = (
     *("best-of-n", "opd", "sft"),
 )
 _ADVANTAGES = ("group", "rloo", "global", "gae", "best", "one", "opd")
-_LOSSES = ("grpo", "gspo", "cispo", "reinforce", "ppo", "sft")
+_SERVED = ("vllm", "sglang", "openai")
+_LOSSES = ("grpo", "gspo", "cispo", "reinforce", "ppo", "sft", "opd", "distill")
+
+_DOMAINS = {"chess": "rlvr-chess", "cookbook": "rlvr-tinker", "cvdp": "rlvr-cvdp"}
 
 NAMES: Mapping[str, Mapping[str, str]] = {
     "plugin": PLUGINS,
-    "task": {"chess": "rlvr-chess", "cookbook": "rlvr-tinker", "cvdp": "rlvr-cvdp"},
-    "reward": {"chess": "rlvr-chess", "cookbook": "rlvr-tinker", "cvdp": "rlvr-cvdp"},
-    "algorithm": dict.fromkeys(_ALGORITHMS, "rlvr-algos"),
+    "task": {**_DOMAINS, **dict.fromkeys(("sad", "house"), "rlvr-sad")},
+    "reward": {**_DOMAINS, **dict.fromkeys(("recorded", "house"), "rlvr-sad")},
+    "algorithm": {**dict.fromkeys(_ALGORITHMS, "rlvr-algos"), "sad": "rlvr-sad"},
     "advantage": dict.fromkeys(_ADVANTAGES, "rlvr-algos"),
     "loss": dict.fromkeys(_LOSSES, "rlvr-algos"),
-    "sampler": {"chat": "rlvr-servers"},
-    "backend": {"server": "rlvr-servers", "tinker": "rlvr-tinker", "torch": "rlvr-torch"},
+    "sampler": {**dict.fromkeys(("chat", *_SERVED), "rlvr-servers"), "replay": "rlvr-sad"},
+    "backend": {
+        **dict.fromkeys(("server", *_SERVED), "rlvr-servers"),
+        "tinker": "rlvr-tinker",
+        "torch": "rlvr-torch",
+    },
 }
 """Kind, then name, to distribution."""
 
@@ -43,6 +50,7 @@ MODELS: Mapping[str, str] = {
     "hf": "torch",
     "server": "server",
     "tinker": "tinker",
+    **{name: name for name in _SERVED},
 }
 """Scheme of a model spec to the backend of ours that takes it, installed or not."""
 

@@ -27,7 +27,7 @@ from rlvr.plugins.host import PluginHost
 from rlvr.plugins.registry import Registry
 from rlvr.plugins.resolve import load_object
 from rlvr.run.foreign import refuse_foreign, without_foreign
-from rlvr.run.model_scheme import backend_for_model, check_fit, default_model
+from rlvr.run.model_scheme import backend_for_model, check_fit, default_model, is_starter
 from rlvr.run.teachers import choose_teachers
 from rlvr.specs import (
     AdvantageSpec,
@@ -209,7 +209,7 @@ def _backend_layers(chosen: Chosen, run: RunOptions) -> list[Layer]:
     backend, layers = chosen.backend, []
     if backend is not None and run.backend != RunOptions().backend:
         layers.append(Layer(f"model {run.model}", {"run.backend": run.backend}))
-    if backend is not None and backend.default_model and run.model == backend.default_model:
+    if backend is not None and backend.default_model and run.model != RunOptions().model:
         layers.append(Layer(f"backend {backend.name}", {"run.model": run.model}))
     return layers
 
@@ -273,7 +273,8 @@ def _vetted_layers(chosen: Chosen, run: RunOptions, preset: str | None) -> list[
                 f"there are: {', '.join(presets) or 'none'}",
             )
         )
-    if preset is None and STARTER in presets and run.model == STARTER and not run.dataset:
+    is_default = not run.dataset and is_starter(run.model, chosen.task, chosen.backend)
+    if preset is None and STARTER in presets and is_default:
         preset = STARTER
     if preset is not None:
         layers.append(Layer(f"preset {preset}", _of_command(presets[preset], chosen)))

@@ -15,6 +15,7 @@ from typing import Any
 from attrs import frozen
 
 from rlvr.run.configure import Configured
+from rlvr.run.routes import models_of
 from rlvr.run.teachers import model_of, teacher_keys
 from rlvr.types import Problem
 
@@ -95,7 +96,7 @@ def lineage_at_start(configured: Configured, model: str) -> Lineage:
         if path := str(values.get(key) or ""):
             found = joined(found, lineage_of(f"path:{path}"))
     for key in teacher_keys(chosen):
-        if teacher := str(values.get(key) or ""):
+        for teacher in models_of(str(values.get(key) or "")):
             found = joined(found, lineage_of(model_of(teacher, chosen.task)))
     return found
 

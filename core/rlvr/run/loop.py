@@ -13,11 +13,13 @@ import time
 import attrs
 
 from rlvr.run import batches, metrics, stages
+from rlvr.run.appraisal import appraise_held_out, is_recorded
 from rlvr.run.evaluate import evaluate
 from rlvr.run.pipeline import next_batch, sampling
 from rlvr.run.recipe import Recipe
 from rlvr.run.state import RunState
 from rlvr.run.watch import Watch
+from rlvr.types import EvalReport, ScoredGroup
 
 
 async def train(recipe: Recipe, state: RunState, watch: Watch) -> RunState:
@@ -41,7 +43,7 @@ async def train(recipe: Recipe, state: RunState, watch: Watch) -> RunState:
             batch = await next_batch(recipe, stream, state)
             watch.groups_scored(step, batch.met)
 
-            data = stages.collate(batch.kept, advantage(batch.kept))
+            data = stages.collate(batch.kept, advantage(batch.kept), recipe.student.judge.task)
             if recipe.teachers:
                 with board.during("teach"):
                     data = await stages.consult(recipe.teachers, [advantage, loss], data)
@@ -88,22 +90,32 @@ async def _evaluate_if_due(recipe: Recipe, state: RunState, watch: Watch) -> Non
     is_due = state.step == 0 or _is_due(state.step, recipe.eval.every, recipe.steps)
     if not (recipe.eval_problems and is_due) or state.step in watch.reports:
         return
-    student = recipe.student
     with watch.board.during("evaluate"):
-        report, scored = await evaluate(
-            await student.backend.policy(),
-            student.judge.task,
-            recipe.eval_sampler,
-            student.judge.scorer,
-            recipe.eval_problems,
-            attrs.evolve(
-                student.params,
-                group_size=recipe.eval.samples,
-                seed=batches.seed_of(recipe.seed, "evaluate"),
-            ),
-            split=recipe.eval.split,
-        )
+        if is_recorded(recipe.student.judge.task):
+            report, scored = await appraise_held_out(recipe, state)
+        else:
+            report, scored = await _sampled_and_judged(recipe)
     watch.evaluated(state.step, report, scored)
+    with watch.board.during("checkpoint"):
+        await watch.keep_best(recipe, state)
+    watch.stop_if_asked()
+
+
+async def _sampled_and_judged(recipe: Recipe) -> tuple[EvalReport, list[ScoredGroup]]:
+    student = recipe.student
+    return await evaluate(
+        await student.backend.policy(),
+        student.judge.task,
+        recipe.eval_sampler,
+        student.judge.scorer,
+        recipe.eval_problems,
+        attrs.evolve(
+            student.params,
+            group_size=recipe.eval.samples,
+            seed=batches.seed_of(recipe.seed, "evaluate"),
+        ),
+        split=recipe.eval.split,
+    )
 
 
 def _is_due(step: int, every: int, last: int) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from rlvr.run.aligned_metrics import of_alignment
 from rlvr.types import Datum, Failed, Reward, ScoredGroup, Unscorable
 
 
@@ -64,7 +65,7 @@ def of_data(data: Sequence[Datum]) -> dict[str, float]:
     What is trained on: tokens, credit, and how far the sampler had left the reference.
 
     `kl/reference` is the k3 estimate, mean over the policy's tokens, nats; a loss that measures it
-    with the trainer's weights has the last word.
+    with the trainer's weights has the last word. `align/...` where a teacher has another tokenizer.
     """
     found = {
         "data/trajectories": float(len(data)),
@@ -80,7 +81,7 @@ def of_data(data: Sequence[Datum]) -> dict[str, float]:
             [np.asarray(d.annotations["reference"])[d.mask] - d.logprobs[d.mask] for d in own]
         ).clip(-20.0, 20.0)
         found["kl/reference"] = float((np.expm1(log_ratio) - log_ratio).mean())
-    return found
+    return found | of_alignment(own)
 
 
 def per_token(found: Mapping[str, float], weight: float) -> dict[str, float]:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from rlvr.errors import ConfigError, explain
+from rlvr.log import get
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.known import MODELS
-from rlvr.specs import BackendSpec, SamplerSpec
+from rlvr.plugins.resolve import load_object
+from rlvr.specs import BackendSpec, SamplerSpec, TaskSpec
+
+log = get(__name__)
+
+STARTER = "starter"
 
 
 def backend_for_model(model: str, host: PluginHost) -> str | None:
@@ -26,8 +32,29 @@ def backend_for_model(model: str, host: PluginHost) -> str | None:
 
 def default_model(backend: str, host: PluginHost) -> str:
     """The model that an installed backend takes where nobody names one; "": the task's starter."""
-    found = (spec for spec in host.backends() if backend in (spec.name, spec.full_name))
-    return next((spec.default_model for spec in found), "")
+    for spec in host.backends():
+        if backend in (spec.name, spec.full_name):
+            return _found(spec) or spec.default_model
+    return ""
+
+
+def _found(spec: BackendSpec) -> str:
+    """What the backend's own look at what is there finds; "" where that fails, for any reason."""
+    if spec.find_model is None:
+        return ""
+    try:
+        return str(load_object(spec.find_model, spec.provider)())
+    except Exception as error:  # the plugin border; opening the backend says what is wrong
+        log.debug("model_not_found", backend=spec.name, reason=repr(error))
+        return ""
+
+
+def is_starter(model: str, task: TaskSpec, backend: BackendSpec | None) -> bool:
+    """Whether it is the task's starter: its own, or what a server has as `PLUGIN-starter`."""
+    if backend is None or backend.find_model is None:
+        return model == STARTER
+    served = model.partition(":")[2]
+    return served in (f"{task.provider}-{STARTER}", f"{task.name}-{STARTER}")
 
 
 def check_fit(backend: BackendSpec, sampler: SamplerSpec | None, *, trains: bool) -> None:

@@ -35,13 +35,14 @@ from rlvr.parts import (
     Teacher,
 )
 from rlvr.plugins.resolve import load_object
+from rlvr.run.appraisal import check_can_appraise
 from rlvr.run.board import Board
 from rlvr.run.choice import check_choice
 from rlvr.run.configure import Configured
 from rlvr.run.contradictions import check_together
 from rlvr.run.scoring import Scorer
 from rlvr.run.store import VerdictStore, open_store
-from rlvr.run.teachers import model_of, open_teachers
+from rlvr.run.teachers import check_routes, model_of, open_teachers
 from rlvr.specs import PartSpec
 from rlvr.types import Problem, SamplingParams
 
@@ -106,10 +107,13 @@ def build_context(configured: Configured, run_dir: Path | None) -> BuildContext:
     run = configured.run
     verify: VerifyOptions = configured.options.record("verify")
     dataset = Path(run.dataset) if run.dataset else None
-    if dataset is not None and not dataset.exists():
+    missing = dataset if dataset is not None and not dataset.exists() else None
+    if missing is not None and configured.chosen.task.reads_several:
+        missing = next((Path(p) for p in run.dataset.split(",") if not Path(p).exists()), None)
+    if missing is not None:
         raise UnknownNameError(
             explain(
-                f"the data set {dataset} was asked for.",
+                f"the data set {missing} was asked for.",
                 "found: no such file or folder",
                 "check the path given with --dataset",
             )
@@ -242,6 +246,7 @@ async def open_recipe(
                     f"list the reasons with: rlvr {chosen.task.provider} list, or check --dataset",
                 )
             )
+        check_routes(teachers, problems)
         wanted = chosen.curriculum
         curriculum = build(configured, wanted, context) if wanted is not None else None
         check_choice(
@@ -257,6 +262,7 @@ async def open_recipe(
             eval_problems = eval_problems[: evaluation.problems or None]
             if not eval_problems:
                 log.warning("nothing_to_evaluate", split=evaluation.split)
+            check_can_appraise(student.judge.task, student.backend, configured.run.backend)
         yield Recipe(
             student=student,
             eval_sampler=student.sampler if student.sampler.draws_from_policy else GroupSampler(),

@@ -17,6 +17,9 @@ from rlvr.errors import ConfigError, UnknownNameError, explain
 from rlvr.run.store import outcome_to_json
 from rlvr.types import EvalReport, ScoredGroup, Segment, Trajectory
 
+_PLAIN = ("low", "high", "reward_mean", "samples", "failed", "seconds")
+"""Numbers of an evaluation that are written as they are."""
+
 
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Replace a file at once: readers see the old content or the new one, never a part."""
@@ -207,18 +210,15 @@ class RunDir:
             {
                 "step": step,
                 "split": report.split,
-                "pass1": report.pass1,
-                "low": report.low,
-                "high": report.high,
-                "pass_at": {str(k): v for k, v in report.pass_at.items()},
-                "reward_mean": report.reward_mean,
-                "problems": len(report.scores),
-                "samples": report.samples,
-                "failed": report.failed,
+                "pass1": None if report.measures else report.pass1,
+                **{k: getattr(report, k) for k in _PLAIN},
                 "seconds": round(report.seconds, 3),
+                "pass_at": {str(k): v for k, v in report.pass_at.items()},
+                "problems": len(report.scores),
                 "held_out": report.held_out,
                 "seen": list(report.seen),
                 "scores": {p: list(s) for p, s in report.scores.items()},
+                **({"measures": dict(report.measures)} if report.measures else {}),
             },
         )
 
@@ -229,10 +229,10 @@ class RunDir:
                 split=record["split"],
                 scores={p: tuple(s) for p, s in record["scores"].items()},
                 pass_at={int(k): v for k, v in record["pass_at"].items()},
-                **{k: record[k] for k in ("low", "high", "reward_mean", "samples", "failed")},
-                seconds=record["seconds"],
+                **{k: record[k] for k in _PLAIN},
                 seen=record.get("seen", ()),
                 held_out=record.get("held_out"),
+                measures=record.get("measures", {}),
             )
             for record in self.read_lines("eval.jsonl")
         }

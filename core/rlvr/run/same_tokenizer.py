@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rlvr.errors import ConfigError, explain
 from rlvr.log import get
 from rlvr.parts import Tokenizer
 from rlvr.types import Message
@@ -30,35 +29,26 @@ _TALKS = (
 )
 
 
-def check_same_tokenizer(student: Tokenizer, teacher: Tokenizer, name: str) -> None:
+def difference(student: Tokenizer, teacher: Tokenizer) -> str:
     """
-    Refuse a teacher whose token ids mean something else than the student's.
+    What tells the two tokenizers apart, the first ids or the first text; "" where they are one.
 
     Every id's bytes are compared (a row that only pads a vocabulary has none), then the ids of
-    texts: bytes, digits, blanks, code, scripts, and the whole vocabulary written out. A teacher
-    that reads the same ids but frames prompts or ends answers otherwise is let through, and said:
-    it scores the student's prompt as it stands, which is not how it was trained to be asked.
+    texts: bytes, digits, blanks, code, scripts, and the whole vocabulary written out.
+    """
+    if student is teacher:
+        return ""
+    return _differing_ids(student, teacher) or _differing_text(student, teacher)
 
-    Args:
-        student: Of the policy.
-        teacher: Of the teacher.
-        name: The teacher's, for messages.
 
-    Raises:
-        ConfigError: Says what differs, the first ids or the first text.
+def warn_of_frame(student: Tokenizer, teacher: Tokenizer, name: str) -> None:
+    """
+    Say where a teacher that reads the same ids frames prompts or ends answers otherwise.
+
+    It scores the student's prompt as it stands, which is not how it was trained to be asked.
     """
     if student is teacher:
         return
-    difference = _differing_ids(student, teacher) or _differing_text(student, teacher)
-    if difference:
-        raise ConfigError(
-            explain(
-                f"{name} was to score what the policy writes.",
-                f"found: it has another tokenizer: {difference}",
-                "choose a teacher whose tokenizer is the policy's; token ids of one mean nothing "
-                "to another",
-            )
-        )
     said = [
         what
         for what, is_other in (

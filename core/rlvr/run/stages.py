@@ -8,17 +8,24 @@ from typing import Any, TypeVar
 import attrs
 import numpy as np
 
-from rlvr.abilities import Adaptive, Telling, TokenCredit
+from rlvr.abilities import Adaptive, Annotating, Telling, TokenCredit
+from rlvr.distributions import Ask, Distilling, Weighing
 from rlvr.errors import BackendError, explain
 from rlvr.parts import Advantage, Backend, Loss, Teacher
+from rlvr.run.asking import answered
+from rlvr.run.faults import fault_of
 from rlvr.run.metrics import per_token
-from rlvr.types import Datum, FloatArray, ScoredGroup, Trajectory
+from rlvr.types import Datum, FloatArray, Message, ScoredGroup, Trajectory
 
 P = TypeVar("P")
 
 
 def datum_of(
-    trajectory: Trajectory, advantage: float = 0.0, labels: Mapping[str, str] | None = None
+    trajectory: Trajectory,
+    advantage: float = 0.0,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, Any] | None = None,
+    prompt: Sequence[Message] = (),
 ) -> Datum:
     """One trajectory as a training sequence: its advantage on every token the policy wrote."""
     mask = trajectory.mask
@@ -30,7 +37,9 @@ def datum_of(
         weights=mask.astype(np.float32),
         temperature=trajectory.temperature,
         problem_id=trajectory.problem_id,
+        annotations={k: np.asarray(v, np.float32) for k, v in (annotations or {}).items()},
         labels=labels or {},
+        prompt=prompt,
     )
 
 
@@ -45,11 +54,29 @@ def admit(groups: Sequence[ScoredGroup], *, smallest: int) -> list[ScoredGroup]:
 
 
 def collate(
-    groups: Sequence[ScoredGroup], advantages_P_G: Sequence[Sequence[float | None]]
+    groups: Sequence[ScoredGroup],
+    advantages_P_G: Sequence[Sequence[float | None]],
+    task: object = None,
 ) -> list[Datum]:
-    """Groups and their advantages (P, G) as data, without those of None or no policy tokens."""
+    """
+    Groups and their advantages (P, G) as data, without those of None or no policy tokens.
+
+    A task that knows more of each token (`Annotating`) adds it.
+    """
+
+    def known(group: ScoredGroup, trajectory: Trajectory) -> Mapping[str, Any]:
+        if not isinstance(task, Annotating):
+            return {}
+        return task.annotations(group.problem, trajectory)
+
     return [
-        datum_of(trajectory, advantage, group.problem.labels)
+        datum_of(
+            trajectory,
+            advantage,
+            group.problem.labels,
+            known(group, trajectory),
+            group.problem.prompt,
+        )
         for group, advantages in zip(groups, advantages_P_G, strict=True)
         for trajectory, advantage in zip(group.trajectories, advantages, strict=True)
         if advantage is not None and trajectory.mask.any()
@@ -62,50 +89,19 @@ async def consult(
     """
     Add what each teacher that a part needs says of the policy's tokens, by its annotation.
 
+    Numbers (T,) for what a part `needs`, distributions for what a loss that is `Distilling` asks.
+
     Raises:
-        BackendError: A teacher gave something else than one finite number a token.
+        BackendError: A teacher gave something else than one finite number a token, or a
+            distribution that is none.
     """
     needs = {name for part in parts for name in getattr(part, "needs", ())}
-    for name, teacher in teachers.items():
-        if data and name in needs:
-            by_teacher = await teacher.logprobs(data)
-            check_scores(teacher, data, by_teacher)
-            data = _with_annotation(data, name, by_teacher)
+    wishes: list[tuple[str, Ask | None]] = [(name, None) for name in teachers if name in needs]
+    for part in parts:
+        wishes += part.distributions.items() if isinstance(part, Distilling) else ()
+    for name, ask in wishes if data else ():
+        data = await answered(teachers[name], data, name, ask)
     return data
-
-
-def check_scores(teacher: Teacher, data: Sequence[Datum], by_teacher: Sequence[FloatArray]) -> None:
-    """
-    Refuse a teacher's numbers that nothing can be learnt from.
-
-    Raises:
-        BackendError: One is missing or not finite.
-    """
-    if len(by_teacher) != len(data):
-        problem = f"{len(by_teacher)} answers for {len(data)} trajectories"
-    else:
-        problem = next(
-            (
-                f"{_fault(values, datum)} (problem {datum.problem_id})"
-                for values, datum in zip(by_teacher, data, strict=True)
-                if _fault(values, datum)
-            ),
-            "",
-        )
-    if problem:
-        raise BackendError(
-            explain(
-                f"teacher {teacher.name} was asked for the logprobs of what the policy wrote.",
-                f"found: {problem}",
-                "run TeacherContract on it; a model in too low a precision can give NaN",
-            )
-        )
-
-
-def _fault(values: FloatArray, datum: Datum) -> str:
-    if np.shape(values) != datum.tokens.shape:
-        return f"shape {np.shape(values)} for {len(datum.tokens)} tokens"
-    return "" if np.isfinite(values[datum.mask]).all() else "a value that is not finite"
 
 
 def _with_annotation(data: Sequence[Datum], name: str, values: Sequence[FloatArray]) -> list[Datum]:
@@ -158,10 +154,16 @@ def adapted(
     }
 
 
+def weighed(loss: Loss, data: Sequence[Datum]) -> Sequence[Datum]:
+    """The data of one update with what each token counts, where the loss has a say (`Weighing`)."""
+    return loss.weighed(data) if isinstance(loss, Weighing) else data
+
+
 async def update(
     backend: Backend, parts: Sequence[Sequence[Datum]], loss: Loss
 ) -> list[dict[str, float]]:
     """One optimiser update a part, each checked before it is sent; the metrics of each."""
+    parts = [weighed(loss, part) for part in parts]
     for part in parts:
         check_data(part)
     return [
@@ -175,36 +177,35 @@ def check_data(data: Sequence[Datum]) -> None:
     Refuse data that no backend should see.
 
     Raises:
-        BackendError: An array differs in length, a value is not finite, or a token id is negative.
+        BackendError: An array differs in length, a value is not finite, a token id is negative, or
+            a distribution has not one row a supervised token.
     """
     for datum in data:
-        length = len(datum.tokens)
-        arrays: Mapping[str, np.ndarray] = {
-            "mask": datum.mask,
-            "logprobs": datum.logprobs,
-            "advantages": datum.advantages,
-            "weights": datum.weights,
-            **datum.annotations,
-        }
-        for name, values in arrays.items():
-            if len(values) != length:
-                problem = f"{name} has {len(values)} entries for {length} tokens"
-            elif not np.isfinite(np.asarray(values, np.float64)).all():
-                problem = f"{name} has a value that is not finite"
-            else:
-                continue
+        if problem := _unfit(datum):
             raise BackendError(
                 explain(
                     "data were not sent to the backend.",
                     f"found: problem {datum.problem_id}: {problem}",
-                    "do: check the reward and the advantage of this problem",
+                    "do: check the reward, the advantage and the task of this problem",
                 )
             )
-        if length and int(datum.tokens.min()) < 0:
-            raise BackendError(
-                explain(
-                    "data were not sent to the backend.",
-                    f"found: problem {datum.problem_id}: a negative token id",
-                    "do: check the tokenizer of the sampler",
-                )
-            )
+
+
+def _unfit(datum: Datum) -> str:
+    length = len(datum.tokens)
+    arrays: Mapping[str, np.ndarray] = {
+        "mask": datum.mask,
+        "logprobs": datum.logprobs,
+        "advantages": datum.advantages,
+        "weights": datum.weights,
+        **datum.annotations,
+    }
+    for name, values in arrays.items():
+        if len(values) != length:
+            return f"{name} has {len(values)} entries for {length} tokens"
+        if not np.isfinite(np.asarray(values, np.float64)).all():
+            return f"{name} has a value that is not finite"
+    if length and int(datum.tokens.min()) < 0:
+        return "a negative token id (check the tokenizer of the sampler)"
+    faults = ((name, fault_of(told, datum)) for name, told in datum.distributions.items())
+    return next((f"distributions of {name}: {fault}" for name, fault in faults if fault), "")

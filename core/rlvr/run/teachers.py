@@ -16,8 +16,13 @@ from rlvr.parts import Backend, BuildContext, Policy, Teacher
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.known import MODELS, distribution_for
 from rlvr.plugins.resolve import load_object
-from rlvr.run.same_tokenizer import check_same_tokenizer
+from rlvr.run.aligned import AlignedTeacher
+from rlvr.run.aligned_fit import in_tokens_of
+from rlvr.run.asking import introduce
+from rlvr.run.routed_teacher import RoutedTeacher
+from rlvr.run.routes import models_of, routes_of
 from rlvr.specs import TaskSpec, TeacherSpec
+from rlvr.types import Problem
 
 if TYPE_CHECKING:
     from rlvr.run.configure import Chosen, Configured
@@ -60,7 +65,7 @@ def choose_teachers(
     ]
     namespaces = {key.partition(".")[0] for key in keys}
     options = resolve({name: cls for name, cls in specs.items() if name in namespaces}, only)
-    models = [str(options.values[key]) for key in keys if options.values[key]]
+    models = [m for key in keys for m in models_of(str(options.values[key] or ""))]
     found = {m: teacher_for(model_of(m, chosen.task), host) for m in models}
     return attrs.evolve(chosen, teachers=tuple(dict.fromkeys(found.values())))
 
@@ -144,36 +149,60 @@ async def open_teachers(
         backend: What is to be taught; open.
 
     Yields:
-        Teachers by annotation; a model that two annotations name is opened once.
+        Teachers by annotation; a model that two of them name is opened once. One of several, by
+        label, where the option says so (`run.routes`).
 
     Raises:
-        ConfigError: A teacher's tokenizer is another one, or its context is too short.
+        ConfigError: A teacher's tokenizer is another one, its context is too short, or it cannot
+            give the distributions that a loss asks for.
         PluginError: No plugin takes a model, or the part's spec does not name the option.
     """
     opened: dict[str, Teacher] = {}
     async with AsyncExitStack() as stack:
-        teachers = {}
-        for name, given in teachers_wanted(parts).items():
+
+        async def one(given: str) -> Teacher:
             model = model_of(given, configured.chosen.task)
             if model not in opened:
                 teacher = _build(configured, context, model)
                 if hasattr(teacher, "__aenter__"):
                     teacher = await stack.enter_async_context(teacher)
-                check_fit(teacher, await backend.policy(), context)
-                opened[model] = teacher
-            teachers[name] = opened[model]
+                opened[model] = check_fit(teacher, await backend.policy(), context)
+            return opened[model]
+
+        teachers: dict[str, Teacher] = {}
+        for name, given in teachers_wanted(parts).items():
+            routes = routes_of(given)
+            if routes:
+                teachers[name] = RoutedTeacher({r: await one(r.model) for r in routes})
+            else:
+                teachers[name] = await one(given)
+        loss = configured.chosen.loss
+        introduce(parts, teachers, loss.option_namespace if loss is not None else "")
         yield teachers
 
 
-def check_fit(teacher: Teacher, policy: Policy, context: BuildContext) -> None:
+def check_routes(teachers: Mapping[str, Teacher], problems: Sequence[Problem]) -> None:
     """
-    Refuse a teacher that cannot read what the policy will write.
+    Refuse problems that none of several teachers is for.
 
     Raises:
-        ConfigError: Another tokenizer, or answers alone are longer than its context.
+        ConfigError: Names one, and its labels.
+    """
+    for teacher in teachers.values():
+        if isinstance(teacher, RoutedTeacher):
+            teacher.check(problems)
+
+
+def check_fit(teacher: Teacher, policy: Policy, context: BuildContext) -> Teacher:
+    """
+    The teacher, asked in the policy's tokens: itself, or aligned where its tokenizer differs.
+
+    Raises:
+        ConfigError: It cannot read what the policy will write: texts of two tokenizers that do not
+            meet, or answers alone are longer than its context.
     """
     name = f"teacher {teacher.name}"
-    check_same_tokenizer(policy.tokenizer, teacher.tokenizer, name)
+    teacher = in_tokens_of(policy.tokenizer, teacher)
     longest = context.sampling.max_tokens if context.sampling is not None else 0
     if longest >= teacher.context_length:
         raise ConfigError(
@@ -183,7 +212,7 @@ def check_fit(teacher: Teacher, policy: Policy, context: BuildContext) -> None:
                 f"set sampler.max_tokens below {teacher.context_length}, or choose another teacher",
             )
         )
-    if teacher.context_length < policy.context_length:
+    if teacher.context_length < policy.context_length and not isinstance(teacher, AlignedTeacher):
         log.warning(
             "teacher_context_shorter",
             teacher=teacher.name,
@@ -191,6 +220,7 @@ def check_fit(teacher: Teacher, policy: Policy, context: BuildContext) -> None:
             policy_reads=policy.context_length,
             why="a trajectory longer than the teacher reads ends the run",
         )
+    return teacher
 
 
 def _build(configured: Configured, context: BuildContext, model: str) -> Any:

@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 from attrs import define, field
 
-from rlvr.abilities import Watchful
+from rlvr.abilities import Sparing, Watchful
 from rlvr.log import get
 from rlvr.plugins.host import PluginHost
+from rlvr.run.best import best_step
 from rlvr.run.board import Board
 from rlvr.run.heldout import marked
 from rlvr.run.recipe import Recipe
@@ -88,18 +89,34 @@ class Watch:
         """Keep an evaluation, marked as held-out or not, and announce it."""
         report = marked(report, [group.problem for group in groups], self.state.lineage)
         self.reports[step] = report
-        self.directory.write_trajectories("eval", step, groups)
+        if not report.measures:  # recorded ones are where they were recorded
+            self.directory.write_trajectories("eval", step, groups)
         self.directory.append_eval(step, report)
         self.announce("rlvr_evaluated", step=step, report=report)
 
+    async def keep_best(self, recipe: Recipe, state: RunState) -> None:
+        """Write a checkpoint where the evaluation of this step is the best; it is kept from now."""
+        last = self.last_checkpoint
+        if best_step(self.reports) == state.step and (last is None or last.step != state.step):
+            await self.checkpoint(recipe, state)
+        else:
+            self._spare(recipe)
+
     async def checkpoint(self, recipe: Recipe, state: RunState) -> Checkpoint:
-        """Write a checkpoint and announce it."""
+        """Write a checkpoint and announce it; that of the best evaluation stays."""
+        if best_step(self.reports) != state.step:  # else the one before goes when this is there
+            self._spare(recipe)
         checkpoint = await self.unbroken(
             recipe.checkpointer.save(state.step, state.to_json(), recipe.student.backend)
         )
         self.last_checkpoint = checkpoint
+        self._spare(recipe)
         self.announce("rlvr_checkpoint_saved", checkpoint=checkpoint)
         return checkpoint
+
+    def _spare(self, recipe: Recipe) -> None:
+        if isinstance(recipe.checkpointer, Sparing):
+            recipe.checkpointer.spare(best_step(self.reports))
 
     async def unbroken(self, work: Coroutine[Any, Any, T]) -> T:
         """

@@ -14,7 +14,8 @@ A contract is a class of tests. Inherit it, give one or two factories, and pytes
 Contracts (one a part): TaskContract, RewardContract, CurriculumContract, SamplerContract,
 AdvantageContract, LossContract, BackendContract, TeacherContract, CheckpointerContract, and
 PluginContract for `plugin.py` itself.
-Fakes: CharTokenizer, ScriptedPolicy, ToyTask, ToyReward, TinyBackend, TinyTeacher, random_data.
+Fakes: CharTokenizer, ScriptedPolicy, ToyTask, ToyReward, TinyBackend, TinyTeacher, TinyRevealer,
+random_data.
 Tools: require_tool, shared_data, opened.
 """
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         CharTokenizer,
         ScriptedPolicy,
         TinyBackend,
+        TinyRevealer,
         TinyTeacher,
         ToyReward,
         ToyTask,
@@ -61,6 +63,7 @@ _HOMES = {
     "TaskContract": "task",
     "TeacherContract": "teacher",
     "TinyBackend": "fakes",
+    "TinyRevealer": "fakes",
     "TinyTeacher": "fakes",
     "ToyReward": "fakes",
     "ToyTask": "fakes",
@@ -84,6 +87,7 @@ __all__ = [
     "TaskContract",
     "TeacherContract",
     "TinyBackend",
+    "TinyRevealer",
     "TinyTeacher",
     "ToyReward",
     "ToyTask",

@@ -13,6 +13,7 @@ from attrs import evolve
 
 from rlvr.errors import BackendError, ConfigError
 from rlvr.parts import Backend, Policy
+from rlvr.testing.backend_distributions import DistributionPromises
 from rlvr.testing.backend_losses import LikelihoodLoss, OutputLoss
 from rlvr.testing.contract import Contract, not_given, opened
 from rlvr.types import Datum, GenerateRequest, SamplingParams
@@ -20,7 +21,7 @@ from rlvr.types import Datum, GenerateRequest, SamplingParams
 T = TypeVar("T")
 
 
-class BackendContract(Contract):
+class BackendContract(DistributionPromises, Contract):
     """
     What every backend must hold. Give `make_backend`; torch is imported when a step is taken.
 

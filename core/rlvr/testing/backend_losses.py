@@ -55,3 +55,62 @@ class OutputLoss:
                 loss = loss + (values[places] ** 2).sum() / 100
                 self.seen += 1
         return loss, metrics
+
+
+class PullLoss:
+    """
+    A small loss over whole distributions: cross-entropy with a fixed, uneven target.
+
+    Asks for states and head, and for logprobs or not. Its gradient by the logits is
+    `weight * (softmax - target) / temperature`, so steps on the same data lower it.
+
+    Args:
+        with_logprobs: Whether it adds the loss of `LikelihoodLoss`.
+    """
+
+    needs: frozenset[str] = frozenset()
+    importance_weighted = False
+    outputs = frozenset({"hidden", "head"})
+
+    def __init__(self, *, with_logprobs: bool = False) -> None:
+        self.uses_logprobs = with_logprobs
+        self.calls = 0
+
+    def __call__(
+        self,
+        data: Sequence[Datum],
+        logprobs: Sequence[Any],
+        outputs: Mapping[str, Sequence[Any]] | None = None,
+    ) -> tuple[Any, dict[str, float]]:
+        """The weighted sum over all supervised tokens; `pull/rows` counts them."""
+        assert outputs is not None, "states and head were asked for, the loss was called without"
+        (head,) = outputs["head"]
+        self.calls += 1
+        loss: Any = LikelihoodLoss()(data, logprobs)[0] if self.uses_logprobs else 0.0
+        rows = 0
+        for datum, lp, hidden in zip(data, logprobs, outputs["hidden"], strict=True):
+            places = np.flatnonzero(datum.mask).tolist()
+            assert hidden.shape == (len(places), head.weights.shape[1])
+            assert self.uses_logprobs or not lp.any(), "logprobs that nobody asked for"
+            every = log_softmax(head_logits(head, hidden) / datum.temperature)  # (n, V)
+            size = every.shape[1]
+            target = every.new_tensor([1.0 + (i % 5) for i in range(size)])
+            weights = every.new_tensor(datum.weights[places].tolist())
+            loss = loss - weights @ (every @ (target / target.sum()))
+            rows += len(places)
+        return loss, {"pull/rows": float(rows)}
+
+
+def head_logits(head: Any, hidden: Any) -> Any:
+    """Logits (n, V) of states (n, C), float32 or more, as `ForwardLoss` says them."""
+    weights = head.weights.to(hidden.dtype) if hidden.dtype.itemsize > 4 else head.weights.float()
+    logits = hidden.to(weights.dtype) @ weights.T
+    if head.bias is not None:
+        logits = logits + head.bias.to(logits.dtype)
+    logits = logits * head.scale
+    return head.softcap * (logits / head.softcap).tanh() if head.softcap else logits
+
+
+def log_softmax(logits: Any) -> Any:
+    """Natural logs of the probabilities, along the last axis."""
+    return logits - logits.logsumexp(-1, keepdim=True)

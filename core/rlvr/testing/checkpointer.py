@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rlvr.abilities import Sparing
 from rlvr.errors import CheckpointError
 from rlvr.parts import Checkpointer
 from rlvr.testing.contract import Contract, not_given, opened
@@ -121,6 +122,22 @@ class CheckpointerContract(Contract):
         other = TinyBackend(seed=3)
         self._load(tmp_path, saved, other)
         assert _digest(other) == _digest(newer)
+
+    def test_what_is_spared_outlives_the_newest(self, tmp_path: Path) -> None:
+        """A checkpoint that a `Sparing` one is told of stays while others come and go."""
+
+        async def body(part: Checkpointer) -> list[int]:
+            if not isinstance(part, Sparing):
+                pytest.skip("it cannot be told what is not to go")
+            await part.save(1, {}, TinyBackend())
+            part.spare(1)
+            for step in range(2, 30):
+                await part.save(step, {}, TinyBackend())
+            return [checkpoint.step for checkpoint in part.list()]
+
+        steps = self._with(tmp_path, body)
+        assert steps[0] == 1
+        assert steps[-1] == 29
 
     # --- helpers --------------------------------------------------------------------------------
 

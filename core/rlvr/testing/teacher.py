@@ -13,24 +13,25 @@ import pytest
 from rlvr.errors import BackendError
 from rlvr.parts import Teacher
 from rlvr.testing.contract import Contract, not_given, opened
+from rlvr.testing.teacher_scoring import LARGEST, ScoringPromises
 from rlvr.types import Datum
 
-_LARGEST = 2000
-"""Ids of a vocabulary that a distribution is summed over."""
 
-
-class TeacherContract(Contract):
+class TeacherContract(ScoringPromises, Contract):
     """
     What every teacher must hold. Give `make_teacher`.
 
     Attributes:
         tolerance_nats: Largest allowed difference of one token's logprob between two requests.
         temperatures: At which it can score; the first is the one of most tests.
+        tops: Numbers of likeliest tokens that are asked for of a teacher that is `Scoring`, the
+            smallest first; beyond what it gives (`capabilities.max_k`) they are left out.
         is_padded: Whether its model has rows that no token has: they take a part of the
             probability, up to half of it.
     """
 
     tolerance_nats: ClassVar[float] = 1e-4
+    tops: ClassVar[tuple[int, ...]] = (1, 3, 8)
     is_padded: ClassVar[bool] = False
     temperatures: ClassVar[tuple[float, ...]] = (1.0, 0.7)
 
@@ -72,8 +73,8 @@ class TeacherContract(Contract):
 
         async def body(teacher: Teacher) -> None:
             size = teacher.tokenizer.vocab_size
-            if size > _LARGEST:
-                pytest.skip(f"its vocabulary has {size} ids, more than {_LARGEST}")
+            if size > LARGEST:
+                pytest.skip(f"its vocabulary has {size} ids, more than {LARGEST}")
             first = self._data(teacher)[0]
             mask = np.zeros(4, bool)
             mask[-1] = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from rlvr.tokenization.chat import ChatTemplate, Piece
 from rlvr.tokenization.fast import FastTokenizer
+from rlvr.tokenization.fingerprint import fingerprint
 from rlvr.tokenization.token_bytes import ByteLevel, byte_table
 
-__all__ = ["ByteLevel", "ChatTemplate", "FastTokenizer", "Piece", "byte_table"]
+__all__ = ["ByteLevel", "ChatTemplate", "FastTokenizer", "Piece", "byte_table", "fingerprint"]

@@ -25,6 +25,8 @@ class FastTokenizer:
         eos_id: The token that ends a text.
         stop_ids: All tokens that end the policy's turn: those that the tokenizer and the model's
             generation settings name, and the one that the template ends a conversation with.
+        control_ids: Tokens that stand for no text: special ones, and added ones with a name
+            (`<tool_call>`), but not those that are runs of blanks.
         vocab_size: One more than the largest id (the model may have more rows than that).
     """
 
@@ -74,6 +76,10 @@ class FastTokenizer:
                 "  set eos_token in its tokenizer_config.json"
             )
         self.eos_id: int = min(self.stop_ids) if eos is None else eos
+        added = self._special.get_added_tokens_decoder()
+        self.control_ids = self.stop_ids | {
+            i for i, token in added.items() if token.special or token.content.strip()
+        }
 
     def save(self, directory: Path) -> None:
         """Write it into the directory, as transformers does."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlvr.testing.fakes.credit import CentredAdvantage, ReinforceLoss
 from rlvr.testing.fakes.data import random_data
 from rlvr.testing.fakes.policy import ScriptedPolicy
-from rlvr.testing.fakes.teacher import TinyTeacher
+from rlvr.testing.fakes.teacher import TinyRevealer, TinyTeacher
 from rlvr.testing.fakes.tiny import TinyBackend
 from rlvr.testing.fakes.tokenizer import CharTokenizer
 from rlvr.testing.fakes.toy import ToyReward, ToyTask
@@ -16,6 +16,7 @@ __all__ = [
     "ReinforceLoss",
     "ScriptedPolicy",
     "TinyBackend",
+    "TinyRevealer",
     "TinyTeacher",
     "ToyReward",
     "ToyTask",

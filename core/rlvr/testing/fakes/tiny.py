@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import NDArray
 
 from rlvr.errors import BackendError
@@ -17,6 +18,16 @@ from rlvr.testing.fakes.tokenizer import CharTokenizer
 from rlvr.types import Completion, Datum, FloatArray, GenerateRequest
 
 Logits = NDArray[np.float64]
+
+
+@frozen(kw_only=True, eq=False)
+class TinyHead:
+    """What a loss over whole distributions is given of the table: logits are `weights @ state`."""
+
+    weights: Any  # (V, C)
+    bias: Any = None
+    scale: float = 1.0
+    softcap: float = 0.0
 
 
 class TinyBackend:
@@ -43,6 +54,15 @@ class TinyBackend:
         self._velocity = np.zeros_like(self._logits)
         self._version = 0
 
+    @property
+    def table(self) -> Logits:
+        """A copy of the logits (V, V): rows are previous tokens."""
+        return self._logits.copy()
+
+    def states(self, data: Sequence[Datum]) -> list[NDArray[np.float64]]:
+        """The token before each supervised one, one-hot: (n, V) a datum."""
+        return [np.eye(len(self._logits))[_previous(d)[d.mask]] for d in data]
+
     async def policy(self) -> Policy:
         """A snapshot: later steps do not change it."""
         return TinyPolicy(self._logits.copy(), self._version, self.tokenizer)
@@ -56,16 +76,16 @@ class TinyBackend:
 
     async def step(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
         """One update; metrics are the loss's own, `loss` and `grad/norm`."""
-        if outputs := sorted(getattr(loss, "outputs", ())):
-            raise BackendError(f"TinyBackend gives logprobs only, the loss asks for {outputs}")
-        torch = importlib.import_module("torch")  # the core declares no need of it
         chosen = [_chosen(self._logits, datum) for datum in data]
-        leaves: list[Any] = [torch.tensor(lp, requires_grad=True) for lp, _ in chosen]
-        value, metrics = loss(data, leaves)
+        leaves, outputs = self._leaves(data, loss, with_grad=True)
+        value, metrics = loss(data, leaves, outputs) if outputs else loss(data, leaves)  # type: ignore[call-arg]
         value.backward()
         gradient = np.zeros_like(self._logits)
+        for head in outputs.get("head", ()):
+            if head.weights.grad is not None:
+                gradient += head.weights.grad.numpy().T
         for datum, leaf, (_, probabilities) in zip(data, leaves, chosen, strict=True):
-            if leaf.grad is None:
+            if leaf.grad is None:  # a leaf that the loss does without
                 continue
             slope = leaf.grad.numpy() / datum.temperature  # (T,)
             jacobian = -slope[:, None] * probabilities  # (T, V)
@@ -78,6 +98,40 @@ class TinyBackend:
         self._version += 1
         norm = float(np.linalg.norm(gradient))
         return {**metrics, "loss": float(value.detach()), "grad/norm": norm, "lr": self._lr}
+
+    async def appraise(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+        """`loss` and the loss's metrics; the table stays as it is."""
+        leaves, outputs = self._leaves(data, loss, with_grad=False)
+        value, metrics = loss(data, leaves, outputs) if outputs else loss(data, leaves)  # type: ignore[call-arg]
+        return {**metrics, "loss": float(value)}
+
+    def _leaves(
+        self, data: Sequence[Datum], loss: Loss, *, with_grad: bool
+    ) -> tuple[list[Any], dict[str, list[Any]]]:
+        """
+        What the loss is called with: logprobs, and the outputs it asks for.
+
+        A table is a model too: its state is the previous token, one-hot (C = V), its head the
+        table turned on its side.
+        """
+        wants = frozenset(getattr(loss, "outputs", ()))
+        if unknown := sorted(wants - {"hidden", "head"}):
+            raise BackendError(
+                f"TinyBackend gives logprobs, hidden and head; the loss asks for {unknown}"
+            )
+        torch = importlib.import_module("torch")  # the core declares no need of it
+        outputs: dict[str, list[Any]] = {}
+        if "hidden" in wants:
+            outputs["hidden"] = [
+                torch.tensor(s, requires_grad=with_grad) for s in self.states(data)
+            ]
+        if "head" in wants:
+            weights = torch.tensor(self.table.T, requires_grad=with_grad)
+            outputs["head"] = [TinyHead(weights=weights)]
+        if not getattr(loss, "uses_logprobs", True):
+            return [torch.zeros(len(d.tokens), dtype=torch.float64) for d in data], outputs
+        rows = (_chosen(self._logits, d)[0] for d in data)
+        return [torch.tensor(lp, requires_grad=with_grad) for lp in rows], outputs
 
     async def save(self, directory: Path) -> None:
         """One file, `tiny.npz`, of a few kilobytes."""

@@ -1,0 +1,131 @@
+"""Training data before use: what nobody should train on, said the same way by every backend."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from rlvr.errors import BackendError, explain
+from rlvr.types import Datum, TopK
+
+
+def check_data(
+    data: Sequence[Datum],
+    *,
+    needs: Collection[str] = (),
+    vocab_size: int | None = None,
+    positions: int | None = None,
+    temperatures: Collection[float] | None = None,
+) -> None:
+    """
+    Refuse data that would train on nonsense, before any of it is used.
+
+    Args:
+        data: What is to be trained on, or scored.
+        needs: Annotations that the loss asks for.
+        vocab_size: Ids go from 0 to one less; None: any that is not negative.
+        positions: Longest sequence that the model takes, up to its last supervised token; None:
+            any.
+        temperatures: Those that can be trained at; None: any above 0.
+
+    Raises:
+        BackendError: Names the datum, its problem and what is wrong (`fault_of`).
+    """
+    for index, datum in enumerate(data):
+        if reason := fault_of(datum, needs, vocab_size, positions, temperatures):
+            raise BackendError(
+                explain(
+                    f"datum {index} of {len(data)} (problem {datum.problem_id!r}) was not used.",
+                    f"found: {reason}",
+                    "check the reward and the advantage of this problem",
+                )
+            )
+
+
+def fault_of(
+    datum: Datum,
+    needs: Collection[str] = (),
+    vocab_size: int | None = None,
+    positions: int | None = None,
+    temperatures: Collection[float] | None = None,
+) -> str:
+    """
+    What is wrong with a datum; "" where nothing is. Arguments as `check_data`.
+
+    Arrays of unequal length, numbers that are not finite, an annotation that is missing, ids
+    outside the vocabulary, a supervised first token, a temperature, too many tokens.
+    """
+    return (
+        _fault_of_arrays(datum)
+        or _fault_of_needs(datum, needs)
+        or _fault_of_ids(datum, vocab_size)
+        or _fault_of_temperature(datum, temperatures)
+        or _fault_of_length(datum, positions)
+    )
+
+
+def extent(datum: Datum) -> int:
+    """Tokens up to the last supervised one, 0 where there is none: what comes after is not used."""
+    places = np.flatnonzero(datum.mask)
+    return int(places[-1]) + 1 if len(places) else 0
+
+
+def _fault_of_arrays(datum: Datum) -> str:
+    length = len(datum.tokens)
+    arrays = {
+        "mask": datum.mask,
+        "logprobs": datum.logprobs,
+        "advantages": datum.advantages,
+        "weights": datum.weights,
+        **{f"annotation {name!r}": values for name, values in datum.annotations.items()},
+    }
+    for name, values in arrays.items():
+        if np.shape(values) != (length,):
+            return f"{name} has shape {np.shape(values)}, tokens ({length},)"
+        if not np.isfinite(values).all():
+            return f"{name} holds a number that is not finite"
+    rows = int(datum.mask.sum())
+    for name, found in datum.distributions.items():
+        numbers = found.logprobs if isinstance(found, TopK) else found.states
+        if len(numbers) != rows:
+            return f"distribution {name!r} has {len(numbers)} rows for {rows} supervised tokens"
+        if np.isnan(numbers).any():
+            return f"distribution {name!r} holds a value that is not a number"
+    return ""
+
+
+def _fault_of_needs(datum: Datum, needs: Collection[str]) -> str:
+    missing = sorted(set(needs) - set(datum.annotations))
+    return f"the loss needs the annotation {missing[0]!r}, which it lacks" if missing else ""
+
+
+def _fault_of_ids(datum: Datum, vocab_size: int | None) -> str:
+    if not len(datum.tokens):
+        return ""
+    low, high = int(datum.tokens.min()), int(datum.tokens.max())
+    if low < 0 and vocab_size is None:
+        return f"a negative token id: {low}"
+    if vocab_size is not None and (low < 0 or high >= vocab_size):
+        return f"token ids {low}..{high} leave the vocabulary 0..{vocab_size - 1}"
+    if datum.mask[0]:
+        return "its first token is supervised, but nothing comes before it"
+    return ""
+
+
+def _fault_of_temperature(datum: Datum, temperatures: Collection[float] | None) -> str:
+    if not (datum.temperature > 0 and np.isfinite(datum.temperature)):
+        return f"its temperature is {datum.temperature}, which must be positive"
+    if temperatures is not None and datum.temperature not in temperatures:
+        known = ", ".join(f"{t:g}" for t in temperatures)
+        return (
+            f"it was sampled at temperature {datum.temperature:g}, and only {known} can be "
+            "trained at (sampler.temperature)"
+        )
+    return ""
+
+
+def _fault_of_length(datum: Datum, positions: int | None) -> str:
+    if positions is not None and (end := extent(datum)) > positions:
+        return f"it has {end} tokens, the model {positions} positions"
+    return ""

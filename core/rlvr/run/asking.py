@@ -1,0 +1,171 @@
+"""Whole distributions: what a distilling loss asks of its teachers, and whether they can answer.
+
+Shapes: T tokens of a datum, n of them supervised, k tokens a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from rlvr.distributions import Answering, Ask, Capabilities, Distilling, Revealing, Scoring
+from rlvr.errors import BackendError, ConfigError, explain
+from rlvr.parts import Teacher
+from rlvr.run.faults import (
+    check_scores,
+    fault_of_answer,
+    fault_of_rows,
+    fault_of_shape,
+    fault_of_states,
+    refuse_faulty,
+)
+from rlvr.types import Datum, Distribution, Question
+
+
+def introduce(parts: Sequence[object], teachers: Mapping[str, Teacher], options: str = "") -> None:
+    """
+    Tell the parts that distil who their teachers are, once all can answer what will be asked.
+
+    Args:
+        parts: Advantage and loss.
+        teachers: By annotation; open.
+        options: Where the loss's options stand ("distill"), for messages.
+
+    Raises:
+        ConfigError: A teacher is missing, or cannot give what a part asks for.
+    """
+    for part in parts:
+        if not isinstance(part, Distilling):
+            continue
+        for name, ask in part.distributions.items():
+            if name not in teachers:
+                raise ConfigError(
+                    explain(
+                        f"the loss learns from the distributions of {name!r}.",
+                        "found: no such teacher in this run",
+                        "name one with --teacher MODEL",
+                    )
+                )
+            check_ask(teachers[name], ask, options)
+        part.meet(teachers)
+
+
+def check_ask(teacher: Teacher, ask: Ask, options: str = "") -> None:
+    """
+    Refuse, before anything is sampled, what a teacher will not be able to answer.
+
+    Raises:
+        ConfigError: Says what it can give, and what to set.
+    """
+    able = _capabilities(teacher)
+    if ask.k == 0 and isinstance(teacher, Revealing):
+        return
+    where = f" ({options}.*)" if options else ""
+    is_asked_whole = isinstance(teacher, Answering) and teacher.capabilities is not None
+    if not (is_asked_whole or isinstance(teacher, Scoring)):
+        found = "it tells how likely given tokens are, and not which others could have stood there"
+        do = "choose another teacher, or a loss that needs sampled tokens alone (opd.mode=pg)"
+    elif able.max_k and (ask.k or teacher.tokenizer.vocab_size) > able.max_k:
+        found = f"it gives at most {able.max_k} tokens a position"
+        do = f"set the loss's top_k{where} to at most {able.max_k}"
+    elif able.temperatures is not None and ask.temperature not in able.temperatures:
+        at = ", ".join(f"{t:g}" for t in able.temperatures)
+        found = f"it scores at temperature {at} only"
+        do = f"set the loss's temperature{where} to {at}"
+    else:
+        return
+    raise ConfigError(
+        explain(f"teacher {teacher.name} was to tell {_wish(ask)}.", f"found: {found}", f"do: {do}")
+    )
+
+
+async def answered(teacher: Any, data: Sequence[Datum], name: str, ask: Ask | None) -> list[Datum]:
+    """
+    The data with a teacher's logprobs (T,) as an annotation, or with its distributions.
+
+    Args:
+        teacher: Open.
+        data: At least one.
+        name: Of the annotation.
+        ask: None: logprobs.
+
+    Raises:
+        BackendError: The teacher cannot say, or its answer means nothing.
+    """
+    if isinstance(teacher, Answering):
+        found = await teacher.answer(data, name, ask)
+        refuse_faulty(teacher, data, found, lambda answer, d: fault_of_answer(answer, d, name, ask))
+        return list(found)
+    if ask is None:
+        numbers = await teacher.logprobs(data)
+        check_scores(teacher, data, numbers)
+        return [
+            attrs.evolve(d, annotations={**d.annotations, name: np.asarray(values, np.float32)})
+            for d, values in zip(data, numbers, strict=True)
+        ]
+    told = await ask_distributions(teacher, data, ask)
+    return [
+        attrs.evolve(d, distributions={**d.distributions, name: one})
+        for d, one in zip(data, told, strict=True)
+    ]
+
+
+async def ask_distributions(teacher: Any, data: Sequence[Datum], ask: Ask) -> list[Distribution]:
+    """
+    What a teacher thinks of the next token at each supervised position, one answer a datum.
+
+    Raises:
+        BackendError: The teacher cannot say, or its answer means nothing.
+    """
+    if ask.k == 0 and isinstance(teacher, Revealing):
+        states = await teacher.states(data)
+        refuse_faulty(teacher, data, states, fault_of_states)
+        return list(states)
+    size = teacher.tokenizer.vocab_size
+    k = min(ask.k or size, size)
+    starts = [_first(datum) for datum in data]
+    answers = await teacher.score(
+        [
+            Question(ids=d.tokens, start=start, k=k, temperature=ask.temperature)
+            for d, start in zip(data, starts, strict=True)
+        ]
+    )
+    is_partial = _capabilities(teacher).is_partial
+    refuse_faulty(
+        teacher, data, answers, lambda a, d: fault_of_shape(a, len(d.tokens) - _first(d), k)
+    )
+    picked = [
+        answer.rows(np.flatnonzero(datum.mask) - start)
+        for answer, datum, start in zip(answers, data, starts, strict=True)
+    ]
+    refuse_faulty(
+        teacher, data, picked, lambda answer, _: fault_of_rows(answer, k, size, is_partial)
+    )
+    return list(picked)
+
+
+def _first(datum: Datum) -> int:
+    places = np.flatnonzero(datum.mask)
+    if not len(places) or places[0] == 0:
+        raise BackendError(
+            explain(
+                "a teacher was to say what it thinks of the supervised tokens.",
+                f"found: problem {datum.problem_id}: "
+                + ("its first token is one of them" if len(places) else "there is none"),
+                "a supervised token needs one before it; check the sampler",
+            )
+        )
+    return int(places[0])
+
+
+def _capabilities(teacher: object) -> Capabilities:
+    found: Capabilities = getattr(teacher, "capabilities", None) or Capabilities()
+    return found
+
+
+def _wish(ask: Ask) -> str:
+    what = f"the {ask.k} likeliest tokens" if ask.k else "whole distributions"
+    return f"{what} at temperature {ask.temperature:g}"

@@ -1,0 +1,210 @@
+"""What a teacher promises that tells more than logprobs of given tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import attrs
+import numpy as np
+import pytest
+
+from rlvr.distributions import Capabilities, Revealing, Scoring
+from rlvr.errors import BackendError
+from rlvr.parts import Teacher
+from rlvr.run.faults import fault_of_rows
+from rlvr.testing.backend_losses import head_logits, log_softmax
+from rlvr.types import Datum, Question, TopK
+
+LARGEST = 2000
+"""Ids of a vocabulary that a distribution is summed over."""
+
+
+class ScoringPromises:
+    """A part of `TeacherContract`: skipped where a teacher is not `Scoring`, or not `Revealing`."""
+
+    tolerance_nats: ClassVar[float]
+    is_padded: ClassVar[bool]
+    temperatures: ClassVar[tuple[float, ...]]
+    tops: ClassVar[tuple[int, ...]]
+
+    _with: Callable[[Callable[[Teacher], Awaitable[None]]], None]
+    _data: Callable[[Teacher], list[Datum]]
+
+    def test_likeliest_tokens_are_rows_of_a_distribution(self) -> None:
+        """One row a position from `start` on, each id once, sums of at most 1, nothing missing."""
+
+        async def body(teacher: Teacher) -> None:
+            scoring, size = _scoring(teacher), teacher.tokenizer.vocab_size
+            questions = self._questions(teacher)
+            for question, answer in zip(questions, await scoring.score(questions), strict=True):
+                rows = len(question.ids) - question.start
+                assert answer.ids.shape == answer.logprobs.shape
+                assert answer.ids.shape[0] == rows
+                assert answer.actual.shape == (rows,)
+                is_partial = scoring.capabilities.is_partial
+                assert fault_of_rows(answer, question.k, size, is_partial) == ""
+                assert answer.logprobs.max() <= 1e-6
+
+        self._with(body)
+
+    def test_the_token_that_stands_there_has_its_logprob(self) -> None:
+        """`actual` is what `logprobs` says, and so is the row's entry of that token."""
+
+        async def body(teacher: Teacher) -> None:
+            scoring, data = _scoring(teacher), self._data(teacher)
+            wanted = await teacher.logprobs(data)
+            size, most = teacher.tokenizer.vocab_size, scoring.capabilities.max_k
+            k = self._tops(scoring)[-1] if size > LARGEST or most else size
+            for datum, values in zip(data, wanted, strict=True):
+                start = int(np.argmax(datum.mask))
+                (answer,) = await scoring.score(
+                    [Question(ids=datum.tokens, start=start, k=k, temperature=datum.temperature)]
+                )
+                gap = np.abs(answer.actual - values[start:])[datum.mask[start:]]
+                assert gap.max() <= self.tolerance_nats
+                own = answer.ids == datum.tokens[start:, None]
+                found = np.abs(answer.logprobs - answer.actual[:, None])[own]
+                assert (found <= self.tolerance_nats).all()
+
+        self._with(body)
+
+    def test_a_larger_k_gives_the_same_and_more(self) -> None:
+        """The likeliest tokens, whatever their order: no other is likelier than one of them."""
+
+        async def body(teacher: Teacher) -> None:
+            scoring = _scoring(teacher)
+            question = self._questions(teacher)[-1]
+            answers = [
+                (await scoring.score([attrs.evolve(question, k=k)]))[0] for k in self._tops(scoring)
+            ]
+            for k, (fewer, more) in zip(self._tops(scoring), pairwise(answers), strict=False):
+                for few, many in zip(_rows(fewer), _rows(more), strict=True):
+                    assert set(few) <= set(many)
+                    assert all(abs(few[i] - many[i]) <= self.tolerance_nats for i in few)
+                    least = sorted(few.values())[
+                        -k
+                    ]  # a service may add the token that stands there
+                    others = [value for i, value in many.items() if i not in few]
+                    assert max(others, default=-np.inf) <= least + self.tolerance_nats
+
+        self._with(body)
+
+    def test_all_tokens_together_are_the_whole_distribution(self) -> None:
+        """With k the vocabulary the probabilities sum to 1."""
+
+        async def body(teacher: Teacher) -> None:
+            scoring, size = _scoring(teacher), teacher.tokenizer.vocab_size
+            if size > LARGEST or 0 < scoring.capabilities.max_k < size:
+                pytest.skip("it does not tell whole distributions, or of too many tokens")
+            question = attrs.evolve(self._questions(teacher)[-1], k=size)
+            (answer,) = await scoring.score([question])
+            totals = np.exp(answer.logprobs.astype(float)).sum(-1)
+            assert totals.max() <= 1.002
+            assert totals.min() >= (0.5 if self.is_padded else 0.998)
+            assert answer.is_whole != self.is_padded
+
+        self._with(body)
+
+    def test_likeliest_tokens_are_those_of_the_temperature(self) -> None:
+        """A colder question gets sharper rows; temperatures may be mixed."""
+
+        async def body(teacher: Teacher) -> None:
+            scoring = _scoring(teacher)
+            if len(self.temperatures) < 2:
+                pytest.skip(f"it scores at temperature {self.temperatures[0]} only")
+            question = attrs.evolve(self._questions(teacher)[-1], k=self._tops(scoring)[-1])
+            questions = [attrs.evolve(question, temperature=t) for t in self.temperatures]
+            together = await scoring.score(questions)
+            cold, warm = (together[i] for i in np.argsort(self.temperatures)[[0, -1]])
+            assert (cold.logprobs.max(-1) > warm.logprobs.max(-1)).all()
+            for one, wanted in zip(questions, together, strict=True):
+                (alone,) = await scoring.score([one])
+                assert np.abs(alone.actual - wanted.actual).max() <= self.tolerance_nats
+
+        self._with(body)
+
+    def test_company_of_other_questions_does_not_matter(self) -> None:
+        """Each alone gets what it gets among longer and shorter ones, in any order."""
+
+        async def body(teacher: Teacher) -> None:
+            scoring, questions = _scoring(teacher), self._questions(teacher)
+            together = await scoring.score(questions)
+            turned = (await scoring.score(questions[::-1]))[::-1]
+            for question, wanted, again in zip(questions, together, turned, strict=True):
+                (alone,) = await scoring.score([question])
+                for other in (alone, again):
+                    for one, two in zip(_rows(wanted), _rows(other), strict=True):
+                        assert all(abs(one[i] - two[i]) < 1e-3 for i in set(one) & set(two))
+            assert list(await scoring.score([])) == []
+
+        self._with(body)
+
+    def test_a_question_that_is_too_long_is_refused(self) -> None:
+        """More tokens than it reads are a `BackendError`."""
+
+        async def body(teacher: Teacher) -> None:
+            ids = [1] * (teacher.context_length + 1)
+            question = Question(ids=ids, start=len(ids) - 1, k=1, temperature=self.temperatures[0])
+            with pytest.raises(BackendError):
+                await _scoring(teacher).score([question])
+
+        self._with(body)
+
+    def test_states_and_head_are_the_whole_distribution(self) -> None:
+        """Softmax of the head on a state gives the likeliest tokens, at any temperature."""
+
+        async def body(teacher: Teacher) -> None:
+            if not isinstance(teacher, Revealing) or not isinstance(teacher, Scoring):
+                pytest.skip("it keeps its states to itself")
+            assert teacher.capabilities.has_states
+            data = self._data(teacher)
+            head: Any = teacher.head
+            for datum, found in zip(data, await teacher.states(data), strict=True):
+                assert found.states.shape == (int(datum.mask.sum()), head.weights.shape[1])
+                for temperature in self.temperatures:
+                    states = head.weights.new_tensor(found.states.tolist())
+                    rows = log_softmax(head_logits(head, states) / temperature).cpu().numpy()
+                    start = int(np.argmax(datum.mask))
+                    (answer,) = await teacher.score(
+                        [Question(ids=datum.tokens, start=start, k=3, temperature=temperature)]
+                    )
+                    told = answer.rows(np.flatnonzero(datum.mask) - start)
+                    wanted = np.take_along_axis(rows, told.ids.astype(int), axis=-1)
+                    assert np.abs(told.logprobs - wanted).max() <= max(self.tolerance_nats, 1e-4)
+
+        self._with(body)
+
+    # --- helpers --------------------------------------------------------------------------------
+
+    def _tops(self, teacher: Any) -> list[int]:
+        able: Capabilities = teacher.capabilities
+        size = teacher.tokenizer.vocab_size
+        return [k for k in self.tops if k <= size and (not able.max_k or k <= able.max_k)]
+
+    def _questions(self, teacher: Teacher) -> list[Question]:
+        """Of the contract's data: from the second token, from the middle, the last only."""
+        starts, k = (1, 3, 5), self._tops(teacher)[-1]
+        return [
+            Question(
+                ids=datum.tokens,
+                start=min(start, len(datum.tokens) - 1),
+                k=k,
+                temperature=self.temperatures[0],
+            )
+            for start, datum in zip(starts, self._data(teacher), strict=True)
+        ]
+
+
+def _scoring(teacher: Teacher) -> Any:
+    if not isinstance(teacher, Scoring):
+        pytest.skip("it tells logprobs of given tokens only")
+    return teacher
+
+
+def _rows(answer: TopK) -> list[dict[int, float]]:
+    return [
+        {int(i): float(lp) for i, lp in zip(ids, row, strict=True) if i >= 0}
+        for ids, row in zip(answer.ids, answer.logprobs, strict=True)
+    ]

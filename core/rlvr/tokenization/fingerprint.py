@@ -1,0 +1,37 @@
+"""What tells tokenizers apart by content: names and sizes say little."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from rlvr.parts import Tokenizer
+
+_SAMPLE = (
+    'The  quick\n\tbrown fox\'s 12345 jumps... Größe 雪 def f(x): <tool_call>{"a": [1, 2]}\r\n'
+)
+
+
+def fingerprint(tokenizer: Tokenizer) -> str:
+    """
+    sha256 over all tokens' bytes (their texts, where it has no `bytes_of`) and how a text is cut.
+
+    Equal fingerprints mean that ids of one are ids of the other.
+    """
+    digest = hashlib.sha256()
+    for token in range(tokenizer.vocab_size):
+        spelled = _spelled(tokenizer, token)
+        digest.update(len(spelled).to_bytes(4, "little") + spelled)
+    try:
+        cut = list(tokenizer.encode(_SAMPLE))
+    except ValueError:  # a tokenizer of few characters
+        cut = []
+    digest.update(np.asarray(cut, dtype=np.int64).tobytes())
+    return digest.hexdigest()
+
+
+def _spelled(tokenizer: Tokenizer, token: int) -> bytes:
+    if hasattr(tokenizer, "bytes_of"):
+        return bytes(tokenizer.bytes_of(token))
+    return tokenizer.decode([token]).encode("utf-8", "surrogatepass")

@@ -1,0 +1,291 @@
+"""Recorded trajectories: distilled from, appraised on held-out ones, the best weights kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+
+from rlvr.abilities import Annotating, Appraising, Recorded
+from rlvr.builtin.file_checkpointer import FileCheckpointer
+from rlvr.builtin.group_sampler import GroupSampler
+from rlvr.builtin.reference_sampler import ReferenceSampler
+from rlvr.config.core import CheckpointOptions, EvalOptions, ParityOptions, TrainOptions
+from rlvr.distributions import Ask, Weighing
+from rlvr.errors import ConfigError
+from rlvr.parts import BuildContext
+from rlvr.plugins.host import PluginHost
+from rlvr.run.appraisal import (
+    appraise_held_out,
+    check_can_appraise,
+    check_is_judged,
+    is_recorded,
+)
+from rlvr.run.best import best_step
+from rlvr.run.board import Board
+from rlvr.run.loop import train
+from rlvr.run.recipe import Judge, Recipe, Student
+from rlvr.run.rundir import RunDir
+from rlvr.run.scoring import Scorer
+from rlvr.run.state import RunState
+from rlvr.run.watch import Watch
+from rlvr.testing.backend_losses import head_logits, log_softmax
+from rlvr.testing.fakes import TinyBackend, TinyTeacher, ToyReward, ToyTask
+from rlvr.types import Datum, Problem, Reward, RunInfo, SamplingParams, Trajectory
+
+torch = pytest.importorskip("torch", reason="losses speak torch; pip install torch")
+
+
+class Diary(ToyTask):
+    """Answers exist already; the task knows a number of each of their tokens."""
+
+    is_recorded = True
+
+    def annotations(self, problem: Problem, trajectory: Trajectory) -> Mapping[str, Any]:
+        return {"place": np.arange(len(trajectory.tokens)) * trajectory.mask}
+
+
+class Always:
+    """The reward of what is learnt from as it is."""
+
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:
+        return Reward(value=1.0, score01=1.0)
+
+
+class One:
+    """Every trajectory counts the same."""
+
+    def __call__(self, groups: Sequence[Any]) -> list[list[float]]:
+        return [[1.0] * len(group.trajectories) for group in groups]
+
+
+class Likeness:
+    """Cross-entropy of the student with the whole distribution of its teacher."""
+
+    needs: frozenset[str] = frozenset()
+    importance_weighted = False
+    outputs = frozenset({"hidden", "head"})
+    uses_logprobs = False
+
+    def __init__(self) -> None:
+        self.distributions = {"teacher": Ask(k=0)}
+        self.seen: list[int] = []
+
+    def meet(self, teachers: Any) -> None: ...
+
+    def weighed(self, data: Sequence[Datum]) -> list[Datum]:
+        self.seen.append(len(data))
+        return [
+            attrs.evolve(d, annotations={**d.annotations, "double": 2.0 * d.mask}) for d in data
+        ]
+
+    def __call__(self, data: Any, logprobs: Any, outputs: Any = None) -> Any:
+        (head,), loss, largest = outputs["head"], 0.0, 0.0
+        for datum, hidden in zip(data, outputs["hidden"], strict=True):
+            assert datum.annotations["double"].tolist() == (2.0 * datum.mask).tolist()
+            assert datum.annotations["place"].max() > 0
+            told, rows = datum.distributions["teacher"], log_softmax(head_logits(head, hidden))
+            own = rows.gather(1, torch.tensor(told.ids).long())
+            teacher = torch.tensor(np.exp(told.logprobs.astype(float)))
+            each = -(teacher * own).sum(1)
+            loss = loss + torch.tensor(datum.weights[datum.mask]).to(each) @ each
+            largest = max(largest, float(each.detach().max()))
+        return loss, {"rows": float(sum(d.mask.sum() for d in data)), "worst/max": largest}
+
+
+def recipe(directory: Path, **changes: Any) -> Recipe:
+    task = Diary()
+    scorer = Scorer(reward=Always(), workers=4)
+    options: dict[str, Any] = {
+        "student": Student(
+            judge=Judge(task=task, reward=scorer.reward, scorer=scorer),
+            sampler=ReferenceSampler(None, BuildContext()),
+            backend=TinyBackend(seed=3, lr=60.0),
+            params=SamplingParams(max_tokens=4),
+        ),
+        "eval_sampler": GroupSampler(),
+        "advantage": One(),
+        "loss": Likeness(),
+        "checkpointer": FileCheckpointer(
+            CheckpointOptions(keep=1), BuildContext(run_dir=directory)
+        ),
+        "problems": tuple(task.problems("train")),
+        "eval_problems": tuple(task.problems("test")),
+        "teachers": {"teacher": TinyTeacher(TinyBackend(seed=9))},
+        "steps": 4,
+        "seed": 1,
+        "train": TrainOptions(problems=5),
+        "eval": EvalOptions(samples=1, every=1),
+        "checkpoint": CheckpointOptions(every=0, keep=1),
+        "parity": ParityOptions(),
+    }
+    return Recipe(**{**options, **changes})
+
+
+def watch_of(directory: Path) -> Watch:
+    info = RunInfo(
+        id="t", directory=directory, plugin="toy", algo="x", model="tiny", steps=1, seed=1
+    )
+    for name in ("trajectories", "checkpoints"):
+        (directory / name).mkdir(parents=True, exist_ok=True)
+    host = PluginHost.load({"RLVR_PLUGINS": ""})
+    return Watch(host=host, run=info, directory=RunDir(directory), board=Board())
+
+
+def test_what_they_are() -> None:
+    """The abilities are told by shape, and a task may say no."""
+    assert is_recorded(Diary())
+    assert not is_recorded(ToyTask())
+    assert isinstance(Diary(), Recorded)
+    assert isinstance(Diary(), Annotating)
+    assert isinstance(TinyBackend(), Appraising)
+    assert isinstance(Likeness(), Weighing)
+
+    class No(Diary):
+        is_recorded = False
+
+    assert not is_recorded(No())
+
+
+def test_held_out_trajectories_are_appraised_as_one_update(tmp_path: Path) -> None:
+    """
+    In parts or at once: the mean over all tokens, by hand from the tables; no weight moves.
+
+    The twelve problems of the split come in parts of five, five and two.
+    """
+    plan = recipe(tmp_path)
+    before = plan.student.backend.table  # type: ignore[attr-defined]
+    report, scored = asyncio.run(appraise_held_out(plan, RunState()))
+    loss: Any = plan.loss
+    assert loss.seen == [5, 5, 2]
+    assert len(scored) == len(report.scores) == 12
+
+    def logs(table: np.ndarray) -> np.ndarray:
+        return np.asarray(table - np.log(np.exp(table).sum(-1, keepdims=True)))
+
+    student, teacher = logs(before), logs(TinyBackend(seed=9).table)
+    answers = [group.trajectories[0] for group in scored]
+    previous = [int(t) for a in answers for t in a.tokens[:-1][a.mask[1:]]]
+    each = [-(np.exp(teacher[p]) * student[p]).sum() for p in previous]
+    assert report.measures["eval/loss"] == pytest.approx(np.mean(each), rel=1e-5)
+    assert report.measures["eval/worst/max"] == pytest.approx(max(each), rel=1e-5)
+    assert np.array_equal(plan.student.backend.table, before)  # type: ignore[attr-defined]
+    assert (report.pass_at, report.split) == ({}, "test")
+    assert set(report.scores.values()) == {()}
+
+    other = recipe(tmp_path, train=TrainOptions(problems=99))
+    whole, _ = asyncio.run(appraise_held_out(other, RunState()))
+    assert whole.measures["eval/loss"] == pytest.approx(report.measures["eval/loss"], rel=1e-6)
+
+
+@pytest.mark.parametrize("aggregation", ["sequence", "fixed"])
+def test_other_aggregations_count_trajectories(tmp_path: Path, aggregation: str) -> None:
+    """Answers are equally long here, so that the mean is the same number of nats a token."""
+    options = TrainOptions(problems=5, aggregation=aggregation)
+    report, _ = asyncio.run(appraise_held_out(recipe(tmp_path, train=options), RunState()))
+    wanted, _ = asyncio.run(appraise_held_out(recipe(tmp_path), RunState()))
+    found = report.measures["eval/loss"]
+    share = 0.5 if aggregation == "fixed" else 1.0  # two tokens an answer of the four allowed
+    assert found == pytest.approx(share * wanted.measures["eval/loss"], rel=1e-5)
+
+
+def test_a_run_distils_and_keeps_its_best_weights(tmp_path: Path) -> None:
+    """The student nears its teacher on what it is not trained on; the lowest loss survives."""
+    plan, watch = recipe(tmp_path, steps=6), watch_of(tmp_path)
+    asyncio.run(train(plan, RunState(), watch))
+
+    losses = {step: report.measures["eval/loss"] for step, report in watch.reports.items()}
+    assert list(losses) == list(range(7))
+    metrics = RunDir(tmp_path).read_lines("metrics.jsonl")
+    assert metrics[-1]["loss"] < metrics[0]["loss"]
+    lowest = min(range(1, 7), key=losses.__getitem__)
+    assert best_step(watch.reports) == lowest
+    kept = [checkpoint.step for checkpoint in plan.checkpointer.list()]
+    assert kept == sorted({lowest, 6})
+
+
+class Turning(TinyBackend):
+    """Appraises as a script says; counts what it was asked for."""
+
+    script: Sequence[float] = (9.0, 5.0, 2.0, 4.0, 3.0, 1.0, 6.0)
+
+    def __init__(self) -> None:
+        super().__init__(seed=3)
+        self.asked = 0
+
+    async def appraise(self, data: Any, loss: Any) -> dict[str, float]:
+        self.asked += 1
+        return {"loss": self.script[self._version]}
+
+
+@pytest.mark.parametrize("stop", [1, 2, 3, 4, 5])
+def test_the_best_weights_survive_a_resumed_run(tmp_path: Path, stop: int) -> None:
+    """Whole, or stopped and made anew after any step: the same checkpoints at the end."""
+
+    def plan(steps: int) -> Recipe:
+        made = recipe(
+            tmp_path,
+            steps=steps,
+            train=TrainOptions(problems=99),
+            checkpoint=CheckpointOptions(every=1, keep=1),
+        )
+        return attrs.evolve(made, student=attrs.evolve(made.student, backend=Turning()))
+
+    steps = {1: [1], 2: [2], 3: [2, 3], 4: [2, 4], 5: [5], 6: [5, 6]}
+    first = plan(stop)
+    asyncio.run(train(first, RunState(), watch_of(tmp_path)))
+    assert [c.step for c in first.checkpointer.list()] == steps[stop]
+
+    again, watch = plan(6), watch_of(tmp_path)
+    newest = again.checkpointer.list()[-1]
+    state = RunState.from_json(asyncio.run(again.checkpointer.load(newest, again.student.backend)))
+    watch.last_checkpoint = newest
+    watch.reports.update(watch.directory.read_evals())
+    asyncio.run(train(again, state, watch))
+    assert [c.step for c in again.checkpointer.list()] == steps[6]
+    assert again.student.backend.asked == 6 - stop  # type: ignore[attr-defined]
+
+
+def test_a_better_evaluation_between_two_checkpoints_is_kept(tmp_path: Path) -> None:
+    """Nobody asked for a checkpoint at steps 2 and 5; the weights would be lost."""
+    made = recipe(tmp_path, steps=6, checkpoint=CheckpointOptions(every=3, keep=1))
+    plan = attrs.evolve(made, student=attrs.evolve(made.student, backend=Turning()))
+    asyncio.run(train(plan, RunState(), watch_of(tmp_path)))
+    assert [c.step for c in plan.checkpointer.list()] == [5, 6]
+
+
+def test_a_backend_that_only_trains_is_refused_early() -> None:
+    """With what to set; a task that is sampled needs no such backend."""
+
+    class Trainer:
+        """No `appraise`."""
+
+    trainer: Any = Trainer()
+    with pytest.raises(ConfigError, match=r"backend b cannot(.|\n)*eval\.samples=0"):
+        check_can_appraise(Diary(), trainer, "b")
+    check_can_appraise(ToyTask(), trainer, "b")
+    check_can_appraise(Diary(), TinyBackend(), "b")
+
+
+def test_there_is_nothing_for_rlvr_eval_to_judge() -> None:
+    """It says so, and how the loss on held-out trajectories is had."""
+    with pytest.raises(ConfigError, match=r"rlvr run(.|\n)*--steps 0 eval\.samples=1"):
+        check_is_judged(Diary(), "diary")
+    check_is_judged(ToyTask(), "toy")
+
+
+def test_what_is_judged_is_still_judged(tmp_path: Path) -> None:
+    """A task without the ability is sampled by the policy, as before."""
+    made = recipe(tmp_path, steps=0, eval=EvalOptions(samples=2))
+    scorer = Scorer(reward=ToyReward(), workers=2)
+    judge = Judge(task=ToyTask(), reward=scorer.reward, scorer=scorer)
+    watch = watch_of(tmp_path)
+    plan = attrs.evolve(made, student=attrs.evolve(made.student, judge=judge))
+    asyncio.run(train(plan, RunState(), watch))
+    assert watch.reports[0].samples == 24
+    assert not watch.reports[0].measures
