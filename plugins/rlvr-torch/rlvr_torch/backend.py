@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -12,28 +13,28 @@ from rlvr.errors import BackendError, ConfigError
 from rlvr.parts import BuildContext, Loss
 from rlvr.types import Datum, FloatArray
 from rlvr_torch.config import TorchConfig
-from rlvr_torch.crew import LARGE, Crew
-from rlvr_torch.data import check_data, microbatches
+from rlvr_torch.crew import Crew, suited_budget
+from rlvr_torch.data import check_data
 from rlvr_torch.device import choose_device
 from rlvr_torch.engine import Engine
 from rlvr_torch.engines import build_engine
-from rlvr_torch.fused import outputs_of
+from rlvr_torch.leaves import outputs_of
 from rlvr_torch.logprobs import sequence_logprobs, sequence_values
+from rlvr_torch.mapped import Pieces
 from rlvr_torch.model_source import ModelSource
 from rlvr_torch.net import Net
+from rlvr_torch.net_files import save_net
 from rlvr_torch.not_finite import NotFiniteError, Skips
 from rlvr_torch.optim import OptimSettings
 from rlvr_torch.policy import LiveTorchPolicy, TorchPolicy
 from rlvr_torch.reference import Reference, is_adapter_off, on_device
 from rlvr_torch.state import TrainingState, read_state, read_weights, write_state
-from rlvr_torch.update import Learner, accumulate, explain_gradient
+from rlvr_torch.update import Learner, accumulate, appraise, explain_gradient
 from rlvr_torch.updater import Updater
 from rlvr_torch.versions import Versions
 from rlvr_torch.vllm_engine import VLLMEngine
 from rlvr_torch.worker import Worker
 
-_PIECE_TOKENS = 1024
-"""Most tokens of a micro-batch of a small model on a CPU: pieces for a crew to share."""
 _SCORES = ("policy", "reference", "value")
 
 
@@ -62,9 +63,7 @@ class TorchBackend:
         self.net = self._read_net()
         count = sum(value.numel() for value in self.model.parameters())
         self._crew = Crew.suited(self.device, count, config.threads)
-        self._budget = config.microbatch_tokens
-        if self.device.type == "cpu" and count < LARGE:  # whatever the number of cores
-            self._budget = min(self._budget, _PIECE_TOKENS)
+        self._budget = suited_budget(self.device, count, config.microbatch_tokens)
         self._engine = build_engine(
             config, self.net, self.tokenizer, self._source, lambda: self.version
         )
@@ -118,6 +117,7 @@ class TorchBackend:
                 self._engine,
                 self._worker,
                 lambda: self.version,
+                lambda directory: save_net(self.net, self.tokenizer, directory),
             )
 
         return await self._worker.run(work)
@@ -172,39 +172,13 @@ class TorchBackend:
     ) -> list[FloatArray]:
         check_data(data, self.net.vocab_size, self.net.positions)
         self._make_room()
+        pieces = Pieces(budget=self._budget, crew=self._crew, is_cancelled=is_cancelled)
         chunk, dtype = self._config.logprob_chunk, self.dtype
-        if which == "reference":
-            with self._reference as net:
-                return self._map(
-                    data, lambda part: sequence_logprobs(net, part, chunk, dtype), is_cancelled
-                )
         if which == "value":
             critic = self._updater.have_critic()
-            return self._map(
-                data, lambda part: sequence_values(self.net, critic, part, dtype), is_cancelled
-            )
-        return self._map(
-            data, lambda part: sequence_logprobs(self.net, part, chunk, dtype), is_cancelled
-        )
-
-    def _map(
-        self,
-        data: Sequence[Datum],
-        score: Callable[[Sequence[Datum]], list[torch.Tensor]],
-        is_cancelled: Callable[[], bool],
-    ) -> list[FloatArray]:
-        scores: list[FloatArray] = [np.zeros(len(datum.tokens), np.float32) for datum in data]
-
-        def work(batch: list[int]) -> None:
-            if is_cancelled():
-                raise BackendError("computing logprobs was cancelled")
-            with torch.no_grad():
-                found = score([data[i] for i in batch])
-            for i, values in zip(batch, found, strict=True):
-                scores[i] = values.cpu().numpy()
-
-        self._crew.map(work, microbatches(data, self._budget))
-        return scores
+            return pieces.numbers(data, lambda d: sequence_values(self.net, critic, d, dtype))
+        with self._reference if which == "reference" else nullcontext(self.net) as net:
+            return pieces.numbers(data, lambda d: sequence_logprobs(net, d, chunk, dtype))
 
     async def step(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
         """
@@ -227,15 +201,7 @@ class TorchBackend:
     def _step(
         self, data: Sequence[Datum], loss: Loss, is_cancelled: Callable[[], bool]
     ) -> dict[str, float]:
-        wants_value = "value" in outputs_of(loss)
-        check_data(data, self.net.vocab_size, self.net.positions, loss.needs)
-        self._make_room()
-        learner = Learner(
-            net=self.net,
-            critic=self._updater.have_critic() if wants_value else None,
-            dtype=self.dtype,
-            chunk=self._config.logprob_chunk,
-        )
+        learner = self._learner(data, loss)
         try:
             metrics = accumulate(
                 data,
@@ -259,6 +225,38 @@ class TorchBackend:
         finally:
             self._updater.forget_gradients()
         return {**metrics, **norms, "lr": rate}
+
+    def _learner(self, data: Sequence[Datum], loss: Loss) -> Learner:
+        wants_value = "value" in outputs_of(loss)
+        check_data(data, self.net.vocab_size, self.net.positions, loss.needs)
+        self._make_room()
+        return Learner(
+            net=self.net,
+            critic=self._updater.have_critic() if wants_value else None,
+            dtype=self.dtype,
+            chunk=self._config.logprob_chunk,
+        )
+
+    async def appraise(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+        """
+        `loss` and the loss's own metrics on the data; nothing is learnt from them.
+
+        Raises:
+            BackendError: The data cannot be used, the loss asks for an output that is not known,
+                or it is not finite (the problems are named).
+        """
+
+        def work(is_cancelled: Callable[[], bool]) -> dict[str, float]:
+            return appraise(
+                data,
+                loss,
+                self._learner(data, loss),
+                budget=self._budget,
+                crew=self._crew,
+                is_cancelled=is_cancelled,
+            )
+
+        return await self._worker.run(work)
 
     def _make_room(self) -> None:
         """Have vLLM give the GPU's memory back where it samples."""
@@ -293,15 +291,16 @@ class TorchBackend:
             CheckpointError: A file cannot be read, or belongs to another model.
             BackendError: The run started from other weights than this backend did.
         """
-        await self._worker.run(lambda _: self._load(directory))
 
-    def _load(self, directory: Path) -> None:
-        state = read_state(directory)
-        if state.start_digest != self._versions.start_digest:
-            raise BackendError(
-                f"{directory} was trained from other start weights than this run's model\n"
-                f"  give the model the run started with (found now: {self._source})"
-            )
-        read_weights(directory, self.net)
-        self._updater.restore(state.optimizer, state.critic)
-        self._versions.restore(state.version)
+        def work(_: Callable[[], bool]) -> None:
+            state = read_state(directory)
+            if state.start_digest != self._versions.start_digest:
+                raise BackendError(
+                    f"{directory} was trained from other start weights than this run's model\n"
+                    f"  give the model the run started with (found now: {self._source})"
+                )
+            read_weights(directory, self.net)
+            self._updater.restore(state.optimizer, state.critic)
+            self._versions.restore(state.version)
+
+        await self._worker.run(work)

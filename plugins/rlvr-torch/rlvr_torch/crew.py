@@ -22,6 +22,16 @@ LARGE = 16_000_000
 """Weights from which on one batch fills all cores, and copies of its traffic would hurt."""
 
 
+_PIECE_TOKENS = 1024
+"""Most tokens of a micro-batch of a small model on a CPU."""
+
+
+def suited_budget(device: torch.device, weights: int, most: int) -> int:
+    """Tokens of a micro-batch: of a small model on a CPU few, which are pieces for a crew."""
+    is_small = device.type == "cpu" and weights < LARGE  # whatever the number of cores
+    return min(most, _PIECE_TOKENS) if is_small else most
+
+
 def usable_cores() -> int:
     """Cores this process may run on."""
     affinity = getattr(os, "sched_getaffinity", None)  # not on macOS and Windows

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from rlvr.errors import BackendError
+from rlvr import checks
 from rlvr.types import Datum
 from rlvr_torch.packed import Extent
 
@@ -18,46 +16,9 @@ def check_data(
     Refuse data that would train on nonsense, before any of it is used.
 
     Raises:
-        BackendError: Names the datum and its problem: arrays of unequal length, ids outside the
-            vocabulary, a number that is not finite, a supervised first token, a temperature that
-            is not positive, more tokens than the model has positions, or a missing annotation.
+        BackendError: As `rlvr.checks.check_data`.
     """
-    for index, datum in enumerate(data):
-        reason = _fault(datum, vocab_size, positions, needs)
-        if reason:
-            raise BackendError(
-                f"datum {index} of {len(data)} (problem {datum.problem_id!r}) cannot be used: "
-                f"{reason}"
-            )
-
-
-def _fault(datum: Datum, vocab_size: int, positions: int, needs: frozenset[str]) -> str:
-    length = len(datum.tokens)
-    arrays = {
-        "mask": datum.mask,
-        "logprobs": datum.logprobs,
-        "advantages": datum.advantages,
-        "weights": datum.weights,
-        **{f"annotation {name!r}": values for name, values in datum.annotations.items()},
-    }
-    for name, values in arrays.items():
-        if np.shape(values) != (length,):
-            return f"{name} has shape {np.shape(values)}, tokens ({length},)"
-        if not np.isfinite(values).all():
-            return f"{name} holds a number that is not finite"
-    missing = sorted(needs - set(datum.annotations))
-    if missing:
-        return f"the loss needs the annotation {missing[0]!r}, which it lacks"
-    if length and (datum.tokens.min() < 0 or datum.tokens.max() >= vocab_size):
-        low, high = datum.tokens.min(), datum.tokens.max()
-        return f"token ids {low}..{high} leave the model's vocabulary 0..{vocab_size - 1}"
-    if length and datum.mask[0]:
-        return "its first token is supervised, but nothing comes before it"
-    if not (datum.temperature > 0 and np.isfinite(datum.temperature)):
-        return f"its temperature is {datum.temperature}, which must be positive"
-    if (end := Extent.of(datum).end) > positions:
-        return f"it has {end} tokens, the model {positions} positions"
-    return ""
+    checks.check_data(data, needs=needs, vocab_size=vocab_size, positions=positions)
 
 
 def microbatches(data: Sequence[Datum], budget: int) -> list[list[int]]:

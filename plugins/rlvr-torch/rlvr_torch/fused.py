@@ -11,23 +11,20 @@ Shapes: N supervised positions of a micro-batch, n of a few data, C width, V voc
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from attrs import frozen
 from torch import Tensor
 
-from rlvr.errors import BackendError
 from rlvr.parts import Loss
 from rlvr.types import Datum
 from rlvr_torch.critic import Critic
 from rlvr_torch.head import Chunk, Head, HeadGrads
+from rlvr_torch.leaves import Leaves, outputs_of, uses_logprobs
 from rlvr_torch.logprobs import Places, logits_buffer, slices
 from rlvr_torch.net import Net
 from rlvr_torch.not_finite import NotFiniteError
-
-OUTPUTS = frozenset({"entropy", "value"})
-"""What a loss may ask for besides logprobs (`rlvr.abilities.ForwardLoss`)."""
 
 
 @frozen(kw_only=True, eq=False)
@@ -44,22 +41,6 @@ class HeadPass:
     pulls: list[tuple[Tensor, Tensor]]
 
 
-def outputs_of(loss: Loss) -> frozenset[str]:
-    """
-    What the loss asks for besides logprobs.
-
-    Raises:
-        BackendError: Something this backend does not compute.
-    """
-    names: frozenset[str] = frozenset(getattr(loss, "outputs", frozenset()))
-    if unknown := sorted(names - OUTPUTS):
-        raise BackendError(
-            f"the loss {type(loss).__name__} asks for the output {unknown[0]!r}\n"
-            f"  the backend 'torch' gives: {', '.join(sorted(OUTPUTS))}"
-        )
-    return names
-
-
 def head_pass(
     hidden: Tensor,
     data: Sequence[Datum],
@@ -68,6 +49,7 @@ def head_pass(
     *,
     critic: Critic | None = None,
     chunk: int = 1024,
+    with_grad: bool = True,
 ) -> HeadPass:
     """
     Loss, metrics and gradients of a micro-batch from its hidden states.
@@ -75,16 +57,18 @@ def head_pass(
     Args:
         hidden: (N, C), datum by datum, as `trunk` gives them; its graph is not used.
         data: Checked data, each with a supervised token.
-        loss: Called on a few data at a time.
+        loss: Called on a few data at a time; once, where it does without logprobs.
         net: Whose head it is.
         critic: The value head, where the loss asks for "value".
         chunk: Positions whose logits exist at one time.
+        with_grad: False: loss and metrics alone.
 
     Raises:
         NotFiniteError: A loss is not finite; the problems are named.
     """
-    work = _Pass(hidden, data, loss, net, critic, chunk)
-    for some in _few(work.places.counts, chunk):
+    work = _Pass(hidden, data, loss, net, critic, chunk, with_grad)
+    is_plain = not uses_logprobs(loss)
+    for some in [slice(0, len(data))] if is_plain else _few(work.places.counts, chunk):
         work.take(some)
     return work.result()
 
@@ -100,17 +84,22 @@ class _Pass:
         net: Net,
         critic: Critic | None,
         chunk: int,
+        with_grad: bool,
     ) -> None:
         self.places = Places.of(data, hidden.device)
         self._hidden, self._states = hidden, hidden.detach()
         self._data, self._loss, self._net, self._chunk = data, loss, net, chunk
-        self._head = Head.of(net)
-        self._buffer = logits_buffer(self._head, hidden, chunk)
+        self._with_grad = with_grad
         wants = outputs_of(loss)
-        self._wants_entropy = "entropy" in wants
+        self._wants_entropy, self._wants_hidden = "entropy" in wants, "hidden" in wants
+        self._leaf_head = Head.leaf(net, with_grad=with_grad) if "head" in wants else None
+        self._uses_logits = self._wants_entropy or uses_logprobs(loss)
+        if self._uses_logits:
+            self._head = Head.of(net)
+            self._buffer = logits_buffer(self._head, hidden, chunk)
         self._critic = critic if "value" in wants else None
-        self._d_hidden = torch.zeros_like(self._states)
-        self._grads = HeadGrads.zeros(net)
+        self._d_hidden = torch.zeros_like(self._states) if with_grad else self._states
+        self._grads = HeadGrads.zeros(net) if with_grad and self._uses_logits else HeadGrads()
         self._d_critic = [torch.zeros_like(p) for p in critic.parameters()] if critic else []
         self._total, self._metrics, self._depends = 0.0, dict[str, float](), False
         self._first = 0  # position of the next datum
@@ -124,8 +113,16 @@ class _Pass:
         pieces = [
             slice(rows.start + s.start, rows.start + s.stop) for s in slices(count, self._chunk)
         ]
-        leaves = _Leaves.of(map(self._forward, pieces), self._critic, self._states[rows])
-        value, numbers = _call(self._loss, part, leaves, Places.of(part, device))
+        leaves = Leaves.of(
+            map(self._forward, pieces if self._uses_logits else []),
+            self._states[rows],
+            self.places.counts[some],
+            critic=self._critic,
+            head=self._leaf_head,
+            with_hidden=self._wants_hidden,
+            with_grad=self._with_grad,
+        )
+        value, numbers = leaves.call(self._loss, part, Places.of(part, device))
         amount = value.detach().item()
         if not math.isfinite(amount):
             raise NotFiniteError(
@@ -134,7 +131,7 @@ class _Pass:
             )
         self._total += amount
         add_metrics(self._metrics, numbers)
-        if value.requires_grad:
+        if self._with_grad and value.requires_grad:
             self._depends = True
             self._backward(leaves.gradients(value), rows, pieces, leaves.last)
 
@@ -149,19 +146,28 @@ class _Pass:
         )
 
     def _backward(
-        self, pull: Mapping[str, Tensor], rows: slice, pieces: Sequence[slice], last: Chunk
+        self,
+        pull: Mapping[str, Tensor],
+        rows: slice,
+        pieces: Sequence[slice],
+        last: Chunk | None,
     ) -> None:
-        d_logprobs, d_entropy = pull["logprobs"], pull.get("entropy")
-        if d_logprobs.any() or (d_entropy is not None and d_entropy.any()):
+        d_logprobs, d_entropy = pull.get("logprobs"), pull.get("entropy")
+        if d_logprobs is not None and (
+            d_logprobs.any() or (d_entropy is not None and d_entropy.any())
+        ):
             for at in pieces:
                 own = slice(at.start - rows.start, at.stop - rows.start)
-                chunk = last if len(pieces) == 1 else self._forward(at)
+                chunk = last if len(pieces) == 1 and last is not None else self._forward(at)
                 chunk.backward(
                     d_logprobs[own],
                     None if d_entropy is None else d_entropy[own],
                     self._d_hidden[at],
                     self._grads,
                 )
+        if "hidden" in pull:
+            self._d_hidden[rows] += pull["hidden"]
+        self._grads = self._grads.plus(pull.get("weights"), pull.get("bias"))
         if self._critic is not None:
             d_value = pull["value"]
             d_states = torch.outer(d_value, self._critic.weight.detach())
@@ -199,43 +205,6 @@ def add_metrics(totals: dict[str, float], found: Mapping[str, float]) -> None:
             totals[name] += float(number)
 
 
-@frozen(kw_only=True, eq=False)
-class _Leaves:
-    """What the loss is given for some data, flat (n,), with gradients; and the last chunk."""
-
-    values: dict[str, Tensor]
-    last: Chunk
-
-    @classmethod
-    def of(cls, chunks: Iterable[Chunk], critic: Critic | None, states: Tensor) -> _Leaves:
-        logprobs, entropy = [], []
-        for chunk in chunks:  # each overwrites the buffer of the one before
-            logprobs.append(chunk.logprobs)
-            if chunk.entropy is not None:
-                entropy.append(chunk.entropy)
-            last = chunk
-        values = {"logprobs": torch.cat(logprobs)}
-        if entropy:
-            values["entropy"] = torch.cat(entropy)
-        if critic is not None:
-            values["value"] = critic(states).detach()
-        return cls(values={n: v.requires_grad_() for n, v in values.items()}, last=last)
-
-    def gradients(self, loss: Tensor) -> dict[str, Tensor]:
-        """Of the loss by each of them; zeros where it does not use one."""
-        found = torch.autograd.grad(loss, list(self.values.values()), allow_unused=True)
-        pairs = zip(self.values.items(), found, strict=True)
-        return {n: torch.zeros_like(v) if grad is None else grad for (n, v), grad in pairs}
-
-
-def _call(
-    loss: Loss, part: Sequence[Datum], leaves: _Leaves, places: Places
-) -> tuple[Tensor, dict[str, float]]:
-    spread = {name: places.spread(values) for name, values in leaves.values.items()}
-    logprobs = spread.pop("logprobs")
-    return loss(part, logprobs, spread) if spread else loss(part, logprobs)  # type: ignore[call-arg]
-
-
 def _few(counts: Sequence[int], chunk: int) -> list[slice]:
     """Neighbouring data that fit a chunk together, or one datum."""
     parts: list[slice] = []
@@ -250,17 +219,14 @@ def _few(counts: Sequence[int], chunk: int) -> list[slice]:
     return parts
 
 
-def _culprits(loss: Loss, part: Sequence[Datum], leaves: _Leaves, device: torch.device) -> str:
+def _culprits(loss: Loss, part: Sequence[Datum], leaves: Leaves, device: torch.device) -> str:
     """The problems whose data, alone, give a loss that is not finite."""
     names, first = [], 0
-    for datum in part:
+    for at, datum in enumerate(part):
         places = Places.of([datum], device)
         own = slice(first, first + places.counts[0])
         first = own.stop
-        alone = _Leaves(
-            values={n: v.detach()[own] for n, v in leaves.values.items()}, last=leaves.last
-        )
-        if not torch.isfinite(_call(loss, [datum], alone, places)[0]):
+        if not torch.isfinite(leaves.alone(at, own).call(loss, [datum], places)[0]):
             names.append(datum)
     return name_problems(names)
 

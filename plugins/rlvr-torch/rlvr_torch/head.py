@@ -9,7 +9,7 @@ Shapes: n positions of a chunk, C width, V vocabulary.
 from __future__ import annotations
 
 import torch
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from torch import Tensor
 
 from rlvr_torch.net import Net
@@ -17,10 +17,14 @@ from rlvr_torch.net import Net
 
 @frozen(kw_only=True, eq=False)
 class Head:
-    """What turns hidden states into logits: `cap(scale * (W h + b)) / temperature`."""
+    """
+    What turns hidden states into logits: `cap(scale * (W h + b)) / temperature`.
 
-    weights: Tensor  # (V, C) float32
-    bias: Tensor | None = None  # (V,) float32
+    Float32, except for a `leaf`, which a loss gets as the model has it.
+    """
+
+    weights: Tensor  # (V, C)
+    bias: Tensor | None = None  # (V,)
     scale: float = 1.0
     softcap: float = 0.0
 
@@ -34,6 +38,37 @@ class Head:
             scale=net.logit_scale,
             softcap=net.logit_softcap,
         )
+
+    @classmethod
+    def leaf(cls, net: Net, *, with_grad: bool = True) -> Head:
+        """The head of a net in its own type, as leaves that need a gradient where it is trained."""
+
+        def leaf(value: Tensor) -> Tensor:
+            return value.detach().requires_grad_(with_grad and value.requires_grad)
+
+        return cls(
+            weights=leaf(net.head),
+            bias=None if net.head_bias is None else leaf(net.head_bias),
+            scale=net.logit_scale,
+            softcap=net.logit_softcap,
+        )
+
+    def detached(self) -> Head:
+        """The same without gradients."""
+        bias = None if self.bias is None else self.bias.detach()
+        return evolve(self, weights=self.weights.detach(), bias=bias)
+
+    def logits(self, hidden: Tensor, heat: Tensor, buffer: Tensor) -> Tensor:
+        """Logits (n, V) of states (n, C) at temperatures (n,), in a float32 buffer; no gradient."""
+        with torch.no_grad():
+            row_scale = self.row_scale(heat)
+            logits = buffer[: len(hidden)]
+            torch.mm(hidden.float() * row_scale[:, None], self.weights.t(), out=logits)
+            if self.bias is not None:
+                logits.addr_(row_scale, self.bias)
+            if self.softcap:
+                logits.tanh_().mul_((self.softcap / heat)[:, None])
+            return logits
 
     def row_scale(self, heat: Tensor) -> Tensor:
         """What the rows (n,) of hidden states are multiplied by before the matrix product."""
@@ -59,6 +94,14 @@ class HeadGrads:
             if bias is not None and bias.requires_grad
             else None,
         )
+
+    def plus(self, weights: Tensor | None, bias: Tensor | None) -> HeadGrads:
+        """With further gradients, which may be kept: where there were none, they are taken."""
+
+        def both(have: Tensor | None, more: Tensor | None) -> Tensor | None:
+            return more if have is None else have if more is None else have.add_(more)
+
+        return HeadGrads(weights=both(self.weights, weights), bias=both(self.bias, bias))
 
 
 @frozen(kw_only=True, eq=False)

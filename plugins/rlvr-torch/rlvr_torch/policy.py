@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from rlvr.errors import BackendError
@@ -51,8 +52,9 @@ class TorchPolicy:
         engine: Generates,
         worker: Worker,
         newest: Callable[[], int],
+        save: Callable[[Path], None],
     ) -> None:
-        """`newest` gives the version of the live weights."""
+        """`newest` gives the version of the live weights, `save` writes them into a folder."""
         self.version = version
         self.digest = digest
         self.tokenizer: Tokenizer = engine.tokenizer
@@ -60,6 +62,22 @@ class TorchPolicy:
         self._engine = engine
         self._worker = worker
         self._newest = newest
+        self._save = save
+
+    async def write(self, directory: Path) -> None:
+        """
+        Write weights and tokenizer as a model's folder, or an adapter's (`abilities.Portable`).
+
+        Raises:
+            BackendError: The weights have changed since.
+            OSError: A file cannot be written.
+        """
+
+        def work(_: Callable[[], bool]) -> None:
+            self._refuse_stale()
+            self._save(directory)
+
+        await self._worker.run(work)
 
     async def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
         """
@@ -70,14 +88,17 @@ class TorchPolicy:
         """
 
         def work(is_cancelled: Callable[[], bool]) -> list[Completion]:
-            if self._newest() != self.version:
-                raise BackendError(
-                    f"policy version {self.version} is stale: the weights are at version "
-                    f"{self._newest()}\n  ask the backend for policy() after each step"
-                )
+            self._refuse_stale()
             return self._engine.generate(requests, is_cancelled)
 
         return await self._worker.run(work)
+
+    def _refuse_stale(self) -> None:
+        if self._newest() != self.version:
+            raise BackendError(
+                f"policy version {self.version} is stale: the weights are at version "
+                f"{self._newest()}\n  ask the backend for policy() after each step"
+            )
 
 
 class LiveTorchPolicy:

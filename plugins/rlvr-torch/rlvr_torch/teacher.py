@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TypeVar
 
 import attrs
 import numpy as np
 import torch
+from torch import Tensor
 
+from rlvr.distributions import Capabilities
 from rlvr.errors import BackendError
 from rlvr.parts import BuildContext
-from rlvr.types import Datum, FloatArray
+from rlvr.tokenization import fingerprint
+from rlvr.types import Datum, FloatArray, Question, States, TopK
 from rlvr_torch.config import TorchConfig
-from rlvr_torch.crew import LARGE, Crew
-from rlvr_torch.data import check_data, microbatches
+from rlvr_torch.crew import Crew, suited_budget
+from rlvr_torch.data import check_data
 from rlvr_torch.device import choose_device
-from rlvr_torch.logprobs import sequence_logprobs
+from rlvr_torch.head import Head
+from rlvr_torch.logprobs import sequence_logprobs, trunk
+from rlvr_torch.mapped import Pieces
 from rlvr_torch.model_source import ModelSource
 from rlvr_torch.reference import on_device
+from rlvr_torch.topk import as_datum, top_k
 from rlvr_torch.worker import Worker
 
-_PIECE_TOKENS = 1024
-"""Most tokens of a micro-batch of a small model on a CPU: pieces for a crew to share."""
+Found = TypeVar("Found")
 
 
 class TorchTeacher:
@@ -62,8 +69,7 @@ class TorchTeacher:
         self.context_length: int = self._net.positions
         count = sum(value.numel() for value in self._net.module.parameters())
         self._crew = Crew.suited(device, count, config.threads)
-        is_small = device.type == "cpu" and count < LARGE
-        self._budget = min(config.microbatch_tokens, _PIECE_TOKENS if is_small else 1 << 62)
+        self._budget = suited_budget(device, count, config.microbatch_tokens)
         self._worker = Worker()
 
     async def __aenter__(self) -> TorchTeacher:
@@ -73,6 +79,16 @@ class TorchTeacher:
         self._worker.close()
         self._crew.close()
 
+    @cached_property
+    def capabilities(self) -> Capabilities:
+        """Any k, any temperature, and states."""
+        return Capabilities(has_states=True, tokenizer=fingerprint(self.tokenizer))
+
+    @property
+    def head(self) -> Head:
+        """What makes logits of `states`; its weights lie on the model's device, in its type."""
+        return Head.leaf(self._net, with_grad=False)
+
     async def logprobs(self, data: Sequence[Datum]) -> list[FloatArray]:
         """
         Logprobs (T,) of the policy's tokens at the datum's temperature, 0 elsewhere.
@@ -80,24 +96,63 @@ class TorchTeacher:
         Raises:
             BackendError: The data cannot be used: a datum is longer than the model reads, say.
         """
-        return await self._worker.run(lambda is_cancelled: self._score(data, is_cancelled))
 
-    def _score(self, data: Sequence[Datum], is_cancelled: Callable[[], bool]) -> list[FloatArray]:
+        def score(part: Sequence[Datum]) -> list[Tensor]:
+            return sequence_logprobs(self._net, part, self._chunk, self._dtype)
+
+        return await self._run(data, lambda pieces: pieces.numbers(data, score))
+
+    async def states(self, data: Sequence[Datum]) -> list[States]:
+        """
+        The states (n, C) before the output head, float32, at each datum's n supervised tokens.
+
+        Raises:
+            BackendError: As `logprobs`.
+        """
+
+        def work(batch: list[int]) -> list[States]:
+            part = [data[i] for i in batch]
+            hidden = trunk(self._net, part, self._dtype).float().cpu()  # (N, C)
+            counts = [int(datum.mask.sum()) for datum in part]
+            return [States(states=rows.numpy()) for rows in hidden.split(counts)]
+
+        found = await self._run(data, lambda pieces: pieces.map(data, work))
+        nothing = States(states=np.zeros((0, self._net.head.shape[1]), np.float32))
+        return [found.get(i, nothing) for i in range(len(data))]
+
+    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+        """
+        The likeliest tokens, in descending order; k beyond the vocabulary is the vocabulary.
+
+        Raises:
+            BackendError: A question cannot be answered: it is longer than the model reads, say.
+        """
+        size = min(self.tokenizer.vocab_size, self._net.vocab_size)
+        for question in questions:
+            if not (0 < question.start < len(question.ids) and question.k > 0):
+                raise BackendError(
+                    f"teacher {self.name}: a question of {len(question.ids)} tokens from position "
+                    f"{question.start} on with k={question.k}: nothing is asked for"
+                )
+        asked = [attrs.evolve(q, k=min(q.k, size)) for q in questions]
+        data = [as_datum(question) for question in asked]
+        head = Head.of(self._net)
+
+        def work(batch: list[int]) -> list[TopK]:
+            hidden = trunk(self._net, [data[i] for i in batch], self._dtype)
+            own = [asked[i] for i in batch]
+            return top_k(head, hidden, own, vocab_size=size, chunk=self._chunk)
+
+        found = await self._run(data, lambda pieces: pieces.map(data, work))
+        return [found[i] for i in range(len(data))]
+
+    async def _run(self, data: Sequence[Datum], work: Callable[[Pieces], Found]) -> Found:
         try:
             check_data(data, self._net.vocab_size, self.context_length)
         except BackendError as error:
             raise BackendError(f"teacher {self.name}: {error}") from error
-        scores: list[FloatArray] = [np.zeros(len(datum.tokens), np.float32) for datum in data]
-
-        def work(batch: list[int]) -> None:
-            if is_cancelled():
-                raise BackendError("scoring by the teacher was cancelled")
-            with torch.no_grad():
-                found = sequence_logprobs(
-                    self._net, [data[i] for i in batch], self._chunk, self._dtype
-                )
-            for i, values in zip(batch, found, strict=True):
-                scores[i] = values.cpu().numpy()
-
-        self._crew.map(work, microbatches(data, self._budget))
-        return scores
+        return await self._worker.run(
+            lambda is_cancelled: work(
+                Pieces(budget=self._budget, crew=self._crew, is_cancelled=is_cancelled)
+            )
+        )

@@ -53,6 +53,20 @@ class Learner:
         tensors, pulls = zip(*found.pulls, strict=True)
         return found, torch.autograd.grad(tensors, self.weights, pulls, allow_unused=True)
 
+    def appraised(self, data: Sequence[Datum], loss: Loss) -> HeadPass:
+        """Loss and metrics of a micro-batch, nothing more."""
+        with torch.no_grad():
+            hidden = trunk(self.net, data, self.dtype)
+            return head_pass(
+                hidden,
+                data,
+                loss,
+                self.net,
+                critic=self.critic,
+                chunk=self.chunk,
+                with_grad=False,
+            )
+
 
 def accumulate(
     data: Sequence[Datum],
@@ -80,18 +94,49 @@ def accumulate(
             raise BackendError("the step was cancelled; the weights are as before")
         return learner.gradients([data[i] for i in batch], loss)
 
-    batches = microbatches(data, budget)
-    if not batches:
-        raise BackendError(
-            f"nothing to learn from: none of {len(data)} data has a token the policy wrote\n"
-            "  when prompts are longer than the model's positions, completions are empty"
-        )
+    batches = _batches(data, budget)
     metrics: dict[str, float] = {}
     for first in range(0, len(batches), crew.size):
         for found, grads in crew.map(work, batches[first : first + crew.size]):
             add_metrics(metrics, {"loss": found.loss, **found.metrics})
             _add_grads(learner.weights, grads)
     return metrics
+
+
+def appraise(
+    data: Sequence[Datum],
+    loss: Loss,
+    learner: Learner,
+    *,
+    budget: int,
+    crew: Crew,
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> dict[str, float]:
+    """
+    The loss and its metrics as `accumulate` gives them, without any gradient.
+
+    Raises:
+        BackendError: There is no supervised token, a loss is not finite, or `is_cancelled` said so.
+    """
+
+    def work(batch: list[int]) -> HeadPass:
+        if is_cancelled():
+            raise BackendError("the appraisal was cancelled")
+        return learner.appraised([data[i] for i in batch], loss)
+
+    metrics: dict[str, float] = {}
+    for found in crew.map(work, _batches(data, budget)):
+        add_metrics(metrics, {"loss": found.loss, **found.metrics})
+    return metrics
+
+
+def _batches(data: Sequence[Datum], budget: int) -> list[list[int]]:
+    if batches := microbatches(data, budget):
+        return batches
+    raise BackendError(
+        f"nothing to learn from: none of {len(data)} data has a token the policy wrote\n"
+        "  when prompts are longer than the model's positions, completions are empty"
+    )
 
 
 def _add_grads(weights: Sequence[nn.Parameter], grads: Sequence[Tensor | None]) -> None:

@@ -10,12 +10,14 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rlvr.errors import BackendError
+from rlvr.testing.backend_losses import PullLoss
 from rlvr_torch.crew import Crew
 from rlvr_torch.critic import Critic
-from rlvr_torch.fused import outputs_of
 from rlvr_torch.gpt2 import attend_causal
+from rlvr_torch.head import Head
 from rlvr_torch.hf_load import load_net
-from rlvr_torch.update import Learner, accumulate
+from rlvr_torch.leaves import outputs_of
+from rlvr_torch.update import Learner, accumulate, appraise
 
 
 class ToyNet(nn.Module):
@@ -108,6 +110,17 @@ class ValueLoss(TokenLoss):
         return loss, metrics
 
 
+class StatesLoss(PullLoss):
+    """Over whole distributions, from states and head; no logprobs."""
+
+
+class BothLoss(PullLoss):
+    """States, head and logprobs together."""
+
+    def __init__(self):
+        super().__init__(with_logprobs=True)
+
+
 def own(values, like):
     """A record's array as a tensor like another."""
     return torch.tensor(np.array(values)).to(like)
@@ -139,7 +152,7 @@ def net(request, model):
 def plain(net, data, loss, critic=None):
     """Loss and gradients in float64, each datum alone, through full logits."""
     net.double()
-    logprobs, entropy, value = [], [], []
+    logprobs, entropy, value, states = [], [], [], []
     for d in data:
         tokens = torch.from_numpy(d.tokens.astype(np.int64))[None, :-1]
         hidden = net.hidden(tokens, torch.arange(tokens.shape[1])[None], attend_causal)[0]
@@ -151,12 +164,19 @@ def plain(net, data, loss, critic=None):
         columns = [chosen, -(all_of.exp() * all_of).sum(1)]
         if critic is not None:
             columns.append(hidden @ critic.weight.double() + critic.bias.double())
+        states.append(hidden[torch.from_numpy(d.mask[1:].copy())])
         mask = own(d.mask, chosen)
         columns = [torch.cat([c.new_zeros(1), c]) * mask for c in columns]
         for into, column in zip((logprobs, entropy, value), columns, strict=False):
             into.append(column)
     weights = [*net.parameters(), *([] if critic is None else critic.parameters())]
-    amount, _ = loss(data, logprobs, {"entropy": entropy, "value": value})
+    head = Head(
+        weights=net.head, bias=net.head_bias, scale=net.logit_scale, softcap=net.logit_softcap
+    )
+    if not getattr(loss, "uses_logprobs", True):
+        logprobs = [torch.zeros(len(d.tokens)) for d in data]
+    outputs = {"entropy": entropy, "value": value, "hidden": states, "head": [head]}
+    amount, _ = loss(data, logprobs, outputs)
     grads = torch.autograd.grad(amount, weights)
     net.float()
     return amount.item(), [grad.float() for grad in grads]
@@ -178,7 +198,11 @@ def gap(found, wanted):
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 16, 1000])
-@pytest.mark.parametrize("loss", [TokenLoss, SequenceLoss, EntropyLoss], ids=lambda c: c.__name__)
+@pytest.mark.parametrize(
+    "loss",
+    [TokenLoss, SequenceLoss, EntropyLoss, StatesLoss, BothLoss],
+    ids=lambda c: c.__name__,
+)
 def test_gradients_are_those_of_full_logits(net, data, loss, chunk):
     """Bias, scale, soft cap, tied or not, temperature: within 2e-6 of float64 autograd."""
     wanted, grads = plain(net, data, loss())
@@ -243,6 +267,106 @@ def test_a_frozen_head_gets_no_gradient(data):
     assert net.inner.weight.grad.abs().max() > 0
 
 
+@pytest.mark.parametrize("loss", [StatesLoss, BothLoss])
+def test_a_frozen_head_is_no_leaf_of_a_loss_over_states(data, loss):
+    """The loss sees that it needs no gradient; the trunk gets the same one as else."""
+    seen = []
+
+    class Look(loss):
+        def __call__(self, data, logprobs, outputs=None):
+            seen.append(outputs["head"][0].weights.requires_grad)
+            return super().__call__(data, logprobs, outputs)
+
+    grads = []
+    for is_trained in (True, False):
+        net = ToyNet(bias=True)
+        net.out.requires_grad_(is_trained)
+        found(net, data, Look(), 16)
+        grads.append(net.inner.weight.grad)
+        assert set(seen) == {is_trained}
+        assert (net.out.weight.grad is not None) == is_trained
+        seen.clear()
+    assert torch.equal(*grads)
+
+
+@pytest.mark.parametrize("loss", [StatesLoss, BothLoss])
+def test_bfloat16_states_give_nearly_the_same_gradient(make_hf, data, loss):
+    """The trunk in bfloat16, the loss in float32: values within 1 %, gradients point one way."""
+    net = load_net(str(make_hf("llama")))
+    wanted, grads = found(net, data, loss(), 64)
+    learner = Learner(net=net, dtype=torch.bfloat16, chunk=64)
+    for value in learner.weights:
+        value.grad = None
+    told = accumulate(data, loss(), learner, budget=10_000, crew=Crew())
+    mine = torch.cat([value.grad.flatten() for value in learner.weights])
+    whole = torch.cat([grad.flatten() for grad in grads])
+    assert told["loss"] == pytest.approx(wanted["loss"], rel=1e-2)
+    assert F.cosine_similarity(mine, whole, dim=0) > 0.99
+
+
+def test_a_loss_over_states_is_called_once_a_micro_batch(model, data):
+    """Its own chunks are larger than ours; with logprobs it is called as often as they need."""
+    for loss, calls in ((StatesLoss(), 1), (BothLoss(), 6)):
+        found(model, data, loss, 8)
+        assert loss.calls == calls
+
+
+@pytest.mark.parametrize("loss", [TokenLoss, EntropyLoss, StatesLoss, BothLoss])
+def test_appraising_gives_the_same_numbers_and_no_gradient(model, data, loss):
+    """In micro-batches; leaves need no gradient then, so that a loss can do without its own."""
+    wanted, _ = found(model, data, loss(), 16, budget=30)
+    seen = []
+
+    class Look(loss):
+        def __call__(self, data, logprobs, outputs=None):
+            given = [*logprobs, *(outputs or {}).get("hidden", ())]
+            seen.extend(tensor.requires_grad for tensor in given)
+            return super().__call__(data, logprobs, outputs)
+
+    told = appraise(data, Look(), Learner(net=model, chunk=16), budget=30, crew=Crew())
+    assert told == pytest.approx(wanted, rel=1e-6)
+    assert seen
+    assert not any(seen)
+
+
+def test_a_loss_over_states_makes_no_logits_of_ours(model, make_datum):
+    """With thousands of supervised tokens nothing as wide as the vocabulary is made here."""
+
+    class Small(PullLoss):
+        def __call__(self, data, logprobs, outputs=None):
+            (head,) = outputs["head"]
+            loss = sum((h.mean() * 3) ** 2 for h in outputs["hidden"]) + head.weights[0].sum()
+            return loss, {}
+
+    class Watch(TorchDispatchMode):
+        largest = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            result = func(*args, **(kwargs or {}))
+            for value in result if isinstance(result, (tuple, list)) else [result]:
+                if isinstance(value, torch.Tensor):
+                    self.largest = max(self.largest, value.numel())
+            return result
+
+    data = [make_datum(1, 96, seed=i) for i in range(32)]
+    with Watch() as watch:
+        found(model, data, Small(), 1024)
+    assert 0 < watch.largest < 32 * 95 * model.vocab_size / 2
+
+
+def test_problems_of_a_loss_over_states_are_named(model, data):
+    """Each datum is tried alone where the whole is not finite."""
+
+    class Bad(PullLoss):
+        def __call__(self, data, logprobs, outputs=None):
+            loss, metrics = super().__call__(data, logprobs, outputs)
+            is_bad = any(d.problem_id == "problem-8" for d in data)
+            return loss * (float("nan") if is_bad else 1.0), metrics
+
+    with pytest.raises(BackendError, match=r"nan: problems 'problem-8';"):
+        found(model, data, Bad(), 1000)
+
+
 @pytest.mark.parametrize(("loss", "buffers"), [(TokenLoss, 1), (EntropyLoss, 2)])
 def test_logits_exist_once(model, make_datum, loss, buffers):
     """One matrix product makes each logit; no float tensor is as large as all of them."""
@@ -285,7 +409,7 @@ def test_unknown_outputs_are_refused():
     class Curious(TokenLoss):
         outputs = frozenset({"entropy", "weather"})
 
-    with pytest.raises(BackendError, match=r"'weather'\n.*entropy, value"):
+    with pytest.raises(BackendError, match=r"'weather'\n.*entropy, head, hidden, value"):
         outputs_of(Curious())
     assert outputs_of(EntropyLoss()) == {"entropy"}
     assert outputs_of(TokenLoss()) == frozenset()

@@ -10,17 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from rlvr.errors import BackendError, ConfigError
 from rlvr.parts import BuildContext, Teacher
 from rlvr.testing import TeacherContract, opened
-from rlvr.types import Datum, FloatArray
+from rlvr.types import Datum, FloatArray, Question, TopK
 from rlvr_torch.backend import TorchBackend
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.gpt2 import GPT2
+from rlvr_torch.head import Head
+from rlvr_torch.logprobs import trunk
 from rlvr_torch.net_files import save_net
 from rlvr_torch.teacher import TorchTeacher
 from rlvr_torch.tokenizer import BytePairTokenizer
+from rlvr_torch.topk import as_datum, top_k
 
 SMALL = "gpt2:new?layers=2&heads=2&width=16&positions=48&seed=3"
 
@@ -79,6 +83,120 @@ def test_says_what_its_model_says(
         row = logits[t - 1].double()
         wanted = row[int(datum.tokens[t])] - math.log(row.exp().sum())
         assert found[t] == pytest.approx(wanted.item(), abs=1e-5)
+
+
+def answers(teacher: TorchTeacher, questions: Sequence[Question]) -> list[TopK]:
+    async def run() -> list[TopK]:
+        async with opened(teacher) as part:
+            return await part.score(questions)
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1024])
+def test_likeliest_tokens_are_those_of_the_logits(
+    tmp_path: Path,
+    model: GPT2,
+    tokenizer: BytePairTokenizer,
+    make_datum: Callable[..., Datum],
+    chunk: int,
+) -> None:
+    """Against a plain forward pass: ids, logprobs in descending order, the token that stands there.
+
+    Whatever k, temperature and start each question has, and however many positions are done at a
+    time.
+    """
+    save_net(model, tokenizer, tmp_path)
+    asked = [
+        Question(ids=make_datum(1, length, seed=length).tokens, start=start, k=k, temperature=heat)
+        for length, start, k, heat in [(11, 3, 5, 0.7), (5, 4, 1, 1.0), (30, 1, 9, 2.0)]
+    ]
+
+    found = answers(teacher_of(f"gpt2:{tmp_path}", logprob_chunk=chunk), asked)
+
+    for question, answer in zip(asked, found, strict=True):
+        with torch.no_grad():
+            logits = model(torch.tensor(question.ids).long()[None])[0].double()
+        rows = (logits / question.temperature).log_softmax(1).numpy()[question.start - 1 : -1]
+        best = np.argsort(-rows, axis=1)[:, : question.k]
+        assert answer.ids.tolist() == best.tolist()
+        assert answer.logprobs == pytest.approx(np.take_along_axis(rows, best, 1), abs=1e-5)
+        own = rows[np.arange(len(rows)), question.ids[question.start :]]
+        assert answer.actual == pytest.approx(own, abs=1e-5)
+        assert not answer.is_whole
+
+
+def test_rows_that_pad_a_vocabulary_are_nobodys(make_hf: Callable[[str], Path]) -> None:
+    """They take their part of the probability, and are never among the likeliest."""
+    teacher = teacher_of(f"hf:{make_hf('llama')}")
+    size, rows = teacher.tokenizer.vocab_size, teacher._net.vocab_size
+    assert size < rows
+
+    (answer,) = answers(teacher, [Question(ids=[1, 2, 3], start=1, k=10 * rows)])
+
+    assert answer.ids.shape == (2, size)
+    assert answer.ids.max() < size
+    assert not answer.is_whole
+    assert (np.exp(answer.logprobs).sum(1) < 0.9999).all()
+
+
+def test_a_token_that_cannot_come_is_left_out() -> None:
+    """A logit of minus infinity is no likely token: its place says that nothing is there."""
+    head = Head(weights=torch.zeros(4, 2), bias=torch.tensor([0.0, 1.0, -torch.inf, 2.0]))
+    question = Question(ids=[0, 3], start=1, k=4)
+
+    (answer,) = top_k(head, torch.ones(1, 2), [question], vocab_size=4, chunk=8)
+
+    assert answer.ids.tolist() == [[3, 1, 0, -1]]
+    assert answer.logprobs[0, 3] == -np.inf
+    assert np.exp(answer.logprobs).sum() == pytest.approx(1.0)
+
+
+def test_thousands_of_positions_make_no_logits_of_all(
+    tmp_path: Path, model: GPT2, tokenizer: BytePairTokenizer
+) -> None:
+    """Scoring holds the logits of a chunk; states and head hold none at all."""
+    largest = {"score": 0, "states": 0}
+    save_net(model, tokenizer, tmp_path)
+    teacher = teacher_of(f"gpt2:{tmp_path}", logprob_chunk=16)
+    ids = np.arange(96) % 90
+    questions = [Question(ids=ids + i, start=1, k=2) for i in range(8)]
+    whole = 8 * 95 * teacher._net.vocab_size
+
+    def watched(name: str) -> TorchDispatchMode:
+        class Watch(TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+                result = func(*args, **(kwargs or {}))
+                for value in result if isinstance(result, tuple | list) else [result]:
+                    if isinstance(value, torch.Tensor):
+                        largest[name] = max(largest[name], value.numel())
+                return result
+
+        return Watch()
+
+    data = [as_datum(question) for question in questions]
+    with watched("states"), torch.no_grad():
+        hidden = trunk(teacher._net, data, torch.float32)
+    with watched("score"):
+        top_k(Head.of(teacher._net), hidden, questions, vocab_size=289, chunk=16)
+    assert max(largest.values()) < whole / 2
+
+
+def test_bad_questions_are_refused(make_datum: Callable[..., Datum]) -> None:
+    """Nothing before the first position, nothing after the last, nobody likely."""
+    for start, k in ((0, 3), (5, 3), (2, 0)):
+        with pytest.raises(BackendError, match="nothing is asked for"):
+            answers(teacher_of(SMALL), [Question(ids=[1, 2, 3, 4, 5], start=start, k=k)])
+
+
+def test_the_head_is_the_models_own(make_hf: Callable[[str], Path]) -> None:
+    """No copy and no gradient; in bfloat16 it stays so, and states come as float32."""
+    teacher = teacher_of(f"hf:{make_hf('llama')}", dtype="bfloat16")
+    assert teacher.head.weights.data_ptr() == teacher._net.head.data_ptr()
+    assert teacher.head.weights.dtype == torch.bfloat16
+    assert not teacher.head.weights.requires_grad
+    assert teacher.capabilities.has_states
+    assert len(teacher.capabilities.tokenizer) == 64
 
 
 def test_agrees_with_a_backend_of_the_same_model(make_datum: Callable[..., Datum]) -> None:
