@@ -152,7 +152,7 @@ ALGORITHMS: tuple[AlgorithmSpec, ...] = (
         name="opd",
         sampler="group",
         advantage="opd",
-        loss="reinforce",
+        loss="opd",
         summary="on-policy distillation from a teacher, with or without a reward (--teacher)",
         values={
             **_POLICY,
@@ -162,7 +162,9 @@ ALGORITHMS: tuple[AlgorithmSpec, ...] = (
             "advantage.kl_discount_factor": 0.0,
             "advantage.reward_coef": 1.0,
             "advantage.clip": 5.0,
-            "reinforce.kl_coef": 0.0,
+            "opd.mode": "pg",
+            "opd.kl_coef": 0.0,
+            "opd.loss": "reverse_kl",
         },
     ),
     AlgorithmSpec(

@@ -13,7 +13,7 @@ from rlvr import option
 CORRECTIONS = ("none", "tis-token", "tis-sequence", "mis-token", "mis-sequence")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, slots=False)  # `opd` has these beside those of distillation
 class PolicyGradientConfig:
     """What every policy-gradient loss offers under its own namespace."""
 

@@ -91,6 +91,11 @@ class OpdConfig(GroupAdvantageConfig):
         "Of the KL of later tokens, per token; 0: each token answers for itself",
         validator=[ge(0), le(1)],
     )
+    kl_in: str = option(
+        "token",
+        "token: A - coef * KL, each token its own; reward: R - coef * KL of the whole answer",
+        choices=("token", "reward"),
+    )
     reward_coef: float = option(
         1.0, "Weight of the reward; 0: the teacher alone (pure distillation)", validator=ge(0)
     )

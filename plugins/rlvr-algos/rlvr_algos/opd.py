@@ -12,9 +12,11 @@ from rlvr.parts import BuildContext
 from rlvr.types import Datum
 from rlvr_algos.credit_config import OpdConfig
 from rlvr_algos.group import GroupAdvantage
-from rlvr_algos.reward_kl import annotated, to_go, token_kl, with_advantages
+from rlvr_algos.reward_kl import annotated, to_go, token_kl, with_advantages, with_annotation
 
 TEACHER = "teacher"
+REWARD = "credit/reward"
+"""Annotation: the advantages (T,) without the teacher's share, for `opd.mode=supervised`."""
 
 
 class OpdAdvantage(GroupAdvantage):
@@ -27,8 +29,10 @@ class OpdAdvantage(GroupAdvantage):
     `R - kl_penalty_coef * KL(policy || teacher)`. With a discount of 0 a token answers for itself
     alone (Thinking Machines, "On-policy distillation", 2025); with 1 the sum is the exact policy
     gradient of the KL of whole answers. Steps count all tokens between, as in tinker-cookbook's
-    `train_on_policy`. Then `whiten` and `clip` bound the sum token by token. See
-    docs/algorithms/opd.md.
+    `train_on_policy`. With `kl_in="reward"` the KL of the whole answer is taken off its reward
+    before that is compared with its group's: `A = R - mean(R)`, `R = reward_coef * r -
+    kl_penalty_coef * sum_s k1_s`. Then `whiten` and `clip` bound the sum token by token. The
+    reward's share alone goes along as the annotation "credit/reward". See docs/algorithms/opd.md.
 
     Attributes:
         needs: {"teacher"} while the teacher counts, and "reference" with a KL in the reward.
@@ -44,7 +48,7 @@ class OpdAdvantage(GroupAdvantage):
 
     def __init__(self, config: OpdConfig | None, context: BuildContext) -> None:
         options = config or OpdConfig()
-        if options.reward_coef == 0:
+        if options.reward_coef == 0 and options.kl_in == "token":
             self.smallest_group = 1
         _check(options)
         super().__init__(options, context)
@@ -68,9 +72,15 @@ class OpdAdvantage(GroupAdvantage):
             BackendError: A datum has no annotation "teacher" (or "reference", where needed).
         """
         data = super().refine(data)
-        rows = [d.advantages[d.mask].astype(np.float64) + self._taught(d) for d in data]
-        bounded = self.bounded(rows, [datum.labels for datum in data])
-        return [with_advantages(d, row) for d, row in zip(data, bounded, strict=True)]
+        labels = [datum.labels for datum in data]
+        credit = [d.advantages[d.mask].astype(np.float64) for d in data]
+        taught = [c + t for c, t in zip(credit, self._taught(data), strict=True)]
+        return [
+            with_annotation(with_advantages(d, both), REWARD, reward)
+            for d, both, reward in zip(
+                data, self.bounded(taught, labels), self.bounded(credit, labels), strict=True
+            )
+        ]
 
     def numbers(self, data: Sequence[Datum]) -> Mapping[str, float]:
         """
@@ -89,18 +99,45 @@ class OpdAdvantage(GroupAdvantage):
             found["advantage/clipped"] = float((np.abs(credit) >= np.float32(clip)).mean())
         return found
 
-    def _taught(self, datum: Datum) -> NDArray[np.float64]:
+    def _taught(self, data: Sequence[Datum]) -> list[NDArray[np.float64]]:
+        """The teacher's share of the advantages of each datum's n tokens, (n,)."""
         config = self._config
-        own = np.zeros(int(datum.mask.sum()))
         if not self.teachers:
-            return own
+            return [np.zeros(int(d.mask.sum())) for d in data]
+        if config.kl_in == "reward":
+            answers = np.array([token_kl(d, TEACHER).sum() for d in data])
+            above = _above_group(answers, [d.problem_id for d in data])
+            return [
+                np.full(int(d.mask.sum()), -config.kl_penalty_coef * value)
+                for d, value in zip(data, above, strict=True)
+            ]
+        return [-config.kl_penalty_coef * self._to_go(datum) for datum in data]
+
+    def _to_go(self, datum: Datum) -> NDArray[np.float64]:
         kl = np.zeros(len(datum.tokens))
         kl[datum.mask] = token_kl(datum, TEACHER)
-        taught: NDArray[np.float64] = to_go(kl, config.kl_discount_factor)[datum.mask]
-        return -config.kl_penalty_coef * taught
+        taught: NDArray[np.float64] = to_go(kl, self._config.kl_discount_factor)[datum.mask]
+        return taught
+
+
+def _above_group(values: NDArray[np.float64], problems: Sequence[str]) -> NDArray[np.float64]:
+    """(D,) each answer's value less the mean of those of the same problem."""
+    _, place = np.unique(np.array(problems), return_inverse=True)
+    means = np.bincount(place, values) / np.bincount(place)
+    return values - means[place]
 
 
 def _check(options: OpdConfig) -> None:
+    if options.kl_in == "reward" and (options.normalise_std or options.kl_discount_factor):
+        raise ConfigError(
+            explain(
+                "advantage.kl_in=reward was asked for: the KL of whole answers, in the reward.",
+                f"found: advantage.normalise_std={str(options.normalise_std).lower()} and "
+                f"advantage.kl_discount_factor={options.kl_discount_factor:g}, which belong to "
+                "advantage.kl_in=token",
+                "set advantage.normalise_std=false and advantage.kl_discount_factor=0",
+            )
+        )
     if options.kl_penalty_coef > 0 and not options.teacher:
         raise ConfigError(
             explain(

@@ -73,6 +73,19 @@ def rlvr_losses() -> list[LossSpec]:
             target="rlvr_algos.sft:SftLoss",
             summary="negative logprob, times the advantage",
         ),
+        LossSpec(
+            name="opd",
+            target="rlvr_algos.opd_loss:OpdLoss",
+            config="rlvr_algos.opd_config:OpdLossConfig",
+            summary="reinforce, and a divergence from the teacher's distributions if asked",
+        ),
+        LossSpec(
+            name="distill",
+            target="rlvr_algos.distill.loss:DistillLoss",
+            config="rlvr_algos.distill.config:DistillConfig",
+            teachers=("distill.teacher",),
+            summary="divergence of the student's distributions from a teacher's",
+        ),
     ]
 
 

@@ -65,6 +65,13 @@ def with_advantages(datum: Datum, own: NDArray[np.float64]) -> Datum:
     return attrs.evolve(datum, advantages=advantages)
 
 
+def with_annotation(datum: Datum, name: str, own: NDArray[np.float64]) -> Datum:
+    """The datum with an annotation (n,) of the policy's tokens; 0 elsewhere."""
+    values = np.zeros(len(datum.tokens), np.float32)
+    values[datum.mask] = own
+    return attrs.evolve(datum, annotations={**datum.annotations, name: values})
+
+
 def whitened_apart(
     rows: Sequence[NDArray[np.float64]], kinds: Sequence[str], epsilon: float
 ) -> list[NDArray[np.float64]]:

@@ -18,6 +18,7 @@ from rlvr_algos.grpo import GrpoLoss
 from rlvr_algos.gspo import GspoLoss
 from rlvr_algos.one import OneAdvantage
 from rlvr_algos.opd import OpdAdvantage
+from rlvr_algos.opd_loss import OpdLoss
 from rlvr_algos.ppo import PpoLoss
 from rlvr_algos.reinforce import ReinforceLoss
 from rlvr_algos.rloo import RlooAdvantage
@@ -89,6 +90,11 @@ class TestCispo(_OurLoss):
 @variants({}, {**ALL, "correction": "mis-token"})
 class TestReinforce(_OurLoss):
     part = ReinforceLoss
+
+
+@variants({}, {**ALL, "correction": "mis-token"})
+class TestOpdLoss(_OurLoss):
+    part = OpdLoss
 
 
 @variants({}, {"value_clip": 0.0}, ALL)

@@ -190,6 +190,61 @@ def test_both_kl_penalties_add_up() -> None:
     assert own(part.refine([d])) == [pytest.approx([-2 * 0.75 - 1, -2 * 0.25 - 2])]
 
 
+def test_the_kl_of_whole_answers_is_taken_off_the_reward_by_hand() -> None:
+    """
+    Two answers to p: rewards 1 and 0 (credit 1/2 and -1/2), KLs 2 - 1 = 1 and 3 nats; one to q.
+
+    R = r - KL / 2 are 1/2 and -3/2, their mean -1/2: every token of the first gets 1, of the
+    second -1. The only answer to q is its own mean: nothing. The reward's share goes along.
+    """
+    first = datum(0.5, [None, -1, -2], [9, -3, -1])
+    second = datum(-0.5, [None, -1, -1], [9, -2, -3])
+    alone = attrs.evolve(datum(0.0, [None, -1], [9, -5]), problem_id="q")
+    part = opd(kl_in="reward", kl_penalty_coef=0.5)
+
+    refined = part.refine([first, alone, second])
+
+    assert own(refined) == [
+        pytest.approx([1.0, 1.0]),
+        pytest.approx([0.0]),
+        pytest.approx([-1.0, -1.0]),
+    ]
+    rewarded = [d.annotations["credit/reward"].tolist() for d in refined]
+    assert rewarded == [[0, 0.5, 0.5], [0, 0], [0, -0.5, -0.5]]
+
+
+def test_the_kl_in_the_reward_is_the_group_advantage_of_that_reward() -> None:
+    """R_env - coef * KL, compared with its group: what advantage `group` makes of these rewards."""
+    rng = np.random.default_rng(3)
+    rewards, coef = rng.random(4), 0.7
+    student, teacher = -rng.exponential(size=(4, 3)), -rng.exponential(size=(4, 3))
+    kl = (student - teacher).sum(1)
+    part = opd(kl_in="reward", kl_penalty_coef=coef)
+    (credit,) = part([group(*rewards)])
+
+    data = [
+        datum(float(c or 0), [None, *s], [0, *t])
+        for c, s, t in zip(credit, student, teacher, strict=True)
+    ]
+
+    shaped = rewards - coef * kl
+    assert own(part.refine(data)) == [
+        pytest.approx([value] * 3, abs=1e-5) for value in shaped - shaped.mean()
+    ]
+    with pytest.raises(ConfigError, match="groups of one"):
+        opd(group_size=1, reward_coef=0.0, kl_in="reward")
+
+
+def test_the_rewards_share_is_bounded_like_the_whole() -> None:
+    """The annotation that `opd.mode=supervised` learns from: clipped, without the teacher."""
+    d = datum(7.0, [None, -1, -2], [9, -3, -1])
+
+    (refined,) = opd(clip=5.0).refine([d])
+
+    assert refined.annotations["credit/reward"].tolist() == [0, 5, 5]
+    assert own([refined]) == [[5, 5]]
+
+
 def test_names_its_teacher() -> None:
     """One, under its own annotation; none where the penalty is off."""
     part = opd()
@@ -218,6 +273,8 @@ def test_a_missing_annotation_is_named() -> None:
         ({"teacher": ""}, "--teacher hf:PATH"),
         ({"kl_penalty_coef": 0.0, "reward_coef": 0.0}, "one of them above 0"),
         ({"kl_penalty_coef": 0.0}, "nothing it says would count"),
+        ({"kl_in": "reward", "normalise_std": True}, "advantage.normalise_std=false and"),
+        ({"kl_in": "reward", "kl_discount_factor": 0.5}, "advantage.kl_discount_factor=0"),
     ],
 )
 def test_settings_that_teach_nothing_are_refused(options: dict[str, Any], said: str) -> None:

@@ -1,0 +1,137 @@
+"""The options of distillation; field defaults are plain token-level distillation."""
+
+from __future__ import annotations
+
+from attrs import frozen
+from attrs.validators import and_, ge, gt, le, lt
+
+from rlvr import option
+
+LOSSES = (
+    "forward_kl",
+    "reverse_kl",
+    "jeffreys",
+    "jsd",
+    "skew_kl",
+    "skew_rkl",
+    "alpha",
+    "akl",
+    "focal",
+    "wasserstein",
+    "tv",
+)
+WEIGHTINGS = (
+    "uniform",
+    "reasoning_heavy",
+    "action_heavy",
+    "adaptive",
+    "curriculum",
+    "confidence",
+    "difficulty",
+)
+REDUCTIONS = ("token", "span", "paper")
+
+
+@frozen(kw_only=True)
+class DivergenceConfig:
+    """Which divergence, and its own numbers."""
+
+    loss: str = option(
+        "forward_kl",
+        "Divergence of student and teacher, see docs/algorithms/distill",
+        choices=LOSSES,
+    )
+    beta: float = option(
+        0.5, "JSD: share of the teacher in the mixture", validator=and_(ge(0), le(1))
+    )
+    normalize: str = option(
+        "gkd",
+        "JSD: gkd as published, its ends are the KLs; scaled by 1 / (beta (1 - beta)): continuous",
+        choices=("gkd", "scaled"),
+    )
+    skew: float = option(
+        0.1,
+        "Skew KL: share of the first side, the one averaged over, in the mixture",
+        validator=and_(ge(0), lt(1)),
+    )
+    alpha: float = option(
+        0.5,
+        "Alpha: 1 is forward KL, 0 reverse KL, 0.5 between; beyond 0..1 it explodes",
+        validator=and_(ge(-1), le(2)),
+    )
+    head_mass: float = option(
+        0.5, "AKL: probability that the teacher's head holds", validator=and_(gt(0), lt(1))
+    )
+    gamma: float = option(2.0, "Focal: power of the mass they disagree on", validator=ge(0))
+    focal_on: str = option(
+        "overlap",
+        "Focal: agreement by overlap of the two, or by the student's mass on the teacher's best",
+        choices=("overlap", "top"),
+    )
+    cost: str = option(
+        "embedding",
+        "Wasserstein: embedding (Sinkhorn on the likeliest), discrete (is tv), energy",
+        choices=("embedding", "discrete", "energy"),
+    )
+    support: int = option(
+        32, "Wasserstein: likeliest tokens of each side that are moved one by one", validator=gt(0)
+    )
+    blur: float = option(0.1, "Wasserstein: entropic smoothing, in units of cost", validator=gt(0))
+    iterations: int = option(50, "Wasserstein: Sinkhorn's", validator=gt(0))
+
+
+@frozen(kw_only=True)
+class TokenDistillConfig(DivergenceConfig):
+    """Divergence, what the teacher is asked, and what tokens count: also of the loss `opd`."""
+
+    top_k: int = option(
+        0,
+        "Tokens a position that the teacher is asked for; 0: its whole distribution",
+        validator=ge(0),
+    )
+    tail: str = option(
+        "rest",
+        "What is beyond top_k: rest (one bucket of its own), renorm (as if there were nothing)",
+        choices=("rest", "renorm"),
+    )
+    temperature: float = option(1.0, "Logits of both sides are divided by this", validator=gt(0))
+    scale_t2: bool = option(False, "Multiply by temperature squared, beside a loss without one")
+    adapt_temperature: float = option(
+        0.0,
+        "How much hotter where the teacher is unsure, by its entropy's excess; 0: not",
+        validator=ge(0),
+    )
+    min_temperature: float = option(0.5, "Lowest of an adapted temperature", validator=gt(0))
+    max_temperature: float = option(4.0, "Highest of an adapted temperature", validator=gt(0))
+    weighting: str = option(
+        "uniform", "What tokens count, see docs/algorithms/distill/index.md", choices=WEIGHTINGS
+    )
+    reasoning_weight: float = option(1.0, "Of tokens in reasoning spans", validator=ge(0))
+    action_weight: float = option(
+        1.0, "Of tokens in action spans, and of all where spans are not told apart", validator=ge(0)
+    )
+    reduction: str = option(
+        "token",
+        "token: weighted mean of all; span: mean of each kind of span; paper: plain sums",
+        choices=REDUCTIONS,
+    )
+    ema: float = option(0.95, "Memory of running means, by step", validator=and_(ge(0), lt(1)))
+    adaptive_power: float = option(
+        0.5, "Adaptive: power of a span type's divergence over the mean", validator=ge(0)
+    )
+    confidence_power: float = option(
+        1.0, "Confidence: power of the teacher's certainty", validator=ge(0)
+    )
+    span_metrics: bool = option(
+        True, "Tell KL, accuracy, entropy and overlap by span type at each step"
+    )
+    chunk_rows: int = option(
+        256, "Positions whose logits exist at one time", unit="tokens", validator=gt(0)
+    )
+
+
+@frozen(kw_only=True)
+class DistillConfig(TokenDistillConfig):
+    """Namespace `distill`: the same, and the teacher."""
+
+    teacher: str = option("", "Model spec of the teacher: hf:PATH_OR_ID, gpt2:PATH, file:DIR, ...")

@@ -1,0 +1,180 @@
+"""Loss `distill`: pull the student's next-token distributions to a teacher's."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rlvr.distributions import Ask
+from rlvr.parts import BuildContext, Teacher
+from rlvr.types import Datum
+from rlvr_algos.distill import pacing, spans
+from rlvr_algos.distill.catalogue import kernel
+from rlvr_algos.distill.checks import check
+from rlvr_algos.distill.config import DistillConfig
+from rlvr_algos.distill.functional import divergence
+from rlvr_algos.distill.gathered import Gathered, gather
+from rlvr_algos.distill.grouped import group_term
+from rlvr_algos.distill.numbers import added, by_type, metric_names
+from rlvr_algos.distill.unsure import HEAT, Unsure
+from rlvr_algos.tokens import as_metrics
+
+TEACHER = "teacher"
+
+
+class DistillLoss:
+    """
+    Sum over supervised tokens of `w_t * f_t * D(teacher, student)`.
+
+    w are `datum.weights`; f come from the spans that tokens stand in (annotation "span": 0 none,
+    1 reasoning, 2 action; absent: all are action) and are set by `weighed` for all data of an
+    update at once, so that micro-batches add up exactly. Without `weighed` they are the plain
+    weights of the spans. Advantages do not count. See docs/algorithms/distill/index.md.
+
+    Another loss may hold one of these, pass `weighed`, `meet`, `adapted` and `recalled` on, and add
+    `term` to its own.
+
+    Raises:
+        ConfigError: No teacher, or settings that contradict each other.
+    """
+
+    needs: frozenset[str] = frozenset()
+    outputs: frozenset[str] = frozenset({"hidden", "head"})
+    importance_weighted = False
+    uses_logprobs = False
+
+    def __init__(self, config: DistillConfig | None, context: BuildContext) -> None:
+        self._config = config or DistillConfig()
+        check(self._config)
+        self._steps = context.steps
+        self._memory: Mapping[str, float] = {}
+        self._head: Any = None
+        self._vocabulary = 0
+        self._is_cold = self._config.tail == "renorm" and self._config.top_k > 0
+        self.teachers: Mapping[str, str] = {TEACHER: self._config.teacher}
+        self.distributions: Mapping[str, Ask] = {
+            TEACHER: Ask(
+                k=self._config.top_k,
+                temperature=1.0 if self._is_cold else self._config.temperature,
+            )
+        }
+
+    def meet(self, teachers: Mapping[str, Teacher]) -> None:
+        """Take the output head of a teacher that gives states, and the size of its vocabulary."""
+        self._head = getattr(teachers[TEACHER], "head", None)
+        self._vocabulary = teachers[TEACHER].tokenizer.vocab_size
+
+    def weighed(self, data: Sequence[Datum]) -> list[Datum]:
+        """All data of one update, with what each token counts as annotations of this loss."""
+        config = self._config
+        unsure = Unsure(config, self._head, self._vocabulary)
+        data, token_weights = unsure.looked_at(data, TEACHER)
+        return spans.weighed(
+            data,
+            pacing.type_weights(config, self._memory, self._steps),
+            config.reduction,
+            token_weights,
+            pacing.miss_scales(config, self._memory),
+        )
+
+    def term(
+        self, data: Sequence[Datum], outputs: Mapping[str, Sequence[Any]] | None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """
+        The loss (scalar) and metrics as scalar tensors, for losses that add it to their own.
+
+        Returns:
+            The loss, and sums that add up over micro-batches: `loss/distill` (the loss); by span
+            type that has a weight (`reasoning`, `action`) `share/...`, its part of the weights,
+            and means over its tokens once `weighed` was called: `distill/...`, the divergence,
+            and with `span_metrics` `kl/...` (nats), `accuracy/...`, `entropy/...` (nats),
+            `teacher_entropy/...` (nats) and `overlap/...` (of the 8 likeliest).
+        """
+        config = self._config
+        groups = gather(
+            data,
+            outputs,
+            TEACHER,
+            self._head,
+            temperature=config.temperature,
+            has_rest=config.tail == "rest",
+            is_cold=self._is_cold,
+        )
+        terms = [self._compare(one) for one in groups]
+        total = torch.stack([loss for loss, _ in terms]).sum()
+        metrics = added([found for _, found in terms])
+        return total, {"loss/distill": total.detach(), **metrics}
+
+    def __call__(
+        self,
+        data: Sequence[Datum],
+        logprobs: Sequence[Tensor],
+        outputs: Mapping[str, Sequence[Any]] | None = None,
+    ) -> tuple[Tensor, dict[str, float]]:
+        """Loss and metrics (see `term`) of D data; both add up over micro-batches."""
+        loss, metrics = self.term(data, outputs)
+        return loss, as_metrics(metrics)
+
+    def _compare(self, some: Gathered) -> tuple[Tensor, dict[str, Tensor]]:
+        config, data = self._config, some.data
+        factors = [self._factors(d) for d in data]
+        weights = some.column([f * d.weights for f, d in zip(factors, data, strict=True)])
+        is_grouped = some.column([spans.in_group(d) for d in data])
+        measure = kernel(config, some.student.weights)
+        found = divergence(
+            some.student,
+            some.teacher,
+            measure,
+            weights=weights.masked_fill(is_grouped, 0.0),
+            temperature=self._heat(some),
+            scale_t2=config.scale_t2,
+            targets=some.targets,
+            names=metric_names(config),
+            block=config.chunk_rows,
+            doubles_misses=config.weighting == "difficulty",
+        )
+        weighted = pacing.type_weights(config, self._memory, self._steps)
+        metrics = by_type(some, found, weighted, is_difficulty=config.weighting == "difficulty")
+        loss = found.loss
+        if any(spans.GROUP in d.annotations for d in data):
+            extra, numbers = group_term(some, measure, weights, is_grouped, config.chunk_rows)
+            loss, metrics = loss + extra, {**metrics, **numbers}
+        return loss, metrics
+
+    def _factors(self, datum: Datum) -> np.ndarray:
+        if spans.FACTOR in datum.annotations:
+            return np.asarray(datum.annotations[spans.FACTOR])
+        plain = pacing.type_weights(self._config, self._memory, self._steps)
+        return spans.plain_factors(datum, plain).astype(np.float32)
+
+    def _heat(self, some: Gathered) -> Tensor | float:
+        if all(HEAT in d.annotations for d in some.data):
+            return some.column([np.asarray(d.annotations[HEAT], np.float32) for d in some.data])
+        return self._config.temperature
+
+    def adapted(
+        self, memory: Mapping[str, float], metrics: Mapping[str, float]
+    ) -> Mapping[str, float]:
+        """Steps taken, and the running means that weights follow."""
+        return pacing.remembered(self._config, memory, metrics)
+
+    def recalled(self, memory: Mapping[str, float]) -> Self:
+        """The same loss at the step, and with the running means, of the memory."""
+        loss = copy.copy(self)
+        loss._memory = dict(memory)
+        return loss
+
+    def notices(self, metrics: Mapping[str, float]) -> Iterable[str]:
+        """A warning where an alpha beyond 0..1 has exploded."""
+        config, found = self._config, metrics.get("loss/distill", 0.0)
+        if config.loss != "alpha" or 0 <= config.alpha <= 1 or found < 100:
+            return []
+        return [
+            f"the alpha divergence is {found:.3g} at alpha={config.alpha:g}: beyond 0..1 single "
+            "tokens decide it; set alpha between 0.3 and 1"
+        ]
