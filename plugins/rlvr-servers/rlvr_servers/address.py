@@ -1,4 +1,4 @@
-"""A model spec `server:URL#NAME` taken apart."""
+"""A model spec `SCHEME:URL#NAME` taken apart."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from attrs import frozen
 
 from rlvr.errors import ConfigError, explain
 
-EXAMPLE = "write it like server:http://localhost:8000#NAME"
+EXAMPLE = "write it like {scheme}:http://localhost:8000#NAME"
+SCHEMES = ("server", "vllm", "sglang", "openai")
 CHAT = "/chat/completions"
 
 
@@ -23,12 +24,13 @@ class Address:
     @classmethod
     def parse(cls, spec: str) -> Address:
         """
-        Read a model spec. A URL without a path gets `/v1`.
+        Read a model spec, with or without its scheme. A URL without a path gets `/v1`.
 
         Raises:
             ConfigError: It holds no http or https URL, or one with a password in it.
         """
-        url, _, name = spec.removeprefix("server:").partition("#")
+        scheme = next((s for s in SCHEMES if spec.startswith(f"{s}:")), "")
+        url, _, name = spec.removeprefix(f"{scheme}:").partition("#")
         parts = urlsplit(url)
         try:
             is_whole = parts.scheme in ("http", "https") and bool(parts.hostname)
@@ -38,7 +40,9 @@ class Address:
         if not is_whole:
             raise ConfigError(
                 explain(
-                    f"model '{spec}' was asked for.", "found: no http:// or https:// URL", EXAMPLE
+                    f"model '{spec}' was asked for.",
+                    "found: no http:// or https:// URL",
+                    EXAMPLE.format(scheme=scheme or "server"),
                 )
             )
         if "@" in parts.netloc:
@@ -56,6 +60,11 @@ class Address:
     def url(self, path: str) -> str:
         """The URL of one of the server's paths: `/models`, `/chat/completions`."""
         return f"{self.base}{path}" + (f"?{self.query}" if self.query else "")
+
+    def root(self, path: str) -> str:
+        """The URL of a path that stands beside `/v1`: `/generate`, `/tokenize`."""
+        base = self.base.removesuffix("/v1")
+        return f"{base}{path}" + (f"?{self.query}" if self.query else "")
 
     @property
     def is_local(self) -> bool:

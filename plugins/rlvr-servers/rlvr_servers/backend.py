@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, NoReturn
 
 import structlog
@@ -10,12 +9,12 @@ import structlog
 from rlvr.errors import BackendError, ConfigError, PrerequisiteError, UnknownNameError, explain
 from rlvr.parts import BuildContext
 from rlvr_servers.address import Address
-from rlvr_servers.client import KEY, ChatClient, key_error
+from rlvr_servers.caller import key_error
+from rlvr_servers.client import ChatClient
 from rlvr_servers.config import ServerConfig
 from rlvr_servers.exchange import UnreachableError, exchange
+from rlvr_servers.line import LISTING_TIMEOUT_S, server_key
 from rlvr_servers.policy import ServerPolicy
-
-LISTING_TIMEOUT_S = 30.0
 
 log = structlog.get_logger(__name__)
 
@@ -40,7 +39,7 @@ class ServerBackend:
             PrerequisiteError: It cannot be reached, or wants a key.
             UnknownNameError: No model was named and it has none, or several.
         """
-        key = _key()
+        key = server_key()
         served = await self._served(key)
         model = self._address.model or self._only(served)
         if served and model not in served:
@@ -95,23 +94,24 @@ class ServerBackend:
     # --- what a trainer would do ----------------------------------------------------------------
 
     async def logprobs(self, *_args: Any) -> NoReturn:
-        """Refused: see `_untrainable`."""
-        raise _untrainable()
+        """Refused: see `untrainable`."""
+        raise untrainable()
 
     async def step(self, *_args: Any) -> NoReturn:
-        """Refused: see `_untrainable`."""
-        raise _untrainable()
+        """Refused: see `untrainable`."""
+        raise untrainable()
 
     async def save(self, *_args: Any) -> NoReturn:
-        """Refused: see `_untrainable`."""
-        raise _untrainable()
+        """Refused: see `untrainable`."""
+        raise untrainable()
 
     async def load(self, *_args: Any) -> NoReturn:
-        """Refused: see `_untrainable`."""
-        raise _untrainable()
+        """Refused: see `untrainable`."""
+        raise untrainable()
 
 
-def _untrainable() -> ConfigError:
+def untrainable() -> ConfigError:
+    """The error of a trainer's primitives, for a model that is only asked."""
     return ConfigError(
         explain(
             "a model behind a server was to be trained.",
@@ -119,19 +119,6 @@ def _untrainable() -> ConfigError:
             "train a local model; measure this one with: rlvr eval",
         )
     )
-
-
-def _key() -> str:
-    key = os.environ.get(KEY, "").strip()
-    if not (key.isascii() and key.isprintable()):
-        raise PrerequisiteError(
-            explain(
-                f"{KEY} cannot be sent in a request.",
-                "found: characters that no key has (a line break, a letter outside ASCII)",
-                f"set {KEY} to the key alone",
-            )
-        )
-    return key
 
 
 def _names(body: Any) -> tuple[str, ...]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -115,3 +118,65 @@ def server() -> Iterator[FakeServer]:
     http.shutdown()
     http.server_close()
     thread.join()
+
+
+# --- doubles that compute with a real model -------------------------------------------------------
+
+
+def _doubles() -> Any:
+    spec = importlib.util.spec_from_file_location(
+        "rlvr_servers_doubles", Path(__file__).with_name("doubles.py")
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _model_folder(folder: Path, spec: str, seed: int) -> Path:
+    """A small model as transformers reads it; weights far enough apart to be told."""
+    torch = pytest.importorskip("torch", reason="the doubles compute with torch")
+    pytest.importorskip("transformers", reason="the doubles compute with transformers")
+    source = pytest.importorskip("rlvr_torch.model_source", reason="rlvr-torch is not installed")
+    from rlvr_torch.net_files import save_net
+
+    found = source.ModelSource.parse(spec, seed)
+    tokenizer = found.tokenizer()
+    net = found.net(tokenizer.vocab_size)
+    with torch.no_grad():
+        for value in net.module.parameters():
+            if value.dim() > 1:
+                value.mul_(8.0)
+    save_net(net, tokenizer, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def byte_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """257 tokens, 64 positions."""
+    folder = tmp_path_factory.mktemp("bytes")
+    return _model_folder(folder, "gpt2:new?layers=1&heads=2&width=32&positions=64", 5)
+
+
+@pytest.fixture(scope="session")
+def toy_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The toy task's own model with other weights: 6 tokens, 16 positions."""
+    from rlvr.builtin.toy import starter
+
+    return _model_folder(tmp_path_factory.mktemp("toy"), starter(), 11)
+
+
+@pytest.fixture
+def double() -> Iterator[Callable[..., Any]]:
+    """Starts doubles of servers: `double("vllm", folder, most_k=5)`; they end after the test."""
+    module, running = _doubles(), []
+
+    def start(kind: str, folder: Path, **settings: Any) -> Any:
+        running.append(module.Double(kind=kind, folder=folder, **settings).start())
+        return running[-1]
+
+    yield start
+    for one in running:
+        one.stop()

@@ -1,0 +1,42 @@
+"""Where a completion ends: at an end token, or at the first stop text, to the byte."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from attrs import frozen
+
+
+@frozen(kw_only=True)
+class Cut:
+    """The tokens that count, their text without end token and stop text, and why it ended."""
+
+    count: int
+    text: str
+    is_stopped: bool
+
+
+def cut(tokens: Sequence[int], *, ends: Collection[int], stops: Sequence[str], spell: Any) -> Cut:
+    """
+    Where sampling would have ended here, whatever the server made of the stop conditions.
+
+    Bytes, not characters, are compared: a stop text may begin in one token and end in another.
+    `spell` gives the bytes of an id.
+    """
+    wanted = [stop.encode() for stop in stops if stop]
+    reach = max((len(stop) for stop in wanted), default=1) - 1
+    seen = bytearray()
+    for index, token in enumerate(tokens):
+        if token in ends:
+            return Cut(count=index + 1, text=_text(seen), is_stopped=True)
+        start = max(0, len(seen) - reach)
+        seen += spell(token)
+        if any(seen.find(stop, start) >= 0 for stop in wanted):
+            first = min(at for stop in wanted if (at := seen.find(stop)) >= 0)
+            return Cut(count=index + 1, text=_text(seen[:first]), is_stopped=True)
+    return Cut(count=len(tokens), text=_text(seen), is_stopped=False)
+
+
+def _text(seen: bytearray) -> str:
+    return seen.decode("utf-8", errors="replace")

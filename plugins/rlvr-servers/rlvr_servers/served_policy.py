@@ -1,0 +1,135 @@
+"""A policy whose tokens a server draws."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from rlvr.errors import BackendError, UnknownNameError, explain
+from rlvr.parts import Tokenizer
+from rlvr.types import Completion, GenerateRequest
+from rlvr_servers.cut import cut
+from rlvr_servers.dialect import Dialect, Drawn, LacksError
+from rlvr_servers.line import RequestError
+
+ADAPTERS = "rlvr-"
+"""What the names of a run's adapters begin with, on the server."""
+
+
+class ServedPolicy:
+    """
+    The `rlvr.parts.Policy` of a server's model: ids go out, ids and logprobs come back.
+
+    Attributes:
+        version: Optimiser updates the weights have seen; 0 where nobody trains them.
+        digest: sha256 of the weights, where they are ours; else what the server calls them, which
+            does not tell one set of weights from another.
+        tokenizer: Read on this machine.
+        context_length: Tokens of prompt and completion together.
+    """
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        tokenizer: Tokenizer,
+        *,
+        context_length: int,
+        version: int = 0,
+        digest: str = "",
+        label: str = "",
+    ) -> None:
+        """`label` is the weight version that every answer must name, where the server names one."""
+        self.version, self.digest = version, digest
+        self.tokenizer, self.context_length = tokenizer, context_length
+        self._dialect, self._label = dialect, label
+        self._ends = frozenset(getattr(tokenizer, "stop_ids", None) or {tokenizer.eos_id})
+
+    async def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
+        """
+        One completion a request, in order; `servers.concurrency` are under way at a time.
+
+        Raises:
+            BackendError: A prompt is empty, the server does not answer, or it gives tokens without
+                ids or logprobs.
+        """
+        for request in requests:
+            if not len(request.prompt):
+                raise BackendError("cannot generate from an empty prompt: it needs a token")
+        tasks = [asyncio.ensure_future(self._generate(request)) for request in requests]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _generate(self, request: GenerateRequest) -> Completion:
+        room = min(request.params.max_tokens, self.context_length - len(request.prompt))
+        if room < 1:
+            return Completion(tokens=[], logprobs=[], text="", finish="length")
+        params = attrs.evolve(request.params, max_tokens=room)
+        try:
+            drawn = await self._dialect.draw(
+                request.prompt.tolist(), params, request.seed, self._ends
+            )
+        except UnknownNameError as error:
+            if not self._dialect.line.model.startswith(ADAPTERS):
+                raise
+            raise self._failed(
+                f"{error}; it had this run's adapter, and has lost it",
+                "it was restarted: the run goes on from its last checkpoint with --resume",
+            ) from error
+        except LacksError as error:
+            raise self._failed(error, "ask for a chat instead: --model server:URL#NAME") from error
+        except RequestError as error:
+            raise self._failed(
+                error,
+                "look at the log of the server; a run goes on from its last checkpoint with "
+                "--resume when the server answers again",
+            ) from error
+        self._check(drawn)
+        found = cut(drawn.tokens, ends=self._ends, stops=params.stop, spell=self._bytes_of)
+        return Completion(
+            tokens=drawn.tokens[: found.count],
+            logprobs=np.minimum(np.asarray(drawn.logprobs[: found.count], np.float32), 0.0),
+            text=found.text,
+            finish="stop" if found.is_stopped or drawn.is_stopped else "length",
+        )
+
+    def _check(self, drawn: Drawn) -> None:
+        size = self.tokenizer.vocab_size
+        problem = ""
+        if len(drawn.tokens) != len(drawn.logprobs):
+            problem = f"{len(drawn.tokens)} tokens with {len(drawn.logprobs)} logprobs"
+        elif np.isnan(np.asarray(drawn.logprobs, np.float32)).any():
+            problem = "a logprob that is NaN"
+        elif self._label and drawn.version and drawn.version != self._label:
+            problem = f"tokens of the weights {drawn.version!r}, {self._label!r} were asked"
+        elif drawn.tokens and not 0 <= min(drawn.tokens) <= max(drawn.tokens) < size + PADDED:
+            problem = f"token ids up to {max(drawn.tokens)}, the tokenizer has {size}"
+        if problem:
+            raise self._failed(problem, "look at the log of the server")
+
+    def _failed(self, found: object, do: str) -> BackendError:
+        line = self._dialect.line
+        return BackendError(
+            explain(
+                f"a completion of {line.model} was asked of the server at {line.address.base}.",
+                f"found: {found}",
+                do,
+            )
+        )
+
+    def _bytes_of(self, token: int) -> bytes:
+        tokenizer: Any = self.tokenizer
+        if hasattr(tokenizer, "bytes_of"):
+            return bytes(tokenizer.bytes_of(token))
+        return str(tokenizer.decode([token])).encode()
+
+
+PADDED = 1024
+"""Ids that a model may have, and draw, beyond those of its tokenizer: rows that pad its matrix."""

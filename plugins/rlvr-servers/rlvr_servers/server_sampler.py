@@ -1,0 +1,211 @@
+"""Samplers `vllm`, `sglang`, `openai`: groups of trajectories whose tokens a server draws."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from rlvr.abilities import Portable
+from rlvr.errors import BackendError, ConfigError, explain
+from rlvr.parts import BuildContext, Policy, Task
+from rlvr.sampling import GroupSampler
+from rlvr.types import Group, Problem, SamplingParams
+from rlvr_servers.dialect import Dialect
+from rlvr_servers.dialects import KINDS, build_dialect
+from rlvr_servers.served_policy import ServedPolicy
+from rlvr_servers.servers_config import ServersConfig
+from rlvr_servers.sglang import Sglang
+from rlvr_servers.sinks import SglangSink, VllmSink, Weights, WeightSink
+from rlvr_servers.vllm import Vllm
+
+OFFSPRING = "served-weights"
+
+log = structlog.get_logger(__name__)
+
+
+class ServerSampler:
+    """
+    The group sampler, with a server in place of the policy's own engine.
+
+    Asked with a server's policy (`rlvr eval --model vllm:URL`) it draws from that. Asked with any
+    other (`rlvr run --backend torch --sampler vllm`), it hands that policy's weights to the server
+    at `servers.url` first, whenever they have changed, and draws with the policy's tokenizer,
+    version and digest. The run's parity canary then compares what was drawn with the trainer.
+
+    Raises:
+        ConfigError: A server that cannot take weights was to sample for a run.
+    """
+
+    draws_from_policy = True
+    scheme = ""
+
+    def __init__(self, config: ServersConfig | None, context: BuildContext) -> None:
+        self._config = config or ServersConfig()
+        self._groups = GroupSampler(context.workers)
+        self._run_dir = context.run_dir
+        self._dialect: Dialect | None = None
+        self._sink: WeightSink | None = None
+        self._held = 0
+        self._loaded: tuple[int, str] | None = None
+        self._temporary: Path | None = None
+        if context.run_dir is not None and not self._takes_weights:
+            raise self._untrainable()
+
+    @property
+    def _takes_weights(self) -> bool:
+        return self.scheme != "openai"
+
+    async def __aexit__(self, *_: object) -> None:
+        """Remove weights that were written for the server."""
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    async def __aenter__(self) -> ServerSampler:
+        return self
+
+    async def sample(
+        self, policy: Policy, task: Task, problems: Sequence[Problem], params: SamplingParams
+    ) -> list[Group]:
+        """
+        G trajectories a problem, in the order of `problems`.
+
+        Raises:
+            ConfigError: No server is named, or its weights cannot be those of the policy.
+            PrerequisiteError: The server cannot be reached, or was not started so that it takes
+                weights.
+            BackendError: It does not answer, or cannot read the weights.
+        """
+        served = policy if isinstance(policy, ServedPolicy) else await self._fed(policy, params)
+        return await self._groups.sample(served, task, problems, params)
+
+    async def _fed(self, policy: Policy, params: SamplingParams) -> ServedPolicy:
+        """The server with the policy's weights in it."""
+        if not self._takes_weights:
+            raise self._untrainable()
+        if not isinstance(policy, Portable):
+            raise ConfigError(
+                explain(
+                    f"sampler {self.scheme} was asked for.",
+                    f"found: the weights of this backend's policy ({type(policy).__name__}) "
+                    "cannot be handed to a server",
+                    "train with --backend torch and --max-staleness 0, or leave --sampler out",
+                )
+            )
+        dialect = await self._open(policy)
+        if params.temperature not in (0.0, 1.0) and isinstance(dialect, Vllm):
+            await _check_temperature(dialect, policy, params)
+        label = policy.digest[:16] or f"v{policy.version}"
+        if self._loaded != (policy.version, policy.digest):
+            await self._refresh(policy, label)
+        is_named = isinstance(dialect, Sglang) and not dialect.adapter
+        return ServedPolicy(
+            dialect,
+            policy.tokenizer,
+            context_length=min(policy.context_length, self._held or policy.context_length),
+            version=policy.version,
+            digest=policy.digest,
+            label=label if is_named else "",
+        )
+
+    async def _open(self, policy: Policy) -> Dialect:
+        if self._dialect is None:
+            if not self._config.url:
+                raise ConfigError(
+                    explain(
+                        f"sampler {self.scheme} was asked for.",
+                        "found: servers.url is empty",
+                        f"name the {KINDS[self.scheme]} server: servers.url=http://HOST:PORT#NAME",
+                    )
+                )
+            url = self._config.url.removeprefix(f"{self.scheme}:")
+            dialect, _, served = await build_dialect(
+                f"{self.scheme}:{url}", self._config, policy.tokenizer
+            )
+            self._sink = VllmSink(dialect) if isinstance(dialect, Vllm) else None
+            if isinstance(dialect, Sglang):
+                self._sink = SglangSink(dialect)
+            self._dialect, self._held = dialect, served.context_length
+        return self._dialect
+
+    async def _refresh(self, policy: Any, label: str) -> None:
+        assert self._sink is not None
+        self._loaded = None
+        home = self._home()
+        directory = home / f"{policy.version:06d}-{label}"
+        shutil.rmtree(directory, ignore_errors=True)
+        try:
+            directory.mkdir(parents=True)
+            await policy.write(directory)
+        except OSError as error:
+            raise BackendError(
+                explain(
+                    f"the weights were to be written into {directory} for the server.",
+                    f"found: {error}",
+                    "choose another folder: servers.weights_dir=DIR",
+                )
+            ) from error
+        seen = self._config.weights_seen_at
+        seen_at = f"{seen.rstrip('/')}/{directory.name}" if seen else str(directory.resolve())
+        await self._sink.refresh(Weights(directory=directory, seen_at=seen_at, label=label))
+        self._loaded = policy.version, policy.digest
+        log.debug("weights_refreshed", version=policy.version, label=label)
+        for other in home.iterdir():  # the server has read the newest: earlier ones are of no use
+            if other != directory and other.is_dir():
+                shutil.rmtree(other, ignore_errors=True)
+
+    def _home(self) -> Path:
+        if self._config.weights_dir:
+            return Path(self._config.weights_dir).expanduser() / OFFSPRING
+        if self._run_dir is not None:
+            return self._run_dir / OFFSPRING
+        if self._temporary is None:
+            self._temporary = Path(tempfile.mkdtemp(prefix="rlvr-served-"))
+        return self._temporary / OFFSPRING
+
+    def _untrainable(self) -> ConfigError:
+        return ConfigError(
+            explain(
+                f"sampler {self.scheme} was to draw from the policy that is trained.",
+                "found: an OpenAI-style server has no way to take new weights, so it would go on "
+                "with the old ones",
+                "use sampler vllm or sglang, whose servers can be refreshed; or leave --sampler "
+                "out. Evaluate a served model with: rlvr eval --model openai:URL#NAME",
+            )
+        )
+
+
+async def _check_temperature(dialect: Vllm, policy: Any, params: SamplingParams) -> None:
+    """Refuse a server that draws at a temperature and tells the logprobs of another."""
+    ids = [int(i) for i in policy.tokenizer.encode("a b")][:4] or [0]
+    told = [await dialect.drawn_spread(ids, t) for t in (1.0, 2.0)]
+    if told[0] > 1e-3 and abs(told[1] / told[0] - 0.5) > 0.1:
+        raise ConfigError(
+            explain(
+                f"sampler vllm was asked to draw at temperature {params.temperature:g}.",
+                "found: the server tells logprobs of temperature 1 whatever it draws at",
+                "start it with --logprobs-mode processed_logprobs, or set sampler.temperature=1",
+            )
+        )
+
+
+class VllmSampler(ServerSampler):
+    """Sampler `vllm`."""
+
+    scheme = "vllm"
+
+
+class SglangSampler(ServerSampler):
+    """Sampler `sglang`."""
+
+    scheme = "sglang"
+
+
+class OpenAISampler(ServerSampler):
+    """Sampler `openai`: evaluation alone."""
+
+    scheme = "openai"

@@ -1,0 +1,226 @@
+"""A teacher behind a server: a frozen model that scores what a student wrote."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+import numpy as np
+import structlog
+
+from rlvr.distributions import Capabilities
+from rlvr.errors import BackendError, explain
+from rlvr.parts import BuildContext, Tokenizer
+from rlvr.tokenization import fingerprint
+from rlvr.types import Datum, FloatArray, Question, TopK
+from rlvr_servers.dialect import Dialect, OtherIdsError, Scored
+from rlvr_servers.dialects import build_dialect
+from rlvr_servers.line import RequestError
+from rlvr_servers.probe import probe
+from rlvr_servers.servers_config import ServersConfig
+from rlvr_servers.topk import check_actual, top_k
+
+log = structlog.get_logger(__name__)
+
+
+class ServerTeacher:
+    """
+    The `rlvr.parts.Teacher` of `vllm:URL`, `sglang:URL` and `server:URL`, and `Scoring`.
+
+    Each sequence is one request, `servers.concurrency` of them at a time; one that fails for good
+    ends the others. Nothing is taken for granted: what the server can do is probed when the
+    teacher is opened (`rlvr_servers.probe`), and the ids of every answer are compared.
+
+    Attributes:
+        name: The model spec.
+        tokenizer: Read on this machine.
+        context_length: Tokens that it scores: one less than the server holds, which draws one.
+        capabilities: What the probe found.
+    """
+
+    def __init__(self, config: ServersConfig | None, context: BuildContext) -> None:
+        self.name = context.model
+        self._config = config or ServersConfig()
+        self._dialect: Dialect
+        self.tokenizer: Tokenizer
+        self.context_length = 0
+        self.capabilities = Capabilities()
+        self._has_lost = False
+
+    async def __aenter__(self) -> ServerTeacher:
+        """
+        Find the server, its model and its tokenizer, and probe what it can do.
+
+        Raises:
+            PrerequisiteError: It cannot be reached, wants a key, or its tokenizer is not here.
+            ConfigError: No such model, or its ids are not the tokenizer's.
+            BackendError: It cannot score prompts.
+        """
+        self._dialect, self.tokenizer, served = await build_dialect(self.name, self._config)
+        held = served.context_length
+        if not held:
+            held = 1 << 20
+            log.warning("context_unknown", teacher=self.name, why="the server does not say")
+        self.context_length = held - 1
+        found = await probe(
+            self._dialect,
+            self.tokenizer,
+            length=self.context_length,
+            most=self._config.probe_k,
+            name=self.name,
+        )
+        self.capabilities = Capabilities(
+            max_k=found.max_k,
+            temperatures=None if found.honours_temperature else (1.0,),
+            tokenizer=fingerprint(self.tokenizer),
+            is_partial=True,  # ids that only pad its matrix; `top_k` refuses what is really missing
+        )
+        log.info(
+            "teacher_probed",
+            teacher=self.name,
+            max_k=found.max_k or "all",
+            temperatures="any" if found.honours_temperature else "1 only",
+            context=self.context_length,
+            ids="compared" if found.are_ids_checked else "compared sequence by sequence",
+            weights=served.version or "version not told",
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nothing stays open between requests."""
+
+    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+        """
+        The k likeliest tokens and the actual one at each position asked for, in order.
+
+        Raises:
+            BackendError: Too long, too large a k, a temperature that it does not score at; other
+                ids, fewer logprobs or NaN came back; or it does not answer.
+        """
+        for question in questions:
+            self._check(len(question.ids), question.k, question.temperature)
+        found = await self._all([self._ask(q.ids, q.start, q.k, q.temperature) for q in questions])
+        lost = sum(scored.lost for scored in found)
+        if lost and not self._has_lost:
+            self._has_lost = True
+            every = sum(len(row) for scored in found for row in scored.rows) + lost
+            log.warning(
+                "likely_tokens_lost",
+                teacher=self.name,
+                share=round(lost / every, 4),
+                why="several tokens are written alike; they count as the rest",
+            )
+        return [
+            top_k(
+                scored,
+                q.k,
+                max(len(q.ids) - q.start, 0),
+                self.tokenizer.vocab_size,
+                self.name,
+            )
+            for q, scored in zip(questions, found, strict=True)
+        ]
+
+    async def logprobs(self, data: Sequence[Datum]) -> list[FloatArray]:
+        """
+        Natural logs (T,) of the policy's tokens at the datum's temperature; 0 elsewhere.
+
+        Raises:
+            BackendError: As `score` does.
+        """
+        spans = [_span(datum) for datum in data]
+        for datum, (_, end) in zip(data, spans, strict=True):
+            self._check(end, 0, datum.temperature)
+        found = await self._all(
+            [
+                self._ask(datum.tokens[:end], start, 0, datum.temperature)
+                for datum, (start, end) in zip(data, spans, strict=True)
+            ]
+        )
+        answers = []
+        for datum, (start, end), scored in zip(data, spans, found, strict=True):
+            values = np.zeros(len(datum.tokens), np.float32)
+            values[start:end] = check_actual(scored.actual, max(end - start, 0), self.name)
+            answers.append(np.where(datum.mask, np.minimum(values, 0.0), np.float32(0)))
+        return answers
+
+    def _check(self, length: int, k: int, temperature: float) -> None:
+        asked = f"teacher {self.name} was asked to score {length} tokens"
+        most, temperatures = self.capabilities.max_k, self.capabilities.temperatures
+        if length > self.context_length:
+            raise BackendError(
+                explain(
+                    f"{asked}.",
+                    f"found: it reads {self.context_length}",
+                    "lower sampler.max_tokens, or serve the model with a longer context",
+                )
+            )
+        if most and k > most:
+            raise BackendError(
+                explain(
+                    f"{asked}, the {k} likeliest a position.",
+                    f"found: the server gives {most} at most",
+                    f"ask for fewer (distill.top_k={most}), or allow more on the server "
+                    "(vllm serve --max-logprobs K)",
+                )
+            )
+        if temperatures is not None and temperature not in temperatures:
+            raise BackendError(
+                explain(
+                    f"{asked} at temperature {temperature:g}.",
+                    "found: its logprobs of a prompt are those of temperature 1, and cannot be "
+                    "had at another from a few likely tokens",
+                    "set the temperature to 1, or serve it with vllm serve --logprobs-mode "
+                    "processed_logprobs",
+                )
+            )
+
+    async def _ask(self, ids: Any, start: int, k: int, temperature: float) -> Scored:
+        ids = [int(token) for token in ids]
+        if len(ids) <= start:
+            return Scored(rows=[], actual=[])
+        try:
+            return await self._dialect.score(ids, start, k, temperature)
+        except OtherIdsError as error:
+            raise BackendError(
+                explain(
+                    f"teacher {self.name} was asked for the logprobs of {len(ids)} tokens.",
+                    f"found: it scored other ids: {error}",
+                    "give the server's own tokenizer (servers.tokenizer=PATH), and look for "
+                    "truncation in its settings",
+                )
+            ) from error
+        except RequestError as error:
+            raise BackendError(
+                explain(
+                    f"teacher {self.name} was asked for the logprobs of {len(ids)} tokens.",
+                    f"found: {error}",
+                    "look at the log of the server; the run goes on from its last checkpoint with "
+                    "--resume when the server answers again",
+                )
+            ) from error
+
+    async def _all(self, work: Sequence[Coroutine[Any, Any, Scored]]) -> list[Scored]:
+        """All of them at once; the first error ends the others."""
+        begun, repeated = time.monotonic(), self._dialect.line.caller.repeated
+        tasks = [asyncio.ensure_future(each) for each in work]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            log.debug(
+                "teacher_asked",
+                requests=len(tasks),
+                seconds=round(time.monotonic() - begun, 3),
+                repeated=self._dialect.line.caller.repeated - repeated,
+            )
+
+
+def _span(datum: Datum) -> tuple[int, int]:
+    """From the first supervised token, at least 1, to behind the last; (1, 1) for none."""
+    places = np.flatnonzero(datum.mask)
+    return (max(int(places[0]), 1), int(places[-1]) + 1) if len(places) else (1, 1)
