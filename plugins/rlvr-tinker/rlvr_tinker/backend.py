@@ -9,15 +9,17 @@ from pathlib import Path
 import numpy as np
 import structlog
 
-from rlvr.errors import BackendError, CheckpointError, ConfigError, explain
+from rlvr.checks import extent
+from rlvr.errors import BackendError, CheckpointError
 from rlvr.parts import BuildContext, Loss
 from rlvr.tokenization import FastTokenizer
-from rlvr.types import Datum, FloatArray
+from rlvr.types import Datum, FloatArray, Question, TopK
 from rlvr_tinker import datum, scores
 from rlvr_tinker.checkpoint import Stored
-from rlvr_tinker.checks import PADDED, check_data, extent
+from rlvr_tinker.checks import check_sendable, check_temperature
 from rlvr_tinker.config import TinkerConfig
 from rlvr_tinker.errors import LostError, RefusedError, status_of
+from rlvr_tinker.likeliest import likeliest
 from rlvr_tinker.losses import NotFiniteError, form_of
 from rlvr_tinker.model import ModelName
 from rlvr_tinker.opening import find_model, read_tokenizer
@@ -52,7 +54,7 @@ class TinkerBackend:
         self._context = context
         self._name = ModelName.parse(context.model)
         self._rates = Rates.of(context.train)
-        self._check_temperature()
+        check_temperature(context)
         self._service = Service(self._config)
         self._usage = Usage()
         self._trainer = Trainer(service=self._service, base="", start="", seed=context.seed)
@@ -71,19 +73,6 @@ class TinkerBackend:
     def version(self) -> int:
         """Optimiser updates that the weights have seen."""
         return self._trainer.version
-
-    def _check_temperature(self) -> None:
-        sampling = self._context.sampling
-        is_run = self._context.run_dir is not None
-        if is_run and sampling is not None and sampling.temperature != 1.0:
-            raise ConfigError(
-                explain(
-                    f"sampler.temperature={sampling.temperature:g} was asked for.",
-                    "found: the Tinker service gives the trainer's logprobs at temperature 1 "
-                    "only, so that every importance ratio would be wrong",
-                    "leave it at 1, or train on a local backend",
-                )
-            )
 
     # --- opening ----------------------------------------------------------------------------------
 
@@ -179,6 +168,23 @@ class TinkerBackend:
     async def _by_reference(self, data: Sequence[Datum]) -> list[FloatArray]:
         client = await self._samplers.of_reference()
         return await scores.score(client, data, self._trainer.wait)
+
+    async def likeliest(self, questions: Sequence[Question]) -> list[TopK]:
+        """
+        The reference's likeliest tokens at the positions of each question.
+
+        Raises:
+            BackendError: The service failed, or does not give them.
+        """
+        size = self._known_tokenizer().vocab_size
+
+        async def ask() -> list[TopK]:
+            client, wait = await self._samplers.of_reference(), self._trainer.wait
+            return await scores.gather([likeliest(client, q, size, wait) for q in questions])
+
+        found = await self._trainer.steadily(ask, "likeliest tokens were being asked for")
+        self._usage.scored += sum(len(question.ids) for question in questions)
+        return found
 
     async def step(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
         """
@@ -278,8 +284,8 @@ class TinkerBackend:
         return self._tokenizer
 
     def _check(self, data: Sequence[Datum], needs: frozenset[str] = frozenset()) -> None:
-        vocab_size = self._known_tokenizer().vocab_size + PADDED
-        check_data(data, vocab_size=vocab_size, positions=self._positions, needs=needs)
+        vocab_size = self._known_tokenizer().vocab_size
+        check_sendable(data, vocab_size=vocab_size, positions=self._positions, needs=needs)
 
 
 def _sha256(*parts: object) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attrs import asdict, field, frozen
+from attrs.validators import ge, instance_of
 
 from rlvr.errors import BackendError, CheckpointError, explain
 
@@ -30,14 +31,14 @@ class Stored:
         usage: Tokens so far.
     """
 
-    path: str
-    version: int
-    digest: str
-    base: str
-    rank: int
-    start: str = ""
-    reference: str = ""
-    usage: dict[str, Any] = field(factory=dict)
+    path: str = field(validator=instance_of(str))
+    version: int = field(validator=[instance_of(int), ge(0)])
+    digest: str = field(validator=instance_of(str))
+    base: str = field(validator=instance_of(str))
+    rank: int = field(validator=instance_of(int))
+    start: str = field(default="", validator=instance_of(str))
+    reference: str = field(default="", validator=instance_of(str))
+    usage: dict[str, Any] = field(factory=dict, validator=instance_of(dict))
 
     def write(self, directory: Path) -> None:
         """

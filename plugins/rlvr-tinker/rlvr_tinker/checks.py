@@ -1,80 +1,60 @@
-"""Training data before they are sent: what a service should never see."""
+"""What a service should never see: it may repeat for ever what makes it fail."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-import numpy as np
-
-from rlvr.errors import BackendError, explain
+from rlvr.checks import check_data
+from rlvr.errors import ConfigError, explain
+from rlvr.parts import BuildContext
 from rlvr.types import Datum
 
 PADDED = 1024
 """Ids that a model may have, and draw, beyond those of its tokenizer: rows that pad its matrix."""
 
+TEMPERATURES = (1.0,)
+"""The service gives the trainer's logprobs, and those of a prompt, at 1 only."""
 
-def check_data(
-    data: Sequence[Datum],
-    *,
-    vocab_size: int,
-    positions: int,
-    needs: Collection[str] = (),
+
+def check_sendable(
+    data: Sequence[Datum], *, vocab_size: int, positions: int, needs: Collection[str] = ()
 ) -> None:
     """
-    Refuse data that would train on nonsense, or that a service repeats for ever.
+    Refuse data before anything is sent.
 
     Args:
         data: What is to be sent.
-        vocab_size: Ids go from 0 to one less.
+        vocab_size: Of the tokenizer.
         positions: Longest sequence that the model takes.
         needs: Annotations that the loss asks for.
 
     Raises:
-        BackendError: Names the datum and its problem; nothing was sent.
+        BackendError: As `rlvr.checks.check_data`.
     """
-    for index, datum in enumerate(data):
-        if reason := _fault(datum, vocab_size, positions, needs):
-            raise BackendError(
-                explain(
-                    f"datum {index} of {len(data)} (problem {datum.problem_id!r}) was not sent.",
-                    f"found: {reason}",
-                    "check the reward and the advantage of this problem",
-                )
-            )
+    check_data(
+        data,
+        needs=needs,
+        vocab_size=vocab_size + PADDED,
+        positions=positions,
+        temperatures=TEMPERATURES,
+    )
 
 
-def _fault(datum: Datum, vocab_size: int, positions: int, needs: Collection[str]) -> str:
-    length = len(datum.tokens)
-    arrays = {
-        "mask": datum.mask,
-        "logprobs": datum.logprobs,
-        "advantages": datum.advantages,
-        "weights": datum.weights,
-        **{f"annotation {name!r}": values for name, values in datum.annotations.items()},
-    }
-    for name, values in arrays.items():
-        if np.shape(values) != (length,):
-            return f"{name} has shape {np.shape(values)}, tokens ({length},)"
-        if not np.isfinite(values).all():
-            return f"{name} holds a number that is not finite"
-    if missing := sorted(set(needs) - set(datum.annotations)):
-        return f"the loss needs the annotation {missing[0]!r}, which it lacks"
-    if length and (datum.tokens.min() < 0 or datum.tokens.max() >= vocab_size):
-        low, high = datum.tokens.min(), datum.tokens.max()
-        return f"token ids {low}..{high} leave the vocabulary 0..{vocab_size - 1}"
-    if length and datum.mask[0]:
-        return "its first token is supervised, but nothing comes before it"
-    if datum.temperature != 1.0:
-        return (
-            f"it was sampled at temperature {datum.temperature:g}; the service gives the "
-            "trainer's logprobs at 1 only: sampler.temperature=1"
+def check_temperature(context: BuildContext) -> None:
+    """
+    Refuse a run at a temperature that cannot be trained at, before anything is sampled.
+
+    Raises:
+        ConfigError: `sampler.temperature` of a run is not 1.
+    """
+    sampling = context.sampling
+    if context.run_dir is None or sampling is None or sampling.temperature in TEMPERATURES:
+        return
+    raise ConfigError(
+        explain(
+            f"sampler.temperature={sampling.temperature:g} was asked for.",
+            "found: the Tinker service gives the trainer's logprobs at temperature 1 only, so that "
+            "every importance ratio would be wrong",
+            "leave it at 1, or train on a local backend",
         )
-    if (end := extent(datum)) > positions:
-        return f"it has {end} tokens, the model's context holds {positions}"
-    return ""
-
-
-def extent(datum: Datum) -> int:
-    """Tokens up to the last supervised one: what comes after teaches nothing."""
-    places = np.flatnonzero(datum.mask)
-    return int(places[-1]) + 1 if len(places) else 0
+    )

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from rlvr.abilities import NamedForm
+from rlvr.checks import extent
 from rlvr.types import Datum, FloatArray
-from rlvr_tinker.checks import extent
 
 LOSSES_BY_WEIGHT = frozenset({"cross_entropy"})
 """Built-in losses whose weight is called `weights`; that of the others is `advantages`."""

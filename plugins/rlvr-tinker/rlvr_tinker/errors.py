@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from rlvr.errors import BackendError, PrerequisiteError, RlvrError, explain
@@ -21,6 +22,9 @@ class LostError(BackendError):
 class RefusedError(BackendError):
     """The service says that the request itself is wrong; repeating it would not help."""
 
+
+_GONE = re.compile(r"\b(stale request|not loaded|session \S+ has ended)\b", re.IGNORECASE)
+_NOT_FINITE = re.compile(r"\b(is|are|not) (nan|-?inf|finite)\b", re.IGNORECASE)
 
 _ADVICE = {
     402: ("the account has a billing problem (402)", "settle it in the console, then --resume"),
@@ -76,13 +80,14 @@ def explained(error: BaseException, doing: str, *, is_running: bool = True) -> R
     if is_protocol(error):
         return protocol_error(words)
     if status in (401, 403) or is_keyless(error):
-        return key_error(words)
+        return key_error(words, is_running=is_running)
     if status in _ADVICE:
         found, do = _ADVICE[status]
         kind: type[RlvrError] = LostError if is_running else PrerequisiteError
         return kind(explain(f"{doing}.", f"found: {found}: {words}", do))
     is_missing = status == 404 and not is_running  # later it is the session that is gone
-    if status in (400, 413, 422) or is_users(error) or is_missing:
+    is_blamed = status in (400, 413, 422) or is_users(error) or is_missing
+    if is_blamed and not (is_running and is_gone(words)):
         return RefusedError(
             explain(f"{doing}.", f"the service refuses it: {words}", "change what it names")
         )
@@ -119,19 +124,29 @@ def is_keyless(error: BaseException) -> bool:
     return any("api_key" in str(one) or "TINKER_CREDENTIAL" in str(one) for one in chain(error))
 
 
+def is_gone(words: str) -> bool:
+    """Whether the service says that what the request was for is not there any more."""
+    return bool(_GONE.search(words))
+
+
+def is_not_finite(error: BaseException) -> bool:
+    """Whether the service refused to compute with numbers that are not finite."""
+    return bool(_NOT_FINITE.search(str(error)))
+
+
 def is_users(error: BaseException) -> bool:
     """Whether the service blames the request."""
     return any(str(getattr(one, "category", "")) == "user" for one in chain(error))
 
 
-def key_error(words: str) -> PrerequisiteError:
-    """No key, or one that is refused; the key itself is never shown."""
+def key_error(words: str, *, is_running: bool = False) -> PrerequisiteError:
+    """No key, or one that is refused or has expired; the key itself is never shown."""
     return PrerequisiteError(
         explain(
             "the Tinker service wants a key.",
             f"found: {words}",
             f"set {KEY} to a key of yours (it begins with tml-); for `rlvr tinker-server` to the "
-            "one that it printed",
+            f"one that it printed{', then go on with --resume' if is_running else ''}",
         )
     )
 

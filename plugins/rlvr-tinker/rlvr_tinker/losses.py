@@ -11,10 +11,10 @@ from typing import Any
 import structlog
 
 from rlvr.abilities import NamedForm, NamedLoss
+from rlvr.checks import extent
 from rlvr.errors import BackendError, PrerequisiteError, explain
 from rlvr.parts import Loss
 from rlvr.types import Datum, FloatArray
-from rlvr_tinker.checks import extent
 
 log = structlog.get_logger(__name__)
 
@@ -38,7 +38,8 @@ def form_of(loss: Loss, *, is_custom: bool) -> NamedForm | None:
             explain(
                 f"the loss needs {', '.join(outputs)} from the forward pass.",
                 "found: the Tinker service gives logprobs only",
-                "switch that term off, or train on a local backend",
+                "switch that term off (a divergence: opd.mode=pg), or train on a local backend: "
+                "--backend torch",
             )
         )
     if is_custom or not isinstance(loss, NamedLoss):
@@ -103,7 +104,7 @@ class LocalLoss:
         """The loss of tensors (N,), one a datum, and no metrics: ours stay here."""
         import torch
 
-        nothing = sum(torch.nan_to_num(lp).sum() for lp in logprobs) * 0.0
+        nothing = sum((torch.nan_to_num(lp) * 0.0).sum() for lp in logprobs)
         try:
             full = [_padded(d, lp) for d, lp in zip(self._data, logprobs, strict=True)]
             loss, self.metrics = self._loss(self._data, full)

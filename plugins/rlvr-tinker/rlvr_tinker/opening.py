@@ -10,7 +10,7 @@ from attrs import evolve
 from rlvr.errors import ConfigError, RlvrError, explain
 from rlvr.tokenization import FastTokenizer
 from rlvr_tinker import tokens
-from rlvr_tinker.deadlines import within
+from rlvr_tinker.deadlines import in_thread, within
 from rlvr_tinker.errors import RefusedError
 from rlvr_tinker.model import ModelName, Served, choose
 from rlvr_tinker.samplers import Samplers
@@ -90,10 +90,23 @@ async def read_tokenizer(trainer: Trainer, samplers: Samplers) -> FastTokenizer:
         client = await samplers.client()
     else:  # what a training client knows of it; the smallest one will do
         client = await trainer.smallest()
-    try:
-        inner = await asyncio.to_thread(client.get_tokenizer)
-    except RlvrError:
-        raise
-    except Exception as error:  # the hub, a file, or the library: they may raise anything
-        raise tokens.tokenizer_error(name, error) from error
-    return await asyncio.to_thread(tokens.from_transformers, inner, name)
+
+    def read() -> FastTokenizer | Exception:
+        try:
+            return tokens.from_transformers(client.get_tokenizer(), name)
+        except Exception as error:  # the hub, a file, or the library: they may raise anything
+            return error
+
+    service = trainer.service
+    found = await in_thread(
+        read,
+        f"the tokenizer of {name} was asked for",
+        limit_s=trainer.config.timeout_s,
+        health=service.health,
+        is_running=service.is_open,
+    )
+    if isinstance(found, RlvrError):
+        raise found
+    if isinstance(found, Exception):
+        raise tokens.tokenizer_error(name, found) from found
+    return found

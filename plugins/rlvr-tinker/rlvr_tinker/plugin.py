@@ -21,6 +21,7 @@ def rlvr_backends() -> Iterable[BackendSpec]:
         config="rlvr_tinker.config:TinkerConfig",
         models=("tinker",),
         default_model="tinker:",
+        find_model="rlvr_tinker.only:only_model",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from rlvr.types import Completion, FloatArray, GenerateRequest
 from rlvr_tinker import scores
 from rlvr_tinker.checks import PADDED
 from rlvr_tinker.cut import cut
-from rlvr_tinker.errors import LostError
+from rlvr_tinker.errors import LostError, RefusedError
 from rlvr_tinker.samplers import Sampler, Samplers
 from rlvr_tinker.usage import Usage
 
@@ -58,7 +59,19 @@ class TinkerPolicy:
         return await scores.gather([self._generate(request) for request in requests])
 
     async def choices(self, prompt: Sequence[int], choices: Sequence[Sequence[int]]) -> FloatArray:
-        """Log probability (nats) of each continuation of a prompt: of legal moves, say."""
+        """
+        Log probability (nats) of each continuation of a prompt: of legal moves, say.
+
+        Raises:
+            BackendError: They cannot be sent, the service fails, or these weights are gone.
+        """
+        self._check_ids(np.asarray([*prompt, *chain.from_iterable(choices)], np.int64))
+        longest = len(prompt) + max(map(len, choices), default=0)
+        if longest > self.context_length:
+            raise BackendError(
+                f"a prompt with a choice has {longest} tokens, the model takes "
+                f"{self.context_length}"
+            )
         client = await self._samplers.of(self.version)
         self._usage.scored += len(prompt) + sum(map(len, choices))
         return await scores.of_choices(client, prompt, choices, self._trainer.wait)
@@ -73,8 +86,11 @@ class TinkerPolicy:
                 answer = await self._trainer.wait(
                     client.sample(*self._asked(request, room)), "a completion was asked for"
                 )
-            except LostError as error:
-                if attempt == self._trainer.config.retries:
+            except (LostError, RefusedError) as error:
+                # a session that another request gave up ends for all, and a service may call that
+                # a mistake of theirs
+                is_lost = isinstance(error, LostError) or epoch != self._trainer.epoch
+                if not is_lost or attempt == self._trainer.config.retries:
                     raise
                 await self._trainer.renewed(epoch, self.version, error)
             else:
@@ -124,11 +140,14 @@ class TinkerPolicy:
         )
 
     def _check(self, request: GenerateRequest) -> None:
-        prompt, vocab = request.prompt, self.tokenizer.vocab_size
-        if not len(prompt):
+        if not len(request.prompt):
             raise BackendError("cannot generate from an empty prompt: it needs at least one token")
-        if prompt.min() < 0 or prompt.max() >= vocab + PADDED:
+        self._check_ids(request.prompt)
+
+    def _check_ids(self, ids: np.ndarray) -> None:
+        vocab = self.tokenizer.vocab_size
+        if len(ids) and (ids.min() < 0 or ids.max() >= vocab + PADDED):
             raise BackendError(
-                f"a prompt holds token ids {prompt.min()}..{prompt.max()}, "
+                f"a prompt holds token ids {ids.min()}..{ids.max()}, "
                 f"the tokenizer knows 0..{vocab - 1}: was it made by another tokenizer?"
             )

@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from rlvr.checks import extent
 from rlvr.errors import BackendError, explain
 from rlvr.types import Datum, FloatArray
-from rlvr_tinker.checks import extent
 
 Wait = Callable[[Any, str], Awaitable[Any]]
 """Awaits a request of the SDK, with a deadline and rlvr's errors."""
-
-_ABSENT = "predate this feature"
 
 
 async def score(client: Any, data: Sequence[Datum], wait: Wait) -> list[FloatArray]:
@@ -42,7 +40,7 @@ async def _score_one(client: Any, datum: Datum, wait: Wait) -> FloatArray:
     try:  # only the end of it: a service can take the rest from its cache
         found = await wait(client.compute_logprobs(prompt, end - first), doing)
     except Exception as error:
-        if _ABSENT not in str(error) + str(error.__cause__):
+        if not predates(error):
             raise
         found = await wait(client.compute_logprobs(prompt), doing)
     if found is None or len(found) != end:
@@ -66,32 +64,6 @@ async def _score_one(client: Any, datum: Datum, wait: Wait) -> FloatArray:
     return full
 
 
-async def likeliest(
-    client: Any, prompt: Sequence[int], count: int, wait: Wait
-) -> list[list[tuple[int, float]]]:
-    """
-    The `count` likeliest tokens at each place of a prompt, with their logprobs; [] at the first.
-
-    Raises:
-        BackendError: The service does not give them.
-    """
-    from tinker import types
-
-    found = await wait(
-        client.sample(
-            types.ModelInput.from_ints(list(prompt)),
-            1,
-            types.SamplingParams(max_tokens=1),
-            include_prompt_logprobs=True,
-            topk_prompt_logprobs=count,
-        ),
-        "the likeliest tokens of a prompt were asked for",
-    )
-    if found.topk_prompt_logprobs is None:
-        raise _not_given("topk_prompt_logprobs")
-    return [list(place or []) for place in found.topk_prompt_logprobs]
-
-
 async def of_choices(
     client: Any, prompt: Sequence[int], choices: Sequence[Sequence[int]], wait: Wait
 ) -> FloatArray:
@@ -102,8 +74,10 @@ async def of_choices(
     with no other; choices of one token come from a single request (`target_prompt_logprobs`).
 
     Raises:
-        BackendError: The service does not give them, or a choice is empty.
+        BackendError: The service does not give them, or the prompt or a choice is empty.
     """
+    if not len(prompt):
+        raise BackendError("choices go on from a prompt: it needs at least one token")
     if not all(len(choice) for choice in choices):
         raise BackendError("a choice without tokens has no probability")
     if choices and all(len(choice) == 1 for choice in choices):
@@ -137,11 +111,17 @@ async def _single_tokens(
         "the probabilities of some tokens were asked for",
     )
     if found.target_prompt_logprobs is None:
-        raise _not_given("target_prompt_logprobs")
+        raise not_given("target_prompt_logprobs")
     return np.asarray(found.target_prompt_logprobs.to_numpy()[-1], np.float32)
 
 
-def _not_given(what: str) -> BackendError:
+def predates(error: BaseException) -> bool:
+    """Whether the SDK says that the server is older than what was asked of it."""
+    return "predate this feature" in str(error) + str(error.__cause__)
+
+
+def not_given(what: str) -> BackendError:
+    """An answer without what was asked for."""
     return BackendError(
         explain(
             f"{what} were asked of the service.",

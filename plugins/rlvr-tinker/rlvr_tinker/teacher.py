@@ -6,11 +6,14 @@ from collections.abc import Sequence
 
 from attrs import evolve
 
-from rlvr.errors import BackendError
+from rlvr.checks import extent
+from rlvr.distributions import Capabilities
+from rlvr.errors import BackendError, explain
 from rlvr.parts import BuildContext, Tokenizer
-from rlvr.types import Datum, FloatArray
+from rlvr.tokenization import fingerprint
+from rlvr.types import Datum, FloatArray, Question, TopK
 from rlvr_tinker.backend import TinkerBackend
-from rlvr_tinker.checks import extent
+from rlvr_tinker.checks import PADDED, TEMPERATURES
 from rlvr_tinker.config import TinkerConfig
 
 
@@ -24,6 +27,7 @@ class TinkerTeacher:
         name: The model spec.
         tokenizer: The model's.
         context_length: Longest sequence that it scores.
+        capabilities: Temperature 1; how many likeliest tokens the service gives, it does not say.
     """
 
     def __init__(self, config: TinkerConfig | None, context: BuildContext) -> None:
@@ -32,12 +36,14 @@ class TinkerTeacher:
         self._backend = TinkerBackend(config, evolve(context, run_dir=None))
         self.tokenizer: Tokenizer
         self.context_length = 0
+        self.capabilities = Capabilities(temperatures=TEMPERATURES)
 
     async def __aenter__(self) -> TinkerTeacher:
         """Find the service and the model; raises as `TinkerBackend` does."""
         await self._backend.__aenter__()
         policy = await self._backend.policy()
         self.tokenizer, self.context_length = policy.tokenizer, policy.context_length
+        self.capabilities = evolve(self.capabilities, tokenizer=fingerprint(policy.tokenizer))
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -58,3 +64,33 @@ class TinkerTeacher:
                     f"{self.name} takes {self.context_length}\n  try: a smaller sampler.max_tokens"
                 )
         return await self._backend.logprobs(data, "reference")
+
+    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+        """
+        The likeliest tokens at the positions of each question, in descending order.
+
+        Raises:
+            BackendError: A question cannot be sent, or the service failed or gives no such thing.
+        """
+        size = self.tokenizer.vocab_size
+        for number, question in enumerate(questions):
+            if reason := self._fault(question, size):
+                raise BackendError(
+                    explain(
+                        f"teacher {self.name}: question {number} of {len(questions)} was not sent.",
+                        f"found: {reason}",
+                    )
+                )
+        return await self._backend.likeliest(questions)
+
+    def _fault(self, question: Question, size: int) -> str:
+        ids, length = question.ids, len(question.ids)
+        if question.temperature not in TEMPERATURES:
+            return f"temperature {question.temperature:g}; the service scores at 1 only"
+        if not (1 <= question.start < length and question.k >= 1):
+            return f"{length} tokens, from position {question.start} on, k={question.k}"
+        if length > self.context_length:
+            return f"{length} tokens; the teacher takes {self.context_length}"
+        if ids.min() < 0 or ids.max() >= size + PADDED:
+            return f"token ids {ids.min()}..{ids.max()}, the vocabulary is 0..{size - 1}"
+        return ""

@@ -193,6 +193,7 @@ class Trainer:
                     return await work()
                 except LostError as error:
                     if attempt == self.config.retries:
+                        self.client = None  # it takes nothing more
                         raise
                     lost = error
                 except (asyncio.CancelledError, RefusedError):
@@ -201,7 +202,7 @@ class Trainer:
                     raise
             raise AssertionError("unreachable")
 
-    async def renewed(self, epoch: int, version: int, error: LostError) -> None:
+    async def renewed(self, epoch: int, version: int, error: BackendError) -> None:
         """Another session, for a sampling client of `version` that was lost with `epoch`."""
         async with self._lock:
             if self.epoch == epoch:
@@ -209,7 +210,7 @@ class Trainer:
                     raise error
                 await self.rebuild(error, "tokens were being sampled")
 
-    async def rebuild(self, error: LostError, doing: str) -> None:
+    async def rebuild(self, error: BackendError, doing: str) -> None:
         """
         A new session, and a training client with the weights of now.
 
@@ -219,18 +220,18 @@ class Trainer:
         """
         self._check_saved(error)
         log.warning("service_lost", doing=doing, reason=str(error), version=self.version)
+        had_client = self.client is not None
+        self.client, self.epoch = None, self.epoch + 1  # first: who is in the old one learns why
         await self.close("errored")
         try:
             await self.service.reach(patience_s=min(_PATIENCE_S, self.config.timeout_s))
         except PrerequisiteError as gone:
             raise LostError(f"{error}\n  then: {gone}") from gone
-        had_client = self.client is not None
-        self.client, self.epoch = None, self.epoch + 1
         if had_client or self.version:
             await self.training()
         log.info("service_found_again", version=self.version)
 
-    def _check_saved(self, error: LostError | None = None) -> None:
+    def _check_saved(self, error: BackendError | None = None) -> None:
         """Refuse to go on from a state that lacks updates."""
         at = self.saved.version if self.saved is not None else 0
         if at == self.version:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
+import attrs
 import numpy as np
 from attrs import define, field
 
@@ -16,6 +17,7 @@ from rlvr.parts import Loss
 from rlvr.schedule import learning_rate
 from rlvr.types import Datum, FloatArray
 from rlvr_tinker import datum
+from rlvr_tinker.errors import RefusedError, is_not_finite
 from rlvr_tinker.losses import LocalLoss, NotFiniteError, check_sum, measured
 from rlvr_tinker.rates import Rates
 from rlvr_tinker.scores import gather
@@ -65,25 +67,33 @@ class Updater:
         is_due = bool(every) and number % every == 0
         ttl_s = trainer.config.recovery_ttl_s
         kept = trainer.submit_save(client, ttl_s, "step") if is_due else None
-        answer, done, state = await gather(
-            [
-                learnt,
-                trainer.wait(applied, "an update was asked for"),
-                _nothing() if kept is None else trainer.wait(kept, "the weights were saved"),
-            ]
-        )
+        try:
+            answer, done, state = await gather(
+                [
+                    learnt,
+                    trainer.wait(applied, "an update was asked for"),
+                    _nothing() if kept is None else trainer.wait(kept, "the weights were saved"),
+                ]
+            )
+        except RefusedError as error:
+            if is_not_finite(error):
+                await self._take_back(str(error))
+            raise
         if local is not None:
             value, own = local.value, local.metrics
         else:
             value, own = self._measured(answer, data, loss, form)
-        if not np.isfinite(value):  # of a built-in loss this is known too late
-            await self._take_back(value)
+        told = _told({**answer.metrics, **(done.metrics or {})})
+        # of what the service computes this is known too late
+        if not np.isfinite(value):
+            await self._take_back(f"the service's loss is {value}")
+        if not np.isfinite(norm := told.get("grad/norm", 0.0)):
+            await self._take_back(f"the norm of the service's gradient is {norm}")
         trainer.version = number
-        trainer.digest = _digest(trainer.digest, data, loss, form, rate)
+        trainer.digest = digest_of(trainer.digest, data, loss, form, self._settings(rate))
         if state is not None:
             trainer.saved = Saved(path=state.path, version=number)
             self.usage.states += 1
-        told = _told({**answer.metrics, **(done.metrics or {})})
         return {**own, **told, "loss": value, "lr": rate}
 
     async def _gradient(
@@ -125,26 +135,29 @@ class Updater:
             return ours, own
         return float("nan" if theirs is None else theirs), own
 
-    async def _take_back(self, value: float) -> None:
+    async def _take_back(self, why: str) -> NoReturn:
         self.trainer.client = None  # the next one is made from the last saved state
         try:
             await self.trainer.training()
         except BackendError as lost:
-            raise BackendError(f"the service's loss is {value}\n  {lost}") from lost
-        raise NotFiniteError(f"the service's loss is {value}; the weights are as before")
+            raise BackendError(f"{why}\n  {lost}") from lost
+        raise NotFiniteError(f"{why}\n  the weights are as before")
+
+    def _settings(self, rate: float) -> dict[str, float]:
+        config = self.trainer.config
+        return {
+            "learning_rate": rate,
+            "beta1": config.beta1,
+            "beta2": config.beta2,
+            "eps": config.eps,
+            "weight_decay": config.weight_decay,
+            "grad_clip_norm": self.rates.grad_clip,
+        }
 
     def _adam(self, rate: float) -> Any:
         from tinker import types
 
-        config = self.trainer.config
-        return types.AdamParams(
-            learning_rate=rate,
-            beta1=config.beta1,
-            beta2=config.beta2,
-            eps=config.eps,
-            weight_decay=config.weight_decay,
-            grad_clip_norm=self.rates.grad_clip,
-        )
+        return types.AdamParams(**self._settings(rate))
 
 
 def logprobs_of(answer: Any, data: Sequence[Datum]) -> list[FloatArray]:
@@ -178,14 +191,27 @@ def _told(metrics: Mapping[str, float]) -> dict[str, float]:
     return found
 
 
-def _digest(
-    before: str, data: Sequence[Datum], loss: Loss, form: NamedForm | None, rate: float
+def digest_of(
+    before: str,
+    data: Sequence[Datum],
+    loss: Loss,
+    form: NamedForm | None,
+    settings: Mapping[str, float],
 ) -> str:
-    """What the weights are made of: all before, and this update's data, loss and rate."""
+    """What the weights are made of: all before, and this update's data, loss and optimiser."""
     digest = hashlib.sha256(before.encode())
     name = f"{type(loss).__module__}.{type(loss).__qualname__}"
-    digest.update(f"{name}|{form!r}|{rate!r}".encode())
+    digest.update(f"{name}|{_options(loss)!r}|{form!r}|{sorted(settings.items())!r}".encode())
     for d in data:
         for array in (d.tokens, d.mask, d.logprobs, d.advantages, d.weights):
             digest.update(array.tobytes())
+        for other, values in sorted(d.annotations.items()):
+            digest.update(other.encode() + values.tobytes())
     return digest.hexdigest()
+
+
+def _options(loss: Loss) -> list[tuple[str, str]]:
+    """The numbers, texts and configuration records that a loss holds, by name."""
+    held = sorted(getattr(loss, "__dict__", {}).items())
+    plain = (bool, int, float, str, type(None))
+    return [(k, repr(v)) for k, v in held if isinstance(v, plain) or attrs.has(type(v))]

@@ -11,6 +11,7 @@ import structlog
 import torch
 from attrs import field, frozen
 
+from rlvr.errors import ConfigError, explain
 from rlvr_tinker.server.adapters import AdaptedNet
 from rlvr_torch.crew import usable_cores
 from rlvr_torch.device import choose_device
@@ -20,6 +21,9 @@ from rlvr_torch.model_source import ModelSource
 from rlvr_torch.net import Net
 
 log = structlog.get_logger(__name__)
+
+_MARK = ".rlvr-tinker-server"
+"""Says that the folder with the tokenizer may be replaced."""
 
 
 @frozen(kw_only=True, eq=False)
@@ -72,7 +76,7 @@ def open_base(
         threads: Of the CPU; 0: one a core.
 
     Raises:
-        ConfigError: The spec is none.
+        ConfigError: The spec is none, or `exports` holds a tokenizer that is not ours.
         BackendError: The model cannot be loaded.
         PrerequisiteError: The device or a library is missing.
     """
@@ -108,9 +112,18 @@ def open_base(
 
 
 def _export(tokenizer: Any, folder: Path, positions: int) -> None:
-    """Write a folder that `transformers.AutoTokenizer` reads."""
+    """Write what `transformers.AutoTokenizer` reads, unless the folder is somebody else's."""
+    if folder.exists() and not (folder / _MARK).is_file():
+        raise ConfigError(
+            explain(
+                f"the tokenizer was to be written to {folder}.",
+                "found: something is there that no server has written",
+                "try: --state with a folder of its own",
+            )
+        )
     shutil.rmtree(folder, ignore_errors=True)  # of a server with another model
     folder.mkdir(parents=True)
+    (folder / _MARK).touch()
     tokenizer.save(folder)
     settings = folder / "tokenizer_config.json"
     if not settings.exists():  # our own tokenizer writes tokenizer.json only

@@ -178,7 +178,9 @@ class Checkpoints:
         shutil.rmtree(self._directory(path))
 
     def listed(self, run: str | None = None) -> list[tuple[str, About]]:
-        """All that can be read, as paths with what they are, oldest first."""
+        """All that can be read, of one run or of all; paths with what they are, oldest first."""
+        if run is not None and not _RUN.fullmatch(run):
+            return []
         found = []
         for directory in self.root.glob(f"{_folder(run) if run else '*'}/*/*"):
             kind, name = directory.parent.name, directory.name

@@ -53,7 +53,8 @@ class Future:
         id: What the client fetches it by.
         session: Whose it is.
         answer: The result, once it is there.
-        is_cancelled: The client does not want it any more.
+        is_cancellable: Whether it may be left undone when the client does not want it any more.
+        is_cancelled: Nobody wants it any more.
         fingerprint: Of the request, to know it again.
         extra: What the acceptance tells besides the id.
     """
@@ -61,6 +62,7 @@ class Future:
     id: str
     session: str
     answer: Answer | None = None
+    is_cancellable: bool = False
     is_cancelled: bool = False
     fingerprint: bytes = b""
     extra: Mapping[str, Any] = field(factory=dict)
@@ -121,9 +123,10 @@ class Futures:
         return future.answer
 
     def drop(self, session: str) -> None:
-        """Forget those of a session; whoever waits is told."""
+        """Forget those of a session; who waits is told, and that it was no mistake of theirs."""
+        ended = Answer.json({"error": f"the session {session} has ended", "category": "server"})
         for kept in (self._open, self._fetched):
             for future in [one for one in kept.values() if one.session == session]:
                 future.is_cancelled = True
-                future.finish(Answer.failure(Refusal(f"the session {session} has ended")))
+                future.finish(ended)
                 del kept[future.id]

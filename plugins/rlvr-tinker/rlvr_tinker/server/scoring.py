@@ -64,6 +64,11 @@ class Questions:
         """Whether nothing is asked."""
         return not (self.logprobs or self.top_k or self.targets or self.alternatives)
 
+    def begin(self, length: int) -> int:
+        """The first row of a prompt of `length` tokens that is asked about."""
+        is_last = self.last is not None and not (self.targets or self.alternatives)
+        return length - 1 - (self.last or 0) if is_last else 0
+
 
 def read_questions(request: SampleRequest, length: int, vocab_size: int, seed: int) -> Questions:
     """
@@ -138,9 +143,14 @@ def score(net: AdaptedNet, prompt: np.ndarray, questions: Questions, dtype: torc
         return Scores()
     if len(prompt) < 2:
         return _nothing(len(prompt), questions)
-    hidden = positions_hidden(net, [prompt[:-1]], dtype)  # (S - 1, C)
+    begin = questions.begin(len(prompt))
+    hidden = positions_hidden(net, [prompt[:-1]], dtype, [begin])  # (S - 1 - begin, C)
     found = _Found(len(prompt), questions)
-    _each_position(net, hidden, lambda at, logits: found.take(at, logits, prompt))
+
+    def take(at: slice, logprobs: Tensor) -> None:
+        found.take(slice(at.start + begin, at.stop + begin), logprobs, prompt)
+
+    _each_position(net, hidden, take)
     return found.scores()
 
 

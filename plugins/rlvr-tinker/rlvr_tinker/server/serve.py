@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import socket
 import sys
 
@@ -14,8 +15,9 @@ from rlvr_tinker.server.app import make_app
 from rlvr_tinker.server.base import Base, open_base
 from rlvr_tinker.server.checkpoints import Checkpoints, locked
 from rlvr_tinker.server.faults import Faults
+from rlvr_tinker.server.limits import Limits
 from rlvr_tinker.server.refusal import Refusal
-from rlvr_tinker.server.service import Limits, Service
+from rlvr_tinker.server.service import Service
 
 log = structlog.get_logger(__name__)
 
@@ -78,7 +80,7 @@ def _say(base: Base, url: str, key: str | None, args: argparse.Namespace) -> Non
     """How to reach it, on standard output; one line, and what to copy into a shell."""
     device = base.net.head.device.type
     print(f"serving {base.name} ({base.net.positions} positions, {device}) at {url}")
-    shown = "tml-local" if key is None else f"$(cat {args.key_file})"
+    shown = "tml-local" if key is None else f'"$(cat {shlex.quote(str(args.key_file))})"'
     print(f"  export TINKER_BASE_URL={url} TINKER_API_KEY={shown} TINKER_TELEMETRY=0")
     print(f"  tokenizer: {base.tokenizer_at}")
     sys.stdout.flush()

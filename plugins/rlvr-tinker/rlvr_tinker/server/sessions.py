@@ -81,6 +81,18 @@ class Trained:
     line: Line = field(factory=Line)
     inflight: Slot | None = None
 
+    @property
+    def made(self) -> Model:
+        """
+        Its model.
+
+        Raises:
+            Refusal: It is not made yet, or could not be.
+        """
+        if self.model is None:
+            raise Refusal(f"the model {self.id} could not be made")
+        return self.model
+
 
 @define(eq=False)
 class Session:

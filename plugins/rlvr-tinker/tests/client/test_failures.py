@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import attrs
 import numpy as np
 import pytest
 
+from rlvr.abilities import NamedForm
 from rlvr.errors import BackendError, CheckpointError, ConfigError, PrerequisiteError
 from rlvr.testing import opened
 from rlvr.testing.backend_losses import LikelihoodLoss
@@ -170,7 +172,7 @@ def test_nothing_unfit_is_sent(make_backend: Makes, faults: Faults, data: Sequen
             await backend.policy()
             faults.set()
             for bad in (long, soiled, foreign):
-                with pytest.raises(BackendError, match="was not sent"):
+                with pytest.raises(BackendError, match="was not used"):
                     await backend.step([*data, bad], LikelihoodLoss())
             assert backend.version == 0
 
@@ -203,6 +205,82 @@ def test_a_loss_that_is_not_finite_changes_nothing(
             assert backend.version == 1
 
     asyncio.run(run())
+
+
+class BoundlessLoss(LikelihoodLoss):
+    """One that the service computes, whose ratios nothing bounds."""
+
+    def named(self) -> NamedForm:
+        return NamedForm(name="importance_sampling")
+
+
+def test_a_named_loss_that_is_not_finite_changes_nothing(
+    make_backend: Makes, data: Sequence[Datum]
+) -> None:
+    """A ratio that overflows on the service: skipped and counted as one that is computed here."""
+    wild = [attrs.evolve(d, logprobs=np.where(d.mask, -500.0, 0)) for d in data]
+
+    async def run() -> None:
+        async with opened(make_backend(max_skipped=1)) as backend:
+            before = await backend.logprobs(data, "policy")
+            assert await backend.step(wild, BoundlessLoss()) == {"update/skipped": 1.0}
+            found = await backend.logprobs(data, "policy")
+            assert all(np.array_equal(a, b) for a, b in zip(before, found, strict=True))
+            with pytest.raises(BackendError, match="max_skipped=1"):
+                await backend.step(wild, BoundlessLoss())
+            assert (await backend.step(data, BoundlessLoss()))["update/skipped"] == 0.0
+            assert backend.version == 1
+
+    asyncio.run(run())
+
+
+def test_a_pass_that_answers_nan_changes_nothing(
+    make_backend: Makes, faults: Faults, data: Sequence[Datum]
+) -> None:
+    """A service that tells a loss of NaN and takes the step: the weights are taken back."""
+
+    async def run() -> None:
+        async with opened(make_backend()) as backend:
+            await backend.step(data, BoundlessLoss())
+            before = await backend.logprobs(data, "policy")
+            faults.set({"on": "retrieve_future", "do": "nan", "contains": ":train:", "times": 1})
+            assert await backend.step(data, BoundlessLoss()) == {"update/skipped": 1.0}
+            faults.set()
+            found = await backend.logprobs(data, "policy")
+            assert all(np.array_equal(a, b) for a, b in zip(before, found, strict=True))
+            assert backend.version == 1
+
+    asyncio.run(run())
+
+
+def test_a_client_that_was_lost_for_good_is_not_used_again(
+    make_backend: Makes, faults: Faults, data: Sequence[Datum]
+) -> None:
+    """After the last attempt failed too, the next request begins with a new client."""
+
+    async def run() -> None:
+        async with opened(make_backend(retries=0)) as backend:
+            wanted = await backend.logprobs(data, "policy")
+            faults.set({"on": "retrieve_future", "do": "fail", "category": "server"})
+            with pytest.raises(BackendError):
+                await backend.logprobs(data, "policy")
+            found = await backend.logprobs(data, "policy")
+            assert all(np.array_equal(a, b) for a, b in zip(wanted, found, strict=True))
+
+    asyncio.run(run())
+
+
+def test_a_tokenizer_that_does_not_come_ends_at_the_deadline(
+    make_backend: Makes, faults: Faults
+) -> None:
+    """Asking the service for it is a request like others."""
+    faults.set({"on": "get_info", "do": "slow", "delay_s": 60.0, "times": None})
+    begun = time.monotonic()
+
+    with pytest.raises(BackendError, match="tokenizer of tiny was asked for"):
+        asyncio.run(open_only(make_backend(timeout_s=2.0)))
+
+    assert time.monotonic() - begun < 30
 
 
 class BrokenLoss(LikelihoodLoss):
@@ -256,6 +334,11 @@ def test_a_state_that_is_gone_is_a_bad_checkpoint(
             file.write_text(file.read_text().replace("checkpoint-", "nothing-"))
             with pytest.raises(CheckpointError, match="nothing-"):
                 await backend.load(tmp_path)
+            stored = json.loads(file.read_text())
+            for change in ({"version": "two"}, {"version": -1}, {"path": None}, {"usage": []}):
+                file.write_text(json.dumps({**stored, **change}))
+                with pytest.raises(CheckpointError, match=r"tinker\.json"):
+                    await backend.load(tmp_path)
             file.write_text("{}")
             with pytest.raises(CheckpointError, match=r"tinker\.json"):
                 await backend.load(tmp_path)
@@ -329,7 +412,6 @@ def test_start_weights_are_the_reference(
     make_backend: Makes, data: Sequence[Datum], tmp_path: Path, server: Running
 ) -> None:
     """A run from saved weights begins and stays near them; sampling weights cannot be trained."""
-    import json
 
     async def first() -> str:
         async with opened(make_backend()) as backend:

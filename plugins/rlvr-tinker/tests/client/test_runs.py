@@ -194,6 +194,26 @@ def test_bad_input_ends_before_anything_is_sampled(
     assert Faults(running.url).requests("asample") == 0
 
 
+def test_models_are_listed(rlvr: Rlvr, running: Running, tmp_path: Path) -> None:
+    """What the service offers, for people and as JSON; without a key: exit 4."""
+    Faults(running.url).set()
+
+    plain = rlvr("tinker", "models", server=running)
+    found = rlvr("tinker", "models", "--json", server=running)
+    keyless = rlvr("tinker", "models", "--url", running.url, HOME=str(tmp_path))
+    nobody = rlvr("tinker", "models", "--url", "http://127.0.0.1:9", server=running)
+
+    assert plain.returncode == found.returncode == 0, plain.stderr + found.stderr
+    head, row = plain.stdout.splitlines()
+    assert head.split() == ["MODEL", "CONTEXT", "TRAINABLE"]
+    assert row.split() == ["tiny", "64", "yes"]
+    listed = [{"name": "tiny", "context_length": 64, "is_trainable": True}]
+    assert json.loads(found.stdout) == listed
+    assert keyless.returncode == nobody.returncode == 4
+    assert "TINKER_API_KEY" in keyless.stderr
+    assert "cannot be reached" in nobody.stderr
+
+
 def test_a_run_at_a_lagging_policy(rlvr: Rlvr, running: Running, tmp_path: Path) -> None:
     """Sampling goes on while training does: each batch with the weights it began with."""
     Faults(running.url).set()
@@ -245,10 +265,14 @@ def cvdp_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def test_cvdp_on_the_starter_model(
     cvdp_server: Running, rlvr: Rlvr, tmp_path: Path, algorithm: tuple[str, ...]
 ) -> None:
-    """The commands of the issue, a few steps: metrics, checkpoints and resume as locally."""
+    """
+    The commands of the issue, a few steps: metrics, checkpoints and resume as locally.
+
+    Nobody names a model or a preset: the server's only model is the starter, and is known as it.
+    """
     words = (
         *("run", "--plugin", "cvdp", "--backend", "tinker", "--out", "run", "--steps", "1"),
-        *("--preset", "starter", "train.problems=2", "sampler.group_size=2", "eval.samples=0"),
+        *("train.problems=2", "sampler.group_size=2", "eval.samples=0"),
         *("tinker.rank=4", "checkpoint.every=1", "verify.store=off", "--algo", *algorithm),
     )
 
@@ -257,6 +281,19 @@ def test_cvdp_on_the_starter_model(
     again = rlvr("run", "--resume", "run", "--steps", "2", server=cvdp_server)
     assert again.returncode == 0, again.stderr
 
+    shown = rlvr(
+        "config",
+        "show",
+        "--plugin",
+        "cvdp",
+        "--backend",
+        "tinker",
+        "--algo",
+        "grpo",
+        server=cvdp_server,
+    )
+    assert "tinker:cvdp-starter" in shown.stdout
+    assert "preset starter" in shown.stdout
     first, second = metrics(tmp_path / "run")
     assert second["step"] == 2
     assert first["verify/failed"] == second["verify/failed"] == 0

@@ -189,6 +189,22 @@ def test_each_status_has_its_meaning(
     assert "the service's own words" in str(found)
 
 
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("Model m1 not loaded (likely stale request from previous server)", LostError),
+        ("the session session-1 has ended", LostError),
+        ("rank 4096 was asked for", RefusedError),
+    ],
+)
+def test_what_is_gone_is_lost_whoever_is_blamed(words: str, kind: type[RlvrError]) -> None:
+    """A server that was started again calls a request to its old self a mistake."""
+    assert type(explained(StatusError(400, words), "it was asked")) is kind
+    assert (
+        type(explained(StatusError(400, words), "it was asked", is_running=False)) is RefusedError
+    )
+
+
 def test_another_protocol_is_told_apart() -> None:
     """What the SDK says of an answer in an older format."""
     error = ValueError("Server returned a JSON payload ... The server predates proto response")
@@ -197,6 +213,14 @@ def test_another_protocol_is_told_apart() -> None:
 
     assert isinstance(found, PrerequisiteError)
     assert "protocol" in str(found)
+
+
+def test_a_key_that_expires_is_no_end_of_a_run() -> None:
+    """Exit 4, and that the run goes on with another key; before a run nothing can be resumed."""
+    error = StatusError(401, "the key has expired")
+
+    assert "--resume" in str(explained(error, "it was asked"))
+    assert "--resume" not in str(explained(error, "it was asked", is_running=False))
 
 
 def test_a_key_is_never_shown() -> None:

@@ -177,3 +177,13 @@ def test_a_folder_is_one_servers_own(tmp_path):
         pass
     with locked(tmp_path):
         pass
+
+
+@pytest.mark.parametrize("run", ["*", "..", "session-*", "[s]ession-1:train:0", ""])
+def test_a_pattern_is_no_run(tmp_path, run):
+    """A run is listed by its own name; what a name is made of is never searched by."""
+    kept = Checkpoints(tmp_path)
+    kept.save(PATH, about(), {"adapter": tensors()})
+
+    assert [path for path, _ in kept.listed("session-1:train:0")] == [PATH]
+    assert kept.listed(run) == []

@@ -11,6 +11,7 @@ from tinker import types
 from tinker.types import AdamParams
 
 from rlvr.errors import BackendError, ConfigError
+from rlvr_tinker.server.base import open_base
 from rlvr_tinker.server.command import is_loopback, main
 from rlvr_tinker.server.process import started
 
@@ -61,6 +62,22 @@ def test_what_loopback_is():
     """Only addresses that nobody else reaches."""
     assert all(map(is_loopback, ("127.0.0.1", "127.9.9.9", "::1", "localhost")))
     assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "localhost.evil.org", "")))
+
+
+def test_a_folder_of_somebody_else_is_not_replaced(tmp_path):
+    """The tokenizer goes where a server has put one, or where nothing is; else: exit 2."""
+    mine = tmp_path / "tokenizer"
+    mine.mkdir()
+    (mine / "notes.txt").write_text("mine")
+
+    with pytest.raises(ConfigError, match="--state"):
+        open_base(MODEL, exports=tmp_path, threads=1)
+    assert (mine / "notes.txt").read_text() == "mine"
+
+    for _ in range(2):  # the second finds the first's
+        base = open_base(MODEL, exports=tmp_path / "state", threads=1)
+        assert (tmp_path / "state" / "tokenizer" / "tokenizer.json").is_file()
+    assert base.tokenizer_at == str(tmp_path / "state" / "tokenizer")
 
 
 def datum():

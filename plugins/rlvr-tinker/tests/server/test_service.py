@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import numpy as np
 import pytest
@@ -10,10 +11,13 @@ import torch
 from tinker import types
 from tinker.proto.response_conv import deserialize_sample_response
 
+from rlvr_tinker.server import models, samplers, saving, training
 from rlvr_tinker.server.base import Base
 from rlvr_tinker.server.checkpoints import Checkpoints
+from rlvr_tinker.server.limits import Limits
 from rlvr_tinker.server.refusal import Refusal
-from rlvr_tinker.server.service import Limits, Service
+from rlvr_tinker.server.service import Service
+from rlvr_tinker.server.wire import PassRequest, Row
 from rlvr_torch.tokenizer import BytePairTokenizer
 
 
@@ -49,7 +53,7 @@ def new_model(service, session, number=0):
     asked = types.CreateModelRequest(
         session_id=session.id, model_seq_id=number, base_model="tiny", lora_config=config
     )
-    return service.create_model(asked, b"%d" % number)
+    return models.create_model(service, asked, b"%d" % number)
 
 
 def run(service, work):
@@ -81,7 +85,9 @@ def test_a_silent_client_loses_its_session(make_service):
         asked = types.OptimStepRequest(
             optim_params=params, model_id=f"{session.id}:train:0", seq_id=2
         )
-        later = service.optim_step(asked, b"later")  # waits for number 1, which never comes
+        later = training.optim_step(
+            service, asked, b"later"
+        )  # waits for number 1, which never comes
         with pytest.raises(Refusal, match="holds 1 adapters"):
             new_model(service, session, 1)
         answer = await service.futures.fetch(later.id, 30)
@@ -102,7 +108,7 @@ def sample(service, slot_id, number, prompt, count=3):
         sampling_session_id=slot_id,
         seq_id=number,
     )
-    return service.sample(asked, b"%d" % number)
+    return samplers.sample(service, asked, b"%d" % number)
 
 
 def drawn(answer):
@@ -120,7 +126,7 @@ def test_company_in_a_batch_changes_nothing(make_service):
         asked = types.CreateSamplingSessionRequest(
             session_id=session.id, sampling_session_seq_id=0, base_model="tiny"
         )
-        slot_id = service.create_sampler(asked)
+        slot_id = samplers.create_sampler(service, asked)
         alone = await service.futures.fetch(sample(service, slot_id, 0, [1, 2]).id, 60)
         prompts = [[3], [1, 2], [4, 5, 6, 7], [1, 2, 3]]
         waiting = [sample(service, slot_id, 1 + i, p) for i, p in enumerate(prompts)]
@@ -144,19 +150,21 @@ def test_old_snapshots_are_forgotten_and_saved_ones_read_again(make_service):
         model_id = f"{session.id}:train:0"
         await service.futures.fetch(new_model(service, session).id, 30)
         named = types.SaveWeightsForSamplerRequest(model_id=model_id, path="kept", seq_id=1)
-        await service.futures.fetch(service.save_for_sampler(named, b"1").id, 30)
+        await service.futures.fetch(samplers.save_for_sampler(service, named, b"1").id, 30)
         looking = types.CreateSamplingSessionRequest(
             session_id=session.id,
             sampling_session_seq_id=9,
             model_path=f"tinker://{model_id}/sampler_weights/kept",
         )
-        by_path = service.create_sampler(looking)
+        by_path = samplers.create_sampler(service, looking)
         first = await service.futures.fetch(sample(service, by_path, 0, [1, 2]).id, 30)
         for number in range(3):
             asked = types.SaveWeightsForSamplerRequest(
                 model_id=model_id, sampling_session_seq_id=number, seq_id=2 + number
             )
-            await service.futures.fetch(service.save_for_sampler(asked, b"n%d" % number).id, 30)
+            await service.futures.fetch(
+                samplers.save_for_sampler(service, asked, b"n%d" % number).id, 30
+            )
         oldest = sample(service, f"{session.id}:sample:0", 0, [1, 2])
         newest = sample(service, f"{session.id}:sample:2", 0, [1, 2])
         again = sample(service, by_path, 1, [1, 2])
@@ -177,7 +185,7 @@ def test_a_cancelled_request_is_not_worked_on(make_service):
         asked = types.CreateSamplingSessionRequest(
             session_id=session.id, sampling_session_seq_id=0, base_model="tiny"
         )
-        slot_id = service.create_sampler(asked)
+        slot_id = samplers.create_sampler(service, asked)
         futures = [sample(service, slot_id, i, [1, 2]) for i in range(3)]
         service.cancel(futures[0].id)
         service.cancel(futures[2].id)
@@ -192,3 +200,80 @@ def test_a_cancelled_request_is_not_worked_on(make_service):
 def run_without_worker(work):
     """Some work while nobody serves the queue."""
     return asyncio.run(work())
+
+
+def test_a_cancelled_pass_is_done_all_the_same(make_service):
+    """Only samples can be called off: an update without one of its passes would be another."""
+    service = make_service()
+
+    async def work():
+        session = opened(service)
+        model_id = f"{session.id}:train:0"
+        await service.futures.fetch(new_model(service, session).id, 30)
+        row = Row(
+            tokens=np.array([1, 2]),
+            inputs={"target_tokens": np.array([2, 3]), "weights": np.ones(2, np.float32)},
+        )
+        asked = PassRequest(
+            model_id=model_id,
+            seq_id=1,
+            rows=[row],
+            loss="cross_entropy",
+            config={},
+            is_forward_only=False,
+        )
+        passed = training.forward_backward(service, asked, b"1")
+        service.cancel(passed.id)
+        params = types.AdamParams(learning_rate=0.1)
+        step = types.OptimStepRequest(optim_params=params, model_id=model_id, seq_id=2)
+        done = await service.futures.fetch(training.optim_step(service, step, b"2").id, 30)
+        return json.loads(done.body)["metrics"]["grad_norm"], passed.answer
+
+    norm, answer = run(service, work)
+    assert norm > 0
+    assert b"cancelled" not in answer.body
+
+
+def test_a_model_that_cannot_be_made_takes_no_room(make_service, tmp_path):
+    """A damaged checkpoint is refused each time it is asked for, and nothing else is."""
+    service = make_service(max_adapters=2)
+
+    async def work():
+        session = opened(service)
+        model_id = f"{session.id}:train:0"
+        await service.futures.fetch(new_model(service, session).id, 30)
+        save = types.SaveWeightsRequest(model_id=model_id, path="one", seq_id=1)
+        await service.futures.fetch(saving.save_weights(service, save, b"1").id, 30)
+        (damaged,) = tmp_path.glob("state/*/weights/one/adapter.safetensors")
+        damaged.write_bytes(b"nothing")
+        answers = []
+        for number in range(1, 4):
+            load = types.LoadWeightsRequest(
+                path=f"tinker://{model_id}/weights/one",
+                optimizer=True,
+                session_id=session.id,
+                model_seq_id=number,
+            )
+            loading = models.load_weights(service, load, b"load %d" % number)
+            answers.append((await service.futures.fetch(loading.id, 30)).body)
+        await service.futures.fetch(new_model(service, session, 9).id, 30)
+        return answers
+
+    for answer in run(service, work):
+        assert b"is damaged" in answer
+
+
+def test_a_request_for_too_many_samples_is_refused_at_once(make_service):
+    """Nothing is made for each of them before they are counted."""
+    service = make_service(max_samples=8)
+
+    async def work():
+        asked = types.CreateSamplingSessionRequest(
+            session_id=opened(service).id, sampling_session_seq_id=0, base_model="tiny"
+        )
+        future = sample(service, samplers.create_sampler(service, asked), 0, [1], 10**9)
+        return len(future.extra["sample_sequence_ids"]), future.answer.body
+
+    count, answer = run_without_worker(work)
+    assert count <= 8
+    assert b"1..8 are taken" in answer
