@@ -62,9 +62,15 @@ def tokenise(trajectory: AgentTrajectory, tokenizer: ByteTokenizer) -> Tokens:
     if len(data) != (int(ends[-1]) if len(ids) else 0):
         raise _unfaithful(tokenizer, data, ids)
     types = _types(trajectory, ends - lengths, ends)
-    mask = _TRAINED[types]
+    mask = trained(types)
     mask[:1] = False
     return Tokens(ids, types, mask)
+
+
+def trained(types: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Which tokens (T,) are of a type that is learnt."""
+    result: NDArray[np.bool_] = _TRAINED[types]
+    return result
 
 
 def _types(

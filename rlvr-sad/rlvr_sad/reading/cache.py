@@ -87,15 +87,17 @@ def default_path() -> Path:
 
 def key_of(raw: Raw, format_name: str, tokenizer: str) -> bytes:
     """The key of a record's result; `tokenizer` is its fingerprint, "" for none."""
-    head = json.dumps([_code(), raw.kind, format_name, tokenizer]).encode()
+    head = json.dumps([code_digest(), raw.kind, format_name, tokenizer]).encode()
     return hashlib.sha256(head + b"\0" + raw.data).digest()
 
 
 @cache
-def _code() -> str:
-    """What the readers' source is, ours and those of the formats of others."""
+def code_digest() -> str:
+    """What the readers' source is, ours and those of the formats of others; and the layouts'."""
     folder = Path(rlvr_sad.__file__).parent
-    files = [p for part in ("text", "formats", "reading") for p in (folder / part).glob("*.py")]
+    files = [
+        p for part in ("text", "formats", "reading", "replay") for p in (folder / part).glob("*.py")
+    ]
     files += [folder / "draft.py", folder / "tokens.py"]
     for one in formats():
         name = (

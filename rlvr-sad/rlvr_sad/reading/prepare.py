@@ -28,10 +28,18 @@ LoadTokenizer = Callable[[], ByteTokenizer]
 
 @frozen
 class Ready:
-    """A trajectory, with its tokens where a tokenizer was given."""
+    """
+    A trajectory, with its tokens where a tokenizer was given.
+
+    Attributes:
+        key: Of its record in the cache; empty without one.
+        index: Its place among the record's trajectories.
+    """
 
     trajectory: AgentTrajectory
     tokens: Tokens | None
+    key: bytes = b""
+    index: int = 0
 
 
 @define
@@ -157,7 +165,7 @@ def _finished(
             prepared = prepare_record(raw, batch.source, tokenizer, format_name)
             if batch.keys:
                 fresh[batch.keys[index]] = packed(prepared)
-        yield from _ready(*prepared)
+        yield from _ready(*prepared, batch.keys[index] if batch.keys else b"")
     if fresh and cache is not None:
         cache.put(fresh)
 
@@ -175,11 +183,11 @@ def _result(running: Future[list[bytes]]) -> list[bytes]:
         ) from error
 
 
-def _ready(outcome: Outcome, tokens: Sequence[Tokens]) -> Iterator[Ready | Rejected]:
+def _ready(outcome: Outcome, tokens: Sequence[Tokens], key: bytes) -> Iterator[Ready | Rejected]:
     if outcome.rejected is not None:
         yield outcome.rejected
     for index, trajectory in enumerate(outcome.trajectories):
-        yield Ready(trajectory, tokens[index] if tokens else None)
+        yield Ready(trajectory, tokens[index] if tokens else None, key, index)
 
 
 # --- in a worker --------------------------------------------------------------------------------

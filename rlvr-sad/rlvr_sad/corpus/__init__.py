@@ -1,0 +1,1 @@
+"""Recorded trajectories as problems of a run: where each stands, and on which side of the split."""

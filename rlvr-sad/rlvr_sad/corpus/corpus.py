@@ -1,0 +1,191 @@
+"""A corpus of files as problems: read once, in order; what cannot be learnt from is listed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import attrs
+from attrs import define, field, frozen
+
+from rlvr.types import Message, Problem
+from rlvr_sad.corpus.place import Place
+from rlvr_sad.corpus.split import by_content, held_out, settled, task_of
+from rlvr_sad.reading.cache import TrajectoryCache
+from rlvr_sad.reading.prepare import Ready, prepare
+from rlvr_sad.reading.raw import Rejected
+from rlvr_sad.trajectory import AgentTrajectory
+
+_TITLE = 160
+"""Characters of a problem's prompt that are held; the whole is read when it is needed."""
+UNSEEN = "pictures and the like are not shown to the model, their places are text"
+NOTHING = "there is nothing to learn in it: neither reasoning nor action"
+
+
+@frozen(kw_only=True)
+class Corpus:
+    """
+    What some files hold.
+
+    Attributes:
+        problems: One a trajectory that something can be learnt from, in the order of the files.
+        unsupported: Where the others stand, and why they are no problems.
+        notes: Note to how many trajectories have it.
+        formats: Format to how many trajectories.
+    """
+
+    problems: tuple[Problem, ...]
+    unsupported: dict[str, str]
+    notes: Counter[str]
+    formats: Counter[str]
+
+
+@frozen(kw_only=True)
+class Wanted:
+    """
+    Which files, and what of them.
+
+    Attributes:
+        paths: Files, in order.
+        format_name: The only format to try; "" for the one that claims a record.
+        held_out: Share of the tasks that are kept from training.
+        split_by: Label that names tasks; "" for the usual ones.
+        min_reward: Least reward of a record; None: any, and none.
+        workers: Processes that read.
+    """
+
+    paths: tuple[Path, ...]
+    format_name: str = ""
+    held_out: float = 0.1
+    split_by: str = ""
+    min_reward: float | None = None
+    workers: int = 0
+
+
+@define
+class _Reading:
+    """What has been read so far: no text of it."""
+
+    problems: list[Problem] = field(factory=list)
+    named: list[tuple[str, str]] = field(factory=list)
+    fallbacks: dict[int, str] = field(factory=dict)
+    unsupported: dict[str, str] = field(factory=dict)
+    notes: Counter[str] = field(factory=Counter)
+    formats: Counter[str] = field(factory=Counter)
+    ids: Counter[str] = field(factory=Counter)
+
+    def refuse(self, where: str, reason: str) -> None:
+        name, again = where, 1
+        while name in self.unsupported:
+            again += 1
+            name = f"{where} ({again})"
+        self.unsupported[name] = reason
+
+    def unique(self, name: str) -> str:
+        self.ids[name] += 1
+        return name if self.ids[name] == 1 else f"{name}~{self.ids[name]}"
+
+
+def read_corpus(wanted: Wanted, cache: TrajectoryCache) -> Corpus:
+    """
+    Read the files; each record's text is kept in the cache, and not here.
+
+    Raises:
+        ConfigError: A file cannot be opened.
+    """
+    names = _names(wanted.paths)
+    reading = _Reading()
+    found: Iterator[Ready | Rejected] = prepare(
+        wanted.paths, workers=wanted.workers, cache=cache, format_name=wanted.format_name
+    )
+    for one in found:
+        if isinstance(one, Rejected):
+            name = names.get(one.source, one.source)
+            reading.refuse(f"{name}:{one.line} record {one.id}", one.reason)
+        else:
+            _take(reading, one, names.get(one.trajectory.source, one.trajectory.source), wanted)
+    tasks = settled(reading.named, reading.fallbacks)
+    outside = held_out(tasks, wanted.held_out)
+    return Corpus(
+        problems=tuple(
+            attrs.evolve(
+                problem,
+                split="test" if task in outside else "train",
+                labels={**problem.labels, "family": task},
+            )
+            for problem, task in zip(reading.problems, tasks, strict=True)
+        ),
+        unsupported=reading.unsupported,
+        notes=reading.notes,
+        formats=reading.formats,
+    )
+
+
+def _take(reading: _Reading, ready: Ready, name: str, wanted: Wanted) -> None:
+    one = ready.trajectory
+    reading.formats[one.format] += 1
+    where = f"{name}:{one.line} record {one.id}"
+    if not one.is_supervised:
+        reading.refuse(where, NOTHING)
+        return
+    if reason := _too_low(one, wanted.min_reward):
+        reading.refuse(where, reason)
+        return
+    reading.notes.update(one.notes)
+    if one.media():
+        reading.notes[UNSEEN] += 1
+    task = task_of(one, wanted.split_by)
+    if task[1] == "task":
+        reading.fallbacks[len(reading.named)] = by_content(one)[0]
+    reading.named.append(task)
+    reading.problems.append(_problem(ready, reading.unique(f"{name}#{one.id}"), name))
+
+
+def _problem(ready: Ready, name: str, source: str) -> Problem:
+    one = ready.trajectory
+    lengths: Counter[str] = Counter()
+    for segment in one.segments:
+        lengths[segment.type] += len(segment.text)
+    content = ready.key + ready.index.to_bytes(4, "big")
+    return Problem(
+        id=name,
+        prompt=(Message(role="user", content=_title(one)),),
+        labels={"format": one.format, "source": source},
+        payload=Place(
+            key=ready.key,
+            index=ready.index,
+            source=one.source,
+            line=one.line,
+            record=one.id,
+            reasoning=lengths["reasoning"],
+            action=lengths["action"],
+        ),
+        digest=hashlib.sha256(content).hexdigest(),
+    )
+
+
+def _title(trajectory: AgentTrajectory) -> str:
+    """What a trajectory begins with, for lists; the last prompt before the model's first word."""
+    said = [s.text.strip() for s in trajectory.segments if s.type == "other" and s.text.strip()]
+    text = next(iter(said), "") or trajectory.text.strip()
+    return text if len(text) <= _TITLE else f"{text[: _TITLE - 3]}..."
+
+
+def _too_low(trajectory: AgentTrajectory, least: float | None) -> str:
+    if least is None:
+        return ""
+    value = trajectory.labels.get("reward")
+    if not isinstance(value, int | float):
+        return f"it names no reward, and at least {least:g} was asked for (sad.min_reward)"
+    return f"its reward {value:g} is below {least:g} (sad.min_reward)" if value < least else ""
+
+
+def _names(paths: Sequence[Path]) -> dict[str, str]:
+    """Short names of files: from the folder that holds all of them."""
+    if len(paths) < 2:
+        return {str(path): path.name for path in paths}
+    root = Path(os.path.commonpath([path.resolve().parent for path in paths]))
+    return {str(path): path.resolve().relative_to(root).as_posix() for path in paths}

@@ -1,0 +1,1 @@
+"""What a teacher said of recorded trajectories, kept in files by content."""

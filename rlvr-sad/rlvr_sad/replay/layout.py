@@ -1,0 +1,137 @@
+"""
+A trajectory as the token sequence that a policy would have made of it.
+
+"turns": as a rollout leaves it behind: prompts rendered as the policy's tokenizer renders them, the
+model's turns as plain text, each closed by the token that ends a turn, which is learnt with it.
+"text": the trajectory's own text in one tokenisation, with the token that ends a text where the
+model has the last word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
+from typing import Any
+
+import numpy as np
+from attrs import evolve
+
+from rlvr.abilities import ClosesTurns
+from rlvr.errors import BackendError
+from rlvr.types import Message
+from rlvr_sad.replay.turns import Turn, has_messages, part_of, turns_of
+from rlvr_sad.tokens import Tokens, tokenise, trained
+from rlvr_sad.trajectory import CODES, TRAINED, AgentTrajectory, Segment
+
+LAYOUTS = ("auto", "turns", "text")
+_PROBE = "x"
+
+
+def lay_out(trajectory: AgentTrajectory, tokenizer: Any, layout: str = "auto") -> Tokens:
+    """
+    The tokens of a trajectory, up to the last one that is learnt.
+
+    Args:
+        trajectory: What was recorded.
+        tokenizer: The policy's; has to know the bytes of its tokens.
+        layout: "turns", "text", or "auto": turns where it was recorded as messages with a prompt.
+
+    Raises:
+        ConfigError: The tokenizer does not keep texts as they are.
+        BackendError: Its template knows no such conversation.
+    """
+    ids, types = (_turns if _is_in_turns(trajectory, layout) else _text)(trajectory, tokenizer)
+    mask = trained(types)
+    mask[:1] = False
+    end = int(np.flatnonzero(mask)[-1]) + 1 if mask.any() else 0
+    return Tokens(ids[:end], types[:end], mask[:end])
+
+
+def opening(trajectory: AgentTrajectory, layout: str = "auto") -> list[Message]:
+    """The messages before the model's first turn, as they are rendered; [] for a text."""
+    if not _is_in_turns(trajectory, layout):
+        return []
+    return _messages(takewhile(lambda turn: not turn.is_models, turns_of(trajectory)))
+
+
+def _is_in_turns(trajectory: AgentTrajectory, layout: str) -> bool:
+    return layout == "turns" or (layout == "auto" and has_messages(trajectory))
+
+
+def frame(tokenizer: Any) -> list[int]:
+    """What a fingerprint of a tokenizer does not say: how it frames prompts and ends turns."""
+    system, user = Message(role="system", content="s"), Message(role="user", content=_PROBE)
+    ids = list(_begin(tokenizer))
+    for messages in ((user,), (system, user)):
+        try:
+            ids += tokenizer.render(messages)
+        except BackendError:  # a template that knows no such conversation
+            ids.append(-1)
+    ids += tokenizer.render((user,), first=False)
+    return [*ids, *_ending(tokenizer, ids)]
+
+
+def _turns(trajectory: AgentTrajectory, tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
+    ids: list[int] = []
+    types: list[int] = []
+    waiting: list[Turn] = []
+    for turn in turns_of(trajectory):
+        if not turn.is_models:
+            waiting.append(turn)
+            continue
+        prompt = _rendered(waiting, tokenizer, is_first=not ids)
+        waiting = []
+        said = tokenise(part_of(trajectory, turn.segments), tokenizer)
+        ids += [*prompt, *said.ids.tolist()]
+        types += [CODES["other"]] * len(prompt) + said.types.tolist()
+        ending = _ending(tokenizer, ids)
+        ids += ending
+        types += [_last_code(turn.segments)] * len(ending)
+    return np.array(ids, np.int32), np.array(types, np.uint8)
+
+
+def _rendered(turns: Sequence[Turn], tokenizer: Any, *, is_first: bool) -> list[int]:
+    messages = _messages(turns)
+    if not messages:
+        return _begin(tokenizer) if is_first else []
+    found: list[int] = tokenizer.render(messages, first=is_first)
+    return found
+
+
+def _messages(turns: Iterable[Turn]) -> list[Message]:
+    """Turns of others; a user's that follow each other are one: templates want one at a time."""
+    messages: list[Message] = []
+    for turn in turns:
+        if messages and messages[-1].role == turn.role == "user":
+            messages[-1] = evolve(messages[-1], content=f"{messages[-1].content}\n{turn.text}")
+        else:
+            messages.append(Message(role=turn.role, content=turn.text))
+    return messages
+
+
+def _text(trajectory: AgentTrajectory, tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
+    said = tokenise(trajectory, tokenizer)
+    begin = _begin(tokenizer)
+    written = [s for s in trajectory.segments if s.text.strip()]
+    ends = bool(written) and written[-1].type in TRAINED
+    ids = [*begin, *said.ids.tolist(), *([tokenizer.eos_id] if ends else [])]
+    types = [CODES["other"]] * len(begin) + said.types.tolist()
+    types += [CODES[written[-1].type]] if ends else []
+    return np.array(ids, np.int32), np.array(types, np.uint8)
+
+
+def _begin(tokenizer: Any) -> list[int]:
+    """The token that the tokenizer puts before a text; [] where it puts none, or a template."""
+    plain = tokenizer.encode(_PROBE)
+    found: list[int] = tokenizer.render((Message(role="user", content=_PROBE),))
+    return found[:1] if len(found) == len(plain) + 1 and found[1:] == plain else []
+
+
+def _ending(tokenizer: Any, ids: Sequence[int]) -> list[int]:
+    """What closes a turn of the model."""
+    closing = tokenizer.closing(ids) if isinstance(tokenizer, ClosesTurns) else []
+    return list(closing) or [tokenizer.eos_id]
+
+
+def _last_code(segments: Sequence[Segment]) -> int:
+    return next((CODES[s.type] for s in reversed(segments) if s.type in TRAINED), CODES["other"])

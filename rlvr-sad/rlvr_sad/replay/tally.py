@@ -1,0 +1,70 @@
+"""What replaying left out or cut, counted once a trajectory, and said."""
+
+from __future__ import annotations
+
+import structlog
+from attrs import define, field
+
+log = structlog.get_logger(__name__)
+
+
+@define
+class Tally:
+    """
+    Counts since the run began.
+
+    Attributes:
+        trajectories: How many were replayed, each once.
+        windowed: Those that came as several windows.
+        cut: Those that lost something.
+        dropped: Those that were left out.
+        lost: Tokens to learn that were lost.
+        kept: Tokens to learn that were not.
+        reasons: Why a trajectory was refused, by its problem's id.
+    """
+
+    trajectories: int = 0
+    windowed: int = 0
+    cut: int = 0
+    dropped: int = 0
+    lost: int = 0
+    kept: int = 0
+    reasons: dict[str, str] = field(factory=dict)
+    _seen: set[str] = field(factory=set)
+    _told: tuple[int, int, int] = (0, 0, 0)
+
+    def count(self, name: str, *, windows: int, wanted: int, kept: int) -> None:
+        """One trajectory: how many windows, and how many of its tokens to learn are in them."""
+        if name in self._seen:
+            return
+        self._seen.add(name)
+        self.trajectories += 1
+        self.windowed += windows > 1
+        self.cut += 0 < kept < wanted
+        self.dropped += kept == 0
+        self.kept += kept
+        self.lost += wanted - kept
+
+    def refuse(self, name: str, reason: str) -> None:
+        """One trajectory that cannot be laid out."""
+        if name not in self.reasons:
+            self.reasons[name] = reason
+            log.warning("trajectory_refused", problem=name, why=reason)
+        self.count(name, windows=0, wanted=0, kept=0)
+
+    def tell(self, limit: int) -> None:
+        """Say what is new since the last time."""
+        now = (self.windowed, self.cut, self.dropped)
+        if now == self._told:
+            return
+        self._told = now
+        log.warning(
+            "long_trajectories",
+            replayed=self.trajectories,
+            windowed=self.windowed,
+            cut=self.cut,
+            dropped=self.dropped,
+            tokens_learnt=self.kept,
+            tokens_lost=self.lost,
+            reads=limit,
+        )

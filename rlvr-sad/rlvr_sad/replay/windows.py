@@ -1,0 +1,64 @@
+"""A sequence that is longer than a model reads, as windows that lose none of what is learnt."""
+
+from __future__ import annotations
+
+import numpy as np
+from attrs import frozen
+from numpy.typing import NDArray
+
+LONG = ("window", "cut", "drop")
+
+
+@frozen
+class Window:
+    """Tokens `start` to `end` of a sequence; those from `learnt` on count, those before do not."""
+
+    start: int
+    end: int
+    learnt: int
+
+
+def windows(mask: NDArray[np.bool_], limit: int, overlap: int, long: str) -> list[Window]:
+    """
+    The parts of a sequence that fit.
+
+    Args:
+        mask: (T,) True where a token is learnt.
+        limit: Tokens that a model reads, at least 2.
+        overlap: Tokens before a later window's first learnt one that it is given to read, where
+            there are as many; below `limit`.
+        long: "window": as many windows as needed, each learnt token in exactly one of them;
+            "cut": the one with the most learnt tokens, the earliest of equals; "drop": none.
+
+    Returns:
+        In order; none where nothing is learnt. What fits is one window.
+    """
+    places = np.flatnonzero(mask)
+    if not len(places):
+        return []
+    if len(mask) <= limit:
+        return [Window(0, len(mask), 0)]
+    if long == "drop":
+        return []
+    if long == "cut":
+        return [_fullest(mask, limit)]
+    found = []
+    at = int(places[0])
+    while True:
+        start = 0 if at < limit - overlap else max(at - overlap, 0)
+        end = min(start + limit, len(mask))
+        last = int(places[np.searchsorted(places, end) - 1])
+        found.append(Window(start, last + 1, at))
+        behind = np.searchsorted(places, end)
+        if behind == len(places):
+            return found
+        at = int(places[behind])
+
+
+def _fullest(mask: NDArray[np.bool_], limit: int) -> Window:
+    """The window that keeps the most; its first token is only read."""
+    sums = np.concatenate([[0], np.cumsum(mask)])  # (T + 1,)
+    starts = np.arange(len(mask) - limit + 1)
+    kept = sums[starts + limit] - sums[starts + 1]
+    start = int(np.argmax(kept))
+    return Window(start, start + limit, start + 1)

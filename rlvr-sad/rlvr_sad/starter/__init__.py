@@ -1,0 +1,1 @@
+"""Small models of the house, made by `starter_model/make.py`."""

@@ -1,0 +1,110 @@
+"""The curriculum complexity: easy trajectories first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from rlvr.errors import ConfigError, UnknownNameError
+from rlvr.parts import BuildContext, Curriculum
+from rlvr.testing import CurriculumContract
+from rlvr.types import Problem
+from rlvr_sad.complexity import ByComplexity, ComplexityOptions, complexities
+from rlvr_sad.corpus.place import Place
+from rlvr_sad.filing.index import Entry, Head, add_entries, write_head
+
+
+def problem(n: int, reasoning: int, action: int) -> Problem:
+    """A trajectory of so many characters of each kind."""
+    place = Place(
+        key=b"k", index=n, source="f", line=n, record=str(n), reasoning=reasoning, action=action
+    )
+    return Problem(id=f"p{n:02}", prompt=(), payload=place, digest=f"d{n}")
+
+
+PROBLEMS = [problem(n, 10 * n, 5 * (n % 3)) for n in range(12)]
+
+
+def ids_at(step: int, count: int = 3, steps: int = 20, **options: float) -> set[str]:
+    """Ids of the problems of a step."""
+    curriculum = ByComplexity(ComplexityOptions(**options), BuildContext(steps=steps))
+    return {p.id for p in curriculum.choose(PROBLEMS, count, seed=1, step=step, history={})}
+
+
+class TestComplexity(CurriculumContract):
+    def make_curriculum(self) -> Curriculum:
+        return ByComplexity(ComplexityOptions(), BuildContext(steps=20))
+
+    def problems(self) -> Sequence[Problem]:
+        return PROBLEMS
+
+
+def test_complexity_by_hand(tmp_path: Path) -> None:
+    """A |r| + b |a| + c H with lengths over the mean of 20: the paper's sum."""
+    two = [problem(0, 20, 10), problem(1, 6, 4)]
+    config = ComplexityOptions(reasoning=1.0, action=0.5, entropy=2.0)
+    found = complexities(two, config, {"d0": 0.25})
+
+    assert found == {"p00": pytest.approx(20 / 20 + 0.5 * 10 / 20 + 2.0 * 0.25), "p01": 0.4}
+
+
+def test_the_share_that_is_open_by_hand() -> None:
+    """c(u) = min(1, 0.3 + 0.7 (u / 10)^2) over a run of 20 steps."""
+    curriculum = ByComplexity(ComplexityOptions(power=2.0), BuildContext(steps=20))
+
+    assert [curriculum.share(u) for u in (0, 5, 10, 15)] == [
+        pytest.approx(0.3),
+        pytest.approx(0.475),
+        1.0,
+        1.0,
+    ]
+
+
+def test_hard_ones_wait() -> None:
+    """At first the four easiest of twelve (0.3), in the end all of them, each once an epoch."""
+    easiest = {f"p{n:02}" for n in range(4)}
+    early = set.union(*(ids_at(0, count=4) for _ in range(3)))
+    last = [ids_at(step, count=4) for step in (10, 11, 12)]
+
+    assert early == easiest
+    assert set.union(*last) == {p.id for p in PROBLEMS}
+    assert sum(map(len, last)) == 12
+
+
+def test_entropy_makes_a_short_one_hard(tmp_path: Path) -> None:
+    """The teacher's mean entropy from its kept answers, weighted by positions of windows."""
+    head = Head(teacher="t", tokenizer="f", k=2, temperature=1.0, context_length=8, vocab_size=9)
+    write_head(tmp_path, head)
+    add_entries(
+        tmp_path,
+        [
+            Entry(key="a", shard="s", row=0, rows=3, entropy=1.0, digest="d0"),
+            Entry(key="b", shard="s", row=3, rows=1, entropy=5.0, digest="d0"),
+        ],
+    )
+    config = ComplexityOptions(cache=f"file:{tmp_path}", entropy=10.0)
+    curriculum = ByComplexity(config, BuildContext(steps=20))
+    found = complexities(PROBLEMS, config, curriculum._entropies)
+
+    assert found["p00"] == pytest.approx(10.0 * (3 * 1.0 + 1 * 5.0) / 4)
+    chosen = curriculum.choose(PROBLEMS, 4, seed=1, step=0, history={})
+    assert {p.id for p in chosen} == {"p01", "p02", "p03", "p04"}
+
+
+def test_without_entropies_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """They count as 0, aloud; not where nobody asks for them."""
+    ids_at(0)
+    assert "entropies_unknown" in capsys.readouterr().out
+    ids_at(0, entropy=0.0)
+    assert "entropies_unknown" not in capsys.readouterr().out
+
+
+def test_what_it_cannot_order(tmp_path: Path) -> None:
+    """Problems of another task, and a folder without answers."""
+    curriculum = ByComplexity(ComplexityOptions(), BuildContext(steps=4))
+    with pytest.raises(ConfigError, match="--plugin sad"):
+        curriculum.choose([Problem(id="x", prompt=())], 1, seed=1, step=0, history={})
+    with pytest.raises(UnknownNameError, match="cache-teacher"):
+        ByComplexity(ComplexityOptions(cache=str(tmp_path)), BuildContext())

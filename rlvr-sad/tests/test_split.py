@@ -1,0 +1,147 @@
+"""Which trajectories are held out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlvr_sad.corpus.corpus import Corpus, Wanted, read_corpus
+from rlvr_sad.corpus.split import held_out
+from rlvr_sad.reading.cache import TrajectoryCache
+
+
+def record(question: str, answer: str = "a", **labels: Any) -> dict[str, Any]:
+    """A chat of one turn."""
+    messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+    return {"messages": messages, **labels}
+
+
+def corpus_of(write: Any, records: list[dict[str, Any]], **wanted: Any) -> Corpus:
+    """The records as a corpus of one file."""
+    path = write("a.jsonl", "\n".join(map(json.dumps, records)))
+    cache = TrajectoryCache(path.with_name("c.sqlite"))
+    try:
+        return read_corpus(Wanted(paths=(path,), **wanted), cache)
+    finally:
+        cache.close()
+
+
+def sides(corpus: Corpus) -> dict[str, set[str]]:
+    """Task to the splits that its trajectories are in."""
+    found: dict[str, set[str]] = {}
+    for problem in corpus.problems:
+        found.setdefault(problem.labels["family"], set()).add(problem.split)
+    return found
+
+
+def test_a_task_is_on_one_side(write: Any) -> None:
+    """Forty tries at eight tasks: each task's tries are all trained on, or all held out."""
+    records = [record(f"q {n}", f"try {n}", task_id=n % 8) for n in range(40)]
+    found = sides(corpus_of(write, records, held_out=0.4))
+
+    assert len(found) == 8
+    assert all(len(splits) == 1 for splits in found.values())
+    assert set.union(*found.values()) == {"train", "test"}
+
+
+def test_without_ids_the_question_is_the_task(write: Any) -> None:
+    """Different answers to one question stay together; other questions are other tasks."""
+    records = [record(f"question {n % 6}", f"answer {n}") for n in range(18)]
+    found = sides(corpus_of(write, records, held_out=0.3))
+
+    assert len(found) == 6
+    assert all(len(splits) == 1 for splits in found.values())
+
+
+def test_without_a_prompt_the_text_is_the_task(write: Any) -> None:
+    """Equal texts are never on both sides."""
+    texts = [f"Thought: think {n % 5}\nAction: act\nObservation: o\n" for n in range(15)]
+    records = [{"id": str(n), "text": text} for n, text in enumerate(texts)]
+    found = sides(corpus_of(write, records, held_out=0.3))
+
+    assert len(found) == 5
+    assert all(len(splits) == 1 for splits in found.values())
+
+
+def test_a_label_task_that_never_differs_names_no_task(write: Any) -> None:
+    """It is the data set's name, and content decides; where it differs, it is the task's."""
+    same = [record(f"q{n}", task="gsm8k") for n in range(4)]
+    other = [record("q", f"a{n}", task=f"task {n % 2}") for n in range(4)]
+
+    assert len(sides(corpus_of(write, same))) == 4
+    assert set(sides(corpus_of(write, other))) == {"task 0", "task 1"}
+
+
+def test_the_label_that_is_named_decides(write: Any) -> None:
+    """`sad.split_by` outranks ids; records without the label go by content."""
+    records = [record("q", "a", task_id=n, trial=n % 2) for n in range(4)]
+    records.append(record("another"))
+    found = sides(corpus_of(write, records, split_by="trial"))
+
+    assert {"0", "1"} < set(found)
+    assert len(found) == 3
+
+
+@given(st.sets(st.text(max_size=8), max_size=40), st.floats(0, 0.99), st.text(max_size=8))
+def test_a_task_stays_on_its_side(tasks: set[str], share: float, more: str) -> None:
+    """Both sides have tasks where there are two or more; others that join move none of many."""
+    found = held_out(tasks, share)
+
+    assert found <= tasks
+    if share > 0 and len(tasks) > 1:
+        assert 0 < len(found) < len(tasks)
+    if min(len(found), len(tasks - found)) > 1:  # no side was filled up
+        assert held_out(tasks | {more}, share) - {more} == found - {more}
+
+
+def test_shares_are_about_what_was_asked_for() -> None:
+    """Of 2000 tasks a tenth, within 3 standard deviations."""
+    share = len(held_out(map(str, range(2000)), 0.1)) / 2000
+
+    assert abs(share - 0.1) < 3 * (0.1 * 0.9 / 2000) ** 0.5
+
+
+def test_what_is_left_out_is_listed(write: Any) -> None:
+    """Broken records, empty ones, low rewards: each with its place and the reason."""
+    path: Path = write(
+        "a.jsonl",
+        "\n".join(
+            [
+                json.dumps(record("q", "a", reward=1)),
+                "{broken",
+                json.dumps(record("q", " ")),
+                json.dumps(record("q2", "b", reward=0.25)),
+                json.dumps(record("q3", "c")),
+            ]
+        ),
+    )
+    cache = TrajectoryCache(path.with_name("c.sqlite"))
+    corpus = read_corpus(Wanted(paths=(path,), min_reward=0.5), cache)
+    cache.close()
+
+    assert [p.id for p in corpus.problems] == ["a.jsonl#0"]
+    reasons = list(corpus.unsupported.items())
+    assert [name.partition(" ")[0] for name, _ in reasons] == [f"a.jsonl:{n}" for n in (2, 3, 4, 5)]
+    assert "no JSON" in reasons[0][1]
+    assert "nothing to learn" in reasons[1][1]
+    assert "0.25 is below 0.5" in reasons[2][1]
+    assert "names no reward" in reasons[3][1]
+
+
+def test_ids_are_unique_over_files(write: Any) -> None:
+    """Files of one name in two folders, and one id twice in a file."""
+    text = {"text": "Thought: t\nAction: a\n"}
+    first = write("a.jsonl", "\n".join([json.dumps({"id": "k", **text})] * 2))
+    folder = first.parent / "more"
+    folder.mkdir()
+    second = folder / "a.jsonl"
+    second.write_text(json.dumps({"id": "k", **text}))
+    cache = TrajectoryCache(first.with_name("c.sqlite"))
+    corpus = read_corpus(Wanted(paths=(first, second)), cache)
+    cache.close()
+
+    assert [p.id for p in corpus.problems] == ["a.jsonl#k", "a.jsonl#k~2", "more/a.jsonl#k"]
