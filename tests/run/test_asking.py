@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 import pytest
 
+from rlvr.checks import check_data
 from rlvr.distributions import Ask
 from rlvr.errors import BackendError, ConfigError
 from rlvr.run import stages
@@ -183,11 +184,11 @@ def test_a_supervised_first_token_is_refused() -> None:
 def test_rows_must_be_as_many_as_the_tokens_they_are_for() -> None:
     """Of data that a part changed on the way, before a backend sees them."""
     data = consulted(TinyTeacher(), Wish(3), random_data())
-    stages.check_data(data)
+    check_data(data)
     more = np.array(data[0].mask)
     more[np.flatnonzero(~more)[-1]] = True
-    with pytest.raises(BackendError, match=r"distributions of teacher: \d+ rows for \d+ superv"):
-        stages.check_data([attrs.evolve(data[0], mask=more)])
+    with pytest.raises(BackendError, match=r"distribution 'teacher' has \d+ rows for \d+ superv"):
+        check_data([attrs.evolve(data[0], mask=more)])
 
 
 class Silent:

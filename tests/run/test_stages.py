@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 import pytest
 
+from rlvr.checks import check_data
 from rlvr.errors import BackendError
 from rlvr.run import stages
 from rlvr.types import (
@@ -88,12 +89,12 @@ def test_what_was_not_scored_leaves_the_baseline() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"advantages": [0.0, float("nan"), 0.0]}, "advantages has a value that is not finite"),
-        ({"logprobs": [0.0, 0.0]}, "logprobs has 2 entries for 3 tokens"),
+        ({"advantages": [0.0, float("nan"), 0.0]}, "advantages holds a number that is not finite"),
+        ({"logprobs": [0.0, 0.0]}, r"logprobs has shape \(2,\), tokens \(3,\)"),
         ({"tokens": [1, -2, 3]}, "a negative token id"),
         (
             {"annotations": {"reference": np.array([0.0, np.inf, 0.0])}},
-            "reference has a value that is not finite",
+            "annotation 'reference' holds",
         ),
     ],
 )
@@ -108,8 +109,8 @@ def test_unfit_data_are_not_sent(change: dict[str, Any], said: str) -> None:
         weights=zeros,
         problem_id="p7",
     )
-    stages.check_data([good])
+    check_data([good])
 
     with pytest.raises(BackendError, match=said) as caught:
-        stages.check_data([good, attrs.evolve(good, **change)])
+        check_data([good, attrs.evolve(good, **change)])
     assert "p7" in str(caught.value)

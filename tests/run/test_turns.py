@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from rlvr.builtin.group_sampler import GroupSampler
+from rlvr.checks import check_data
 from rlvr.episode import CountsTokens, LeavesFiles, LeavesNotes
 from rlvr.errors import PrerequisiteError
 from rlvr.parts import BuildContext, Tokenizer
 from rlvr.run.batches import weigh
 from rlvr.run.rundir import RunDir, trajectory_from_json
-from rlvr.run.stages import check_data, collate
+from rlvr.run.stages import collate
 from rlvr.testing.fakes import ScriptedPolicy, ToyTask
 from rlvr.types import Datum, Group, Message, Problem, Reward, SamplingParams, ScoredGroup
 

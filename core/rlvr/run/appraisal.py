@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from rlvr.abilities import Appraising, Recorded
+from rlvr.checks import check_data
 from rlvr.errors import ConfigError, explain
 from rlvr.parts import Advantage, Backend, Loss, Task
 from rlvr.run import stages
@@ -117,7 +118,7 @@ async def _prepared(
     data = await stages.annotate(recipe.student.backend, data, loss.needs)
     longest = recipe.student.params.max_tokens
     data = list(stages.weighed(loss, weigh(data, recipe.train.aggregation, longest)))
-    stages.check_data(data)
+    check_data(data)
     return data
 
 

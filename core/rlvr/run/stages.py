@@ -9,11 +9,10 @@ import attrs
 import numpy as np
 
 from rlvr.abilities import Adaptive, Annotating, Telling, TokenCredit
+from rlvr.checks import check_data
 from rlvr.distributions import Ask, Distilling, Weighing
-from rlvr.errors import BackendError, explain
 from rlvr.parts import Advantage, Backend, Loss, Teacher
 from rlvr.run.asking import answered
-from rlvr.run.faults import fault_of
 from rlvr.run.metrics import per_token
 from rlvr.types import Datum, FloatArray, Message, ScoredGroup, Trajectory
 
@@ -170,42 +169,3 @@ async def update(
         per_token(await backend.step(part, loss), sum(float(d.weights.sum()) for d in part))
         for part in parts
     ]
-
-
-def check_data(data: Sequence[Datum]) -> None:
-    """
-    Refuse data that no backend should see.
-
-    Raises:
-        BackendError: An array differs in length, a value is not finite, a token id is negative, or
-            a distribution has not one row a supervised token.
-    """
-    for datum in data:
-        if problem := _unfit(datum):
-            raise BackendError(
-                explain(
-                    "data were not sent to the backend.",
-                    f"found: problem {datum.problem_id}: {problem}",
-                    "do: check the reward, the advantage and the task of this problem",
-                )
-            )
-
-
-def _unfit(datum: Datum) -> str:
-    length = len(datum.tokens)
-    arrays: Mapping[str, np.ndarray] = {
-        "mask": datum.mask,
-        "logprobs": datum.logprobs,
-        "advantages": datum.advantages,
-        "weights": datum.weights,
-        **datum.annotations,
-    }
-    for name, values in arrays.items():
-        if len(values) != length:
-            return f"{name} has {len(values)} entries for {length} tokens"
-        if not np.isfinite(np.asarray(values, np.float64)).all():
-            return f"{name} has a value that is not finite"
-    if length and int(datum.tokens.min()) < 0:
-        return "a negative token id (check the tokenizer of the sampler)"
-    faults = ((name, fault_of(told, datum)) for name, told in datum.distributions.items())
-    return next((f"distributions of {name}: {fault}" for name, fault in faults if fault), "")
