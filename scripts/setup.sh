@@ -253,6 +253,10 @@ if [ "$MODE" = dev ]; then
   must pip_install --no-build-isolation -e ".[plot,testing]" -e "plugins/rlvr-torch[hf]" \
     -e "plugins/rlvr-tinker[server]" -e rlvr-sad \
     -r requirements-dev.txt
+  say "fetching two packages that hold public tokenizers, for the tests"
+  "$VENV/bin/python" -m pip download --no-deps --disable-pip-version-check --progress-bar off \
+    --dest "$VENV/tokenizers" dashscope llama-index-core >>"$VENV/setup.log" 2>&1 ||
+    say "  going on without: tests of them will be skipped"
 fi
 
 say "preparing the simulators' Python (rlvr cvdp setup)"

@@ -5,6 +5,8 @@ The files come inside two packages of PyPI and are read out of them, unpacked or
 
     pip download --no-deps --dest DIR dashscope llama-index-core
     RLVR_TOKENIZERS=DIR python -m pytest tests/tokenization/test_align_public.py
+
+`scripts/setup.sh dev` fetches them into the environment, where they are found without the variable.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import base64
 import importlib.util
 import json
 import os
+import sys
 import zipfile
 from collections.abc import Sequence
 from itertools import pairwise
@@ -95,7 +98,8 @@ class Ranks:
 def file_of(package: str, path: str) -> list[str]:
     """Lines of a file of a package: installed, or in a wheel of RLVR_TOKENIZERS."""
     name = f"{package}/{path}"
-    for wheel in sorted(Path(os.environ.get("RLVR_TOKENIZERS", "/nowhere")).glob("*.whl")):
+    wheels = Path(os.environ.get("RLVR_TOKENIZERS", Path(sys.prefix, "tokenizers")))
+    for wheel in sorted(wheels.glob("*.whl")):
         with zipfile.ZipFile(wheel) as archive:
             if name in archive.namelist():
                 return archive.read(name).decode().splitlines()
