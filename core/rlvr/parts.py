@@ -259,8 +259,8 @@ class Teacher(Protocol):
     """
     A frozen model that says how likely it finds what the policy wrote.
 
-    Built with `context.model` = its own model spec. Its tokenizer must be the policy's: a run
-    compares the two by content and refuses before anything is sampled.
+    Built with `context.model` = its own model spec. Data come in the ids of its own tokenizer: a
+    run compares that with the policy's by content, and aligns the two by bytes where they differ.
     """
 
     name: str
