@@ -46,7 +46,7 @@ from rlvr_sad.starter.model_path import student_model, teacher_model
 
 REPLAY = ["--plugin", "sad", "sad.held_out=0", "eval.every=0"]
 LIVE = ["--task", "house", "--algo", "opd", "opd.mode=supervised", "advantage.reward_coef=0"]
-LIVE += ["opd.loss=forward_kl", "eval.samples=0", "sampler.group_size=1"]
+LIVE += ["opd.loss=forward_kl", "eval.every=0", "sampler.group_size=1"]
 ARMS: dict[str, list[str]] = {
     "sft": [*REPLAY, "--algo", "sft", "--sampler", "replay"],
     "kl": [*REPLAY, "--algo", "sad", "distill.reduction=token"],

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from rlvr.builtin.group_sampler import GroupSampler
+from rlvr.builtin.reference_sampler import ReferenceSampler
 from rlvr.checks import check_data
 from rlvr.episode import CountsTokens, LeavesFiles, LeavesNotes
 from rlvr.errors import PrerequisiteError
@@ -20,7 +21,18 @@ from rlvr.run.batches import weigh
 from rlvr.run.rundir import RunDir, trajectory_from_json
 from rlvr.run.stages import collate
 from rlvr.testing.fakes import ScriptedPolicy, ToyTask
-from rlvr.types import Datum, Group, Message, Problem, Reward, SamplingParams, ScoredGroup
+from rlvr.types import (
+    Completion,
+    Datum,
+    Group,
+    Message,
+    Problem,
+    Reward,
+    SamplingParams,
+    ScoredGroup,
+    Segment,
+    Trajectory,
+)
 
 PARAMS = SamplingParams(max_tokens=64, group_size=3)
 
@@ -245,3 +257,65 @@ def test_interrupted_episodes_end_before_the_interruption_goes_on() -> None:
         assert open_slots == 0
 
     asyncio.run(interrupted())
+
+
+class Losing(ScriptedPolicy):
+    """Loses the second completion of its first batch."""
+
+    lost = ("the text could be several ids",)
+
+    async def generate(self, requests: Sequence[Any]) -> list[Completion]:
+        found = await super().generate(requests)
+        for error in self.lost:
+            found[1] = Completion(tokens=[], logprobs=[], text="", finish="error", error=error)
+        self.lost = ()
+        return found
+
+
+def test_a_completion_that_is_none_ends_its_own_rollout() -> None:
+    """Finish "error" with the policy's words; its episode takes nothing, the others go on."""
+    groups = sample(ToyTask(turns=2), Losing(["hello", "bye", "good day"]))
+
+    trajectories = [one for group in groups for one in group.trajectories]
+    lost = trajectories.pop(1)
+    assert (lost.finish, lost.error) == ("error", "the text could be several ids")
+    assert not lost.mask.any()
+    for one in trajectories:
+        assert one.finish != "error"
+        assert [s.author for s in one.segments] == ["prompt", "policy", "env", "policy"]
+
+
+class Referred(ToyTask):
+    """Three turns, each with an answer that is known."""
+
+    def reference(self, problem: Problem) -> Trajectory:
+        segments = [
+            Segment(author="policy", tokens=[], logprobs=[], text=t) for t in ("a", "b", "c")
+        ]
+        return Trajectory(problem_id=problem.id, segments=segments)
+
+
+def test_a_reference_of_several_turns_is_what_its_rollout_would_be() -> None:
+    """Each answer follows the prompt that the episode gives there; only the answers are learnt."""
+    task, policy = Referred(turns=3), ScriptedPolicy(["a", "b", "c"])
+    (problem,) = list(task.problems("train"))[:1]
+    alone = SamplingParams(max_tokens=64, group_size=1)
+    (drawn,) = asyncio.run(GroupSampler(1).sample(policy, task, [problem], alone))
+    sampler = ReferenceSampler(None, BuildContext())
+    (told,) = asyncio.run(sampler.sample(policy, task, [problem], alone))
+
+    (one,), (other,) = told.trajectories, drawn.trajectories
+    assert [s.author for s in one.segments] == [s.author for s in other.segments]
+    asked = [[s.tokens.tolist() for s in t.segments if s.author != "policy"] for t in (one, other)]
+    assert asked[0] == asked[1]
+    assert one.completions == ("a", "b", "c")
+    assert not one.logprobs.any()
+
+
+def test_a_reference_that_ends_before_its_episode_is_learnt_as_far_as_it_goes() -> None:
+    """Nothing is made up for the turns that it does not answer."""
+    task, policy = Referred(turns=5), ScriptedPolicy(["x"])
+    (problem,) = list(task.problems("train"))[:1]
+    sampler = ReferenceSampler(None, BuildContext())
+    (told,) = asyncio.run(sampler.sample(policy, task, [problem], SamplingParams(max_tokens=64)))
+    assert told.trajectories[0].completions == ("a", "b", "c")
