@@ -434,6 +434,7 @@ class Completion:
 
     Includes the end-of-text token when it was drawn. `text` leaves it, and stop texts, out.
     `versions` are the policy versions that drew it, in order, where a live policy did; else ().
+    `error` says why there is none, where `finish` is "error": that rollout fails, and no other.
     """
 
     tokens: IntArray = field(converter=_ints, eq=_EQUAL)
@@ -441,6 +442,7 @@ class Completion:
     text: str
     finish: Finish
     versions: tuple[int, ...] = field(default=(), converter=_tuple)
+    error: str = ""
 
 
 @frozen(kw_only=True)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import gc
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,7 @@ import attrs
 import numpy as np
 import pytest
 
-from rlvr.abilities import Annotating, Appraising, Recorded
+from rlvr.abilities import Adaptive, Annotating, Appraising, Recorded
 from rlvr.builtin.file_checkpointer import FileCheckpointer
 from rlvr.builtin.group_sampler import GroupSampler
 from rlvr.builtin.reference_sampler import ReferenceSampler
@@ -183,6 +186,73 @@ def test_held_out_trajectories_are_appraised_as_one_update(tmp_path: Path) -> No
     assert whole.measures["eval/loss"] == pytest.approx(report.measures["eval/loss"], rel=1e-6)
 
 
+class Watched(Likeness):
+    """Keeps a weak hold of the distributions that it saw, and counts those that are still there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[Any] = []
+        self.alive: list[int] = []
+
+    def weighed(self, data: Sequence[Datum]) -> list[Datum]:
+        gc.collect()
+        self.alive.append(sum(one() is not None for one in self.told))
+        self.told += [weakref.ref(datum.distributions["teacher"]) for datum in data]
+        return super().weighed(data)
+
+
+def test_distributions_of_a_part_are_let_go_before_the_next(tmp_path: Path) -> None:
+    """Memory of an evaluation does not grow with the held-out set: whole rows are large."""
+    loss = Watched()
+    plan = recipe(tmp_path, loss=loss, train=TrainOptions(problems=2))
+    asyncio.run(appraise_held_out(plan, RunState()))
+    assert loss.alive == [0] * 6
+
+
+class Moving(Likeness):
+    """A loss whose weights follow the training."""
+
+    scale = 1.0
+
+    def recalled(self, memory: Mapping[str, float]) -> Moving:
+        found = copy.copy(self)
+        found.scale = memory.get("scale", 1.0)
+        return found
+
+    def adapted(self, memory: Mapping[str, Any], metrics: Mapping[str, float]) -> Any:
+        return {"scale": memory.get("scale", 1.0) / 2}
+
+    def __call__(self, data: Any, logprobs: Any, outputs: Any = None) -> Any:
+        loss, metrics = super().__call__(data, logprobs, outputs)
+        return self.scale * loss, metrics
+
+
+def test_evaluations_are_measured_by_one_and_the_same_loss(tmp_path: Path) -> None:
+    """Weights that fall while training goes on must not make later weights look better."""
+    plan, loss = recipe(tmp_path, loss=Moving()), {"loss": {"scale": 0.125}}
+    assert isinstance(plan.loss, Adaptive)
+    before, _ = asyncio.run(appraise_held_out(plan, RunState()))
+    after, _ = asyncio.run(appraise_held_out(plan, RunState(step=3, memory=loss)))
+    assert after.measures["eval/loss"] == before.measures["eval/loss"] > 0
+
+
+def test_held_out_trajectories_that_teach_nothing_are_refused(tmp_path: Path) -> None:
+    """No score is made up of nothing: exit 2, with what to set."""
+
+    class Lost(ReferenceSampler):
+        async def sample(self, *asked: Any) -> Any:
+            groups = await super().sample(*asked)
+            return [
+                attrs.evolve(g, trajectories=[attrs.evolve(t, segments=()) for t in g.trajectories])
+                for g in groups
+            ]
+
+    plan = recipe(tmp_path)
+    student = attrs.evolve(plan.student, sampler=Lost(None, BuildContext()))
+    with pytest.raises(ConfigError, match=r"none has a token(.|\n)*eval\.samples=0"):
+        asyncio.run(appraise_held_out(attrs.evolve(plan, student=student), RunState()))
+
+
 @pytest.mark.parametrize("aggregation", ["sequence", "fixed"])
 def test_other_aggregations_count_trajectories(tmp_path: Path, aggregation: str) -> None:
     """Answers are equally long here, so that the mean is the same number of nats a token."""
@@ -249,6 +319,49 @@ def test_the_best_weights_survive_a_resumed_run(tmp_path: Path, stop: int) -> No
     asyncio.run(train(again, state, watch))
     assert [c.step for c in again.checkpointer.list()] == steps[6]
     assert again.student.backend.asked == 6 - stop  # type: ignore[attr-defined]
+
+
+class Killed(FileCheckpointer):
+    """Dies when a checkpoint is there, before anything else happens."""
+
+    def __init__(self, directory: Path, at: int) -> None:
+        super().__init__(CheckpointOptions(keep=1), BuildContext(run_dir=directory))
+        self._at = at
+
+    async def save(self, step: int, state: Any, backend: Any) -> Any:
+        found = await super().save(step, state, backend)
+        if step == self._at:
+            raise RuntimeError("killed")
+        return found
+
+
+@pytest.mark.parametrize(
+    ("every", "at"), [*((1, step) for step in range(1, 7)), (4, 1), (4, 2), (4, 4), (4, 5), (4, 6)]
+)
+def test_a_run_that_dies_between_saving_and_sparing_loses_no_best(
+    tmp_path: Path, at: int, every: int
+) -> None:
+    """`keep` 1: whichever save was the last, the resumed run ends with the same two."""
+
+    def plan(**changes: Any) -> Recipe:
+        options = CheckpointOptions(every=every, keep=1)
+        made = recipe(tmp_path, steps=6, checkpoint=options, **changes)
+        return attrs.evolve(made, student=attrs.evolve(made.student, backend=Turning()))
+
+    first = plan(checkpointer=Killed(tmp_path, at))
+    with pytest.raises(RuntimeError, match="killed"):
+        asyncio.run(train(first, RunState(), watch_of(tmp_path)))
+    again, watch = plan(), watch_of(tmp_path)
+    kept = again.checkpointer.list()
+    assert len(kept) <= 3
+    assert kept[-1].step == at
+    loaded = again.checkpointer.load(kept[-1], again.student.backend)
+    state = RunState.from_json(asyncio.run(loaded))
+    watch.last_checkpoint = kept[-1]
+    watch.directory.truncate_after(state.step)
+    watch.reports.update(watch.directory.read_evals())
+    asyncio.run(train(again, state, watch))
+    assert [c.step for c in again.checkpointer.list()] == [5, 6]
 
 
 def test_a_better_evaluation_between_two_checkpoints_is_kept(tmp_path: Path) -> None:

@@ -84,12 +84,29 @@ def test_more_tokens_than_there_are_means_all_of_them() -> None:
     assert found.distributions["teacher"].is_whole  # type: ignore[union-attr]
 
 
-def test_a_loss_may_want_both() -> None:
-    """Logprobs as an annotation and distributions, of one teacher."""
-    (found, *_) = consulted(TinyTeacher(), Wish(2, needs=["teacher"]), random_data())
+class Counted(TinyTeacher):
+    """Counts the times that it is asked for logprobs alone."""
 
-    actual = found.distributions["teacher"].actual  # type: ignore[union-attr]
-    assert actual == pytest.approx(found.annotations["teacher"][found.mask], abs=1e-6)
+    asked = 0
+
+    async def logprobs(self, data: Sequence[Datum]) -> Any:
+        self.asked += 1
+        return await super().logprobs(data)
+
+
+@pytest.mark.parametrize(("heat", "asked"), [(1.0, 0), (2.0, 1)])
+def test_a_loss_may_want_both(heat: float, asked: int) -> None:
+    """Logprobs and distributions of one teacher: one answer, unless they differ in temperature."""
+    teacher = Counted()
+    data = [attrs.evolve(datum, temperature=1.0) for datum in random_data()]
+    wanted = asyncio.run(TinyTeacher().logprobs(data))
+
+    found = consulted(teacher, Wish(2, heat, needs=["teacher"]), data)
+
+    assert teacher.asked == asked
+    for datum, values in zip(found, wanted, strict=True):
+        assert datum.annotations["teacher"] == pytest.approx(values, abs=1e-6)
+        assert datum.distributions["teacher"].ids.shape[1] == 2  # type: ignore[union-attr]
     assert consulted(TinyTeacher(), Wish(2), []) == []
 
 

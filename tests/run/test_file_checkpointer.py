@@ -55,6 +55,42 @@ def test_a_full_disk_keeps_the_old_checkpoint(tmp_path: Path) -> None:
     keeper.verify(good)
 
 
+def test_what_a_killed_run_left_half_written_goes(tmp_path: Path) -> None:
+    """Killed as it wrote or removed: the folder is no checkpoint, and the next save clears it."""
+    keeper = checkpointer(tmp_path)
+    asyncio.run(keeper.save(1, {"step": 1}, TinyBackend()))
+    for name in (".writing-1", ".removing-step-000000"):
+        (tmp_path / "checkpoints" / name).mkdir()
+        (tmp_path / "checkpoints" / name / "weights").write_text("as large as a model")
+
+    assert [c.step for c in keeper.list()] == [1]
+    asyncio.run(keeper.save(2, {"step": 2}, TinyBackend()))
+    found = sorted(p.name for p in (tmp_path / "checkpoints").iterdir())
+    assert found == ["step-000001", "step-000002"]
+
+
+def test_a_removal_that_is_cut_off_leaves_no_half_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between two files of an old one: what still has its name is whole."""
+    keeper = checkpointer(tmp_path)
+    for step in (1, 2):
+        asyncio.run(keeper.save(step, {"step": step}, TinyBackend()))
+
+    def killed(path: Path, **_: object) -> None:
+        if "step-000001" in path.name:
+            next(p for p in (path / "model").rglob("*") if p.is_file()).unlink()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("shutil.rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(keeper.save(3, {"step": 3}, TinyBackend()))
+
+    assert [c.step for c in keeper.list()] == [2, 3]
+    for found in keeper.list():
+        keeper.verify(found)
+
+
 def test_only_the_newest_are_kept(tmp_path: Path) -> None:
     """`checkpoint.keep=2`: the third save removes the first."""
     keeper = checkpointer(tmp_path)

@@ -101,3 +101,20 @@ def test_tasks_that_are_mixed_are_told_apart() -> None:
 def test_problems_of_one_task_have_no_further_numbers() -> None:
     """Without the label there is nothing to tell apart."""
     assert not [name for name in metrics.of_groups([group("", 1.0)]) if name.startswith("task/")]
+
+
+def test_a_mean_over_one_type_of_token_counts_where_that_type_is() -> None:
+    """By hand: two updates of 10 and 30 tokens, of which 4 and 0 are reasoning, then 6."""
+    first = {"kl/reasoning": 1.0, "share/reasoning": 0.4, "kl": 1.0, "kl/max": 1.0}
+    none = {"kl/reasoning": 0.0, "share/reasoning": 0.0, "kl": 2.0, "kl/max": 5.0}
+    third = {"kl/reasoning": 3.0, "share/reasoning": 0.2, "kl": 4.0, "kl/max": 2.0}
+
+    found = metrics.mean_over_updates([first, none, third], [10, 30, 30])
+    assert found["kl/reasoning"] == pytest.approx((4 * 1.0 + 6 * 3.0) / 10)
+    assert found["share/reasoning"] == pytest.approx((4 + 0 + 6) / 70)
+    assert found["kl"] == pytest.approx((10 * 1.0 + 30 * 2.0 + 30 * 4.0) / 70)
+    assert found["kl/max"] == 5.0
+
+    same = metrics.mean_over_updates([first, none])
+    assert (same["kl/reasoning"], same["share/reasoning"], same["kl"]) == (1.0, 0.2, 1.5)
+    assert metrics.mean_over_updates([none, none])["kl/reasoning"] == 0.0

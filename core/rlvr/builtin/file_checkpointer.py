@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,8 @@ class FileCheckpointer:
         beside = self._root / f".writing-{os.getpid()}"
         try:
             self._root.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(beside, ignore_errors=True)
+            for left in self._root.glob(".*-*"):  # by a run that was killed as it wrote or removed
+                shutil.rmtree(left, ignore_errors=True)
             (beside / "model").mkdir(parents=True)
             await backend.save(beside / "model")
             if lineage := state.get("lineage"):  # so that copied weights still say it
@@ -79,7 +81,10 @@ class FileCheckpointer:
     def _prune(self) -> None:
         for old in self.list()[: -self._keep]:
             if old.step != self._spared:
-                shutil.rmtree(old.path, ignore_errors=True)
+                going = old.path.with_name(f".removing-{old.path.name}")  # never half of one
+                with suppress(OSError):
+                    old.path.rename(going)
+                shutil.rmtree(going, ignore_errors=True)
 
     async def load(self, which: Checkpoint, backend: Backend) -> dict[str, Any]:
         """Verify a checkpoint, restore the backend from it and give back the state."""

@@ -51,9 +51,10 @@ class _Rollout:
     notes: Mapping[str, Any] = field(factory=dict)
     is_over: bool = False
 
-    def fail(self, error: Exception) -> None:
-        log.warning("rollout_failed", problem=self.problem.id, error=repr(error))
-        self.finish, self.error, self.is_over = "error", repr(error), True
+    def fail(self, error: Exception | str) -> None:
+        why = error if isinstance(error, str) else repr(error)
+        log.warning("rollout_failed", problem=self.problem.id, error=why)
+        self.finish, self.error, self.is_over = "error", why, True
 
     async def take(self, completion: Completion) -> None:
         """Give the episode its completion; what it raises ends this rollout and no other."""
@@ -104,7 +105,8 @@ class GroupSampler:
 
     Rollouts advance together: each turn is one batch, so a group's shared prompt is prefilled
     once; then up to `workers` episodes take their completions at the same time. A rollout whose
-    episode raises ends there with finish "error" and is counted as a failure; the others go on.
+    episode raises, or whose completion has finish "error", ends there with finish "error" and is
+    counted as a failure; the others go on.
     A first prompt longer than the model's context loses its middle (`Trajectory.prompt_cut` says
     how many tokens).
     """
@@ -155,10 +157,13 @@ class GroupSampler:
         ]
 
     async def _take(self, turn: Sequence[tuple[_Rollout, Completion]]) -> None:
-        """All completions of a turn to their episodes."""
+        """All completions of a turn to their episodes; one that is none ends its rollout."""
         for rollout, completion in turn:
-            rollout.accept(completion)
-        await self._at_once([partial(rollout.take, completion) for rollout, completion in turn])
+            if completion.finish == "error":
+                rollout.fail(completion.error)
+            else:
+                rollout.accept(completion)
+        await self._at_once([partial(r.take, c) for r, c in turn if not r.is_over])
 
     async def _prompted(
         self, rollouts: Sequence[_Rollout], policy: Policy, params: SamplingParams

@@ -6,7 +6,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import numpy as np
 
 from rlvr.abilities import Appraising, Recorded
 from rlvr.checks import check_data
@@ -15,7 +14,7 @@ from rlvr.parts import Advantage, Backend, Loss, Task
 from rlvr.run import stages
 from rlvr.run.batches import seed_of, weigh
 from rlvr.run.evaluate import report_of
-from rlvr.run.metrics import per_token
+from rlvr.run.metrics import mean_over_updates, per_token
 from rlvr.run.state import RunState
 from rlvr.types import Datum, EvalReport, ScoredGroup
 
@@ -72,9 +71,12 @@ async def appraise_held_out(
 
     They go the way of a step's data, as many at a time: collated, seen by the teachers, refined,
     annotated and weighed as one update. The numbers are the means over these updates, each counted
-    as `train.aggregation` counts: by its tokens, or by its trajectories.
+    as `train.aggregation` counts: by its tokens, or by its trajectories. What the loss has learnt
+    of the run (`Adaptive`) is left out: weights that move would make evaluations of different
+    steps different measures, and the best of them the one that was weighted most kindly.
 
     Raises:
+        ConfigError: None of them has a token to learn from.
         BackendError: A teacher's answer means nothing, or the loss is not finite.
     """
     begun = time.monotonic()
@@ -85,18 +87,27 @@ async def appraise_held_out(
     )
     scored = await student.judge.scorer.groups(groups)
     advantage = stages.recalled(recipe.advantage, state.memory.get("advantage", {}))
-    loss = stages.recalled(recipe.loss, state.memory.get("loss", {}))
+    loss = recipe.loss
     kept = stages.admit(scored, smallest=1)
     data = stages.collate(kept, advantage(kept), student.judge.task)
+    if not data:
+        raise ConfigError(
+            explain(
+                f"held-out trajectories were to be evaluated: {len(problems)} of them.",
+                "found: none has a token that is learnt from",
+                "set eval.samples=0, or hold others out (eval.split, eval.problems)",
+            )
+        )
     backend: Any = student.backend
-    parts, found = [], []
+    found: list[dict[str, float]] = []
+    shares: list[float] = []  # and not the data: their distributions are large
     for first in range(0, len(data), recipe.train.problems):
         part = data[first : first + recipe.train.problems]
         part = await _prepared(recipe, advantage, loss, part)
         told = await backend.appraise(part, loss)
         found.append(per_token(told, sum(float(d.weights.sum()) for d in part)))
-        parts.append(part)
-    measures = _mean(found, [_share(part, recipe.train.aggregation) for part in parts])
+        shares.append(_share(part, recipe.train.aggregation))
+    measures = mean_over_updates(found, shares)
     report = report_of(scored, split=recipe.eval.split, seconds=time.monotonic() - begun)
     report = attrs.evolve(
         report,
@@ -127,14 +138,3 @@ def _share(data: list[Datum], aggregation: str) -> float:
     if aggregation == "token":
         return float(sum(int(datum.mask.sum()) for datum in data))
     return float(len(data))
-
-
-def _mean(found: list[dict[str, float]], shares: list[float]) -> dict[str, float]:
-    """Weighted means of metrics; of those whose name ends in `/max` the largest."""
-    merged: dict[str, float] = {}
-    for name in sorted({name for one in found for name in one}):
-        pairs = [(one[name], s) for one, s in zip(found, shares, strict=True) if name in one]
-        values, weights = zip(*pairs, strict=True)
-        is_largest = name.endswith("/max")
-        merged[name] = max(values) if is_largest else float(np.average(values, weights=weights))
-    return merged

@@ -22,7 +22,7 @@ from rlvr.run.faults import (
     fault_of_states,
     refuse_faulty,
 )
-from rlvr.types import Datum, Distribution, Question
+from rlvr.types import Datum, Distribution, Question, TopK
 
 
 def introduce(parts: Sequence[object], teachers: Mapping[str, Teacher], options: str = "") -> None:
@@ -111,6 +111,24 @@ async def answered(teacher: Any, data: Sequence[Datum], name: str, ask: Ask | No
         attrs.evolve(d, distributions={**d.distributions, name: one})
         for d, one in zip(data, told, strict=True)
     ]
+
+
+def with_actual(data: Sequence[Datum], name: str, ask: Ask) -> list[Datum] | None:
+    """
+    The data with a teacher's logprobs (T,) of their own tokens, from the distributions they hold.
+
+    None where these do not tell them: states, or another temperature than a datum's. (An
+    `Answering` teacher's logprobs are not its `actual`.)
+    """
+    found = []
+    for datum in data:
+        told = datum.distributions[name]
+        if not isinstance(told, TopK) or ask.temperature != datum.temperature:
+            return None
+        values = np.zeros(len(datum.tokens), np.float32)
+        values[datum.mask] = told.actual
+        found.append(attrs.evolve(datum, annotations={**datum.annotations, name: values}))
+    return found
 
 
 async def ask_distributions(teacher: Any, data: Sequence[Datum], ask: Ask) -> list[Distribution]:

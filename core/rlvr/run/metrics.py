@@ -101,10 +101,38 @@ def per_token(found: Mapping[str, float], weight: float) -> dict[str, float]:
     }
 
 
-def mean_over_updates(updates: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Metrics of a step's optimiser updates: the mean, `/max` keys the maximum."""
+def mean_over_updates(
+    updates: Sequence[Mapping[str, float]], counts: Sequence[float] | None = None
+) -> dict[str, float]:
+    """
+    Metrics of several updates as one: means, of `/max` keys the maximum.
+
+    A mean over one type of token (`kl/reasoning`) counts in each update as that type does in it,
+    where the loss says so (`share/reasoning`): an update without such tokens has no part in it.
+
+    Args:
+        updates: At least one.
+        counts: What each update counts; None: all the same.
+    """
     merged: dict[str, float] = {}
+    every = [1.0] * len(updates) if counts is None else counts
     for name in sorted({name for update in updates for name in update}):
-        values = [update[name] for update in updates if name in update]
-        merged[name] = max(values) if name.endswith("/max") else float(np.mean(values))
+        pairs = [
+            (update[name], count * _share(update, name))
+            for update, count in zip(updates, every, strict=True)
+            if name in update
+        ]
+        values, weights = zip(*pairs, strict=True)
+        if name.endswith("/max"):
+            merged[name] = max(values)
+        elif len(set(weights)) == 1:
+            merged[name] = float(np.mean(values))
+        else:
+            merged[name] = float(np.average(values, weights=weights))
     return merged
+
+
+def _share(update: Mapping[str, float], name: str) -> float:
+    """The part of an update that a number is the mean of, where it is said."""
+    whole = f"share/{name.rpartition('/')[2]}"
+    return 1.0 if name == whole else update.get(whole, 1.0)

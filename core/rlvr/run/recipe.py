@@ -35,7 +35,7 @@ from rlvr.parts import (
     Teacher,
 )
 from rlvr.plugins.resolve import load_object
-from rlvr.run.appraisal import check_can_appraise
+from rlvr.run.appraisal import check_can_appraise, is_recorded
 from rlvr.run.board import Board
 from rlvr.run.choice import check_choice
 from rlvr.run.configure import Configured
@@ -263,6 +263,8 @@ async def open_recipe(
             if not eval_problems:
                 log.warning("nothing_to_evaluate", split=evaluation.split)
             check_can_appraise(student.judge.task, student.backend, configured.run.backend)
+            if is_recorded(student.judge.task):  # appraised with the teachers, too
+                check_routes(teachers, eval_problems)
         yield Recipe(
             student=student,
             eval_sampler=student.sampler if student.sampler.draws_from_policy else GroupSampler(),

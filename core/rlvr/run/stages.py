@@ -10,9 +10,9 @@ import numpy as np
 
 from rlvr.abilities import Adaptive, Annotating, Telling, TokenCredit
 from rlvr.checks import check_data
-from rlvr.distributions import Ask, Distilling, Weighing
+from rlvr.distributions import Answering, Ask, Distilling, Weighing
 from rlvr.parts import Advantage, Backend, Loss, Teacher
-from rlvr.run.asking import answered
+from rlvr.run.asking import answered, with_actual
 from rlvr.run.metrics import per_token
 from rlvr.types import Datum, FloatArray, Message, ScoredGroup, Trajectory
 
@@ -88,18 +88,26 @@ async def consult(
     """
     Add what each teacher that a part needs says of the policy's tokens, by its annotation.
 
-    Numbers (T,) for what a part `needs`, distributions for what a loss that is `Distilling` asks.
+    Numbers (T,) for what a part `needs`, distributions for what a loss that is `Distilling` asks;
+    both from one answer where that holds both (`asking.with_actual`).
 
     Raises:
         BackendError: A teacher gave something else than one finite number a token, or a
             distribution that is none.
     """
     needs = {name for part in parts for name in getattr(part, "needs", ())}
-    wishes: list[tuple[str, Ask | None]] = [(name, None) for name in teachers if name in needs]
+    asks: dict[str, Ask] = {}
     for part in parts:
-        wishes += part.distributions.items() if isinstance(part, Distilling) else ()
-    for name, ask in wishes if data else ():
-        data = await answered(teachers[name], data, name, ask)
+        asks |= part.distributions if isinstance(part, Distilling) else {}
+    for name in dict.fromkeys([*asks, *teachers]) if data else ():
+        teacher, ask = teachers[name], asks.get(name)
+        if name in needs and isinstance(teacher, Answering):
+            data = await answered(teacher, data, name, None)
+        if ask is not None:
+            data = await answered(teacher, data, name, ask)
+        if name in needs and not isinstance(teacher, Answering):
+            known = with_actual(data, name, ask) if ask is not None else None
+            data = known or await answered(teacher, data, name, None)
     return data
 
 

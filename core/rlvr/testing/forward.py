@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -11,7 +12,12 @@ import pytest
 from attrs import frozen
 
 from rlvr.parts import Loss
+from rlvr.testing.distilling import VOCABULARY
 from rlvr.types import Datum
+
+HIDDEN, HEAD = "hidden", "head"
+"""Outputs that are no numbers (T,): states (n, C) a datum, and the one output head."""
+_WIDTH = 3
 
 
 @frozen(kw_only=True, eq=False)
@@ -19,11 +25,13 @@ class Forward:
     """
     Tensors (T,), one a datum, with gradients: `logprobs`, and each of `outputs` by name.
 
+    "hidden" are states (n, 3) of the masked tokens instead, and "head" one output head.
     The changes (`reversed`, `only`, `padded`, `soiled`) give new leaves without gradients.
     """
 
     logprobs: Sequence[Any]
     outputs: Mapping[str, Sequence[Any]]
+    masks: Sequence[np.ndarray]
 
     @classmethod
     def near(cls, data: Sequence[Datum], outputs: frozenset[str], *, spread: float) -> Forward:
@@ -34,10 +42,8 @@ class Forward:
                 np.where(d.mask, d.logprobs + spread * rng.uniform(-1, 1, d.mask.size), -1.0)
                 for d in data
             ),
-            outputs={
-                name: leaves(rng.uniform(-1, 2, d.mask.size) for d in data)
-                for name in sorted(outputs)
-            },
+            outputs={name: _output(name, data, rng) for name in sorted(outputs)},
+            masks=[d.mask for d in data],
         )
 
     def changed(self, change: Callable[[Any, int], Any]) -> Forward:
@@ -46,9 +52,18 @@ class Forward:
         def rows(tensors: Sequence[Any]) -> list[Any]:
             return leaves(change(x.detach().numpy(), i) for i, x in enumerate(tensors))
 
+        def same(name: str, tensors: Sequence[Any]) -> list[Any]:
+            if name == HEAD:
+                return [_head(tensors[0].weights.detach().numpy())]
+            return leaves(x.detach().numpy() for x in tensors)
+
         return Forward(
             logprobs=rows(self.logprobs),
-            outputs={name: rows(tensors) for name, tensors in self.outputs.items()},
+            outputs={
+                name: same(name, tensors) if name in (HIDDEN, HEAD) else rows(tensors)
+                for name, tensors in self.outputs.items()
+            },
+            masks=self.masks,
         )
 
     def fresh(self) -> Forward:
@@ -59,23 +74,37 @@ class Forward:
         """The data in reverse order."""
         new = self.fresh()
         return Forward(
-            logprobs=new.logprobs[::-1], outputs={k: v[::-1] for k, v in new.outputs.items()}
+            logprobs=new.logprobs[::-1],
+            outputs={k: v[::-1] for k, v in new.outputs.items()},
+            masks=self.masks[::-1],
         )
 
     def only(self, place: int) -> Forward:
         """One datum."""
         new = self.fresh()
         return Forward(
-            logprobs=[new.logprobs[place]], outputs={k: [v[place]] for k, v in new.outputs.items()}
+            logprobs=[new.logprobs[place]],
+            outputs={k: v if k == HEAD else [v[place]] for k, v in new.outputs.items()},
+            masks=[self.masks[place]],
         )
 
     def padded(self, count: int) -> Forward:
         """With `count` more tokens at each end."""
-        return self.changed(lambda values, _: np.append(values, [-1.0] * count))
+        longer = self.changed(lambda values, _: np.append(values, [-1.0] * count))
+        return attrs.evolve(longer, masks=[np.append(m, [False] * count) for m in self.masks])
 
     def soiled(self, data: Sequence[Datum]) -> Forward:
         """With NaN wherever the mask is False."""
         return self.changed(lambda values, i: np.where(data[i].mask, values, np.nan))
+
+    def extreme(self, values: np.ndarray) -> Forward:
+        """Other outputs are `values / 1e3`, and logits of the states 1e3 times as far apart."""
+        found = dict(self.outputs)
+        for name in found.keys() - {HIDDEN, HEAD}:
+            found[name] = leaves([values / 1e3])
+        if HIDDEN in found:
+            found[HIDDEN] = leaves(1e3 * x.detach().numpy() for x in found[HIDDEN])
+        return attrs.evolve(self, outputs=found)
 
     def through(self, loss: Loss, data: Sequence[Datum]) -> tuple[Any, dict[str, float]]:
         """Call the loss as the backend does: with outputs where it names some."""
@@ -86,14 +115,50 @@ class Forward:
         return answer
 
     def gradients(self) -> list[np.ndarray]:
-        """Of each datum, its gradients one below the other: shape (1 + outputs, T)."""
-        rows = [self.logprobs, *(self.outputs[name] for name in sorted(self.outputs))]
-        return [np.stack([gradient(x) for x in column]) for column in zip(*rows, strict=True)]
+        """
+        Of each datum, its gradients one below the other: shape (1 + outputs, T).
+
+        States have a row for each of their numbers. The head's are not among them: see `moves`.
+        """
+        names = sorted(self.outputs.keys() - {HIDDEN, HEAD})
+        rows = [self.logprobs, *(self.outputs[name] for name in names)]
+        found = [np.stack([gradient(x) for x in column]) for column in zip(*rows, strict=True)]
+        if HIDDEN not in self.outputs:
+            return found
+        return [
+            np.concatenate([one, _spread(gradient(states), mask)])
+            for one, states, mask in zip(found, self.outputs[HIDDEN], self.masks, strict=True)
+        ]
+
+    def moves(self, name: str) -> bool:
+        """Whether a gradient arrived at an output."""
+        tensors = [x.weights if name == HEAD else x for x in self.outputs[name]]
+        return any(bool(gradient(x).any()) for x in tensors)
 
     def values(self) -> list[np.ndarray]:
         """All tensors as arrays, to see that they were left alone."""
         rows = [self.logprobs, *(self.outputs[name] for name in sorted(self.outputs))]
-        return [x.detach().numpy().copy() for row in rows for x in row]
+        tensors = [getattr(x, "weights", x) for row in rows for x in row]
+        return [x.detach().numpy().copy() for x in tensors]
+
+
+def _output(name: str, data: Sequence[Datum], rng: np.random.Generator) -> list[Any]:
+    if name == HEAD:
+        return [_head(rng.uniform(-1, 2, (VOCABULARY, _WIDTH)))]
+    if name == HIDDEN:
+        return leaves(rng.uniform(-1, 2, (int(d.mask.sum()), _WIDTH)) for d in data)
+    return leaves(rng.uniform(-1, 2, d.mask.size) for d in data)
+
+
+def _head(weights: np.ndarray) -> Any:
+    return SimpleNamespace(weights=leaves([weights])[0], bias=None, scale=1.0, softcap=0.0)
+
+
+def _spread(states: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Rows (n, C) at the places of the mask, (C, T)."""
+    found = np.zeros((states.shape[1], len(mask)))
+    found[:, mask] = states.T
+    return found
 
 
 def outputs_of(loss: Loss) -> frozenset[str]:
@@ -108,8 +173,8 @@ def leaves(rows: Any) -> list[Any]:
 
 
 def gradient(x: Any) -> np.ndarray:
-    """The gradient of a leaf (T,), zeros where nothing arrived."""
-    found: np.ndarray = np.zeros(len(x)) if x.grad is None else x.grad.numpy().copy()
+    """The gradient of a leaf, zeros where nothing arrived."""
+    found: np.ndarray = np.zeros(tuple(x.shape)) if x.grad is None else x.grad.numpy().copy()
     return found
 
 

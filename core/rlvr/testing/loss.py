@@ -12,6 +12,7 @@ import pytest
 from rlvr.parts import Loss
 from rlvr.testing.abilities import AbilitiesContract
 from rlvr.testing.contract import not_given
+from rlvr.testing.distilling import asks_of, met, taught, weighed
 from rlvr.testing.fakes.data import random_data
 from rlvr.testing.forward import Forward, agreeing, leaves, outputs_of, padded, soiled
 from rlvr.types import Datum
@@ -26,7 +27,8 @@ class LossContract(AbilitiesContract):
     Set `is_policy_gradient = False` for a loss that ignores advantages (pure distillation): the
     two promises about advantages are then skipped, aloud. A loss with `outputs`
     (`rlvr.abilities.ForwardLoss`) gets random ones, and its gradients through them are held to
-    the same promises.
+    the same promises; so does one that compares distributions (`rlvr.distributions.Distilling`),
+    whose teachers are made up, and which sees all data at once where it is `Weighing`.
     """
 
     is_policy_gradient: ClassVar[bool] = True
@@ -48,7 +50,7 @@ class LossContract(AbilitiesContract):
     def test_gives_a_finite_scalar_and_plain_metrics(self) -> None:
         """The loss is one differentiable number; metrics are finite floats under string names."""
         data, forward = self._case()
-        value, metrics = forward.through(self.make_loss(), data)
+        value, metrics = forward.through(met(self.make_loss()), data)
         assert value.ndim == 0
         assert value.requires_grad
         assert math.isfinite(value.item())
@@ -134,7 +136,7 @@ class LossContract(AbilitiesContract):
 
     def test_stays_finite_at_extreme_logprobs(self) -> None:
         """Logprobs of -10000 and 0 on either side never make infinity or NaN."""
-        loss = self.make_loss()
+        loss = met(self.make_loss())
         pairs = [(new, old) for new in EXTREMES for old in EXTREMES]
         mask = np.ones(len(pairs), bool)
         old = np.array([pair[1] for pair in pairs])
@@ -147,18 +149,19 @@ class LossContract(AbilitiesContract):
                 weights=mask / len(pairs),
                 annotations={name: old.astype(np.float32) for name in loss.needs},
             )
-            forward = Forward(
+            data = weighed(loss, taught([datum], asks_of(loss), spread=1e3))
+            forward = attrs.evolve(
+                Forward.near(data, outputs_of(loss), spread=0.0),
                 logprobs=leaves([[float(pair[0]) for pair in pairs]]),
-                outputs={name: leaves([old / 1e3]) for name in outputs_of(loss)},
             )
-            value, grads, metrics = self._run([datum], forward)
+            forward = forward.extreme(old)
+            value, grads, metrics = self._run(data, forward)
             assert math.isfinite(value), value
             assert np.isfinite(grads[0]).all(), grads[0]
             assert all(math.isfinite(number) for number in metrics.values()), metrics
 
     def test_reads_only_what_it_declares(self) -> None:
         """With exactly the annotations in `needs` it runs; further ones change nothing."""
-        needs = self.make_loss().needs
         data, forward = self._case()
         value, _, metrics = self._run(data, forward)
         others = ("reference", "teacher", "policy", "value", "return", "old")
@@ -167,7 +170,7 @@ class LossContract(AbilitiesContract):
                 d,
                 annotations={
                     **{n: np.full(len(d.tokens), -0.7, np.float32) for n in others},
-                    **{n: d.annotations[n] for n in needs},
+                    **d.annotations,
                 },
             )
             for d in data
@@ -178,14 +181,14 @@ class LossContract(AbilitiesContract):
 
     def test_uses_every_output_it_asks_for(self) -> None:
         """An output costs memory: each has a gradient, and is not done without where missing."""
-        loss = self.make_loss()
+        loss = met(self.make_loss())
         names = sorted(outputs_of(loss))
         if not names:
             pytest.skip("it asks for no outputs")
         data, forward = self._case()
-        _, grads, _ = self._run(data, forward)
-        for row, name in enumerate(names, start=1):
-            assert any(gradient[row].any() for gradient in grads), name
+        forward.through(loss, data)[0].backward()
+        for name in names:
+            assert forward.moves(name), name
             fewer = {k: v for k, v in forward.outputs.items() if k != name}
             call: Any = loss
             with pytest.raises(Exception, match=name):
@@ -195,7 +198,7 @@ class LossContract(AbilitiesContract):
         """The same loss object gives the same answer twice and leaves its inputs as they were."""
         data, forward = self._case()
         before = forward.values()
-        loss = self.make_loss()
+        loss = met(self.make_loss())
         first = forward.through(loss, data)
         second = forward.through(loss, data)
         assert first[0].item() == second[0].item()
@@ -209,13 +212,14 @@ class LossContract(AbilitiesContract):
 
     def _case(self) -> tuple[list[Datum], Forward]:
         """Data, and a forward pass near, but not at, the sampler's."""
-        loss = self.make_loss()
+        loss = met(self.make_loss())
         data = random_data(seed=3, count=5, needs=loss.needs)
+        data = weighed(loss, taught(data, asks_of(loss)))
         return data, Forward.near(data, outputs_of(loss), spread=0.6)
 
     def _on_policy(self, data: list[Datum]) -> list[Any]:
         """Gradients (T,) of the logprobs where all models agree."""
-        loss = self.make_loss()
+        loss = met(self.make_loss())
         forward = Forward.near(data, outputs_of(loss), spread=0.0)
         forward.through(loss, agreeing(data, loss.needs))[0].backward()
         return [gradient[0] for gradient in forward.gradients()]
@@ -224,7 +228,7 @@ class LossContract(AbilitiesContract):
         self, data: list[Datum], forward: Forward
     ) -> tuple[float, list[Any], dict[str, float]]:
         forward = forward.fresh()
-        value, metrics = forward.through(self.make_loss(), data)
+        value, metrics = forward.through(met(self.make_loss()), data)
         value.backward()
         return value.item(), forward.gradients(), metrics
 

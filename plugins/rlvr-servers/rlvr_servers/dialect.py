@@ -27,6 +27,10 @@ class LacksError(RequestError):
     """The answer is well formed, and holds no logprobs of the prompt: the server has none."""
 
 
+class AmbiguousError(RequestError):
+    """One drawn token came back as a text that several ids share: this completion is lost."""
+
+
 @frozen(kw_only=True)
 class Served:
     """

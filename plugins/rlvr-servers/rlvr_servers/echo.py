@@ -10,6 +10,7 @@ from attrs import define
 from rlvr.types import SamplingParams
 from rlvr_servers.caller import BrokenError
 from rlvr_servers.dialect import (
+    AmbiguousError,
     Drawn,
     LacksError,
     OtherIdsError,
@@ -192,7 +193,7 @@ class Echo:
             raise LacksError(f"{len(spelled)} tokens and {len(values)} logprobs came back")
         tokens = [self.spelling.id_of(text) for text in spelled]
         if None in tokens:
-            raise LacksError(
+            raise AmbiguousError(
                 f"the drawn token {spelled[tokens.index(None)]!r} could be several ids; the "
                 "server gives texts alone (sampler chat needs no ids: --model server:URL)"
             )

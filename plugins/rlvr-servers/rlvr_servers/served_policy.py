@@ -13,7 +13,7 @@ from rlvr.errors import BackendError, UnknownNameError, explain
 from rlvr.parts import Tokenizer
 from rlvr.types import Completion, GenerateRequest
 from rlvr_servers.cut import cut
-from rlvr_servers.dialect import Dialect, Drawn, LacksError
+from rlvr_servers.dialect import AmbiguousError, Dialect, Drawn, LacksError
 from rlvr_servers.line import RequestError
 
 ADAPTERS = "rlvr-"
@@ -52,6 +52,9 @@ class ServedPolicy:
         """
         One completion a request, in order; `servers.concurrency` are under way at a time.
 
+        Where a server writes texts, one with a token that could be several ids has finish "error":
+        it is lost, and no other.
+
         Raises:
             BackendError: A prompt is empty, the server does not answer, or it gives tokens without
                 ids or logprobs.
@@ -83,6 +86,8 @@ class ServedPolicy:
                 f"{error}; it had this run's adapter, and has lost it",
                 "it was restarted: the run goes on from its last checkpoint with --resume",
             ) from error
+        except AmbiguousError as error:
+            return Completion(tokens=[], logprobs=[], text="", finish="error", error=str(error))
         except LacksError as error:
             raise self._failed(error, "ask for a chat instead: --model server:URL#NAME") from error
         except RequestError as error:

@@ -64,6 +64,8 @@ class ServerSampler:
         """Remove weights that were written for the server."""
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
+        if self._mounted() is not None and self._run_dir is not None:
+            shutil.rmtree(self._home(), ignore_errors=True)
 
     async def __aenter__(self) -> ServerSampler:
         return self
@@ -149,8 +151,9 @@ class ServerSampler:
                     "choose another folder: servers.weights_dir=DIR",
                 )
             ) from error
-        seen = self._config.weights_seen_at
-        seen_at = f"{seen.rstrip('/')}/{directory.name}" if seen else str(directory.resolve())
+        seen, mounted = self._config.weights_seen_at, self._mounted() or home
+        inside = directory.relative_to(mounted).as_posix()
+        seen_at = f"{seen.rstrip('/')}/{inside}" if seen else str(directory.resolve())
         await self._sink.refresh(Weights(directory=directory, seen_at=seen_at, label=label))
         self._loaded = policy.version, policy.digest
         log.debug("weights_refreshed", version=policy.version, label=label)
@@ -159,13 +162,17 @@ class ServerSampler:
                 shutil.rmtree(other, ignore_errors=True)
 
     def _home(self) -> Path:
-        if self._config.weights_dir:
-            return Path(self._config.weights_dir).expanduser() / OFFSPRING
+        if mounted := self._mounted():  # which other runs may use, too
+            return mounted / OFFSPRING / (self._run_dir.name if self._run_dir else "")
         if self._run_dir is not None:
             return self._run_dir / OFFSPRING
         if self._temporary is None:
             self._temporary = Path(tempfile.mkdtemp(prefix="rlvr-served-"))
         return self._temporary / OFFSPRING
+
+    def _mounted(self) -> Path | None:
+        where = self._config.weights_dir
+        return Path(where).expanduser() if where else None
 
     def _untrainable(self) -> ConfigError:
         return ConfigError(

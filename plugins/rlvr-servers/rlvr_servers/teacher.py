@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import structlog
@@ -21,6 +21,8 @@ from rlvr_servers.line import RequestError
 from rlvr_servers.probe import probe
 from rlvr_servers.servers_config import ServersConfig
 from rlvr_servers.topk import check_actual, top_k
+
+T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
@@ -101,27 +103,22 @@ class ServerTeacher:
         """
         for question in questions:
             self._check(len(question.ids), question.k, question.temperature)
-        found = await self._all([self._ask(q.ids, q.start, q.k, q.temperature) for q in questions])
-        lost = sum(scored.lost for scored in found)
-        if lost and not self._has_lost:
+        return await self._all([self._answer(question) for question in questions])
+
+    async def _answer(self, question: Question) -> TopK:
+        """One answer as arrays, as soon as it is there: as objects it is many times larger."""
+        scored = await self._ask(question.ids, question.start, question.k, question.temperature)
+        if scored.lost and not self._has_lost:
             self._has_lost = True
-            every = sum(len(row) for scored in found for row in scored.rows) + lost
+            every = sum(map(len, scored.rows)) + scored.lost
             log.warning(
                 "likely_tokens_lost",
                 teacher=self.name,
-                share=round(lost / every, 4),
+                share=round(scored.lost / every, 4),
                 why="several tokens are written alike; they count as the rest",
             )
-        return [
-            top_k(
-                scored,
-                q.k,
-                max(len(q.ids) - q.start, 0),
-                self.tokenizer.vocab_size,
-                self.name,
-            )
-            for q, scored in zip(questions, found, strict=True)
-        ]
+        count = max(len(question.ids) - question.start, 0)
+        return top_k(scored, question.k, count, self.tokenizer.vocab_size, self.name)
 
     async def logprobs(self, data: Sequence[Datum]) -> list[FloatArray]:
         """
@@ -202,7 +199,7 @@ class ServerTeacher:
                 )
             ) from error
 
-    async def _all(self, work: Sequence[Coroutine[Any, Any, Scored]]) -> list[Scored]:
+    async def _all(self, work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         """All of them at once; the first error ends the others."""
         begun, repeated = time.monotonic(), self._dialect.line.caller.repeated
         tasks = [asyncio.ensure_future(each) for each in work]

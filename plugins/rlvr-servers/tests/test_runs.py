@@ -162,6 +162,49 @@ def test_a_run_draws_through_a_server(
     assert len(left) == 1
 
 
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_a_server_is_refused_where_steps_overlap(
+    rlvr: Call, double: Start, toy_model: Path, kind: str
+) -> None:
+    """`--max-staleness 1`: exit 2, and what to set, before the server is given any weights."""
+    server = double(kind, toy_model)
+
+    done = rlvr(
+        "run", "--plugin", "toy", "--algo", "grpo", "--model", f"gpt2:{toy_model}", "--backend",
+        "torch", "--sampler", kind, "--max-staleness", "1", "--out", "r", *SMALL,
+        f"servers.url={server.url}", "sampler.max_tokens=6",
+    )  # fmt: skip
+
+    assert done.returncode == 2, done.stderr
+    assert "--max-staleness 0" in done.stderr
+    assert len(server.loaded) == 1
+
+
+def test_an_ambiguous_token_is_a_failed_rollout_of_an_evaluation(
+    rlvr: Call, double: Start, toy_model: Path
+) -> None:
+    """One of eight is lost: counted as failed, the seven others judged, exit 0."""
+    server = double("echo", toy_model)
+    left = [1]
+
+    def spoil(found: Any) -> Any:
+        found["choices"][0]["logprobs"]["tokens"][0] = "\N{REPLACEMENT CHARACTER}"
+        return found
+
+    def fault(path: str, request: dict[str, Any], _number: int) -> Any:
+        return spoil if request.get("max_tokens", 0) > 1 and left and left.pop() else None
+
+    server.faults = fault
+    done = rlvr(
+        "eval", "--plugin", "toy", "--model", server.spec.replace("server:", "openai:"),
+        "--samples", "2", "--json", "sampler.max_tokens=4", f"servers.tokenizer={toy_model}",
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert "could be several ids" in done.stderr
+    assert json.loads(done.stdout)["failed"] == 1
+
+
 def test_an_openai_sampler_is_refused_in_a_run(rlvr: Call, double: Start, toy_model: Path) -> None:
     """Exit 2 with the reason and what to use."""
     server = double("echo", toy_model)

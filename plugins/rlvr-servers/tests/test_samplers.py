@@ -151,6 +151,60 @@ def test_tokens_without_ids_or_logprobs_are_refused(double: Start, byte_model: P
         evaluate(server)
 
 
+def once_ambiguous() -> Callable[..., Any]:
+    """A fault: the first token of one completion comes back as half a character."""
+    left = [1]
+
+    def spoil(found: Any) -> Any:
+        found["choices"][0]["logprobs"]["tokens"][0] = "\N{REPLACEMENT CHARACTER}"
+        return found
+
+    def fault(path: str, request: dict[str, Any], _number: int) -> Any:
+        if path == "/v1/completions" and request["max_tokens"] > 1 and left:
+            left.pop()
+            return spoil
+        return None
+
+    return fault
+
+
+def test_a_drawn_token_that_could_be_several_ends_its_own_rollout(
+    double: Start, byte_model: Path
+) -> None:
+    """One of six answers is lost, with the reason; the five others are as they were drawn."""
+    server = double("echo", byte_model)
+    server.faults = once_ambiguous()
+
+    answers = [t for group in evaluate(server, group_size=3) for t in group.trajectories]
+
+    (lost,) = [t for t in answers if t.finish == "error"]
+    assert "could be several ids" in lost.error
+    assert not lost.mask.any()
+    rest = [t for t in answers if t is not lost]
+    assert len(rest) == 5
+    assert all(np.abs(logprobs(t) - scored(server, t)).max() < 1e-4 for t in rest)
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_weights_that_change_meanwhile_cannot_be_served(
+    double: Start, student: Any, byte_model: Path, kind: str
+) -> None:
+    """Partial rollouts (`--max-staleness` above 0): refused with what to set, nothing is drawn."""
+    server, one = double(kind, byte_model), student()
+
+    async def body() -> None:
+        async with one.backend as backend:
+            task = ToyTask()
+            problems = list(task.problems("train"))[:1]
+            sampler = SAMPLERS[kind](ServersConfig(url=server.url, **FAST), one.context)
+            params = SamplingParams(max_tokens=2)
+            await sampler.sample(await backend.live_policy(), task, problems, params)
+
+    with pytest.raises(ConfigError, match="--max-staleness 0"):
+        asyncio.run(body())
+    assert server.requests == []
+
+
 @pytest.mark.parametrize("kind", SAMPLERS)
 def test_a_server_that_fails_is_an_error(double: Start, byte_model: Path, kind: str) -> None:
     """Exit 6 with its words, after the repetitions."""
@@ -344,6 +398,24 @@ def test_a_folder_that_the_server_cannot_see_is_an_error(
 
     with pytest.raises(BackendError, match=r"is no folder[\s\S]*servers\.weights_seen_at"):
         student().run(server, 1, weights_seen_at="/nowhere")
+
+
+def test_a_container_sees_the_folder_at_its_own_path(
+    double: Start, student: Any, byte_model: Path, tmp_path: Path
+) -> None:
+    """`servers.weights_dir` mounted elsewhere; weights of other runs in it are left alone."""
+    server = double("sglang", byte_model)
+    mounted, seen = tmp_path / "mounted", tmp_path / "seen"
+    other = mounted / "served-weights" / "other-run" / "000001-abc"
+    other.mkdir(parents=True)
+    seen.symlink_to(mounted)
+
+    student().run(server, 2, weights_dir=str(mounted), weights_seen_at=f"{seen}/")
+
+    assert len(server.loaded) == 3  # its own, and two of the run
+    assert all(path.startswith(str(seen)) for path in server.loaded[1:])
+    assert [path.name for path in (mounted / "served-weights").iterdir()] == ["other-run"]
+    assert other.is_dir()
 
 
 def test_a_temperature_whose_logprobs_the_server_does_not_tell_is_refused(

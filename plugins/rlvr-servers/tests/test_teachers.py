@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import math
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -102,6 +104,29 @@ def test_a_server_says_what_the_local_teacher_says(
     (found,) = ask(server, lambda t: t.score([question(k=7)]))
 
     same(found, local(byte_model, question(k=7)))
+
+
+def test_answers_are_not_kept_as_objects(double: Start, byte_model: Path) -> None:
+    """Each becomes arrays when it is there: a step's rows of objects would fill the memory."""
+    server = double("sglang", byte_model)
+
+    async def body(teacher: ServerTeacher) -> list[int]:
+        dialect: Any = teacher._dialect
+        score, told, alive = type(dialect).score, [], []
+
+        async def watched(self: Any, *asked: Any, **options: Any) -> Any:
+            found = await score(self, *asked, **options)
+            gc.collect()
+            alive.append(sum(one() is not None for one in told))
+            told.append(weakref.ref(found))
+            return found
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(dialect), "score", watched)
+            await teacher.score([question(k=5, start=3, length=n) for n in (6, 8, 10, 12)])
+        return alive
+
+    assert ask(server, body, concurrency=1) == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,66 @@
+"""What a loss that compares distributions is given in tests: a teacher, and its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import attrs
+import numpy as np
+
+from rlvr.distributions import Ask, Distilling, Weighing
+from rlvr.parts import Loss
+from rlvr.types import Datum, TopK
+
+VOCABULARY = 7
+"""Tokens of the made-up models, as of `random_data`."""
+
+
+def asks_of(loss: Loss) -> Mapping[str, Ask]:
+    """What the loss asks of teachers, by annotation; {} where it compares no distributions."""
+    return loss.distributions if isinstance(loss, Distilling) else {}
+
+
+def met(loss: Loss) -> Loss:
+    """The loss after it met its teachers, who tell logprobs and have no states."""
+    if isinstance(loss, Distilling):
+        tokenizer = SimpleNamespace(vocab_size=VOCABULARY)
+        teachers: Any = {
+            name: SimpleNamespace(name=name, tokenizer=tokenizer, head=None)
+            for name in loss.distributions
+        }
+        loss.meet(teachers)
+    return loss
+
+
+def taught(
+    data: Sequence[Datum], asks: Mapping[str, Ask], *, spread: float = 1.0, seed: int = 5
+) -> list[Datum]:
+    """The data with what each teacher answers at their supervised tokens, logits in +-`spread`."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for datum in data:
+        told = {
+            name: _told(rng, datum.tokens[datum.mask], ask.k, spread) for name, ask in asks.items()
+        }
+        made.append(attrs.evolve(datum, distributions=told) if told else datum)
+    return made
+
+
+def weighed(loss: Loss, data: Sequence[Datum]) -> list[Datum]:
+    """The data of an update as a run hands them to the loss."""
+    return loss.weighed(data) if isinstance(loss, Weighing) else list(data)
+
+
+def _told(rng: np.random.Generator, tokens: np.ndarray, k: int, spread: float) -> TopK:
+    logits = spread * rng.uniform(-1, 1, (len(tokens), VOCABULARY))  # (n, V)
+    logprobs = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+    k = min(k or VOCABULARY, VOCABULARY)
+    ids = np.argsort(-logprobs, axis=1)[:, :k]
+    return TopK(
+        ids=ids,
+        logprobs=np.take_along_axis(logprobs, ids, 1),
+        actual=np.take_along_axis(logprobs, tokens[:, None], 1)[:, 0],
+        is_whole=k == VOCABULARY,
+    )

@@ -1,0 +1,106 @@
+"""LossContract on losses that compare distributions: a right one passes, planted faults do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+
+from rlvr.distributions import Ask
+from rlvr.testing import LossContract
+from rlvr.testing.contract import Contract
+from rlvr.types import Datum, TopK
+
+torch = pytest.importorskip("torch", reason="losses are computed with torch, not installed")
+
+Broken = Callable[[type[Contract]], set[str]]
+
+
+class RightDistillation:
+    """Cross-entropy from a teacher's whole distribution; the mean factor of an update is 1."""
+
+    needs: frozenset[str] = frozenset()
+    outputs: frozenset[str] = frozenset({"hidden", "head"})
+    importance_weighted = False
+    uses_logprobs = False
+    distributions: Mapping[str, Ask] = {"teacher": Ask(k=0)}
+    size = 0
+
+    def meet(self, teachers: Mapping[str, Any]) -> None:
+        self.size = teachers["teacher"].tokenizer.vocab_size
+
+    def weighed(self, data: Sequence[Datum]) -> list[Datum]:
+        return [
+            attrs.evolve(d, annotations={**d.annotations, "own": np.full(len(d.tokens), 1.0)})
+            for d in data
+        ]
+
+    def __call__(
+        self, data: Sequence[Datum], logprobs: Sequence[Any], outputs: Any = None
+    ) -> tuple[Any, dict[str, float]]:
+        hidden, weights = outputs["hidden"], self.head(outputs["head"][0].weights)
+        total = torch.zeros((), dtype=torch.float64)
+        for states, datum in zip(hidden, data, strict=True):
+            told = datum.distributions["teacher"]
+            assert isinstance(told, TopK)
+            assert told.ids.shape == (int(datum.mask.sum()), self.size)
+            log_q = torch.log_softmax(states @ weights.t(), 1)
+            log_q = log_q.gather(1, torch.tensor(told.ids).long())
+            w = torch.tensor(datum.weights[datum.mask] * datum.annotations["own"][datum.mask])
+            total = total - (w[:, None] * torch.tensor(told.logprobs).exp() * log_q).sum()
+        total = self.normalised(total, data)
+        return total, {"loss/own": total.item()}
+
+    def head(self, weights: Any) -> Any:
+        return weights
+
+    def normalised(self, total: Any, data: Sequence[Datum]) -> Any:
+        return total
+
+
+class NormalisesByBatch(RightDistillation):
+    def normalised(self, total: Any, data: Sequence[Datum]) -> Any:
+        return total / sum(float(d.weights.sum()) for d in data)
+
+
+class LosesTheHead(RightDistillation):
+    def head(self, weights: Any) -> Any:
+        return weights.detach()
+
+
+class ReadsADistributionOfNobody(RightDistillation):
+    distributions: Mapping[str, Ask] = {"teacher": Ask(k=2)}
+
+
+def contract_of(loss: type) -> type[LossContract]:
+    """The contract on that loss."""
+
+    class Case(LossContract):
+        is_policy_gradient = False
+
+        def make_loss(self) -> Any:
+            return loss()
+
+    return Case
+
+
+def test_a_right_distillation_holds_every_promise(broken: Broken) -> None:
+    """It meets its teachers, gets their answers and sees all data at once, as in a run."""
+    assert broken(contract_of(RightDistillation)) == set()
+
+
+@pytest.mark.parametrize(
+    ("loss", "promise"),
+    [
+        (NormalisesByBatch, "is_a_weighted_sum"),
+        (NormalisesByBatch, "micro_batches_add_up"),
+        (LosesTheHead, "uses_every_output_it_asks_for"),
+        (ReadsADistributionOfNobody, "gives_a_finite_scalar_and_plain_metrics"),
+    ],
+)
+def test_faults_are_found(loss: type, promise: str, broken: Broken) -> None:
+    """Each planted fault fails the test whose promise it breaks."""
+    assert promise in broken(contract_of(loss))
