@@ -11,6 +11,8 @@ from rlvr.testing import AdvantageContract, LossContract, PluginContract
 from rlvr_algos.best import BestAdvantage
 from rlvr_algos.cispo import CispoLoss
 from rlvr_algos.config import CORRECTIONS
+from rlvr_algos.distill.config import DistillConfig
+from rlvr_algos.distill.loss import DistillLoss
 from rlvr_algos.gae import GaeAdvantage
 from rlvr_algos.global_batch import GlobalAdvantage
 from rlvr_algos.group import GroupAdvantage
@@ -105,6 +107,26 @@ class TestPpo(_OurLoss):
 class TestSft(LossContract):
     def make_loss(self) -> Loss:
         return SftLoss(None, CONTEXT)
+
+
+@variants(
+    {},
+    {"loss": "jsd", "top_k": 3, "weighting": "difficulty"},
+    {"loss": "reverse_kl", "top_k": 3, "tail": "renorm", "temperature": 2.0, "scale_t2": True},
+    {"loss": "wasserstein", "support": 2, "weighting": "confidence", "reduction": "span"},
+    {"loss": "akl", "reduction": "paper", "weighting": "adaptive", "span_metrics": False},
+    {"loss": "focal", "adapt_temperature": 0.5, "weighting": "curriculum"},
+)
+class TestDistill(_OurLoss):
+    is_policy_gradient = False
+
+    def make_loss(self) -> Loss:
+        return DistillLoss(DistillConfig(teacher="gpt2:there", **self.options), CONTEXT)
+
+
+@variants({"mode": "both"}, {"mode": "both", "loss": "skew_rkl", "top_k": 2, "kl_coef": 0.1})
+class TestOpdWithDivergence(_OurLoss):
+    part = OpdLoss
 
 
 @variants(

@@ -38,9 +38,9 @@ def kernel(config: DivergenceConfig | str, embeddings: Tensor | None = None) -> 
         case "jsd":
             return _jsd(options.beta, options.normalize == "scaled")
         case "skew_kl":
-            return SkewKl(skew=options.skew)
+            return SkewKl(skew=options.skew) if options.skew > 0 else ForwardKl()
         case "skew_rkl":
-            return SkewReverseKl(skew=options.skew)
+            return SkewReverseKl(skew=options.skew) if options.skew > 0 else ReverseKl()
         case "alpha":
             return _alpha(options.alpha)
         case "akl":

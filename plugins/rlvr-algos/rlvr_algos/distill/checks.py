@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlvr.errors import ConfigError, explain
+from rlvr.parts import Teacher
 from rlvr_algos.distill.config import DistillConfig
 
 
@@ -44,5 +45,24 @@ def check(config: DistillConfig) -> None:
                 "reasoning_weight=0 and action_weight=0 were asked for.",
                 "found: then no token teaches anything",
                 "set one of them above 0",
+            )
+        )
+
+
+def check_teacher(config: DistillConfig, teacher: Teacher) -> None:
+    """
+    Refuse what this teacher cannot do.
+
+    Raises:
+        ConfigError: Temperatures by token, of a teacher that tells few tokens at one temperature.
+    """
+    able = getattr(teacher, "capabilities", None)
+    if config.adapt_temperature > 0 and getattr(able, "is_partial", False):
+        raise ConfigError(
+            explain(
+                f"adapt_temperature={config.adapt_temperature:g} was asked for.",
+                f"found: teacher {teacher.name} has another tokenizer and tells only the tokens "
+                "that both have, at one temperature",
+                "set adapt_temperature=0, or choose a teacher with the policy's tokenizer",
             )
         )

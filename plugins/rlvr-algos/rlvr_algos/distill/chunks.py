@@ -22,8 +22,14 @@ _SURE = -1e-6
 """Largest logprob of a group: beyond it, 1 - Q is rounding."""
 
 
-def token_logprobs(student: Projection, rows: Tensor, targets: Tensor, block: int) -> Tensor:
-    """Logprobs (M,) of tokens at some rows, with gradients; a block of logits at a time, twice."""
+def token_logprobs(
+    student: Projection, rows: Tensor, targets: Tensor, block: int, heat: float
+) -> Tensor:
+    """
+    Logprobs (M,) of tokens at some rows, with gradients; a block of logits at a time, twice.
+
+    Of logits over `heat`: the temperature at which the teacher told the likelihood of groups.
+    """
 
     def some(hidden: Tensor, weights: Tensor, bias: Tensor | None, ids: Tensor) -> Tensor:
         logits = hidden.to(weights.dtype) @ weights.t()
@@ -31,7 +37,7 @@ def token_logprobs(student: Projection, rows: Tensor, targets: Tensor, block: in
         if student.softcap:
             logits = student.softcap * torch.tanh(logits / student.softcap)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        return torch.log_softmax(logits, dim=1).gather(1, ids[:, None])[:, 0]
+        return torch.log_softmax(logits / heat, dim=1).gather(1, ids[:, None])[:, 0]
 
     parts = [
         checkpoint(

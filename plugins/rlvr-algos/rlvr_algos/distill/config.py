@@ -51,7 +51,8 @@ class DivergenceConfig:
     )
     skew: float = option(
         0.1,
-        "Skew KL: share of the first side, the one averaged over, in the mixture",
+        "Skew KL: share in the mixture of the side averaged over: skew_kl the teacher's, skew_rkl "
+        "the student's",
         validator=and_(ge(0), lt(1)),
     )
     alpha: float = option(

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from rlvr.types import Distribution, States
+from rlvr_algos.distill.pair import FLOOR
 from rlvr_algos.distill.sides import Projection
 
 Array = NDArray[np.float64]
@@ -30,7 +31,7 @@ def entropies(told: Distribution, head: Any, temperature: float, block: int) -> 
     if isinstance(told, States):
         return _of_states(told, head, temperature, block)
     is_there = told.ids >= 0
-    log_p = np.where(is_there, told.logprobs, 0.0).astype(np.float64)
+    log_p = np.where(is_there, np.maximum(told.logprobs, FLOOR), 0.0).astype(np.float64)
     p = np.where(is_there, np.exp(log_p), 0.0)
     left = np.clip(1 - p.sum(axis=1), 1e-12, 1.0)
     rest = 0.0 if told.is_whole else -left * np.log(left)

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rlvr_algos.distill.comparison import Comparison
+from rlvr_algos.distill.pair import Workspace
 from rlvr_algos.distill.seen import Seen
 from rlvr_algos.distill.sides import Projection, Sparse
 
@@ -78,7 +79,7 @@ class _Work:
         self.size = comparison.vocabulary(len(weights))
         self.needs_grad = any(needs)
         self.d_hidden = torch.zeros_like(hidden) if needs[0] else None
-        self.d_weights: Tensor | None = None
+        self.d_weights: Tensor | None = None  # float32 at least, until all blocks are added
         self.d_bias = None if bias is None or not needs[2] else torch.zeros_like(bias)
         self._needs_weights = needs[1]
 
@@ -97,26 +98,46 @@ class _Work:
         for first in range(0, count, block):
             at = slice(first, min(first + block, count))
             rows = at if places is None else places[at]
-            own = self.student.logits(rows, logits)
-            told = comparison.told(rows, theirs)
-            is_safe = own.is_cuda or not bool(torch.isfinite(own.sum() + _sum(told)))
-            slope = self._slope(own)
-            for start in range(0, len(own), step):
-                few = slice(start, min(start + step, len(own)))
-                some = slice(first + few.start, first + few.stop)
-                self.values[some if places is None else places[some]] = comparison.compare(
-                    told.rows(few) if isinstance(told, Sparse) else told[few],
-                    own[few],
-                    some if places is None else places[some],
-                    own[few],
-                    work,
-                    self.seen,
-                    is_safe,
-                )
+            pull, is_safe = self._compared(comparison, at, places, (logits, theirs), step, work)
+            if not is_safe and not bool(torch.isfinite(self.values[rows]).all()):
+                again = comparison.again()  # the logits were overwritten: made anew
+                pull, _ = self._compared(again, at, places, (logits, theirs), step, work, True)
             if self.needs_grad:
-                self._push(own if slope is None else own.mul_(slope), rows)
-        if self._needs_weights and self.d_weights is None:
-            self.d_weights = torch.zeros_like(self.weights)
+                self._push(pull, rows)
+        if self._needs_weights:
+            found = torch.zeros_like(self.weights) if self.d_weights is None else self.d_weights
+            self.d_weights = found.to(self.weights.dtype)
+
+    def _compared(
+        self,
+        comparison: Comparison,
+        at: slice,
+        places: Tensor | None,
+        buffers: tuple[Tensor, Tensor | None],
+        step: int,
+        work: Workspace | None,
+        is_safe: bool = False,
+    ) -> tuple[Tensor, bool]:
+        """A block's gradient (n, W) by `W h + b`, before `scale`; whether it was done safely."""
+        rows = at if places is None else places[at]
+        own = self.student.logits(rows, buffers[0])
+        told = comparison.told(rows, buffers[1])
+        is_safe = is_safe or own.is_cuda or not bool(torch.isfinite(own.sum() + _sum(told)))
+        slope = self._slope(own)
+        for start in range(0, len(own), step):
+            few = slice(start, min(start + step, len(own)))
+            some: Any = slice(at.start + few.start, at.start + few.stop)
+            some = some if places is None else places[some]
+            self.values[some] = comparison.compare(
+                told.rows(few) if isinstance(told, Sparse) else told[few],
+                own[few],
+                some,
+                own[few],
+                work,
+                self.seen,
+                is_safe,
+            )
+        return own if slope is None else own.mul_(slope), is_safe
 
     def _slope(self, logits: Tensor) -> Tensor | None:
         """Derivative (n, W) of the soft cap, before the logits are overwritten."""
@@ -134,9 +155,11 @@ class _Work:
         if self._needs_weights:
             states = self.hidden.detach()[rows].to(weights.dtype)
             if self.d_weights is None:
-                self.d_weights = narrow.t() @ states
-            else:
+                self.d_weights = (narrow.t() @ states).to(self.dtype)
+            elif self.d_weights.dtype == states.dtype:
                 self.d_weights.addmm_(narrow.t(), states)
+            else:  # blocks add up in float32
+                self.d_weights += narrow.t() @ states
         if self.d_bias is not None:
             self.d_bias += pull.sum(dim=0).to(self.d_bias.dtype)
 

@@ -107,7 +107,8 @@ def _teacher(
         np.concatenate([_padded(t.logprobs, width, -np.inf) for t in few])
     ).to(device)
     if kind == "whole":
-        logits = logprobs.new_full((len(ids), len(student.weights)), -np.inf)
+        size = max(len(student.weights), int(ids.max()) + 1 if ids.numel() else 0)
+        logits = logprobs.new_full((len(ids), size), -np.inf)  # cut or refused where too wide
         logits.scatter_(1, ids.clamp(min=0), logprobs)
         return logits.mul_(heat)
     if not has_rest and heat != temperature:

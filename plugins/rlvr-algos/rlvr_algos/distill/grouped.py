@@ -14,7 +14,7 @@ from rlvr_algos.distill.variation import TotalVariation
 
 
 def group_term(
-    some: Gathered, kernel: Kernel, weights: Tensor, is_grouped: Tensor, block: int
+    some: Gathered, kernel: Kernel, weights: Tensor, is_grouped: Tensor, block: int, heat: float
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """
     Weighted sum over groups; a group weighs what its tokens do together.
@@ -25,6 +25,7 @@ def group_term(
         weights: (N,) of the tokens, `spans` having divided those of a group by its size.
         is_grouped: (N,).
         block: Rows whose logits exist at one time.
+        heat: Temperature that the teacher was asked at.
 
     Returns:
         The term, and `align/chunk`: the same without gradient.
@@ -36,7 +37,7 @@ def group_term(
     index, told = _groups(some)
     groups = torch.from_numpy(index).to(rows.device)
     of_groups = weights.new_zeros(len(told)).index_add(0, groups, weights[rows])
-    logprobs = token_logprobs(some.student, rows, some.targets[rows], block)
+    logprobs = token_logprobs(some.student, rows, some.targets[rows], block, heat)
     measure = TotalVariation() if hasattr(kernel, "embeddings") else kernel
     loss, _ = group_divergence(
         measure, logprobs, groups, torch.from_numpy(told).to(logprobs), of_groups

@@ -15,7 +15,7 @@ from rlvr.parts import BuildContext, Teacher
 from rlvr.types import Datum
 from rlvr_algos.distill import pacing, spans
 from rlvr_algos.distill.catalogue import kernel
-from rlvr_algos.distill.checks import check
+from rlvr_algos.distill.checks import check, check_teacher
 from rlvr_algos.distill.config import DistillConfig
 from rlvr_algos.distill.functional import divergence
 from rlvr_algos.distill.gathered import Gathered, gather
@@ -65,7 +65,13 @@ class DistillLoss:
         }
 
     def meet(self, teachers: Mapping[str, Teacher]) -> None:
-        """Take the output head of a teacher that gives states, and the size of its vocabulary."""
+        """
+        Take the output head of a teacher that gives states, and the size of its vocabulary.
+
+        Raises:
+            ConfigError: It cannot answer at the temperature of each token.
+        """
+        check_teacher(self._config, teachers[TEACHER])
         self._head = getattr(teachers[TEACHER], "head", None)
         self._vocabulary = teachers[TEACHER].tokenizer.vocab_size
 
@@ -142,7 +148,11 @@ class DistillLoss:
         metrics = by_type(some, found, weighted, is_difficulty=config.weighting == "difficulty")
         loss = found.loss
         if any(spans.GROUP in d.annotations for d in data):
-            extra, numbers = group_term(some, measure, weights, is_grouped, config.chunk_rows)
+            heat = self.distributions[TEACHER].temperature
+            of_groups = weights * heat**2 if config.scale_t2 else weights
+            extra, numbers = group_term(
+                some, measure, of_groups, is_grouped, config.chunk_rows, heat
+            )
             loss, metrics = loss + extra, {**metrics, **numbers}
         return loss, metrics
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlvr_algos.distill.pair import Pair
+from rlvr_algos.distill.pair import FLOOR, Pair
 from rlvr_algos.distill.sides import Sparse
 
 NAMES = ("kl", "accuracy", "entropy", "teacher_entropy", "overlap", "agreement")
@@ -60,15 +60,19 @@ class Seen:
         is_there = told.ids >= 0
         best = logits.amax(dim=1)
         order = told.logprobs.masked_fill(~is_there, -torch.inf)
-        log_p = told.logprobs.masked_fill(~is_there, 0.0)
+        log_p = order if told.has_rest else torch.log_softmax(order, dim=1)
+        log_p = log_p.masked_fill(~is_there, 0.0).clamp(min=FLOOR)
         p = log_p.exp() * is_there
         left = (1 - p.sum(dim=1)).clamp(min=0)
         entropy = -(p * log_p).sum(dim=1) - torch.special.xlogy(left, left)
         self._put("teacher_entropy", rows, lambda: entropy)
         if self.names & {"entropy", "kl"}:
-            log_q = torch.log_softmax(logits.to(p) / heat, dim=1)
-            self._put("entropy", rows, lambda: -(log_q.exp() * log_q.clamp(min=-1e4)).sum(dim=1))
-            own = log_q.gather(1, told.ids.clamp(min=0)).masked_fill(~is_there, 0.0)
+            log_q = torch.log_softmax(logits.to(p) / heat, dim=1).clamp_(min=FLOOR)
+            self._put("entropy", rows, lambda: -(log_q.exp() * log_q).sum(dim=1))
+            own = log_q.gather(1, told.ids.clamp(min=0)).masked_fill(~is_there, -torch.inf)
+            if not told.has_rest:
+                own = torch.log_softmax(own, dim=1)
+            own = own.masked_fill(~is_there, 0.0)
             rest = (1 - (own.exp() * is_there).sum(dim=1)).clamp(min=1e-6)
             tail = torch.special.xlogy(left, left) - left * rest.log()
             cross = (p * (log_p - own)).sum(dim=1)
@@ -94,8 +98,9 @@ def _dot(a: Tensor, b: Tensor, pair: Pair) -> Tensor:
 
 
 def _shared(theirs: Tensor, own: Tensor) -> Tensor:
-    """Share of the first (n, k) ids that are among the second."""
-    return (theirs[:, :, None] == own[:, None, :]).any(dim=2).float().mean(dim=1)
+    """Share of the first (n, k) ids, of those that are there, that are among the second."""
+    found = (theirs[:, :, None] == own[:, None, :]).any(dim=2).sum(dim=1)
+    return found / (theirs >= 0).sum(dim=1).clamp(min=1)
 
 
 def misses(told: Tensor | Sparse, logits: Tensor) -> Tensor:

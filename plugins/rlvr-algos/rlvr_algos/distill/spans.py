@@ -79,13 +79,13 @@ def weighed(
             "span": the mean of each type, times its weight over the sum of those that occur;
             "paper": the factors that make w the bare weight of the type, so the loss is a sum.
         token_weights: One (T,) a datum on top, brought to mean 1 within each type.
-        after: By type, that the result is multiplied by.
+        after: By type, that the result is multiplied by; not that of groups.
     """
     w = [np.asarray(d.weights, np.float64) for d in data]
     types = [span_types(d) for d in data]
     factors = [plain_factors(d, weights) for d in data]
     if token_weights is not None:
-        factors = _times(factors, token_weights, w, types)
+        factors = _times(data, factors, token_weights, w, types)
     total = sum(float(x.sum()) for x in w)
     per_type = {
         kind: sum(
@@ -102,7 +102,7 @@ def weighed(
         else:
             final = f * _of_types(t, scales)
         if after is not None:
-            final = final * _of_types(t, after)
+            final = final * np.where(in_group(datum), 1.0, _of_types(t, after))
         made.append(
             attrs.evolve(
                 datum,
@@ -136,22 +136,24 @@ def _scales(
 
 
 def _times(
+    data: Sequence[Datum],
     factors: Sequence[Array],
     token_weights: Sequence[Array],
     w: Sequence[Array],
     types: Sequence[NDArray[np.int64]],
 ) -> list[Array]:
-    means = {}
+    """Factors times token weights over their mean; a group's, of which none is known, times 1."""
+    means, alone = {}, [~in_group(d) for d in data]
     for kind in TYPES:
-        at = [(t == kind) & (f > 0) for t, f in zip(types, factors, strict=True)]
+        at = [(t == kind) & (f > 0) & a for t, f, a in zip(types, factors, alone, strict=True)]
         weight = sum(float(x[here].sum()) for x, here in zip(w, at, strict=True))
         sum_ = sum(
             float((x * y)[here].sum()) for x, y, here in zip(w, token_weights, at, strict=True)
         )
         means[kind] = sum_ / weight if weight > 0 and sum_ > 0 else 1.0
     return [
-        f * y * _of_types(t, {kind: 1 / mean for kind, mean in means.items()})
-        for f, y, t in zip(factors, token_weights, types, strict=True)
+        f * np.where(a, y * _of_types(t, {kind: 1 / mean for kind, mean in means.items()}), 1.0)
+        for f, y, t, a in zip(factors, token_weights, types, alone, strict=True)
     ]
 
 
