@@ -54,6 +54,7 @@ class ByComplexity:
         self._config = config
         self._ramp = config.ramp_steps or max(1, math.ceil(context.steps / 2))
         self._entropies = _entropies(config)
+        self._is_checked = False
 
     def choose(
         self,
@@ -68,11 +69,12 @@ class ByComplexity:
         `count` of the share that is open at the step, none twice where there are as many.
 
         Raises:
-            ConfigError: The problems are no recorded trajectories.
+            ConfigError: The problems are no recorded trajectories, or the cache knows none of them.
         """
         if step >= self._ramp:
             return epochs(problems, count, seed=seed, step=step - self._ramp)
         found = complexities(problems, self._config, self._entropies)
+        self._check(problems)
         order = sorted(problems, key=lambda p: (found[p.id], p.id))
         open_ = order[: max(1, math.ceil(self.share(step) * len(order)))]
         draw = random.Random(f"{seed} complexity {step}")
@@ -80,6 +82,30 @@ class ByComplexity:
         while len(chosen) < count:
             chosen += draw.sample(open_, min(len(open_), count - len(chosen)))
         return chosen
+
+    def _check(self, problems: Sequence[Problem]) -> None:
+        """The cache is of these trajectories; those it does not know are told, once."""
+        if self._is_checked or not self._config.cache or self._config.entropy == 0.0:
+            return
+        self._is_checked = True
+        missing = [p.id for p in problems if p.digest not in self._entropies]
+        if len(missing) == len(problems):
+            raise ConfigError(
+                explain(
+                    f"the curriculum complexity was to know entropies from {self._config.cache}.",
+                    "found: it knows none of these trajectories",
+                    "make it of these files, with the same sad.* options: rlvr sad cache-teacher",
+                )
+            )
+        if missing:
+            log.warning(
+                "entropies_missing",
+                trajectories=len(missing),
+                of=len(problems),
+                first=missing[0],
+                why="the cache does not know them: their entropies count as 0",
+                do="rlvr sad cache-teacher again, with all files of the run",
+            )
 
     def share(self, step: int) -> float:
         """The share of the easiest that is open at a step (0-based)."""

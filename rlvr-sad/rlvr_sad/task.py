@@ -21,7 +21,7 @@ from rlvr_sad.corpus.shelf import Shelf
 from rlvr_sad.formats.catalog import format_named
 from rlvr_sad.reading.cache import TrajectoryCache
 from rlvr_sad.reading.stream import files_of
-from rlvr_sad.replay.layout import opening
+from rlvr_sad.replay.layout import before, opening
 from rlvr_sad.trajectory import AgentTrajectory
 
 _SHOWN = 3
@@ -72,7 +72,10 @@ class SadTask:
 
     def episode(self, problem: Problem) -> SingleTurn:
         """What stood before the model's first turn, as messages, and one answer."""
-        return SingleTurn(opening(self.trajectory(problem), "turns") or problem.prompt)
+        trajectory = self.trajectory(problem)
+        return SingleTurn(
+            opening(trajectory, "turns") or before(trajectory) or list(problem.prompt)
+        )
 
     def reference(self, problem: Problem) -> None:
         """None: a trajectory is more than one answer; the sampler replay gives the whole."""
@@ -154,12 +157,23 @@ def _files(config: SadConfig, dataset: Path | None) -> list[Path]:
             )
         )
     found = files_of(given)
-    twice = next((path for path in found if found.count(path) > 1), None)
+    twice = _twice(found)
     if twice is not None:
         raise UnknownNameError(
             explain(f"{twice} was named twice.", do="name each file once, or its folder alone")
         )
     return found
+
+
+def _twice(paths: list[Path]) -> Path | None:
+    """The first file that stands there again, under whatever name."""
+    seen: set[Path] = set()
+    for path in paths:
+        real = path.resolve()
+        if real in seen:
+            return path
+        seen.add(real)
+    return None
 
 
 def _some(names: list[str]) -> str:

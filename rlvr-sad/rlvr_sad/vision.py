@@ -107,7 +107,10 @@ def open_picture(media: Media, source: str = "") -> Any:
             data = Path(source).parent / media.source.removeprefix("file://")
         with Image.open(data) as picture:
             return picture.convert("RGB")
-    except (OSError, ValueError, binascii.Error) as error:
+    except (
+        *(OSError, ValueError, SyntaxError, binascii.Error),  # SyntaxError: a broken PNG
+        Image.DecompressionBombError,
+    ) as error:
         raise _unreadable(name, str(error), "check the path, and that it is a picture") from error
 
 

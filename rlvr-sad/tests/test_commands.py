@@ -70,6 +70,35 @@ def test_refusals_decide_the_exit_code(write: Any) -> None:
     assert "no format named 'chatt'" in unknown.stderr
 
 
+def test_logs_are_never_written_over(write: Any, tmp_path: Path) -> None:
+    """`--out` that is one of the logs, or in no folder, is refused before anything is lost."""
+    path = write("a.jsonl", json.dumps({"messages": CHAT}))
+    before = path.read_text()
+    for out in (path, tmp_path / "none" / "x.jsonl"):
+        done = rlvr("sad", "spans", path, "--json", "--out", out)
+        assert done.returncode == 2, done.stderr
+        assert f"spans were to be written to {out}" in done.stderr
+    assert path.read_text() == before
+
+
+def test_labelled_files_that_are_odd(write: Any, tmp_path: Path) -> None:
+    """No file and bytes that are no UTF-8 are said; U+2028 and a record that is refused are not."""
+    bad = tmp_path / "bad.jsonl"
+    bad.write_bytes(b"\xff\xfe\n")
+    for path, why in ((tmp_path / "none.jsonl", "No such file"), (bad, "no UTF-8")):
+        done = rlvr("sad", "gold", path)
+        assert (done.returncode, why in done.stderr) == (2, True), done.stderr
+
+    text = "Question: a\u2028b\nThought: c\nAction: d[e]"
+    spans = [{"start": 14, "end": 24, "type": "reasoning"}]
+    labelled = [{"id": "a", "text": text, "spans": spans}, {"id": "b", "text": "", "spans": []}]
+    lines = "\n".join(json.dumps(one, ensure_ascii=False) for one in labelled)
+    done = rlvr("sad", "gold", write("g.jsonl", lines), "--json")
+    assert done.returncode == 0, done.stderr
+    assert "refused" in done.stderr
+    assert json.loads(done.stdout)[-1]["right"] == 1.0
+
+
 def test_inspect_shows_spans_and_a_report(write: Any) -> None:
     """Letters where there is no colour, colours where they are asked for, no control characters."""
     path = write("a.jsonl", json.dumps({"messages": CHAT, "reward": 1}) + "\n{broken\n")

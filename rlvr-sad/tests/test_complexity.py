@@ -101,6 +101,23 @@ def test_without_entropies_it_says_so(capsys: pytest.CaptureFixture[str]) -> Non
     assert "entropies_unknown" not in capsys.readouterr().out
 
 
+def test_a_cache_of_other_trajectories(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those it does not know are counted aloud, once; where it knows none it is refused."""
+    head = Head(teacher="t", tokenizer="f", k=2, temperature=1.0, context_length=8, vocab_size=9)
+    write_head(tmp_path, head)
+    curriculum = ByComplexity(ComplexityOptions(cache=str(tmp_path)), BuildContext(steps=20))
+    with pytest.raises(ConfigError, match="knows none of these trajectories"):
+        curriculum.choose(PROBLEMS, 4, seed=1, step=0, history={})
+
+    add_entries(tmp_path, [Entry(key="a", shard="s", row=0, rows=3, entropy=1.0, digest="d0")])
+    curriculum = ByComplexity(ComplexityOptions(cache=str(tmp_path)), BuildContext(steps=20))
+    for step in range(2):
+        curriculum.choose(PROBLEMS, 4, seed=1, step=step, history={})
+    told = capsys.readouterr().out
+    assert told.count("entropies_missing") == 1
+    assert "11" in told
+
+
 def test_what_it_cannot_order(tmp_path: Path) -> None:
     """Problems of another task, and a folder without answers."""
     curriculum = ByComplexity(ComplexityOptions(), BuildContext(steps=4))

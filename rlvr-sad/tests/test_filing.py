@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -291,6 +292,25 @@ def test_what_is_there_is_not_asked_again(task: SadTask, tmp_path: Path) -> None
         assert (a.ids == b.ids).all()
         assert np.array_equal(a.actual, b.actual, equal_nan=True)
     assert entropies(tmp_path / "whole") == entropies(tmp_path / "broken")
+
+
+def test_equal_sequences_are_known_for_each_problem(write: Any, tmp_path: Path) -> None:
+    """Two records that differ after the last learnt word: asked once, both have their entropy."""
+    longer = chat(1)
+    longer["messages"].append({"role": "user", "content": "bye"})
+    records = [chat(1), longer, chat(2)]
+    task = SadTask(
+        SadConfig(), BuildContext(dataset=write("b.jsonl", "\n".join(map(json.dumps, records))))
+    )
+    folder = tmp_path / "answers"
+    assert made(folder, task, Oracle()) == Made(asked=2, known=1, positions=ANY)
+    lines = (folder / INDEX).read_text()
+    known = entropies(folder)
+    one, two, other = (known[p.digest] for p in task.problems("all"))
+    assert one == two != other
+
+    made(folder, task, Oracle())
+    assert (folder / INDEX).read_text() == lines
 
 
 def test_small_shards_hold_the_same(task: SadTask, tmp_path: Path, monkeypatch: Any) -> None:

@@ -130,3 +130,11 @@ def test_a_cache_that_is_no_database_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="remove the file"):
         TrajectoryCache(path)
+
+
+def test_a_cache_that_has_no_place_is_said(tmp_path: Path) -> None:
+    """A folder in the file's place, and a file in the folder's: an error of the configuration."""
+    (tmp_path / "file").write_text("x")
+    for path in (tmp_path, tmp_path / "file" / "c.sqlite"):
+        with pytest.raises(ConfigError, match="choose another folder with RLVR_CACHE_DIR"):
+            TrajectoryCache(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -227,6 +228,15 @@ def test_an_episode_begins_where_the_model_began(write: Any) -> None:
     assert len(problem.prompt[0].content) < 200
 
 
+def test_an_episode_of_a_transcript_begins_where_the_model_began(write: Any) -> None:
+    """All that stands before its first word, not the beginning of it that lists show."""
+    task = task_of(write("a.txt", f"Question: {'long ' * 80}end?\nThought: t\nAction: Finish[a]\n"))
+    (problem,) = task.problems("all")
+    (message,) = task.episode(problem).prompt() or ()
+
+    assert message.content == f"Question: {'long ' * 80}end?"
+
+
 def test_a_group_knows_its_first_messages(write: Any) -> None:
     """Whole, as they are rendered before the model's first turn: for teachers' own templates."""
     said = {"role": "assistant", "content": "a"}
@@ -248,10 +258,22 @@ def test_files_that_cannot_be_used(write: Any, tmp_path: Path) -> None:
         SadTask(SadConfig(), BuildContext())
     with pytest.raises(UnknownNameError, match="twice"):
         task_of(path, files=(str(path),))
+    (tmp_path / "link.jsonl").symlink_to(path)
+    with pytest.raises(UnknownNameError, match=r"link.jsonl was named twice"):
+        task_of(path, files=(str(tmp_path / "link.jsonl"),))
     with pytest.raises(UnknownNameError, match="no such file"):
         task_of(path, files=(str(tmp_path / "b.jsonl"),))
     with pytest.raises(UnknownNameError, match="no format named"):
         task_of(path, format="chatt")
+
+
+def test_a_folder_of_many_files_opens_at_once(tmp_path: Path) -> None:
+    """4,000 logs of one record each: looking for files named twice is no quadratic work."""
+    for n in range(4000):
+        (tmp_path / f"{n}.traj").touch()
+    start = time.process_time()
+    SadTask(SadConfig(), BuildContext(dataset=tmp_path))
+    assert time.process_time() - start < 2.0
 
 
 def test_another_task_cannot_be_replayed() -> None:

@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rlvr.errors import ConfigError
 from rlvr_sad.corpus.corpus import Corpus, Wanted, read_corpus
 from rlvr_sad.corpus.split import held_out
 from rlvr_sad.reading.cache import TrajectoryCache
@@ -84,6 +86,36 @@ def test_the_label_that_is_named_decides(write: Any) -> None:
 
     assert {"0", "1"} < set(found)
     assert len(found) == 3
+
+
+def test_a_label_that_no_record_has_is_refused(write: Any) -> None:
+    """Tasks are never told apart by something else in silence: refused, or counted in a note."""
+    records = [record(f"q{n}", task_id=n) for n in range(3)]
+    with pytest.raises(ConfigError, match="no record has it; labels: task_id"):
+        corpus_of(write, records, split_by="game")
+
+    mixed = [*records, record("another")]
+    notes = corpus_of(write, mixed, split_by="task_id").notes
+    assert [n for note, n in notes.items() if note.startswith("no label task_id")] == [1]
+
+
+def test_a_problem_is_what_it_says(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its digest goes with its words and not with the version of the readers: runs can go on."""
+    before = [p.digest for p in corpus_of(write, [record("q"), record("p")]).problems]
+    monkeypatch.setattr("rlvr_sad.reading.cache.code_digest", lambda: "the next version")
+    after = [p.digest for p in corpus_of(write, [record("q", trial=1), record("r")]).problems]
+
+    assert before[0] == after[0]
+    assert len({*before, *after}) == 3
+
+
+def test_a_reward_that_is_no_number_is_not_enough(write: Any) -> None:
+    """NaN is not at least anything: the record is left out, and listed."""
+    records = [record("q", reward=float("nan")), record("p", reward=1.0)]
+    corpus = corpus_of(write, records, min_reward=0.5)
+
+    assert len(corpus.problems) == 1
+    assert list(corpus.unsupported.values()) == ["its reward nan is below 0.5 (sad.min_reward)"]
 
 
 @given(st.sets(st.text(max_size=8), max_size=40), st.floats(0, 0.99), st.text(max_size=8))

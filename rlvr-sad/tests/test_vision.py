@@ -279,6 +279,16 @@ def test_pictures_that_cannot_be_read(tmp_path: Path) -> None:
             open_picture(Media(kind="image", source=name), source)
 
 
+def test_a_picture_that_would_fill_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of more pixels than Pillow opens is named like any other that cannot be read."""
+    Image.new("RGB", (20, 20)).save(tmp_path / "large.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    with pytest.raises(ConfigError, match="exceeds limit"):
+        open_picture(Media(kind="image", source="large.png"), str(tmp_path / "a.jsonl"))
+
+
 def test_a_picture_in_the_record_itself(tmp_path: Path) -> None:
     """A `data:` URL."""
     path = tmp_path / "a.png"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from rlvr_sad.gold import Tally, compare
 from rlvr_sad.reading.raw import Raw, Rejected
 from rlvr_sad.reading.read import read_record
 from rlvr_sad.reading.stream import trajectories_of
-from rlvr_sad.trajectory import AgentTrajectory
+from rlvr_sad.trajectory import AgentTrajectory, Segment
 
 
 def gold(argv: list[str]) -> int:
@@ -56,7 +57,15 @@ def gold(argv: list[str]) -> int:
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+    try:
+        lines = path.read_text("utf-8").split("\n")  # U+2028 and the like may stand inside a line
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else f"it is no UTF-8: {error}"
+        asked = f"labelled spans were to be read from {path}."
+        raise ConfigError(explain(asked, f"found: {reason}", "give a file of JSON lines")) from None
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
         try:
             record = json.loads(line)
             if {"text", "spans"} <= set(record):
@@ -87,6 +96,10 @@ def _found(
             return found, "native"
     data = json.dumps({"id": str(record.get("id", "")), "text": record["text"]})
     outcome = read_record(Raw("0", 0, "json", data.encode()), name)
+    if outcome.rejected is not None:  # nothing in it has a label then
+        print(f"refused: {outcome.rejected}", file=sys.stderr)
+        nothing = Segment(role="user", type="other", text=record["text"], start=0, end=0)
+        return AgentTrajectory(id=str(record.get("id", "")), format="", segments=(nothing,)), "no"
     return outcome.trajectories[0], "text"
 
 

@@ -6,10 +6,12 @@ import argparse
 import json
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
+from rlvr.errors import ConfigError, explain
 from rlvr_sad.commands.arguments import Refusals, add_files, checked_files
 from rlvr_sad.reading.cache import TrajectoryCache
 from rlvr_sad.reading.prepare import prepare
@@ -43,7 +45,7 @@ def spans(argv: list[str]) -> int:
     notes: Counter[str] = Counter()
     with ExitStack() as stack:
         cache = stack.enter_context(closing(TrajectoryCache())) if options.cache else None
-        out = stack.enter_context(options.out.open("w", encoding="utf-8")) if options.out else None
+        out = stack.enter_context(_opened(options.out, paths)) if options.out else None
         for found in prepare(
             paths, workers=options.workers, cache=cache, format_name=options.format
         ):
@@ -59,6 +61,25 @@ def spans(argv: list[str]) -> int:
         print(f"note: {count} of {written} trajectories: {note}", file=sys.stderr)
     refusals.close(written, is_strict=options.strict)
     return 0
+
+
+def _opened(out: Path, paths: Sequence[Path]) -> TextIO:
+    """
+    The file to write; never one that is read.
+
+    Raises:
+        ConfigError: It is one of the logs, or cannot be written.
+    """
+    asked = f"spans were to be written to {out}."
+    if out.exists() and any(out.samefile(path) for path in paths):
+        raise ConfigError(explain(asked, "found: it is one of the files to read", "choose another"))
+    try:
+        return out.open("w", encoding="utf-8")
+    except OSError as error:
+        found = f"found: {error.strerror}"
+        raise ConfigError(
+            explain(asked, found, "choose a file in a folder that is there")
+        ) from None
 
 
 def as_record(trajectory: AgentTrajectory) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 import attrs
 from attrs import define, field, frozen
 
+from rlvr.errors import ConfigError, explain
 from rlvr.types import Message, Problem
 from rlvr_sad.corpus.place import Place
 from rlvr_sad.corpus.split import by_content, held_out, settled, task_of
@@ -76,6 +78,7 @@ class _Reading:
     notes: Counter[str] = field(factory=Counter)
     formats: Counter[str] = field(factory=Counter)
     ids: Counter[str] = field(factory=Counter)
+    labels: Counter[str] = field(factory=Counter)
 
     def refuse(self, where: str, reason: str) -> None:
         name, again = where, 1
@@ -94,7 +97,7 @@ def read_corpus(wanted: Wanted, cache: TrajectoryCache) -> Corpus:
     Read the files; each record's text is kept in the cache, and not here.
 
     Raises:
-        ConfigError: A file cannot be opened.
+        ConfigError: A file cannot be opened, or no record has the label that names tasks.
     """
     names = _names(wanted.paths)
     reading = _Reading()
@@ -107,6 +110,7 @@ def read_corpus(wanted: Wanted, cache: TrajectoryCache) -> Corpus:
             reading.refuse(f"{name}:{one.line} record {one.id}", one.reason)
         else:
             _take(reading, one, names.get(one.trajectory.source, one.trajectory.source), wanted)
+    _check_label(wanted.split_by, reading)
     tasks = settled(reading.named, reading.fallbacks)
     outside = held_out(tasks, wanted.held_out)
     return Corpus(
@@ -137,6 +141,7 @@ def _take(reading: _Reading, ready: Ready, name: str, wanted: Wanted) -> None:
     reading.notes.update(one.notes)
     if one.media():
         reading.notes[UNSEEN] += 1
+    reading.labels.update(one.labels.keys())
     task = task_of(one, wanted.split_by)
     if task[1] == "task":
         reading.fallbacks[len(reading.named)] = by_content(one)[0]
@@ -149,7 +154,6 @@ def _problem(ready: Ready, name: str, source: str) -> Problem:
     lengths: Counter[str] = Counter()
     for segment in one.segments:
         lengths[segment.type] += len(segment.text)
-    content = ready.key + ready.index.to_bytes(4, "big")
     return Problem(
         id=name,
         prompt=(Message(role="user", content=_title(one)),),
@@ -163,8 +167,31 @@ def _problem(ready: Ready, name: str, source: str) -> Problem:
             reasoning=lengths["reasoning"],
             action=lengths["action"],
         ),
-        digest=hashlib.sha256(content).hexdigest(),
+        digest=_digest(one),
     )
+
+
+def _digest(trajectory: AgentTrajectory) -> str:
+    """Of what is learnt and read, and nothing else: no place, no label, no version of a reader."""
+    content = [(s.role, s.type, s.text, s.media and s.media.source) for s in trajectory.segments]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def _check_label(label: str, reading: _Reading) -> None:
+    """The label that names tasks is there; where some records lack it, a note says how many."""
+    if not label or not reading.problems:
+        return
+    without = sum(how != "label" for _, how in reading.named)
+    if without == len(reading.named):
+        raise ConfigError(
+            explain(
+                f"tasks were to be told apart by the label {label} (sad.split_by).",
+                f"found: no record has it; labels: {', '.join(sorted(reading.labels)) or 'none'}",
+                "name one of these, or call the records' own field task_id",
+            )
+        )
+    if without:
+        reading.notes[f"no label {label}: what stands before the first word is the task"] = without
 
 
 def _title(trajectory: AgentTrajectory) -> str:
@@ -180,7 +207,9 @@ def _too_low(trajectory: AgentTrajectory, least: float | None) -> str:
     value = trajectory.labels.get("reward")
     if not isinstance(value, int | float):
         return f"it names no reward, and at least {least:g} was asked for (sad.min_reward)"
-    return f"its reward {value:g} is below {least:g} (sad.min_reward)" if value < least else ""
+    if value >= least:  # NaN is not
+        return ""
+    return f"its reward {value:g} is below {least:g} (sad.min_reward)"
 
 
 def _names(paths: Sequence[Path]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attrs import asdict, frozen
+from attrs import asdict, evolve, frozen
 from numpy.typing import ArrayLike
 
 from rlvr.errors import ConfigError, UnknownNameError, explain
@@ -154,6 +154,22 @@ def add_entries(folder: Path, entries: Iterable[Entry]) -> None:
             file.write(json.dumps(asdict(entry)).encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
+
+
+def name_all(folder: Path, wanted: Iterable[tuple[str, str]]) -> None:
+    """
+    See that each problem has a line for each of its sequences, also where another has the same.
+
+    Args:
+        folder: The answers.
+        wanted: Key of a sequence and digest of a problem it belongs to.
+    """
+    entries = list(read_entries(folder))
+    there = {(entry.key, entry.digest) for entry in entries}
+    by_key = {entry.key: entry for entry in entries}
+    more = [evolve(by_key[k], digest=d) for k, d in wanted if (k, d) not in there and k in by_key]
+    if more:
+        add_entries(folder, more)
 
 
 def entropies(folder: Path) -> Mapping[str, float]:

@@ -14,7 +14,7 @@ from rlvr.errors import BackendError, ConfigError, explain
 from rlvr.parts import Policy, Sampler, Task, Teacher
 from rlvr.tokenization import fingerprint
 from rlvr.types import Problem, Question, SamplingParams, TopK, Trajectory
-from rlvr_sad.filing.index import TOKENIZER, Head, key_of, read_entries, write_head
+from rlvr_sad.filing.index import TOKENIZER, Head, key_of, name_all, read_entries, write_head
 from rlvr_sad.filing.rows import Rows, rows_of
 from rlvr_sad.filing.shards import ShardWriter
 from rlvr_sad.filing.tokenizer import keep_tokenizer
@@ -85,6 +85,7 @@ async def make(
     problems = list(task.problems("all"))
     params = SamplingParams(temperature=wish.temperature)
     asked = there = positions = 0
+    seen: dict[tuple[str, str], None] = {}  # key and problem; equal sequences are asked about once
     with ShardWriter(wish.folder) as writer:
         for start in range(0, len(problems), wish.at_once):
             part = problems[start : start + wish.at_once]
@@ -93,6 +94,7 @@ async def make(
             for group in groups:
                 for trajectory in group.trajectories:
                     key = key_of(head.tokenizer, trajectory.tokens, wish.temperature)
+                    seen[key, group.problem.digest] = None
                     if key in known:
                         there += 1
                     else:
@@ -104,6 +106,7 @@ async def make(
                 positions += len(rows.places)
             asked += len(fresh)
             tell(min(start + wish.at_once, len(problems)), len(problems))
+    name_all(wish.folder, seen)
     return Made(asked=asked, known=there, positions=positions)
 
 

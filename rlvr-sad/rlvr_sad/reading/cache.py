@@ -39,21 +39,18 @@ class TrajectoryCache:
     def __init__(self, path: Path | None = None) -> None:
         """Open or make the file; None: in rlvr's cache folder."""
         path = path or default_path()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._store = sqlite3.connect(path, timeout=60)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._store = sqlite3.connect(path, timeout=60)
+        except (OSError, sqlite3.OperationalError) as error:
+            raise _unusable(path, error) from error
         try:
             self._store.execute("pragma journal_mode=wal")
             self._store.execute("pragma synchronous=normal")
             self._store.execute("create table if not exists results (key blob primary key, data)")
         except sqlite3.DatabaseError as error:
             self._store.close()
-            raise ConfigError(
-                explain(
-                    f"results were to be kept in {path}.",
-                    f"found: {error}",
-                    "remove the file, or choose another folder with RLVR_CACHE_DIR",
-                )
-            ) from error
+            raise _unusable(path, error) from error
         self.hits = 0
         self.misses = 0
 
@@ -76,6 +73,16 @@ class TrajectoryCache:
         """Keep more results."""
         self._store.executemany("insert or replace into results values (?, ?)", results.items())
         self._store.commit()
+
+
+def _unusable(path: Path, error: Exception) -> ConfigError:
+    return ConfigError(
+        explain(
+            f"results were to be kept in {path}.",
+            f"found: {error}",
+            "remove the file, or choose another folder with RLVR_CACHE_DIR",
+        )
+    )
 
 
 def default_path() -> Path:

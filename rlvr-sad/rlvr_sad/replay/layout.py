@@ -54,6 +54,13 @@ def opening(trajectory: AgentTrajectory, layout: str = "auto") -> list[Message]:
     return _messages(takewhile(lambda turn: not turn.is_models, turns_of(trajectory)))
 
 
+def before(trajectory: AgentTrajectory) -> list[Message]:
+    """What stands before the model's first word as one message; [] where nothing does."""
+    untaught = takewhile(lambda segment: segment.type not in TRAINED, trajectory.segments)
+    text = "".join(segment.text for segment in untaught).strip()
+    return [Message(role="user", content=text)] if text else []
+
+
 def _is_in_turns(trajectory: AgentTrajectory, layout: str) -> bool:
     return layout == "turns" or (layout == "auto" and has_messages(trajectory))
 
