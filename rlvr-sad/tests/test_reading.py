@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from rlvr.errors import ConfigError, UnknownNameError
 from rlvr_sad.reading.stream import files_of, trajectories_of
@@ -203,7 +204,9 @@ def test_files_and_folders(tmp_path: Path, write: Any) -> None:
     write("c.png", b"x")
     (tmp_path / "empty").mkdir()
 
-    assert [p.name for p in files_of([tmp_path])] == ["a.txt", "b.jsonl"]
+    with structlog.testing.capture_logs() as said:
+        assert [p.name for p in files_of([tmp_path])] == ["a.txt", "b.jsonl"]
+    assert [(line["files"], line["such_as"]) for line in said] == [(1, ["c.png"])]
     with pytest.raises(UnknownNameError, match="no such file"):
         files_of([tmp_path / "nothing"])
     with pytest.raises(UnknownNameError, match="holds no file"):

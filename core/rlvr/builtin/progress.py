@@ -83,13 +83,18 @@ class LineProgress:
 
 
 def step_line(step: int, steps: int, metrics: Mapping[str, float], left_s: float) -> str:
-    """Step, reward, pass rate, tokens/s, verifications/s, what was dropped, time left."""
+    """
+    Step, reward, pass rate, tokens/s, verifications/s, what was dropped, time left.
+
+    Where nobody judged in full (recordings), the loss stands in place of the pass rate.
+    """
     dropped = metrics["verify/unscorable"] + metrics["verify/failed"]
     proxy = metrics.get("verify/proxy", 0.0)
+    is_judged = "loss" not in metrics or not 0 < proxy == metrics["verify/scored"]
     return (
         f"step {step}/{steps}  reward {metrics['reward/mean']:.3f}  "
-        f"pass {metrics['reward/pass']:.1%}  "
-        f"tok/s {metrics['rate/tokens_per_s']:.0f}  "
+        + (f"pass {metrics['reward/pass']:.1%}  " if is_judged else f"loss {metrics['loss']:.4g}  ")
+        + f"tok/s {metrics['rate/tokens_per_s']:.0f}  "
         f"verify/s {metrics['rate/verifications_per_s']:.1f}  "
         + _mismatch(metrics)
         + (f"judged by proxy {proxy:.0f}  " if proxy else "")

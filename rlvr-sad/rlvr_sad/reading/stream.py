@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import structlog
+
 from rlvr.errors import ConfigError, UnknownNameError, explain
 from rlvr_sad.reading.files import records_of
 from rlvr_sad.reading.raw import MAX_RECORD, Raw, Rejected
 from rlvr_sad.reading.read import Outcome, is_claimed, read_record
 from rlvr_sad.trajectory import AgentTrajectory
+
+log = structlog.get_logger(__name__)
 
 SUFFIXES = frozenset({".json", ".jsonl", ".ndjson", ".traj", ".yaml", ".yml", ".txt", ".log"})
 
@@ -56,7 +60,7 @@ def trajectories_of(
 
 def files_of(paths: Sequence[Path]) -> list[Path]:
     """
-    The files themselves; of a folder those that may hold trajectories, sorted.
+    The files themselves; of a folder those that may hold trajectories, sorted; others are said.
 
     Raises:
         UnknownNameError: There is no such file, or a folder holds none.
@@ -64,8 +68,18 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = [p for p in sorted(path.rglob("*")) if p.suffix.lower() in SUFFIXES]
-            inside = [p for p in inside if p.is_file() and not p.name.startswith(".")]
+            files = [p for p in sorted(path.rglob("*")) if p.is_file() and p.name[0] != "."]
+            inside = [p for p in files if p.suffix.lower() in SUFFIXES]
+            if others := [
+                str(p.relative_to(path)) for p in files if p.suffix.lower() not in SUFFIXES
+            ]:
+                log.warning(
+                    "files_passed_over",
+                    folder=str(path),
+                    files=len(others),
+                    such_as=others[:3],
+                    read=", ".join(sorted(SUFFIXES)),
+                )
             if not inside:
                 raise UnknownNameError(
                     explain(

@@ -1,0 +1,36 @@
+"""The line a step on standard error."""
+
+from __future__ import annotations
+
+from rlvr.builtin.progress import step_line
+
+METRICS = {
+    "reward/mean": 0.5,
+    "reward/pass": 0.25,
+    "verify/scored": 8.0,
+    "verify/proxy": 0.0,
+    "verify/unscorable": 0.0,
+    "verify/failed": 0.0,
+    "rate/tokens_per_s": 100.0,
+    "rate/verifications_per_s": 10.0,
+    "loss": 1.25,
+}
+
+
+def test_a_judged_step_shows_how_many_passed() -> None:
+    """What a run with a verifier is about."""
+    line = step_line(1, 2, METRICS, 60)
+    assert "pass 25.0%" in line
+    assert "loss" not in line
+
+
+def test_recordings_show_the_loss() -> None:
+    """Nothing was judged in full, so a pass rate would say nothing."""
+    line = step_line(1, 2, {**METRICS, "verify/proxy": 8.0}, 60)
+    assert "loss 1.25" in line
+    assert "pass" not in line
+
+
+def test_a_proxy_for_some_leaves_the_pass_rate() -> None:
+    """Those judged in full have one."""
+    assert "pass 25.0%" in step_line(1, 2, {**METRICS, "verify/proxy": 3.0}, 60)
