@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import structlog
 from attrs import define, field
 
-from rlvr.errors import PrerequisiteError, RlvrError, explain
+from rlvr.errors import ExitCode, PrerequisiteError, RlvrError, explain
 from rlvr_servers.address import Address
 from rlvr_servers.exchange import Reply, UnreachableError, exchange
 
@@ -25,6 +25,8 @@ log = structlog.get_logger(__name__)
 
 class RequestError(RlvrError, RuntimeError):
     """One request got no answer; says nothing about the others."""
+
+    exit_code = ExitCode.BACKEND
 
 
 class BrokenError(Exception):

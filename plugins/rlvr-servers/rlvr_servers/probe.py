@@ -70,8 +70,8 @@ async def probe(dialect: Dialect, tokenizer: Any, *, length: int, most: int, nam
     checked = await _check_ids(dialect, tokenizer, length, name)
     ids = first_ids(tokenizer, length)
     await _first(dialect, ids, name)
-    await _check_places(dialect, ids, name)
     max_k = await _largest(dialect, ids, min(most, tokenizer.vocab_size), name)
+    await _check_places(dialect, ids, min(max_k, _PLACES), name)
     honours = await _honours(dialect, ids, min(max_k, 8))
     return Probed(
         max_k=0 if max_k >= tokenizer.vocab_size else max_k,
@@ -101,7 +101,7 @@ def _begins(tokenizer: Any) -> bool:
         return False
 
 
-async def _check_places(dialect: Dialect, ids: Sequence[int], name: str) -> None:
+async def _check_places(dialect: Dialect, ids: Sequence[int], k: int, name: str) -> None:
     """
     Whether a token's logprobs stand at its own place: an echo may be one off, and look right.
 
@@ -110,9 +110,9 @@ async def _check_places(dialect: Dialect, ids: Sequence[int], name: str) -> None
     if not isinstance(dialect, Echo):
         return
     begin = 2 if dialect.begin == ids[0] else 1
-    told = (await dialect.score(ids, begin, _PLACES, 1.0)).rows
+    told = (await dialect.score(ids, begin, k, 1.0)).rows
     for place in range(len(ids) - 1, begin, -1):
-        drawn = dict(await dialect.next_row(ids[:place], _PLACES))
+        drawn = dict(await dialect.next_row(ids[:place], k))
         echoed = dict(told[place - begin])
         common = drawn.keys() & echoed.keys()
         if common and all(abs(drawn[i] - echoed[i]) < _SAME for i in common):

@@ -64,6 +64,27 @@ def test_a_served_teacher_teaches(
     assert all(abs(kl) < 30 for kl in found)
 
 
+@pytest.mark.parametrize("kind", ["vllm", "sglang", "echo"])
+def test_a_served_teacher_teaches_verilog(
+    rlvr: Call, double: Start, tmp_path: Path, kind: str
+) -> None:
+    """The domain of the first users: verified rewards and a server's teacher in one run."""
+    starter = pytest.importorskip("rlvr_cvdp.starter.model_path", reason="rlvr-cvdp is missing")
+    folder = Path(starter.starter_model().removeprefix("gpt2:"))
+    server = double(kind, folder, most_k=4)
+    words = ["run", "--plugin", "cvdp", "--algo", "opd", "--teacher", server.spec, "--steps", "1"]
+    if kind == "echo":
+        words.append(f"servers.tokenizer={folder}")
+
+    done = rlvr(*words, "--out", "r", *SMALL, "opd.mode=both", "opd.top_k=4")
+
+    assert done.returncode == 0, done.stderr
+    (row,) = [row for row in rows(tmp_path) if "teacher/kl" in row]
+    assert abs(row["teacher/kl"]) < 0.01  # the student is its own teacher
+    assert row["verify/scored"] == 4.0
+    assert row["loss/distill"] < 0.01
+
+
 def test_a_served_teacher_tells_its_likeliest_tokens(
     rlvr: Call, double: Start, toy_model: Path, tmp_path: Path
 ) -> None:
