@@ -96,9 +96,9 @@ def test_entropy_makes_a_short_one_hard(tmp_path: Path) -> None:
 def test_without_entropies_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     """They count as 0, aloud; not where nobody asks for them."""
     ids_at(0)
-    assert "entropies_unknown" in capsys.readouterr().out
+    assert "entropies_unknown" in "".join(capsys.readouterr())
     ids_at(0, entropy=0.0)
-    assert "entropies_unknown" not in capsys.readouterr().out
+    assert "entropies_unknown" not in "".join(capsys.readouterr())
 
 
 def test_a_cache_of_other_trajectories(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,7 +113,7 @@ def test_a_cache_of_other_trajectories(tmp_path: Path, capsys: pytest.CaptureFix
     curriculum = ByComplexity(ComplexityOptions(cache=str(tmp_path)), BuildContext(steps=20))
     for step in range(2):
         curriculum.choose(PROBLEMS, 4, seed=1, step=step, history={})
-    told = capsys.readouterr().out
+    told = "".join(capsys.readouterr())
     assert told.count("entropies_missing") == 1
     assert "11" in told
 

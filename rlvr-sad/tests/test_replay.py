@@ -112,7 +112,7 @@ def test_what_is_cut_is_counted(write: Any, capsys: pytest.CaptureFixture[str]) 
     problems = list(task.problems("all"))
     for _ in range(2):
         groups = asyncio.run(sampler.sample(Policy(), task, problems, SamplingParams()))
-    said = capsys.readouterr().out
+    said = "".join(capsys.readouterr())
 
     assert [len(g.trajectories) for g in groups] == [1, 1, 1]
     assert said.count("long_trajectories") == 1
@@ -131,7 +131,7 @@ def test_what_is_dropped_is_counted(write: Any, capsys: pytest.CaptureFixture[st
     groups = replayed(task, max_tokens=120, long="drop")
 
     assert [len(g.trajectories) for g in groups] == [0, 1]
-    assert "dropped" in capsys.readouterr().out
+    assert "dropped" in "".join(capsys.readouterr())
 
 
 def test_nothing_that_fits_is_an_error(write: Any) -> None:

@@ -129,14 +129,16 @@ def test_algorithm_pages_name_every_option_and_vetted_value() -> None:
         path.stem.replace("-plus-plus", "++"): path.read_text("utf-8")
         for path in (DOCS / "algorithms").glob("*.md")
     }
+    distilling = (DOCS / "algorithms" / "distill" / "index.md").read_text("utf-8")
     losses = {spec.name: spec for spec in plugin.rlvr_losses()}
     advantages = {spec.name: spec for spec in plugin.rlvr_advantages()}
     for algorithm in plugin.rlvr_algorithms():
         text = pages[algorithm.name] + pages["shared-options"]
+        text += distilling if "distill/index.md" in pages[algorithm.name] else ""
         for spec in (losses[algorithm.loss], advantages[algorithm.advantage]):
             record = load_object(spec.config, "algos") if spec.config else None
             for name in attrs.fields_dict(record) if record else ():
-                told = (f"`{spec.option_namespace}.{name}`", f"`LOSS.{name}`")
+                told = [f"`{n}.{name}`" for n in (spec.option_namespace, "LOSS", "distill")]
                 assert any(key in text for key in told), (algorithm.name, told[0])
         for key, value in algorithm.values.items():
             page = pages[algorithm.name]

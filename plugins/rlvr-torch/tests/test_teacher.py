@@ -273,7 +273,7 @@ def test_data_that_it_cannot_read_name_it(make_datum: Callable[..., Datum]) -> N
     """Too long, and ids of a larger vocabulary: the teacher is named, not the student."""
     for datum, said in (
         (make_datum(2, 60, tokens=np.ones(60)), "60 tokens"),
-        (make_datum(2, 5, tokens=np.full(5, 290)), "leave the model's vocabulary"),
+        (make_datum(2, 5, tokens=np.full(5, 290)), "leave the vocabulary"),
     ):
         with pytest.raises(BackendError, match=f"teacher gpt2:new(.|\n)*{said}"):
             score(teacher_of(SMALL), [datum])
