@@ -57,7 +57,7 @@ def test_the_log_is_as_before_afterwards() -> None:
     """Watching changes nothing of what a person sees, and leaves no trace."""
     logger = logging.getLogger("httpx")
     level, filters = logger.level, list(logger.filters)
-    one, other = Health(), Health()
+    one, other = Health("http://s/"), Health("http://s/")
 
     one.start()
     other.start()
@@ -70,7 +70,7 @@ def test_the_log_is_as_before_afterwards() -> None:
 
 def test_a_request_without_an_answer_ends() -> None:
     """And is cancelled, so that the SDK stops to repeat it."""
-    request, health = Asked(), Health()
+    request, health = Asked(), Health("http://s/")
     begun = time.monotonic()
 
     with pytest.raises(LostError, match=r"nothing was finished in 0\.3 s"):
@@ -86,7 +86,7 @@ def test_a_request_without_an_answer_ends() -> None:
 )
 def test_what_the_service_answered_meanwhile_is_said(status: int, word: str) -> None:
     """The SDK waits through these without a word."""
-    health = Health()
+    health = Health("http://s/")
     health.start()
     try:
         answered(status)
@@ -98,7 +98,7 @@ def test_what_the_service_answered_meanwhile_is_said(status: int, word: str) -> 
 
 def test_failures_in_a_row_end_the_wait_early() -> None:
     """The SDK repeats a 5xx at once and for ever: fifty are enough."""
-    health = Health()
+    health = Health("http://s/")
     health.start()
     try:
         for _ in range(MOST_FAILURES):
@@ -113,7 +113,7 @@ def test_failures_in_a_row_end_the_wait_early() -> None:
 
 def test_progress_elsewhere_gives_it_longer() -> None:
     """A queue that moves is no stall: the limit counts from what was finished last."""
-    slow, health = Asked(), Health()
+    slow, health = Asked(), Health("http://s/")
 
     async def body() -> Any:
         async def others() -> None:
@@ -134,7 +134,11 @@ def test_progress_elsewhere_gives_it_longer() -> None:
 def test_a_blocking_call_is_given_up_too() -> None:
     """Its thread holds neither the run nor the end of the process."""
     with pytest.raises(RlvrError, match="nothing was finished"):
-        asyncio.run(in_thread(lambda: time.sleep(5), "it was asked", limit_s=0.2, health=Health()))
+        asyncio.run(
+            in_thread(
+                lambda: time.sleep(5), "it was asked", limit_s=0.2, health=Health("http://s/")
+            )
+        )
 
 
 def test_an_error_in_a_blocking_call_is_told() -> None:
@@ -144,7 +148,7 @@ def test_an_error_in_a_blocking_call_is_told() -> None:
         raise httpx.ConnectError("no route")
 
     with pytest.raises(LostError, match="no route") as error:
-        asyncio.run(in_thread(work, "it was asked", limit_s=5.0, health=Health()))
+        asyncio.run(in_thread(work, "it was asked", limit_s=5.0, health=Health("http://s/")))
     assert isinstance(error.value.__cause__, httpx.ConnectError)
 
 
