@@ -11,8 +11,8 @@ import numpy as np
 
 from rlvr.errors import BackendError, UnknownNameError, explain
 from rlvr.parts import Tokenizer
+from rlvr.sampling import cut
 from rlvr.types import Completion, GenerateRequest
-from rlvr_servers.cut import cut
 from rlvr_servers.dialect import AmbiguousError, Dialect, Drawn, LacksError
 from rlvr_servers.line import RequestError
 
@@ -97,7 +97,7 @@ class ServedPolicy:
                 "--resume when the server answers again",
             ) from error
         self._check(drawn)
-        found = cut(drawn.tokens, ends=self._ends, stops=params.stop, spell=self._bytes_of)
+        found = cut(drawn.tokens, ends=self._ends, stops=params.stop, bytes_of=self._bytes_of)
         return Completion(
             tokens=drawn.tokens[: found.count],
             logprobs=np.minimum(np.asarray(drawn.logprobs[: found.count], np.float32), 0.0),

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from rlvr.errors import BackendError
+from rlvr.sampling import cut
 from rlvr.tokenization import FastTokenizer
 from rlvr.types import Completion, FloatArray, GenerateRequest
 from rlvr_tinker import scores
 from rlvr_tinker.checks import PADDED
-from rlvr_tinker.cut import cut
 from rlvr_tinker.errors import LostError, RefusedError
 from rlvr_tinker.samplers import Sampler, Samplers
 from rlvr_tinker.usage import Usage
