@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import structlog
 
 from rlvr.errors import ConfigError, UnknownNameError
 from rlvr.parts import BuildContext, Curriculum
@@ -93,15 +94,16 @@ def test_entropy_makes_a_short_one_hard(tmp_path: Path) -> None:
     assert {p.id for p in chosen} == {"p01", "p02", "p03", "p04"}
 
 
-def test_without_entropies_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_entropies_it_says_so() -> None:
     """They count as 0, aloud; not where nobody asks for them."""
-    ids_at(0)
-    assert "entropies_unknown" in "".join(capsys.readouterr())
-    ids_at(0, entropy=0.0)
-    assert "entropies_unknown" not in "".join(capsys.readouterr())
+    with structlog.testing.capture_logs() as logs:
+        ids_at(0, entropy=0.0)
+        assert not logs
+        ids_at(0)
+    assert [entry["event"] for entry in logs] == ["entropies_unknown"]
 
 
-def test_a_cache_of_other_trajectories(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cache_of_other_trajectories(tmp_path: Path) -> None:
     """Those it does not know are counted aloud, once; where it knows none it is refused."""
     head = Head(teacher="t", tokenizer="f", k=2, temperature=1.0, context_length=8, vocab_size=9)
     write_head(tmp_path, head)
@@ -111,11 +113,11 @@ def test_a_cache_of_other_trajectories(tmp_path: Path, capsys: pytest.CaptureFix
 
     add_entries(tmp_path, [Entry(key="a", shard="s", row=0, rows=3, entropy=1.0, digest="d0")])
     curriculum = ByComplexity(ComplexityOptions(cache=str(tmp_path)), BuildContext(steps=20))
-    for step in range(2):
-        curriculum.choose(PROBLEMS, 4, seed=1, step=step, history={})
-    told = "".join(capsys.readouterr())
-    assert told.count("entropies_missing") == 1
-    assert "11" in told
+    with structlog.testing.capture_logs() as logs:
+        for step in range(2):
+            curriculum.choose(PROBLEMS, 4, seed=1, step=step, history={})
+    (told,) = [entry for entry in logs if entry["event"] == "entropies_missing"]
+    assert 11 in told.values()
 
 
 def test_what_it_cannot_order(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import structlog
 from byte_tokenizer import ByteTokenizer
 from replay_fixture import Policy, chat
 
@@ -104,34 +105,33 @@ def test_a_long_trajectory_comes_in_windows(write: Any) -> None:
     assert (joined == whole.mask).all()
 
 
-def test_what_is_cut_is_counted(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_cut_is_counted(write: Any) -> None:
     """The best window of a long one, and one too long for anything: numbers are said once."""
     lines = [chat(1, length=12), chat(2), chat(3, length=9)]
     task = task_of(write("a.jsonl", "\n".join(map(json.dumps, lines))))
     sampler = ReplaySampler(ReplayConfig(long="cut", max_tokens=120), BuildContext())
     problems = list(task.problems("all"))
-    for _ in range(2):
-        groups = asyncio.run(sampler.sample(Policy(), task, problems, SamplingParams()))
-    said = "".join(capsys.readouterr())
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(2):
+            groups = asyncio.run(sampler.sample(Policy(), task, problems, SamplingParams()))
 
     assert [len(g.trajectories) for g in groups] == [1, 1, 1]
-    assert said.count("long_trajectories") == 1
+    (said,) = [entry for entry in logs if entry["event"] == "long_trajectories"]
     lost = sum(int(t.mask.sum()) for g in replayed(task) for t in g.trajectories) - sum(
         int(t.mask.sum()) for g in groups for t in g.trajectories
     )
-    assert f"tokens_lost={lost}" in said.replace("\x1b[0m", "").replace("\x1b[35m", "").replace(
-        "\x1b[36m", ""
-    )
+    assert said["tokens_lost"] == lost
 
 
-def test_what_is_dropped_is_counted(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_dropped_is_counted(write: Any) -> None:
     """`replay.long=drop`: an empty group, and the count."""
     lines = [chat(1, length=12), chat(2)]
     task = task_of(write("a.jsonl", "\n".join(map(json.dumps, lines))))
-    groups = replayed(task, max_tokens=120, long="drop")
+    with structlog.testing.capture_logs() as logs:
+        groups = replayed(task, max_tokens=120, long="drop")
 
     assert [len(g.trajectories) for g in groups] == [0, 1]
-    assert "dropped" in "".join(capsys.readouterr())
+    assert [entry["dropped"] for entry in logs if entry["event"] == "long_trajectories"] == [1]
 
 
 def test_nothing_that_fits_is_an_error(write: Any) -> None:

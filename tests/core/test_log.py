@@ -7,17 +7,8 @@ import subprocess
 import sys
 
 import pytest
-import structlog
 
 from rlvr import log
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    """Each test sets logs up itself; none leaks into the next."""
-    yield
-    structlog.reset_defaults()
-    structlog.contextvars.clear_contextvars()
 
 
 def lines(path):

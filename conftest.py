@@ -1,0 +1,23 @@
+"""What every test of the project starts from, whichever ran before it in the same process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_at_start() -> Iterator[None]:
+    """
+    Each test finds logs as a new process would.
+
+    A command that a test runs in this process sets them up, and `capture_logs` leaves structlog
+    with settings of its own; the next test's log lines would else go to another place or form.
+    """
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+    yield
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
