@@ -8,6 +8,10 @@ RUN_ARGS ?=
 PYTEST_ARGS ?=
 export VENV
 
+# Where Python may not keep what it compiled, each of the hundreds of processes that the tests
+# start compiles torch anew, which takes longer than all else that most of them do.
+unexport PYTHONDONTWRITEBYTECODE
+
 # On a build server a missing simulator is a failure, not a skipped test.
 ifeq ($(CI),true)
 export RLVR_REQUIRE_TOOLS ?= 1
@@ -23,7 +27,8 @@ run: setup-run ## train the starter model on Verilog problems and show what it l
 	$(BIN)/rlvr run --plugin cvdp --algo grpo $(RUN_ARGS)
 
 test: setup lint ## linters, type checker, import contracts and all tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 1 -m "not serial" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 1 \
+	  -m "not serial" $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -m serial $(PYTEST_ARGS) || [ $$? -eq 5 ] # 5: none was selected
 
 test-tinker-independent: ## rlvr-tinker against a third party's server and tinker-cookbook's loops

@@ -21,3 +21,15 @@ def _logs_as_at_start() -> Iterator[None]:
     yield
     structlog.reset_defaults()
     structlog.contextvars.clear_contextvars()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """
+    Workers take files whose tests start processes first, whole files as they are.
+
+    What is left at the end is short, so that no worker waits minutes for the other's last file.
+    """
+    if hasattr(config, "workerinput"):
+        marks = ("integration", "slow")
+        long = {item.path for item in items if any(map(item.get_closest_marker, marks))}
+        items.sort(key=lambda item: item.path not in long)

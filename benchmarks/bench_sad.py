@@ -14,6 +14,7 @@ train: greedily and at temperature 1.
   sad   span, with the paper's curriculum: easy trajectories first
   opd   the student's own episodes, forward KL, mean over tokens
   opd-sad  the student's own episodes, forward KL, a mean for each kind of span
+  kl-opd-sad  half of the steps as `kl`, then half as `opd-sad`
 
 Prints a table with 95 % intervals (Wilson, over the episodes of all seeds) and differences to `kl`
 (bootstrap, paired by seed and house). `--json` prints all of it.
@@ -47,15 +48,19 @@ from rlvr_sad.starter.model_path import student_model, teacher_model
 REPLAY = ["--plugin", "sad", "sad.held_out=0", "eval.every=0"]
 LIVE = ["--task", "house", "--algo", "opd", "opd.mode=supervised", "advantage.reward_coef=0"]
 LIVE += ["opd.loss=forward_kl", "eval.every=0", "sampler.group_size=1"]
-ARMS: dict[str, list[str]] = {
-    "sft": [*REPLAY, "--algo", "sft", "--sampler", "replay"],
-    "kl": [*REPLAY, "--algo", "sad", "distill.reduction=token"],
-    "span": [*REPLAY, "--algo", "sad", "distill.reduction=span"],
-    "sad": [*REPLAY, "--algo", "sad", "distill.reduction=span", "--curriculum", "complexity"],
-    "opd": [*LIVE, "opd.reduction=token"],
-    "opd-sad": [*LIVE, "opd.reduction=span"],
+KL = [*REPLAY, "--algo", "sad", "distill.reduction=token"]
+OPD_SAD = [*LIVE, "opd.reduction=span"]
+ARMS: dict[str, list[list[str]]] = {
+    "sft": [[*REPLAY, "--algo", "sft", "--sampler", "replay"]],
+    "kl": [KL],
+    "span": [[*REPLAY, "--algo", "sad", "distill.reduction=span"]],
+    "sad": [[*REPLAY, "--algo", "sad", "distill.reduction=span", "--curriculum", "complexity"]],
+    "opd": [[*LIVE, "opd.reduction=token"]],
+    "opd-sad": [OPD_SAD],
+    "kl-opd-sad": [KL, OPD_SAD],
 }
-TEACHERS = {"sft": "", "opd": "advantage.teacher", "opd-sad": "advantage.teacher"}
+"""What `rlvr run` is asked, by stage; the stages share the steps, each goes on from the last."""
+TEACHER_KEYS = {"sft": "", "opd": "advantage.teacher", "sad": "distill.teacher"}
 FIGURES = ("success", "steps", "reasoning_tokens", "cot_match", "action_match")
 DRAWS = 2000
 
@@ -98,23 +103,26 @@ def train(
     arm: str, seed: int, data: Path, root: Path, options: argparse.Namespace
 ) -> dict[str, Any]:
     """One student: its episodes, and what it cost."""
-    out = root / f"{arm}-{seed}"
-    words = [*ARMS[arm], "--model", student_model(), "--seed", str(seed), "--out", str(out)]
-    words += ["--steps", str(options.steps), f"train.problems={options.batch}"]
-    words += [f"train.lr={options.lr}", "train.warmup=5", "train.decay=cosine"]
-    words += [f"checkpoint.every={options.steps}", "-qq"]
-    if REPLAY[0] in ARMS[arm]:
-        words += ["--dataset", str(data)]
-    if key := TEACHERS.get(arm, "distill.teacher"):
-        words += [f"{key}={teacher_model()}"]
     begun, spent = time.monotonic(), time.process_time()
-    rlvr("run", *words, *options.overrides)
+    model, stages = student_model(), ARMS[arm]
+    for number, words in enumerate(stages, 1):
+        out = root / f"{arm}-{seed}" / str(number)
+        steps, is_live = options.steps // len(stages), LIVE[0] in words
+        command = [*words, "--model", model, "--seed", str(seed), "--out", str(out)]
+        command += ["--steps", str(steps), f"train.problems={options.batch}"]
+        command += [f"train.lr={options.live_lr if is_live else options.lr}"]
+        command += ["train.warmup=5", "train.decay=cosine", f"checkpoint.every={steps}", "-qq"]
+        if not is_live:
+            command += ["--dataset", str(data)]
+        if key := TEACHER_KEYS[words[words.index("--algo") + 1]]:
+            command += [f"{key}={teacher_model()}"]
+        rlvr("run", *command, *options.overrides)
+        model = f"gpt2:{sorted((out / 'checkpoints').iterdir())[-1] / 'model'}"
     cost = {
         "minutes": (time.monotonic() - begun) / 60,
         "cpu_minutes": (time.process_time() - spent) / 60,
     }
-    model = sorted((out / "checkpoints").iterdir())[-1] / "model"
-    episodes = asyncio.run(live(f"gpt2:{model}", options.houses, options.overrides))
+    episodes = asyncio.run(live(model, options.houses, options.overrides))
     return {"seed": seed, **cost, "episodes": episodes}
 
 
@@ -213,7 +221,8 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--steps", type=int, default=200, help="of each student")
     parser.add_argument("--batch", type=int, default=8, help="trajectories a step")
-    parser.add_argument("--lr", type=float, default=3e-3)
+    parser.add_argument("--lr", type=float, default=3e-3, help="on the teacher's episodes")
+    parser.add_argument("--live-lr", type=float, default=1e-3, help="on the student's own")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--arms", nargs="+", default=["sft", "kl", "sad"], choices=list(ARMS))
     parser.add_argument("--trajectories", type=int, default=384, help="houses the teacher lives in")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from rlvr.parts import Tokenizer
-from rlvr.types import Completion, Message
+from rlvr.types import Completion, Message, Problem
 
 
 class SingleTurn:
@@ -64,3 +64,11 @@ class WritesTokens(Protocol):
 
     def stop_texts(self) -> Sequence[str]:
         """Texts that end the policy's turn, besides its own end of turn and `sampler.stop`."""
+
+
+@runtime_checkable
+class Posing(Protocol):
+    """A task some of whose problems cannot be put to a policy: nothing to answer (optional)."""
+
+    def unposed(self, problem: Problem) -> str:
+        """Why not; "" where it can. Such problems are left out where the policy samples."""

@@ -142,7 +142,8 @@ class Trajectory:
     files that its episode left behind (`episode.LeavesFiles`). `notes` are what the episode noted
     about its turns (`episode.LeavesNotes`; JSON values only). `prompt_cut` counts prompt tokens
     that did not fit the model's context. `error` says why a rollout broke off (`finish` is then
-    "error").
+    "error"). `pictures` (`pictures.Picture`) are those that tokens of it stand for, in order; the
+    core only carries them.
     """
 
     problem_id: str
@@ -157,6 +158,7 @@ class Trajectory:
     prompt_cut: int = 0
     error: str = ""
     notes: Mapping[str, Any] = field(factory=dict, converter=_frozen_map)
+    pictures: tuple[Any, ...] = field(default=(), converter=_tuple, repr=False)
 
     @classmethod
     def from_text(cls, problem_id: str, completion: str) -> Trajectory:
@@ -358,7 +360,8 @@ class Datum:
     `annotations` hold per-token numbers by name: logprobs by other models ("reference",
     "teacher"), by the trainer before the step ("policy"), a critic's estimates ("value").
     `distributions` hold what teachers think of the next token, by annotation: rows are the
-    supervised tokens (`mask`) in order. `labels` and `prompt` (its messages) are the problem's.
+    supervised tokens (`mask`) in order. `labels` and `prompt` (its messages) are the problem's,
+    `pictures` the trajectory's.
     """
 
     tokens: IntArray = field(converter=_ints, eq=_EQUAL)
@@ -374,6 +377,7 @@ class Datum:
     )
     labels: Mapping[str, str] = field(factory=dict, converter=_frozen_map)
     prompt: tuple[Message, ...] = field(default=(), converter=_tuple, eq=False, repr=False)
+    pictures: tuple[Any, ...] = field(default=(), converter=_tuple, repr=False)
 
 
 @frozen(kw_only=True)
@@ -410,12 +414,14 @@ class Question:
             of position t is the distribution that `ids[t]` was drawn from, given `ids[:t]`.
         k: Likeliest tokens a position, at least 1.
         temperature: That the logits are divided by.
+        pictures: As `Trajectory.pictures`.
     """
 
     ids: IntArray = field(converter=_ints, eq=_EQUAL)
     start: int
     k: int
     temperature: float = 1.0
+    pictures: tuple[Any, ...] = field(default=(), converter=_tuple, repr=False)
 
 
 @frozen(kw_only=True)

@@ -9,7 +9,7 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlvr.run.rundir import trajectory_records
+from rlvr.run.trajectory_lines import trajectory_records
 from rlvr.testing.tools import shared_data
 from rlvr.types import Failed, Message, ScoredGroup, Trajectory
 from rlvr_cvdp.budget import estimated_prompt, estimated_tokens, fit_prompt

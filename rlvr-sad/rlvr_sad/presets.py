@@ -32,6 +32,7 @@ PRODUCTION: Mapping[str, Any] = {
 """JSD on the 64 likeliest and the rest; evaluated every 20 steps, three checkpoints."""
 
 RESEARCH: Mapping[str, Any] = {
+    "run.curriculum": "complexity",
     "distill.loss": "akl",
     "distill.weighting": "adaptive",
     "distill.reduction": "token",
@@ -42,7 +43,7 @@ RESEARCH: Mapping[str, Any] = {
     "eval.every": 10,
     "checkpoint.keep": 3,
 }
-"""Adaptive KL over whole distributions, adaptive span weights; add `--curriculum complexity`."""
+"""Adaptive KL over whole distributions, adaptive span weights, easy trajectories first."""
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "fast": FAST,

@@ -25,6 +25,7 @@ from rlvr_sad.replay.layout import before, opening
 from rlvr_sad.trajectory import AgentTrajectory
 
 _SHOWN = 3
+UNPOSED = "nothing stands before the agent's first word"
 SPAN = "span"
 """Annotation (T,): 0 nothing, 1 reasoning, 2 action."""
 
@@ -71,11 +72,15 @@ class SadTask:
         return [p for p in self.corpus.problems if split in ("all", p.split)]
 
     def episode(self, problem: Problem) -> SingleTurn:
-        """What stood before the model's first turn, as messages, and one answer."""
+        """What stood before the model's first turn, as messages (see `unposed`), and one answer."""
         trajectory = self.trajectory(problem)
         return SingleTurn(
             opening(trajectory, "turns") or before(trajectory) or list(problem.prompt)
         )
+
+    def unposed(self, problem: Problem) -> str:
+        """Why a policy cannot answer it: the log begins with the agent's words."""
+        return "" if problem.payload.has_prompt else UNPOSED
 
     def reference(self, problem: Problem) -> None:
         """None: a trajectory is more than one answer; the sampler replay gives the whole."""

@@ -71,7 +71,7 @@ class AgentTrajectory:
         format: Name of the format it was read as.
         source: The file it comes from.
         line: Line of that file at which its record begins (1-based).
-        labels: What the record says about it: reward, task, model (JSON values).
+        labels: What the record says about it: id, reward, task, model (JSON values).
         notes: What a person should know before training on it.
     """
 

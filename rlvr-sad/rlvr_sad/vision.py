@@ -1,25 +1,26 @@
-"""A trajectory with pictures as the input of a vision-language model.
+"""Trajectories with pictures, as a vision-language model reads them.
 
 The model's processor says which tokens stand for each picture and makes the pixels; types and masks
-of all other tokens are those of the trajectory without them. `rlvr run` trains language models and
-leaves placeholders as text; this is for loops of one's own.
+of all other tokens are those of the trajectory without them. `rlvr run` lays recorded trajectories
+out by `show` where the model sees; `prepare` is for loops of one's own.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from rlvr.errors import ConfigError, PrerequisiteError, explain
-from rlvr.tokenization import FastTokenizer
+from rlvr.tokenization import FastTokenizer, Sight
 from rlvr_sad.replay.layout import lay_out
 from rlvr_sad.replay.turns import part_of
 from rlvr_sad.tokens import Tokens
@@ -27,7 +28,61 @@ from rlvr_sad.trajectory import CODES, AgentTrajectory, Media
 
 _PLACE = "\ue100"
 """Stands for a picture until its tokens are known: a private character, which no text has."""
-_AROUND = ("<|vision_start|>", "<|vision_end|>")
+
+
+def _told(source: str) -> str:
+    """A source for a person, and to tell it apart: a picture in the record itself by its digest."""
+    if source.startswith("data:"):
+        return f"data:{hashlib.sha256(source.encode()).hexdigest()}"
+    return repr(source)
+
+
+@frozen(kw_only=True)
+class StoredPicture:
+    """
+    A picture of a record: where it is, not what is on it.
+
+    Attributes:
+        source: A path or a `data:` URL, as the record has it.
+        file: The file of the record; a relative path begins at its folder.
+    """
+
+    source: str = field(repr=_told)
+    file: str = ""
+
+    def open(self) -> Any:
+        """The picture (RGB), as Pillow has it; `ConfigError` where it cannot be read."""
+        return open_picture(Media(kind="image", source=self.source), self.file)
+
+    def digest(self) -> str:
+        """
+        Of its bytes.
+
+        Raises:
+            ConfigError: It cannot be read.
+        """
+        if self.source.startswith("data:"):
+            return hashlib.sha256(self.source.encode()).hexdigest()
+        try:
+            return hashlib.sha256(_path(self.source, self.file).read_bytes()).hexdigest()
+        except OSError as error:
+            raise _unreadable(self.source, str(error)) from error
+
+
+@frozen(eq=False)
+class Shown:
+    """
+    A trajectory with the tokens of its pictures in their places.
+
+    Attributes:
+        tokens: Ids, types and mask (T,); tokens that stand for a picture are `other`.
+        places: Where each picture's tokens begin and end.
+        pictures: In the order of their places; those behind the last learnt token are left out.
+    """
+
+    tokens: Tokens
+    places: tuple[tuple[int, int], ...] = ()
+    pictures: tuple[StoredPicture, ...] = ()
 
 
 @frozen(eq=False)
@@ -42,6 +97,43 @@ class Seen:
 
     tokens: Tokens
     inputs: Mapping[str, Any]
+
+
+def pictures_of(trajectory: AgentTrajectory) -> tuple[StoredPicture, ...]:
+    """Its pictures in the order of their places; films and sounds are none."""
+    return tuple(
+        StoredPicture(source=media.source, file=trajectory.source)
+        for media in trajectory.media()
+        if media.kind == "image"
+    )
+
+
+def show(
+    trajectory: AgentTrajectory, tokenizer: FastTokenizer, sight: Sight, layout: str = "auto"
+) -> Shown:
+    """
+    Tokens of a trajectory with its pictures' tokens in their places.
+
+    Args:
+        trajectory: What was recorded.
+        tokenizer: The model's.
+        sight: How the model takes pictures.
+        layout: As `replay.layout`.
+
+    Raises:
+        ConfigError: A picture cannot be read or placed.
+        BackendError: The model's processor cannot take one.
+        PrerequisiteError: Pillow is not installed.
+    """
+    tokens = lay_out(_marked(trajectory), tokenizer, layout)
+    found = _places(tokens.ids, tokenizer)
+    pictures = pictures_of(trajectory)[: len(found)]
+    expanded = [sight.tokens(picture.open()) for picture in pictures]
+    places, grown = [], 0  # tokens that the pictures before have more than their marks
+    for (start, end), ids in zip(found, expanded, strict=True):
+        places.append((start + grown, start + grown + len(ids)))
+        grown += len(ids) - (end - start)
+    return Shown(_replaced(tokens, found, expanded), tuple(places), pictures)
 
 
 def prepare(
@@ -59,24 +151,18 @@ def prepare(
             between the tokens for the beginning and end of a picture where it has them.
 
     Raises:
-        ConfigError: A picture cannot be read, or the processor cannot place it.
+        ConfigError: A picture cannot be read or placed.
+        BackendError: The processor cannot take one.
         PrerequisiteError: Pillow is not installed.
     """
     tokenizer = FastTokenizer(processor.tokenizer)
     if getattr(processor, "image_processor", None) is None:
         return Seen(lay_out(trajectory, tokenizer, layout), {})
-    marked, media = _marked(trajectory)
-    tokens = lay_out(marked, tokenizer, layout)
-    found = _places(tokens.ids, tokenizer)
-    pictures = [open_picture(one, trajectory.source) for one in media[: len(found)]]
-    if not pictures:
-        return Seen(tokens, {})
-    mark = placeholder or _placeholder(processor)
-    expanded = [_expanded(processor, mark, picture) for picture in pictures]
-    inputs = _call(processor, "\n".join([mark] * len(pictures)), pictures)
-    inputs = {k: v for k, v in inputs.items() if k not in ("input_ids", "attention_mask")}
-    inputs.pop("mm_token_type_ids", None)  # those of the sequence as a whole follow from its ids
-    return Seen(_replaced(tokens, found, expanded), inputs)
+    sight = Sight(lambda: processor, placeholder=placeholder)
+    shown = show(trajectory, tokenizer, sight, layout)
+    if not shown.pictures:
+        return Seen(shown.tokens, {})
+    return Seen(shown.tokens, sight.pixels([picture.open() for picture in shown.pictures]))
 
 
 def open_picture(media: Media, source: str = "") -> Any:
@@ -97,34 +183,37 @@ def open_picture(media: Media, source: str = "") -> Any:
         raise PrerequisiteError(
             explain("a picture was to be opened.", "found: no Pillow", "do: pip install pillow")
         ) from error
-    name = media.source if len(media.source) < 80 else f"{media.source[:77]}..."
-    if media.source.startswith(("http://", "https://")):
-        raise _unreadable(name, "it lies on another machine", "put it beside the trajectories")
+    is_inside = media.source.startswith("data:")
+    data: Any = None if is_inside else _path(media.source, source)
     try:
-        if media.source.startswith("data:"):
-            data: Any = io.BytesIO(base64.b64decode(media.source.partition(",")[2], validate=True))
-        else:
-            data = Path(source).parent / media.source.removeprefix("file://")
+        if is_inside:
+            data = io.BytesIO(base64.b64decode(media.source.partition(",")[2], validate=True))
         with Image.open(data) as picture:
             return picture.convert("RGB")
     except (
         *(OSError, ValueError, SyntaxError, binascii.Error),  # SyntaxError: a broken PNG
         Image.DecompressionBombError,
     ) as error:
-        raise _unreadable(name, str(error), "check the path, and that it is a picture") from error
+        raise _unreadable(media.source, str(error)) from error
 
 
-def _marked(trajectory: AgentTrajectory) -> tuple[AgentTrajectory, list[Media]]:
-    """The trajectory with a private character for each picture, and the pictures."""
-    segments, media = [], []
+def _path(source: str, file: str) -> Path:
+    if source.startswith(("http://", "https://")):
+        do = "put it beside the trajectories"
+        raise _unreadable(source, "it lies on another machine", do)
+    return Path(file).parent / source.removeprefix("file://")
+
+
+def _marked(trajectory: AgentTrajectory) -> AgentTrajectory:
+    """The trajectory with a private character for each picture."""
+    segments = []
     for segment in trajectory.segments:
         text = segment.text.replace(_PLACE, "\N{REPLACEMENT CHARACTER}")
         if segment.media is not None and segment.media.kind == "image":
-            media.append(segment.media)
             text = _PLACE
         size = len(text.encode("utf-8"))
         segments.append(evolve(segment, text=text, start=0, end=size))
-    return part_of(trajectory, segments), media
+    return part_of(trajectory, segments)
 
 
 def _places(ids: NDArray[np.int32], tokenizer: FastTokenizer) -> list[tuple[int, int]]:
@@ -169,36 +258,8 @@ def _replaced(
     )
 
 
-def _placeholder(processor: Any) -> str:
-    mark = getattr(processor, "image_token", None)
-    if not mark:
-        raise ConfigError(
-            explain(
-                "pictures were to be given to a vision-language model.",
-                f"found: {type(processor).__name__} does not name its image token",
-                "give placeholder=...",
-            )
-        )
-    vocabulary = processor.tokenizer.get_vocab()
-    before, after = _AROUND if all(token in vocabulary for token in _AROUND) else ("", "")
-    return f"{before}{mark}{after}"
-
-
-def _expanded(processor: Any, mark: str, picture: Any) -> list[int]:
-    """The tokens that stand for one picture."""
-    ids = _call(processor, mark, [picture])["input_ids"][0].tolist()
-    if not ids:
-        raise ConfigError(
-            explain("a picture was to become tokens.", f"found: {mark!r} became none")
-        )
-    return list(ids)
-
-
-def _call(processor: Any, text: str, pictures: Sequence[Any]) -> dict[str, Any]:
-    return dict(
-        processor(text=[text], images=list(pictures), return_tensors="pt", add_special_tokens=False)
-    )
-
-
-def _unreadable(name: str, found: str, do: str) -> ConfigError:
+def _unreadable(
+    source: str, found: str, do: str = "check the path, and that it is a picture"
+) -> ConfigError:
+    name = source if len(source) < 80 else f"{source[:77]}..."
     return ConfigError(explain(f"the picture {name} was to be read.", f"found: {found}", do))

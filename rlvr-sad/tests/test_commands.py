@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from rlvr.errors import ConfigError, UnknownNameError
+from rlvr_sad.commands.inspect import inspect
+
 CHAT = [
     {"role": "user", "content": "q\x1b[31m"},
     {"role": "assistant", "content": "<think>hm</think>\nyes é"},
@@ -113,7 +116,42 @@ def test_inspect_shows_spans_and_a_report(write: Any) -> None:
     assert "\x1b[31m" not in coloured.stdout  # what the trajectory itself holds
     assert "1 trajectories, 1 records refused" in plain.stdout
     assert "refused      line 2, record 1: it is no JSON" in plain.stdout
-    assert rlvr("sad", "inspect", path, "--record", "9").returncode == 2
+    missing = rlvr("sad", "inspect", path, "--record", "9")
+    assert missing.returncode == 2
+    assert "there are 0" in missing.stderr
+
+
+def test_inspect_finds_a_record_by_its_place_and_by_its_own_id(
+    write: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All that have the id are shown; one that nobody has names those that look like it."""
+    records = [{"messages": CHAT, "id": f"conv-{n // 2}"} for n in range(30)]
+    path = str(write("a.jsonl", "\n".join(map(json.dumps, records))))
+
+    for name, shown in (("7", [7]), ("conv-3", [6, 7])):
+        assert inspect([path, "--record", name]) == 0
+        out = capsys.readouterr().out
+        heads = [line.split()[1] for line in out.splitlines() if line.startswith("===")]
+        assert heads == list(map(str, shown))
+        assert out.count("id=conv-3") == len(shown)
+    with pytest.raises(UnknownNameError, match=r"there are conv-14, (.|\n)*, \.\.\. \(45 in all\)"):
+        inspect([path, "--record", "conv14"])
+
+
+@pytest.mark.parametrize("words", [[], ["--report"], ["--json"], ["--record", "0"]])
+def test_inspect_of_nothing_but_refusals_is_an_error_after_the_reports(
+    words: list[str], write: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit 2, as `rlvr sad spans` says it; the report of each file was printed."""
+    files = [str(write(name, "{broken\n")) for name in ("a.jsonl", "b.jsonl")]
+    with pytest.raises(ConfigError, match="0 trajectories, 2 records refused") as caught:
+        inspect([*files, *words])
+
+    assert caught.value.exit_code == 2
+    said = capsys.readouterr().out
+    assert all(name in said for name in ("a.jsonl", "b.jsonl"))
+    assert said.count("it is no JSON") == 2
+    assert inspect([*files, str(write("c.jsonl", json.dumps({"messages": CHAT}))), *words]) == 0
 
 
 def test_the_report_of_a_file_in_which_nothing_can_be_learnt(write: Any) -> None:

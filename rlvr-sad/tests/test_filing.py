@@ -21,7 +21,7 @@ from rlvr.distributions import Capabilities
 from rlvr.errors import BackendError, ConfigError, UnknownNameError
 from rlvr.parts import BuildContext
 from rlvr.tokenization import fingerprint
-from rlvr.types import Datum, Message, Question, SamplingParams, TopK
+from rlvr.types import Datum, Group, Message, Question, SamplingParams, Segment, TopK
 from rlvr_sad.filing import teacher as filing_teacher
 from rlvr_sad.filing.index import INDEX, entropies, read_entries
 from rlvr_sad.filing.making import Made, Wish, make
@@ -311,6 +311,41 @@ def test_equal_sequences_are_known_for_each_problem(write: Any, tmp_path: Path) 
 
     made(folder, task, Oracle())
     assert (folder / INDEX).read_text() == lines
+
+
+def test_what_comes_after_the_last_learnt_token_is_no_part_of_it(
+    task: SadTask, tmp_path: Path
+) -> None:
+    """A run asks up to the last learnt token; so are answers kept, and found."""
+    import attrs
+
+    class Trailing(ReplaySampler):
+        async def sample(self, *args: Any) -> list[Group]:
+            groups = await super().sample(*args)
+            more = Segment(author="env", tokens=[1, 2, 3])
+            return [
+                attrs.evolve(
+                    g,
+                    trajectories=[
+                        attrs.evolve(t, segments=(*t.segments, more)) for t in g.trajectories
+                    ],
+                )
+                for g in groups
+            ]
+
+    sampler, oracle = Trailing(ReplayConfig(), BuildContext()), Oracle()
+    policy, wish = Policy(tokenizer=Kept()), Wish(folder=tmp_path / "f", k=16)
+    asyncio.run(make(wish, oracle, policy, task, sampler, lambda done, of: None))
+    teacher, (short, *_) = opened(tmp_path / "f"), data_of(task)
+    arrays = ("tokens", "mask", "logprobs", "advantages", "weights")
+    long = attrs.evolve(short, **{n: np.append(getattr(short, n), [0] * 3) for n in arrays})
+
+    (told,) = asyncio.run(teacher.score([question_of(short)]))
+    values = asyncio.run(teacher.logprobs([short, long]))
+
+    assert np.isfinite(told.actual[np.flatnonzero(short.mask) - question_of(short).start]).all()
+    assert values[0].tolist() == values[1][:-3].tolist()
+    assert not values[1][-3:].any()
 
 
 def test_small_shards_hold_the_same(task: SadTask, tmp_path: Path, monkeypatch: Any) -> None:

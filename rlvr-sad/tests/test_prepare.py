@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,13 @@ import pytest
 from byte_tokenizer import ByteTokenizer, Dying
 
 from rlvr.errors import ConfigError, PrerequisiteError
+from rlvr.parts import BuildContext
+from rlvr_sad.reading import cache as cache_module
+from rlvr_sad.reading import limit
 from rlvr_sad.reading.cache import TrajectoryCache
 from rlvr_sad.reading.prepare import Ready, prepare
 from rlvr_sad.reading.raw import Rejected
+from rlvr_sad.task import SadConfig, SadTask
 
 
 def corpus(count: int, start: int = 0) -> str:
@@ -138,3 +144,78 @@ def test_a_cache_that_has_no_place_is_said(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "file" / "c.sqlite"):
         with pytest.raises(ConfigError, match="choose another folder with RLVR_CACHE_DIR"):
             TrajectoryCache(path)
+
+
+def keys_of(cache: TrajectoryCache, names: str) -> str:
+    """Which of the results are there."""
+    return "".join(n for n in names if cache.get([n.encode()]))
+
+
+def test_a_cache_keeps_to_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    What was not used for longest goes, when the file is opened or closed, and its room too.
+
+    Ten results of 100 kB under a limit of 650 kB: at most 90 % of that is left.
+    """
+    hour = [0]
+    monkeypatch.setattr(limit, "now", lambda: hour[0])
+    monkeypatch.setattr(cache_module, "now", lambda: hour[0])
+    path, names = tmp_path / "c.sqlite", "abcdefghij"
+    cache = TrajectoryCache(path, limit=650_000)
+    for hour[0], name in enumerate(names):
+        cache.put({name.encode(): bytes(100_000)})
+    hour[0] = 99
+    assert keys_of(cache, "b") == "b"  # nothing is removed while it is in use
+    cache.close()
+
+    assert path.stat().st_size < 650_000
+    again = TrajectoryCache(path, limit=0)
+    assert keys_of(again, names) == "bghij"
+    again.close()
+    TrajectoryCache(path, limit=250_000).close()
+    again = TrajectoryCache(path, limit=0)
+    assert len(keys_of(again, names)) == 2
+    again.close()
+    free = TrajectoryCache(path, limit=0)
+    free.put({n.encode(): bytes(100_000) for n in names})
+    free.close()
+    assert path.stat().st_size > 1_000_000
+
+
+def test_a_cache_of_an_earlier_version_is_used(tmp_path: Path) -> None:
+    """Its results count as not used for longest."""
+    with closing(sqlite3.connect(tmp_path / "c.sqlite")) as old:
+        old.execute("create table results (key blob primary key, data)")
+        old.execute("insert into results values (?, ?)", (b"old", bytes(200_000)))
+        old.commit()
+    cache = TrajectoryCache(tmp_path / "c.sqlite", limit=250_000)
+    assert keys_of(cache, "x") == ""
+    cache.put({b"new": bytes(100_000)})
+    cache.close()
+
+    left = TrajectoryCache(tmp_path / "c.sqlite")
+    assert set(left.get([b"old", b"new"])) == {b"new"}
+    left.close()
+
+
+def test_a_run_goes_on_when_what_it_read_was_removed(
+    write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is read again, whatever another process left of the cache."""
+    monkeypatch.setenv("RLVR_CACHE_DIR", str(tmp_path / "cache"))
+    task = SadTask(SadConfig(), BuildContext(dataset=write("a.jsonl", corpus(9, start=1))))
+    first, *_, last = task.problems("all")
+    before = task.trajectory(first)
+    TrajectoryCache(limit=1).close()
+
+    assert task.trajectory(last).labels["reward"] == 9
+    assert task.trajectory(first) == before
+
+
+@pytest.mark.parametrize(("text", "bytes_"), [("", 10_000_000_000), ("0.5", 500_000_000), ("0", 0)])
+def test_the_limit_is_a_number_of_gigabytes(text: str, bytes_: int) -> None:
+    """Unset is ten; what is no such number is refused, with what to do."""
+    assert limit.limit_of({"RLVR_SAD_CACHE_GB": text}) == bytes_
+    for wrong in ("much", "-1", "nan", "inf"):
+        with pytest.raises(ConfigError, match="no number of gigabytes"):
+            limit.limit_of({"RLVR_SAD_CACHE_GB": wrong})

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlvr.errors import ConfigError
 from rlvr_sad.corpus.corpus import Corpus, Wanted, read_corpus
-from rlvr_sad.corpus.split import held_out
+from rlvr_sad.corpus.split import Named, held_out, settled
 from rlvr_sad.reading.cache import TrajectoryCache
 
 
@@ -76,6 +76,156 @@ def test_a_label_task_that_never_differs_names_no_task(write: Any) -> None:
 
     assert len(sides(corpus_of(write, same))) == 4
     assert set(sides(corpus_of(write, other))) == {"task 0", "task 1"}
+
+
+def corpus_of_files(write: Any, files: dict[str, list[dict[str, Any]]], **wanted: Any) -> Corpus:
+    """Several files of records."""
+    paths = []
+    for name, records in files.items():
+        path = write(name.replace("/", "_"), "\n".join(map(json.dumps, records)))
+        if "/" in name:
+            folder = path.parent / name.partition("/")[0]
+            folder.mkdir(exist_ok=True)
+            path = path.rename(folder / name.partition("/")[2])
+        paths.append(path)
+    cache = TrajectoryCache(paths[0].parent / "c.sqlite")
+    try:
+        return read_corpus(Wanted(paths=tuple(paths), **wanted), cache)
+    finally:
+        cache.close()
+
+
+def test_joined_data_sets_are_not_two_tasks(write: Any) -> None:
+    """Each file names its data set in the label task: no set is held out whole, and it is said."""
+    files = {
+        f"{name}.jsonl": [record(f"{name} {n}", task=name) for n in range(10)]
+        for name in ("gsm8k", "hotpot")
+    }
+    corpus = corpus_of_files(write, files, held_out=0.3)
+
+    assert len(sides(corpus)) == 20
+    assert {p.labels["source"] for p in corpus.problems if p.split == "train"} == set(files)
+    assert [n for note, n in corpus.notes.items() if "names no task" in note] == [20]
+    named = corpus_of_files(write, files, split_by="task")
+    assert set(sides(named)) == {"gsm8k", "hotpot"}  # a person who names the label means it
+
+
+def test_files_of_one_record_are_looked_at_together(write: Any) -> None:
+    """A label task names tasks where it differs in a folder of such files, or in all of them."""
+    folder = {f"a/{n}.json": [record("q", f"x{n}", task=f"t{n % 2}")] for n in range(4)}
+    apart = {f"b{n}/x.json": [record("q", f"y{n}", task=f"u{n % 2}")] for n in range(4)}
+    same = {f"c/{n}.json": [record(f"p{n}", task="gsm8k")] for n in range(3)}
+
+    assert set(sides(corpus_of_files(write, folder))) == {"t0", "t1"}
+    assert set(sides(corpus_of_files(write, apart))) == {"u0", "u1"}
+    assert len(sides(corpus_of_files(write, folder | same))) == 5
+
+
+def test_a_task_with_an_id_and_one_without_are_one_where_the_text_is(write: Any) -> None:
+    """Attempts of a file with ids and of one without never part, and the id is the name."""
+    files = {
+        "ids.jsonl": [record(f"question {n}", "x", task_id=n) for n in range(12)],
+        "none.jsonl": [record(f"question  {n}\n", f"y{n}") for n in range(12)],
+        "other.jsonl": [record(f"question {n}", "z", instance_id=f"q-{n}") for n in range(3)],
+    }
+    found = sides(corpus_of_files(write, files, held_out=0.4))
+
+    assert len(found) == 12
+    assert all(len(splits) == 1 for splits in found.values())
+    assert {str(n) for n in range(3, 12)} < set(found)
+
+
+def test_ids_outrank_a_text_that_all_share(write: Any) -> None:
+    """One instruction for all tasks tells none apart; a record without id joins them, aloud."""
+    records = [record("act", f"a{n}", task_id=n) for n in range(6)]
+    assert len(sides(corpus_of(write, records))) == 6
+
+    joined = corpus_of(write, [*records, record("act"), record("other")])
+    assert len(sides(joined)) == 2
+    assert [n for note, n in joined.notes.items() if "count as one" in note] == [7]
+
+
+NAMED = st.builds(
+    lambda task, name, text, file: (task, name, text, file),
+    st.sampled_from(["", "s", "t"]),
+    st.sampled_from(["", "1", "2", "3"]),
+    st.sampled_from("abcd"),
+    st.sampled_from(["x/1", "x/2", "y/3"]),
+)
+
+
+def parted(named: list[tuple[str, str, str, str]]) -> list[Named]:
+    """What `task_of` gives of labels task and task_id, a text and a file."""
+    found = []
+    for task, name, text, file in named:
+        fields = tuple(key for key, value in (("task", task), ("task_id", name)) if value)
+        whole = " ".join(value for value in (task, name) if value)
+        found.append(Named(name=whole or text, fields=fields, content=text, source=file))
+    return found
+
+
+def related(named: list[tuple[str, str, str, str]]) -> list[list[bool]]:
+    """Which are one task, straight from the rule, by trying all ways from one to the other."""
+
+    def says(one: tuple[str, str, str, str]) -> tuple[tuple[bool, bool], str]:
+        task, name, text, file = one
+        if task and not name:
+            only = [o for o in named if o[0] and not o[1]]
+            in_file = [o for o in only if o[3] == file]
+            in_folder = [o for o in only if o[3][0] == file[0]]
+            near = next((o for o in (in_file, in_folder, only) if len(o) > 1), [])
+            if len({o[0] for o in near}) < 2:
+                task = ""
+        return (bool(task), bool(name)), " ".join(v for v in (task, name) if v) or f"text {text}"
+
+    said = [says(one) for one in named]
+    count = range(len(named))
+    reach = [
+        [
+            said[i][1] == said[j][1] or (named[i][2] == named[j][2] and said[i][0] != said[j][0])
+            for j in count
+        ]
+        for i in count
+    ]
+    for k in count:
+        for i in count:
+            for j in count:
+                reach[i][j] |= reach[i][k] and reach[k][j]
+    return reach
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(NAMED, max_size=12), st.floats(0.01, 0.99), st.randoms(use_true_random=False))
+def test_tasks_are_what_the_rule_says(named: Any, share: float, rng: Any) -> None:
+    """
+    Against a brute-force reading of the rule.
+
+    Equal tasks have equal names, others other names; the order of records changes nothing; no task
+    is on both sides, and neither side is empty where there are two tasks.
+    """
+    tasks = settled(parted(named)).tasks
+    wanted = related(named)
+    assert [[a == b for b in tasks] for a in tasks] == wanted
+
+    order = rng.sample(range(len(named)), len(named))
+    assert settled(parted([named[i] for i in order])).tasks == tuple(tasks[i] for i in order)
+
+    outside = held_out(tasks, share)
+    sides_ = [task in outside for task in tasks]
+    assert all(
+        sides_[i] == sides_[j] for i, row in enumerate(wanted) for j, same in enumerate(row) if same
+    )
+    if len(set(tasks)) > 1:
+        assert set(sides_) == {True, False}
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("123")), min_size=1))
+def test_attempts_without_a_name_move_no_task(more: Any) -> None:
+    """A task that records name keeps its name, and so its side, when others join."""
+    before = parted([("", name, text, "x/1") for text, name in zip("abc", "123", strict=True)])
+    after = parted([("", "", text, "y/3") for text, _ in more])
+
+    assert settled([*before, *after]).tasks[:3] == settled(before).tasks
 
 
 def test_the_label_that_is_named_decides(write: Any) -> None:

@@ -211,8 +211,7 @@ def test_an_adapter_learns(bench: Bench) -> None:
 
     assert last < first
     trajectory = bench.lines("lora", "trajectories/step-000001.jsonl")[0]
-    assert trajectory["segments"][0]["text"].startswith("<system>You add numbers.<user>What is")
-    assert trajectory["segments"][-1]["text"].endswith("<|endoftext|>")
+    assert 0 < trajectory["recorded"]["learnt"] < trajectory["recorded"]["tokens"]
 
 
 def test_the_shared_trajectories_are_learnt_from(bench: Bench) -> None:

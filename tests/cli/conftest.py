@@ -7,23 +7,27 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
 Done = subprocess.CompletedProcess[str]
 
 
-@pytest.fixture
-def rlvr(tmp_path: Path) -> Callable[..., Done]:
-    """Call `rlvr` in `tmp_path` with a cache of its own; gives back code, output and errors."""
+class CallIn(Protocol):
+    """Gives a way to call `rlvr` in a folder."""
 
+    def __call__(self, folder: Path) -> Callable[..., Done]: ...
+
+
+def _call_in(folder: Path) -> Callable[..., Done]:
     def call(*words: str, env: Mapping[str, str] | None = None, timeout_s: float = 240) -> Done:
         return subprocess.run(
             [sys.executable, "-m", "rlvr.cli.main", *words],
-            cwd=tmp_path,
+            cwd=folder,
             env={
                 **os.environ,
-                "RLVR_CACHE_DIR": str(tmp_path / "cache"),
+                "RLVR_CACHE_DIR": str(folder / "cache"),
                 "OMP_NUM_THREADS": "1",
                 **(env or {}),
             },
@@ -34,3 +38,15 @@ def rlvr(tmp_path: Path) -> Callable[..., Done]:
         )
 
     return call
+
+
+@pytest.fixture
+def rlvr(tmp_path: Path) -> Callable[..., Done]:
+    """Call `rlvr` in `tmp_path` with a cache of its own; gives back code, output and errors."""
+    return _call_in(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def rlvr_in() -> CallIn:
+    """The same in a folder of one's choice: for what several tests of a file look at."""
+    return _call_in

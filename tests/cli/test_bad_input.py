@@ -34,6 +34,17 @@ Rlvr = Callable[..., "subprocess.CompletedProcess[str]"]
 KEYS: list[str] = []
 
 
+@pytest.fixture(scope="module")
+def one_step(rlvr_in: Callable[[Path], Rlvr], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of one step."""
+    for name in ("rlvr_torch", "rlvr_algos"):
+        pytest.importorskip(name)
+    folder = tmp_path_factory.mktemp("one")
+    done = rlvr_in(folder)("run", *TINY, "--steps", "1", "--out", "r")
+    assert done.returncode == 0, done.stderr
+    return folder / "r"
+
+
 def _row(key: str) -> Callable[[Any], Any]:
     KEYS.append(key)
     return lambda test: test
@@ -253,9 +264,10 @@ def test_unwritable_directory(rlvr: Rlvr, tmp_path: Path) -> None:
 
 
 @_row("model of the wrong shape")
-def test_model_of_the_wrong_shape(rlvr: Rlvr, tmp_path: Path) -> None:
+def test_model_of_the_wrong_shape(rlvr: Rlvr, one_step: Path, tmp_path: Path) -> None:
     """Weights that do not fit their config name tensor, shape found and expected; exit 6."""
-    model = _saved_model(rlvr, tmp_path)
+    (weights,) = (one_step / "checkpoints").rglob("model.safetensors")
+    model = Path(shutil.copytree(weights.parent, tmp_path / "model"))
     config = json.loads((model / "config.json").read_text())
     config["n_positions"] += 8
     (model / "config.json").write_text(json.dumps(config))
@@ -263,15 +275,6 @@ def test_model_of_the_wrong_shape(rlvr: Rlvr, tmp_path: Path) -> None:
     done = rlvr("run", *TINY, "--steps", "1", "--out", "other", "--model", f"gpt2:{model}")
 
     _assert_explained(done, 6, "wpe", "expected", "shape")
-
-
-def _saved_model(rlvr: Rlvr, folder: Path) -> Path:
-    """A model directory, taken from the checkpoint of a short run."""
-    done = rlvr("run", *TINY, "--steps", "1", "--out", "first")
-    assert done.returncode == 0, done.stderr
-    (weights,) = (folder / "first" / "checkpoints").rglob("model.safetensors")
-    shutil.copytree(weights.parent, folder / "model")
-    return folder / "model"
 
 
 # --- the machine ----------------------------------------------------------------------------------
@@ -309,17 +312,15 @@ def test_wrong_file_of_answers(rlvr: Rlvr, tmp_path: Path) -> None:
 
 @_row("full disk")
 @pytest.mark.parametrize("during", ["checkpoint", "trajectories"])
-def test_full_disk(rlvr: Rlvr, tmp_path: Path, during: str) -> None:
+def test_full_disk(one_step: Path, tmp_path: Path, during: str) -> None:
     """A disk that fills up costs what is new, not the old checkpoint, which is named; exit 6."""
     require_tool("bwrap")
-    sized = rlvr("run", *TINY, "--steps", "1", "--out", "sized")
-    assert sized.returncode == 0, sized.stderr
-    size = _pages(tmp_path / "sized")
+    size = _pages(one_step)
     if during == "checkpoint":
-        size += _pages(tmp_path / "sized" / "checkpoints") // 2
+        size += _pages(one_step / "checkpoints") // 2
     else:  # one step and its checkpoint fit, and half of what the next one samples
-        size += _pages(tmp_path / "sized" / "trajectories") // 2
-        size -= (tmp_path / "sized" / "curve.png").stat().st_size
+        size += _pages(one_step / "trajectories") // 2
+        size -= (one_step / "curve.png").stat().st_size
     disk = tmp_path / "disk"
     disk.mkdir()
     train = [sys.executable, "-m", "rlvr.cli.main", "run", *TINY, "--steps", "3"]

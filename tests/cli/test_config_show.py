@@ -77,6 +77,50 @@ def test_a_curriculum_brings_its_options(plugin_site):
     }
 
 
+PRESETS = """
+from rlvr import hookimpl
+from rlvr.specs import TaskSpec
+
+RLVR_API = 1
+
+@hookimpl
+def rlvr_tasks():
+    yield TaskSpec(
+        name="brief", target="rlvr.builtin.toy:ToyTask", reward="toy",
+        presets={
+            "easy": {"run.curriculum": "difficulty", "curriculum.ramp_steps": 7},
+            "wrong": {"run.algo": "ppo"},
+        },
+    )
+"""
+
+
+def test_a_preset_may_choose_a_curriculum(plugin_site):
+    """With its options; a person's choice outranks both, none too; an algorithm is no preset's."""
+    pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed")
+    pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed")
+    plugin_site.add("brief", PRESETS)
+
+    def rows(*words):
+        done = plugin_site.rlvr("config", "show", "--task", "brief", "--json", *words)
+        assert done.returncode == 0, done.stderr
+        found = {row["key"]: (row["value"], row["origin"]) for row in json.loads(done.stdout)}
+        return found["run.curriculum"], {k for k in found if k.startswith("curriculum.")}, found
+
+    chosen, own, found = rows("--preset", "easy")
+    assert chosen == ("difficulty", "preset easy")
+    assert own == {"curriculum.label", "curriculum.stages", "curriculum.ramp_steps"}
+    assert found["curriculum.ramp_steps"] == (7, "preset easy")
+    other, own, _ = rows("--preset", "easy", "--curriculum", "pass-rate")
+    assert other == ("pass-rate", "command line")
+    assert "curriculum.target" in own
+    none, own, _ = rows("--preset", "easy", "run.curriculum=")
+    assert (none, own) == (("", "command line"), set())
+    wrong = plugin_site.rlvr("config", "show", "--task", "brief", "--preset", "wrong")
+    assert wrong.returncode == 3
+    assert "it sets run.algo" in wrong.stderr
+
+
 def test_options_of_a_curriculum_are_left_out_where_nothing_is_trained(plugin_site):
     """One run file serves `rlvr run` and `rlvr score`."""
     words = ("run.curriculum=pass-rate", "curriculum.target=0.3")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytestmark = pytest.mark.integration
 
 Done = subprocess.CompletedProcess[str]
 Call = Callable[..., Done]
@@ -33,13 +36,21 @@ def refused(done: Done, exit_code: int, *texts: str) -> None:
         assert text in done.stderr, done.stderr
 
 
-@pytest.fixture
-def reports(rlvr: Call, tmp_path: Path) -> tuple[str, str]:
-    """Two evaluations on disk: all right but d, and only d right."""
+@pytest.fixture(scope="module")
+def judged(rlvr_in: Callable[[Path], Call], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of two evaluations: all right but d, and only d right."""
+    folder = tmp_path_factory.mktemp("judged")
     for name, letters in (("one", "abcD"), ("two", "ABCd")):
-        file = answers(tmp_path, f"{name}.answers", letters)
-        done = rlvr(*EVAL, "--completions", file, "--out", f"{name}.jsonl")
+        file = answers(folder, f"{name}.answers", letters)
+        done = rlvr_in(folder)(*EVAL, "--completions", file, "--out", f"{name}.jsonl")
         assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def reports(judged: Path, tmp_path: Path) -> tuple[str, str]:
+    """Both, and the answers in them, in this test's folder."""
+    shutil.copytree(judged, tmp_path, dirs_exist_ok=True)
     return "one.jsonl", "two.jsonl"
 
 

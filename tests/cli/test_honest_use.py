@@ -13,19 +13,34 @@ import pytest
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
 
+pytestmark = pytest.mark.integration
+
 Call = Callable[..., subprocess.CompletedProcess[str]]
 
 TRAIN = ["run", "--plugin", "toy", "--steps", "2", "eval.samples=0"]
 EVAL = ["eval", "--plugin", "toy", "toy.letters=abcd", "--samples", "2", "sampler.max_tokens=4"]
 
 
-def test_a_score_on_trained_families_is_refused_the_name_held_out(
-    rlvr: Call, tmp_path: Path
-) -> None:
-    """Trained on a and b, asked about a to d: two seen ids, and the unseen part for itself."""
-    trained = rlvr(*TRAIN, "--out", "r", "toy.letters=ab")
+@pytest.fixture(scope="module")
+def of_two_letters(
+    rlvr_in: Callable[[Path], Call], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The folder of a run trained on a and b."""
+    folder = tmp_path_factory.mktemp("ab")
+    trained = rlvr_in(folder)(*TRAIN, "--out", "r", "toy.letters=ab")
     assert trained.returncode == 0, trained.stderr
-    record = json.loads((tmp_path / "r/run.json").read_text())
+    return folder / "r"
+
+
+@pytest.fixture
+def run(of_two_letters: Path, tmp_path: Path) -> Path:
+    """`r` in this test's folder: a run trained on a and b."""
+    return Path(shutil.copytree(of_two_letters, tmp_path / "r"))
+
+
+def test_a_score_on_trained_families_is_refused_the_name_held_out(rlvr: Call, run: Path) -> None:
+    """Trained on a and b, asked about a to d: two seen ids, and the unseen part for itself."""
+    record = json.loads((run / "run.json").read_text())
     assert (record["families"], record["families_before"]) == (["a", "b"], [])
     assert record["dataset"] == "rlvr/toy" or record["dataset"].endswith("toy")
 
@@ -42,21 +57,21 @@ def test_a_score_on_trained_families_is_refused_the_name_held_out(
     assert "unseen part: pass@1" in said
 
 
+@pytest.mark.usefixtures("run")
 def test_other_families_are_held_out(rlvr: Call) -> None:
     """Trained on a and b, asked about c and d."""
-    rlvr(*TRAIN, "--out", "r", "toy.letters=ab")
-
     done = rlvr("eval", "--run", "r", "toy.letters=cd", "--json")
 
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["held_out"] is True
 
 
-def test_weights_that_moved_and_were_trained_on_still_say_it(rlvr: Call, tmp_path: Path) -> None:
+def test_weights_that_moved_and_were_trained_on_still_say_it(
+    rlvr: Call, run: Path, tmp_path: Path
+) -> None:
     """A chain of runs, the first one's folder gone: its families are in the second one's model."""
-    rlvr(*TRAIN, "--out", "first", "toy.letters=ab")
-    shutil.copytree(tmp_path / "first/checkpoints/step-000002/model", tmp_path / "copied")
-    shutil.rmtree(tmp_path / "first")
+    shutil.copytree(run / "checkpoints/step-000002/model", tmp_path / "copied")
+    shutil.rmtree(run)
     words = ("toy.letters=cd", "sampler.max_tokens=4")  # a model of 16 positions, no preset
     second = rlvr(*TRAIN, "--out", "second", "--model", "gpt2:copied", *words)
     assert second.returncode == 0, second.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,11 @@ from rlvr.testing import require_tool
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
 
-Call = Callable[..., subprocess.CompletedProcess[str]]
+pytestmark = pytest.mark.integration
+
+Done = subprocess.CompletedProcess[str]
+Call = Callable[..., Done]
+CallIn = Callable[[Path], Call]
 
 
 def lines(path: Path) -> list[dict[str, object]]:
@@ -29,6 +34,40 @@ def sampled(path: Path) -> list[dict[str, object]]:
     """The lines of a trajectory file without what a verification cost."""
     records = [json.loads(line) for line in path.read_text().splitlines()]
     return [{**r, "outcome": {**r["outcome"], "cost_s": 0, "cached": 0}} for r in records]
+
+
+@pytest.fixture(scope="module")
+def one_step(rlvr_in: CallIn, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of one step."""
+    folder = tmp_path_factory.mktemp("one")
+    done = rlvr_in(folder)("run", "--plugin", "toy", "--steps", "1", "--out", "r", "eval.samples=0")
+    assert done.returncode == 0, done.stderr
+    return folder / "r"
+
+
+@pytest.fixture
+def begun(one_step: Path, tmp_path: Path) -> Path:
+    """`r` in this test's folder: a run of one step."""
+    return Path(shutil.copytree(one_step, tmp_path / "r"))
+
+
+@pytest.fixture(scope="module")
+def two_steps(rlvr_in: CallIn, tmp_path_factory: pytest.TempPathFactory) -> tuple[Done, Path]:
+    """What a run of two steps said, and its folder."""
+    folder = tmp_path_factory.mktemp("two")
+    done = rlvr_in(folder)("run", "--plugin", "toy", "--steps", "2", "--out", "r", "eval.samples=0")
+    assert done.returncode == 0, done.stderr
+    return done, folder / "r"
+
+
+@pytest.fixture(scope="module")
+def whole_line(rlvr_in: CallIn, tmp_path_factory: pytest.TempPathFactory) -> tuple[Done, Path]:
+    """A run of GRPO with nothing set but its output; it tells what it imports. And its folder."""
+    folder = tmp_path_factory.mktemp("whole")
+    words = ("run", "--plugin", "toy", "--algo", "grpo", "--out", "r", "--json")
+    done = rlvr_in(folder)(*words, env={"PYTHONPROFILEIMPORTTIME": "1"}, timeout_s=300)
+    assert done.returncode == 0, done.stderr
+    return done, folder / "r"
 
 
 def test_a_run_leaves_everything_the_format_promises(rlvr: Call, tmp_path: Path) -> None:
@@ -54,9 +93,9 @@ def test_a_run_leaves_everything_the_format_promises(rlvr: Call, tmp_path: Path)
     assert len(lines(tmp_path / "r/trajectories/step-000001.jsonl")) == 16 * 8
 
 
-def test_plain_lines_without_a_terminal(rlvr: Call) -> None:
+def test_plain_lines_without_a_terminal(two_steps: tuple[Done, Path]) -> None:
     """One line a step with reward, pass rate, rates and time left."""
-    done = rlvr("run", "--plugin", "toy", "--steps", "2", "eval.samples=0")
+    done, _ = two_steps
 
     steps = [line for line in done.stderr.splitlines() if line.startswith("step ")]
     assert len(steps) == 2
@@ -158,10 +197,9 @@ def test_a_run_that_cannot_begin_leaves_no_directory(rlvr: Call, tmp_path: Path)
     assert not (tmp_path / "r").exists()
 
 
+@pytest.mark.usefixtures("begun")
 def test_resume_refuses_other_options(rlvr: Call) -> None:
     """A resumed run is the same run: the changed keys are named (exit 2)."""
-    rlvr("run", "--plugin", "toy", "--steps", "1", "--out", "r", "eval.samples=0")
-
     refused = rlvr("run", "--resume", "r", "--steps", "2", "train.lr=0.5")
 
     assert refused.returncode == 2
@@ -222,33 +260,38 @@ def test_sft_trains_on_references(rlvr: Call) -> None:
     assert last["pass1"] > 0.9
 
 
-def test_grpo_learns_the_toy_task(rlvr: Call) -> None:
+def test_grpo_learns_the_toy_task(whole_line: tuple[Done, Path]) -> None:
     """The whole local line, from untrained weights to right answers, in seconds."""
-    done = rlvr("run", "--plugin", "toy", "--algo", "grpo", "--json", timeout_s=300)
-    assert done.returncode == 0, done.stderr
+    done, _ = whole_line
 
     summary = json.loads(done.stdout)
     assert summary["evaluations"][0]["pass1"] < 0.2
     assert summary["evaluations"][-1]["pass1"] > 0.9
 
 
-def test_rescore_applies_the_reward_again(rlvr: Call, tmp_path: Path) -> None:
-    """The same reward on the same trajectories changes nothing, and says so."""
-    rlvr("run", "--plugin", "toy", "--steps", "1", "--out", "r", "eval.samples=0")
+def test_a_run_does_not_import_pytorchs_compiler(whole_line: tuple[Done, Path]) -> None:
+    """It takes longer to import than PyTorch itself, and nothing here compiles."""
+    told = [x for x in whole_line[0].stderr.splitlines() if x.startswith("import time:")]
+    names = {line.rpartition("|")[2].strip() for line in told}
 
+    assert "torch" in names
+    assert "torch._dynamo" not in names
+
+
+def test_rescore_applies_the_reward_again(rlvr: Call, begun: Path) -> None:
+    """The same reward on the same trajectories changes nothing, and says so."""
     done = rlvr("rescore", "r", "--json")
     assert done.returncode == 0, done.stderr
 
     summary = json.loads(done.stdout)
     assert (summary["scored"], summary["changed"]) == (128, 0)
     assert summary["mean_before"] == pytest.approx(summary["mean_after"])
-    assert len(lines(tmp_path / "r/rescored.jsonl")) == 128
+    assert len(lines(begun / "rescored.jsonl")) == 128
 
 
-def test_a_trained_checkpoint_is_a_model(rlvr: Call, tmp_path: Path) -> None:
+def test_a_trained_checkpoint_is_a_model(rlvr: Call, whole_line: tuple[Done, Path]) -> None:
     """`gpt2:RUN/checkpoints/step-N/model` evaluates, better than the start."""
-    rlvr("run", "--plugin", "toy", "--out", "r", "eval.samples=0")
-    model = next((tmp_path / "r/checkpoints").glob("step-000060/model"))
+    model = next((whole_line[1] / "checkpoints").glob("step-000060/model"))
 
     done = rlvr("eval", "--plugin", "toy", "--model", f"gpt2:{model}", "--samples", "8", "--json",
                 "sampler.max_tokens=4")  # fmt: skip
@@ -257,12 +300,11 @@ def test_a_trained_checkpoint_is_a_model(rlvr: Call, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["pass_at"]["1"] > 0.9
 
 
-def test_events_are_kept_of_a_run_without_trouble(rlvr: Call, tmp_path: Path) -> None:
+def test_events_are_kept_of_a_run_without_trouble(two_steps: tuple[Done, Path]) -> None:
     """`events.jsonl` holds the course of every run, not its warnings alone."""
-    done = rlvr("run", "--plugin", "toy", "--steps", "2", "--out", "r", "eval.samples=0")
-    assert done.returncode == 0, done.stderr
+    done, run = two_steps
 
-    events = [event["event"] for event in lines(tmp_path / "r/events.jsonl")]
+    events = [event["event"] for event in lines(run / "events.jsonl")]
     assert [events[0], events[-1]] == ["run_started", "run_finished"]
     assert events.count("step_finished") == 2
     assert "step_finished" not in done.stderr
@@ -305,10 +347,9 @@ def test_eval_takes_its_options_by_either_name(rlvr: Call) -> None:
     assert rlvr("eval", "--plugin", "toy", "--samples", "0").returncode == 2
 
 
-def test_rescore_says_what_it_could_not_score(rlvr: Call, tmp_path: Path) -> None:
+def test_rescore_says_what_it_could_not_score(rlvr: Call, begun: Path) -> None:
     """Trajectories whose problem is gone are named, and failures have their exit code."""
-    rlvr("run", "--plugin", "toy", "--steps", "1", "--out", "r", "eval.samples=0")
-    kept = tmp_path / "r/trajectories/step-000001.jsonl"
+    kept = begun / "trajectories/step-000001.jsonl"
     kept.write_text(kept.read_text().replace('"toy_a"', '"toy_gone"'))
 
     done = rlvr("rescore", "r", "--json")
@@ -334,11 +375,10 @@ def test_a_damaged_run_is_named_and_passed_over(rlvr: Call, tmp_path: Path) -> N
     assert fresh.returncode == 0, fresh.stderr
 
 
-def test_resume_refuses_other_problems(rlvr: Call, tmp_path: Path) -> None:
+def test_resume_refuses_other_problems(rlvr: Call, begun: Path) -> None:
     """A data set that changed under a run makes it another run (exit 2)."""
-    rlvr("run", "--plugin", "toy", "--steps", "1", "--out", "r", "eval.samples=0")
-    record = json.loads((tmp_path / "r/run.json").read_text())
-    (tmp_path / "r/run.json").write_text(json.dumps({**record, "dataset_hash": "another"}))
+    record = json.loads((begun / "run.json").read_text())
+    (begun / "run.json").write_text(json.dumps({**record, "dataset_hash": "another"}))
 
     refused = rlvr("run", "--resume", "r", "--steps", "2")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from rlvr.cli.main import main
 from rlvr.plugins.resolve import load_object
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -110,15 +111,20 @@ ALGORITHMS = (
 
 @pytest.mark.integration
 @pytest.mark.parametrize("page", ALGORITHMS)
-def test_commands_of_algorithm_pages_run(page: str, tmp_path: Path) -> None:
-    """Each command of the page runs; two steps of it, to keep it short."""
+def test_commands_of_algorithm_pages_run(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each command of the page runs; two steps of it, to keep it short, in this process."""
+    torch = pytest.importorskip("torch", reason="losses speak torch; pip install torch")
+    torch.set_num_threads(1)
+    monkeypatch.chdir(tmp_path)
     found = commands(DOCS / "algorithms" / f"{page}.md")
 
     assert found
     for number, command in enumerate(found):
         command[command.index("--steps") + 1] = "2"
-        short = [*command, "--out", str(tmp_path / str(number)), "eval.samples=0"]
-        run(rlvr(short), tmp_path)
+        code = main([*command[1:], "--out", str(tmp_path / str(number)), "eval.samples=0"])
+        assert code == 0, shlex.join(command)
 
 
 def test_algorithm_pages_name_every_option_and_vetted_value() -> None:

@@ -76,12 +76,21 @@ def test_learns_the_toy_task(algorithm: str, tmp_path: Path) -> None:
     raise AssertionError(f"none of the seeds {SEEDS} learned: {ends}")
 
 
-@pytest.mark.integration
-def test_sft_learns_the_references(tmp_path: Path) -> None:
-    """What it samples afterwards is right, and the references' perplexity has fallen to near 1."""
-    steps = learned(tmp_path, "--algo", "sft", "eval.samples=8")
+@pytest.fixture(scope="module")
+def referred(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, float]]]:
+    """The folder of a run that learned the references, and the metrics of each of its steps."""
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("sft")
+    steps = learned(folder, "--algo", "sft", "eval.samples=8")
+    return folder / "run", steps
 
-    reports = (tmp_path / "run" / "eval.jsonl").read_text("utf-8").splitlines()
+
+@pytest.mark.integration
+def test_sft_learns_the_references(referred: tuple[Path, list[dict[str, float]]]) -> None:
+    """What it samples afterwards is right, and the references' perplexity has fallen to near 1."""
+    run, steps = referred
+
+    reports = (run / "eval.jsonl").read_text("utf-8").splitlines()
     before, after = (json.loads(line)["pass1"] for line in reports)
     assert before < CHANCE
     assert after > LEARNS
@@ -89,14 +98,15 @@ def test_sft_learns_the_references(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_learns_from_a_teacher_alone(tmp_path: Path) -> None:
+def test_learns_from_a_teacher_alone(
+    tmp_path: Path, referred: tuple[Path, list[dict[str, float]]]
+) -> None:
     """
     Without a reward the student becomes right because its teacher is.
 
     The teacher learned the references; the KL to it falls as the pass rate climbs.
     """
-    learned(tmp_path / "teacher", "--algo", "sft", "eval.samples=0")
-    (model,) = (tmp_path / "teacher" / "run" / "checkpoints").glob("*/model")
+    (model,) = (referred[0] / "checkpoints").glob("*/model")
     steps = learned(
         tmp_path / "student", "--algo", "opd", "--teacher", f"gpt2:{model}",
         "advantage.reward_coef=0", "eval.samples=0",

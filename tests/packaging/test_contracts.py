@@ -13,6 +13,7 @@ PUBLIC = {"types", "specs", "parts", "abilities", "episode", "errors", "testing"
     "distributions",
     "extensions",
     "opening",
+    "pictures",
     "sampling",
     "schedule",
     "tokenization",

@@ -155,6 +155,26 @@ def test_what_they_are() -> None:
     assert not is_recorded(No())
 
 
+def test_replayed_trajectories_are_not_written_out_again(tmp_path: Path) -> None:
+    """Neither at a step nor at an evaluation; what the policy itself samples is."""
+    replayed = recipe(tmp_path / "a", steps=2)
+    watch = watch_of(tmp_path / "a")
+    asyncio.run(train(replayed, RunState(), watch))
+    lines = [
+        line
+        for step in (1, 2)
+        for line in watch.directory.read_lines(f"trajectories/step-{step:06d}.jsonl")
+    ]
+    assert len(lines) == 10
+    assert not any("segments" in line for line in lines)
+    assert len({line["recorded"]["digest"] for line in lines}) > 1
+    assert watch.directory.trajectory_files("eval") == []
+
+    student = attrs.evolve(replayed.student, sampler=GroupSampler())
+    sampled = recipe(tmp_path / "b", steps=1, student=student, eval_problems=())
+    assert (replayed.replays, sampled.replays) == (True, False)
+
+
 def test_held_out_trajectories_are_appraised_as_one_update(tmp_path: Path) -> None:
     """
     In parts or at once: the mean over all tokens, by hand from the tables; no weight moves.

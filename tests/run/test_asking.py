@@ -208,6 +208,39 @@ def test_rows_must_be_as_many_as_the_tokens_they_are_for() -> None:
         check_data([attrs.evolve(data[0], mask=more)])
 
 
+class Listening(TinyTeacher):
+    """Keeps what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.questions: list[Question] = []
+
+    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+        self.questions += questions
+        return await super().score(questions)
+
+
+def test_what_comes_after_the_last_supervised_token_is_not_sent() -> None:
+    """It changes no answer, and a server is paid by the token."""
+    short = random_data()[0]
+    end = int(np.flatnonzero(short.mask)[-1]) + 1
+    arrays = ("tokens", "mask", "logprobs", "advantages", "weights")
+    long = attrs.evolve(
+        short,
+        **{
+            name: np.append(getattr(short, name)[:end], [1 * (name == "tokens")] * 5)
+            for name in arrays
+        },
+    )
+    teacher = Listening()
+
+    (found,) = consulted(teacher, Wish(4), [long])
+
+    assert teacher.questions[0].ids.tolist() == short.tokens[:end].tolist()
+    (wanted,) = consulted(TinyTeacher(), Wish(4), [short])
+    assert found.distributions["teacher"] == wanted.distributions["teacher"]
+
+
 class Silent:
     """Tells logprobs of given tokens only."""
 
@@ -234,6 +267,16 @@ def test_what_a_teacher_cannot_give_is_refused_before_the_run(
     with pytest.raises(ConfigError, match=said):
         introduce([wish], {"teacher": teacher}, "distill")
     assert wish.met == []
+
+
+def test_all_tokens_of_a_small_vocabulary_are_no_more_than_it_has() -> None:
+    """A top_k beyond the vocabulary asks for the vocabulary: a teacher that gives that will do."""
+    size = TinyTeacher().tokenizer.vocab_size
+    wish = Wish(size + 50)
+    introduce([wish], {"teacher": TinyTeacher(max_k=size)})
+    assert len(wish.met) == 1
+    with pytest.raises(ConfigError, match=f"at most {size - 1} tokens"):
+        introduce([wish], {"teacher": TinyTeacher(max_k=size - 1)})
 
 
 def test_a_loss_meets_its_teachers_once() -> None:

@@ -10,7 +10,7 @@ import pytest
 from rlvr.run.answers import Answer, read_answers
 from rlvr.run.breakdown import breakdown
 from rlvr.run.completions import Completions, group_answers, with_missing
-from rlvr.run.rundir import trajectory_records
+from rlvr.run.trajectory_lines import trajectory_records
 from rlvr.types import Failed, Message, Outcome, Problem, Reward, ScoredGroup, Trajectory
 
 PROBLEMS = [Problem(id=name, prompt=[Message(role="user", content="?")]) for name in "abc"]

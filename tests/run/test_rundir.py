@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
+from typing import Any
 
+import attrs
 import pytest
 
+from rlvr.cli.rescore import _rescore
 from rlvr.errors import ConfigError, UnknownNameError
-from rlvr.run.rundir import RunDir, check_writable, trajectory_from_json, write_atomic
+from rlvr.run.rundir import RunDir, check_writable, write_atomic
 from rlvr.run.store import outcome_from_json, outcome_to_json
+from rlvr.run.trajectory_lines import trajectory_from_json
 from rlvr.types import Problem, Reward, ScoredGroup, Segment, Trajectory
 
 TRAJECTORY = Trajectory(
@@ -129,3 +134,44 @@ def test_a_link_is_written_through(tmp_path: Path) -> None:
 
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_text() == "text"
+
+
+def test_what_is_recorded_elsewhere_is_named_and_not_written_again(tmp_path: Path) -> None:
+    """Its line tells it by id, window and digest, the same at every step, whatever its length."""
+    directory = RunDir.create(tmp_path / "run")
+    long = Trajectory(
+        problem_id="p",
+        segments=[
+            Segment(author="prompt", tokens=range(999), text="say " * 999),
+            Segment(author="policy", tokens=[3], logprobs=[0], text="x"),
+        ],
+        notes={"window": [0, 1000, 5000]},
+    )
+    other = attrs.evolve(long, segments=long.segments[::-1])
+    group = ScoredGroup(
+        problem=Problem(id="p", prompt=()), trajectories=[long, other], outcomes=[REWARD] * 2
+    )
+    for step in (1, 2):
+        directory.write_trajectories("step", step, [group], are_recorded=True)
+
+    first, second = directory.read_lines("trajectories/step-000001.jsonl")
+    assert (first["id"], first["notes"]) == ("p", {"window": [0, 1000, 5000]})
+    assert (first["recorded"]["tokens"], first["recorded"]["learnt"]) == (1000, 1)
+    assert "segments" not in first
+    assert len(json.dumps(first)) < 600
+    assert first["recorded"]["digest"] != second["recorded"]["digest"]
+    again, _ = directory.read_lines("trajectories/step-000002.jsonl")
+    assert again == {**first, "step": 2}
+
+
+def test_recordings_are_not_scored_again(tmp_path: Path) -> None:
+    """`rlvr rescore` of a run that replayed says that there is nothing to judge, and why."""
+    directory = RunDir.create(tmp_path / "run")
+    group = ScoredGroup(
+        problem=Problem(id="p", prompt=()), trajectories=[TRAJECTORY], outcomes=[REWARD]
+    )
+    directory.write_trajectories("step", 1, [group], are_recorded=True)
+    nothing: Any = None
+
+    with pytest.raises(ConfigError, match="replayed from recordings"):
+        asyncio.run(_rescore(nothing, directory))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -14,7 +15,8 @@ import structlog
 from rlvr.errors import BackendError, ConfigError, PluginError
 from rlvr.parts import BuildContext
 from rlvr.run import stages
-from rlvr.run.teachers import check_fit, model_of, teacher_for, teachers_wanted
+from rlvr.run import teachers as run_teachers
+from rlvr.run.teachers import check_fit, model_of, open_teachers, teacher_for, teachers_wanted
 from rlvr.specs import TaskSpec, TeacherSpec
 from rlvr.testing import ScriptedPolicy, TinyBackend, TinyTeacher, random_data
 from rlvr.types import Datum, FloatArray, SamplingParams
@@ -98,6 +100,45 @@ def test_a_teacher_must_have_room_for_answers() -> None:
     assert [line["event"] for line in fit(teacher, 62)] == ["teacher_context_shorter"]
     with pytest.raises(ConfigError, match=r"set sampler\.max_tokens below 63"):
         fit(teacher, 63)
+
+
+def opened(monkeypatch: Any, given: str, heat: float, needs: Sequence[str]) -> list[str]:
+    """Names of the teachers of a run that samples at this temperature; all score at 1 only."""
+    monkeypatch.setattr(
+        run_teachers,
+        "load_object",
+        lambda *_: lambda _, context: TinyTeacher(name=context.model, temperatures=(1.0,)),
+    )
+    configured: Any = SimpleNamespace(
+        chosen=SimpleNamespace(task=TaskSpec(name="t", target="m:x"), loss=None),
+        host=Host((spec("near", "near"),)),
+    )
+    context = BuildContext(sampling=SamplingParams(max_tokens=8, temperature=heat))
+    parts = [Part(needs, {"teacher": given})]
+
+    async def names() -> list[str]:
+        backend: Any = TinyBackend()
+        async with open_teachers(configured, context, parts, backend) as teachers:
+            return [teacher.name for teacher in teachers.values()]
+
+    return asyncio.run(names())
+
+
+@pytest.mark.parametrize("given", ["near:x", "a=near:x,*=near:y"])
+def test_a_teacher_that_scores_at_one_temperature_is_refused_at_the_start(
+    monkeypatch: Any, given: str
+) -> None:
+    """
+    Its logprobs are wanted at the temperature of what is sampled; each of several teachers counts.
+
+    Where only its distributions are asked for, the loss's temperature decides (`check_ask`).
+    """
+    assert opened(monkeypatch, given, 1.0, ["teacher"]) == [given]
+    assert opened(monkeypatch, given, 0.7, []) == [given]
+    with pytest.raises(
+        ConfigError, match=r"temperature 0\.7\.(.|\n)*at temperature 1 only(.|\n)*temperature to 1"
+    ):
+        opened(monkeypatch, given, 0.7, ["teacher"])
 
 
 def ask(teachers: Mapping[str, Any], parts: Sequence[Any], data: list[Datum]) -> list[Datum]:

@@ -18,8 +18,9 @@ from rlvr.episode import CountsTokens, LeavesFiles, LeavesNotes
 from rlvr.errors import PrerequisiteError
 from rlvr.parts import BuildContext, Tokenizer
 from rlvr.run.batches import weigh
-from rlvr.run.rundir import RunDir, trajectory_from_json
+from rlvr.run.rundir import RunDir
 from rlvr.run.stages import collate
+from rlvr.run.trajectory_lines import trajectory_from_json
 from rlvr.testing.fakes import ScriptedPolicy, ToyTask
 from rlvr.types import (
     Completion,

@@ -145,12 +145,14 @@ def read(ours: Any, theirs: Any, text: str) -> tuple[Datum, Reading]:
     return datum, reader.read(datum)
 
 
-_SPELLINGS: dict[int, Spelling] = {}
+_SPELLINGS: dict[int, tuple[Any, Spelling]] = {}
 
 
 def spelling(tokenizer: Any) -> Spelling:
-    """Made once."""
-    return _SPELLINGS.setdefault(id(tokenizer), Spelling(tokenizer))
+    """Made once; the tokenizer is kept beside it, so that no other one gets its id."""
+    if id(tokenizer) not in _SPELLINGS:
+        _SPELLINGS[id(tokenizer)] = tokenizer, Spelling(tokenizer)
+    return _SPELLINGS[id(tokenizer)][1]
 
 
 def spelt(tokenizer: Any, tokens: Any, groups: Any) -> dict[int, bytes]:

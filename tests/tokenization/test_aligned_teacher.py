@@ -310,6 +310,51 @@ def test_distributions_worked_by_hand(pairs: Any, bigrams: Any) -> None:
     ]
 
 
+def test_only_what_is_compared_is_sent(pairs: Any, bigrams: Any) -> None:
+    """What the environment adds after the last word of the policy is read by nobody."""
+    student, teacher = pairs(), bigrams(pairs([(b"1", b"2")]))
+    turns = [("p", student.encode("=")), ("policy", student.encode("x12"))]
+    plain, seen = teacher.score, []
+
+    async def listening(questions: Any) -> list[TopK]:
+        seen.extend(questions)
+        return await plain(questions)
+
+    teacher.score = listening
+    aligned = AlignedTeacher(teacher, student)
+    _, short = distributed(aligned, datum_of(student, turns), Ask(k=3))
+    _, long = distributed(
+        aligned, datum_of(student, [*turns, ("env", student.encode("and more"))]), Ask(k=3)
+    )
+
+    assert seen[0] == seen[1]
+    assert teacher.tokenizer.decode(seen[1].ids).endswith("x12")
+    assert short == long
+
+
+@pytest.mark.parametrize(("most", "is_refused"), [(0, False), (258, False), (257, True), (9, True)])
+def test_whole_distributions_are_the_teachers_whole(
+    pairs: Any, bigrams: Any, most: int, is_refused: bool
+) -> None:
+    """
+    All of the student's 257 tokens, or more, mean all 258 of the teacher.
+
+    One that tells fewer is refused at the start; fewer tokens are had from it all the same.
+    """
+    student, teacher = pairs(), bigrams(pairs([(b"a", b"b")]))
+    teacher.capabilities = Capabilities(max_k=most)
+    assert (student.vocab_size, teacher.tokenizer.vocab_size) == (257, 258)
+    aligned = AlignedTeacher(teacher, student)
+
+    check_ask(aligned, Ask(k=9))
+    for k in (0, 257, 999):
+        if is_refused:
+            with pytest.raises(ConfigError, match=r"at most (256|9) tokens"):
+                check_ask(aligned, Ask(k=k))
+        else:
+            check_ask(aligned, Ask(k=k))
+
+
 @pytest.mark.parametrize("beyond", [5, 5000])
 def test_ids_beyond_the_vocabulary(pairs: Any, bigrams: Any, beyond: int) -> None:
     """Rows that pad the teacher's model stand for nothing; ids of another model are refused."""

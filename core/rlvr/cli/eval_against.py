@@ -12,10 +12,11 @@ from rlvr.cli.eval_sources import Evaluated, from_file, judged_before, sampled
 from rlvr.config.layers import Layer
 from rlvr.errors import UnknownNameError, explain
 from rlvr.plugins.host import PluginHost
-from rlvr.run.configure import STARTER, Configured, configure
+from rlvr.run.configure import Configured, configure
 from rlvr.run.judged import holds_verdicts
 from rlvr.run.prerequisites import check_prerequisites
 from rlvr.run.trained import options_of, trained_at
+from rlvr.run.vetted import STARTER
 
 Kind = Literal["model", "run", "answers", "judged"]
 

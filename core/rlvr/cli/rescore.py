@@ -20,8 +20,9 @@ from rlvr.run.configure import Configured
 from rlvr.run.configure import configure as resolve_configuration
 from rlvr.run.out_file import write_out
 from rlvr.run.recipe import build_context, open_judge
-from rlvr.run.rundir import RunDir, check_writable, trajectory_from_json
+from rlvr.run.rundir import RunDir, check_writable
 from rlvr.run.store import outcome_to_json
+from rlvr.run.trajectory_lines import trajectory_from_json
 
 SUMMARY = "apply a (new) reward to the trajectories of a run"
 
@@ -78,6 +79,15 @@ async def _rescore(
                 f"the trajectories of {directory.path} were to be scored again.",
                 "found: none",
                 "choose a run that took at least one step",
+            )
+        )
+    if any("recorded" in line for line in lines):
+        raise ConfigError(
+            explain(
+                f"the trajectories of {directory.path} were to be scored again.",
+                "found: they were replayed from recordings, which the run does not keep and "
+                "nobody judges",
+                "choose a run whose policy sampled",
             )
         )
     context = build_context(configured, directory.path)

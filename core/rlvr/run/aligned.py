@@ -63,8 +63,9 @@ class AlignedTeacher:
         self._reader = Reader(self._ours, self._theirs, prompt, inner.context_length)
         self._has_said_cut = False
         own: Capabilities = getattr(inner, "capabilities", None) or Capabilities()
+        most = _most(own.max_k, inner.tokenizer.vocab_size, ours.vocab_size)
         self.capabilities = (
-            attrs.evolve(own, has_states=False, tokenizer="", is_partial=True)
+            attrs.evolve(own, max_k=most, has_states=False, tokenizer="", is_partial=True)
             if isinstance(inner, Scoring)
             else None  # logprobs of given tokens are all it tells
         )
@@ -144,14 +145,14 @@ class AlignedTeacher:
         size = self._theirs.tokenizer.vocab_size
         is_whole = ask.k == 0 or ask.k >= self.tokenizer.vocab_size
         k = size if is_whole else min(ask.k, size)
-        firsts = [int(np.argmax(r.alignment.theirs >= 0)) for r in readings]
+        spans = [_span(reading) for reading in readings]
         answers = await self._inner.score(
             [
-                Question(ids=r.tokens, start=at, k=k, temperature=ask.temperature)
-                for r, at in zip(readings, firsts, strict=True)
+                Question(ids=r.tokens[:end], start=start, k=k, temperature=ask.temperature)
+                for r, (start, end) in zip(readings, spans, strict=True)
             ]
         )
-        wanted = [len(r.tokens) - at for r, at in zip(readings, firsts, strict=True)]
+        wanted = [end - start for start, end in spans]
         if [len(a.ids) for a in answers] != wanted:
             raise self._unfit(f"{[len(a.ids) for a in answers]} rows for {wanted} positions")
         for answer in answers:
@@ -167,11 +168,11 @@ class AlignedTeacher:
         if answer is None:
             empty = _rows(len(places), np.zeros((0, 1), np.int32), np.zeros((0, 1)), [], 0.0)
             return _with(datum, _told(datum, reading), {name: empty})
-        alignment, start = reading.alignment, len(reading.tokens) - len(answer.ids)
-        total = group_sums(alignment.theirs[start:], answer.actual, len(alignment))  # (g,) log P
+        alignment, (start, end) = reading.alignment, _span(reading)
+        total = group_sums(alignment.theirs[start:end], answer.actual, len(alignment))  # (g,) log P
         single = np.append(alignment.is_single, False)  # the last: of -1
         ours, theirs = single[alignment.ours], single[alignment.theirs]  # (T,), (S,)
-        rows = np.flatnonzero(theirs[start:])
+        rows = np.flatnonzero(theirs[start:end])
         projected = self._projection.rows(answer.ids[rows], answer.logprobs[rows])
         unmatched = np.zeros(len(datum.tokens))
         unmatched[ours] = projected.unmatched
@@ -206,6 +207,21 @@ class AlignedTeacher:
                 "run TeacherContract on it; a model in too low a precision can give NaN",
             )
         )
+
+
+def _most(max_k: int, theirs: int, ours: int) -> int:
+    """
+    Largest k that a student may ask for; 0: any.
+
+    As many as its vocabulary holds, or more, means the teacher's whole distribution.
+    """
+    return min(max_k, max(ours - 1, 1)) if 0 < max_k < theirs else 0
+
+
+def _span(reading: Reading) -> tuple[int, int]:
+    """From the first token that is compared to behind the last, of the teacher's."""
+    places = np.flatnonzero(reading.alignment.theirs >= 0)
+    return int(places[0]), int(places[-1]) + 1
 
 
 def _asked(readings: Sequence[Reading]) -> list[int]:

@@ -14,7 +14,7 @@ from attrs import frozen
 from rlvr.errors import UnknownNameError, explain
 from rlvr.nearest import did_you_mean
 from rlvr.parts import Task
-from rlvr.run.rundir import trajectory_from_json
+from rlvr.run.trajectory_lines import trajectory_from_json
 from rlvr.types import Problem, Trajectory
 
 

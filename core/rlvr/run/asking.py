@@ -14,6 +14,7 @@ import numpy as np
 from rlvr.distributions import Answering, Ask, Capabilities, Distilling, Revealing, Scoring
 from rlvr.errors import BackendError, ConfigError, explain
 from rlvr.parts import Teacher
+from rlvr.pictures import Seeing
 from rlvr.run.faults import (
     check_scores,
     fault_of_answer,
@@ -64,11 +65,12 @@ def check_ask(teacher: Teacher, ask: Ask, options: str = "") -> None:
     if ask.k == 0 and isinstance(teacher, Revealing):
         return
     where = f" ({options}.*)" if options else ""
+    size = teacher.tokenizer.vocab_size
     is_asked_whole = isinstance(teacher, Answering) and teacher.capabilities is not None
     if not (is_asked_whole or isinstance(teacher, Scoring)):
         found = "it tells how likely given tokens are, and not which others could have stood there"
         do = "choose another teacher, or a loss that needs sampled tokens alone (opd.mode=pg)"
-    elif able.max_k and (ask.k or teacher.tokenizer.vocab_size) > able.max_k:
+    elif able.max_k and min(ask.k or size, size) > able.max_k:
         found = f"it gives at most {able.max_k} tokens a position"
         do = f"set the loss's top_k{where} to at most {able.max_k}"
     elif able.temperatures is not None and ask.temperature not in able.temperatures:
@@ -94,7 +96,9 @@ async def answered(teacher: Any, data: Sequence[Datum], name: str, ask: Ask | No
 
     Raises:
         BackendError: The teacher cannot say, or its answer means nothing.
+        ConfigError: The data hold pictures, which it does not see.
     """
+    _refuse_blind(teacher, data)
     if isinstance(teacher, Answering):
         found = await teacher.answer(data, name, ask)
         refuse_faulty(teacher, data, found, lambda answer, d: fault_of_answer(answer, d, name, ask))
@@ -111,6 +115,22 @@ async def answered(teacher: Any, data: Sequence[Datum], name: str, ask: Ask | No
         attrs.evolve(d, distributions={**d.distributions, name: one})
         for d, one in zip(data, told, strict=True)
     ]
+
+
+def _refuse_blind(teacher: Teacher, data: Sequence[Datum]) -> None:
+    """Tokens of pictures mean nothing to a teacher that is not shown them."""
+    shown = sum(bool(datum.pictures) for datum in data)
+    if not shown or (isinstance(teacher, Seeing) and teacher.sight is not None):
+        return
+    raise ConfigError(
+        explain(
+            f"teacher {teacher.name} was to score {shown} trajectories with pictures, which the "
+            "student sees.",
+            "found: it reads text alone, or its tokens are not the student's",
+            "use a vision-language model with the student's tokenizer as the teacher, or a "
+            "student that reads text alone",
+        )
+    )
 
 
 def with_actual(data: Sequence[Datum], name: str, ask: Ask) -> list[Datum] | None:
@@ -144,20 +164,29 @@ async def ask_distributions(teacher: Any, data: Sequence[Datum], ask: Ask) -> li
         return list(states)
     size = teacher.tokenizer.vocab_size
     k = min(ask.k or size, size)
-    starts = [_first(datum) for datum in data]
+    spans = [_span(datum) for datum in data]
     answers = await teacher.score(
         [
-            Question(ids=d.tokens, start=start, k=k, temperature=ask.temperature)
-            for d, start in zip(data, starts, strict=True)
+            Question(
+                ids=d.tokens[:end],
+                start=start,
+                k=k,
+                temperature=ask.temperature,
+                pictures=d.pictures,
+            )
+            for d, (start, end) in zip(data, spans, strict=True)
         ]
     )
     is_partial = _capabilities(teacher).is_partial
-    refuse_faulty(
-        teacher, data, answers, lambda a, d: fault_of_shape(a, len(d.tokens) - _first(d), k)
-    )
+
+    def fault(answer: TopK, datum: Datum) -> str:
+        start, end = _span(datum)
+        return fault_of_shape(answer, end - start, k)
+
+    refuse_faulty(teacher, data, answers, fault)
     picked = [
         answer.rows(np.flatnonzero(datum.mask) - start)
-        for answer, datum, start in zip(answers, data, starts, strict=True)
+        for answer, datum, (start, _) in zip(answers, data, spans, strict=True)
     ]
     refuse_faulty(
         teacher, data, picked, lambda answer, _: fault_of_rows(answer, k, size, is_partial)
@@ -165,7 +194,8 @@ async def ask_distributions(teacher: Any, data: Sequence[Datum], ask: Ask) -> li
     return list(picked)
 
 
-def _first(datum: Datum) -> int:
+def _span(datum: Datum) -> tuple[int, int]:
+    """From the first supervised token to behind the last: what comes later changes nothing."""
     places = np.flatnonzero(datum.mask)
     if not len(places) or places[0] == 0:
         raise BackendError(
@@ -176,7 +206,8 @@ def _first(datum: Datum) -> int:
                 "a supervised token needs one before it; check the sampler",
             )
         )
-    return int(places[0])
+    end = len(datum.tokens) if datum.pictures else int(places[-1]) + 1  # or one has no place
+    return int(places[0]), end
 
 
 def _capabilities(teacher: object) -> Capabilities:

@@ -22,13 +22,14 @@ from rlvr.config.layers import (
     resolve,
 )
 from rlvr.config.part_flags import PartFlags, part_layer, unknown_flag
-from rlvr.errors import ConfigError, PluginError, UnknownNameError, explain
+from rlvr.errors import ConfigError, PluginError, explain
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.registry import Registry
 from rlvr.plugins.resolve import load_object
 from rlvr.run.foreign import refuse_foreign, without_foreign
-from rlvr.run.model_scheme import backend_for_model, check_fit, default_model, is_starter
+from rlvr.run.model_scheme import backend_for_model, check_fit, default_model
 from rlvr.run.teachers import choose_teachers
+from rlvr.run.vetted import STARTER, backend_layers, parts_of, vetted_layers, without_outranked
 from rlvr.specs import (
     AdvantageSpec,
     AlgorithmSpec,
@@ -43,7 +44,6 @@ from rlvr.specs import (
     TeacherSpec,
 )
 
-STARTER = "starter"
 RUN_FLAGS = ("plugin", "task", "algo", "model", "backend", "sampler", "reward", "dataset", "out")
 
 
@@ -128,6 +128,10 @@ def configure(args: Namespace, host: PluginHost, *, needs: str = "run") -> Confi
             )
         )
     chosen = _choose(registry, first, needs)
+    preset = getattr(args, "preset", None)
+    if needs == "run":
+        picked = parts_of(vetted_layers(chosen, first, preset), given)
+        chosen = _choose(registry, attrs.evolve(first, **picked), needs) if picked else chosen
     specs: dict[str, type] = dict(CORE_OPTIONS)
     for spec in chosen.parts():
         if spec.config is not None:
@@ -137,10 +141,8 @@ def configure(args: Namespace, host: PluginHost, *, needs: str = "run") -> Confi
         others = {s.option_namespace for s in chosen.parts() if s.config} - own
         tiers = [{n: c for n, c in specs.items() if n in names} for names in (own, others)]
         given.append(part_layer(flags, tiers, given[-1].values))
-    vetted = [
-        *_backend_layers(chosen, first),
-        *_vetted_layers(chosen, first, getattr(args, "preset", None)),
-    ]
+    own_values = without_outranked(vetted_layers(chosen, first, preset), given, specs, registry)
+    vetted = [*backend_layers(chosen, first), *own_values]
     chosen = choose_teachers(chosen, [*vetted, *given], specs, host)
     for teacher in chosen.teachers:
         if teacher.config is not None:
@@ -204,16 +206,6 @@ def _first_look(given: Sequence[Layer], host: PluginHost) -> RunOptions:
     return record
 
 
-def _backend_layers(chosen: Chosen, run: RunOptions) -> list[Layer]:
-    """What model and backend chose of each other, so that `config show` says so."""
-    backend, layers = chosen.backend, []
-    if backend is not None and run.backend != RunOptions().backend:
-        layers.append(Layer(f"model {run.model}", {"run.backend": run.backend}))
-    if backend is not None and backend.default_model and run.model != RunOptions().model:
-        layers.append(Layer(f"backend {backend.name}", {"run.model": run.model}))
-    return layers
-
-
 def _choose(registry: Registry, run: RunOptions, needs: str) -> Chosen:
     errors: list[PluginError] = []
 
@@ -257,33 +249,3 @@ def _joined(errors: Sequence[PluginError]) -> PluginError:
         return errors[0]
     lines = dict.fromkeys(str(error) for error in errors)
     return PluginError("several parts of this run are missing.\n" + "\n".join(lines))
-
-
-def _vetted_layers(chosen: Chosen, run: RunOptions, preset: str | None) -> list[Layer]:
-    layers = []
-    if chosen.task.values:
-        layers.append(Layer(f"task {chosen.task.name}", _of_command(chosen.task.values, chosen)))
-    if chosen.algorithm is not None:
-        layers.append(Layer(f"algorithm {chosen.algorithm.name}", dict(chosen.algorithm.values)))
-    presets = chosen.task.presets
-    if preset is not None and preset not in presets:
-        raise UnknownNameError(
-            explain(
-                f"no preset named '{preset}' for task {chosen.task.name}.",
-                f"there are: {', '.join(presets) or 'none'}",
-            )
-        )
-    is_default = not run.dataset and is_starter(run.model, chosen.task, chosen.backend)
-    if preset is None and STARTER in presets and is_default:
-        preset = STARTER
-    if preset is not None:
-        layers.append(Layer(f"preset {preset}", _of_command(presets[preset], chosen)))
-    return layers
-
-
-def _of_command(values: Mapping[str, Any], chosen: Chosen) -> dict[str, Any]:
-    """Vetted values without those that only a run has, for `rlvr eval` and `rlvr score`."""
-    if chosen.algorithm is not None:
-        return dict(values)
-    known = {"sampler", "eval", "verify"} | {s.option_namespace for s in chosen.parts()}
-    return {key: value for key, value in values.items() if key.partition(".")[0] in known}

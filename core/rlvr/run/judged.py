@@ -10,8 +10,8 @@ from typing import Any
 from attrs import frozen
 
 from rlvr.errors import ConfigError, UnknownNameError, explain
-from rlvr.run.rundir import trajectory_from_json, trajectory_records
 from rlvr.run.store import outcome_from_json
+from rlvr.run.trajectory_lines import trajectory_from_json, trajectory_records
 from rlvr.types import Failed, Outcome, Problem, ScoredGroup, Trajectory
 
 

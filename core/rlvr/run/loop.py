@@ -41,7 +41,7 @@ async def train(recipe: Recipe, state: RunState, watch: Watch) -> RunState:
             loss = stages.recalled(recipe.loss, state.memory.get("loss", {}))
 
             batch = await next_batch(recipe, stream, state)
-            watch.groups_scored(step, batch.met)
+            watch.groups_scored(step, batch.met, are_recorded=recipe.replays)
 
             data = stages.collate(batch.kept, advantage(batch.kept), recipe.student.judge.task)
             if recipe.teachers:

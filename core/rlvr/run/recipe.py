@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from rlvr.abilities import Continuing, Noticing
+from rlvr.abilities import Continuing
 from rlvr.builtin.group_sampler import GroupSampler, check_room
 from rlvr.config.core import (
     CheckpointOptions,
@@ -40,6 +40,7 @@ from rlvr.run.board import Board
 from rlvr.run.choice import check_choice
 from rlvr.run.configure import Configured
 from rlvr.run.contradictions import check_together
+from rlvr.run.problems import posed, train_problems
 from rlvr.run.scoring import Scorer
 from rlvr.run.store import VerdictStore, open_store
 from rlvr.run.teachers import check_routes, model_of, open_teachers
@@ -88,6 +89,11 @@ class Recipe:
     curriculum: Curriculum | None = None
     teachers: Mapping[str, Teacher] = field(factory=dict)
     max_staleness: int = 0
+
+    @property
+    def replays(self) -> bool:
+        """Whether what is trained on exists already, as the task recorded it."""
+        return is_recorded(self.student.judge.task) and not self.student.sampler.draws_from_policy
 
     @property
     def smallest_group(self) -> int:
@@ -237,15 +243,7 @@ async def open_recipe(
         teachers = await stack.enter_async_context(
             open_teachers(configured, context, [advantage, loss], student.backend)
         )
-        problems = tuple(student.judge.task.problems("train"))
-        if not problems:
-            raise ConfigError(
-                explain(
-                    "there is nothing to train on.",
-                    f"found: no usable problem in split 'train'{_left_out(student.judge.task)}",
-                    f"list the reasons with: rlvr {chosen.task.provider} list, or check --dataset",
-                )
-            )
+        problems = train_problems(student.judge.task, student.sampler, chosen.task.provider)
         check_routes(teachers, problems)
         wanted = chosen.curriculum
         curriculum = build(configured, wanted, context) if wanted is not None else None
@@ -259,6 +257,7 @@ async def open_recipe(
         eval_problems: tuple[Problem, ...] = ()
         if evaluation.samples:
             eval_problems = tuple(student.judge.task.problems(evaluation.split))
+            eval_problems = posed(student.judge.task, student.sampler, eval_problems)
             eval_problems = eval_problems[: evaluation.problems or None]
             if not eval_problems:
                 log.warning("nothing_to_evaluate", split=evaluation.split)
@@ -283,13 +282,6 @@ async def open_recipe(
             teachers=teachers,
             max_staleness=configured.run.max_staleness,
         )
-
-
-def _left_out(task: Task) -> str:
-    others, unsupported = len(list(task.problems("all"))), len(task.unsupported())
-    held = f", {others} in all splits" if others else ""
-    notices = "".join(f"; {n}" for n in task.notices("train")) if isinstance(task, Noticing) else ""
-    return held + (f"; {unsupported} rows are unsupported" if unsupported else "") + notices
 
 
 def _there(spec: Any) -> Any:

@@ -34,6 +34,8 @@ class RoutedTeacher:
         self.tokenizer = every[0].tokenizer
         self.context_length = min(teacher.context_length for teacher in every)
         self.capabilities = _shared(every)
+        sights = [getattr(teacher, "sight", None) for teacher in every]
+        self.sight = next((sight for sight in sights if sight is not None), None)
 
     async def logprobs(self, data: Sequence[Datum]) -> list[FloatArray]:
         """

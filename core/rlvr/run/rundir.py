@@ -8,14 +8,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from rlvr.errors import ConfigError, UnknownNameError, explain
-from rlvr.run.store import outcome_to_json
-from rlvr.types import EvalReport, ScoredGroup, Segment, Trajectory
+from rlvr.run.trajectory_lines import trajectory_records
+from rlvr.types import EvalReport, ScoredGroup
 
 _PLAIN = ("low", "high", "reward_mean", "samples", "failed", "seconds")
 """Numbers of an evaluation that are written as they are."""
@@ -192,10 +192,18 @@ class RunDir:
             if int(path.stem.rpartition("-")[2]) > step:
                 path.unlink()
 
-    def write_trajectories(self, label: str, step: int, groups: Sequence[ScoredGroup]) -> None:
-        """Write `trajectories/LABEL-STEP.jsonl`: a line a trajectory, with its outcome."""
+    def write_trajectories(
+        self, label: str, step: int, groups: Sequence[ScoredGroup], *, are_recorded: bool = False
+    ) -> None:
+        """
+        Write `trajectories/LABEL-STEP.jsonl`: a line a trajectory, with its outcome.
+
+        Of those that are recorded elsewhere it says which they are, and not what is in them.
+        """
         lines = [
-            json.dumps(record) + "\n" for g in groups for record in trajectory_records(g, step)
+            json.dumps(record) + "\n"
+            for g in groups
+            for record in trajectory_records(g, step, are_recorded=are_recorded)
         ]
         write_atomic(self.path / "trajectories" / f"{label}-{step:06d}.jsonl", "".join(lines))
 
@@ -241,58 +249,6 @@ class RunDir:
 def _no_record(path: Path, found: str) -> str:
     do = "choose another run: rlvr runs list"
     return explain(f"{path} cannot be read.", f"found: {found}", do)
-
-
-def trajectory_records(group: ScoredGroup, step: int) -> Iterable[dict[str, Any]]:
-    """A group's lines of `trajectories/`: an object a trajectory."""
-    for index, (t, outcome) in enumerate(zip(group.trajectories, group.outcomes, strict=True)):
-        yield {
-            "step": step,
-            "id": group.problem.id,
-            "index": index,
-            "seed": t.seed,
-            "temperature": t.temperature,
-            "finish": t.finish,
-            "policy_version": t.policy_version,
-            "policy_digest": t.policy_digest,
-            **({"policy_versions": list(t.policy_versions)} if t.policy_versions else {}),
-            "prompt_cut": t.prompt_cut,
-            "error": t.error,
-            **({} if t.files is None else {"files": dict(t.files)}),
-            **({"notes": dict(t.notes)} if t.notes else {}),
-            **({"problem_notes": dict(group.problem.notes)} if group.problem.notes else {}),
-            "segments": [_segment(s) for s in t.segments],
-            "outcome": outcome_to_json(outcome),
-        }
-
-
-def _segment(segment: Segment) -> dict[str, Any]:
-    record: dict[str, Any] = {
-        "author": segment.author,
-        "text": segment.text,
-        "tokens": segment.tokens.tolist(),
-    }
-    if segment.logprobs is not None:
-        record["logprobs"] = [round(float(x), 6) for x in segment.logprobs]
-    return record
-
-
-def trajectory_from_json(record: Mapping[str, Any]) -> Trajectory:
-    """The trajectory of a line of `trajectories/`."""
-    return Trajectory(
-        problem_id=record["id"],
-        segments=[Segment(**segment) for segment in record["segments"]],
-        finish=record["finish"],
-        seed=record["seed"],
-        temperature=record["temperature"],
-        policy_version=record["policy_version"],
-        policy_digest=record["policy_digest"],
-        policy_versions=record.get("policy_versions", ()),
-        prompt_cut=record["prompt_cut"],
-        error=record["error"],
-        files=record.get("files"),
-        notes=record.get("notes", {}),
-    )
 
 
 def now() -> str:

@@ -39,6 +39,7 @@ def datum_of(
         annotations={k: np.asarray(v, np.float32) for k, v in (annotations or {}).items()},
         labels=labels or {},
         prompt=prompt,
+        pictures=trajectory.pictures,
     )
 
 

@@ -10,6 +10,7 @@ import attrs
 
 from rlvr.abilities import Taught
 from rlvr.config.layers import Layer, resolve
+from rlvr.distributions import Capabilities
 from rlvr.errors import ConfigError, PluginError, explain
 from rlvr.log import get
 from rlvr.parts import Backend, BuildContext, Policy, Teacher
@@ -22,7 +23,7 @@ from rlvr.run.asking import introduce
 from rlvr.run.routed_teacher import RoutedTeacher
 from rlvr.run.routes import models_of, routes_of
 from rlvr.specs import TaskSpec, TeacherSpec
-from rlvr.types import Problem
+from rlvr.types import Problem, SamplingParams
 
 if TYPE_CHECKING:
     from rlvr.run.configure import Chosen, Configured
@@ -153,29 +154,33 @@ async def open_teachers(
         label, where the option says so (`run.routes`).
 
     Raises:
-        ConfigError: A teacher's tokenizer is another one, its context is too short, or it cannot
-            give the distributions that a loss asks for.
+        ConfigError: A teacher's tokenizer cannot be aligned, its context is too short, or it cannot
+            score at the temperature of what is sampled, or give the distributions of a loss.
         PluginError: No plugin takes a model, or the part's spec does not name the option.
     """
-    opened: dict[str, Teacher] = {}
+    opened: dict[str, tuple[Teacher, Teacher]] = {}  # as it is, and in the policy's tokens
+    needs = {name for part in parts for name in getattr(part, "needs", ())}
     async with AsyncExitStack() as stack:
 
-        async def one(given: str) -> Teacher:
+        async def one(given: str, name: str) -> Teacher:
             model = model_of(given, configured.chosen.task)
             if model not in opened:
                 teacher = _build(configured, context, model)
                 if hasattr(teacher, "__aenter__"):
                     teacher = await stack.enter_async_context(teacher)
-                opened[model] = check_fit(teacher, await backend.policy(), context)
-            return opened[model]
+                opened[model] = teacher, check_fit(teacher, await backend.policy(), context)
+            teacher, fitted = opened[model]
+            if name in needs:
+                check_temperature(teacher, context.sampling)
+            return fitted
 
         teachers: dict[str, Teacher] = {}
         for name, given in teachers_wanted(parts).items():
             routes = routes_of(given)
             if routes:
-                teachers[name] = RoutedTeacher({r: await one(r.model) for r in routes})
+                teachers[name] = RoutedTeacher({r: await one(r.model, name) for r in routes})
             else:
-                teachers[name] = await one(given)
+                teachers[name] = await one(given, name)
         loss = configured.chosen.loss
         introduce(parts, teachers, loss.option_namespace if loss is not None else "")
         yield teachers
@@ -221,6 +226,28 @@ def check_fit(teacher: Teacher, policy: Policy, context: BuildContext) -> Teache
             why="a trajectory longer than the teacher reads ends the run",
         )
     return teacher
+
+
+def check_temperature(teacher: Teacher, sampling: SamplingParams | None) -> None:
+    """
+    Refuse a teacher whose logprobs are wanted at the temperature of what is sampled, and not had.
+
+    Raises:
+        ConfigError: Says at which it scores.
+    """
+    able: Capabilities | None = getattr(teacher, "capabilities", None)
+    if sampling is None or able is None or able.temperatures is None:
+        return
+    if sampling.temperature not in able.temperatures:
+        at = ", ".join(f"{t:g}" for t in able.temperatures)
+        raise ConfigError(
+            explain(
+                f"teacher {teacher.name} was to score what is sampled at temperature "
+                f"{sampling.temperature:g}.",
+                f"found: it scores at temperature {at} only",
+                f"do: set sampler.temperature to {at}, or choose another teacher",
+            )
+        )
 
 
 def _build(configured: Configured, context: BuildContext, model: str) -> Any:

@@ -49,9 +49,11 @@ class Watch:
         for name, error in self.host.announce(hook, run=self.run, **facts):
             log.error("observer_failed", hook=hook, observer=name, error=repr(error))
 
-    def groups_scored(self, step: int, groups: Sequence[ScoredGroup]) -> None:
-        """Keep the trajectories of a step and announce them."""
-        self.directory.write_trajectories("step", step, groups)
+    def groups_scored(
+        self, step: int, groups: Sequence[ScoredGroup], *, are_recorded: bool = False
+    ) -> None:
+        """Keep the trajectories of a step, or which ones they were, and announce them."""
+        self.directory.write_trajectories("step", step, groups, are_recorded=are_recorded)
         self.announce("rlvr_groups_scored", step=step, groups=groups)
 
     def step_finished(self, state: RunState, metrics: Mapping[str, float]) -> None:

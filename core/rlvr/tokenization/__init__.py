@@ -9,6 +9,15 @@ from __future__ import annotations
 from rlvr.tokenization.chat import ChatTemplate, Piece
 from rlvr.tokenization.fast import FastTokenizer
 from rlvr.tokenization.fingerprint import fingerprint
+from rlvr.tokenization.sight import Sight
 from rlvr.tokenization.token_bytes import ByteLevel, byte_table
 
-__all__ = ["ByteLevel", "ChatTemplate", "FastTokenizer", "Piece", "byte_table", "fingerprint"]
+__all__ = [
+    "ByteLevel",
+    "ChatTemplate",
+    "FastTokenizer",
+    "Piece",
+    "Sight",
+    "byte_table",
+    "fingerprint",
+]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from attrs import evolve, frozen
 
@@ -41,7 +42,7 @@ class ChatTemplate:
 
     def __init__(
         self,
-        apply: Callable[[list[dict[str, str]], bool], str],
+        apply: Callable[[list[dict[str, Any]], bool], str],
         controls: Sequence[str],
         name: str,
     ) -> None:
@@ -54,7 +55,8 @@ class ChatTemplate:
         The whole prompt up to where the policy begins.
 
         A system message goes in front of the user's where the template has no system role, and
-        tools' messages are the user's where it has no tools.
+        tools' messages are the user's where it has no tools. Contents are texts, or lists of parts
+        for a template that leaves texts out.
 
         Raises:
             BackendError: The template fails on these messages, or leaves one out.
@@ -97,9 +99,10 @@ class ChatTemplate:
     def _render(self, messages: list[Message], is_open: bool = True) -> str:
         merged = _merge_system(messages)
         reason = ""
-        for attempt in (messages, merged, _as_user(merged)):
+        attempts = [messages, merged, _as_user(merged)]
+        for attempt, content in [(a, c) for c in (_plain, _in_parts) for a in attempts]:
             try:
-                turns = [{"role": m.role, "content": m.content} for m in attempt]
+                turns = [{"role": m.role, "content": content(m)} for m in attempt]
                 text = self._apply(turns, is_open)
             except Exception as error:  # a template is the model's code: it may raise anything
                 reason = reason or f"{type(error).__name__}: {error}"
@@ -118,6 +121,15 @@ class ChatTemplate:
             "  try: a model whose template has these roles, or mend chat_template.jinja "
             "(chat_template in tokenizer_config.json) in a copy of the model"
         )
+
+
+def _plain(message: Message) -> str:
+    return message.content
+
+
+def _in_parts(message: Message) -> list[dict[str, str]]:
+    """As templates of vision-language models want it (LLaVA, Idefics)."""
+    return [{"type": "text", "text": message.content}]
 
 
 def _by_length(spelling: str) -> tuple[int, str]:

@@ -135,7 +135,7 @@ class FastTokenizer:
             log.warning("no_chat_template", model=self.name, prompts="contents joined by newlines")
             return None
 
-        def apply(conversation: list[dict[str, str]], is_open: bool) -> str:
+        def apply(conversation: list[dict[str, Any]], is_open: bool) -> str:
             text: str = self.inner.apply_chat_template(
                 conversation, tokenize=False, add_generation_prompt=is_open
             )

@@ -28,6 +28,7 @@ from rlvr_torch.not_finite import NotFiniteError, Skips
 from rlvr_torch.optim import OptimSettings
 from rlvr_torch.policy import LiveTorchPolicy, TorchPolicy
 from rlvr_torch.reference import Reference, is_adapter_off, on_device
+from rlvr_torch.seeing import sight_of
 from rlvr_torch.state import TrainingState, read_state, read_weights, write_state
 from rlvr_torch.update import Learner, accumulate, appraise, explain_gradient
 from rlvr_torch.updater import Updater
@@ -118,6 +119,7 @@ class TorchBackend:
                 self._worker,
                 lambda: self.version,
                 lambda directory: save_net(self.net, self.tokenizer, directory),
+                sight_of(self.net),
             )
 
         return await self._worker.run(work)
@@ -147,6 +149,7 @@ class TorchBackend:
                 lambda: self.version,
                 self._versions.digest,
                 self._config.slice_tokens,
+                sight_of(self.net),
             )
 
         return await self._worker.run(work)

@@ -66,6 +66,12 @@ class TorchConfig:
     lora_targets: str = option(
         "all-linear", "Modules that get an adapter, by the end of their names, with commas"
     )
+    vision: str = option(
+        "frozen",
+        "What of a vision-language model is not its language model: frozen, or trained too (full "
+        "training)",
+        choices=("frozen", "trained"),
+    )
     dora: bool = option(False, "Weight-decomposed LoRA (arXiv:2402.09353)")
     adapter: str = option("", "Directory of a saved adapter to go on from")
     quantize: str = option(

@@ -25,12 +25,13 @@ def microbatches(data: Sequence[Datum], budget: int) -> list[list[int]]:
     """
     Indices of the data that one forward pass each holds: at most `budget` tokens, or one.
 
-    Data with equal prompts stay together, for their prompt is computed, and counted, once. Similar
-    lengths are near. The cut depends on the data, not on their order: equal sets of data give equal
-    micro-batches. Data without a supervised token are left out.
+    Data with equal prompts stay together, for their prompt is computed, and counted, once; those
+    with pictures share nothing. Similar lengths are near. The cut depends on the data, not on their
+    order: equal sets of data give equal micro-batches. Data without a supervised token are left
+    out.
     """
     extents = [Extent.of(datum) for datum in data]
-    leads = [d.tokens[: e.prompt].tobytes() for d, e in zip(data, extents, strict=True)]
+    leads = [_lead(d, e) for d, e in zip(data, extents, strict=True)]
     longest: dict[bytes, int] = {}
     for lead, extent in zip(leads, extents, strict=True):
         longest[lead] = max(longest.get(lead, 0), extent.end)
@@ -48,7 +49,9 @@ def microbatches(data: Sequence[Datum], budget: int) -> list[list[int]]:
     tokens = 0
     for i in order:
         own = extents[i].end - extents[i].prompt
-        is_known = bool(batches) and leads[batches[-1][-1]] == leads[i]  # equal prompts: neighbours
+        is_known = (  # equal prompts: neighbours
+            bool(batches) and leads[batches[-1][-1]] == leads[i] and not data[i].pictures
+        )
         more = own if is_known else own + extents[i].prompt
         if batches and tokens + more <= budget:
             batches[-1].append(i)
@@ -57,3 +60,9 @@ def microbatches(data: Sequence[Datum], budget: int) -> list[list[int]]:
             batches.append([i])
             tokens = own + extents[i].prompt
     return batches
+
+
+def _lead(datum: Datum, extent: Extent) -> bytes:
+    """What a datum's prompt is told apart by."""
+    shown = repr(datum.pictures).encode() if datum.pictures else b""
+    return datum.tokens[: extent.prompt].tobytes() + shown

@@ -18,9 +18,11 @@ from attrs import frozen
 from torch import Tensor
 
 from rlvr.types import GenerateRequest
+from rlvr_torch.leaders import leaders, likeliest
 
 _OFF = 2.0  # a nucleus mass that keeps everything, rounding included
 _BLOCK = 128  # tokens whose probabilities are added up before any is looked at
+_CACHED = 1 << 18  # numbers that stay in a core's cache
 
 
 @frozen(kw_only=True)
@@ -31,7 +33,10 @@ class _Kinds:
     is_greedy: bool  # all do
     has_whole: bool  # some draw from the whole distribution
     has_hot: bool  # some have a temperature other than 0 and 1
-    cut: list[int]  # which of them draw from the top only
+    cut: slice | Tensor | None  # which of them draw from the top only
+    top_k: Tensor  # (cut rows, 1)
+    top_p: Tensor  # (cut rows, 1)
+    most: int  # the largest top_k
 
 
 class Draws:
@@ -49,6 +54,7 @@ class Draws:
         self._is_cut = [False] * rows
         self._is_hot = [False] * rows
         self._kinds: dict[int, _Kinds] = {}  # of the first n rows, until any of them changes
+        self._room = torch.empty(0, 0, device=device)
 
     def seat(
         self, rows: Sequence[int], requests: Sequence[GenerateRequest], lengths: Sequence[int]
@@ -103,47 +109,55 @@ class Draws:
         """
         kinds = self._kinds_of(rows)
         if kinds.is_greedy:
-            peak, tokens = logits.max(dim=1, keepdim=True)
-            return tokens[:, 0], -(logits - peak).exp_().sum(dim=1).log()
+            peak, tokens = likeliest(logits)
+            return tokens[:, 0], -_sums(logits, peak).log_()[:, 0]
         at = slice(0, len(rows)) if isinstance(rows, range) else self._index(rows)
         count = self._count[at]
         numbers = self._numbers[at].gather(1, count.clamp(max=self._numbers.shape[1] - 1))
         self._count[at] = count + 1
-        scaled = logits / self._heat[at] if kinds.has_hot else logits
+        scaled = logits
+        if kinds.has_hot:
+            scaled = torch.div(logits, self._heat[at], out=self._buffer(logits))
         peak = scaled.amax(dim=1, keepdim=True)
-        mass = (scaled - peak).exp_()  # (R, V), not normalised
         if kinds.has_whole:
-            tokens, total = _invert(mass, numbers)
+            tokens, total = _invert((scaled - peak).exp_(), numbers)  # of (R, V), not normalised
         else:
-            total = mass.sum(dim=1, keepdim=True)
+            total = _sums(scaled, peak)
             tokens = torch.empty_like(numbers, dtype=torch.int64)
         if kinds.has_greedy:
-            likeliest = logits.argmax(dim=1, keepdim=True)
-            tokens = torch.where(self._greedy[at], likeliest, tokens)
-        if kinds.cut:
-            whose = self._index([rows[i] for i in kinds.cut])
-            all_cut = len(kinds.cut) == len(rows)
-            some = slice(0, len(rows)) if all_cut else self._index(kinds.cut)
-            tokens[some] = _draw_cut(
-                scaled[some],
-                (peak + total.log())[some],
-                numbers[some],
-                self._top_k[whose],
-                self._top_p[whose],
-            )
-        logprobs = scaled.gather(1, tokens) - peak - total.log()
+            tokens = torch.where(self._greedy[at], likeliest(logits)[1], tokens)
+        log_total = total.log()
+        if kinds.cut is not None:
+            some = kinds.cut
+            whole = (peak + log_total)[some]
+            tokens[some] = _draw_cut(scaled[some], whole, numbers[some], kinds)
+        logprobs = scaled.gather(1, tokens) - peak - log_total
         return tokens[:, 0], logprobs[:, 0]
+
+    def _buffer(self, logits: Tensor) -> Tensor:
+        """Room for as many numbers, the same at each call: fresh memory costs more than they do."""
+        if self._room.shape[1:] != logits.shape[1:] or len(self._room) < len(logits):
+            self._room = torch.empty_like(logits, memory_format=torch.contiguous_format)
+        return self._room[: len(logits)]
 
     def _kinds_of(self, rows: Sequence[int]) -> _Kinds:
         """Looked up for the first n rows, which most passes draw."""
         if isinstance(rows, range) and len(rows) in self._kinds:
             return self._kinds[len(rows)]
+        cut = [i for i, row in enumerate(rows) if self._is_cut[row]]
+        whose = torch.tensor([rows[i] for i in cut], dtype=torch.int64, device=self._device)
+        some: slice | Tensor | None = slice(0, len(rows)) if len(cut) == len(rows) else None
+        if cut and some is None:
+            some = self._index(cut)
         kinds = _Kinds(
             has_greedy=any(self._is_greedy[row] for row in rows),
             is_greedy=all(self._is_greedy[row] for row in rows),
             has_whole=not all(self._is_greedy[row] or self._is_cut[row] for row in rows),
             has_hot=any(self._is_hot[row] for row in rows),
-            cut=[i for i, row in enumerate(rows) if self._is_cut[row]],
+            cut=some,
+            top_k=self._top_k[whose, None],
+            top_p=self._top_p[whose, None],
+            most=int(self._top_k[whose].max()) if cut else 0,
         )
         if isinstance(rows, range):
             self._kinds[len(rows)] = kinds
@@ -183,35 +197,35 @@ def _below(target: Tensor, total: Tensor) -> Tensor:
     return torch.minimum(target, torch.nextafter(total, torch.zeros_like(total)))
 
 
-def _draw_cut(
-    scaled: Tensor, whole: Tensor, numbers: Tensor, top_k: Tensor, top_p: Tensor
-) -> Tensor:
+def _sums(values: Tensor, peak: Tensor) -> Tensor:
+    """Of each row's exponentials after its peak (R, 1) was subtracted: (R, 1)."""
+    rows = max(1, _CACHED // values.shape[1])
+    if rows >= len(values):
+        return (values - peak).exp_().sum(dim=1, keepdim=True)
+    room = torch.empty_like(values[:rows], memory_format=torch.contiguous_format)
+    sums = []
+    for i in range(0, len(values), rows):
+        part = values[i : i + rows]
+        mass = torch.sub(part, peak[i : i + rows], out=room[: len(part)]).exp_()
+        sums.append(mass.sum(dim=1, keepdim=True))
+    return torch.cat(sums)
+
+
+def _draw_cut(scaled: Tensor, whole: Tensor, numbers: Tensor, kinds: _Kinds) -> Tensor:
     """`whole` (R, 1): logarithm of the sum of all exponentials."""
-    ordered, index = _leaders(scaled, int(top_k.max()))
+    ordered, index = leaders(scaled, kinds.most)
     ordered = (ordered - whole).exp_()  # probabilities
-    before = ordered.cumsum(dim=1) - ordered
+    before = ordered.cumsum(dim=1).sub_(ordered)
+    is_kept = before < kinds.top_p
     rank = torch.arange(ordered.shape[1], device=scaled.device)
-    is_kept = (before < top_p[:, None]) & (rank < top_k[:, None])
+    is_kept &= rank < kinds.top_k
     is_kept[:, 0] = True
     # Whole blocks: a row's sums are then the same beside rows of another top-k.
-    kept = F.pad(ordered * is_kept, (0, -ordered.shape[1] % _BLOCK))
-    return index.gather(1, _invert(kept, numbers)[0])
-
-
-def _leaders(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """
-    The `count` largest of each row, descending, of equal ones the first; and where they stand.
-
-    Selecting them first costs one pass over a vocabulary that sorting goes through many times.
-    """
-    if count < values.shape[1]:
-        best, where = values.topk(count + 1, dim=1)
-        if not bool((best[:, 1:] == best[:, :-1]).any()):  # only one order
-            return best[:, :count], where[:, :count]
-        least = best[:, count - 1 : count]
-        is_leader = values >= least
-        if int(is_leader.sum()) == count * len(values):  # no other token is as likely as the last
-            index = is_leader.nonzero()[:, 1].view(len(values), count)  # (R, count), ascending
-            ordered, order = values.gather(1, index).sort(dim=1, descending=True, stable=True)
-            return ordered, index.gather(1, order)
-    return values.sort(dim=1, descending=True, stable=True)
+    kept = F.pad(ordered.mul_(is_kept), (0, -ordered.shape[1] % _BLOCK))
+    if kept.shape[1] > _BLOCK:
+        return index.gather(1, _invert(kept, numbers)[0])
+    total = kept.unflatten(1, (1, _BLOCK)).sum(dim=2)  # (R, 1)
+    inner = kept.cumsum(dim=1)
+    target = _below(_below(numbers * total, total), inner[:, -1:])
+    found = torch.searchsorted(inner, target, right=True)
+    return index.gather(1, found.clamp_(max=index.shape[1] - 1))

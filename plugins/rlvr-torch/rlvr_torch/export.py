@@ -18,6 +18,7 @@ from rlvr_torch.hf_source import HFSource
 from rlvr_torch.lora import ADAPTER_CONFIG, read_adapter_config
 from rlvr_torch.lora import quietly as quietly_peft
 from rlvr_torch.lora_base import difference, named_base
+from rlvr_torch.net_files import save_processor
 
 _NOT_THE_MODEL = ("training.pt",)
 _LINEAGE = "trained-on.json"
@@ -123,6 +124,7 @@ def _merge(source: Path, out: Path, base: str) -> None:
         merged = net.adapted.merge_and_unload()
         out.mkdir(parents=True, exist_ok=True)
         merged.save_pretrained(out)
+    save_processor(net, out)
     tokenizer.save(out)
     record = source / _LINEAGE
     if record.is_file():

@@ -11,12 +11,14 @@ Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learner
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from attrs import field, frozen
 from attrs.validators import ge, gt
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from rlvr.errors import BackendError
 from rlvr_torch.net import Attend, Heads
@@ -52,6 +54,18 @@ def attend_causal(
 ) -> Tensor:
     """Each token looks at itself and those before it. Padding must be on the right."""
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+class _Undrawn(TorchFunctionMode):
+    """Layers made inside draw no weights. The device "meta" would import PyTorch's compiler."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__module__", "") == nn.init.__name__:
+            return kwargs["tensor"]
+        return func(*args, **kwargs)
 
 
 class Attention(nn.Module):
@@ -141,9 +155,8 @@ class GPT2(nn.Module):
     @classmethod
     def empty(cls, config: GPT2Config) -> GPT2:
         """A model whose weights hold nothing yet (no random numbers are drawn)."""
-        with torch.device("meta"):
-            model = cls(config)
-        return model.to_empty(device="cpu")
+        with _Undrawn():
+            return cls(config)
 
     def hidden(
         self, tokens: Tensor, positions: Tensor | None = None, attend: Attend = attend_causal

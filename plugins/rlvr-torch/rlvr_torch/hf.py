@@ -12,6 +12,7 @@ but recorded in a first forward pass, and the logits of that pass must be the mo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -19,10 +20,13 @@ from attrs import evolve
 from torch import Tensor, nn
 
 from rlvr.errors import BackendError
+from rlvr.tokenization import Sight
 from rlvr_torch.attention import attend_over, causal
 from rlvr_torch.net import Attend, Heads
 
 ATTENTION = "rlvr"
+OWN_MASKS: ContextVar[bool] = ContextVar("rlvr_own_masks", default=False)
+"""Whether a model is being called as a whole, with the masks that it makes itself (`hf_vision`)."""
 
 
 class HFNet:
@@ -33,12 +37,18 @@ class HFNet:
         model: An `AutoModelForCausalLM`, loaded; it attends through us from now on.
         adapted: The same model with adapters in it (a `peft.PeftModel`), where there are any.
 
+    Attributes:
+        sight: How it takes pictures; None: it reads text alone.
+
     Raises:
         BackendError: Its layers do not attend through transformers' attention interface.
     """
 
+    attention = ATTENTION
+    sight: Sight | None = None
+
     def __init__(self, model: Any, adapted: Any = None) -> None:
-        _register()
+        register(self.attention, _attention)
         model.eval()  # no dropout: the policy that is trained must be the one that sampled
         self.model = model
         self.adapted = adapted
@@ -58,6 +68,11 @@ class HFNet:
         return module
 
     @property
+    def decoder(self) -> Any:
+        """The part that reads tokens, without the head."""
+        return self.model.base_model
+
+    @property
     def head(self) -> Tensor:
         """Output weights (V, C)."""
         weight: Tensor = self.model.get_output_embeddings().weight
@@ -73,7 +88,7 @@ class HFNet:
         """Final hidden states (B, T, C), after the last norm, of tokens (B, T) at positions."""
         # `attend` travels as an argument, not in a variable of the thread: a checkpointed layer
         # that is computed again in the backward pass, in a thread of autograd's, finds it too.
-        found = self.model.base_model(
+        found = self.decoder(
             input_ids=tokens,
             position_ids=positions.expand_as(tokens),
             use_cache=False,
@@ -116,6 +131,17 @@ def _attention(
     **_: Any,
 ) -> tuple[Tensor, None]:
     """What a layer calls in place of softmax(q k) v: q (B, H, T, D), k and v (B, K, T, D)."""
+    asked = Heads(
+        queries=query.shape[1],
+        keys=key.shape[1],
+        width=query.shape[3],
+        scale=query.shape[3] ** -0.5 if scaling is None else float(scaling),
+        window=sliding_window,
+        softcap=float(softcap or 0.0),
+    )
+    if rlvr_attend is None and OWN_MASKS.get():
+        mixed = attend_over(asked, query, key, value, attention_mask, s_aux)
+        return mixed.transpose(1, 2), None
     if rlvr_attend is None:
         raise BackendError(
             f"{type(module).__name__} does not pass our attention on: the model was called in a "
@@ -127,17 +153,7 @@ def _attention(
     if isinstance(rlvr_attend, _Recorder):
         if value.shape[3] != query.shape[3]:
             raise BackendError(f"its keys are {query.shape[3]} wide, its values {value.shape[3]}")
-        rlvr_attend.note(
-            layer,
-            Heads(
-                queries=query.shape[1],
-                keys=key.shape[1],
-                width=query.shape[3],
-                scale=query.shape[3] ** -0.5 if scaling is None else float(scaling),
-                window=sliding_window,
-                softcap=float(softcap or 0.0),
-            ),
-        )
+        rlvr_attend.note(layer, asked)
     return rlvr_attend(layer, query, key, value, s_aux).transpose(1, 2), None
 
 
@@ -159,7 +175,7 @@ class _Recorder:
 
 
 def _record_heads(net: HFNet) -> list[Heads]:
-    net.model.set_attn_implementation(ATTENTION)
+    net.decoder.set_attn_implementation(net.attention)
     recorder = _Recorder()
     token = torch.zeros(1, 1, dtype=torch.long, device=net.head.device)
     with torch.no_grad():
@@ -192,7 +208,8 @@ def _refuse_lost_windows(net: HFNet, heads: Sequence[Heads]) -> None:
             )
 
 
-def _register() -> None:
+def register(name: str, attention: Any) -> None:
+    """Have transformers know an attention function by a name."""
     from transformers import AttentionInterface
 
-    AttentionInterface.register(ATTENTION, _attention)
+    AttentionInterface.register(name, attention)

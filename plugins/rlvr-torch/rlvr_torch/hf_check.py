@@ -12,7 +12,9 @@ from typing import Any
 import torch
 
 from rlvr.errors import BackendError
-from rlvr_torch.hf import ATTENTION, HFNet
+from rlvr.tokenization import Sight
+from rlvr_torch.hf import HFNet
+from rlvr_torch.hf_vision import HFVisionNet
 
 FAMILIES = (
     "llama",
@@ -48,7 +50,9 @@ def refuse_unsupported(config: Any, where: str) -> None:
     ropes = sorted({"dynamic", "longrope"} & set(_rope_types(text)))
     if getattr(config, "is_encoder_decoder", False):
         reason = "it is an encoder-decoder"
-    elif kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+    elif kind == "paligemma":
+        reason = "it reads prompts both ways (a prefix language model)"
+    elif kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and not is_seeing(config):
         reason = "transformers has no causal language model of it"
     elif others:
         reason = f"it has layers of {' and '.join(others)}, whose state is more than keys"
@@ -63,6 +67,14 @@ def refuse_unsupported(config: Any, where: str) -> None:
     raise unsupported(kind, where, reason)
 
 
+def is_seeing(config: Any) -> bool:
+    """Whether it is the configuration of a vision-language model."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+
+    known = config.model_type in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+    return known and getattr(config, "vision_config", None) is not None
+
+
 def unsupported(kind: str, where: str, reason: str) -> BackendError:
     """The error for an architecture that cannot be used."""
     return BackendError(
@@ -72,16 +84,21 @@ def unsupported(kind: str, where: str, reason: str) -> BackendError:
     )
 
 
-def build_net(model: Any, where: str) -> HFNet:
+def build_net(model: Any, where: str, sight: Sight | None = None) -> HFNet:
     """
     The `HFNet` of a loaded model, checked.
+
+    Args:
+        model: Loaded.
+        where: Its directory or id, for messages.
+        sight: Of a vision-language model.
 
     Raises:
         BackendError: It does not attend through transformers' interface, or its logits through
             our attention are not its own.
     """
     try:
-        net = HFNet(model)
+        net = HFNet(model) if sight is None else HFVisionNet(model, sight)
         difference = _difference(net)
     except (AttributeError, BackendError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise unsupported(
@@ -108,11 +125,13 @@ def _difference(net: HFNet) -> float:
     length = min(net.positions, max([_LENGTH, *(window + 8 for window in near)]))
     random = torch.Generator().manual_seed(0)
     tokens = torch.randint(0, net.vocab_size, (1, length), generator=random).to(net.head.device)
-    net.model.set_attn_implementation("eager")
+    if isinstance(net, HFVisionNet):  # a picture's tokens mean nothing without it
+        tokens[tokens == net.image_token] = (net.image_token + 1) % net.vocab_size
+    net.decoder.set_attn_implementation("eager")
     try:
         theirs = net.model(input_ids=tokens, use_cache=False).logits.float()
     finally:
-        net.model.set_attn_implementation(ATTENTION)
+        net.decoder.set_attn_implementation(net.attention)
     positions = torch.arange(length, device=tokens.device)
     ours = net.logits(net.hidden(tokens, positions, net.attend_causal)).float()
     return float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-6))

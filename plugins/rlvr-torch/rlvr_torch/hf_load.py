@@ -17,8 +17,9 @@ import torch
 from safetensors import SafetensorError
 
 from rlvr.errors import BackendError, PrerequisiteError
+from rlvr.tokenization import Sight
 from rlvr_torch.hf import HFNet
-from rlvr_torch.hf_check import build_net, refuse_unsupported
+from rlvr_torch.hf_check import build_net, is_seeing, refuse_unsupported
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError, ImportError)
@@ -44,12 +45,14 @@ def import_transformers() -> Any:
 
 def load_net(where: str, *, dtype: torch.dtype = torch.float32, bits: int = 0) -> HFNet:
     """A model as a `Net`, checked (`build_net`); arguments and errors are those of `read_model`."""
-    return build_net(read_model(where, dtype=dtype, bits=bits), where)
+    model = read_model(where, dtype=dtype, bits=bits)
+    sight = Sight(lambda: load_processor(where), where) if is_seeing(model.config) else None
+    return build_net(model, where, sight)
 
 
 def read_model(where: str, *, dtype: torch.dtype = torch.float32, bits: int = 0) -> Any:
     """
-    A causal language model of transformers, on the CPU (with `bits` on the GPU).
+    A language or vision-language model of transformers, on the CPU (with `bits` on the GPU).
 
     Args:
         where: A directory, or an id of the hub.
@@ -70,14 +73,17 @@ def read_model(where: str, *, dtype: torch.dtype = torch.float32, bits: int = 0)
         extra = _four_bits(transformers, dtype)
     elif getattr(config, "quantization_config", None):  # gpt-oss as published
         extra = {"quantization_config": transformers.Mxfp4Config(dequantize=True)}
+    if is_seeing(config):
+        kind = transformers.AutoModelForImageTextToText
+    else:
+        kind, extra["attn_implementation"] = transformers.AutoModelForCausalLM, "eager"
     try:
         with quietly():
-            model, info = transformers.AutoModelForCausalLM.from_pretrained(
+            model, info = kind.from_pretrained(
                 where,
                 dtype=dtype,
                 use_safetensors=True,
                 trust_remote_code=False,
-                attn_implementation="eager",
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,  # they are in `info`, by name, and refused below
                 **extra,
@@ -148,9 +154,36 @@ def load_tokenizer(where: str) -> Any:
         load_config(where)  # says at once what a tokenizer's many files would say one by one
     try:
         with quietly():
-            return transformers.AutoTokenizer.from_pretrained(where, trust_remote_code=False)
+            found = transformers.AutoTokenizer.from_pretrained(where, trust_remote_code=False)
     except _UNREADABLE as error:
         raise _explain(where, "tokenizer", error) from error
+    if not found.chat_template:  # a vision-language model may have it with its processor
+        with contextlib.suppress(BackendError):
+            if is_seeing(load_config(where)):
+                found.chat_template = load_processor(where).chat_template
+    return found
+
+
+def load_processor(where: str) -> Any:
+    """
+    A vision-language model's processor, as transformers has it.
+
+    Raises:
+        BackendError: There is none for pictures, or it cannot be read (its reason is told).
+    """
+    transformers = import_transformers()
+    try:
+        with quietly():
+            found = transformers.AutoProcessor.from_pretrained(where, trust_remote_code=False)
+    except (*_UNREADABLE, AttributeError) as error:
+        raise _explain(where, "processor, which makes pixels of pictures,", error) from error
+    if getattr(found, "image_processor", None) is None or not hasattr(found, "tokenizer"):
+        raise BackendError(
+            f"{where}: pictures were to be shown to this model, which has no processor for them\n"
+            "  copy processor_config.json (or preprocessor_config.json) from the model it was "
+            "made of"
+        )
+    return found
 
 
 def eos_ids(where: str) -> list[int]:

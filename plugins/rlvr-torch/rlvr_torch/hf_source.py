@@ -13,6 +13,7 @@ from rlvr_torch.config import TorchConfig
 from rlvr_torch.hf import HFNet
 from rlvr_torch.hf_load import load_net
 from rlvr_torch.hf_tokenizer import HFTokenizer
+from rlvr_torch.hf_vision import HFVisionNet
 from rlvr_torch.lora import (
     ADAPTER_CONFIG,
     attach,
@@ -91,7 +92,8 @@ class HFSource:
         """
         The start weights, with adapters where they were asked for.
 
-        Frozen weights are stored in `torch.dtype`, trained ones in float32. `check_base` False
+        Frozen weights are stored in `torch.dtype`, trained ones in float32 (with adapters; without,
+        all are in float32). `check_base` False
         takes adapters of another base, if all shapes fit.
 
         Raises:
@@ -107,6 +109,8 @@ class HFSource:
                 f"{self.where}: the tokenizer has {vocab_size} tokens, "
                 f"the model only {net.vocab_size}: they do not belong together"
             )
+        if isinstance(net, HFVisionNet) and config.vision == "frozen":
+            net.freeze_vision()
         if config.adapter:
             attach_saved(net, Path(config.adapter).expanduser(), self.where, check_base)
         elif config.lora_rank:
@@ -135,6 +139,11 @@ def check_lora(config: TorchConfig) -> TorchConfig:
                 f"{option} was asked for\n  found: all weights are trained (torch.lora_rank=0)\n"
                 "  try: torch.lora_rank=16"
             )
+    if has_adapter and config.vision == "trained":
+        raise ConfigError(
+            "torch.vision=trained was asked for\n  found: adapters, which go beside layers of the "
+            "language model only\n  try: torch.lora_rank=0, or torch.vision=frozen"
+        )
     if config.adapter:
         saved = read_adapter_config(Path(config.adapter).expanduser())
         layers = saved.get("target_modules") or ()

@@ -85,6 +85,20 @@ class KVCache:
 
     # Prompts
 
+    def open(self, row: int, tokens: bytes, length: int) -> tuple[int, bool]:
+        """The place of a prompt that this row wants, and whether it is still to be read there."""
+        place = self.prompts.find(tokens)
+        return (self.prompts.open(tokens, length), True) if place is None else (place, False)
+
+    @property
+    def ends(self) -> list[Tensor | None]:
+        """Final hidden state (C,) of the last token of each place's prompt; None until read."""
+        return self.prompts.ends
+
+    def close_unused(self, wanted: bytes) -> None:
+        """Free the places of prompts that no row reads, but for one prompt."""
+        self.prompts.close_unused(self.places_in_use, wanted)
+
     def read_prompts(self, places: Sequence[int], tokens: int) -> None:
         """The next prefill holds the prompts of these places, padded to so many tokens."""
         first, count = places[0], len(places)

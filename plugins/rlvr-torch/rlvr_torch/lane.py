@@ -23,6 +23,7 @@ from rlvr_torch.draws import Draws
 from rlvr_torch.kv_cache import KVCache
 from rlvr_torch.net import Net
 from rlvr_torch.packed_weights import PackedWeights
+from rlvr_torch.row_cache import RowCache
 from rlvr_torch.step_graph import StepGraphs
 
 _DROP_SHARE = 0.125  # finished rows leave when they are this share of the batch
@@ -65,19 +66,34 @@ class Lane:
         is_gpu = self._device.type == "cuda"
         self._is_static = is_gpu if is_static is None else is_static
         self._graphs = StepGraphs(is_gpu and self._is_static)
-        first = {draft.request.prompt.tobytes() for draft in drafts[:rows]}
-        self._cache = KVCache(
-            net.heads,
+        self._cache = self._new_cache(drafts, dtype if dtype != torch.float32 else net.head.dtype)
+        self._draws = Draws(rows, self._device)
+        self._drawn = torch.zeros(rows, 1, dtype=torch.int64, device=self._device)  # (R, 1)
+
+    def _new_cache(self, drafts: Sequence[Draft], dtype: torch.dtype) -> KVCache | RowCache:
+        """One that shares prompts, unless there is nothing to share."""
+        rows, prompts = len(self._rows), [draft.request.prompt for draft in drafts]
+        longest, tokens = max(map(len, prompts)), max(draft.room for draft in drafts)
+        names = [prompt.tobytes() for prompt in prompts]
+        if len(set(names)) == len(names) and not self._is_static:
+            return RowCache(
+                self._net.heads,
+                rows=rows,
+                longest=longest,
+                tokens=tokens,
+                dtype=dtype,
+                device=self._device,
+            )
+        return KVCache(
+            self._net.heads,
             rows=rows,
-            places=len(first),
-            longest=max(len(draft.request.prompt) for draft in drafts),
-            tokens=max(draft.room for draft in drafts),
-            dtype=dtype if dtype != torch.float32 else net.head.dtype,
+            places=len(set(names[:rows])),
+            longest=longest,
+            tokens=tokens,
+            dtype=dtype,
             device=self._device,
             is_static=self._is_static,
         )
-        self._draws = Draws(rows, self._device)
-        self._drawn = torch.zeros(rows, 1, dtype=torch.int64, device=self._device)  # (R, 1)
 
     @property
     def is_done(self) -> bool:
@@ -147,11 +163,10 @@ class Lane:
         rows = free[: len(self._waiting)]
         drafts = [self._waiting.popleft() for _ in rows]
         places, unread = [], {}
-        for draft in drafts:
+        for row, draft in zip(rows, drafts, strict=True):
             prompt = draft.request.prompt
-            place = self._cache.prompts.find(prompt.tobytes())
-            if place is None:
-                place = self._cache.prompts.open(prompt.tobytes(), len(prompt))
+            place, is_unread = self._cache.open(row, prompt.tobytes(), len(prompt))
+            if is_unread:
                 unread[place] = prompt
             places.append(place)
         self._read(unread)
@@ -160,7 +175,7 @@ class Lane:
             self._cache.begin(row, place)
         self._draws.seat(rows, [d.request for d in drafts], [d.room for d in drafts])
         distinct = sorted(set(places))
-        ends = torch.stack([self._cache.prompts.end(place) for place in distinct])  # (P, C)
+        ends = torch.stack([self._end(place) for place in distinct])  # (P, C)
         index = torch.tensor([distinct.index(p) for p in places], device=self._device)
         self._draw(self._logits(ends)[index], rows, version)
         self._close_prompts()
@@ -168,7 +183,12 @@ class Lane:
     def _close_prompts(self) -> None:
         """Free the places of prompts that no row reads and the next draft does not want."""
         wanted = self._waiting[0].request.prompt.tobytes() if self._waiting else b""
-        self._cache.prompts.close_unused(self._cache.places_in_use, wanted)
+        self._cache.close_unused(wanted)
+
+    def _end(self, place: int) -> Tensor:
+        end = self._cache.ends[place]
+        assert end is not None, "the prompt was opened and not read"
+        return end
 
     def _read(self, prompts: dict[int, np.ndarray]) -> None:
         """Prefill prompts at their places, several at a time."""
@@ -189,7 +209,7 @@ class Lane:
                 torch.tensor([len(prompts[place]) - 1 for place in some], device=self._device),
             )  # (P, C)
             for end, place in zip(ends, some, strict=True):
-                self._cache.prompts.ends[place] = end
+                self._cache.ends[place] = end
 
     def _drop(self) -> None:
         """Let finished rows go when they are many: the last ones move to their places."""
@@ -210,11 +230,15 @@ class Lane:
 
     def _logits(self, hidden: Tensor) -> Tensor:
         """(R, C) to float32 logits (R, V), whatever the rest is computed in."""
-        net = self._net
+        if self._dtype == torch.float32:  # nothing to switch off
+            return self._scaled(self._weights.logits(hidden.float()))
         with torch.autocast(self._device.type, enabled=False):
-            logits = self._weights.logits(hidden.float())
-            if net.logit_scale != 1.0:
-                logits = logits * net.logit_scale
-            if net.logit_softcap:
-                logits = net.logit_softcap * torch.tanh(logits / net.logit_softcap)
-            return logits
+            return self._scaled(self._weights.logits(hidden.float()))
+
+    def _scaled(self, logits: Tensor) -> Tensor:
+        net = self._net
+        if net.logit_scale != 1.0:
+            logits = logits * net.logit_scale
+        if net.logit_softcap:
+            logits = net.logit_softcap * torch.tanh(logits / net.logit_softcap)
+        return logits

@@ -23,6 +23,7 @@ from rlvr_torch.critic import Critic
 from rlvr_torch.head import Chunk, Head, HeadGrads
 from rlvr_torch.net import Net
 from rlvr_torch.packed import supervised_hidden
+from rlvr_torch.seeing import seen_hidden
 
 
 @frozen(kw_only=True, eq=False)
@@ -146,6 +147,8 @@ def sequence_values(
 def trunk(net: Net, data: Sequence[Datum], dtype: torch.dtype) -> Tensor:
     """The hidden state that predicts each supervised token, (N, C), datum by datum."""
     with torch.autocast(net.head.device.type, dtype, enabled=dtype != torch.float32):
+        if any(datum.pictures for datum in data):
+            return seen_hidden(net, data)
         return supervised_hidden(net, data)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ from torch import Tensor
 from rlvr.errors import BackendError, ConfigError, PrerequisiteError
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.hf import HFNet
+from rlvr_torch.hf_vision import HFVisionNet
 from rlvr_torch.lora_base import BASE_FILE, difference, named_base, save_base
 
 ADAPTER_CONFIG = "adapter_config.json"
@@ -66,6 +68,7 @@ def attach(net: HFNet, config: TorchConfig, seed: int = 0) -> None:
         lora_alpha=config.lora_alpha or 2 * config.lora_rank,
         lora_dropout=0.0,
         target_modules="all-linear" if targets == ["all-linear"] else targets,
+        exclude_modules=_outside(net),
         use_dora=config.dora,
     )
     try:
@@ -80,6 +83,14 @@ def attach(net: HFNet, config: TorchConfig, seed: int = 0) -> None:
         ) from error
     _refuse_head(net, f"torch.lora_targets={config.lora_targets}")
     net.model.eval()
+
+
+def _outside(net: HFNet) -> str | None:
+    """What never gets an adapter: all but the language model, where there is more (a pattern)."""
+    if not isinstance(net, HFVisionNet):
+        return None
+    prefix = next(name for name, part in net.model.named_modules() if part is net.decoder)
+    return rf"(?!{re.escape(prefix)}\.).*"
 
 
 def split_targets(lora_targets: str) -> list[str]:

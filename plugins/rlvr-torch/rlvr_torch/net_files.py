@@ -6,6 +6,7 @@ make what peft reads. All with the tokenizer beside them.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Protocol
 
@@ -42,11 +43,20 @@ def save_net(net: Net, tokenizer: Savable, directory: Path) -> None:
         else:
             with quietly():
                 net.model.save_pretrained(directory)
+            save_processor(net, directory)
     elif isinstance(net, GPT2):
         save_gpt2(net, directory, eos_id=tokenizer.eos_id)
     else:
         raise BackendError(f"no way to save a {type(net).__name__} is known")
     tokenizer.save(directory)
+
+
+def save_processor(net: HFNet, directory: Path) -> None:
+    """Write what makes pixels of pictures beside a model that sees, where it can be had."""
+    if net.sight is None:
+        return
+    with contextlib.suppress(BackendError), quietly():  # a model whose files never had one
+        net.sight.processor.save_pretrained(directory)
 
 
 def load_weights(net: Net, directory: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -34,6 +35,20 @@ class OptimSettings:
         return cls(weight_decay=weight_decay, **{name: getattr(train, name) for name in names})
 
 
+class AdamW(torch.optim.AdamW):
+    """
+    PyTorch's, without the wrappers that tell its compiler to keep out.
+
+    They import the compiler, which nothing here uses and which takes longer than torch itself.
+    """
+
+    add_param_group = inspect.unwrap(torch.optim.AdamW.add_param_group)
+    load_state_dict = inspect.unwrap(torch.optim.AdamW.load_state_dict)
+    state_dict = inspect.unwrap(torch.optim.AdamW.state_dict)
+    step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
+    zero_grad = inspect.unwrap(torch.optim.AdamW.zero_grad)
+
+
 def build_adamw(
     model: nn.Module, settings: OptimSettings, betas: tuple[float, float]
 ) -> torch.optim.AdamW:
@@ -50,7 +65,7 @@ def build_adamw(
         {"params": plain, "weight_decay": 0.0},
     ]
     # One pass over memory instead of ten; the arithmetic is the same.
-    return torch.optim.AdamW(groups, lr=settings.lr, betas=betas, eps=1e-8, fused=True)
+    return AdamW(groups, lr=settings.lr, betas=betas, eps=1e-8, fused=True)
 
 
 def add_critic(optimizer: torch.optim.AdamW, critic: nn.Module, lr: float) -> None:

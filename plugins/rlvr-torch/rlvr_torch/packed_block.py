@@ -72,7 +72,7 @@ class PackedBlock:
             x, mixed = x[attend.wanted][:, None], mixed[attend.wanted]
             flat = x.view(-1, c)
         self._mix.add_to(flat, mixed.reshape(-1, c))
-        for part in flat.split(self._rows):
+        for part in (flat,) if len(flat) <= self._rows else flat.split(self._rows):
             self._down.add_to(part, self._up.gelu(_normed(self._norms[1], part)))
         return x
 

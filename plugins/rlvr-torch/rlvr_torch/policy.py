@@ -8,6 +8,7 @@ from typing import Protocol
 
 from rlvr.errors import BackendError
 from rlvr.parts import Tokenizer
+from rlvr.tokenization import Sight
 from rlvr.types import Completion, GenerateRequest
 from rlvr_torch.engine import Engine
 from rlvr_torch.generation import Generation
@@ -43,6 +44,7 @@ class TorchPolicy:
         digest: sha256 of the weights.
         tokenizer: The model's tokenizer.
         context_length: Positions of the model: prompt and completion together.
+        sight: How the model takes pictures; None: it reads text alone.
     """
 
     def __init__(
@@ -53,8 +55,10 @@ class TorchPolicy:
         worker: Worker,
         newest: Callable[[], int],
         save: Callable[[Path], None],
+        sight: Sight | None = None,
     ) -> None:
         """`newest` gives the version of the live weights, `save` writes them into a folder."""
+        self.sight = sight
         self.version = version
         self.digest = digest
         self.tokenizer: Tokenizer = engine.tokenizer
@@ -113,6 +117,7 @@ class LiveTorchPolicy:
     Attributes:
         tokenizer: The model's tokenizer.
         context_length: Positions of the model: prompt and completion together.
+        sight: How the model takes pictures; None: it reads text alone.
     """
 
     def __init__(
@@ -122,6 +127,7 @@ class LiveTorchPolicy:
         read_version: Callable[[], int],
         read_digest: Callable[[], str],
         slice_tokens: int,
+        sight: Sight | None = None,
     ) -> None:
         """
         For `Continuing.live_policy`.
@@ -132,7 +138,9 @@ class LiveTorchPolicy:
             read_version: Version of the live weights; called in the worker and outside of it.
             read_digest: sha256 of them, of the same version; called likewise.
             slice_tokens: Tokens each row draws before other work of the worker has its turn.
+            sight: Of the model.
         """
+        self.sight = sight
         self.tokenizer: Tokenizer = engine.tokenizer
         self.context_length: int = engine.context_length
         self._engine = engine

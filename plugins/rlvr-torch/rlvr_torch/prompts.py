@@ -24,7 +24,7 @@ class Prompts:
         keys: Keys of each layer, (P, K, D, S).
         values: Values of each layer, (P, K, S, D).
         lengths: Tokens of each place's prompt; 0 where the place is free.
-        ends: What `end` gives, by place; None until the prompt was read.
+        ends: Final hidden state (C,) of the prompt's last token, by place; None until it was read.
     """
 
     def __init__(
@@ -73,12 +73,6 @@ class Prompts:
         self.lengths[place] = length
         self._by_tokens[tokens] = place
         return place
-
-    def end(self, place: int) -> Tensor:
-        """Final hidden state (C,) of the prompt's last token."""
-        end = self.ends[place]
-        assert end is not None, "the prompt was opened and not read"
-        return end
 
     def close_unused(self, used: set[int], wanted: bytes) -> None:
         """Free all places but those in use and that of one prompt more."""

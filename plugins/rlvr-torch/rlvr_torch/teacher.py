@@ -25,6 +25,7 @@ from rlvr_torch.logprobs import sequence_logprobs, trunk
 from rlvr_torch.mapped import Pieces
 from rlvr_torch.model_source import ModelSource
 from rlvr_torch.reference import on_device
+from rlvr_torch.seeing import sight_of
 from rlvr_torch.topk import as_datum, top_k
 from rlvr_torch.worker import Worker
 
@@ -43,6 +44,7 @@ class TorchTeacher:
         name: The model spec.
         tokenizer: The model's.
         context_length: Positions of the model: prompt and answer together.
+        sight: How the model takes pictures; None: it reads text alone.
     """
 
     def __init__(self, config: TorchConfig | None, context: BuildContext) -> None:
@@ -54,6 +56,7 @@ class TorchTeacher:
             adapter="",
             quantize="none",
             reference="auto",
+            vision="frozen",
         )
         self.name = context.model
         self._dtype: torch.dtype = getattr(torch, config.dtype)
@@ -67,6 +70,7 @@ class TorchTeacher:
             net.module.to(self._dtype)
         self._net = on_device(net, device)
         self.context_length: int = self._net.positions
+        self.sight = sight_of(self._net)
         count = sum(value.numel() for value in self._net.module.parameters())
         self._crew = Crew.suited(device, count, config.threads)
         self._budget = suited_budget(device, count, config.microbatch_tokens)

@@ -27,6 +27,7 @@ def as_datum(question: Question) -> Datum:
         advantages=nothing,
         weights=nothing,
         temperature=question.temperature,
+        pictures=question.pictures,
     )
 
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from rlvr.types import GenerateRequest, SamplingParams
-from rlvr_torch.draws import Draws, _invert, _leaders
+from rlvr_torch.draws import Draws, _invert, _sums
+from rlvr_torch.leaders import leaders, likeliest
 
 CPU = torch.device("cpu")
 LOGITS = torch.tensor([2.0, 0.5, 1.0, -1.0, 0.0])
@@ -193,7 +194,7 @@ def test_leaders_are_the_front_of_the_whole_order(levels):
     probs = torch.randint(1, levels + 1, (6, 500), generator=random) / levels
     ordered, index = probs.sort(dim=1, descending=True, stable=True)
     for count in (1, 7, 128, 499, 500, 640):
-        found, where = _leaders(probs, count)
+        found, where = leaders(probs, count)
         kept = min(count, found.shape[1])
         assert torch.equal(found[:, :kept], ordered[:, :kept])
         assert torch.equal(where[:, :kept], index[:, :kept])
@@ -212,3 +213,45 @@ def test_top_k_draws_the_same_in_a_large_vocabulary_in_any_company():
         drawn = together.draw(logits, range(3))[0]
         assert torch.equal(pair.draw(logits[:2], range(2))[0], drawn[:2])
         assert torch.equal(alone.draw(logits[:1], range(1))[0], drawn[:1])
+
+
+@pytest.mark.parametrize("vocab", [127, 128 * 128, 128 * 128 + 77])
+@pytest.mark.parametrize("levels", [5, 10_000_000])
+def test_the_likeliest_is_the_first_of_the_largest(vocab, levels):
+    """In blocks or not, with many equal numbers or none, and where one is not a number."""
+    random = torch.Generator().manual_seed(vocab)
+    values = torch.randint(-levels, levels, (40, vocab), generator=random).float()
+    values[0, vocab - 1] = values[1, 0] = 2.0 * levels
+    values[2] = -np.inf
+    wanted = values.double().numpy()
+    peak, token = likeliest(values)
+    assert np.array_equal(token[:, 0].numpy(), wanted.argmax(axis=1))
+    assert np.array_equal(peak[:, 0].numpy(), wanted.max(axis=1))
+    for at in (0, vocab // 2, vocab - 1):
+        values[3, at] = np.nan
+        assert likeliest(values)[0][3].isnan().all()
+        assert 0 <= int(likeliest(values)[1][3]) < vocab
+        values[3, at] = 0.0
+
+
+@pytest.mark.parametrize("levels", [40, 10_000_000])
+def test_leaders_of_a_large_vocabulary(levels):
+    """Looked for by blocks they are the same, with many equal numbers or none."""
+    random = torch.Generator().manual_seed(levels)
+    values = torch.randint(0, levels, (6, 20_011), generator=random).float()
+    values[0, -3:] = values[1, :3] = 2.0 * levels
+    ordered, index = values.sort(dim=1, descending=True, stable=True)
+    for count in (1, 7, 50, 77):
+        found, where = leaders(values, count)
+        assert torch.equal(found[:, :count], ordered[:, :count])
+        assert torch.equal(where[:, :count], index[:, :count])
+
+
+def test_sums_are_made_in_parts_of_the_rows():
+    """Of rows that are too many for the cache too: within 1e-6 of the exponentials' sum."""
+    values = torch.randn(11, 60_000, generator=torch.Generator().manual_seed(0))
+    peak = values.amax(dim=1, keepdim=True)
+    before = values.clone()
+    wanted = (values - peak).double().exp().sum(dim=1, keepdim=True)
+    assert torch.allclose(_sums(values, peak).double(), wanted, rtol=1e-6)
+    assert torch.equal(values, before)

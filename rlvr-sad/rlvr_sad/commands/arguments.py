@@ -32,6 +32,25 @@ def checked_files(options: argparse.Namespace) -> list[Path]:
     return files_of(options.files)
 
 
+def check_some(trajectories: int, refused: int, *, is_strict: bool = False) -> None:
+    """
+    Refuse input of which nothing could be read; where that is asked for, any that was refused.
+
+    Raises:
+        ConfigError: Says how many of each.
+    """
+    if refused and (is_strict or not trajectories):
+        raise ConfigError(
+            explain(
+                "trajectories were to be read.",
+                f"found: {trajectories} trajectories, {refused} records refused (see above)",
+                "mend the records, or leave --strict out"
+                if trajectories
+                else "see: rlvr sad formats",
+            )
+        )
+
+
 class Refusals:
     """Tells refused records on standard error: each with file, line and reason."""
 
@@ -53,13 +72,4 @@ class Refusals:
         """
         if self.count > _TOLD:
             print(f"refused: and {self.count - _TOLD} more records", file=sys.stderr)
-        if self.count and (is_strict or not trajectories):
-            raise ConfigError(
-                explain(
-                    "trajectories were to be read.",
-                    f"found: {trajectories} trajectories, {self.count} records refused (see above)",
-                    "mend the records, or leave --strict out"
-                    if trajectories
-                    else "see: rlvr sad formats",
-                )
-            )
+        check_some(trajectories, self.count, is_strict=is_strict)

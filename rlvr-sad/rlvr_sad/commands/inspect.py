@@ -8,7 +8,7 @@ import os
 import sys
 
 from rlvr.errors import UnknownNameError, explain
-from rlvr_sad.commands.arguments import add_files, checked_files
+from rlvr_sad.commands.arguments import add_files, check_some, checked_files
 from rlvr_sad.reading.raw import Rejected
 from rlvr_sad.reading.stream import trajectories_of
 from rlvr_sad.report import Report
@@ -20,6 +20,7 @@ _COLOURS: dict[SpanType, str] = {
     "observation": "33",
     "other": "2",
 }
+_SHOWN = 10
 _MARKS: dict[SpanType, str] = {"reasoning": "R", "action": "A", "observation": "O", "other": "-"}
 
 
@@ -44,7 +45,8 @@ def inspect(argv: list[str]) -> int:
     shows = not options.report and not options.json
     is_coloured = _is_coloured(options.color)
     reports = []
-    shown: set[str] = set()
+    asked, shown = set(options.record or ()), set[str]()
+    ids: dict[str, None] = {}
     if shows:
         print("   ".join(painted(kind, kind, is_coloured=is_coloured) for kind in _COLOURS))
     for path in checked_files(options):
@@ -53,25 +55,37 @@ def inspect(argv: list[str]) -> int:
             report.count(found)
             if isinstance(found, Rejected) or not shows:
                 continue
-            is_wanted = found.id in options.record if options.record else True
-            if is_wanted and (options.record or report.trajectories <= options.limit):
+            names = dict.fromkeys((found.id, str(found.labels.get("id", found.id))))
+            ids |= names if asked else {}
+            if asked & set(names) or (not asked and report.trajectories <= options.limit):
                 print(drawn(found, is_coloured=is_coloured))
-                shown.add(found.id)
+                shown |= set(names)
         reports.append(report)
-    missing = [name for name in options.record or [] if shows and name not in shown]
-    if missing:
-        raise UnknownNameError(
-            explain(
-                f"the records {', '.join(missing)} were to be shown.",
-                f"found: {sum(r.trajectories for r in reports)} trajectories with other ids",
-                "rlvr sad spans FILE lists them",
-            )
-        )
     if options.json:
         print(json.dumps([report.as_dict() for report in reports], indent=2, ensure_ascii=False))
     else:
         print("\n".join(line for report in reports for line in ["", *report.lines()]))
+    check_some(sum(r.trajectories for r in reports), sum(r.rejected for r in reports))
+    if shows and asked - shown:
+        raise _unknown(sorted(asked - shown), list(ids))
     return 0
+
+
+def _unknown(missing: list[str], ids: list[str]) -> UnknownNameError:
+    """Names the ids that there are: those that look like what was asked for, else the first."""
+    import difflib  # only errors need it
+
+    near = [match for name in missing for match in difflib.get_close_matches(name, ids, n=2)]
+    some = list(dict.fromkeys([*near, *ids]))[:_SHOWN]
+    more = f", ... ({len(ids)} in all)" if len(ids) > _SHOWN else ""
+    return UnknownNameError(
+        explain(
+            f"the records {', '.join(missing)} were to be shown.",
+            f"found: there are {', '.join(some) or 'none'}{more}",
+            "a record goes by its place in the file, from 0, by its key, or by its own id: "
+            "rlvr sad spans FILE lists the first two",
+        )
+    )
 
 
 def drawn(trajectory: AgentTrajectory, *, is_coloured: bool) -> str:
@@ -79,7 +93,7 @@ def drawn(trajectory: AgentTrajectory, *, is_coloured: bool) -> str:
     where = f"{trajectory.source}:{trajectory.line}"
     head = f"\n=== {trajectory.id}  [{trajectory.format}]  {where}"
     for key, value in trajectory.labels.items():
-        if len(str(value)) < 60:
+        if len(str(value)) < 60 and (key, str(value)) != ("id", trajectory.id):
             head += f"  {key}={value}"
     blocks = []
     for segment in trajectory.segments:

@@ -15,15 +15,24 @@ from attrs import define, field, frozen
 from rlvr.errors import ConfigError, explain
 from rlvr.types import Message, Problem
 from rlvr_sad.corpus.place import Place
-from rlvr_sad.corpus.split import by_content, held_out, settled, task_of
+from rlvr_sad.corpus.split import Named, held_out, settled, task_of
 from rlvr_sad.reading.cache import TrajectoryCache
 from rlvr_sad.reading.prepare import Ready, prepare
 from rlvr_sad.reading.raw import Rejected
+from rlvr_sad.replay.layout import before
 from rlvr_sad.trajectory import AgentTrajectory
 
 _TITLE = 160
 """Characters of a problem's prompt that are held; the whole is read when it is needed."""
-UNSEEN = "pictures and the like are not shown to the model, their places are text"
+UNSEEN = "with pictures or the like: shown to a model that sees, text in their places to others"
+CONSTANT = (
+    "the label task is the same all over their file and names no task: what stands before the "
+    "first word is the task"
+)
+JOINED = (
+    "their tasks have several ids and count as one: a record without such an id has the same text "
+    "before the first word (name tasks in all records, or with sad.split_by)"
+)
 NOTHING = "there is nothing to learn in it: neither reasoning nor action"
 
 
@@ -72,8 +81,7 @@ class _Reading:
     """What has been read so far: no text of it."""
 
     problems: list[Problem] = field(factory=list)
-    named: list[tuple[str, str]] = field(factory=list)
-    fallbacks: dict[int, str] = field(factory=dict)
+    named: list[Named] = field(factory=list)
     unsupported: dict[str, str] = field(factory=dict)
     notes: Counter[str] = field(factory=Counter)
     formats: Counter[str] = field(factory=Counter)
@@ -111,7 +119,12 @@ def read_corpus(wanted: Wanted, cache: TrajectoryCache) -> Corpus:
         else:
             _take(reading, one, names.get(one.trajectory.source, one.trajectory.source), wanted)
     _check_label(wanted.split_by, reading)
-    tasks = settled(reading.named, reading.fallbacks)
+    known = settled(reading.named, is_label=bool(wanted.split_by))
+    tasks = known.tasks
+    if known.unnamed:
+        reading.notes[CONSTANT] = known.unnamed
+    if known.joined:
+        reading.notes[JOINED] = known.joined
     outside = held_out(tasks, wanted.held_out)
     return Corpus(
         problems=tuple(
@@ -142,10 +155,7 @@ def _take(reading: _Reading, ready: Ready, name: str, wanted: Wanted) -> None:
     if one.media():
         reading.notes[UNSEEN] += 1
     reading.labels.update(one.labels.keys())
-    task = task_of(one, wanted.split_by)
-    if task[1] == "task":
-        reading.fallbacks[len(reading.named)] = by_content(one)[0]
-    reading.named.append(task)
+    reading.named.append(attrs.evolve(task_of(one, wanted.split_by), source=name))
     reading.problems.append(_problem(ready, reading.unique(f"{name}#{one.id}"), name))
 
 
@@ -166,6 +176,7 @@ def _problem(ready: Ready, name: str, source: str) -> Problem:
             record=one.id,
             reasoning=lengths["reasoning"],
             action=lengths["action"],
+            has_prompt=bool(before(one)),
         ),
         digest=_digest(one),
     )
@@ -181,7 +192,7 @@ def _check_label(label: str, reading: _Reading) -> None:
     """The label that names tasks is there; where some records lack it, a note says how many."""
     if not label or not reading.problems:
         return
-    without = sum(how != "label" for _, how in reading.named)
+    without = sum(not one.fields for one in reading.named)
     if without == len(reading.named):
         raise ConfigError(
             explain(

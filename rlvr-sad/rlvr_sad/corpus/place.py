@@ -18,6 +18,7 @@ class Place:
         record: Id of the record in the file.
         reasoning: Characters of reasoning.
         action: Characters of action.
+        has_prompt: Whether anything stands before the agent's first word.
     """
 
     key: bytes
@@ -27,3 +28,4 @@ class Place:
     record: str
     reasoning: int
     action: int
+    has_prompt: bool = True

@@ -1,51 +1,129 @@
-"""Which trajectories are held out: whole tasks, by content, so that none is on both sides."""
+"""
+Which trajectories are held out: whole tasks, so that none is on both sides.
+
+Two trajectories attempt the same task where their records name it alike, or where the same text
+stands before the agent's first word and they do not name it by the same fields: one of them by an
+id that the other lacks. Two ids of one field that differ are two tasks whatever the text. What
+follows from that by way of others holds too. A label `task` that never differs in a file is the
+name of a data set, and names no task.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import PurePath
+
+from attrs import evolve, frozen
 
 from rlvr_sad.trajectory import TRAINED, AgentTrajectory
 
 IDS = ("task_id", "instance_id", "example_id", "problem_id", "question_id")
 """Labels that name a task; with `task` beside one of them, both do."""
+ONLY_TASK = ("task",)
 
 
-def task_of(trajectory: AgentTrajectory, label: str = "") -> tuple[str, str]:
+@frozen(kw_only=True)
+class Named:
     """
-    The task that a trajectory attempts, as a name, and how it is known.
+    How the task of one trajectory is known.
+
+    Attributes:
+        name: What its record calls it; `content` where it does not.
+        fields: The labels that the name is made of; () where it is the content.
+        content: Of what stands before the agent's first word, or of the whole text where nothing
+            does: a hash.
+        source: The file.
+    """
+
+    name: str
+    fields: tuple[str, ...]
+    content: str
+    source: str = ""
+
+
+@frozen(kw_only=True)
+class Settled:
+    """
+    The tasks, once all trajectories are known.
+
+    Attributes:
+        tasks: Name of the task, one a trajectory.
+        unnamed: Trajectories whose label `task` never differs in their file.
+        joined: Trajectories of tasks that have several ids, because a text without id joins them.
+    """
+
+    tasks: tuple[str, ...]
+    unnamed: int
+    joined: int
+
+
+def task_of(trajectory: AgentTrajectory, label: str = "") -> Named:
+    """
+    How a record names its task.
 
     Args:
         trajectory: What was recorded.
         label: The label that names tasks; "" for the usual ones.
-
-    Returns:
-        The name, and "label" (the record says it), "task" (its label `task` alone says it, which
-        may be the name of a data set), "prompt" (what stands before the model's first word) or
-        "text" (nothing does: the whole text).
     """
-    labels = trajectory.labels
-    if label:
-        if str(labels.get(label, "")):
-            return str(labels[label]), "label"
-    else:
-        found = [str(labels[name]) for name in ("task", *IDS) if str(labels.get(name, ""))]
-        if any(str(labels.get(name, "")) for name in IDS):
-            return " ".join(found), "label"
-        if found:
-            return found[0], "task"
-    return by_content(trajectory)
+    labels, content = trajectory.labels, by_content(trajectory)
+    wanted = (label,) if label else ("task", *IDS)
+    fields = tuple(name for name in wanted if str(labels.get(name, "")))
+    name = " ".join(str(labels[field]) for field in fields)
+    return Named(name=name or content, fields=fields, content=content, source=trajectory.source)
 
 
-def by_content(trajectory: AgentTrajectory) -> tuple[str, str]:
-    """The task as `task_of` names it where the record does not say."""
+def by_content(trajectory: AgentTrajectory) -> str:
+    """A hash of the words before the model's first one; of all words where there are none."""
     prompt: list[str] = []
     for segment in trajectory.segments:
         if segment.type in TRAINED:
             break
         prompt.append(segment.text)
-    text = "".join(prompt).strip()
-    return (_hashed(text), "prompt") if text else (_hashed(trajectory.text.strip()), "text")
+    words = "".join(prompt).split() or trajectory.text.split()
+    return hashlib.sha256(" ".join(words).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def settled(named: Sequence[Named], *, is_label: bool = False) -> Settled:
+    """
+    The task of each trajectory: a function of all of them, whatever their order.
+
+    A task is called as its records call it, where they do; of several names by the one whose hash
+    is lowest, so that attempts without a name move no task to the other side.
+
+    Args:
+        named: What `task_of` gave.
+        is_label: Whether a person named the label: then it names tasks even where it never differs.
+    """
+    kept = (
+        list(named) if is_label else [_unless_constant(one, alone) for one, alone in _alone(named)]
+    )
+    by_text: dict[str, dict[tuple[str, ...], set[str]]] = {}
+    for one in kept:
+        by_text.setdefault(one.content, {}).setdefault(one.fields, set()).add(one.name)
+    union = _Union()
+    for by_fields in by_text.values():
+        if len(by_fields) > 1:
+            first, *others = sorted(set().union(*by_fields.values()))
+            for other in others:
+                union.join(first, other)
+    given = {one.name for one in kept if one.fields}
+    together: dict[str, set[str]] = {}
+    for name in {one.name for one in kept}:
+        together.setdefault(union.root(name), set()).add(name)
+    called: dict[str, str] = {}
+    several: set[str] = set()
+    for names in together.values():
+        own = names & given
+        best = min(own or names, key=lambda name: (_place(name), name))
+        called |= dict.fromkeys(names, best)
+        several |= {best} if len(own) > 1 else set()
+    tasks = tuple(called[one.name] for one in kept)
+    return Settled(
+        tasks=tasks,
+        unnamed=sum(a.fields != b.fields for a, b in zip(named, kept, strict=True)),
+        joined=sum(task in several for task in tasks),
+    )
 
 
 def held_out(tasks: Iterable[str], share: float) -> frozenset[str]:
@@ -66,27 +144,60 @@ def held_out(tasks: Iterable[str], share: float) -> frozenset[str]:
     return frozenset(found)
 
 
-def settled(named: Sequence[tuple[str, str]], fallbacks: Mapping[int, str]) -> list[str]:
+def _alone(named: Sequence[Named]) -> Iterable[tuple[Named, bool]]:
     """
-    The names of tasks, once all are known.
+    Each with whether its label `task` never differs: in its file, where that has two or more.
 
-    A label `task` that is the same everywhere names a data set, not a task: content decides then.
-
-    Args:
-        named: What `task_of` gave, one a trajectory.
-        fallbacks: By position, the name by content of those that only a label `task` names.
+    Else in its folder, where that has two or more; else in the whole corpus.
     """
-    only = {name for name, how in named if how == "task"}
-    if len(only) > 1:
-        return [name for name, _ in named]
-    return [fallbacks.get(i, name) for i, (name, _) in enumerate(named)]
+    scopes: tuple[Callable[[Named], str], ...] = (
+        lambda one: one.source,
+        lambda one: str(PurePath(one.source).parent),
+        lambda one: "",
+    )
+    names: list[Mapping[str, list[str]]] = []
+    for scope in scopes:
+        found: dict[str, list[str]] = {}
+        for one in named:
+            if one.fields == ONLY_TASK:
+                found.setdefault(scope(one), []).append(one.name)
+        names.append(
+            {
+                where: list(dict.fromkeys(all_)) if len(all_) > 1 else []
+                for where, all_ in found.items()
+            }
+        )
+    for one in named:
+        if one.fields != ONLY_TASK:
+            yield one, False
+            continue
+        near = (inside[scope(one)] for scope, inside in zip(scopes, names, strict=True))
+        yield one, len(next((values for values in near if values), [])) < 2
+
+
+def _unless_constant(one: Named, is_constant: bool) -> Named:
+    return evolve(one, name=one.content, fields=()) if is_constant else one
+
+
+class _Union:
+    """Names that mean the same."""
+
+    def __init__(self) -> None:
+        self._above: dict[str, str] = {}
+
+    def root(self, name: str) -> str:
+        while name in self._above:
+            self._above[name] = self._above.get(self._above[name], self._above[name])
+            name = self._above[name]
+        return name
+
+    def join(self, one: str, other: str) -> None:
+        one, other = self.root(one), self.root(other)
+        if one != other:
+            self._above[other] = one
 
 
 def _place(task: str) -> float:
     """Where a task lies between 0 and 1."""
     digest = hashlib.sha256(b"held out\0" + task.encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
-
-
-def _hashed(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

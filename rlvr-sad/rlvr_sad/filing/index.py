@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from attrs import asdict, evolve, frozen
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from rlvr.errors import ConfigError, UnknownNameError, explain
 
@@ -74,6 +74,12 @@ def key_of(tokenizer: str, ids: ArrayLike, temperature: float) -> str:
     digest = hashlib.sha256(f"{tokenizer} {temperature!r} ".encode())
     digest.update(np.ascontiguousarray(ids, dtype="<i4").tobytes())
     return digest.hexdigest()
+
+
+def asked_of(ids: NDArray[np.int32], mask: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """The part of a sequence that a teacher reads: up to its last supervised token."""
+    places = np.flatnonzero(mask)
+    return ids[: int(places[-1]) + 1] if len(places) else ids
 
 
 def read_head(folder: Path) -> Head:

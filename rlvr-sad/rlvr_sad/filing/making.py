@@ -14,7 +14,15 @@ from rlvr.errors import BackendError, ConfigError, explain
 from rlvr.parts import Policy, Sampler, Task, Teacher
 from rlvr.tokenization import fingerprint
 from rlvr.types import Problem, Question, SamplingParams, TopK, Trajectory
-from rlvr_sad.filing.index import TOKENIZER, Head, key_of, name_all, read_entries, write_head
+from rlvr_sad.filing.index import (
+    TOKENIZER,
+    Head,
+    asked_of,
+    key_of,
+    name_all,
+    read_entries,
+    write_head,
+)
 from rlvr_sad.filing.rows import Rows, rows_of
 from rlvr_sad.filing.shards import ShardWriter
 from rlvr_sad.filing.tokenizer import keep_tokenizer
@@ -67,7 +75,8 @@ async def make(
         tell: Told now and then how many trajectories of how many are done.
 
     Raises:
-        ConfigError: The teacher cannot answer, has another tokenizer, or the folder another making.
+        ConfigError: The teacher cannot answer, has another tokenizer, or the folder another making;
+            or a trajectory has pictures that the model sees.
         BackendError: The teacher failed; what it answered before is kept.
     """
     if not isinstance(teacher, Scoring):
@@ -93,7 +102,9 @@ async def make(
             fresh: dict[str, tuple[Problem, Trajectory]] = {}
             for group in groups:
                 for trajectory in group.trajectories:
-                    key = key_of(head.tokenizer, trajectory.tokens, wish.temperature)
+                    _refuse_pictures(trajectory)
+                    ids = asked_of(trajectory.tokens, trajectory.mask)
+                    key = key_of(head.tokenizer, ids, wish.temperature)
                     seen[key, group.problem.digest] = None
                     if key in known:
                         there += 1
@@ -115,7 +126,12 @@ async def _answers(teacher: Scoring, trajectories: Sequence[Trajectory], head: H
         return []
     places = [np.flatnonzero(trajectory.mask) for trajectory in trajectories]
     questions = [
-        Question(ids=t.tokens, start=int(at[0]), k=head.k, temperature=head.temperature)
+        Question(
+            ids=asked_of(t.tokens, t.mask),
+            start=int(at[0]),
+            k=head.k,
+            temperature=head.temperature,
+        )
         for t, at in zip(trajectories, places, strict=True)
     ]
     answers = await teacher.score(questions)
@@ -132,6 +148,19 @@ async def _answers(teacher: Scoring, trajectories: Sequence[Trajectory], head: H
             )
         found.append(rows_of(picked, at, head.k))
     return found
+
+
+def _refuse_pictures(trajectory: Trajectory) -> None:
+    """Answers are kept by their tokens, which do not tell what is on a picture."""
+    if trajectory.pictures:
+        raise ConfigError(
+            explain(
+                f"a teacher's answers to {trajectory.problem_id} were to be kept.",
+                f"found: {len(trajectory.pictures)} pictures, which the model sees: answers are "
+                "kept by tokens alone",
+                "use the teacher itself in the run (--teacher hf:PATH)",
+            )
+        )
 
 
 def _fault(answer: TopK, rows: int, head: Head) -> str:

@@ -12,7 +12,7 @@ from rlvr.distributions import Capabilities
 from rlvr.errors import BackendError, explain
 from rlvr.parts import BuildContext, Tokenizer
 from rlvr.types import Datum, FloatArray, Question, TopK
-from rlvr_sad.filing.index import TOKENIZER, Entry, key_of, read_entries, read_head
+from rlvr_sad.filing.index import TOKENIZER, Entry, asked_of, key_of, read_entries, read_head
 from rlvr_sad.filing.rows import Rows
 from rlvr_sad.filing.shards import ShardReader
 from rlvr_sad.filing.tokenizer import kept_tokenizer
@@ -76,7 +76,7 @@ class FileTeacher:
         for datum in data:
             values = np.zeros(len(datum.tokens), np.float32)
             if datum.mask.any():
-                rows = self._rows(datum.tokens, datum.temperature)
+                rows = self._rows(asked_of(datum.tokens, datum.mask), datum.temperature)
                 values[rows.places] = rows.actual
                 missing = np.setdiff1d(np.flatnonzero(datum.mask), rows.places)
                 if len(missing):

@@ -24,6 +24,7 @@ import numpy as np
 import rlvr_sad
 from rlvr.errors import ConfigError, explain
 from rlvr_sad.formats.catalog import formats
+from rlvr_sad.reading.limit import limit_of, now, prune, touch
 from rlvr_sad.reading.raw import Raw, Rejected
 from rlvr_sad.reading.read import Outcome
 from rlvr_sad.tokens import Tokens
@@ -34,20 +35,38 @@ Prepared = tuple[Outcome, tuple[Tokens, ...]]
 
 
 class TrajectoryCache:
-    """A file of results; several processes may use it at once."""
+    """
+    A file of results; several processes may use it at once.
 
-    def __init__(self, path: Path | None = None) -> None:
-        """Open or make the file; None: in rlvr's cache folder."""
+    It is cut to its limit when it is opened and when it is closed, not while it is in use.
+    """
+
+    def __init__(self, path: Path | None = None, limit: int | None = None) -> None:
+        """
+        Open or make the file.
+
+        Args:
+            path: The file; None: in rlvr's cache folder.
+            limit: Bytes that it may keep, 0: any number; None: as the environment says.
+        """
         path = path or default_path()
+        self._limit = limit_of() if limit is None else limit
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._store = sqlite3.connect(path, timeout=60)
         except (OSError, sqlite3.OperationalError) as error:
             raise _unusable(path, error) from error
         try:
+            self._store.execute("pragma auto_vacuum=incremental")  # of a file that is new
             self._store.execute("pragma journal_mode=wal")
             self._store.execute("pragma synchronous=normal")
-            self._store.execute("create table if not exists results (key blob primary key, data)")
+            self._store.execute(
+                "create table if not exists results (key blob primary key, data, used integer)"
+            )
+            columns = {row[1] for row in self._store.execute("pragma table_info(results)")}
+            if "used" not in columns:  # of an earlier version
+                self._store.execute("alter table results add column used integer default 0")
+            prune(self._store, self._limit)
         except sqlite3.DatabaseError as error:
             self._store.close()
             raise _unusable(path, error) from error
@@ -55,15 +74,20 @@ class TrajectoryCache:
         self.misses = 0
 
     def close(self) -> None:
-        """Write what is pending and close the file."""
+        """Write what is pending, remove what is too much, and close the file."""
         self._store.commit()
+        prune(self._store, self._limit)
         self._store.close()
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """The results that are there."""
         marks = ",".join("?" * len(keys))
-        rows = self._store.execute(f"select key, data from results where key in ({marks})", keys)
-        found = {bytes(key): bytes(data) for key, data in rows}
+        rows = self._store.execute(
+            f"select key, data, used from results where key in ({marks})", keys
+        ).fetchall()
+        found = {bytes(key): bytes(data) for key, data, _ in rows}
+        if before := [key for key, _, used in rows if used < now()]:
+            touch(self._store, before)
         hits = sum(key in found for key in keys)
         self.hits += hits
         self.misses += len(keys) - hits
@@ -71,7 +95,11 @@ class TrajectoryCache:
 
     def put(self, results: Mapping[bytes, bytes]) -> None:
         """Keep more results."""
-        self._store.executemany("insert or replace into results values (?, ?)", results.items())
+        hour = now()
+        self._store.executemany(
+            "insert or replace into results (key, data, used) values (?, ?, ?)",
+            [(key, data, hour) for key, data in results.items()],
+        )
         self._store.commit()
 
 

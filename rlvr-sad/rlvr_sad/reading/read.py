@@ -50,6 +50,7 @@ def read_record(raw: Raw, source: str, format_name: str = "") -> Outcome:
         value = _value(raw)
         found = _format(value, format_name)
         drafts = _drafts(found, value)
+        _label(drafts, value)
         own_id = _own_id(value)
         name = own_id or raw.id
         built = [d.build(id=name, format=found.name, source=source, line=raw.line) for d in drafts]
@@ -115,6 +116,19 @@ def _own_id(value: Any) -> str:
     if isinstance(value, dict) and isinstance(value.get("text"), str) and "id" in value:
         return str(value["id"])
     return ""
+
+
+def _label(drafts: list[Draft], value: Any) -> None:
+    """
+    The record's `id` among the labels of its trajectories.
+
+    It is their name only in an `{"id", "text"}` record: elsewhere it may be that of a conversation
+    or an example, and stand there many times.
+    """
+    own = value.get("id") if isinstance(value, dict) else None
+    if isinstance(own, str | int) and not isinstance(own, bool) and own != "":
+        for draft in drafts:
+            draft.labels.setdefault("id", own)
 
 
 def _refused(raw: Raw, source: str, reason: str) -> Outcome:

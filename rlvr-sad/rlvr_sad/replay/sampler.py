@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
@@ -15,13 +14,17 @@ from attrs.validators import ge
 from rlvr import option
 from rlvr.errors import BackendError, ConfigError, explain
 from rlvr.parts import BuildContext, Policy, Task
-from rlvr.types import Group, Message, Problem, SamplingParams, Segment, Trajectory
+from rlvr.pictures import Seeing
+from rlvr.tokenization import Sight
+from rlvr.types import Group, Problem, SamplingParams, Segment, Trajectory
 from rlvr_sad.reading.cache import TrajectoryCache, code_digest
+from rlvr_sad.replay.laid import Laid
 from rlvr_sad.replay.layout import LAYOUTS, frame, lay_out, opening
 from rlvr_sad.replay.tally import Tally
 from rlvr_sad.replay.windows import LONG, Window, windows
-from rlvr_sad.tokens import Tokens, fingerprint
+from rlvr_sad.tokens import fingerprint
 from rlvr_sad.trajectory import CODES, AgentTrajectory
+from rlvr_sad.vision import Shown, StoredPicture, pictures_of, show
 
 _TRIES = 64
 """Trajectories after which a run that could replay none of them ends."""
@@ -71,8 +74,9 @@ class ReplaySampler:
     """
     One recorded trajectory a problem, tokenised, with logprobs of zero; windows where it is long.
 
-    Nothing is drawn, so importance-weighted losses refuse this sampler. `notes["spans"]` of a
-    trajectory say what each segment is: 0 nothing, 1 reasoning, 2 action.
+    A model that sees (`rlvr.pictures.Seeing`) is shown the pictures; one that cannot be read
+    leaves its trajectory out. Nothing is drawn, so importance-weighted losses refuse this sampler.
+    `notes["spans"]` of a trajectory say what each segment is: 0 nothing, 1 reasoning, 2 action.
     """
 
     draws_from_policy = False
@@ -104,21 +108,23 @@ class ReplaySampler:
         groups = []
         for problem in problems:
             try:
-                tokens, prompt = self._laid_out(policy.tokenizer, task, problem)
+                laid = self._laid_out(policy, task, problem)
             except BackendError as error:  # the model's template knows no such conversation
                 self._tally.refuse(problem.id, str(error))
                 groups.append(Group(problem=problem, trajectories=()))
                 continue
-            found = windows(tokens.mask, limit, overlap, self._config.long)
-            trajectories = [_replayed(policy, problem, tokens, w, params) for w in found]
+            tokens = laid.tokens
+            found = windows(tokens.mask, limit, overlap, self._config.long, laid.places)
+            trajectories = [_replayed(policy, problem, laid, w, params) for w in found]
             self._tally.count(
                 problem.id,
                 windows=len(found),
                 wanted=int(tokens.mask.sum()),
                 kept=sum(int(t.mask.sum()) for t in trajectories),
+                unseen=laid.unseen,
             )
-            if prompt:  # a teacher of another template renders it with its own
-                problem = evolve(problem, prompt=prompt)
+            if laid.prompt:  # a teacher of another template renders it with its own
+                problem = evolve(problem, prompt=laid.prompt)
             groups.append(Group(problem=problem, trajectories=trajectories))
         self._tally.tell(limit)
         tried = self._tally.trajectories
@@ -132,7 +138,9 @@ class ReplaySampler:
             explain(
                 f"{tried} recorded trajectories were to be replayed.",
                 f"found: none of them can be: {why}",
-                "set replay.long=window, take a model that reads more, or replay.layout=text",
+                "mend or leave out such records"
+                if self._tally.reasons
+                else "set replay.long=window, take a model that reads more, or replay.layout=text",
             )
         )
 
@@ -149,27 +157,76 @@ class ReplaySampler:
             )
         return limit, overlap
 
-    def _laid_out(
-        self, tokenizer: Any, task: Recording, problem: Problem
-    ) -> tuple[Tokens, list[Message]]:
-        """Tokens and first messages, made once: kept by content of trajectory and tokenizer."""
+    def _laid_out(self, policy: Policy, task: Recording, problem: Problem) -> Laid:
+        """
+        Tokens and first messages, made once: kept by content of trajectory, pictures, tokenizer.
+
+        Raises:
+            BackendError: The template knows no such conversation, or a picture cannot be shown.
+        """
+        tokenizer: Any = policy.tokenizer
+        sight = policy.sight if isinstance(policy, Seeing) else None
         if self._known[0] is not tokenizer:
             self._known = (tokenizer, f"{fingerprint(tokenizer)} {frame(tokenizer)}")
         layout = self._config.layout
-        about = ("replay", problem.digest, self._known[1], layout, code_digest())
+        about = ["replay", problem.digest, self._known[1], layout, code_digest()]
+        recorded = task.trajectory(problem) if sight is not None else None
+        pictures = pictures_of(recorded) if recorded is not None else ()
+        if sight is not None and pictures:
+            _load(sight)
+            about += [sight.fingerprint, *_digests(pictures, recorded)]
         key = hashlib.sha256("\0".join(about).encode()).digest()
         kept = task.cache.get([key]).get(key)
         if kept is not None:
-            return _unpacked(kept)
-        trajectory = task.trajectory(problem)
-        found = (lay_out(trajectory, tokenizer, layout), opening(trajectory, layout))
-        task.cache.put({key: _packed(*found)})
+            return Laid.unpacked(kept, pictures)
+        trajectory = recorded or task.trajectory(problem)
+        if sight is not None and pictures:
+            shown = _shown(trajectory, tokenizer, sight, layout)
+        else:
+            shown = Shown(lay_out(trajectory, tokenizer, layout))
+        found = Laid(
+            tokens=shown.tokens,
+            prompt=tuple(opening(trajectory, layout)),
+            places=shown.places,
+            pictures=shown.pictures,
+            unseen=len(trajectory.media()) - len(pictures),
+        )
+        task.cache.put({key: found.packed()})
         return found
 
 
+def _load(sight: Sight) -> None:
+    """Have the processor: where it cannot be had, that is no matter of one trajectory."""
+    try:
+        _ = sight.placeholder
+    except BackendError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _digests(pictures: Sequence[StoredPicture], trajectory: AgentTrajectory | None) -> list[str]:
+    try:
+        return [picture.digest() for picture in pictures]
+    except ConfigError as error:
+        raise _not_shown(trajectory, error) from error
+
+
+def _shown(trajectory: AgentTrajectory, tokenizer: Any, sight: Sight, layout: str) -> Shown:
+    try:
+        return show(trajectory, tokenizer, sight, layout)
+    except (BackendError, ConfigError) as error:
+        raise _not_shown(trajectory, error) from error
+
+
+def _not_shown(trajectory: AgentTrajectory | None, error: Exception) -> BackendError:
+    """Why one trajectory is left out, with the place of its record."""
+    where = f"{trajectory.source}:{trajectory.line}: " if trajectory is not None else ""
+    return BackendError(where + "; ".join(line.strip() for line in str(error).splitlines()))
+
+
 def _replayed(
-    policy: Policy, problem: Problem, tokens: Tokens, window: Window, params: SamplingParams
+    policy: Policy, problem: Problem, laid: Laid, window: Window, params: SamplingParams
 ) -> Trajectory:
+    tokens = laid.tokens
     inside = slice(window.start, window.end)
     ids, kinds = tokens.ids[inside], _KINDS[tokens.types[inside]]
     mask = tokens.mask[inside].copy()
@@ -199,21 +256,5 @@ def _replayed(
         policy_version=policy.version,
         policy_digest=policy.digest,
         notes=notes,
+        pictures=laid.pictures_in(window.start, window.end),
     )
-
-
-def _packed(tokens: Tokens, prompt: Sequence[Message]) -> bytes:
-    text = json.dumps([[m.role, m.content] for m in prompt]).encode()
-    arrays = tokens.ids.tobytes() + tokens.types.tobytes() + tokens.mask.tobytes()
-    return len(text).to_bytes(8, "little") + text + arrays
-
-
-def _unpacked(data: bytes) -> tuple[Tokens, list[Message]]:
-    at = 8 + int.from_bytes(data[:8], "little")
-    count = (len(data) - at) // 6
-    tokens = Tokens(
-        np.frombuffer(data, np.int32, count, at),
-        np.frombuffer(data, np.uint8, count, at + 4 * count),
-        np.frombuffer(data, np.bool_, count, at + 5 * count),
-    )
-    return tokens, [Message(role=r, content=c) for r, c in json.loads(data[8:at])]

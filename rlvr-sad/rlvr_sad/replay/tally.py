@@ -20,6 +20,7 @@ class Tally:
         dropped: Those that were left out.
         lost: Tokens to learn that were lost.
         kept: Tokens to learn that were not.
+        unseen: Pictures, films and sounds that were not shown.
         reasons: Why a trajectory was refused, by its problem's id.
     """
 
@@ -29,12 +30,13 @@ class Tally:
     dropped: int = 0
     lost: int = 0
     kept: int = 0
+    unseen: int = 0
     reasons: dict[str, str] = field(factory=dict)
     _seen: set[str] = field(factory=set)
     _told: tuple[int, int, int] = (0, 0, 0)
 
-    def count(self, name: str, *, windows: int, wanted: int, kept: int) -> None:
-        """One trajectory: how many windows, and how many of its tokens to learn are in them."""
+    def count(self, name: str, *, windows: int, wanted: int, kept: int, unseen: int = 0) -> None:
+        """One trajectory: windows, how many of its tokens to learn are in them, what is unseen."""
         if name in self._seen:
             return
         self._seen.add(name)
@@ -44,6 +46,13 @@ class Tally:
         self.dropped += kept == 0
         self.kept += kept
         self.lost += wanted - kept
+        if unseen and not self.unseen:
+            log.warning(
+                "media_not_shown",
+                first=name,
+                why="the model reads text alone (or it is no picture): its place is text",
+            )
+        self.unseen += unseen
 
     def refuse(self, name: str, reason: str) -> None:
         """One trajectory that cannot be laid out."""

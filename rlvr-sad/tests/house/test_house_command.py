@@ -11,6 +11,8 @@ import pytest
 
 pytest.importorskip("rlvr_torch", reason="models of the house run on rlvr-torch")
 
+pytestmark = pytest.mark.integration
+
 
 def rlvr(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "rlvr.cli.main", *words]

@@ -96,7 +96,7 @@ class DistillLoss:
 
         Returns:
             The loss, and sums that add up over micro-batches: `loss/distill` (the loss); by span
-            type that has a weight (`reasoning`, `action`) `share/...`, its part of the weights,
+            type that has a weight (`reasoning`, `action`) `share/...`, the weights of its tokens,
             and means over its tokens once `weighed` was called: `distill/...`, the divergence,
             and with `span_metrics` `kl/...` (nats), `accuracy/...`, `entropy/...` (nats),
             `teacher_entropy/...` (nats) and `overlap/...` (of the 8 likeliest).

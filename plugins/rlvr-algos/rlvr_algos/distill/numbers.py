@@ -29,7 +29,9 @@ def by_type(
     Sums by span type of `w * SHARE * number`: means over the update's tokens of the type.
 
     Types without a weight were not computed, and are left out; so is reasoning where the data do
-    not tell spans apart. Without `SHARE` the sums are of `w * number`.
+    not tell spans apart. Without `SHARE` the sums are of `w * number`. `share/...` are the weights
+    of the tokens that the means are over: not of those that a teacher said nothing of, nor of those
+    that are compared as a group.
     """
     has_spans = any(spans.SPAN in d.annotations for d in some.data)
     kinds = [k for k, w in weights.items() if w > 0 and (has_spans or k == spans.ACTION)]
@@ -44,7 +46,7 @@ def by_type(
     for kind in kinds:
         at = (types == kind).to(w)
         name = spans.TYPES[kind]
-        sums[f"share/{name}"] = (w * at).sum()
+        sums[f"share/{name}"] = (w * at * (share > 0)).sum()  # of those that the means are over
         for metric, values in columns.items():
             sums[f"{metric}/{name}"] = (w * share * at * values.to(w)).sum()
     return sums

@@ -401,6 +401,7 @@ def test_groups_are_compared_by_likelihood() -> None:
     assert metrics["align/chunk"] == pytest.approx(bernoulli / 2, rel=1e-5)
     assert found.item() == pytest.approx(bernoulli / 2 + row / 2, rel=1e-5)
     assert metrics["kl/action"] == pytest.approx(row, rel=1e-4)
+    assert metrics["share/action"] == pytest.approx(0.25)  # the token that has a distribution
 
     found.backward()
     assert states.grad is not None
@@ -410,6 +411,53 @@ def test_groups_are_compared_by_likelihood() -> None:
         moved[1][place] -= 1e-6
         slope = (value(moved[0]) - value(moved[1])) / 2e-6
         assert states.grad[place].item() == pytest.approx(slope, abs=1e-7)
+
+
+def test_shares_make_means_over_updates_exact() -> None:
+    """
+    A type counts in each part of an evaluation by the tokens that its mean is over.
+
+    Two updates of a teacher with another tokenizer, who says nothing of some tokens: their means
+    by share are the mean over the tokens it speaks of; a type it is silent on has no share, and
+    moves no running mean.
+    """
+    data = batch("few")[:2]
+    silent = []
+    for datum, gone in zip(data, (slice(0, 3), slice(0, 0)), strict=True):
+        told = datum.distributions["teacher"]
+        assert isinstance(told, TopK)
+        ids, logprobs = told.ids.copy(), told.logprobs.copy()
+        ids[gone], logprobs[gone] = -1, -np.inf
+        changed = attrs.evolve(told, ids=ids, logprobs=logprobs)
+        plain = {"distributions": {"teacher": changed}, "annotations": {}}
+        silent.append(attrs.evolve(datum, weights=datum.mask / datum.mask.sum(), **plain))
+    loss = make(weighting="adaptive")
+    hidden, head = leaves(silent)
+    updates = [
+        run(loss, loss.weighed([d]), [h], head)[1] for d, h in zip(silent, hidden, strict=True)
+    ]
+
+    counts = [int(d.mask.sum()) for d in silent]
+    spoken = [counts[0] - 3, counts[1]]
+    for update, count, all_ in zip(updates, spoken, counts, strict=True):
+        assert update["share/action"] == pytest.approx(count / all_)
+    shares = [u["share/action"] * n for u, n in zip(updates, counts, strict=True)]
+    mean = np.average([u["kl/action"] for u in updates], weights=shares)
+    sums = sum(u["kl/action"] * n for u, n in zip(updates, spoken, strict=True))
+    assert mean == pytest.approx(sums / sum(spoken))
+
+    told = silent[0].distributions["teacher"]
+    assert isinstance(told, TopK)
+    nothing = TopK(
+        ids=np.full_like(told.ids, -1),
+        logprobs=np.full_like(told.logprobs, -np.inf),
+        actual=told.actual,
+    )
+    mute = attrs.evolve(silent[0], distributions={"teacher": nothing})
+    _, metrics = run(loss, loss.weighed([mute]), hidden[:1], head)
+    assert metrics["share/action"] == 0.0
+    memory = {"distill/action": 0.7}
+    assert loss.adapted(memory, metrics)["distill/action"] == 0.7
 
 
 def test_tokens_that_the_teacher_says_nothing_of_are_left_out() -> None:

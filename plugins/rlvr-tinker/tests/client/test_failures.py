@@ -44,6 +44,22 @@ def after(make: Makes, data: Sequence[Datum], steps: int = 3, **more: Any) -> li
     return asyncio.run(run())
 
 
+@pytest.fixture(scope="module")
+def made() -> list[list[np.ndarray]]:
+    """What `wanted` has made."""
+    return []
+
+
+@pytest.fixture
+def wanted(
+    make_backend: Makes, data: Sequence[Datum], made: list[list[np.ndarray]]
+) -> list[np.ndarray]:
+    """The logprobs after updates that nothing disturbed; one such run for all tests."""
+    if not made:
+        made.append(after(make_backend, data))
+    return made[0]
+
+
 @pytest.mark.parametrize(
     "rule",
     [
@@ -57,10 +73,13 @@ def after(make: Makes, data: Sequence[Datum], steps: int = 3, **more: Any) -> li
     ids=lambda rule: f"{rule['on']} {rule['do']} {rule.get('status', '')}",
 )
 def test_a_failure_that_passes_changes_nothing(
-    make_backend: Makes, faults: Faults, data: Sequence[Datum], rule: Rule
+    make_backend: Makes,
+    faults: Faults,
+    data: Sequence[Datum],
+    wanted: list[np.ndarray],
+    rule: Rule,
 ) -> None:
     """Repeated by the SDK, or made again from the last state: the same weights, bit for bit."""
-    wanted = after(make_backend, data)
     faults.set(rule)
 
     found = after(make_backend, data)
@@ -70,10 +89,9 @@ def test_a_failure_that_passes_changes_nothing(
 
 
 def test_a_poisoned_client_is_replaced(
-    make_backend: Makes, faults: Faults, data: Sequence[Datum]
+    make_backend: Makes, faults: Faults, data: Sequence[Datum], wanted: list[np.ndarray]
 ) -> None:
     """The backward pass of a loss computed here fails: the SDK's client takes nothing more."""
-    wanted = after(make_backend, data)
     faults.set(
         {"on": "retrieve_future", "do": "fail", "category": "server", "after": 6, "times": 2}
     )

@@ -268,7 +268,7 @@ def test_cvdp_on_the_starter_model(
     """
     The commands of the issue, a few steps: metrics, checkpoints and resume as locally.
 
-    Nobody names a model or a preset: the server's only model is the starter, and is known as it.
+    Nobody names a model: the server's only one is taken.
     """
     words = (
         *("run", "--plugin", "cvdp", "--backend", "tinker", "--out", "run", "--steps", "1"),
@@ -281,19 +281,6 @@ def test_cvdp_on_the_starter_model(
     again = rlvr("run", "--resume", "run", "--steps", "2", server=cvdp_server)
     assert again.returncode == 0, again.stderr
 
-    shown = rlvr(
-        "config",
-        "show",
-        "--plugin",
-        "cvdp",
-        "--backend",
-        "tinker",
-        "--algo",
-        "grpo",
-        server=cvdp_server,
-    )
-    assert "tinker:cvdp-starter" in shown.stdout
-    assert "preset starter" in shown.stdout
     first, second = metrics(tmp_path / "run")
     assert second["step"] == 2
     assert first["verify/failed"] == second["verify/failed"] == 0
@@ -301,3 +288,13 @@ def test_cvdp_on_the_starter_model(
     if algorithm[0] == "opd":
         assert abs(first["teacher/kl"]) < 1e-4  # the student begins as its teacher
     assert (tmp_path / "run" / "checkpoints" / "step-000002" / "model" / "tinker.json").is_file()
+
+
+def test_the_starter_of_a_server_is_known_as_it(cvdp_server: Running, rlvr: Rlvr) -> None:
+    """Nobody names a model or a preset: the server's only model is the starter, by both."""
+    words = ("--plugin", "cvdp", "--backend", "tinker", "--algo", "grpo")
+
+    shown = rlvr("config", "show", *words, server=cvdp_server)
+
+    assert "tinker:cvdp-starter" in shown.stdout
+    assert "preset starter" in shown.stdout

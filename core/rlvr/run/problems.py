@@ -1,0 +1,72 @@
+"""The problems of a run: there are some, and the policy can be given them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rlvr.abilities import Noticing
+from rlvr.episode import Posing
+from rlvr.errors import ConfigError, explain
+from rlvr.log import get
+from rlvr.parts import Sampler, Task
+from rlvr.types import Problem
+
+log = get(__name__)
+
+
+def train_problems(task: Task, sampler: Sampler, provider: str) -> tuple[Problem, ...]:
+    """
+    What is trained on.
+
+    Args:
+        task: Open.
+        sampler: The run's.
+        provider: Plugin of the task, for messages.
+
+    Raises:
+        ConfigError: Nothing is.
+    """
+    problems = tuple(task.problems("train"))
+    if not problems:
+        raise ConfigError(
+            explain(
+                "there is nothing to train on.",
+                f"found: no usable problem in split 'train'{_left_out(task)}",
+                f"list the reasons with: rlvr {provider} list, or check --dataset",
+            )
+        )
+    return posed(task, sampler, problems)
+
+
+def posed(task: Task, sampler: Sampler, problems: Sequence[Problem]) -> tuple[Problem, ...]:
+    """
+    Those with something to answer, where the policy is to answer; the others are counted, aloud.
+
+    Raises:
+        ConfigError: None of them has (`Posing`).
+    """
+    if not (sampler.draws_from_policy and isinstance(task, Posing)):
+        return tuple(problems)
+    why = {p.id: reason for p in problems if (reason := task.unposed(p))}
+    kept = tuple(p for p in problems if p.id not in why)
+    if not why:
+        return kept
+    first, reason = next(iter(why.items()))
+    if not kept:
+        raise ConfigError(
+            explain(
+                f"the policy was to answer {len(problems)} problems.",
+                f"found: none of them can be put to it: {first}: {reason}",
+                "learn from what is recorded (--sampler replay, --algo sad), or name a --dataset "
+                "with prompts",
+            )
+        )
+    log.warning("problems_left_out", problems=len(why), of=len(problems), first=first, why=reason)
+    return kept
+
+
+def _left_out(task: Task) -> str:
+    others, unsupported = len(list(task.problems("all"))), len(task.unsupported())
+    held = f", {others} in all splits" if others else ""
+    notices = "".join(f"; {n}" for n in task.notices("train")) if isinstance(task, Noticing) else ""
+    return held + (f"; {unsupported} rows are unsupported" if unsupported else "") + notices

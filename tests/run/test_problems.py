@@ -1,0 +1,61 @@
+"""The problems of a run: refused where there are none, left out where nothing can be answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+import structlog
+
+from rlvr.builtin.group_sampler import GroupSampler
+from rlvr.builtin.reference_sampler import ReferenceSampler
+from rlvr.episode import Posing
+from rlvr.errors import ConfigError
+from rlvr.parts import BuildContext
+from rlvr.run.problems import posed, train_problems
+from rlvr.testing.fakes import ToyTask
+from rlvr.types import Problem
+
+
+class Begun(ToyTask):
+    """Some problems cannot be put to a policy."""
+
+    def __init__(self, *silent: str) -> None:
+        super().__init__()
+        self.silent = silent
+
+    def unposed(self, problem: Problem) -> str:
+        return "it begins with the answer" if problem.id in self.silent else ""
+
+
+REPLAY: Any = ReferenceSampler(None, BuildContext())
+
+
+def test_what_cannot_be_put_to_a_policy_is_left_out_aloud() -> None:
+    """Counted and named where the policy samples; all of them where it does not."""
+    first, second, *others = (p.id for p in ToyTask().problems("train"))
+    task = Begun(first, second)
+    assert isinstance(task, Posing)
+    with structlog.testing.capture_logs() as logs:
+        kept = train_problems(task, GroupSampler(), "toy")
+        assert len(train_problems(task, REPLAY, "toy")) == len(others) + 2
+
+    assert [p.id for p in kept] == others
+    (line,) = logs
+    assert (line["problems"], line["of"], line["first"]) == (2, len(others) + 2, first)
+    assert len(posed(ToyTask(), GroupSampler(), kept)) == len(others)
+
+
+def test_nothing_to_answer_at_all_ends_the_run_before_it_begins() -> None:
+    """The first one, why, and what to do; an empty split is said as such."""
+    everything = [p.id for p in ToyTask().problems("train")]
+    with pytest.raises(ConfigError, match=r"it begins with the answer(.|\n)*--sampler replay"):
+        train_problems(Begun(*everything), GroupSampler(), "toy")
+
+    class Empty(ToyTask):
+        def problems(self, split: str) -> Iterable[Problem]:
+            return []
+
+    with pytest.raises(ConfigError, match=r"nothing to train on(.|\n)*rlvr toy list"):
+        train_problems(Empty(), GroupSampler(), "toy")
