@@ -120,9 +120,11 @@ class TinkerBackend:
         )
 
     async def _close(self, status: str) -> None:
-        self._usage.write(self._context.run_dir)
-        await self._trainer.close(status)
-        self._service.health.stop()
+        try:
+            self._usage.write(self._context.run_dir)
+            await self._trainer.close(status)
+        finally:
+            self._service.health.stop()
 
     # --- the four primitives ----------------------------------------------------------------------
 

@@ -52,12 +52,18 @@ class Health(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Note an answer; the line is shown where it would have been without us."""
-        url, status = _answer(record)
-        if status is not None and url.startswith(self._url):
+        watchers = _watchers()
+        if watchers[:1] == [self]:  # the others may not be asked: a line is shown if all say so
+            url, status = _answer(record)
+            for one in watchers if status is not None else ():
+                one._note(url, status)
+        return Health._before[1] or record.levelno > logging.INFO
+
+    def _note(self, url: str, status: int) -> None:
+        if url.startswith(self._url):
             self.failures = self.failures + 1 if status >= 500 else 0
             if status >= 500 or status in _RETRIED:
                 self._lately.append(status)
-        return Health._before[1] or record.levelno > logging.INFO
 
     def finished(self) -> None:
         """A request was answered in full."""
@@ -80,8 +86,8 @@ class Health(logging.Filter):
         return tuple(self._lately)
 
 
-def _watchers() -> int:
-    return sum(isinstance(one, Health) for one in _LOGGER.filters)
+def _watchers() -> list[Health]:
+    return [one for one in _LOGGER.filters if isinstance(one, Health)]
 
 
 def _answer(record: logging.LogRecord) -> tuple[str, int | None]:

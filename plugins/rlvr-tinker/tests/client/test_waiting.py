@@ -40,17 +40,31 @@ def wait(request: Asked, health: Health, limit_s: float = 0.3) -> Any:
 
 def test_httpx_still_writes_the_line_that_is_read() -> None:
     """A real answer to a real request is counted: the format is httpx's own and may change."""
-    health = Health()
-    health.start()
+    (health,) = counted(Health())
+
+    assert health.failures == 1
+    assert health.lately == (503,)
+
+
+def test_everyone_who_watches_counts() -> None:
+    """A student and its teacher, both at the service: neither takes lines from the other."""
+    one, other, elsewhere = counted(Health(), Health(), Health("http://elsewhere/"))
+
+    assert [one.failures, other.failures, elsewhere.failures] == [1, 1, 0]
+
+
+def counted(*watchers: Health) -> tuple[Health, ...]:
+    """All of them, after one answer 503."""
+    for health in watchers:
+        health.start()
     try:
         transport = httpx.MockTransport(lambda _request: httpx.Response(503))
         with httpx.Client(transport=transport) as client:
             client.get("http://localhost/")
     finally:
-        health.stop()
-
-    assert health.failures == 1
-    assert health.lately == (503,)
+        for health in watchers:
+            health.stop()
+    return watchers
 
 
 def test_the_log_is_as_before_afterwards() -> None:
