@@ -55,8 +55,9 @@ class Health(logging.Filter):
         watchers = _watchers()
         if watchers[:1] == [self]:  # the others may not be asked: a line is shown if all say so
             url, status = _answer(record)
-            for one in watchers if status is not None else ():
-                one._note(url, status)
+            if status is not None:
+                for one in watchers:
+                    one._note(url, status)
         return Health._before[1] or record.levelno > logging.INFO
 
     def _note(self, url: str, status: int) -> None:
