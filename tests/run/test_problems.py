@@ -59,3 +59,12 @@ def test_nothing_to_answer_at_all_ends_the_run_before_it_begins() -> None:
 
     with pytest.raises(ConfigError, match=r"nothing to train on(.|\n)*rlvr toy list"):
         train_problems(Empty(), GroupSampler(), "toy")
+
+
+def test_an_evaluation_of_which_nothing_can_be_put_is_empty() -> None:
+    """A run with problems to train on is not refused for the few that are held out."""
+    task = Begun(*(p.id for p in ToyTask().problems("test")))
+    with structlog.testing.capture_logs() as logs:
+        assert posed(task, GroupSampler(), tuple(task.problems("test"))) == ()
+    assert [line["event"] for line in logs] == ["problems_left_out"]
+    assert train_problems(task, GroupSampler(), "toy")

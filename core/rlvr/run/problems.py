@@ -35,16 +35,22 @@ def train_problems(task: Task, sampler: Sampler, provider: str) -> tuple[Problem
                 f"list the reasons with: rlvr {provider} list, or check --dataset",
             )
         )
-    return posed(task, sampler, problems)
+    kept = posed(task, sampler, problems)
+    if not kept and isinstance(task, Posing):
+        first = problems[0]
+        raise ConfigError(
+            explain(
+                f"the policy was to answer {len(problems)} problems.",
+                f"found: none of them can be put to it: {first.id}: {task.unposed(first)}",
+                "learn from what is recorded (--sampler replay, --algo sad), or name a --dataset "
+                "with prompts",
+            )
+        )
+    return kept
 
 
 def posed(task: Task, sampler: Sampler, problems: Sequence[Problem]) -> tuple[Problem, ...]:
-    """
-    Those with something to answer, where the policy is to answer; the others are counted, aloud.
-
-    Raises:
-        ConfigError: None of them has (`Posing`).
-    """
+    """Those with something to answer, where the policy is to answer; others are counted, aloud."""
     if not (sampler.draws_from_policy and isinstance(task, Posing)):
         return tuple(problems)
     why = {p.id: reason for p in problems if (reason := task.unposed(p))}
@@ -52,15 +58,6 @@ def posed(task: Task, sampler: Sampler, problems: Sequence[Problem]) -> tuple[Pr
     if not why:
         return kept
     first, reason = next(iter(why.items()))
-    if not kept:
-        raise ConfigError(
-            explain(
-                f"the policy was to answer {len(problems)} problems.",
-                f"found: none of them can be put to it: {first}: {reason}",
-                "learn from what is recorded (--sampler replay, --algo sad), or name a --dataset "
-                "with prompts",
-            )
-        )
     log.warning("problems_left_out", problems=len(why), of=len(problems), first=first, why=reason)
     return kept
 

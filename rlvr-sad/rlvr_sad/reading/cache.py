@@ -57,7 +57,8 @@ class TrajectoryCache:
         except (OSError, sqlite3.OperationalError) as error:
             raise _unusable(path, error) from error
         try:
-            self._store.execute("pragma auto_vacuum=incremental")  # of a file that is new
+            if not self._store.execute("pragma page_count").fetchone()[0]:  # a file that is new
+                self._store.execute("pragma auto_vacuum=incremental")  # it waits for every writer
             self._store.execute("pragma journal_mode=wal")
             self._store.execute("pragma synchronous=normal")
             self._store.execute(
@@ -133,7 +134,7 @@ def code_digest() -> str:
     files = [
         p for part in ("text", "formats", "reading", "replay") for p in (folder / part).glob("*.py")
     ]
-    files += [folder / "draft.py", folder / "tokens.py"]
+    files += [folder / name for name in ("draft.py", "tokens.py", "vision.py")]
     for one in formats():
         name = (
             inspect.getfile(type(one.adapter))

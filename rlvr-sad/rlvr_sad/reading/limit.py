@@ -6,7 +6,7 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import structlog
 
@@ -50,12 +50,13 @@ def now() -> int:
 
 
 def touch(store: sqlite3.Connection, keys: Sequence[bytes]) -> None:
-    """Note that results were used just now."""
+    """Note that results were used just now; where others hold the file, another time."""
     hour = now()
-    store.executemany(
-        "update results set used = ? where key = ?", [(hour, bytes(key)) for key in keys]
-    )
-    store.commit()
+    with _spare(store):
+        store.executemany(
+            "update results set used = ? where key = ?", [(hour, bytes(key)) for key in keys]
+        )
+        store.commit()
 
 
 def prune(store: sqlite3.Connection, limit: int) -> int:
@@ -64,7 +65,7 @@ def prune(store: sqlite3.Connection, limit: int) -> int:
 
     Housekeeping: where others hold the file, it is left for another time.
     """
-    with contextlib.suppress(sqlite3.OperationalError):
+    with _spare(store):
         kept = _kept(store)
         if not limit or kept <= limit:
             return 0
@@ -81,6 +82,15 @@ def prune(store: sqlite3.Connection, limit: int) -> int:
         log.info("kept_results_removed", results=len(gone), limit_gb=limit / 1e9)
         return len(gone)
     return 0
+
+
+@contextlib.contextmanager
+def _spare(store: sqlite3.Connection) -> Iterator[None]:
+    """Work that may be left undone: what it began is taken back, or later reads see the past."""
+    try:
+        yield
+    except sqlite3.OperationalError:
+        store.rollback()
 
 
 def _kept(store: sqlite3.Connection) -> int:

@@ -78,7 +78,11 @@ def _outside(start: int, at: int, limit: int, pictures: Sequence[tuple[int, int]
 
 
 def _fullest(mask: NDArray[np.bool_], limit: int, pictures: Sequence[tuple[int, int]]) -> Window:
-    """The window that keeps the most; its first token is only read."""
+    """
+    The window that keeps the most; its first token is only read.
+
+    Nobody reads on behind its last learnt token, so a picture there is not in it.
+    """
     sums = np.concatenate([[0], np.cumsum(mask)])  # (T + 1,)
     starts = np.arange(len(mask) - limit + 1)
     kept = sums[starts + limit] - sums[starts + 1]
@@ -86,7 +90,7 @@ def _fullest(mask: NDArray[np.bool_], limit: int, pictures: Sequence[tuple[int, 
         kept[first + 1 : behind] = -1  # no window begins within one
     start = int(np.argmax(kept))
     end = start + limit
-    for first, behind in pictures:
-        if first < end < behind:
-            end = first
+    learnt = np.flatnonzero(mask[start + 1 : end])
+    last = start + 1 + int(learnt[-1]) if len(learnt) else start
+    end = min([end, *(first for first, behind in pictures if last < first < end)])
     return Window(start, end, start + 1)
