@@ -115,11 +115,10 @@ class ReplaySampler:
                 continue
             tokens = laid.tokens
             found = windows(tokens.mask, limit, overlap, self._config.long, laid.places)
-            parts = [_replayed(policy, problem, laid, window, params) for window in found]
-            trajectories = [part for part in parts if part.mask.any()]  # a first token is not learnt
+            trajectories = [_replayed(policy, problem, laid, w, params) for w in found]
             self._tally.count(
                 problem.id,
-                windows=len(trajectories),
+                windows=len(found),
                 wanted=int(tokens.mask.sum()),
                 kept=sum(int(t.mask.sum()) for t in trajectories),
                 unseen=laid.unseen,
