@@ -24,7 +24,7 @@ from rlvr.tokenization import FastTokenizer, Sight
 from rlvr_sad.replay.layout import lay_out
 from rlvr_sad.replay.turns import part_of
 from rlvr_sad.tokens import Tokens
-from rlvr_sad.trajectory import CODES, AgentTrajectory, Media
+from rlvr_sad.trajectory import CODES, TRAINED, AgentTrajectory, Media
 
 _PLACE = "\ue100"
 """Stands for a picture until its tokens are known: a private character, which no text has."""
@@ -127,6 +127,7 @@ def show(
     """
     tokens = lay_out(_marked(trajectory), tokenizer, layout)
     found = _places(tokens.ids, tokenizer)
+    _check_none_lost(trajectory, len(found))
     pictures = pictures_of(trajectory)[: len(found)]
     expanded = [sight.tokens(picture.open()) for picture in pictures]
     places, grown = [], 0  # tokens that the pictures before have more than their marks
@@ -214,6 +215,21 @@ def _marked(trajectory: AgentTrajectory) -> AgentTrajectory:
         size = len(text.encode("utf-8"))
         segments.append(evolve(segment, text=text, start=0, end=size))
     return part_of(trajectory, segments)
+
+
+def _check_none_lost(trajectory: AgentTrajectory, found: int) -> None:
+    """A template may leave out a message that is a picture alone; the next would take its place."""
+    kinds = [s.media.kind if s.media else "" for s in trajectory.segments]
+    said = [i for i, s in enumerate(trajectory.segments) if s.type in TRAINED and s.text.strip()]
+    wanted = kinds[: max(said, default=0)].count("image")
+    if found < wanted:
+        raise ConfigError(
+            explain(
+                f"{wanted} pictures were to be put into a trajectory.",
+                f"found: places for {found}: the tokenizer or its chat template leaves some out",
+                "set replay.layout=text, or mend chat_template.jinja in a copy of the model",
+            )
+        )
 
 
 def _places(ids: NDArray[np.int32], tokenizer: FastTokenizer) -> list[tuple[int, int]]:

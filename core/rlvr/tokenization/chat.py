@@ -7,6 +7,7 @@ in which the spelling of a control token means nothing.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -108,9 +109,10 @@ class ChatTemplate:
                 reason = reason or f"{type(error).__name__}: {error}"
                 continue
             missing = next((m for m in attempt if _is_left_out(m, text)), None)
-            if missing is None:
+            if missing is not None:
+                reason = reason or f"it leaves out the {missing.role} message"
+            elif not any(_is_printed(content(m), text) for m in attempt):
                 return text
-            reason = reason or f"it leaves out the {missing.role} message"
         raise self._failed(messages, reason)
 
     def _failed(self, messages: Sequence[Message], reason: str) -> BackendError:
@@ -142,6 +144,12 @@ def _is_left_out(message: Message, text: str) -> bool:
         words = re.findall(r"\w+", content)
         return not all(word in text for word in words)
     return content not in text
+
+
+def _is_printed(content: object, text: str) -> bool:
+    """Whether a list of parts stands there as such: the template wants texts."""
+    shown = (str(content), json.dumps(content, ensure_ascii=False))
+    return not isinstance(content, str) and any(one in text for one in shown)
 
 
 def _as_user(messages: list[Message]) -> list[Message]:

@@ -42,30 +42,33 @@ class Product:
     def __call__(self, x: Tensor) -> Tensor:
         """`x W^T + b`: rows (..., I) to (..., O)."""
         flat = x.reshape(-1, x.shape[-1])
-        return self._product(flat, "none", "").view(*x.shape[:-1], -1)
+        return self._product(flat).view(*x.shape[:-1], -1)
 
     def gelu(self, x: Tensor) -> Tensor:
         """Tanh GELU of `x W^T + b`: rows (R, I) to (R, O)."""
-        if self._is_large and len(x) < _MANY:
-            return self._product(x, "gelu", "tanh")
-        return gelu(self._product(x, "none", ""))
+        if self._is_large:  # of many rows too: what is saved is a pass over the result
+            return self._blocked(x, "gelu", "tanh")
+        return gelu(self._product(x))
 
     def add_to(self, total: Tensor, x: Tensor) -> None:
         """Add `x W^T + b` of rows (R, I) to a total (R, O), in place."""
         if self._is_large:
-            total.add_(self._product(x, "none", ""))
+            total.add_(self._product(x))
             return
         total.addmm_(x, self._laid_out)
         if self._bias is not None:
             total.add_(self._bias)
 
-    def _product(self, x: Tensor, after: str, how: str) -> Tensor:
-        if not self._is_large:
-            if self._bias is None:
-                return x @ self._laid_out
-            return torch.addmm(self._bias, x, self._laid_out)
-        if len(x) >= _MANY:
+    def _product(self, x: Tensor) -> Tensor:
+        if self._is_large:
+            if len(x) < _MANY:
+                return self._blocked(x)
             return F.linear(x, self._weight, self._bias)
+        if self._bias is None:
+            return x @ self._laid_out
+        return torch.addmm(self._bias, x, self._laid_out)
+
+    def _blocked(self, x: Tensor, after: str = "none", how: str = "") -> Tensor:
         found: Tensor = torch.ops.mkldnn._linear_pointwise(
             x, self._laid_out, self._bias, after, [], how
         )

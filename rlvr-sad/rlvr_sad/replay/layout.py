@@ -25,6 +25,7 @@ from rlvr_sad.trajectory import CODES, TRAINED, AgentTrajectory, Segment
 
 LAYOUTS = ("auto", "turns", "text")
 _PROBE = "x"
+_ROLES = ("user", "system", "tool", "assistant")
 
 
 def lay_out(trajectory: AgentTrajectory, tokenizer: Any, layout: str = "auto") -> Tokens:
@@ -67,15 +68,20 @@ def _is_in_turns(trajectory: AgentTrajectory, layout: str) -> bool:
 
 def frame(tokenizer: Any) -> list[int]:
     """What a fingerprint of a tokenizer does not say: how it frames prompts and ends turns."""
-    system, user = Message(role="system", content="s"), Message(role="user", content=_PROBE)
-    ids = list(_begin(tokenizer))
-    for messages in ((user,), (system, user)):
+    user, system, tool, said = (Message(role=role, content=_PROBE) for role in _ROLES)
+    following = tokenizer.render((user,), first=False)
+    ids = [*_begin(tokenizer), *following]
+    for messages, is_first in (
+        ((user,), True),
+        ((system, user), True),
+        ((user, said, user), True),
+        ((tool,), False),
+    ):
         try:
-            ids += tokenizer.render(messages)
+            ids += [-2, *tokenizer.render(messages, first=is_first)]
         except BackendError:  # a template that knows no such conversation
             ids.append(-1)
-    ids += tokenizer.render((user,), first=False)
-    return [*ids, *_ending(tokenizer, ids)]
+    return [*ids, *_ending(tokenizer, following)]
 
 
 def _turns(trajectory: AgentTrajectory, tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
