@@ -15,6 +15,7 @@ train: greedily and at temperature 1.
   opd   the student's own episodes, forward KL, mean over tokens
   opd-sad  the student's own episodes, forward KL, a mean for each kind of span
   kl-opd-sad  half of the steps as `kl`, then half as `opd-sad`
+  kl-opd-sad-wide  the same, but its own episodes end after 8 turns, in 5,000 houses instead of 512
 
 Prints a table with 95 % intervals (Wilson, over the episodes of all seeds) and differences to `kl`
 (bootstrap, paired by seed and house). `--json` prints all of it.
@@ -58,6 +59,7 @@ ARMS: dict[str, list[list[str]]] = {
     "opd": [[*LIVE, "opd.reduction=token"]],
     "opd-sad": [OPD_SAD],
     "kl-opd-sad": [KL, OPD_SAD],
+    "kl-opd-sad-wide": [KL, [*OPD_SAD, "house.steps=8", "house.train=5000"]],
 }
 """What `rlvr run` is asked, by stage; the stages share the steps, each goes on from the last."""
 TEACHER_KEYS = {"sft": "", "opd": "advantage.teacher", "sad": "distill.teacher"}

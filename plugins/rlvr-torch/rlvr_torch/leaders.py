@@ -44,17 +44,25 @@ def leaders(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
     Selecting them first costs one pass over a vocabulary that sorting goes through many times.
     """
-    if count < values.shape[1]:
-        best, where = _top(values, count + 1)
-        if not bool((best[:, 1:] == best[:, :-1]).any()):  # only one order
-            return best[:, :count], where[:, :count]
-        least = best[:, count - 1 : count]
-        is_leader = values >= least
-        if int(is_leader.sum()) == count * len(values):  # no other token is as likely as the last
-            index = is_leader.nonzero()[:, 1].view(len(values), count)  # (R, count), ascending
-            ordered, order = values.gather(1, index).sort(dim=1, descending=True, stable=True)
-            return ordered, index.gather(1, order)
-    return values.sort(dim=1, descending=True, stable=True)
+    if count >= values.shape[1]:
+        return values.sort(dim=1, descending=True, stable=True)
+    best, where = _top(values, count + 1)
+    rows = (best[:, 1:] == best[:, :-1]).any(dim=1).nonzero()[:, 0]  # of more than one order
+    best, where = best[:, :count], where[:, :count]
+    if len(rows):
+        best[rows], where[rows] = _in_order(values[rows], best[rows, -1:], count)
+    return best, where
+
+
+def _in_order(values: Tensor, least: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` largest of rows in which some are equal; the last of them is `least` (R, 1)."""
+    is_leader = values >= least
+    if int(is_leader.sum()) == count * len(values):  # no other token is as likely as the last
+        index = is_leader.nonzero()[:, 1].view(len(values), count)  # (R, count), ascending
+        ordered, order = values.gather(1, index).sort(dim=1, descending=True, stable=True)
+        return ordered, index.gather(1, order)
+    ordered, index = values.sort(dim=1, descending=True, stable=True)
+    return ordered[:, :count], index[:, :count]
 
 
 def _top(values: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -55,3 +55,24 @@ def test_the_student_is_at_least_four_times_smaller() -> None:
         with safe_open(path / "model.safetensors", "np") as file:  # type: ignore[no-untyped-call]
             sizes[name] = sum(file.get_tensor(key).size for key in file.keys())  # noqa: SIM118
     assert sizes["teacher"] >= 4 * sizes["student"]
+
+
+def test_the_student_learns_from_its_own_episodes(tmp_path: Path) -> None:
+    """On-policy SAD: both kinds of span differ from the teacher; from itself, at no token."""
+    models = {
+        name: rlvr("sad", "house-models", name).stdout.strip() for name in ("student", "teacher")
+    }
+    found = {}
+    for teacher in models:
+        out = tmp_path / teacher
+        words = ["--task", "house", "--algo", "opd", "--model", models["student"]]
+        words += ["opd.mode=supervised", "opd.reduction=span", "opd.loss=forward_kl"]
+        words += [f"advantage.teacher={models[teacher]}", "advantage.reward_coef=0"]
+        words += ["--steps", "1", "train.problems=2", "sampler.group_size=1", "house.steps=3"]
+        rlvr("run", *words, "eval.every=0", "eval.samples=0", "-qq", "--out", str(out))
+        (found[teacher],) = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
+
+    for kind in ("reasoning", "action"):
+        assert found["student"][f"kl/{kind}"] == pytest.approx(0, abs=1e-6)
+        assert found["teacher"][f"kl/{kind}"] > 0.01
+        assert found["teacher"][f"share/{kind}"] > 0
