@@ -10,6 +10,7 @@ Shapes: R rows, V vocabulary, W numbers kept a row.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import torch
@@ -25,18 +26,26 @@ _BLOCK = 128  # tokens whose probabilities are added up before any is looked at
 _CACHED = 1 << 18  # numbers that stay in a core's cache
 
 
-@frozen(kw_only=True)
-class _Kinds:
-    """How some rows draw."""
+@frozen(kw_only=True, eq=False)
+class _Part:
+    """
+    Rows that draw in the same way.
 
-    has_greedy: bool  # some take the likeliest token
-    is_greedy: bool  # all do
-    has_whole: bool  # some draw from the whole distribution
-    has_hot: bool  # some have a temperature other than 0 and 1
-    cut: slice | Tensor | None  # which of them draw from the top only
-    top_k: Tensor  # (cut rows, 1)
-    top_p: Tensor  # (cut rows, 1)
-    most: int  # the largest top_k
+    Attributes:
+        how: The likeliest token; from the whole distribution; or from its top only.
+        rows: Which they are.
+        heat: Their temperatures (n, 1); None where all are 1.
+        top_k: Shape (n, 1), of rows that draw from the top.
+        top_p: Likewise.
+        most: The largest top_k.
+    """
+
+    how: Literal["greedy", "whole", "cut"]
+    rows: slice | Tensor
+    heat: Tensor | None
+    top_k: Tensor
+    top_p: Tensor
+    most: int
 
 
 class Draws:
@@ -46,14 +55,12 @@ class Draws:
         self._device = device
         self._numbers = torch.zeros(rows, 0, device=device)  # (R, W)
         self._count = torch.zeros(rows, 1, dtype=torch.int64, device=device)  # drawn before
-        self._greedy = torch.zeros(rows, 1, dtype=torch.bool, device=device)
         self._heat = torch.ones(rows, 1, device=device)
         self._top_k = torch.zeros(rows, dtype=torch.int64, device=device)
         self._top_p = torch.zeros(rows, device=device)
-        self._is_greedy = [False] * rows
-        self._is_cut = [False] * rows
-        self._is_hot = [False] * rows
-        self._kinds: dict[int, _Kinds] = {}  # of the first n rows, until any of them changes
+        self._how: list[Literal["greedy", "whole", "cut"]] = ["whole"] * rows
+        self._is_hot = [False] * rows  # at a temperature other than 0 and 1
+        self._parts: dict[int, list[_Part]] = {}  # of the first n rows, until any of them changes
         self._room = torch.empty(0, 0, device=device)
 
     def seat(
@@ -73,24 +80,23 @@ class Draws:
         at = self._index(rows)
         self._numbers[at, :want] = torch.from_numpy(numbers).to(self._device)
         self._count[at] = 0
-        self._greedy[at, 0] = self._index([p.temperature == 0 for p in params])
         self._heat[at, 0] = self._index([p.temperature or 1.0 for p in params])
         self._top_k[at] = self._index([p.top_k or 2**31 for p in params])
         self._top_p[at] = self._index([p.top_p if p.top_p < 1 else _OFF for p in params])
         for row, one in zip(rows, params, strict=True):
-            self._is_greedy[row] = one.temperature == 0
             self._is_hot[row] = one.temperature not in (0, 1)
-            self._is_cut[row] = one.is_truncated and one.temperature > 0
-        self._kinds.clear()
+            if one.temperature == 0:
+                self._how[row] = "greedy"
+            else:
+                self._how[row] = "cut" if one.is_truncated else "whole"
+        self._parts.clear()
 
     def move(self, source: int, target: int) -> None:
         """A row's request goes to another row."""
-        for name in ("numbers", "count", "greedy", "heat", "top_k", "top_p"):
+        for name in ("numbers", "count", "heat", "top_k", "top_p", "how", "is_hot"):
             values = getattr(self, f"_{name}")
             values[target] = values[source]
-        for flags in (self._is_greedy, self._is_cut, self._is_hot):
-            flags[target] = flags[source]
-        self._kinds.clear()
+        self._parts.clear()
 
     def draw(self, logits: Tensor, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
         """
@@ -107,32 +113,28 @@ class Draws:
         Returns:
             Tokens (R,) int64 and logprobs (R,) float32, nats.
         """
-        kinds = self._kinds_of(rows)
-        if kinds.is_greedy:
-            peak, tokens = likeliest(logits)
-            return tokens[:, 0], -_sums(logits, peak).log_()[:, 0]
+        parts = self._parts_of(rows)
+        if all(part.how == "greedy" for part in parts):
+            return _draw_likeliest(logits)
         at = slice(0, len(rows)) if isinstance(rows, range) else self._index(rows)
         count = self._count[at]
         numbers = self._numbers[at].gather(1, count.clamp(max=self._numbers.shape[1] - 1))
         self._count[at] = count + 1
-        scaled = logits
-        if kinds.has_hot:
-            scaled = torch.div(logits, self._heat[at], out=self._buffer(logits))
-        peak = scaled.amax(dim=1, keepdim=True)
-        if kinds.has_whole:
-            tokens, total = _invert((scaled - peak).exp_(), numbers)  # of (R, V), not normalised
-        else:
-            total = _sums(scaled, peak)
-            tokens = torch.empty_like(numbers, dtype=torch.int64)
-        if kinds.has_greedy:
-            tokens = torch.where(self._greedy[at], likeliest(logits)[1], tokens)
-        log_total = total.log()
-        if kinds.cut is not None:
-            some = kinds.cut
-            whole = (peak + log_total)[some]
-            tokens[some] = _draw_cut(scaled[some], whole, numbers[some], kinds)
-        logprobs = scaled.gather(1, tokens) - peak - log_total
-        return tokens[:, 0], logprobs[:, 0]
+        if len(parts) == 1:
+            return self._draw_part(parts[0], logits, numbers)
+        tokens = torch.empty(len(logits), dtype=torch.int64, device=self._device)
+        logprobs = torch.empty_like(numbers[:, 0])
+        for part in parts:
+            some = part.rows
+            tokens[some], logprobs[some] = self._draw_part(part, logits[some], numbers[some])
+        return tokens, logprobs
+
+    def _draw_part(self, part: _Part, logits: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        if part.how == "greedy":
+            return _draw_likeliest(logits)
+        if part.how == "cut":
+            return _draw_from_top(logits, part, numbers)
+        return _draw_from_all(logits, part.heat, numbers, self._buffer(logits))
 
     def _buffer(self, logits: Tensor) -> Tensor:
         """Room for as many numbers, the same at each call: fresh memory costs more than they do."""
@@ -140,31 +142,57 @@ class Draws:
             self._room = torch.empty_like(logits, memory_format=torch.contiguous_format)
         return self._room[: len(logits)]
 
-    def _kinds_of(self, rows: Sequence[int]) -> _Kinds:
+    def _parts_of(self, rows: Sequence[int]) -> list[_Part]:
         """Looked up for the first n rows, which most passes draw."""
-        if isinstance(rows, range) and len(rows) in self._kinds:
-            return self._kinds[len(rows)]
-        cut = [i for i, row in enumerate(rows) if self._is_cut[row]]
-        whose = torch.tensor([rows[i] for i in cut], dtype=torch.int64, device=self._device)
-        some: slice | Tensor | None = slice(0, len(rows)) if len(cut) == len(rows) else None
-        if cut and some is None:
-            some = self._index(cut)
-        kinds = _Kinds(
-            has_greedy=any(self._is_greedy[row] for row in rows),
-            is_greedy=all(self._is_greedy[row] for row in rows),
-            has_whole=not all(self._is_greedy[row] or self._is_cut[row] for row in rows),
-            has_hot=any(self._is_hot[row] for row in rows),
-            cut=some,
-            top_k=self._top_k[whose, None],
-            top_p=self._top_p[whose, None],
-            most=int(self._top_k[whose].max()) if cut else 0,
-        )
+        if isinstance(rows, range) and len(rows) in self._parts:
+            return self._parts[len(rows)]
+        parts = []
+        for how in sorted({self._how[row] for row in rows}):
+            some = [i for i, row in enumerate(rows) if self._how[row] == how]
+            whose = torch.tensor([rows[i] for i in some], dtype=torch.int64, device=self._device)
+            is_hot = any(self._is_hot[rows[i]] for i in some)
+            part = _Part(
+                how=how,
+                rows=slice(0, len(rows)) if len(some) == len(rows) else self._index(some),
+                heat=self._heat[whose] if is_hot else None,
+                top_k=self._top_k[whose, None],
+                top_p=self._top_p[whose, None],
+                most=int(self._top_k[whose].max()),
+            )
+            parts.append(part)
         if isinstance(rows, range):
-            self._kinds[len(rows)] = kinds
-        return kinds
+            self._parts[len(rows)] = parts
+        return parts
 
     def _index(self, values: Sequence[float]) -> Tensor:
         return torch.tensor(values, device=self._device)
+
+
+def _draw_likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:
+    peak, tokens = likeliest(logits)
+    return tokens[:, 0], -_sums(logits, peak, None).log_()[:, 0]
+
+
+def _draw_from_all(
+    logits: Tensor, heat: Tensor | None, numbers: Tensor, room: Tensor
+) -> tuple[Tensor, Tensor]:
+    scaled = logits if heat is None else torch.div(logits, heat, out=room)
+    peak = scaled.amax(dim=1, keepdim=True)
+    tokens, total = _invert(torch.sub(scaled, peak, out=room).exp_(), numbers)  # not normalised
+    chosen = logits.gather(1, tokens)
+    logprobs = (chosen if heat is None else chosen / heat) - peak - total.log_()
+    return tokens[:, 0], logprobs[:, 0]
+
+
+def _draw_from_top(logits: Tensor, part: _Part, numbers: Tensor) -> tuple[Tensor, Tensor]:
+    best, index = leaders(logits, part.most)
+    log_total = _sums(logits, best[:, :1], part.heat).log_()
+    if part.heat is not None:
+        best = best / part.heat
+    peak = best[:, :1]
+    place = _place(best - (peak + log_total), part, numbers)
+    logprobs = best.gather(1, place) - peak - log_total
+    return index.gather(1, place)[:, 0], logprobs[:, 0]
 
 
 def _invert(mass: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
@@ -197,35 +225,35 @@ def _below(target: Tensor, total: Tensor) -> Tensor:
     return torch.minimum(target, torch.nextafter(total, torch.zeros_like(total)))
 
 
-def _sums(values: Tensor, peak: Tensor) -> Tensor:
-    """Of each row's exponentials after its peak (R, 1) was subtracted: (R, 1)."""
+def _sums(values: Tensor, peak: Tensor, heat: Tensor | None) -> Tensor:
+    """Of each row's exponentials, its peak (R, 1) subtracted, at its heat (R, 1) if any: (R, 1)."""
     rows = max(1, _CACHED // values.shape[1])
-    if rows >= len(values):
-        return (values - peak).exp_().sum(dim=1, keepdim=True)
     room = torch.empty_like(values[:rows], memory_format=torch.contiguous_format)
     sums = []
     for i in range(0, len(values), rows):
         part = values[i : i + rows]
-        mass = torch.sub(part, peak[i : i + rows], out=room[: len(part)]).exp_()
-        sums.append(mass.sum(dim=1, keepdim=True))
-    return torch.cat(sums)
+        mass = torch.sub(part, peak[i : i + rows], out=room[: len(part)])
+        if heat is not None:
+            mass.div_(heat[i : i + rows])
+        sums.append(mass.exp_().sum(dim=1, keepdim=True))
+    return torch.cat(sums) if len(sums) > 1 else sums[0]
 
 
-def _draw_cut(scaled: Tensor, whole: Tensor, numbers: Tensor, kinds: _Kinds) -> Tensor:
-    """`whole` (R, 1): logarithm of the sum of all exponentials."""
-    ordered, index = leaders(scaled, kinds.most)
-    ordered = (ordered - whole).exp_()  # probabilities
+def _place(ordered: Tensor, part: _Part, numbers: Tensor) -> Tensor:
+    """Which of the likeliest tokens is drawn, (R, 1), by their logprobs (R, N), descending."""
+    ordered = ordered.exp_()  # probabilities
     before = ordered.cumsum(dim=1).sub_(ordered)
-    is_kept = before < kinds.top_p
-    rank = torch.arange(ordered.shape[1], device=scaled.device)
-    is_kept &= rank < kinds.top_k
+    is_kept = before < part.top_p
+    rank = torch.arange(ordered.shape[1], device=ordered.device)
+    is_kept &= rank < part.top_k
     is_kept[:, 0] = True
     # Whole blocks: a row's sums are then the same beside rows of another top-k.
     kept = F.pad(ordered.mul_(is_kept), (0, -ordered.shape[1] % _BLOCK))
     if kept.shape[1] > _BLOCK:
-        return index.gather(1, _invert(kept, numbers)[0])
-    total = kept.unflatten(1, (1, _BLOCK)).sum(dim=2)  # (R, 1)
-    inner = kept.cumsum(dim=1)
-    target = _below(_below(numbers * total, total), inner[:, -1:])
-    found = torch.searchsorted(inner, target, right=True)
-    return index.gather(1, found.clamp_(max=index.shape[1] - 1))
+        found = _invert(kept, numbers)[0]
+    else:
+        total = kept.unflatten(1, (1, _BLOCK)).sum(dim=2)  # (R, 1)
+        inner = kept.cumsum(dim=1)
+        target = _below(_below(numbers * total, total), inner[:, -1:])
+        found = torch.searchsorted(inner, target, right=True)
+    return found.clamp_(max=ordered.shape[1] - 1)

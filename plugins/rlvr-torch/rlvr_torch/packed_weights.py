@@ -1,9 +1,9 @@
 """Weights as matrix products of few rows want them, for as long as a CPU decodes.
 
-A decoding pass multiplies a few dozen rows by every weight. They are laid out for it once a
-generation (`Product`), and the blocks of our GPT-2 do with fewer operations (`PackedBlock`). The
-weights themselves stay where they are, and nothing is kept after it. On a GPU, in lower precision,
-or for a few tokens, products are made as always.
+A decoding pass multiplies a few dozen rows by every weight. Where another layout makes that faster
+a copy is made, once a generation (`Product`), and the blocks of our GPT-2 do with fewer operations
+(`PackedBlock`). The weights themselves stay where they are, and nothing is kept after it. On a GPU,
+in lower precision, or for a few tokens, products are made as always.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Weights laid out for decoding give the same products, and leave nothing behind."""
+"""Products made for decoding are those of the weights, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ from rlvr_torch.packed_weights import PackedWeights
 from rlvr_torch.product import Product, gelu
 
 
-@pytest.fixture(params=["small", "large", "large, many rows"])
+@pytest.fixture(params=["small", "by rows", "by rows, in pieces", "in blocks", "many rows"])
 def kind(request, monkeypatch):
-    """Each of the ways in which a product is made."""
+    """Each of the ways in which a product is made; all but the first are of large weights."""
     if request.param != "small":
         monkeypatch.setattr(product, "_LARGE", 1)
-    monkeypatch.setattr(product, "_MANY", 4 if "many" in request.param else 1 << 40)
+    monkeypatch.setattr(product, "_MANY", 4 if request.param == "many rows" else 1 << 40)
+    if request.param == "in blocks":
+        monkeypatch.setattr(product, "_STREAMED", 1 << 40)
+        monkeypatch.setattr(product, "_TRIALS", 0)
+    if request.param == "by rows, in pieces":
+        monkeypatch.setattr(product, "_PIECE", 70)
 
 
 def test_products_are_those_of_the_weights(model, kind):
@@ -35,12 +40,13 @@ def test_products_are_those_of_the_weights(model, kind):
 
 
 @pytest.mark.parametrize("has_bias", [True, False])
-def test_what_follows_a_product_is_fused_rightly(kind, has_bias):
+@pytest.mark.parametrize("rows", [7, 24, 32])
+def test_what_follows_a_product_is_fused_rightly(kind, has_bias, rows):
     """GELU and addition to a total, in every layout: within 1e-5, and the weight is read only."""
     random = torch.Generator().manual_seed(0)
     weight = torch.randn(48, 32, generator=random)
     bias = torch.randn(48, generator=random) if has_bias else None
-    x, total = torch.randn(7, 32, generator=random), torch.randn(7, 48, generator=random)
+    x, total = torch.randn(rows, 32, generator=random), torch.randn(rows, 48, generator=random)
     before = weight.clone()
     plain = torch.nn.functional.linear(x, weight, bias)
     with torch.inference_mode():
@@ -50,7 +56,31 @@ def test_what_follows_a_product_is_fused_rightly(kind, has_bias):
         assert (total - wanted).abs().max() < 1e-5
         wanted = torch.nn.functional.gelu(plain, approximate="tanh")
         assert (made.gelu(x) - wanted).abs().max() < 1e-5
+        assert (made(x.t().contiguous().t()) - plain).abs().max() < 1e-5
     assert torch.equal(weight, before)
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_copied"), [(1, True), (20, True), (23, True), (24, False), (32, False)]
+)
+def test_a_large_weight_is_copied_only_for_few_rows_again_and_again(monkeypatch, rows, is_copied):
+    """Not for dozens of rows, nor for the first few products; results stay what they were."""
+    monkeypatch.setattr(product, "_LARGE", 1)
+    random = torch.Generator().manual_seed(0)
+    weight, x = torch.randn(48, 32, generator=random), torch.randn(rows, 32, generator=random)
+    made = Product(weight, None)
+    with torch.inference_mode():
+        for i in range(product._TRIALS + 2):
+            assert (made._blocks is not None) == (is_copied and i > product._TRIALS)
+            assert (made(x) - x @ weight.t()).abs().max() < 1e-5
+
+
+def test_a_weight_that_lies_the_other_way_is_copied():
+    """What is not contiguous cannot be read as it lies."""
+    random = torch.Generator().manual_seed(0)
+    weight, x = torch.randn(32, 48, generator=random).t(), torch.randn(32, 32, generator=random)
+    with torch.inference_mode():
+        assert (Product(weight, None)(x) - x @ weight.t()).abs().max() < 1e-5
 
 
 def test_gelu_is_torchs():
