@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 _LARGE = 1 << 19  # numbers of a weight from which on it comes from memory
-_MANY = 192  # rows from which on a large weight is as fast as it lies
+_MANY = 112  # rows from which on a large weight is as fast as it lies
 _STREAMED = 24  # rows from which on a large weight is multiplied by them, in whole vectors:
 _VECTOR = 16
 _IDLE = 8  # places of a vector that may be empty
