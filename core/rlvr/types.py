@@ -529,9 +529,9 @@ class Figure:
     """
     One measured number of an evaluation (`abilities.Measuring`).
 
-    `low` and `high` bound it at 95 %; `n` counts what it was measured on. `name` is a path
-    ("policy/regret"), `note` what a reader must know to trust it. What could not be measured has
-    the value NaN, n = 0 and the reason as its note.
+    `low` and `high` bound it at 95 % (NaN where too little was measured to say); `n` counts what it
+    was measured on. `name` is a path ("policy/regret"), `note` what a reader must know to trust it.
+    What could not be measured has the value NaN, n = 0 and the reason as its note.
     """
 
     name: str

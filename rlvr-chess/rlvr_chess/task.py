@@ -24,7 +24,7 @@ from rlvr_chess.questions import hash_of, steps_of
 from rlvr_chess.records import EnvironmentStep, PolicyPosition
 from rlvr_chess.rows.games import game_key
 from rlvr_chess.rows.read import DataSet, Material, read_data
-from rlvr_chess.rows.row import Row, Unsupported
+from rlvr_chess.rows.row import Row, Unsupported, free_id
 from rlvr_chess.splits import divide, split_of
 from rlvr_chess.tables.shipped import shipped_positions
 from rlvr_chess.transition import legal_moves
@@ -193,12 +193,15 @@ class ChessTask:
             bare = [row for row, split in rows if row.is_bare and split == wanted]
             made = steps_of([row.payload.fen for row in bare])
             steps.update({row.id: step for row, step in zip(bare, made, strict=True)})
+        taken = {row.id if isinstance(row, Unsupported) else row[0].id for row in self._divided}
         for row, split in rows:
             is_step = isinstance(row.payload, EnvironmentStep)
             if tasks == "both" or is_step == (tasks == "environment"):
                 yield row, split
             if row.id in steps:
-                yield Row(id=f"{row.id}/env", payload=steps[row.id]), split
+                name = free_id(f"{row.id}/env", taken)
+                taken.add(name)
+                yield Row(id=name, payload=steps[row.id]), split
 
     def _problem(self, row: Row, split: str) -> Problem:
         return problem_of(row, split, profile=self._profile, history=self.config.history)

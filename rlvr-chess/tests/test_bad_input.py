@@ -13,10 +13,13 @@ from rlvr.errors import ConfigError
 from rlvr_chess.rows import Row, Unsupported, read_data, read_rows
 
 START = chess.STARTING_FEN
+AFTER_A4 = "rnbqkbnr/pppppppp/8/8/P7/8/1PPPPPPP/RNBQKBNR b KQkq - 0 1"
 MATED = "rnb1kbnr/pppp1ppp/8/4p3/6Pq/5P2/PPPPP2P/RNBQKBNR w KQkq - 1 3"
 HEADINGS = "PuzzleId,FEN,Moves,Rating"
 FEN = "6k1/p1p2ppp/1pqp2r1/3Q4/8/1P6/P1P2PPP/4RK2 b - - 8 22"
+LATE = AFTER_A4[:-1] + "9999"
 MOVES = [[move.uci(), "cp", 0] for move in chess.Board().legal_moves]
+REST = [move for move in MOVES if move[0] != "e2e4"]
 
 
 def split_up(found: list[Row | Unsupported]) -> tuple[list[str], dict[str, str]]:
@@ -53,6 +56,22 @@ def split_up(found: list[Row | Unsupported]) -> tuple[list[str], dict[str, str]]
         ({"fen": START, "moves": [*MOVES, MOVES[0]]}, "a move has two values"),
         ({"fen": START, "moves": [["e2e4", "cp", "1"]]}, '"moves" wants'),
         ({"fen": START, "moves": [["e2e4", "mate", 0]]}, '"moves" wants'),
+        (
+            f'{{"fen": "{START}", "uci": "e2e4", "reward": 1{"0" * 400}}}',
+            "(401 characters), by the rules it is 0.001",
+        ),
+        (
+            f'{{"fen": "{START}", "uci": "e2e4", "truncated": {"9" * 400}}}',
+            "(400 characters), by the rules it is 0",
+        ),
+        ({"fen": LATE, "uci": "g8f6"}, "its move number is 9999"),
+        ({"fen": LATE}, "a position behind it has 10000"),
+        ({"fen": START, "moves": [["e2e4", "cp", -1_000_000], *REST]}, '"cp" -1000000 of e2e4'),
+        ({"fen": START, "moves": [["e2e4", "mate", 10_000], *REST]}, '"mate" 10000 of e2e4'),
+        ({"fen": START, "moves": [["e2e4", "cp", 10**400], *REST]}, "more digits than an answer"),
+        ({"fen": START, "uci": "a2a3+8/8"}, "ends a field of the question"),
+        ({"fen": START, "uci": "e2e4", "history": "junk+junk e2e4"}, "holds 'junk+junk'"),
+        ({"fen": START, "uci": "e2e4", "category": {"a": 1}}, "\"category\" is no text: {'a': 1}"),
     ],
 )
 def test_a_broken_json_row(write: Any, row: Any, said: str) -> None:
@@ -86,6 +105,16 @@ def test_a_broken_json_row(write: Any, row: Any, said: str) -> None:
             START[:-4] + ' c8 "100"; c9 "e2e5"; id "x";',
             "'e2e5', which is not legal",
         ),
+        (
+            "s.epd",
+            START[:-4] + " bm e4;",
+            START[:-4] + ' c8 "100"; c9 ""; id "x";',
+            "1 points (c8) for 0 moves (c9)",
+        ),
+        ("s.epd", START[:-4] + " bm e4;", START[:-4] + ' bm e4; c8 "100"; c9;', "for 0 moves (c9)"),
+        ("s.epd", START[:-4] + " bm e4;", START[:-4] + " bm 0-0;", "castling is O-O"),
+        ("s.epd", START, LATE[:-6] + ' hmvc 0; fmvn 9999; id "x";', "its move number is 9999"),
+        ("p.fen", START, LATE, "its move number is 9999"),
         ("l.uci", "e2e4 e7e5", "e2e4 e2e4", "move 2, 'e2e4', is not legal"),
     ],
 )
@@ -107,6 +136,7 @@ def test_a_broken_line(write: Any, name: str, good: str, bad: str, said: str) ->
         (f"x,{FEN},c6d5,400", "wanted the set-up move"),
         (f"x,{FEN},c6d5 e1e8 0000,400", "move 3 of its line"),
         (f"x,{FEN},,400", "nothing in Moves"),
+        (f"x,{FEN[:-2]}9999,c6d5 e1e8,400", "its move number is 9999"),
         (f"x,{FEN},c6d5 e1e8,hard", "its rating is no number"),
         ("x,8/8 w,c6d5 e1e8,400", "fields instead of six"),
         ('x,"8/8', "not CSV"),
@@ -131,6 +161,7 @@ def test_a_broken_puzzle(write: Any, cells: str, said: str | None) -> None:
         ('[Variant "Atomic"]\n\n1. e4 *', "variant 'atomic'"),
         ('[SetUp "1"]\n[FEN "8/8/8/8/8/8/8/8 w - - 0 1"]\n\n1. e4 *', "its FEN: "),
         ('[Event "no moves"]\n\n*', "no moves"),
+        (f'[SetUp "1"]\n[FEN "{LATE[:-4]}9998"]\n\n1... e5 2. d4 d5 *', "move number is 9998"),
     ],
 )
 def test_a_broken_game(write: Any, game: str, said: str) -> None:
@@ -157,7 +188,24 @@ def test_an_id_that_came_before(write: Any) -> None:
     row = {"fen": START, "id": "x"}
     ids, reasons = split_up(read_rows(write("d.jsonl", row, row)))
     assert ids == ["x"]
-    assert reasons == {"row 2 (x)": "the id x came before"}
+    assert reasons == {"line 2 (x)": "the id x came before"}
+
+
+def test_a_repeated_id_is_named_by_the_line_of_the_file(write: Any) -> None:
+    """Blank lines and broken lines count, also in a folder."""
+    row = {"fen": START, "uci": "e2e4", "id": "x"}
+    path = write("d.jsonl", row, "", "{", row)
+    assert list(split_up(read_rows(path))[1]) == ["line 3", "line 4 (x)"]
+    assert list(split_up(read_rows(path.parent))[1]) == ["d.jsonl:line 3", "line 4 (d.jsonl:x)"]
+
+
+def test_ids_of_two_files_that_come_out_alike(write: Any) -> None:
+    """A folder's ids hold the name of the file; where that is not enough, one is refused, said."""
+    write("a.jsonl", {"fen": START, "uci": "e2e4", "id": "b.jsonl:x"})
+    folder = write("a.jsonl:b.jsonl", {"fen": START, "uci": "d2d4", "id": "x"}).parent
+    ids, reasons = split_up(read_rows(folder))
+    assert ids == ["a.jsonl:b.jsonl:x"]
+    assert list(reasons) == ["line 1 (a.jsonl:b.jsonl:x)"]
 
 
 def test_bytes_that_are_not_utf8(write: Any) -> None:

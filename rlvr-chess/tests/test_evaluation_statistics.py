@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 
 import pytest
 from hypothesis import given
@@ -83,10 +84,48 @@ def test_macro_counts_each_class_alike() -> None:
     """99 right of a large class and none of a small one is a half, not 99 %."""
     figure = macro("m", {"large": [1.0] * 99, "small": [0.0], "absent": []})
     assert figure.value == 0.5
-    assert (figure.low, figure.high) == (0.5, 0.5), "no class varies, so no draw does"
-    varied = macro("m", {"a": [1.0, 0.0] * 50, "b": [1.0] * 5})
+    varied = macro("m", {"a": [1.0, 0.0] * 50, "b": [1.0] * 10})
     assert varied.value == 0.75
     assert varied.low == pytest.approx(0.75 - 1.96 * 0.5 / 10 / 2, abs=0.01)
+
+
+def test_classes_of_one_row_do_not_agree_by_being_alone() -> None:
+    """By hand: three classes of one row, p(1-p) = 2/9 each; the interval ends at 1."""
+    figure = macro("m", {"a": [1.0], "b": [0.0], "c": [1.0]})
+    half = 1.96 * math.sqrt(3 * 2 / 9) / 3
+    assert figure.value == pytest.approx(2 / 3)
+    assert (figure.low, figure.high) == pytest.approx((2 / 3 - half, 1.0), abs=1e-4)
+    all_right = macro("m", {str(i): [1.0] for i in range(20)})
+    assert all_right.low == pytest.approx(1 - 1.96 * math.sqrt(20 * 2 / 9) / 20, abs=1e-4)
+    assert all_right.high == 1.0
+    one_small = macro("m", {"large": [1.0] * 99, "small": [0.0]})
+    assert one_small.low < 0.2
+    assert one_small.high > 0.8
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_the_interval_of_small_classes_holds_the_truth(rows: int) -> None:
+    """Twenty classes of true shares .05 to 1, drawn 400 times: the mean is inside 95 % of them."""
+    shares = [(i + 1) / 20 for i in range(20)]
+    rng = random.Random(5)
+    held = 0
+    for _ in range(400):
+        drawn = {str(p): [float(rng.random() < p) for _ in range(rows)] for p in shares}
+        figure = macro("m", drawn)
+        held += figure.low <= sum(shares) / 20 <= figure.high
+    assert held >= 0.95 * 400
+
+
+def test_one_value_has_no_interval() -> None:
+    """A mean of one is that value; nothing is known of its spread, so no width is claimed."""
+    one = mean("policy/kendall_tau", [0.8165])
+    alone = ratio("policy/wrong_signs", [(1, 4), (0, 0)])
+    reached = survival_figure("selfplay/first_illegal", [7], [True])
+    for figure, value in ((one, 0.8165), (alone, 0.25), (reached, 7.0)):
+        assert figure.value == value
+        assert math.isnan(figure.low)
+        assert math.isnan(figure.high)
+    assert mean("m", [0.0, 1.0]).low == 0.0
 
 
 def test_survival_is_kaplan_and_meiers() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import chess
 import chess.pgn
 import pytest
+from attrs import evolve
 from engine_fixture import stockfish as stockfish
 
 from rlvr.abilities import Measuring
@@ -20,10 +21,18 @@ from rlvr.testing.fakes import ScriptedPolicy
 from rlvr.types import Figure, Problem
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.engine.pool import EngineConfig, EnginePool
-from rlvr_chess.evaluation.bench import sorted_out
+from rlvr_chess.evaluation.bench import Bench, Questions, sorted_out
+from rlvr_chess.evaluation.environment import Foretold
+from rlvr_chess.evaluation.report import write_report
 from rlvr_chess.evaluation.stand_in import engine_games
-from rlvr_chess.grammar import environment_text, policy_text, policy_text_of
+from rlvr_chess.grammar import (
+    environment_text,
+    parse_environment,
+    policy_text,
+    policy_text_of,
+)
 from rlvr_chess.records import EnvironmentStep
+from rlvr_chess.rows import Material
 from rlvr_chess.selfplay.game import Game
 from rlvr_chess.task import ChessTask
 from rlvr_chess.transition import legal_moves, transition
@@ -121,7 +130,8 @@ def test_every_part_is_measured(folder: Path, stockfish: Path, tmp_path: Path) -
     for figure in found.values():
         assert math.isnan(figure.value) == (figure.n == 0), figure
         if figure.n:
-            assert figure.low <= figure.value <= figure.high, figure
+            alone = math.isnan(figure.low) and math.isnan(figure.high)
+            assert alone or figure.low <= figure.value <= figure.high, figure
         else:
             assert figure.note, "what is left out says why"
     page = (report / "report.md").read_text()
@@ -207,6 +217,34 @@ def test_a_mistake_has_its_board_in_the_report(folder: Path, tmp_path: Path) -> 
         assert f"![{kind}]({kind}.svg)" in page
         assert (report / f"{kind}.svg").read_text().startswith("<svg")
     assert "fghij, rated 1250: g1h2 instead of a2a7" in page
+
+
+def test_a_board_that_cannot_be_drawn_costs_nothing_else(tmp_path: Path) -> None:
+    """Its reason and caption stand in the report; the other boards and the figures are there."""
+    late = transition("4k3/8/8/8/8/8/8/4K2R b - - 0 9", "e8d8")
+    beyond = evolve(late, new_fen=late.new_fen.replace(" 10", " 10000"))
+    wrong = parse_environment(f"{MATE}+0.001+0+0", "canonical")
+    bench = Bench(
+        policy=ScriptedPolicy(knows_everything),
+        config=ChessConfig(),
+        questions=Questions(),
+        material=Material(),
+        split="all",
+        seed=1,
+    )
+    bench.found.environment["a"] = Foretold(truth=beyond, answer=wrong)
+    bench.found.environment["b"] = Foretold(truth=late, answer=wrong)
+    alone = Figure(name="policy/kendall_tau", value=0.5, low=math.nan, high=math.nan, n=1)
+
+    write_report(tmp_path, bench, [alone])
+
+    page = (tmp_path / "report.md").read_text()
+    assert sorted(p.suffix for p in tmp_path.iterdir()) == [".md", ".svg"]
+    assert page.count("no board, it cannot be drawn: ") == 1
+    assert page.count(".svg)") == 1
+    assert "Move a (" in page
+    assert "Move b (" in page
+    assert "| policy/kendall_tau | 0.5 | - | 1 |" in page
 
 
 def test_a_limit_keeps_some_of_every_category() -> None:

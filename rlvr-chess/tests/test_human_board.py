@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import chess
 import pytest
 
-from rlvr.errors import ConfigError
+from rlvr.errors import ConfigError, ExitCode, UnknownNameError
 from rlvr_chess.fen import FenError
 from rlvr_chess.human.board import board
 from rlvr_chess.human.pgn import board_pgn
@@ -91,6 +91,30 @@ def test_command_draws_a_place_of_a_game(
     for wrong, said in ((["--game", "3"], "2 games"), (["--game", "2", "--ply", "7"], "6 half")):
         with pytest.raises(ConfigError, match=said):
             board([str(path), *wrong])
+
+
+def test_svg_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit 2 with the path and the reason, before anything is drawn; a folder stays as it is."""
+    (tmp_path / "afile").write_text("text")
+    for path, said in ((tmp_path / "afile" / "b.svg", "no such folder"), (tmp_path, "directory")):
+        with pytest.raises((ConfigError, UnknownNameError), match=said) as caught:
+            board([ITALIAN, "--svg", str(path)])
+        assert f"{path} was to be written" in str(caught.value)
+        assert caught.value.exit_code == ExitCode.USAGE
+    assert capsys.readouterr().out == ""
+
+
+def test_command_reads_no_further_than_the_game(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A mistake in game 2 is none of game 1's; game 2 and later ones are refused for it."""
+    path = tmp_path / "games.pgn"
+    path.write_text('[White "a"]\n\n1. e4 *\n\n[White "b"]\n\n1. e4 Ke7 *\n\n1. d4 *\n')
+    assert board([str(path), "--game", "1"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith(" b KQkq - 0 1")
+    for number in ("2", "3"):
+        with pytest.raises(ConfigError, match="game 2: illegal san"):
+            board([str(path), "--game", number])
 
 
 def test_command_reads_a_fen_from_standard_input(

@@ -6,9 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import chess
 import pytest
 
+from rlvr.cli.main import main
+from rlvr.errors import ConfigError, ExitCode
 from rlvr_chess.human.pgn import read_pgn
+from rlvr_chess.human.play import _keep
+from rlvr_chess.human.session import Session
+from rlvr_chess.selfplay.movers import RandomMover
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
@@ -61,9 +67,46 @@ def test_ctrl_c_while_a_person_thinks(tmp_path: Path) -> None:
     assert game.board().fen() == "8/8/8/4k3/8/8/4P3/4K3 w - - 0 1"
 
 
+def test_a_game_that_cannot_be_kept_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the file went bad during the game, the game is on standard output; exit 2."""
+    session = Session(mover=RandomMover("model"), board=chess.Board())
+    session.take("e4")
+    with pytest.raises(ConfigError, match="was to be written"):
+        _keep(session, tmp_path / "gone" / "games.pgn")
+    assert "1. e4 *" in capsys.readouterr().out
+
+
 def test_position_that_cannot_be(tmp_path: Path) -> None:
     """A wrong FEN is a usage error, before a model is opened."""
     done = _start(tmp_path, "--fen", "8/8/8/8/8/8/8/4K3 w - - 0 1")
     out, err = done.communicate("", timeout=580)
     assert (done.returncode, out) == (2, "")
     assert "Black has no king" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--temperature=-1"], "-1 is not a finite number from 0 on"),
+        (["--temperature", "nan"], "nan is not a finite number from 0 on"),
+        (["--pgn-out", "afile/x.pgn"], "afile/x.pgn was to be written"),
+        (["--pgn-out", "."], "Is a directory"),
+    ],
+)
+def test_mistakes_are_usage_errors(
+    words: list[str],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What cannot be is refused with exit code 2, before a model is opened."""
+    monkeypatch.chdir(tmp_path)
+    Path("afile").write_text("text")
+    assert main(["chess", "play", "--model", MODEL, *words]) == ExitCode.USAGE
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+    assert [path.name for path in tmp_path.iterdir()] == ["afile"]

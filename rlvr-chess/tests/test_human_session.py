@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import string
 from collections.abc import Callable
+from datetime import date, timedelta
 
 import chess
 import pytest
@@ -55,6 +56,8 @@ def test_a_game_in_both_notations() -> None:
     asyncio.run(session.answer())
     assert [m.uci() for m in session.board.move_stack] == ["e2e4", "e7e5", "g1f3", "b8c6"]
     assert "1. e4 e5 2. Nf3 Nc6 *" in session.pgn()
+    assert f'[Date "{session.begun:%Y.%m.%d}"]' in session.pgn()
+    assert abs(date.today() - session.begun) <= timedelta(days=1), "a test may run at midnight"
     assert '[White "human"]' in session.pgn()
     assert '[Black "scripted"]' in session.pgn()
 

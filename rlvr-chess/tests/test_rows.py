@@ -98,6 +98,37 @@ def test_an_id_wins_over_the_line_number(write: Any) -> None:
     assert [row.id for row in rows(path)] == ["2", "4"]
 
 
+def test_a_number_of_a_line_gives_way_to_an_id(write: Any) -> None:
+    """Whoever gave an id keeps it, also behind a row whose line has that number."""
+    fens = [START, ROOK, AFTER_E4, AFTER_E4.replace("4P3", "3P4").replace("PPPP1", "PPP1P")]
+    given = [{"fen": fens[0]}, {"fen": fens[1], "id": "1~2"}, {"fen": fens[2]}]
+    found = rows(write("p.jsonl", *given, {"fen": fens[3], "id": 1}))
+    assert [row.id for row in found] == ["1~3", "1~2", "3", "1"]
+    assert [row.payload.fen for row in found] == fens
+
+
+def test_the_name_of_a_broken_line_gives_way_to_an_id(write: Any) -> None:
+    """An id that reads as our name of a broken line is the row's own."""
+    found = read_rows(write("p.jsonl", "{", {"fen": START, "id": "line 1"}))
+    assert [(type(row), row.id) for row in found] == [(Unsupported, "line 1~2"), (Row, "line 1")]
+
+
+def test_the_number_of_a_refused_row_gives_way_to_an_id(write: Any) -> None:
+    """A row that is refused and gave no id keeps nobody from having its number as id."""
+    found = read_rows(write("p.jsonl", {"fen": "none"}, {"fen": START, "id": 1}))
+    assert [(type(row), row.id) for row in found] == [(Unsupported, "1~2"), (Row, "1")]
+
+
+def test_what_can_be_written_is_read(write: Any) -> None:
+    """The last clock and the largest values that the grammar has are no mistake."""
+    late = f"{START[:-1]}9999"
+    values = [["e8f7", "cp", 999_999], ["e8e7", "cp", -999_999], ["e8d7", "mate", 9999]]
+    values += [["e8f8", "mate", -9999], ["e8d8", "cp", 0]]
+    black = ROOK.replace(" 40", " 9999")
+    found: list[Any] = [{"fen": late}, {"fen": late, "uci": "e2e4"}, {"fen": black, "uci": "e8e1"}]
+    assert len(rows(write("p.jsonl", *found, {"fen": black, "moves": values}))) == 4
+
+
 def test_a_row_may_name_its_split(write: Any) -> None:
     """`split` of a JSON row is kept."""
     assert only(write("p.jsonl", {"fen": START, "split": "test"})).split == "test"
@@ -121,6 +152,7 @@ def test_positions_are_written_one_way(write: Any) -> None:
             (),
         ),
         ('bm e4; id "a"; c7 "e4 d4"; c8 "100 35";', {"e2e4": 1.0, "d2d4": 0.35}, ()),
+        ('bm e4; id "a"; c7 "e4 d4"; c8 "100 35"; c9 "";', {"e2e4": 1.0, "d2d4": 0.35}, ()),
         ('bm e4; id "a"; c0 "e4=10, d4=3";', {"e2e4": 1.0, "d2d4": 0.3}, ()),
         ('bm e4; id "a"; c0 "a comment";', {"e2e4": 1.0}, ()),
     ],

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -159,14 +160,37 @@ def test_changed_value_is_found(table: Path) -> None:
 
 
 def test_missing_move_is_found(table: Path) -> None:
-    """A table that lacks a legal move does not verify."""
+    """A table that lacks a legal move is refused before anything is searched."""
     held = read_table(table)
     entry = held.entries[FENS[0]]
     values = evolve(entry.values, moves=entry.values.moves[:-1])
     changed = {FENS[0]: evolve(entry, values=values)}
     write_table(table, Table(identity=held.identity, entries=changed))
-    with pytest.raises(VerifierError, match=r"\d+ moves in the file, \d+ now"):
+    with pytest.raises(ConfigError, match="line 2: no value of 1 legal moves"):
         verify_table([str(table)])
+
+
+def test_damaged_table_is_refused(tmp_path: Path) -> None:
+    """A `.gz` with broken bytes is no table and no data set: both are said, no traceback."""
+    path = tmp_path / "t.jsonl.gz"
+    for body in (b"", b'{"rlvr_chess_table":1}' * 20):
+        path.write_bytes(gzip.compress(body + bytes(range(256)) * 40)[:-30] + b"\xff" * 30)
+        with pytest.raises(ConfigError, match=r"t\.jsonl\.gz"):
+            verify_table([str(path)])
+
+
+def test_out_is_checked_before_the_search(stockfish: Path, tmp_path: Path) -> None:
+    """Where the table cannot be written, no position is searched."""
+    told = tmp_path / "told"
+    engine = script(tmp_path, f"tee -a {told} | {stockfish}\n")
+    (tmp_path / "afile").write_text("text")
+    words = ["--dataset", str(dataset(tmp_path)), "--engine", str(engine), *NODES]
+    for name in ("afile/t.jsonl", "afile/below/t.jsonl"):
+        with pytest.raises(ConfigError, match="a file where its folder should be") as caught:
+            build_table([*words, "--out", str(tmp_path / name)])
+        assert f"{name} was to be written" in str(caught.value)
+    assert "go nodes" not in told.read_text()
+    assert build_table([*words, "--out", str(tmp_path / "new" / "t.jsonl")]) == 0
 
 
 def test_another_build_is_said(table: Path) -> None:

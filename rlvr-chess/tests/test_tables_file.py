@@ -14,12 +14,12 @@ from rlvr_chess.tables.shipped import SHIPPED, shipped_positions, shipped_table
 from rlvr_chess.values import ActionValues
 
 IDENTITY = EngineIdentity(name="Stockfish 15.1", net="nn-1.nnue", binary="a" * 64, nodes=100)
-FENS = ("7k/8/8/8/8/8/R7/K7 w - - 0 1", "7k/8/8/8/8/8/r7/K7 w - - 3 9")
+FENS = ("7k/8/8/8/8/8/r7/K7 w - - 3 9", "7k/8/8/8/8/1r6/8/K7 w - - 0 1")
 
 
 def table() -> Table:
     first = ActionValues(
-        fen=FENS[0], moves=[("a2a8", "cp", 500), ("a1b1", "mate", -3)], engine=IDENTITY.text
+        fen=FENS[0], moves=[("a1a2", "cp", 500), ("a1b1", "mate", -3)], engine=IDENTITY.text
     )
     second = ActionValues(fen=FENS[1], moves=[("a1a2", "cp", 0)], engine=IDENTITY.text)
     entries = {
@@ -55,7 +55,7 @@ def test_lines_are_as_documented(tmp_path: Path) -> None:
     assert first == {
         "key": IDENTITY.key(FENS[0]),
         "fen": FENS[0],
-        "moves": [["a2a8", "cp", 500], ["a1b1", "mate", -3]],
+        "moves": [["a1a2", "cp", 500], ["a1b1", "mate", -3]],
         "depth": 8,
         "split": "test",
     }
@@ -66,8 +66,8 @@ def test_lines_are_as_documented(tmp_path: Path) -> None:
     ("old", "new", "reason"),
     [
         ('"depth":8', '"depth":8', ""),
-        ("7k/8/8/8/8/8/R7", "7k/8/8/8/8/R7/8", "line 2: the key is not that of"),
-        ('"a2a8","cp"', '"a2a8","xx"', "line 2: xx 500 is not a score"),
+        ("7k/8/8/8/8/8/r7", "7k/8/8/8/8/r7/8", "line 2: the key is not that of"),
+        ('"a1a2","cp",500', '"a1a2","xx",500', "line 2: xx 500 is not a score"),
         ("500", "500.5", r"line 2: cp 500\.5 is not a score"),
         ('"nodes":100', '"nodes":101', "line 2: the key is not that of"),
         ('"nodes":100', '"nodes":0', "line 1 is not the header"),
@@ -75,6 +75,13 @@ def test_lines_are_as_documented(tmp_path: Path) -> None:
         ('"key"', '"kee"', "line 2: 'key'"),
         ('[["a1a2","cp",0]]', "[]", "line 3: no moves"),
         ('[["a1a2","cp",0]]', '[["a1a2","cp"]]', "line 3: "),
+        ('["a1a2","cp",500],', "", "line 2: no value of 1 legal moves: a1a2"),
+        ('["a1a2","cp",500],', '["zzzz","cp",500],', "line 2: not legal here: 'zzzz'"),
+        ('["a1a2","cp",500],', '["a1a2","cp",500],["a1a2","cp",500],', "line 2: a1a2 has two"),
+        ('"cp",500', '"mate",0', "line 2: mate 0 is not a score"),
+        ('"cp",500', '"mate",-2', "line 2: not best first: a1b1 is better than a1a2"),
+        ('[["a1a2","cp",0]]', "[" * 100_000, "line 3: "),
+        ('{"rlvr_chess_table":1,', '{"rlvr_chess_table":' + "[" * 100_000, "line 1 is not"),
     ],
 )
 def test_changed_lines_show(tmp_path: Path, old: str, new: str, reason: str) -> None:
@@ -91,6 +98,7 @@ def test_changed_lines_show(tmp_path: Path, old: str, new: str, reason: str) -> 
         read_table(path)
     assert caught.value.exit_code == ExitCode.USAGE
     assert str(path) in str(caught.value)
+    assert "rlvr chess build-table" in str(caught.value)
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"[]", b"{}", b"\xff\xfe", b'{"fen": 1}'])
@@ -110,6 +118,13 @@ def test_broken_gzip(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(ConfigError):
         read_table(path)
+    write_table(path, table())
+    packed = path.read_bytes()
+    for place in range(10, len(packed)):
+        path.write_bytes(packed[:place] + bytes([packed[place] ^ 0xFF]) + packed[place + 1 :])
+        is_table(path)
+        with pytest.raises(ConfigError):
+            read_table(path)
     path.write_bytes(b"plain")
     assert not is_table(path)
     with pytest.raises(ConfigError):
@@ -143,11 +158,12 @@ def test_written_in_one_piece_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_shipped_table() -> None:
-    """The shipped table reads, and is small enough for a package."""
+    """The shipped table reads, agrees with the rules, and is small enough for a package."""
     if not SHIPPED.is_file():
         pytest.skip("this checkout holds no starter positions")
     shipped = shipped_table()
     assert shipped is not None
+    assert read_table(SHIPPED) == shipped, "its moves are the legal ones, in order"
     found = dict(shipped_positions())
     assert len(found) == len(shipped.entries) > 0
     assert SHIPPED.stat().st_size <= 2 * 2**20

@@ -5,6 +5,7 @@ import json
 import time
 from pathlib import Path
 
+import chess
 import pytest
 from attrs import evolve
 from engine_fixture import QUICK, positions, script
@@ -32,13 +33,15 @@ def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
+def sevens(fen: str) -> tuple[tuple[str, str, int], ...]:
+    return tuple((move.uci(), "cp", 7) for move in chess.Board(fen).legal_moves)
+
+
 def layer(stockfish: Path, *fens: str, **changes: object) -> Table:
     """A table that says what no engine would, so that its values are recognised."""
     identity = evolve(identify(stockfish, QUICK), **changes)  # type: ignore[arg-type]
     entries = {
-        fen: Entry(
-            values=ActionValues(fen=fen, moves=[("a1a1", "cp", 7)], engine=identity.text), depth=99
-        )
+        fen: Entry(values=ActionValues(fen=fen, moves=sevens(fen), engine=identity.text), depth=99)
         for fen in fens
     }
     return Table(identity=identity, entries=entries)
@@ -55,7 +58,7 @@ def values(store: TableStore, *fens: str) -> list[ActionValues]:
 def test_table_needs_no_engine(stockfish: Path) -> None:
     """Positions of a table are answered where no engine is installed; so is `peek`."""
     store = TableStore(engine=NO_ENGINE, layers=[layer(stockfish, FENS[0])])
-    assert [found.moves for found in values(store, FENS[0])] == [(("a1a1", "cp", 7),)]
+    assert [found.moves for found in values(store, FENS[0])] == [sevens(FENS[0])]
     assert store.peek(FENS[0]) is not None
     assert store.peek(FENS[1]) is None
     store.close()
@@ -114,7 +117,7 @@ def test_another_build_is_not_mixed_in(stockfish: Path) -> None:
     assert caught.value.exit_code == ExitCode.USAGE
     assert other.identity.text in str(caught.value)
     assert identify(stockfish, QUICK).text in str(caught.value)
-    assert [found.moves for found in values(store, FENS[0])] == [(("a1a1", "cp", 7),)]
+    assert [found.moves for found in values(store, FENS[0])] == [sevens(FENS[0])]
 
 
 def test_cache_of_another_build_is_not_mixed_in(stockfish: Path) -> None:
@@ -238,4 +241,4 @@ def test_table_lookup_is_cheap(stockfish: Path) -> None:
 def test_json_of_moves_is_what_rows_use(stockfish: Path) -> None:
     """The moves of a table are written as `[[uci, kind, value], ...]`, as our data rows are."""
     entry = layer(stockfish, FENS[0]).entries[FENS[0]]
-    assert json.loads(json.dumps(entry.values.moves)) == [["a1a1", "cp", 7]]
+    assert json.loads(json.dumps(entry.values.moves)) == [list(move) for move in sevens(FENS[0])]

@@ -151,6 +151,32 @@ def test_labels_tell_problems_apart(write: Any, make_task: Any) -> None:
     assert (suite.labels["task"], suite.labels["suite"], suite.split) == ("solve", "wac", "test")
 
 
+def test_no_two_problems_share_an_id(write: Any, make_task: Any) -> None:
+    """The second question about a position gives way to a row that has its name."""
+    step = {"fen": START, "uci": "d2d4", "id": "a/env"}
+    refused = {"fen": ROOK, "uci": 5, "id": "a/env~2"}
+    task = make_task(write("d.jsonl", step, {"fen": ROOK, "id": "a"}, refused))
+    assert [problem.id for problem in task.problems("all")] == ["a/env", "a", "a/env~3"]
+    assert list(task.unsupported()) == ["a/env~2"]
+
+
+@pytest.mark.parametrize("profile", ["canonical", "rookworld"])
+def test_references_at_the_limits_of_the_grammar_earn_everything(
+    write: Any, make_task: Any, profile: str
+) -> None:
+    """What is read can be answered: the last clock, the largest values."""
+    late = ROOK.replace(" 40", " 9999")
+    values = [["e8f7", "mate", 9999], ["e8e7", "cp", 999_999], ["e8d7", "cp", -999_999]]
+    values += [["e8f8", "mate", -9999], ["e8d8", "mate", -1]]
+    last = {"fen": f"{START[:-1]}9999", "uci": "e2e4"}
+    path = write("d.jsonl", {"fen": late, "moves": values}, last, {"fen": late, "uci": "e8e1"})
+    task = make_task(path, profile=profile)
+    assert len(task.problems("all")) == 3
+    for problem in task.problems("all"):
+        found = judged(problem, task.reference(problem).completion, profile=profile)
+        assert found.score01 == 1.0, problem.id
+
+
 def test_history_is_shown_where_it_is_asked_for(write: Any, make_task: Any) -> None:
     """`chess.history` last moves, the current one last."""
     path = write("l.uci", "e2e4 e7e5 g1f3")

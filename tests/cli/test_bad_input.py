@@ -25,7 +25,7 @@ pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
 NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-NUMBERS += ("eleven", "twelve")
+NUMBERS += ("eleven", "twelve", "thirteen", "fourteen", "fifteen")
 PAGE = ROOT / "docs" / "bad-input.md"
 STARTER = ROOT / "rlvr-cvdp" / "rlvr_cvdp" / "starter" / "problems.jsonl"
 TINY = ("--task", "toy", "--algo", "grpo", "eval.samples=0")

@@ -64,6 +64,16 @@ def test_what_could_not_be_measured_is_a_dash_and_null() -> None:
     assert read["elo"] == {"value": None, "low": None, "high": None, "n": 0, "note": "no engine"}
 
 
+def test_a_value_without_an_interval_keeps_its_value() -> None:
+    """Of a single case: the value and n, a dash for the interval, null for its bounds."""
+    alone = Figure(name="policy/kendall_tau", value=0.5, low=math.nan, high=math.nan, n=1)
+    assert figure_line(alone) == "  policy/kendall_tau 0.5 - n=1"
+    assert figures_as_text([alone]).splitlines()[1].split()[1:4] == ["0.5", "-", "1"]
+    read = json.loads(json.dumps(figures_as_json([alone]), allow_nan=False))
+    told = read["policy/kendall_tau"]
+    assert told == {"value": 0.5, "low": None, "high": None, "n": 1, "note": ""}
+
+
 def test_a_figure_that_only_the_other_has_is_not_lost() -> None:
     """A dash stands for what this model lacks, too."""
     lines = figures_as_text(FIGURES[:1], FIGURES).splitlines()

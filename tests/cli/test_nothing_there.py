@@ -63,3 +63,19 @@ def test_golden_without_any_reference_is_no_result(rlvr: Call, tmp_path: Path) -
 
     assert done.returncode == 2, done.stderr
     assert "none for any of the 1 problems" in done.stderr
+
+
+@pytest.mark.parametrize("source", [["--golden"], ["--completions", "a.jsonl"]])
+def test_only_rows_that_cannot_be_used_are_no_result(
+    rlvr: Call, tmp_path: Path, source: list[str]
+) -> None:
+    """Each reason is listed, then their count and the first one; exit 2, as of an empty file."""
+    (tmp_path / "d.jsonl").write_text('{"id": \n[]\n', encoding="utf-8")
+    (tmp_path / "a.jsonl").write_text('{"id": "x", "completion": "y"}\n', encoding="utf-8")
+
+    done = rlvr("score", "--plugin", "cvdp", "--dataset", "d.jsonl", *source)
+
+    assert done.returncode == 2, done.stderr
+    assert not done.stdout
+    assert "rlvr: line 2: unsupported: " in done.stderr
+    assert "no problem in it; 2 rows are unsupported, the first line 1: " in done.stderr

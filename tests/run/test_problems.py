@@ -57,8 +57,26 @@ def test_nothing_to_answer_at_all_ends_the_run_before_it_begins() -> None:
         def problems(self, split: str) -> Iterable[Problem]:
             return []
 
-    with pytest.raises(ConfigError, match=r"nothing to train on(.|\n)*rlvr toy list"):
+    with pytest.raises(ConfigError, match=r"nothing to train on(.|\n)*another --dataset"):
         train_problems(Empty(), GroupSampler(), "toy")
+
+
+def test_refused_rows_are_told_with_a_command_that_every_plugin_has() -> None:
+    """How many, the first with its reason, and `rlvr score --golden`, which lists them all."""
+
+    class Refusing(ToyTask):
+        def problems(self, split: str) -> Iterable[Problem]:
+            return []
+
+        def unsupported(self) -> dict[str, str]:
+            return {"line 3": "no king", "line 4": "two kings"}
+
+    with pytest.raises(ConfigError) as refused:
+        train_problems(Refusing(), GroupSampler(), "toy")
+    said = str(refused.value)
+    assert "2 rows are unsupported, the first line 3: no king" in said
+    assert "rlvr score --plugin toy --dataset FILE --golden" in said
+    assert "rlvr toy list" not in said
 
 
 def test_an_evaluation_of_which_nothing_can_be_put_is_empty() -> None:

@@ -96,6 +96,6 @@ def _value(figure: Figure) -> str:
 
 
 def _interval(figure: Figure) -> str:
-    if math.isnan(figure.value):
+    if any(math.isnan(bound) for bound in (figure.value, figure.low, figure.high)):
         return number(None)
     return f"[{number(figure.low)}, {number(figure.high)}]"

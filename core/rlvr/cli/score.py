@@ -7,6 +7,7 @@ import asyncio
 import json
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -78,17 +79,11 @@ async def _score(
         unsupported = judge.task.unsupported()
         for name, reason in unsupported.items():
             print(f"rlvr: {name}: unsupported: {reason}", file=sys.stderr)
-        if not problems and not unsupported:
-            raise ConfigError(
-                explain(
-                    f"split '{args.split}' of the data set was to be scored.",
-                    "found: no problem in it",
-                    "choose another --split or --dataset",
-                )
-            )
+        if not problems:
+            raise _nothing_to_score(args.split, unsupported)
         if args.golden:
             answers = list(golden_answers(judge.task, problems.values()))
-            if problems and all(answer.trajectory is None for answer in answers):
+            if all(answer.trajectory is None for answer in answers):
                 raise ConfigError(
                     explain(
                         "references were to be scored (--golden).",
@@ -105,6 +100,21 @@ async def _score(
             _record(a, next(outcomes) if a.trajectory is not None else None) for a in answers
         ]
     return records, {"problems": len(problems), "unsupported": len(unsupported)}
+
+
+def _nothing_to_score(split: str, unsupported: Mapping[str, str]) -> ConfigError:
+    """No problem in the split: how many rows were left out, and why the first one was."""
+    found = "no problem in it"
+    if unsupported:
+        name, reason = next(iter(unsupported.items()))
+        found += f"; {len(unsupported)} rows are unsupported, the first {name}: {reason}"
+    return ConfigError(
+        explain(
+            f"split '{split}' of the data set was to be scored.",
+            f"found: {found}",
+            "choose another --split or --dataset",
+        )
+    )
 
 
 def _record(answer: Answer, outcome: Outcome | None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rlvr.abilities import Noticing
 from rlvr.episode import Posing
@@ -32,7 +32,7 @@ def train_problems(task: Task, sampler: Sampler, provider: str) -> tuple[Problem
             explain(
                 "there is nothing to train on.",
                 f"found: no usable problem in split 'train'{_left_out(task)}",
-                f"list the reasons with: rlvr {provider} list, or check --dataset",
+                "choose another --dataset" + _reasons(task, provider),
             )
         )
     kept = posed(task, sampler, problems)
@@ -63,7 +63,21 @@ def posed(task: Task, sampler: Sampler, problems: Sequence[Problem]) -> tuple[Pr
 
 
 def _left_out(task: Task) -> str:
-    others, unsupported = len(list(task.problems("all"))), len(task.unsupported())
+    others = len(list(task.problems("all")))
     held = f", {others} in all splits" if others else ""
     notices = "".join(f"; {n}" for n in task.notices("train")) if isinstance(task, Noticing) else ""
-    return held + (f"; {unsupported} rows are unsupported" if unsupported else "") + notices
+    return held + _refused(task.unsupported()) + notices
+
+
+def _reasons(task: Task, provider: str) -> str:
+    """Where the reason of every row is listed; a command that each plugin has."""
+    if not task.unsupported():
+        return ""
+    return f"; every reason: rlvr score --plugin {provider} --dataset FILE --golden"
+
+
+def _refused(unsupported: Mapping[str, str]) -> str:
+    if not unsupported:
+        return ""
+    name, reason = next(iter(unsupported.items()))
+    return f"; {len(unsupported)} rows are unsupported, the first {name}: {reason}"

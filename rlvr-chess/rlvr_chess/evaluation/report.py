@@ -1,6 +1,7 @@
 """The report of an evaluation as files: figures, boards of the worst mistakes, games.
 
 `report.md` shows the SVG boards beside it; `games-NAME.pgn` are the games of self-play and matches.
+A board that cannot be drawn is left out with its reason; its caption stays.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+from attrs import frozen
 
 from rlvr.errors import ConfigError, explain
 from rlvr.types import Figure
@@ -24,6 +27,16 @@ MORE_GAMES = 40
 """Games of a match that are written out; the figures are of all of them."""
 
 
+@frozen(kw_only=True)
+class Mistake:
+    """One that is shown: the position, (UCI, colour) of arrows on it, what is said below."""
+
+    name: str
+    fen: str
+    arrows: tuple[tuple[str, str], ...] = ()
+    caption: str
+
+
 def write_report(folder: Path, bench: Bench, figures: Sequence[Figure]) -> None:
     """
     Write the report; files of an earlier one are overwritten.
@@ -31,9 +44,9 @@ def write_report(folder: Path, bench: Bench, figures: Sequence[Figure]) -> None:
     Raises:
         ConfigError: The folder cannot be written.
     """
-    boards = _policy_boards(bench) + _environment_boards(bench) + _puzzle_boards(bench)
-    texts = {"report.md": _page(bench, figures, boards)}
-    texts |= {f"{name}.svg": svg for name, svg, _ in boards}
+    mistakes = [*_policy_mistakes(bench), *_environment_mistakes(bench), *_puzzle_mistakes(bench)]
+    texts, shown = _drawn(mistakes)
+    texts["report.md"] = _page(bench, figures, shown)
     for name, games in bench.found.games.items():
         texts[f"games-{name}.pgn"] = "".join(game_pgn(game) for game in games[:MORE_GAMES])
     try:
@@ -50,7 +63,20 @@ def write_report(folder: Path, bench: Bench, figures: Sequence[Figure]) -> None:
         ) from error
 
 
-def _page(bench: Bench, figures: Sequence[Figure], boards: Iterable[tuple[str, str, str]]) -> str:
+def _drawn(mistakes: Iterable[Mistake]) -> tuple[dict[str, str], list[str]]:
+    """The SVG of each file name, and what the page says of each mistake."""
+    boards, shown = {}, []
+    for one in mistakes:
+        try:
+            boards[f"{one.name}.svg"] = board_svg(one.fen, arrows=one.arrows)
+        except ValueError as error:  # a FenError, or a text that is no move
+            shown += [f"{one.name}: no board, it cannot be drawn: {error}.", "", one.caption, ""]
+        else:
+            shown += [f"![{one.name}]({one.name}.svg)", "", one.caption, ""]
+    return boards, shown
+
+
+def _page(bench: Bench, figures: Sequence[Figure], shown: Iterable[str]) -> str:
     lines = [
         "# Chess evaluation",
         "",
@@ -65,9 +91,8 @@ def _page(bench: Bench, figures: Sequence[Figure], boards: Iterable[tuple[str, s
         "",
         "Green: the right move. Red: the model's.",
         "",
+        *shown,
     ]
-    for name, _, caption in boards:
-        lines += [f"![{name}]({name}.svg)", "", caption, ""]
     games = [f"- [games-{name}.pgn](games-{name}.pgn)" for name in bench.found.games]
     return "\n".join([*lines, "## Games", "", *games, ""])
 
@@ -75,34 +100,35 @@ def _page(bench: Bench, figures: Sequence[Figure], boards: Iterable[tuple[str, s
 def _row(figure: Figure) -> str:
     if math.isnan(figure.value):
         return f"| {figure.name} | - | - | 0 | left out: {figure.note} |"
-    interval = f"[{figure.low:.4g}, {figure.high:.4g}]"
+    is_bounded = not math.isnan(figure.low) and not math.isnan(figure.high)
+    interval = f"[{figure.low:.4g}, {figure.high:.4g}]" if is_bounded else "-"
     return f"| {figure.name} | {figure.value:.4g} | {interval} | {figure.n} | {figure.note} |"
 
 
-def _policy_boards(bench: Bench) -> list[tuple[str, str, str]]:
+def _policy_mistakes(bench: Bench) -> list[Mistake]:
     """Legal choices that gave the most away."""
     legal = [(name, one) for name, one in bench.found.policy.items() if one.is_legal]
     legal.sort(key=lambda entry: (-entry[1].regret, entry[0]))
     return [
-        (f"policy-{place}", *_policy_board(name, one))
+        _policy_mistake(f"policy-{place}", name, one)
         for place, (name, one) in enumerate(legal[:WORST], 1)
         if one.regret > 0
     ]
 
 
-def _policy_board(name: str, one: Judged) -> tuple[str, str]:
+def _policy_mistake(file: str, name: str, one: Judged) -> Mistake:
     best = one.values.moves[0][0]
     chosen = one.answer.best if one.answer else ""
-    arrows = [(best, GOOD), (chosen, BAD)]
     caption = (
         f"Position {name}: {chosen} ({one.values.score_text(chosen)}) gives away "
         f"{one.regret:.2f} of win probability; {best} is {one.values.score_text(best)}. "
         f"`{one.values.fen}`"
     )
-    return board_svg(one.values.fen, arrows=arrows), caption
+    arrows = ((best, GOOD), (chosen, BAD))
+    return Mistake(name=file, fen=one.values.fen, arrows=arrows, caption=caption)
 
 
-def _environment_boards(bench: Bench) -> list[tuple[str, str, str]]:
+def _environment_mistakes(bench: Bench) -> list[Mistake]:
     """Boards that came out wrong after a legal move, those with the most wrong fields first."""
     wrong = [
         (name, one)
@@ -111,10 +137,10 @@ def _environment_boards(bench: Bench) -> list[tuple[str, str, str]]:
     ]
     wrong.sort(key=lambda entry: (-_wrong_fields(entry[1]), entry[0]))
     return [
-        (
-            f"environment-{place}",
-            board_svg(one.truth.new_fen),
-            f"Move {name} ({one.category or 'no category'}): the board is as shown, "
+        Mistake(
+            name=f"environment-{place}",
+            fen=one.truth.new_fen,
+            caption=f"Move {name} ({one.category or 'no category'}): the board becomes "
             f"`{one.truth.new_fen}`; the model says `{one.answer.fen if one.answer else ''}`.",
         )
         for place, (name, one) in enumerate(wrong[:WORST], 1)
@@ -126,18 +152,18 @@ def _wrong_fields(one: Foretold) -> int:
     return sum(a != b for a, b in zip(said, one.truth.new_fen.split(), strict=False))
 
 
-def _puzzle_boards(bench: Bench) -> list[tuple[str, str, str]]:
+def _puzzle_mistakes(bench: Bench) -> list[Mistake]:
     """The easiest puzzles that went wrong."""
     failed = [(name, one) for name, one in bench.found.puzzles.items() if not one.is_whole]
     failed.sort(key=lambda entry: (entry[1].puzzle.rating, entry[0]))
     return [
-        (f"puzzle-{place}", *_puzzle_board(name, one))
+        _puzzle_mistake(f"puzzle-{place}", name, one)
         for place, (name, one) in enumerate(failed[:WORST], 1)
     ]
 
 
-def _puzzle_board(name: str, one: Attempt) -> tuple[str, str]:
-    arrows = [(one.expected, GOOD), *([(one.wrong, BAD)] if one.wrong else [])]
+def _puzzle_mistake(file: str, name: str, one: Attempt) -> Mistake:
+    arrows = ((one.expected, GOOD), *(((one.wrong, BAD),) if one.wrong else ()))
     said = one.wrong or "no legal move"
     caption = f"Puzzle {name}, rated {one.puzzle.rating}: {said} instead of {one.expected}."
-    return board_svg(one.fen, arrows=arrows), caption
+    return Mistake(name=file, fen=one.fen, arrows=arrows, caption=caption)

@@ -14,6 +14,8 @@ Z = 1.959963984540054
 """Two-sided 95 % of the normal distribution."""
 DRAWS = 2000
 """Samples of a bootstrap."""
+ENOUGH = 10
+"""Rows of a class from which its bootstrap is believed; fewer may agree by chance."""
 REDRAWN_CURVES = 400
 """The same for survival curves, which cost more."""
 NOTHING = float("nan")
@@ -50,13 +52,19 @@ def rate(name: str, hits: Sequence[bool], note: str = "") -> Figure:
 
 
 def mean(name: str, values: Sequence[float], note: str = "") -> Figure:
-    """A mean over positions (or games), which are what the bootstrap draws again."""
+    """
+    A mean over positions (or games), which are what the bootstrap draws again.
+
+    One value tells nothing of its spread: it has no interval (NaN).
+    """
     return ratio(name, [(value, 1.0) for value in values], note)
 
 
 def ratio(name: str, parts: Sequence[tuple[float, float]], note: str = "") -> Figure:
     """
     Sum over sum, such as wrong signs over moves, where a position has several of them.
+
+    Where only one position counts there is no interval (NaN): drawn again it is always the same.
 
     Args:
         name: Of the figure.
@@ -66,8 +74,10 @@ def ratio(name: str, parts: Sequence[tuple[float, float]], note: str = "") -> Fi
     pairs = np.array(parts, dtype=float).reshape(-1, 2)  # (n, 2)
     if not pairs[:, 1].sum():
         return left_out(name, note or "nothing to measure it on")
-    above, below = _redrawn_means(pairs).T  # (DRAWS,)
-    low, high = _middle(above[below > 0] / below[below > 0])
+    low = high = NOTHING
+    if (pairs[:, 1] > 0).sum() > 1:
+        above, below = _redrawn_means(pairs).T  # (DRAWS,)
+        low, high = _middle(above[below > 0] / below[below > 0])
     value = float(pairs[:, 0].sum() / pairs[:, 1].sum())
     return Figure(name=name, value=value, low=low, high=high, n=len(pairs), note=note)
 
@@ -76,16 +86,32 @@ def macro(name: str, classes: Mapping[str, Sequence[float]], note: str = "") -> 
     """
     Mean of the classes' means, each class counting the same: no class drowns in a larger one.
 
-    The bootstrap draws within each class. Balanced accuracy is this of hits by true class.
+    Balanced accuracy is this of hits by true class. Where every class has `ENOUGH` rows, the
+    bootstrap draws within each class. It cannot draw what a small class never showed: the interval
+    of classes of one row would have no width. So with any smaller class it is the normal one of a
+    sum of shares, p(1 - p) / n a class with p = (hits + 1) / (n + 2), which add one hit and one
+    miss as Agresti and Caffo do (2000, The American Statistician 54:280). It stays around the mean
+    that was measured, and within 0..1.
+
+    Args:
+        name: Of the figure.
+        classes: Values of 0..1 by class; a class without any does not count.
+        note: What a reader must know.
     """
     kept = {key: np.array(values, dtype=float) for key, values in classes.items() if len(values)}
     if not kept:
         return left_out(name, note or "nothing to measure it on")
-    draws = np.mean([_redrawn_means(v, salt=i) for i, v in enumerate(kept.values())], axis=0)
-    low, high = _middle(draws)
+    value = float(np.mean([v.mean() for v in kept.values()]))
+    if min(len(v) for v in kept.values()) < ENOUGH:
+        shares = [((v.sum() + 1) / (len(v) + 2), len(v)) for v in kept.values()]
+        half = Z * math.sqrt(sum(p * (1 - p) / n for p, n in shares)) / len(kept)
+        low, high = max(0.0, value - half), min(1.0, value + half)
+    else:
+        salted = [_redrawn_means(v, salt=i) for i, v in enumerate(kept.values())]
+        low, high = _middle(np.mean(salted, axis=0))
     return Figure(
         name=name,
-        value=float(np.mean([v.mean() for v in kept.values()])),
+        value=value,
         low=low,
         high=high,
         n=sum(len(v) for v in kept.values()),
@@ -123,6 +149,7 @@ def survival_figure(
     The median of `survival`, its interval by drawing cases again.
 
     An upper end that is never reached is given as the longest time watched, and the note says so.
+    One case has no interval (NaN).
     """
     if not times:
         return left_out(name, note or "nothing to measure it on")
@@ -137,6 +164,8 @@ def survival_figure(
     if math.isinf(value):
         at_least = f"; at least {low:.0f}" if math.isfinite(low) else ""
         return left_out(name, f"half of the {len(times)} cases never came to it{at_least}")
+    if len(times) == 1:
+        low = high = NOTHING
     if math.isinf(high):
         high, note = float(max(times)), "; ".join(filter(None, [note, "upper end is open"]))
     return Figure(name=name, value=value, low=low, high=high, n=len(times), note=note)

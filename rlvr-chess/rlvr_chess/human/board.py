@@ -10,6 +10,7 @@ import chess
 import chess.pgn
 
 from rlvr.errors import ConfigError, explain
+from rlvr_chess.arguments import check_writable
 from rlvr_chess.fen import FenError, read_board
 from rlvr_chess.human.pgn import read_pgn
 from rlvr_chess.human.svg import board_svg
@@ -37,6 +38,8 @@ def board(argv: list[str]) -> int:
     parser.add_argument("--flip", action="store_true", help="Black's side below")
     options = parser.parse_args(argv)
     drawn = _position(options)
+    if options.svg is not None:
+        check_writable(options.svg)
     print(board_text(drawn, ascii_only=options.ascii, flipped=options.flip))
     print(drawn.fen())
     if options.svg is not None:
@@ -57,7 +60,7 @@ def _position(options: argparse.Namespace) -> chess.Board:
                     "a position was to be drawn.", f"found: {error}", "give six fields of a FEN"
                 )
             ) from error
-    games = read_pgn(Path(text))
+    games = read_pgn(Path(text), last=options.game if options.game >= 1 else None)
     if not 1 <= options.game <= len(games):
         raise ConfigError(
             explain(

@@ -58,9 +58,13 @@ def board_pgn(board: chess.Board, headers: Mapping[str, str]) -> str:
     return _text(pgn, headers)
 
 
-def read_pgn(path: Path) -> list[chess.pgn.Game]:
+def read_pgn(path: Path, *, last: int | None = None) -> list[chess.pgn.Game]:
     """
     The games of a file.
+
+    Args:
+        path: The file.
+        last: Read only to the game of this number (from 1); None: to the end.
 
     Raises:
         UnknownNameError: There is no such file.
@@ -72,7 +76,10 @@ def read_pgn(path: Path) -> list[chess.pgn.Game]:
         )
     text = io.StringIO(path.read_text(encoding="utf-8-sig"))
     games: list[chess.pgn.Game] = []
-    while (game := chess.pgn.read_game(text, Visitor=_Builder)) is not None:
+    while len(games) != last:
+        game = chess.pgn.read_game(text, Visitor=_Builder)
+        if game is None:
+            break
         games.append(game)
         if game.errors:
             raise ConfigError(
@@ -82,7 +89,7 @@ def read_pgn(path: Path) -> list[chess.pgn.Game]:
                     "mend the move, or take the game out",
                 )
             )
-    if not any(game.next() or "FEN" in game.headers for game in games):
+    if len(games) != last and not any(game.next() or "FEN" in game.headers for game in games):
         raise ConfigError(
             explain(f"games were read from {path}.", "found: none in it", "give a PGN file")
         )

@@ -11,6 +11,7 @@ from pathlib import Path
 import chess
 
 from rlvr.errors import ConfigError, explain
+from rlvr_chess.arguments import check_writable, temperature, unwritable
 from rlvr_chess.fen import FenError, read_board
 from rlvr_chess.human.session import HELP, Session
 from rlvr_chess.selfplay.model import add_model_flags, open_player
@@ -20,6 +21,8 @@ def play(argv: list[str]) -> int:
     """Read moves from standard input until the game is over; the end of input quits."""
     options = _parser().parse_intermixed_args(argv)
     board = _board(options.fen)
+    if options.pgn_out is not None:
+        check_writable(options.pgn_out)
     # A runner, not one coroutine: while a person thinks no loop runs, so Ctrl-C ends at once.
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
@@ -68,8 +71,12 @@ def _say(lines: list[str]) -> None:
 
 def _keep(session: Session, path: Path | None) -> None:
     if path is not None:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(session.pgn())
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(session.pgn())
+        except OSError as error:
+            _say([session.pgn()])  # it was writable before the game; so the game is not lost
+            raise unwritable(path, error) from None
         print(f"game added to {path}", file=sys.stderr)
 
 
@@ -99,7 +106,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--pgn-out", type=Path, metavar="FILE", help="add the game to this file")
     parser.add_argument("--ascii", action="store_true", help="letters for pieces")
     parser.add_argument(
-        "--temperature", type=float, default=0.0, help="of the model (default: 0, its first choice)"
+        "--temperature",
+        type=temperature,
+        default=0.0,
+        help="of the model (default: 0, its first choice)",
     )
     parser.add_argument("--seed", type=int, default=0, help="of its answers")
     return parser

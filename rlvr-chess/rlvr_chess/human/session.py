@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 
 import chess
 from attrs import define, field
@@ -33,6 +34,7 @@ class Session:
         result: "1-0", "0-1", "1/2-1/2"; "*" while it goes on.
         reason: Why it ended.
         is_left: The person quit.
+        begun: The day it is played on.
     """
 
     mover: Mover
@@ -44,6 +46,7 @@ class Session:
     result: str = "*"
     reason: str = ""
     is_left: bool = False
+    begun: date = field(factory=date.today)
     _asked: int = field(default=0, init=False)
 
     @property
@@ -112,6 +115,7 @@ class Session:
         names = {self.colour: "human", not self.colour: self.mover.name}
         headers = {
             "Event": "rlvr chess play",
+            "Date": f"{self.begun:%Y.%m.%d}",
             "White": names[chess.WHITE],
             "Black": names[chess.BLACK],
             "Result": self.result,

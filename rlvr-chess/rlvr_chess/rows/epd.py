@@ -13,7 +13,8 @@ from typing import Any
 import chess
 
 from rlvr_chess.fen import read_board
-from rlvr_chess.records import PolicyPosition, Solution
+from rlvr_chess.records import Payload, PolicyPosition, Solution
+from rlvr_chess.rows.limits import check_clock
 from rlvr_chess.rows.row import Row, RowError
 from rlvr_chess.transition import legal_move
 
@@ -26,6 +27,8 @@ _SUITES = (
 _ID = re.compile(r'\bid\s+"([^"]*)"')
 _FULL = 100
 _CLOCKS = re.compile(r"((?:\S+\s+){3}\S+)\s+(\d+)\s+(\d+)\s+(?=[A-Za-z])(.*)")
+_NUMBER = re.compile(r"(?:invalid literal for int\(\)|could not convert string).*: ('.*')")
+"""What python says of an operand that is no number."""
 _POINT = r"([^\s,=]+(?:=[QRBN][+#]?)?)\s*=\s*(\d+)"
 _POINTS = re.compile(rf"\s*{_POINT}(?:\s*,\s*{_POINT})*\s*")
 
@@ -55,26 +58,35 @@ def row(line: str, number: int, name: str) -> Row:
         board, operations = _operations(line)
         fen = read_board(board.fen()).fen()
         if not {"bm", "am", "c8"} & set(operations):
-            return Row(id=known or str(number), payload=PolicyPosition(fen=fen), is_bare=True)
+            check_clock(fen)
+            return _row(known, number, PolicyPosition(fen=fen), is_bare=True)
         solution = _solution(board, fen, operations, _suite(known, name))
     except ValueError as error:
         raise RowError(str(error), known) from None
-    return Row(id=known or str(number), payload=solution, split="test")
+    return _row(known, number, solution, split="test")
+
+
+def _row(known: str, number: int, payload: Payload, **facts: Any) -> Row:
+    name = known or str(number)
+    return Row(id=name, payload=payload, line=number, is_named=bool(known), **facts)
 
 
 def _operations(line: str) -> tuple[chess.Board, dict[str, Any]]:
     try:
         return chess.Board.from_epd(line)
     except ValueError as error:
-        raise RowError(f"its operations cannot be read: {error}") from None
+        said = str(error)
+        if found := _NUMBER.search(said):
+            said = f"{found[1]} begins as a number and is none; castling is O-O, with the letter O"
+        raise RowError(f"its operations cannot be read: {said}") from None
 
 
 def _solution(board: chess.Board, fen: str, operations: dict[str, Any], suite: str) -> Solution:
     best, avoid = (_moves(board, operations.get(key), key) for key in ("bm", "am"))
     points = dict.fromkeys(best, 1.0)
     if "c8" in operations and {"c7", "c9"} & set(operations):
-        moves = str(operations.get("c9") or _in_uci(board, str(operations["c7"])))
-        points = _points(board, str(operations["c8"]), moves)
+        moves = _text(operations, "c9") or _in_uci(board, _text(operations, "c7"))
+        points = _points(board, _text(operations, "c8"), moves)
     elif _POINTS.fullmatch(comment := str(operations.get("c0", ""))):
         given = re.findall(_POINT, comment)
         full = max(int(number) for _, number in given)
@@ -93,6 +105,12 @@ def _moves(board: chess.Board, given: Any, key: str) -> tuple[str, ...]:
     if given and not all(isinstance(move, chess.Move) and board.is_legal(move) for move in moves):
         raise RowError(f"{key} names no legal move")
     return tuple(move.uci() for move in moves)
+
+
+def _text(operations: dict[str, Any], key: str) -> str:
+    """An operand as text, "" where the operation is missing or has none."""
+    given = operations.get(key)
+    return "" if given is None else str(given).strip()
 
 
 def _in_uci(board: chess.Board, moves: str) -> str:

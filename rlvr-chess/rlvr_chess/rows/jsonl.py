@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlvr_chess.fen import read_board
 from rlvr_chess.records import EnvironmentStep, PolicyPosition
+from rlvr_chess.rows.limits import check_clock, check_values
 from rlvr_chess.rows.lines import Lines
 from rlvr_chess.rows.row import Item, Row, RowError, refused
 from rlvr_chess.transition import Transition, transition
@@ -18,6 +20,10 @@ HEADER = "rlvr_chess_table"
 _SHOWN = 3
 _LONGEST_MOVE = 40
 """Broken moves are questions too; this is none."""
+_MOVE = re.compile(r"0000|[a-h][1-8][a-h][1-8][qrbn]?")
+_SEPARATOR = "+"
+_LONGEST_FOUND = 100
+"""Characters of a label that are shown; a FEN has fewer."""
 
 
 def read(lines: Lines, _name: str) -> Iterator[Item]:
@@ -45,7 +51,7 @@ def _object(text: str) -> Mapping[str, Any]:
 
 
 def _row(row: Mapping[str, Any], number: int) -> Row:
-    name = _name_of(row, number)
+    name, is_named = _name_of(row, number), row.get("id") is not None
     try:
         fen, split = row.get("fen"), row.get("split") or ""
         if not isinstance(fen, str):
@@ -54,9 +60,11 @@ def _row(row: Mapping[str, Any], number: int) -> Row:
             raise RowError(f"split {split!r} is neither train nor test")
         payload = _payload(row, read_board(fen).fen())
     except ValueError as error:
-        raise RowError(str(error), name) from None
+        raise RowError(str(error), name, is_named=is_named) from None
     is_bare = isinstance(payload, PolicyPosition) and payload.values is None
-    return Row(id=name, payload=payload, split=split, is_bare=is_bare)
+    return Row(
+        id=name, payload=payload, split=split, is_bare=is_bare, line=number, is_named=is_named
+    )
 
 
 def _name_of(row: Mapping[str, Any], number: int) -> str:
@@ -73,6 +81,7 @@ def _payload(row: Mapping[str, Any], fen: str) -> PolicyPosition | EnvironmentSt
         return _step(row, fen)
     source = str(row.get("source") or "")
     if "moves" not in row:
+        check_clock(fen)
         return PolicyPosition(fen=fen, source=source)
     return PolicyPosition(fen=fen, values=_values(row["moves"], fen), source=source)
 
@@ -86,8 +95,18 @@ def _step(row: Mapping[str, Any], fen: str) -> EnvironmentStep:
         raise RowError(f'"uci" has {len(uci)} characters, a move has four or five')
     if not isinstance(moves, list | tuple) or not all(isinstance(move, str) for move in moves):
         raise RowError('"history" holds something that is no move')
-    _compare(row, transition(fen, uci))
-    category = str(row.get("category") or "")
+    if _SEPARATOR in uci:
+        raise RowError(f'"uci" is {uci!r}: "{_SEPARATOR}" ends a field of the question')
+    wrong = [move for move in moves if move != uci and _MOVE.fullmatch(move) is None]
+    if wrong:  # the last may be the broken move that is asked about
+        raise RowError(f'"history" holds {wrong[0]!r}, which is no move in UCI')
+    category = row.get("category") or ""
+    if not isinstance(category, str):
+        raise RowError(f'"category" is no text: {category!r}')
+    truth = transition(fen, uci)
+    _compare(row, truth)
+    if truth.is_legal:
+        check_clock(fen)
     return EnvironmentStep(fen=fen, uci=uci, history=tuple(moves[-10:]), category=category)
 
 
@@ -102,7 +121,10 @@ def _compare(row: Mapping[str, Any], truth: Transition) -> None:
     for key, (given, right) in said.items():
         if given is not None and given != right:
             shown = f"{right:g}" if isinstance(right, float) else repr(right)
-            raise RowError(f'its "{key}" is {row[key]!r}, by the rules it is {shown}')
+            found = repr(row[key])
+            if len(found) > _LONGEST_FOUND:
+                found = f"{found[:_LONGEST_FOUND]}... ({len(found)} characters)"
+            raise RowError(f'its "{key}" is {found}, by the rules it is {shown}')
 
 
 def _number(given: Any) -> Any:
@@ -111,7 +133,7 @@ def _number(given: Any) -> Any:
         return None
     try:
         return float(given)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return repr(given)
 
 
@@ -129,7 +151,9 @@ def _values(moves: Any, fen: str) -> ActionValues:
     if len(given) != len(legal):
         raise RowError("a move has two values")
     ordered: list[Any] = sorted(moves, key=_strength, reverse=True)
-    return ActionValues(fen=fen, moves=ordered)
+    values = ActionValues(fen=fen, moves=ordered)
+    check_values(values)
+    return values
 
 
 def _strength(move: Any) -> tuple[int, int]:

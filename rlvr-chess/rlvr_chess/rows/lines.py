@@ -63,5 +63,5 @@ def read_lines(path: Path) -> Lines:
         except UnicodeDecodeError as error:
             byte = f"byte {error.start + 1} is 0x{line[error.start]:02x}"
             reason = f"line {number}: not UTF-8: {byte}"
-            broken.append(Unsupported(id=f"line {number}", reason=reason))
+            broken.append(Unsupported(id=f"line {number}", reason=reason, line=number))
     return Lines(good=tuple(good), broken=tuple(broken), text=raw.decode(errors="replace"))

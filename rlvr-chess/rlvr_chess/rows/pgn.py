@@ -11,6 +11,7 @@ import chess
 import chess.pgn
 
 from rlvr_chess.fen import read_board
+from rlvr_chess.rows.limits import check_clock
 from rlvr_chess.rows.lines import Lines
 from rlvr_chess.rows.row import GameLine, Item, RowError, refused
 
@@ -89,6 +90,7 @@ def _game(reader: _Reader, count: int) -> GameLine:
         raise RowError(reader.problem)
     if not reader.moves:
         raise RowError("no moves")
+    check_clock(reader.start, len(reader.moves))
     return GameLine(
         id=str(count),
         start_fen=reader.start,

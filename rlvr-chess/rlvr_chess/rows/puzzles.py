@@ -10,6 +10,7 @@ import chess
 
 from rlvr_chess.fen import read_board
 from rlvr_chess.records import Solution
+from rlvr_chess.rows.limits import check_clock
 from rlvr_chess.rows.lines import FileError, Lines
 from rlvr_chess.rows.row import Item, Row, RowError, refused
 from rlvr_chess.transition import legal_move
@@ -63,6 +64,7 @@ def _puzzle(row: dict[str, str], number: int) -> Row:
     setup, *line = _played(board, row["Moves"].split())
     if len(line) % 2 == 0:
         raise RowError(f"{len(line) + 1} moves: wanted the set-up move and an odd number behind it")
+    check_clock(board.fen())
     board.push_uci(setup)
     game = _GAME.search(row.get("GameUrl", ""))
     rating = row.get("Rating", "").strip() or "0"
@@ -76,7 +78,13 @@ def _puzzle(row: dict[str, str], number: int) -> Row:
         rating=int(rating),
         suite="puzzle",
     )
-    return Row(id=row["PuzzleId"].strip(), payload=solution, game=game[1] if game else "")
+    return Row(
+        id=row["PuzzleId"].strip(),
+        payload=solution,
+        game=game[1] if game else "",
+        line=number,
+        is_named=True,
+    )
 
 
 def _played(board: chess.Board, moves: Sequence[str]) -> Sequence[str]:

@@ -13,7 +13,7 @@ from rlvr_chess.rows import jsonl, openings, pgn, positions, puzzles
 from rlvr_chess.rows.detect import KINDS, kind_of
 from rlvr_chess.rows.games import rows_of
 from rlvr_chess.rows.lines import FileError, Lines, read_lines
-from rlvr_chess.rows.row import LONGEST_ID, GameLine, Item, Row, Unsupported
+from rlvr_chess.rows.row import LONGEST_ID, GameLine, Item, Row, Unsupported, free_id
 
 _READERS: Mapping[str, Callable[[Lines, str], Iterator[Item]]] = {
     "jsonl": jsonl.read,
@@ -87,7 +87,7 @@ def _read_folder(folder: Path) -> DataSet:
             continue
         everything += items
         asked = (i for i in items if isinstance(i, Unsupported) or _is_question(i))
-        rows += _unique(evolve(i, id=f"{name}:{i.id}") for i in _only_rows(asked))
+        rows += (evolve(i, id=f"{name}:{i.id}") for i in _only_rows(asked))
     if not rows and not everything:
         raise ConfigError(
             explain(
@@ -96,7 +96,7 @@ def _read_folder(folder: Path) -> DataSet:
                 "it takes: " + "; ".join(KINDS.values()),
             )
         )
-    return DataSet(rows=tuple(rows), material=_material(everything))
+    return DataSet(rows=tuple(_unique(rows)), material=_material(everything))
 
 
 def _read_file(path: Path) -> list[Item]:
@@ -129,16 +129,28 @@ def _questions(items: Iterable[Item]) -> Iterator[Row | Unsupported]:
 
 
 def _unique(rows: Iterable[Row | Unsupported]) -> Iterator[Row | Unsupported]:
-    """The first row of an id stays; what repeats it, or is too long, is unsupported."""
-    met: set[str] = set()
+    """
+    The first row that gave an id keeps it; what repeats it, or is too long, is unsupported.
+
+    Ids that were made of numbers of lines give way to ids that were given, wherever these stand.
+    """
+    rows = list(rows)
+    given = {row.id for row in rows if row.is_named}
+    met: set[str] = set()  # given ids that were met
+    taken = set(given)
     for count, row in enumerate(rows, 1):
+        place = f"line {row.line}" if row.line else f"row {count}"
         if len(row.id) > LONGEST_ID:
             reason = f"its id has {len(row.id)} characters, more than {LONGEST_ID}"
-            row = Unsupported(id=f"row {count} ({row.id[:40]}...)", reason=reason)
-        if row.id in met:
+            row = Unsupported(id=f"{place} ({row.id[:40]}...)", reason=reason)
+        elif row.id in met:
             reason = row.reason if isinstance(row, Unsupported) else f"the id {row.id} came before"
-            row = Unsupported(id=f"row {count} ({row.id})", reason=reason)
-        met.add(row.id)
+            row = Unsupported(id=f"{place} ({row.id})", reason=reason)
+        if row.is_named:
+            met.add(row.id)
+        else:
+            row = evolve(row, id=free_id(row.id, taken))
+            taken.add(row.id)
         yield row
 
 

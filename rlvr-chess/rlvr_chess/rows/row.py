@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import TypeAlias
 
 from attrs import field, frozen
@@ -26,6 +26,8 @@ class Row:
         split: The row's own split ("train", "test"), "" where it has none.
         game: What it came from, where rows of one game must stay in one split.
         is_bare: A position and nothing else: it stands for an environment problem as well.
+        line: Its number in the file, 0 where a row is no line.
+        is_named: Whether the row gave its id; an id that was made gives way to it.
     """
 
     id: str
@@ -33,14 +35,18 @@ class Row:
     split: str = ""
     game: str = ""
     is_bare: bool = False
+    line: int = 0
+    is_named: bool = False
 
 
 @frozen(kw_only=True)
 class Unsupported:
-    """A row that yields no problem: its id, or `line N`, and why."""
+    """A row that yields no problem: its id, or `line N`, and why; the rest as of a `Row`."""
 
     id: str
     reason: str
+    line: int = 0
+    is_named: bool = False
 
 
 def _texts(texts: Iterable[str]) -> tuple[str, ...]:
@@ -73,19 +79,31 @@ Item: TypeAlias = Row | GameLine | Unsupported
 
 
 class RowError(ValueError):
-    """Why a row cannot become a problem; `name` is its id where it has one."""
+    """Why a row cannot become a problem; `name` is its id, `is_named` whether the row gave it."""
 
-    def __init__(self, reason: str, name: str = "") -> None:
+    def __init__(self, reason: str, name: str = "", *, is_named: bool = True) -> None:
         super().__init__(reason)
         self.name = name
+        self.is_named = bool(name) and is_named
 
 
 def refused(number: int, error: Exception) -> Unsupported:
     """The row of a line that was refused; the line's number is always said."""
     name = getattr(error, "name", "")
+    is_named = getattr(error, "is_named", False)
     if not name or len(name) > LONGEST_ID:
-        name = f"line {number}"
+        name, is_named = f"line {number}", False
     said = str(error)
     if len(said) > _LONGEST_REASON:  # it shows what was found
         said = f"{said[:_LONGEST_REASON]}... ({len(said)} characters)"
-    return Unsupported(id=name, reason=f"line {number}: {said}")
+    reason = f"line {number}: {said}"
+    return Unsupported(id=name, reason=reason, line=number, is_named=is_named)
+
+
+def free_id(name: str, taken: Container[str]) -> str:
+    """The name, or where it is taken the first of `name~2`, `name~3`, ... that is free."""
+    found, count = name, 1
+    while found in taken:
+        count += 1
+        found = f"{name}~{count}"
+    return found

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import attrs
 
-from rlvr.errors import ConfigError, UnknownNameError, explain
+from rlvr.errors import ConfigError, explain
+from rlvr_chess.arguments import check_writable, temperature
 from rlvr_chess.human.pgn import game_pgn
 from rlvr_chess.selfplay.adjudication import ILLEGAL_RULES, Judge, Rules
 from rlvr_chess.selfplay.arena import Pairing, play
@@ -32,10 +33,8 @@ def selfplay(argv: list[str]) -> int:
     options = _parser().parse_intermixed_args(argv)
     rules = _rules(options)
     for path in (options.out, options.positions):
-        if path is not None and not path.parent.is_dir():
-            raise UnknownNameError(
-                explain(f"{path} was to be written.", "found: no such folder", "make it first")
-            )
+        if path is not None:
+            check_writable(path)
     begun = time.monotonic()
     games = asyncio.run(_games(options, rules))
     seconds = time.monotonic() - begun
@@ -137,8 +136,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--value-nodes", type=int, default=0, help="search what no table holds (default: do not)")
     variety = parser.add_argument_group("variety")
     add = variety.add_argument
-    add("--temperature", type=float, default=1.0, help="of the moves (default: 1)")
-    add("--first", type=float, metavar="T", help="temperature of the first moves")
+    add("--temperature", type=temperature, default=1.0, help="of the moves (default: 1)")
+    add("--first", type=temperature, metavar="T", help="temperature of the first moves")
     add("--warm", type=int, default=10, metavar="PLIES", help="plies it is for (default: 10)")
     add("--openings", type=Path, metavar="FILE", help="lines or FENs (default: our book)")
     add("--quota", type=int, default=0, help="games an opening, at most")

@@ -12,6 +12,7 @@ from pathlib import Path
 from attrs import define, evolve, field
 
 from rlvr.errors import ConfigError, VerifierError, explain
+from rlvr_chess.arguments import check_writable
 from rlvr_chess.engine.find import find_engine
 from rlvr_chess.engine.identity import EngineIdentity, identify
 from rlvr_chess.engine.pool import EngineConfig
@@ -47,6 +48,7 @@ def build_table(argv: list[str]) -> int:
     identity = identify(find_engine(options.engine), options.nodes)
     splits = _positions(options.dataset)
     known = _known(options.out, identity)
+    check_writable(options.out, makes_folder=True)
     entries = asyncio.run(_scored(engine, known, list(splits)))
     rows = {
         fen: evolve(entries[fen], split=split) for fen, split in splits.items() if fen in entries

@@ -6,15 +6,19 @@ The first line says which engine scored them, every other line holds one positio
     {"rlvr_chess_table": 1, "engine": {"name": ..., "net": ..., "binary": ..., ...}}
     {"key": "<sha256>", "fen": ..., "moves": [["e2e4", "cp", 31], ...], "depth": 8}
 
-A key is the sha256 over engine and position, so a changed line or a line of another table shows.
+A key is the sha256 over engine and position, so a line of another table shows. The moves are not in
+it: they are held against the rules when a table is read (each legal move once, best first), and
+`rlvr chess verify-table` searches their scores again.
 """
 
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import os
 import tempfile
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,10 +27,13 @@ from attrs import field, frozen
 
 from rlvr.errors import ConfigError, explain
 from rlvr_chess.engine.identity import EngineIdentity
+from rlvr_chess.fast_board import board_of
+from rlvr_chess.fen import squares_of
 from rlvr_chess.values import ActionValues
 
 FORMAT = 1
 _HEADER = "rlvr_chess_table"
+_SHOWN = 3
 
 
 @frozen(kw_only=True)
@@ -46,16 +53,21 @@ class Table:
     entries: Mapping[str, Entry] = field(factory=dict, repr=False)
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path, *, is_trusted: bool = False) -> Table:
     """
     The table of a file.
 
+    Args:
+        path: The file.
+        is_trusted: Do not hold the moves against the rules, which costs twice the reading.
+
     Raises:
-        ConfigError: It cannot be read, or a line is not what its key says; the line is named.
+        ConfigError: It cannot be read, or a line is not what its key says, or its moves are not
+            the legal ones in order; the line is named.
     """
     try:
         lines = _lines(path)
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise _unusable(
             path, f"{error}", "name a file that rlvr chess build-table wrote"
         ) from error
@@ -64,9 +76,15 @@ def read_table(path: Path) -> Table:
     for number, line in enumerate(lines[1:], start=2):
         try:
             entry = _entry(json.loads(line), identity)
-        except (ValueError, KeyError, TypeError) as error:
+            if not is_trusted:
+                _check(entry.values)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             found = f"line {number}: {error or type(error).__name__}"
-            raise _unusable(path, found, "make it again: rlvr chess build-table") from error
+            do = (
+                "remove the line, or the file, and make it again: rlvr chess build-table "
+                f"--dataset FILE --out {path} --nodes {identity.nodes}"
+            )
+            raise _unusable(path, found, do) from error
         entries[entry.values.fen] = entry
     return Table(identity=identity, entries=entries)
 
@@ -76,7 +94,7 @@ def is_table(path: Path) -> bool:
     try:
         with _opened(path) as file:
             return _HEADER.encode() in file.read(200)
-    except (OSError, EOFError):
+    except (OSError, EOFError, zlib.error):
         return False
 
 
@@ -129,7 +147,7 @@ def _header(path: Path, line: str) -> EngineIdentity:
         if version != FORMAT:
             raise ValueError(f"format {version}, this rlvr-chess reads {FORMAT}")
         return EngineIdentity.of_json(record["engine"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         found = f"line 1 is not the header of a table: {error or 'empty file'}"
         raise _unusable(path, found, "name a file that rlvr chess build-table wrote") from error
 
@@ -141,10 +159,35 @@ def _entry(record: Mapping[str, Any], identity: EngineIdentity) -> Entry:
     if not moves:
         raise ValueError("no moves")
     for _uci, kind, value in moves:
-        if kind not in ("cp", "mate") or type(value) is not int:
+        if kind not in ("cp", "mate") or type(value) is not int or (kind, value) == ("mate", 0):
             raise ValueError(f"{kind} {value!r} is not a score")
     values = ActionValues(fen=fen, moves=moves, engine=identity.text)
     return Entry(values=values, depth=record.get("depth", 0), split=record.get("split", ""))
+
+
+def _check(values: ActionValues) -> None:
+    """Hold an entry against the rules; ValueError where a move is missing, illegal or misplaced."""
+    given = [uci for uci, _, _ in values.moves]
+    legal = [move.uci() for move in board_of(values.fen, squares_of(values.fen)).legal_moves]
+    if sorted(given) != sorted(legal):
+        if wrong := sorted(set(given) - set(legal)):
+            raise ValueError(f"not legal here: {' '.join(repr(uci[:8]) for uci in wrong[:_SHOWN])}")
+        if missing := sorted(set(legal) - set(given)):
+            shown = " ".join(missing[:_SHOWN])
+            raise ValueError(f"no value of {len(missing)} legal moves: {shown}")
+        twice = next(uci for uci in given if given.count(uci) > 1)
+        raise ValueError(f"{twice} has two values")
+    for before, after in itertools.pairwise(values.moves):
+        if _strength(before) < _strength(after):
+            raise ValueError(f"not best first: {after[0]} is better than {before[0]} before it")
+
+
+def _strength(move: tuple[str, str, int]) -> tuple[int, int]:
+    """Larger is better: mates, the nearest first, centipawns, being mated, the farthest first."""
+    _, kind, value = move
+    if kind == "cp":
+        return 0, value
+    return (1, -value) if value > 0 else (-1, -value)
 
 
 def _unusable(path: Path, found: str, do: str) -> ConfigError:
