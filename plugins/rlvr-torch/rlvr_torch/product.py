@@ -2,9 +2,9 @@
 
 The product that `nn.Linear` makes of a few dozen rows takes up to twice the time it could. A small
 weight is copied the other way round. A large one comes from memory each time: for a few dozen rows
-the weight is multiplied by the rows, not the rows by the weight, because a core then calculates
-while it reads (it reads each number once, and never waits for a whole block of them); for fewer it
-is copied as oneDNN blocks it. These are operators that torch's compiler uses.
+the weight is multiplied by the rows, not the rows by the weight, which is faster (each number is
+read once and used at once, so it seems that a core waits less); for fewer it is copied as oneDNN
+blocks it. These are operators that torch's compiler uses.
 
 Shapes: R rows, I inputs, O outputs.
 """
