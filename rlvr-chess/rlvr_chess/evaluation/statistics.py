@@ -90,8 +90,8 @@ def macro(name: str, classes: Mapping[str, Sequence[float]], note: str = "") -> 
     bootstrap draws within each class. It cannot draw what a small class never showed: the interval
     of classes of one row would have no width. So with any smaller class it is the normal one of a
     sum of shares, p(1 - p) / n a class with p = (hits + 1) / (n + 2), which add one hit and one
-    miss as Agresti and Caffo do (2000, The American Statistician 54:280). It stays around the mean
-    that was measured, and within 0..1.
+    miss as Agresti and Caffo do (2000, The American Statistician 54:280); they divide by n + 2, by
+    n it is wider. It stays around the mean that was measured, and within 0..1.
 
     Args:
         name: Of the figure.
