@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _THREADS = 4
 """Threads to a process, on average: numerical libraries start one for each core of the machine."""
+_PAGE = 4096
 
 
 def cpu_seconds(pid: int) -> float:
@@ -75,19 +77,91 @@ def is_crowded(pid: int, most: int) -> bool:
     return processes + len(waiting) > most or threads > _THREADS * most
 
 
+def activity(pid: int) -> tuple[float, bool]:
+    """
+    What a process and all that live below it have computed, in seconds, and whether they may go on.
+
+    The second is True where one of them runs, or waits for a processor or a disk; False where all
+    wait for something else. Where nobody can tell it is (0, True). Ended children are counted once
+    their parent has waited for them.
+    """
+    ticks, is_busy = 0, not os.path.exists(f"/proc/{pid}/stat")
+    waiting = [pid]
+    while waiting:
+        process = waiting.pop()
+        with contextlib.suppress(OSError), open(f"/proc/{process}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+            ticks += sum(int(number) for number in fields[11:15])
+            is_busy |= fields[0] in "RD"
+            for thread in os.listdir(f"/proc/{process}/task"):  # each has children of its own
+                with (
+                    contextlib.suppress(OSError),
+                    open(f"/proc/{process}/task/{thread}/children") as started,
+                ):
+                    waiting += [int(word) for word in started.read().split()]
+    return ticks / _TICKS, is_busy
+
+
 def size_over(folder: Path, limit: int) -> bool:
-    """Whether the files below a folder take more than `limit` bytes on the disk."""
+    """
+    Whether what lies below a folder takes more than `limit` bytes on the disk.
+
+    Each entry counts for a page at least, so that many empty files count. A folder that is closed
+    is opened; one that cannot be looked into, or whose path is too long, counts as over.
+    """
     total = 0
     waiting = [str(folder)]
-    while waiting:
-        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
-            for entry in entries:
-                with contextlib.suppress(OSError):  # it was removed meanwhile
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-                    else:
-                        total += entry.stat(follow_symlinks=False).st_blocks * 512
+    while waiting and total <= limit:
+        place = waiting.pop()
+        try:
+            names = _names(place)
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # it was removed meanwhile
+        except OSError:
+            return True
+        for name in names:
+            try:
+                facts = os.lstat(f"{place}/{name}")
+            except FileNotFoundError:
+                continue
+            except OSError:
+                return True
+            total += max(facts.st_blocks * 512, _PAGE)
+            if stat.S_ISDIR(facts.st_mode):
+                waiting.append(f"{place}/{name}")
     return total > limit
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except PermissionError:
+        os.chmod(folder, 0o700, follow_symlinks=False)
+        return os.listdir(folder)
+
+
+def unlinked_over(pid: int, folder: Path, limit: int) -> bool:
+    """
+    Whether files without a name take more than `limit` bytes of a folder's disk.
+
+    Those that a process, or one below it, has open: they are in no folder, and go with it.
+    """
+    device = os.stat(folder).st_dev
+    sizes: dict[int, int] = {}
+    waiting = [str(pid)]
+    while waiting:
+        place = f"/proc/{waiting.pop()}"
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            for thread in os.listdir(f"{place}/task"):
+                with open(f"{place}/task/{thread}/children") as file:
+                    waiting += file.read().split()
+        with contextlib.suppress(OSError):
+            for name in os.listdir(f"{place}/fd"):
+                with contextlib.suppress(OSError):
+                    facts = os.stat(f"{place}/fd/{name}")
+                    if facts.st_nlink == 0 and facts.st_dev == device:
+                        sizes[facts.st_ino] = facts.st_blocks * 512
+    return sum(sizes.values()) > limit
 
 
 def has_room(folder: Path, least: int) -> bool:

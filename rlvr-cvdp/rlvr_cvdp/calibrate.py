@@ -12,7 +12,8 @@ from attrs import evolve
 
 from rlvr.errors import VerifierError
 from rlvr.parts import BuildContext
-from rlvr_cvdp.calibration import FACTOR, LEAST_S, Calibration, default_path, save_calibration
+from rlvr_cvdp import speed
+from rlvr_cvdp.calibration import FACTOR, LEAST_S, Timed, default_path, save_calibration
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.reward import CvdpReward
 from rlvr_cvdp.sandbox.options import add_sandbox_options, sandbox_keywords
@@ -24,7 +25,8 @@ def calibrate(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="rlvr cvdp calibrate",
         description="Time the right answers of a data set. Runs then stop an answer after\n"
-        f"{FACTOR:g} times as long ({LEAST_S:g} s at least) instead of cvdp.timeout_s.",
+        f"{FACTOR:g} times as long ({LEAST_S:g} s at least; more on a slower machine)\n"
+        "instead of cvdp.timeout_s.",
         epilog="examples:\n  rlvr cvdp calibrate\n"
         "  rlvr cvdp calibrate --dataset cvdp.jsonl --references solutions.jsonl\n"
         "  rlvr cvdp calibrate --dataset cvdp.jsonl --sandbox docker --out limits.json",
@@ -36,31 +38,28 @@ def calibrate(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     add_sandbox_options(parser)
     options = parser.parse_args(argv)
-    config = CvdpConfig(
-        references=options.references, limits="off", timeout_s=600.0, **sandbox_keywords(options)
-    )
+    config = CvdpConfig(references=options.references, limits="off", **sandbox_keywords(options))
     path = options.out or default_path()
-    seconds, left_out = asyncio.run(_measure(config, options.dataset))
-    save_calibration(path, dict(seconds.values()))
+    timed, left_out = asyncio.run(_measure(config, options.dataset))
+    save_calibration(path, dict(timed.values()))
     if options.json:
-        listed = {name: taken for name, (_, taken) in seconds.items()}
+        listed = {name: taken.cpu_s for name, (_, taken) in timed.items()}
         print(json.dumps({"file": str(path), "seconds": listed, "left_out": left_out}))
         return 0
-    for name, (digest, taken) in seconds.items():
-        limit = Calibration({digest: taken}).limit_s(digest)
-        print(f"{name:56} {taken:8.2f} s   limit {limit:g} s")
+    for name, (_, taken) in timed.items():
+        print(f"{name:56} {taken.cpu_s:8.2f} s   limit {taken.limit_s():g} s")
     for name, why in left_out.items():
         print(f"{name:56} left out: {why}", file=sys.stderr)
-    print(f"{len(seconds)} problems timed, {len(left_out)} left out: {path}", file=sys.stderr)
+    print(f"{len(timed)} problems timed, {len(left_out)} left out: {path}", file=sys.stderr)
     return 0
 
 
 async def _measure(
     config: CvdpConfig, dataset: Path | None
-) -> tuple[dict[str, tuple[str, float]], dict[str, str]]:
+) -> tuple[dict[str, tuple[str, Timed]], dict[str, str]]:
     context = BuildContext(dataset=dataset)
     task = CvdpTask(config, context)
-    seconds: dict[str, tuple[str, float]] = {}
+    timed: dict[str, tuple[str, Timed]] = {}
     left_out: dict[str, str] = {}
     async with CvdpReward(evolve(config, warm=1), context) as reward:
         print(reward.judged_with, file=sys.stderr)
@@ -77,5 +76,7 @@ async def _measure(
             if outcome.score01 < 1.0:
                 left_out[problem.id] = f"its reference fails: {outcome.evidence['why']}"
                 continue
-            seconds[problem.id] = (problem.digest, float(outcome.evidence["cpu_s"]))
-    return seconds, left_out
+            probe_s = await asyncio.to_thread(speed.probe_s)
+            taken = Timed(float(outcome.evidence["cpu_s"]), probe_s)
+            timed[problem.id] = (problem.digest, taken)
+    return timed, left_out

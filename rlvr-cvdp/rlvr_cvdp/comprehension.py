@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-import rlvr_cvdp
 from rlvr.types import Reward, Trajectory
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.official_parsing import response_text
@@ -110,7 +109,7 @@ def comprehension_key(
 ) -> str:
     """sha256 over all that decides the reward."""
     parts = [
-        *(rlvr_cvdp.__version__, "comprehension", digest),
+        *("comprehension", digest),
         *(_answer(problem, trajectory, config), config.tests_weight),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

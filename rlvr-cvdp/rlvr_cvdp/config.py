@@ -40,14 +40,30 @@ class CvdpConfig:
         "Credit for tests: all (stop at the first failure) or share of those passed",
         choices=("all", "share"),
     )
+    verdict: str = option(
+        "strict",
+        "What right means where synthesis or lint is scored: official, or strict: the netlist that "
+        "was scored passes the tests, too",
+        choices=("strict", "official"),
+    )
     syntax: str = option("iverilog", "Judge of the syntax stage", choices=("iverilog", "verilator"))
+    stub_stage: str = option(
+        "compilation",
+        "Highest stage paid to a stub, whose outputs depend on no input",
+        choices=("compilation", "syntax", "format"),
+    )
     seeds: tuple[str, ...] = option(("1",), "Seeds of the tests; right means right with each")
     timeout_s: float = option(
-        120.0,
-        "CPU seconds a process of a service may use, where cvdp.limits does not know better; a "
-        "service may take five times this",
+        600.0,
+        "Processor time of a service, as officially; less where cvdp.limits has a reference's time",
         unit="s",
         validator=gt(0),
+    )
+    idle_s: float = option(
+        10.0,
+        "A service is stopped where none of its processes computed for so long; 0: never",
+        unit="s",
+        validator=ge(0),
     )
     memory_mb: int = option(4096, "Address space of a process", unit="MB", validator=ge(256))
     processes: int = option(256, "Processes in a sandbox", validator=ge(16))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rlvr.errors import RlvrError
+from rlvr.install import pip_install
 from rlvr.parts import BuildContext
 from rlvr.specs import CheckResult
 from rlvr.types import Problem, Trajectory
@@ -131,7 +132,7 @@ async def _proof() -> CheckResult:
         seen.append(problem.id)
     if not seen:
         return CheckResult(
-            ok=False, found="no example to try", fix="pip install --force-reinstall rlvr-cvdp"
+            ok=False, found="no example to try", fix=pip_install("rlvr-cvdp", reinstall=True)
         )
     return CheckResult(ok=True, found=f"{', '.join(seen)}: right passes, empty and wrong fail")
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
+from rlvr.errors import VerifierError
 from rlvr_cvdp.problem import CvdpProblem, Service
 from rlvr_cvdp.results.messages import ToolMessage, read_messages
 from rlvr_cvdp.sandbox import Limits, Slot
+from rlvr_cvdp.sandbox.records import waited
+from rlvr_cvdp.work import Work
+
+_MOST_S = 20.0
+"""Processor time of a compile before the harness; where it is not enough the harness decides."""
 
 Stage = Literal["compiled", "parsed", "broken", "unknown"]
 
@@ -19,7 +25,8 @@ class Gate:
     How far the compiler came with the sources that the harness names.
 
     `decides` says that the harness would meet the same syntax error, so it need not be run.
-    `lints` is Verilator's word where it was asked for; `messages` is what the compiler said.
+    `lints` is Verilator's word where it was asked for; `messages` is what the compiler said;
+    `work` says which stages may count.
     """
 
     stage: Stage = "unknown"
@@ -27,6 +34,7 @@ class Gate:
     lints: bool | None = None
     message: str = ""
     messages: tuple[ToolMessage, ...] = ()
+    work: Work = field(factory=Work)
 
 
 async def try_compile(
@@ -83,7 +91,8 @@ def _first_line(output: str) -> str:
 
 async def _run(argv: list[str], slot: Slot, limits: Limits) -> tuple[int | None, str]:
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/code/rundir"}
-    # A text that includes a pipe makes the compiler wait for ever.
-    limits = evolve(limits, wall_s=min(limits.wall_s, limits.cpu_s))
+    limits = evolve(limits, cpu_s=min(limits.cpu_s, _MOST_S))
     finished = await slot.run(argv, environment=environment, limits=limits)
+    if finished.stopped in ("idle", "wall"):
+        raise VerifierError(f"its compilation, {waited(finished, limits)}")
     return finished.rc, finished.output

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rlvr import hookimpl
-from rlvr.specs import Check, CommandSpec, RewardSpec, TaskSpec
+from rlvr.specs import BackendSpec, Check, CommandSpec, RewardSpec, SamplerSpec, TaskSpec
 
 RLVR_API = 1
 
@@ -36,6 +36,7 @@ def rlvr_tasks() -> Iterable[TaskSpec]:
             reward="cvdp",
             starter="rlvr_cvdp.starter.model_path:starter_model",
             presets={"starter": STARTER},
+            fit="rlvr_cvdp.fitting:fit",
         )
     ]
 
@@ -50,6 +51,35 @@ def rlvr_rewards() -> Iterable[RewardSpec]:
             summary="Format, syntax, compilation and tests, judged in a sandbox",
             config="rlvr_cvdp.config:CvdpConfig",
             namespace="cvdp",
+            bounds=(0.0, float("inf")),  # cvdp.tests_weight is the highest
+        )
+    ]
+
+
+@hookimpl
+def rlvr_backends() -> Iterable[BackendSpec]:
+    """Agents in containers of their own, by the official agentic protocol."""
+    return [
+        BackendSpec(
+            name="agent",
+            target="rlvr_cvdp.agents.backend:AgentBackend",
+            summary="An agent in a Docker image that edits the files of a CVDP problem",
+            config="rlvr_cvdp.agents.config:AgentConfig",
+            models=("agent",),
+            sampler="agent",
+            trains=False,
+        )
+    ]
+
+
+@hookimpl
+def rlvr_samplers() -> Iterable[SamplerSpec]:
+    """Runs of such an agent."""
+    return [
+        SamplerSpec(
+            name="agent",
+            target="rlvr_cvdp.agents.sampler:AgentSampler",
+            summary="G runs of an agent's container a problem",
         )
     ]
 

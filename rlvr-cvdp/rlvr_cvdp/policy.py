@@ -1,8 +1,8 @@
-"""Text that would show one design to the simulator and another to the linter or synthesizer.
+"""
+Text that tools may read differently, as hints for a person who reads the evidence.
 
-Services that run Verilator or Yosys judge the same files as the simulation. An answer could hide
-its logic from them with conditional compilation or with comments that only they obey; what the
-problem's own context already does stays allowed.
+Nothing is refused for it: no list of words is complete, and honest designs use such words. What
+decides is the netlist (`counted`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from rlvr_cvdp.problem import CvdpProblem
 
-_CHEATS = {
+_HINTS = {
     "asks which tool reads it": re.compile(
         r"`(?:ifdef|ifndef|elsif)\s+(?:SYNTH(?:ESIS)?|SIM(?:ULATION)?|LINT|FORMAL|SYSTEMVERILOG"
         r"|SV_COV_\w+|coverage_block_off|\w*(?:YOSYS|VERILATOR|ICARUS|IVERILOG|COCOTB)\w*)\b",
@@ -34,32 +34,16 @@ _TOOLS_OWN = re.compile(
 )
 """Macros that one tool defines and another takes for nothing, where no comment or string is."""
 
-_PLAIN_NAME = r'''"(?!/)(?:(?!\.\.)[^"\n])*"'''
-_ODD_FILE = re.compile(
-    rf"`include\b(?!\s*{_PLAIN_NAME})|\$s?readmem\w*\s*\((?!\s*{_PLAIN_NAME})"
-    r"|`define\b(?:\\\r?\n|[^\n])*\binclude\b"
-)
 
-
-def may_wait(text: str) -> bool:
-    """
-    Whether a text could make a tool that reads it wait for ever.
-
-    It could where it names a file that need not lie in the problem's tree: a pipe, of which a
-    process has several under /proc and /dev.
-    """
-    return bool(_ODD_FILE.search(text))
-
-
-def two_faced(problem: CvdpProblem, files: Mapping[str, str]) -> list[str]:
-    """What in an answer treats tools differently; empty where no service but simulation judges."""
+def hints(problem: CvdpProblem, files: Mapping[str, str]) -> list[str]:
+    """What in an answer tools may read differently; empty where only simulation judges."""
     if not any(service.tool for service in problem.services):
         return []
     known = "\n".join(problem.context.values())
     found = [
         f"{reason}: {match[0]!r}"
         for text in files.values()
-        for reason, pattern in _CHEATS.items()
+        for reason, pattern in _HINTS.items()
         for match in pattern.finditer(text)
         if match[0] not in known
     ]

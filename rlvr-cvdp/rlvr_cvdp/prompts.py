@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from rlvr.types import Message
+from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.problem import CvdpProblem
 
 _FOLDERS = """\
@@ -88,3 +92,17 @@ def brief_prompt(problem: CvdpProblem) -> tuple[Message, ...]:
     from rlvr_cvdp.starter.prompt import brief_prompt as brief
 
     return (Message(role="user", content=brief(problem.prompt, problem.targets[0])),)
+
+
+def prompt_maker(
+    config: CvdpConfig, record: CvdpProblem
+) -> Callable[[CvdpProblem], tuple[Message, ...]]:
+    """What puts a problem's first prompt together, by `cvdp.prompt` and `cvdp.mode`."""
+    from rlvr_cvdp.episodes.agent_prompt import agent_prompt
+
+    if record.is_comprehension:
+        return official_prompt
+    if config.mode == "agent":
+        return partial(agent_prompt, turns=config.turns)
+    is_brief = config.prompt == "brief" or (config.prompt == "auto" and record.is_starter)
+    return brief_prompt if is_brief else official_prompt

@@ -11,6 +11,7 @@ from rlvr.types import Problem, Reward, Trajectory
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.gate import Gate
 from rlvr_cvdp.problem import CvdpProblem
+from rlvr_cvdp.work import Work
 
 if TYPE_CHECKING:
     from rlvr_cvdp.reward import CvdpReward
@@ -60,10 +61,13 @@ def as_proxy(reward: Reward, gate: Gate | None, config: CvdpConfig, kind: str) -
     """
     is_honest = not reward.evidence.get("refused")
     stage = gate.stage if gate is not None and is_honest else "unknown"
+    work = gate.work if gate is not None else Work()
     passes = stage == "compiled" and (kind == "compile" or bool(gate and gate.lints))
+    passes = passes and work.may_compile
+    parses = stage in ("parsed", "compiled") and work.may_parse
     parts = {
-        "format": config.format_weight * (gate is not None and is_honest),
-        "syntax": config.syntax_weight * (stage in ("parsed", "compiled")),
+        "format": config.format_weight * (gate is not None and is_honest and work.counts),
+        "syntax": config.syntax_weight * parses,
         "proxy": config.compile_weight * passes,
     }
     return evolve(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import hashlib
 import json
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,25 +21,32 @@ from rlvr_cvdp.answers import Answer, from_files, from_official_text, from_text
 from rlvr_cvdp.calibration import Calibration, load_calibration
 from rlvr_cvdp.comprehension import comprehension_key, comprehension_reward
 from rlvr_cvdp.config import CvdpConfig
+from rlvr_cvdp.control import Control
 from rlvr_cvdp.episodes.credit import turns_key, with_turns
+from rlvr_cvdp.extraction.definitions import definitions_of
+from rlvr_cvdp.extraction.wanted import wanted_of
+from rlvr_cvdp.policy import hints
 from rlvr_cvdp.problem import CvdpProblem
 from rlvr_cvdp.proxy import ProxyReward, as_proxy, is_compilable
 from rlvr_cvdp.results.evidence import details
 from rlvr_cvdp.results.stage import failed_stage
 from rlvr_cvdp.sandbox import Limits, Sandbox, open_sandbox
 from rlvr_cvdp.sandbox.options import judged_with
+from rlvr_cvdp.second_opinion import second_opinion
+from rlvr_cvdp.speed import Speed
 from rlvr_cvdp.stacks import Stack
 from rlvr_cvdp.verify import Verdict, verify
 
-VERDICTS = 6
-"""Grows when the same answer may get another verdict: kept verdicts are then not used."""
-
 DECIDING = (
     *("format_weight", "syntax_weight", "compile_weight", "tests_weight", "compilation", "tests"),
-    *("syntax", "seeds", "timeout_s", "memory_mb", "processes", "file_mb", "disk_mb"),
-    *("output_mb", "shim"),
+    *("syntax", "seeds", "timeout_s", "idle_s", "memory_mb", "processes", "file_mb", "disk_mb"),
+    *("output_mb", "shim", "verdict", "stub_stage"),
 )
 """Options that enter the key of a kept verdict."""
+
+
+STUB_STAGES = ("format", "syntax", "compilation")
+"""The stages before the tests, which a stub is paid for up to `cvdp.stub_stage`."""
 
 
 class CvdpReward:
@@ -55,9 +63,12 @@ class CvdpReward:
         self._config = config
         self._workers = context.workers
         self._hidden = hidden_paths(context.dataset, config.references)
+        self._control = Control()
+        self._speed = Speed()
 
     async def __aenter__(self) -> CvdpReward:
-        """Keep sandboxes warm until the end of the `async with`."""
+        """Keep sandboxes warm until the end of the `async with`; begin the parser's process."""
+        await asyncio.to_thread(definitions_of, "module first; endmodule")
         await self._sandbox.__aenter__()
         return self
 
@@ -72,6 +83,16 @@ class CvdpReward:
     @cached_property
     def _sandbox(self) -> Sandbox:
         return open_sandbox(self._config, workers=self._workers, hidden=self._hidden)
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """Where it judges."""
+        return self._sandbox
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of a service where no calibration says otherwise."""
+        return Limits.of(self._config)
 
     @property
     def judged_with(self) -> str:
@@ -93,7 +114,11 @@ class CvdpReward:
         if not answer.files:
             return with_turns(self._without_code(answer), trajectory, self._config)
         verdict, stack = await self._verify(record, answer)
-        return with_turns(self._reward(answer, verdict, stack), trajectory, self._config)
+        outcome = self._reward(answer, verdict, stack)
+        found = hints(record, answer.files)
+        if found:
+            outcome = evolve(outcome, evidence={**outcome.evidence, "hints": found})
+        return with_turns(outcome, trajectory, self._config)
 
     async def _verify(
         self, record: CvdpProblem, answer: Answer, proxy: str = ""
@@ -103,19 +128,30 @@ class CvdpReward:
         for tool in ("iverilog", "vvp", *needed):
             toolchain.tool(tool)
         stack = toolchain.stack_for(record)
-        verdict = await verify(
+        timed = self._calibration.get(record.digest())
+        slowness = timed.slowness(await self._speed.now_s()) if timed else 1.0
+        limits = Limits.of(self._config, cpu_s=timed.limit_s(slowness) if timed else None)
+        judge = partial(
+            verify,
             record,
             answer.files,
             sandbox=self._sandbox,
             stack=stack,
-            limits=self._limits(record.digest()),
             seeds=self._config.seeds,
             stop_at_first=self._config.tests == "all",
             with_verilator=self._config.syntax == "verilator" or proxy == "lint",
             extra={} if self._config.shim else {"RLVR_SHIM": "0"},
             stop_after="compile" if proxy else "",
+            control=self._control,
+            is_strict=self._config.verdict == "strict",
         )
-        return verdict, stack
+        verdict = await judge(limits=limits)
+        if timed and verdict.is_out_of_time:
+            slowness = max(slowness, timed.slowness(await self._speed.now_s(is_fresh=True)))
+            full = Limits.of(self._config)
+            if timed.is_near(verdict.cpu_s, slowness) and full.cpu_s > limits.cpu_s:
+                verdict = evolve(await judge(limits=full), stopped_at_s=verdict.cpu_s)
+        return evolve(verdict, slowness=slowness if timed else None), stack
 
     def reseeded(self, seed: int) -> CvdpReward:
         """The same judge with one other seed; shares the sandbox."""
@@ -124,6 +160,19 @@ class CvdpReward:
         other.__dict__["_sandbox"] = self._sandbox
         other.__dict__.pop("_deciding", None)
         return other
+
+    async def second_opinion(self, problem: Problem, trajectory: Trajectory) -> Reward | None:
+        """
+        A stricter judge's word on an answer that is right (`second_opinion`); None for none.
+
+        Raises:
+            VerifierError: A harness could not be run.
+        """
+        record = _record(problem)
+        if record.is_comprehension:
+            return None
+        files = read_answer(record, trajectory, self._config.parsing).files
+        return await second_opinion(self, problem, files) if files else None
 
     def scheduled(self, step: int, history: Mapping[str, PassRate]) -> RewardFn:
         """This reward, or its proxy in the first `cvdp.proxy_steps` steps."""
@@ -160,10 +209,10 @@ class CvdpReward:
             return comprehension_key(record, digest, trajectory, self._config)
         answer = read_answer(record, trajectory, self._config.parsing)
         parts: list[Any] = [
-            *(rlvr_cvdp.__version__, VERDICTS, problem.digest or record.digest()),
+            problem.digest or record.digest(),
             *(dict(answer.files), sorted(answer.ignored)),
             *(self._sandbox.toolchain.digest if answer.files else "", self._deciding),
-            self._limits(problem.digest).cpu_s,
+            self._calibration.limit_s(problem.digest),
             *turns_key(trajectory, self._config),
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
@@ -175,9 +224,6 @@ class CvdpReward:
     @cached_property
     def _calibration(self) -> Calibration:
         return load_calibration(self._config.limits)
-
-    def _limits(self, digest: str) -> Limits:
-        return Limits.of(self._config, cpu_s=self._calibration.limit_s(digest))
 
     @cached_property
     def _deciding(self) -> str:
@@ -196,12 +242,18 @@ class CvdpReward:
         elif config.tests == "all" or not verdict.compiles:
             share = 0.0
         is_honest = not verdict.refused
+        work = verdict.gate.work
+        counts = answer.files and is_honest and (work.counts or verdict.is_official)
         stages = {
-            "format": config.format_weight * bool(answer.files and is_honest),
+            "format": config.format_weight * bool(counts),
             "syntax": config.syntax_weight * (verdict.parses and is_honest),
         }
         if config.compilation:
             stages["compilation"] = config.compile_weight * (verdict.compiles and is_honest)
+        if work.is_stub and not verdict.is_official:
+            kept = STUB_STAGES[: STUB_STAGES.index(config.stub_stage) + 1]
+            stages = {name: value * (name in kept) for name, value in stages.items()}
+            share = 0.0
         floor = max(stages.values())
         is_right = verdict.is_right and is_honest
         value = floor + share * (config.tests_weight - floor) if is_honest else 0.0
@@ -230,7 +282,7 @@ def read_answer(problem: CvdpProblem, trajectory: Trajectory, parsing: str = "le
         return from_files(trajectory.files, problem.targets)
     if parsing == "official":
         return from_official_text(trajectory.completion, problem.targets)
-    return from_text(trajectory.completion, problem.targets)
+    return from_text(trajectory.completion, problem.targets, wanted_of(problem))
 
 
 def _record(problem: Problem) -> CvdpProblem:
@@ -248,6 +300,7 @@ def _evidence_of(
         "refused": list(verdict.refused),
         "files": sorted(answer.files),
         "ignored": list(answer.ignored),
+        "extraction": dict(answer.how),
         "services": [
             {
                 "name": result.name,
@@ -260,17 +313,30 @@ def _evidence_of(
             }
             for result in verdict.services
         ],
+        "missing": verdict.gate.work.why,
+        "shares": {"stub": float(bool(verdict.gate.work.is_stub))},
+        **_counted(verdict),
         **details(
             verdict.stage,
             [test for result in verdict.services for test in result.tests],
             verdict.messages,
         ),
-        "cpu_s": round(sum(result.cpu_s for result in verdict.services), 3),
+        "cpu_s": round(verdict.cpu_s, 3),
         "limit_s": verdict.limit_s,
+        "slowness": verdict.slowness and round(verdict.slowness, 3),
+        "stopped_at_s": verdict.stopped_at_s,
+        "control": verdict.control,
         "stopped_at_first_failure": config.tests == "all" and not verdict.is_right,
         "seeds": list(config.seeds),
         "stack": stack.name if stack else "",
     }
+
+
+def _counted(verdict: Verdict) -> dict[str, Any]:
+    """The official verdict beside what is known of the netlist, where that was asked."""
+    if verdict.counted is None:
+        return {}
+    return {"official": verdict.is_official, "netlist": verdict.counted.evidence()}
 
 
 def hidden_paths(dataset: Path | None, references: str = "") -> tuple[Path, ...]:

@@ -2,10 +2,14 @@
 
 The RTL of an answer can hide a system task behind macros, but not from the compiled form: in
 `sim.vvp` every call has its name in plain text. Refused are calls of any system task that is not
-known to be harmless (files, plusargs, the shell), `force`, and foreign VPI modules. The problem's
-own, unchanged files may call what their text calls: the compiled form names the file of each call.
+known to be harmless (files, the shell), `force`, and foreign VPI modules. The problem's own,
+unchanged files may call what their text calls: the compiled form names the file of each call.
 
-Standard library only: it also runs inside the sandbox, as `scan.py [iverilog arguments]`.
+Honest debugging that reaches out is not refused but turned aside (`quieted`): what an answer dumps
+goes to a file that nobody reads, its log files to /dev/null, and to its questions for plusargs the
+answer is that there are none.
+
+Standard library only: it also runs inside the sandbox (inside/rlvr_build.py).
 """
 
 from __future__ import annotations
@@ -13,147 +17,45 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import tempfile
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-HARMLESS = frozenset(
-    f"${name}"
-    for name in [
-        "display",
-        "displayb",
-        "displayh",
-        "displayo",
-        "write",
-        "writeb",
-        "writeh",
-        "writeo",
-        "strobe",
-        "strobeb",
-        "strobeh",
-        "strobeo",
-        "monitor",
-        "monitorb",
-        "monitorh",
-        "monitoro",
-        "monitoron",
-        "monitoroff",
-        "time",
-        "stime",
-        "realtime",
-        "simtime",
-        "abstime",
-        "timeformat",
-        "printtimescale",
-        "timezero",
-        "finish",
-        "stop",
-        "fatal",
-        "error",
-        "warning",
-        "info",
-        "random",
-        "urandom",
-        "urandom_range",
-        "mti_random",
-        "mti_dist_uniform",
-        "dist_chi_square",
-        "dist_erlang",
-        "dist_exponential",
-        "dist_normal",
-        "dist_poisson",
-        "dist_t",
-        "dist_uniform",
-        "itor",
-        "rtoi",
-        "realtobits",
-        "bitstoreal",
-        "bitstoshortreal",
-        "shortrealtobits",
-        "sformat",
-        "sformatf",
-        "swrite",
-        "swriteb",
-        "swriteh",
-        "swriteo",
-        "sscanf",
-        "countdrivers",
-        "countbits",
-        "countones",
-        "isunknown",
-        "onehot",
-        "onehot0",
-        "dimensions",
-        "unpacked_dimensions",
-        "high",
-        "low",
-        "left",
-        "right",
-        "increment",
-        "size",
-        "bits",
-        "clog2",
-        "ln",
-        "log10",
-        "exp",
-        "sqrt",
-        "pow",
-        "floor",
-        "ceil",
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "atan2",
-        "hypot",
-        "sinh",
-        "cosh",
-        "tanh",
-        "asinh",
-        "acosh",
-        "atanh",
-        "abs",
-        "min",
-        "max",
-        "q_initialize",
-        "q_add",
-        "q_remove",
-        "q_full",
-        "q_exam",
-        "signed",
-        "unsigned",
-        "cast",
-        "getpattern",
-        "dumpvars",
-        "dumpon",
-        "dumpoff",
-        "dumpall",
-        "dumplimit",
-        "dumpflush",
-        "sampled",
-        "past",
-        "rose",
-        "fell",
-        "stable",
-        "changed",
-        "typename",
-        "exit",
-        "ivlh_attribute_event",
-        "ivlh_rising_edge",
-        "ivlh_falling_edge",
-        "ivlh_shift_left",
-        "ivlh_shift_right",
-    ]
-)
+_NAMES = """
+display displayb displayh displayo write writeb writeh writeo strobe strobeb strobeh strobeo
+monitor monitorb monitorh monitoro monitoron monitoroff time stime realtime simtime abstime
+timeformat printtimescale timezero finish stop fatal error warning info random urandom
+urandom_range mti_random mti_dist_uniform dist_chi_square dist_erlang dist_exponential dist_normal
+dist_poisson dist_t dist_uniform itor rtoi realtobits bitstoreal bitstoshortreal shortrealtobits
+sformat sformatf swrite swriteb swriteh swriteo sscanf countdrivers countbits countones isunknown
+onehot onehot0 dimensions unpacked_dimensions high low left right increment size bits clog2 ln
+log10 exp sqrt pow floor ceil sin cos tan asin acos atan atan2 hypot sinh cosh tanh asinh acosh
+atanh abs min max q_initialize q_add q_remove q_full q_exam signed unsigned cast getpattern
+dumpvars dumpon dumpoff dumpall dumplimit dumpflush sampled past rose fell stable changed typename
+exit ivlh_attribute_event ivlh_rising_edge ivlh_falling_edge ivlh_shift_left ivlh_shift_right
+assertoff asserton assertkill assertcontrol assertpasson assertpassoff assertfailon assertfailoff
+"""
+HARMLESS = frozenset(f"${name}" for name in _NAMES.split())
 _HARMLESS_GROUPS = re.compile(r"\$(ivl_\w+\$\w+|(async|sync)\$(and|nand|or|nor)\$(array|plane))")
 _KNOWN_MODULES = {"system", "vhdl_sys", "vhdl_textio", "v2005_math", "va_math", "v2009"}
 _CALL = re.compile(r'(?:%vpi_(?:call|func)\S*|\.sfunc\S*)\s+\d+\s+\d+\s+"(\$[^"]+)"(.*)')
 _FILE = re.compile(r"(?:%vpi_(?:call|func)\S*|\.sfunc\S*)\s+(\d+)\s")
-_DUMP_NAME = re.compile(r'^, "[\w./-]+\.(vcd|fst|lxt2?)"')
-_PRINT = re.compile(r"\$f(?:flush|(?:display|write|strobe|monitor)[bho]?)")
-_CONSOLE = re.compile(r"^(?: \{|, 32'\w?b(?:0{31}1|10{29}(?:01|10))\b)")
+_PRINT = re.compile(r"\$f(?:flush|close|(?:display|write|strobe|monitor)[bho]?)")
+_PLUSARGS = ("$test$plusargs", "$value$plusargs")
+_CONSOLE = (1, 0x8000_0001, 0x8000_0002)
+_ARGUMENT = re.compile(r',? ("(?:[^"\\]|\\.)*"|S<[^>]*>|&A<[^>]*>|[^,{ ;]+)')
+_NUMBER = re.compile(r"(?:\d+'s?b|[-+]?C4<)([01]{1,64})>?")
+_VARIABLE = re.compile(r"(\w+) \.(?:var|net)\b")
+_PARAMETER = re.compile(r'(\w+) \.param/\w+ "[^"]*" [\d ]+, (.*);')
+_CONSTANT = re.compile(r"(\w+) \.functor BUFT 1, C4<([01]+)>, C4<0>, C4<0>, C4<0>;")
+_WAVES = re.compile(
+    r"(?:.*/)?[^/.]*|.*\.(?:e?vcd|fst|lx[t2]2?|dump|waves?|wlf|vpd|shm|ghw|trn|fsdb)"
+)
+_LOG = re.compile(r".*\.(?:log|txt|csv|rpt|out|dat|hex|mem)")
+_DATA = re.compile(r"(?:/code/|(?:\.\.?/)*)((?:rtl|verif|docs)/[\w./-]+)")
+_MODE = re.compile(r', "[wa][b+]*"(?: \{|$)| \{|$')
+_SINK, _NOWHERE = '"/tmp/rlvr_answer.vcd"', '"/dev/null"'
+_NO_PLUSARG = "rlvr has none of these "
 _SOURCE = re.compile(r"\.s?vh?$")
 _TASK = re.compile(r"\$[a-zA-Z_][\w$]*")
 _WORD = re.compile(r"`(\w+)(?:[ \t]+(\w+))?")
@@ -165,10 +67,28 @@ _DIRECTIVES = {
 _REAL = "/rlvr/real/iverilog"
 
 
+class Call(NamedTuple):
+    """
+    What a line of a compiled simulation does beyond simulating: words, task, number of its file.
+
+    `place` is the line's number. `line` is what may stand in its place where the task is one that
+    can be turned aside; `is_console` that it writes to a number which means the console as long
+    as nothing opens a file.
+    """
+
+    words: str
+    task: str = ""
+    file: int = 0
+    place: int = 0
+    line: str = ""
+    is_console: bool = False
+
+
 def scan(
     lines: Iterable[str],
     trusted: Mapping[str, Collection[str]],
     allowed: Collection[str] = (),
+    readable: Collection[str] = (),
 ) -> list[str]:
     """
     What is wrong with a compiled simulation, in words; empty where nothing is.
@@ -177,46 +97,120 @@ def scan(
         lines: The text of `sim.vvp`, which ends with the names of the files.
         trusted: Files that no answer wrote, each with the system tasks that it may call.
         allowed: Further system tasks that the problem itself asks for (`$test$plusargs`).
+        readable: Files of the problem's tree that an answer may read into a memory.
     """
-    found: list[tuple[str, str, int]] = []
-    names: list[str] | None = None
-    for line in lines:
-        text = line.strip()
-        if names is not None:
-            names.append(text.rstrip(";").strip('"'))
+    calls = _foreign(lines, trusted, allowed, readable)
+    return list(dict.fromkeys(call.words for call in calls if not call.line))
+
+
+def quieted(
+    lines: Sequence[str], trusted: Mapping[str, Collection[str]], allowed: Collection[str] = ()
+) -> list[str]:
+    """The lines of a simulation, with those of an answer's calls turned aside that can be."""
+    changed = list(lines)
+    for call in _foreign(lines, trusted, allowed, ()):
+        if call.line:
+            changed[call.place] = call.line + "\n"
+    return changed
+
+
+def _foreign(
+    lines: Iterable[str],
+    trusted: Mapping[str, Collection[str]],
+    allowed: Collection[str],
+    readable: Collection[str],
+) -> list[Call]:
+    """The calls of files that may not make them."""
+    reader = _Reader(allowed, readable)
+    calls = [call for place, line in enumerate(lines) for call in reader.read(line.strip(), place)]
+    files = dict(enumerate(reader.files or []))
+    foreign = [c for c in calls if c.task not in trusted.get(files.get(c.file, ""), ())]
+    opens = any("open" in call.task and not (call.line and call in foreign) for call in calls)
+    return [call for call in foreign if opens or not call.is_console]
+
+
+class _Reader:
+    """Reads a simulation line by line; remembers what parameters and constants are."""
+
+    def __init__(self, allowed: Collection[str], readable: Collection[str]) -> None:
+        self._allowed, self._readable = allowed, readable
+        self._values: dict[str, str] = {}
+        self._variables: set[str] = set()
+        self._constants: dict[str, int] = {}
+        self.files: list[str] | None = None
+
+    def read(self, text: str, place: int) -> list[Call]:
+        """What a line does that is not known to be harmless."""
+        if self.files is not None:
+            self.files.append(text.rstrip(";").strip('"'))
         elif text.startswith(":file_names"):
-            names = []
+            self.files = []
         elif text.startswith(":vpi_module"):
             name = text.rpartition("/")[2].partition(".")[0].strip('";')
-            if name not in _KNOWN_MODULES:
-                found.append((f"loads the VPI module {name}", "", 0))
+            return [] if name in _KNOWN_MODULES else [Call(f"loads the VPI module {name}")]
         elif text.startswith("%force"):
-            found.append(("forces a signal", "", 0))
-        else:
-            found += _calls(text, allowed)
-    files = dict(enumerate(names or []))
-    findings = [
-        words for words, task, file in found if task not in trusted.get(files.get(file, ""), ())
-    ]
-    return list(dict.fromkeys(findings))
-
-
-def _calls(text: str, allowed: Collection[str]) -> list[tuple[str, str, int]]:
-    """A call that is not known to be harmless: what is wrong, the task, the number of its file."""
-    code = text.partition('"')[0]
-    if "%vpi" not in code and ".sfunc" not in code:
+            return [Call("forces a signal")]
+        elif found := _VARIABLE.match(text):
+            self._variables.add(found[1])
+        elif found := _PARAMETER.match(text):
+            self._values[found[1]] = found[2]
+        elif found := _CONSTANT.match(text):
+            self._constants[found[1]] = len(found[2])
+        elif "%vpi" in (code := text.partition('"')[0]) or ".sfunc" in code:
+            return self._call(text, place)
         return []
-    call, file = _CALL.search(text), _FILE.search(text)
-    if call is None or file is None:
-        return [(f"calls what cannot be read: {text[:60]}", "", 0)]
-    name, arguments = call[1], call[2]
-    if name in HARMLESS or name in allowed or _HARMLESS_GROUPS.fullmatch(name):
-        return []
-    if name == "$dumpfile" and _DUMP_NAME.match(arguments):
-        return []  # nobody reads waves
-    if _PRINT.fullmatch(name) and _CONSOLE.match(arguments):
-        return []  # standard output and error, which are open without $fopen
-    return [(f"calls {name}", name, int(file[1]))]
+
+    def _call(self, text: str, place: int) -> list[Call]:
+        found, file = _CALL.search(text), _FILE.search(text)
+        if found is None or file is None:
+            return [Call(f"calls what cannot be read: {text[:60]}")]
+        name = found[1]
+        if name in HARMLESS or name in self._allowed or _HARMLESS_GROUPS.fullmatch(name):
+            return []
+        call = Call(f"calls {name}", name, int(file[1]), place)
+        start = found.start(2)
+        if ".sfunc" in text.partition('"')[0]:
+            return [call._replace(line=self._silent(text, place) if name in _PLUSARGS else "")]
+        if "%vpi_func" in text:  # its width, or nothing for a real one, stands before the rest
+            start += len(text[start:]) - len(text[start:].lstrip(" 0123456789"))
+        first = _ARGUMENT.match(text, start)
+        written = first[1] if first else ""
+        value = self._values.get(written, written)
+        is_known = value != written or written[:1] in ('"', "S") or written in self._variables
+        name_of = value[1:-1] if value.startswith('"') else ""
+        head, rest = (text[: first.start(1)], text[first.end() :]) if first else (text, "")
+        line = ""
+        if name == "$dumpfile" and (not first or (is_known and _WAVES.fullmatch(name_of))):
+            line = head + _SINK + rest if first else ""
+            return [call._replace(line=line)] if first else []
+        is_question = rest.startswith(" {") if name == _PLUSARGS[0] else "%" in (name_of or "%")
+        if name in _PLUSARGS and first and is_known and is_question:
+            line = f'{head}"{_NO_PLUSARG}{name_of or "%d"}"{rest}'
+        elif name in ("$fopen", "$writememh", "$writememb") and (
+            _LOG.fullmatch(name_of) or value == _NOWHERE
+        ):
+            is_write = name != "$fopen" or _MODE.match(rest)
+            line = head + _NOWHERE + rest if is_write else ""
+        elif name in ("$readmemh", "$readmemb"):
+            data = _DATA.fullmatch(name_of)
+            if data and ".." not in data[1] and data[1] in self._readable:
+                return []
+        elif _PRINT.fullmatch(name):
+            number = _NUMBER.fullmatch(value)
+            if not first or (number and int(number[1], 2) in _CONSOLE):
+                return []  # standard output and error, which are open without $fopen
+            is_variable = written in self._variables or written.startswith("&A<")
+            return [call._replace(is_console=is_variable)]
+        return [call._replace(line=line)]
+
+    def _silent(self, text: str, place: int) -> str:
+        """A question for a plusarg in a continuous assignment, for one that cannot be there."""
+        head, _, label = text.rstrip(";").rpartition(", ")
+        bits = self._constants.get(label, 0)
+        if not bits or bits % 8:
+            return ""
+        constant = f"C4<{'01111111' * (bits // 8)}>, C4<0>, C4<0>, C4<0>"
+        return f"L_rlvr{place} .functor BUFT 1, {constant};\n{head}, L_rlvr{place};"
 
 
 def tasks_of(text: str) -> set[str]:
@@ -240,8 +234,8 @@ def tasks_of(text: str) -> set[str]:
     return set(_TASK.findall(text))
 
 
-def _given_files(arguments: list[str]) -> dict[str, set[str]]:
-    """Sources among iverilog's arguments that the answer did not write, with their tasks."""
+def _given_texts(arguments: Sequence[str]) -> dict[str, str]:
+    """Sources among iverilog's arguments that the answer did not write, with their text."""
     with open("/rlvr/answer", encoding="utf-8") as file:
         answer = {os.path.realpath(line.strip()) for line in file if line.strip()}
     given = {}
@@ -250,22 +244,37 @@ def _given_files(arguments: list[str]) -> dict[str, set[str]]:
         if is_source and os.path.realpath(path) not in answer:
             try:
                 with open(path, encoding="utf-8", errors="replace") as file:
-                    given[path] = tasks_of(file.read())
+                    given[path] = file.read()
             except OSError:
                 continue
     return given
 
 
-def _can_lie(arguments: list[str]) -> bool:
+def _tree_files() -> set[str]:
+    """Files of the problem's tree that an answer is shown or wrote; links are left out."""
+    found = set()
+    for top in ("rtl", "verif", "docs"):
+        for folder, _, names in os.walk(f"/code/{top}"):
+            for name in names:
+                path = os.path.join(folder, name)
+                if os.path.isfile(path) and os.path.realpath(path) == path:
+                    found.add(path.removeprefix("/code/"))
+    return found
+
+
+def _can_lie(arguments: Sequence[str]) -> bool:
     """Whether some text, once macros are gone, claims with `line to stand in another file."""
     with tempfile.NamedTemporaryFile() as text:
         tried = subprocess.run(
-            [_REAL, *arguments, "-E", "-o", text.name], capture_output=True, check=False
+            [_REAL, *without_output(arguments), "-E", "-o", text.name],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
         )
         return tried.returncode != 0 or b"`line" in text.read()
 
 
-def simulation_of(arguments: list[str]) -> str:
+def simulation_of(arguments: Sequence[str]) -> str:
     """The file that iverilog writes when it is called with these arguments."""
     name = "a.out"
     for place, word in enumerate(arguments):
@@ -276,29 +285,49 @@ def simulation_of(arguments: list[str]) -> str:
     return name
 
 
-def main(arguments: list[str]) -> int:
-    """
-    `[iverilog arguments]`: 1 where the simulation that was compiled must not run.
+def without_output(arguments: Sequence[str]) -> list[str]:
+    """The arguments without those that name the file to write."""
+    kept: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word == "-o":
+            next(words, "")
+        elif not word.startswith("-o"):
+            kept.append(word)
+    return kept
 
-    Notes why, and takes the simulation away.
+
+def findings(
+    simulation: str,
+    arguments: Sequence[str],
+    seal: Callable[[str, Mapping[str, str], Collection[str]], None],
+) -> list[str]:
     """
-    simulation = simulation_of(arguments)
-    if not os.path.isfile(simulation):
-        return 0
+    Why a simulation that iverilog made of these arguments must not run; none where it may.
+
+    `seal` (inside/rlvr_seal.py) changes the simulation so that what the problem's own files write
+    under a name that does not stand in them goes to a private folder.
+    """
     with open("/rlvr/allowed", encoding="utf-8") as file:
         allowed = file.read().split()
-    with open(simulation, encoding="utf-8", errors="replace", newline="\n") as file:
-        findings = scan(file, {}, allowed)
-        if findings and not _can_lie(arguments):
-            file.seek(0)
-            findings = scan(file, _given_files(arguments), allowed)
-    if findings:
-        os.unlink(simulation)
-        with open("/rlvr/out/refused", "a", encoding="utf-8") as file:
-            file.writelines(f"{finding}\n" for finding in findings)
-        print("refused: " + "; ".join(findings), file=sys.stderr)
-    return int(bool(findings))
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    readable = _tree_files()
+    given: Mapping[str, str] = {}
+    trusted: Mapping[str, Collection[str]] = {}
+    with open(simulation, encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+        lines = file.readlines()
+    found = scan(lines, trusted, allowed, readable)
+    if (found or quieted(lines, trusted, allowed) != lines) and not _can_lie(arguments):
+        given = _given_texts(arguments)
+        trusted = {path: tasks_of(text) for path, text in given.items()}
+        found = scan(lines, trusted, allowed, readable)
+    if found:
+        return found
+    changed = quieted(lines, trusted, allowed)
+    if changed != lines:
+        with open(
+            simulation, "w", encoding="utf-8", errors="surrogateescape", newline="\n"
+        ) as file:
+            file.writelines(changed)
+    if given:
+        seal(simulation, given, HARMLESS | set(allowed))
+    return []

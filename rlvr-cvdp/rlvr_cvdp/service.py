@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 
@@ -10,16 +9,17 @@ from attrs import evolve, field, frozen
 
 from rlvr.errors import VerifierError
 from rlvr.types import EMPTY
-from rlvr_cvdp.policy import may_wait
 from rlvr_cvdp.problem import CvdpProblem, Service
 from rlvr_cvdp.results.launches import Launch, read_launches
 from rlvr_cvdp.results.messages import ToolMessage
-from rlvr_cvdp.results.notes import own_tests, read_lines, service_messages
+from rlvr_cvdp.results.notes import own_tests, read_notes, service_messages
 from rlvr_cvdp.results.plain import read_plain
 from rlvr_cvdp.results.share import Counted, count_tests, most_tests, read_items
+from rlvr_cvdp.results.stage import CPU_LIMIT
 from rlvr_cvdp.results.tests import TestResult
 from rlvr_cvdp.sandbox import Finished, Limits, Slot
 from rlvr_cvdp.sandbox.folders import empty_folder
+from rlvr_cvdp.sandbox.records import waited
 from rlvr_cvdp.stacks import Stack
 
 _FOREIGN = {129: "SIGHUP", 130: "SIGINT", 131: "SIGQUIT", 137: "SIGKILL", 143: "SIGTERM"}
@@ -38,8 +38,7 @@ class ServiceResult:
         counted: How many of them count for the share, and passed (see `results.share`).
         messages: What compilers and linters said about an answer that is not right.
         why: Why it is not right, "" where it is.
-        builds: How each compilation went: "ok", "elaboration", "syntax", "refused", "slow",
-            "killed N".
+        builds: How each compilation went: "ok", "elaboration", "syntax", "refused", "killed N".
         refused: What the scan found in a compiled simulation.
         launch_codes: Exit statuses of the simulations.
     """
@@ -62,6 +61,11 @@ class ServiceResult:
     def launches(self) -> int:
         """How many simulations ran."""
         return len(self.launch_codes)
+
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether it, or one of its simulations, used up its processor time."""
+        return self.stopped == "time" or CPU_LIMIT in self.launch_codes
 
     @property
     def passed(self) -> int:
@@ -97,25 +101,23 @@ async def run_service(
         service.command,
         environment={
             **service_environment(service, stack, seed, stop_at_first),
-            "RLVR_COMPILE_S": f"{limits.cpu_s:.3f}",
             **extra,
         },
         limits=limits,
         working_dir=service.working_dir,
     )
-    launches = read_launches(out, finished.output)
-    items = [json.loads(line) for line in read_lines(out / "items")]
-    builds = read_lines(out / "builds")
-    _raise_if_foreign(
-        problem, service, finished, launches, items, builds, limits, can_wait=_can_wait(slot)
-    )
+    record = finished.record
+    launches = read_launches(record, out, finished.output)
+    items = read_notes(record)
+    builds = [build["how"] for build in record.of_kind("build")]
+    _raise_if_foreign(problem, service, finished, launches, items, builds, limits)
     summaries = list(finished.summaries)
     for log in sorted(out.glob("*.log")):
         summaries += [
             (int(a), int(b), int(c), int(d)) for a, b, c, d in _SUMMARY.findall(read_plain(log))
         ]
-    refused = tuple(read_lines(out / "refused"))
-    why = _why(service, finished, launches, summaries, refused, builds)
+    refused = tuple(words for build in record.of_kind("build") for words in build["refused"])
+    why = _why(service, finished, launches, summaries, refused, builds, limits)
     ran = read_items(items)
     return ServiceResult(
         name=service.name,
@@ -130,7 +132,7 @@ async def run_service(
         counted=count_tests(
             [launch.tests for launch in launches],
             ran,
-            collected=read_lines(out / "collected"),
+            collected=[name for names in record.of_kind("collected") for name in names],
             least=most_tests(problem.harness) if why and service.runs_cocotb else 1,
             runs_cocotb=service.runs_cocotb,
             is_right=not why,
@@ -184,13 +186,6 @@ def cocotb_seed(generation: int, seed: str) -> dict[str, str]:
     return {"RANDOM_SEED": str(int(seed) + _COCOTB1_SEEDS)}
 
 
-def _can_wait(slot: Slot) -> bool:
-    """Whether a tool may wait because of what the answer says."""
-    paths = [line.removeprefix("/code/") for line in read_lines(slot.folder / "answer")]
-    tree = slot.folder / "tree"
-    return any(may_wait(read_plain(tree / path, tree)) for path in paths)
-
-
 def _why(
     service: Service,
     finished: Finished,
@@ -198,25 +193,26 @@ def _why(
     summaries: list[tuple[int, int, int, int]],
     refused: tuple[str, ...],
     builds: Sequence[str],
+    limits: Limits,
 ) -> str:
     """Why a service is not right; all of its channels must agree that it is."""
     if refused:
         return "the compiled simulation " + ", ".join(refused)
-    if "refused" in builds:
-        return "the compiled simulation is too much to look through"
     if finished.stopped:
         return {
-            "time": "it took more time than allowed",
+            "time": f"it took more than {limits.cpu_s:g} s of processor time",
             "output": "it wrote more output than allowed",
             "disk": "it wrote more to the disk than allowed",
             "processes": "it ran more processes at the same time than allowed",
         }[finished.stopped]
-    if any(launch.rc == 152 for launch in launches):
+    if any(launch.rc == CPU_LIMIT for launch in launches):
         return "the simulation took more processor time than allowed"
     if any(launch.rc > 128 for launch in launches):
         return "the simulator crashed on the design"
     if finished.rc != 0:
         return f"the service exited with {finished.rc}"
+    if not finished.record.is_whole:
+        return "it exited with 0, but what it said on the way there was cut off"
     if not service.runs_cocotb and not launches:
         return ""
     if not launches:
@@ -235,24 +231,18 @@ def _raise_if_foreign(
     service: Service,
     finished: Finished,
     launches: Sequence[Launch],
-    items: list[Mapping[str, str]],
+    items: Sequence[Mapping[str, str]],
     builds: list[str],
     limits: Limits,
-    *,
-    can_wait: bool,
 ) -> None:
-    """What says nothing about the answer is raised, never scored."""
+    """Raise what may say nothing about the answer: `verify` asks a known answer then."""
     where = f"{problem.id}, service {service.name}"
     killed = [int(build.split()[1]) for build in builds if build.startswith("killed ")]
     for code in (*killed, *(launch.rc for launch in launches), finished.rc or 0):
         if code in _FOREIGN:
             raise VerifierError(f"{where}: a process was ended by {_FOREIGN[code]} from outside")
-    is_idle = finished.stopped == "time" and finished.cpu_s < 0.5 * limits.cpu_s
-    if is_idle and "slow" not in builds and not can_wait:
-        raise VerifierError(
-            f"{where}: {limits.wall_s:.0f} s went by, of which it computed {finished.cpu_s:.0f} s: "
-            "the harness waits for something, or the machine is too busy"
-        )
+    if finished.stopped in ("idle", "wall"):
+        raise VerifierError(f"{where}: {waited(finished, limits)}")
     for item in items:
         found = _IMPORT.search(item.get("text", "")) if item["when"] == "collect" else None
         if found:

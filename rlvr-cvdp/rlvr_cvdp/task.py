@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from rlvr.errors import ConfigError, PluginError, explain
+from rlvr.install import pip_install
 from rlvr.parts import BuildContext, Episode
 from rlvr.types import Message, PassRate, Probe, Problem, Trajectory
 from rlvr_cvdp.budget import fit_prompt
 from rlvr_cvdp.comprehension import ANSWER_FILES
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.curriculum import choose_problems
-from rlvr_cvdp.episodes.agent_prompt import agent_prompt
 from rlvr_cvdp.families import family_of, honesty_notices, splits_of
 from rlvr_cvdp.problem import CvdpProblem
-from rlvr_cvdp.prompts import brief_prompt, official_prompt
+from rlvr_cvdp.prompts import prompt_maker
 from rlvr_cvdp.references import read_references
 from rlvr_cvdp.rows import Unsupported, read_rows
 from rlvr_cvdp.simulator import why_unreadable
@@ -187,7 +187,7 @@ class CvdpTask:
                 explain(
                     "the starter set of rlvr-cvdp is not installed.",
                     f"found: no {self._path}",
-                    "try: pip install --force-reinstall rlvr-cvdp, or give --dataset",
+                    f"try: {pip_install('rlvr-cvdp', reinstall=True)}, or give --dataset",
                 )
             )
         rows = [self._supported(row) for row in read_rows(self._path)]
@@ -231,12 +231,7 @@ class CvdpTask:
         return evolve(row, is_starter=self._is_starter, reference=reference)
 
     def _problem(self, record: CvdpProblem, split: str) -> Problem:
-        style = self._config.prompt
-        is_brief = style == "brief" or (style == "auto" and record.is_starter)
-        is_brief = is_brief and not record.is_comprehension
-        construct = brief_prompt if is_brief else official_prompt
-        if self._config.mode == "agent" and not record.is_comprehension:
-            construct = partial(agent_prompt, turns=self._config.turns)
+        construct = prompt_maker(self._config, record)
         fitted = fit_prompt(record, construct, self._config.max_prompt_tokens)
         labels = {
             "category": record.category,

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
+import structlog
 from attrs import evolve, field, frozen
 
 from rlvr.errors import VerifierError
 from rlvr.types import EMPTY
 from rlvr_cvdp.accounting import has_room
+from rlvr_cvdp.control import Control
+from rlvr_cvdp.counted import Finding, is_scored, judge_counted
 from rlvr_cvdp.gate import Gate, try_compile
-from rlvr_cvdp.policy import two_faced
 from rlvr_cvdp.problem import CvdpProblem
+from rlvr_cvdp.results.bounded import bounded_text
 from rlvr_cvdp.results.messages import ToolMessage
 from rlvr_cvdp.results.share import mean_share
-from rlvr_cvdp.results.stage import Stopped, failed_stage
+from rlvr_cvdp.results.stage import Stage, Stopped, failed_stage
 from rlvr_cvdp.sandbox import Limits, Sandbox, Slot
+from rlvr_cvdp.scored_calls import Plan, noted_calls
 from rlvr_cvdp.service import ServiceResult, run_service
 from rlvr_cvdp.stacks import Stack
 from rlvr_cvdp.tree import write_tree
+from rlvr_cvdp.work import look_at_work
+from rlvr_cvdp.workplace import root
+
+log = structlog.get_logger()
 
 _LEAST_ROOM = 4_000_000
 
@@ -30,9 +39,13 @@ class Verdict:
     """
     What was found about an answer.
 
-    `is_right` is the official verdict and all our checks: each service exits 0, the results and
-    cocotb's summaries agree, nothing was refused, with each seed. `refused` are cheats. `share` is
+    `is_official` is the official verdict and our checks of it: each service exits 0, the results
+    and cocotb's summaries agree, nothing was refused, with each seed. `is_right` asks for the
+    netlist, too, where one was asked for (`counted`). `refused` are cheats. `share` is
     the partial credit for tests; `stage` says what stopped an answer, None where nothing did.
+    `slowness` is how many times slower the machine was than when the limit was measured, and
+    `stopped_at_s` the time at which a first attempt was stopped, where the full limit judged again.
+    `control` says that a first attempt did not end as one should while a known answer did.
     """
 
     is_right: bool = False
@@ -48,7 +61,22 @@ class Verdict:
     services: tuple[ServiceResult, ...] = field(default=(), repr=False)
     seconds: float = 0.0
     limit_s: float | None = None
+    slowness: float | None = None
+    stopped_at_s: float | None = None
+    control: bool = False
     gate: Gate = field(factory=Gate, repr=False)
+    is_official: bool = False
+    counted: Finding | None = None
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor time of its services, in seconds."""
+        return sum(result.cpu_s for result in self.services)
+
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether a service used up its processor time, or a process of it did."""
+        return any(result.is_out_of_time for result in self.services)
 
 
 async def verify(
@@ -63,23 +91,90 @@ async def verify(
     with_verilator: bool = False,
     extra: Mapping[str, str] = EMPTY,
     stop_after: Literal["", "compile"] = "",
+    control: Control | None = None,
+    is_strict: bool = True,
 ) -> Verdict:
     """
     Judge the files of an answer (declared targets only); `extra` are variables for services.
 
-    With `stop_after="compile"` no service runs: the verdict's `gate` is all that is known.
+    With `stop_after="compile"` no service runs: the verdict's `gate` is all that is known. With
+    `is_strict` a right answer to a problem that scores synthesis or lint must be right as the
+    netlist that was scored, too (see `counted`). Where an attempt does not end as one should, a
+    known answer is tried (see `control`), and then the answer once more. It is wrong where that
+    ends so again.
 
     Raises:
-        VerifierError: The harness could not be run; says nothing about the answer.
+        VerifierError: The harness could not be run, for a known answer neither.
         PrerequisiteError: A tool is missing.
     """
+    control = control or Control()
+
+    async def judge(
+        problem: CvdpProblem, files: Mapping[str, str], until: Literal["", "compile"] = ""
+    ) -> Verdict:
+        return await _attempt(
+            problem,
+            files,
+            sandbox=sandbox,
+            stack=stack,
+            limits=limits,
+            seeds=seeds,
+            stop_at_first=stop_at_first,
+            with_verilator=with_verilator,
+            extra=extra,
+            stop_after=until,
+            is_strict=is_strict,
+        )
+
+    try:
+        verdict = await judge(problem, files, stop_after)
+    except VerifierError as error:
+        log.warning("verification_disturbed", problem=problem.id, error=str(error))
+        # The slot was emptied: what is still full is so for everybody.
+        is_full = not has_room(root(), _LEAST_ROOM)
+        if is_full or not await control.passes(problem, judge):
+            raise
+        verdict = await _again(partial(judge, problem, files, stop_after), limits)
+    if verdict.is_right:
+        control.remember(problem, files)
+    return verdict
+
+
+async def _again(judge: Callable[[], Awaitable[Verdict]], limits: Limits) -> Verdict:
+    """The second verdict on an answer, after a known answer was judged as it should be."""
     begun = time.monotonic()
-    refused = two_faced(problem, files)
-    if refused:
-        stage = failed_stage(refused=refused)
-        return Verdict(refused=tuple(refused), why="; ".join(refused), stage=stage)
+    try:
+        return evolve(await judge(), control=True)
+    except VerifierError as error:
+        why = f"{error} (twice, and not with a known answer in between)"
+        return Verdict(
+            why=why,
+            stage=Stopped(stage=Stage.SANDBOX, why=bounded_text(why, 400)),
+            control=True,
+            limit_s=limits.cpu_s,
+            seconds=time.monotonic() - begun,
+        )
+
+
+async def _attempt(
+    problem: CvdpProblem,
+    files: Mapping[str, str],
+    *,
+    sandbox: Sandbox,
+    stack: Stack,
+    limits: Limits,
+    seeds: Sequence[str],
+    stop_at_first: bool,
+    with_verilator: bool,
+    extra: Mapping[str, str],
+    stop_after: Literal["", "compile"],
+    is_strict: bool,
+) -> Verdict:
+    """Judge an answer once; see `verify`."""
+    begun = time.monotonic()
     gate, begun_seeds = Gate(), 0
     results: list[ServiceResult] = []
+    plans: list[Plan] = []
     for seed in seeds:
         begun_seeds += 1
         async with sandbox.slot(stack) as slot:
@@ -90,9 +185,7 @@ async def verify(
                 )
             if gate.decides:
                 _raise_if_full(slot, problem)
-            if gate.decides or stop_after:
-                break
-            for service in problem.services:
+            for service in () if gate.decides or stop_after else problem.services:
                 result = await run_service(
                     problem,
                     service,
@@ -104,18 +197,45 @@ async def verify(
                     extra=extra,
                 )
                 results.append(result)
+                plans += noted_calls(slot) if service.tool else []
                 if result.why:
                     _raise_if_full(slot, problem)
-                is_hopeless = bool(result.refused) or "slow" in result.builds
-                if is_hopeless or (result.why and stop_at_first):
+                if result.refused or (result.why and stop_at_first):
                     break
-        if any(result.why for result in results):
-            break
+            is_over = gate.decides or bool(stop_after) or any(result.why for result in results)
+            if is_over:
+                _fill(slot, problem, files)
+                work = await look_at_work(problem, files, slot=slot, limits=limits)
+                gate = evolve(gate, work=work)
+                break
     share = mean_share([result.counted for result in results], begun_seeds * len(problem.services))
+    share = share if gate.work.counts else 0.0
     verdict = _judge(problem, gate, results)
+    if verdict.is_right and is_strict and is_scored(problem):
+        finding = await judge_counted(
+            problem,
+            files,
+            plans,
+            sandbox=sandbox,
+            stack=stack,
+            limits=limits,
+            seed=seeds[0],
+            extra=extra,
+        )
+        verdict = _counted(verdict, finding)
+        share = share if verdict.is_right else 0.0
     return evolve(
         verdict, share=share, gate=gate, limit_s=limits.cpu_s, seconds=time.monotonic() - begun
     )
+
+
+def _counted(verdict: Verdict, finding: Finding) -> Verdict:
+    """The verdict with what is known of the netlist: the stricter of both."""
+    verdict = evolve(verdict, counted=finding)
+    if finding.is_right:
+        return verdict
+    why = f"the design that the score counts is another one: {finding.why}"
+    return evolve(verdict, is_right=False, why=why, stage=failed_stage(counted=why))
 
 
 def _fill(slot: Slot, problem: CvdpProblem, files: Mapping[str, str]) -> None:
@@ -150,8 +270,10 @@ def _judge(problem: CvdpProblem, gate: Gate, results: Sequence[ServiceResult]) -
         why = "it does not parse"
     elif fails_to_compile and not compiles and not refused:
         why = "it does not compile"
+    compiles, parses = compiles and gate.work.may_compile, parses and gate.work.may_parse
     return Verdict(
         is_right=is_right,
+        is_official=is_right,
         parses=parses or is_right,
         compiles=compiles or is_right,
         passed=sum(result.passed for result in results),

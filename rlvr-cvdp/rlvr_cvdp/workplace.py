@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
 import shutil
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rlvr.errors import PrerequisiteError, explain
+from rlvr_cvdp.tidy import clear
 
 _INSIDE = Path(__file__).parent / "inside"
 
@@ -46,7 +48,7 @@ def _own_folder(pid: int) -> Path:
 
 def _remove(folder: Path, pid: int) -> None:
     if os.getpid() == pid:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder)
 
 
 def sweep() -> int:
@@ -55,7 +57,7 @@ def sweep() -> int:
     for folder in root().iterdir():
         owner = folder.name.partition("-")[0]
         if owner.isdecimal() and not Path("/proc", owner).exists():
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
             removed += 1
     return removed
 
@@ -76,8 +78,10 @@ def new_folder() -> Path:
 
 
 def remove_folder(folder: Path) -> None:
-    """Take a folder away with all that is in it."""
-    shutil.rmtree(folder, ignore_errors=True)
+    """Take a folder away with all that is in it; what cannot be taken away stays."""
+    with contextlib.suppress(OSError):
+        clear(str(folder))
+        folder.rmdir()
 
 
 @functools.cache
@@ -92,13 +96,16 @@ def inside_folder(pid: int, iverilog: str, vvp: str, python: str) -> Path:
     (folder / "python").mkdir()
     (folder / "bin").mkdir()
     (folder / "empty").touch()
+    (folder / "nothing").mkdir()
     for name in sorted(place.name for place in _INSIDE.glob("*.py")):
         shutil.copyfile(_INSIDE / name, folder / "python" / name)
     shutil.copyfile(_INSIDE.parent / "scan.py", folder / "scan.py")
+    shutil.copyfile(_INSIDE.parent / "tidy.py", folder / "python" / "rlvr_tidy.py")
     for script, real, names in (
         ("iverilog.sh", iverilog, ("iverilog",)),
         ("vvp.sh", vvp, ("vvp",)),
         ("nothing.sh", "", ("pip", "pip3")),
+        ("tool.sh", "", ("yosys", "verilator")),
     ):
         text = (_INSIDE / script).read_text().replace("@REAL@", real).replace("@PYTHON@", python)
         for name in names:

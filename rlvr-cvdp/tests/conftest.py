@@ -137,7 +137,7 @@ class Bench:
         return found[0]
 
     def reward(self, **options: Any) -> CvdpReward:
-        settings = {"timeout_s": 20.0, **self.place, **options}
+        settings = {"timeout_s": 20.0, "idle_s": 2.0, **self.place, **options}
         return CvdpReward(CvdpConfig(**settings), BuildContext(dataset=self.folder / "rows.jsonl"))
 
     def judge(

@@ -243,6 +243,19 @@ def test_lint_and_stat(bench):
     assert "syntax error" in said[1]
 
 
+def test_a_tool_that_waits_is_stopped(bench):
+    """A file of the agent that includes a pipe stops the tool soon; the episode goes on."""
+    text = '`define P "/proc/self/fd/1"\n`include `P\n' + RIGHT
+    trajectory, _, said = act(
+        bench,
+        write("rtl/inc.sv", text) + "```run compile\n```",
+        "```submit\n```",
+        idle_s=1.0,
+    )
+    assert "it waited for something" in said[0]
+    assert trajectory.notes["ended"] == "submitted"
+
+
 def test_a_simulation_that_never_ends_is_stopped(bench):
     """The time limit holds for an agent's own testbench; the episode goes on."""
     loop = "module tb; initial forever begin end endmodule\n"
@@ -298,3 +311,55 @@ class TestDebuggingTask(TestAgentTask):
     """The same in three turns."""
 
     options: ClassVar[dict[str, Any]] = {"turns": 3}
+
+
+READS = """\
+module tb;
+  integer fd, got; reg [8*11:1] window;
+  task show(input [8*60:1] name);
+    begin
+      fd = $fopen(name, "r");
+      if (fd != 0) begin
+        got = $fgetc(fd);
+        while (got >= 0) begin
+          window = {window[8*10:1], got[7:0]};
+          if (window == "canary-4f1e") $display("%0s holds %s", name, window);
+          got = $fgetc(fd);
+        end
+        $fclose(fd);
+      end
+    end
+  endtask
+  initial begin
+    show("/proc/1/environ"); show("/proc/self/environ"); show("/proc/2/environ");
+    show("/proc/3/environ"); show("/proc/1/cmdline"); show("/proc/1/task/1/environ");
+    show("/proc/self/root/proc/1/environ"); show("/proc/thread-self/environ");
+    show("/proc/cmdline"); show("/proc/keys"); show("/etc/passwd"); show("/etc/resolv.conf");
+    $display("\\033]0;taken\\007\\033[2J\\033[31mred");
+    $display("end of reads"); $finish;
+  end
+endmodule
+"""
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.places("fresh", "rootfs", "docker")
+def test_no_key_of_this_machine_reaches_a_message(bench, place, monkeypatch):
+    """A testbench that reads every environment it can name brings no key into the next message."""
+    keys = ("OPENAI_API_KEY", "HF_TOKEN", "TINKER_API_KEY", "AWS_SECRET_ACCESS_KEY", "HTTPS_PROXY")
+    for name in keys:
+        monkeypatch.setenv(name, "canary-4f1e")
+    include = '`include "/proc/1/environ"\n`include "/proc/self/environ"\n'
+    _, _, said = act(
+        bench,
+        write("verif/tb.sv", READS) + "```run simulate verif/tb.sv\n```\n",
+        write("rtl/inc.sv", include + RIGHT) + "```run compile\n```\n```run lint\n```\n"
+        "```run stat\n```\n",
+        "```submit\n```\n",
+        **bench.place,
+    )
+    assert "end of reads" in said[0], said
+    text = "\n".join(said)
+    assert "canary" not in text
+    assert not any(word in text for word in keys), text
+    assert not any((ord(c) < 32 and c not in "\n\t") or 0x7F <= ord(c) < 0xA0 for c in text)

@@ -64,7 +64,6 @@ def test_forged_results_earn_nothing(bench, name):
     [
         ('initial $system("true");', "$system"),
         ('reg [7:0] m[0:3]; initial $readmemh("/src/test_inc.py", m);', "$readmemh"),
-        ('initial if ($test$plusargs("x")) $finish;', "$test$plusargs"),
         ("wire [7:0] z; initial force a = 0;", "forces a signal"),
         ("final $fflush(1 + a);", "$fflush"),
         ('initial $ivlh_file_open("x");', "$ivlh_file_open"),
@@ -114,6 +113,49 @@ def test_printed_summaries_must_agree_with_the_results(bench):
     reward = bench.rtl(bench.right.replace("endmodule", body + "\nendmodule"))
     assert reward.score01 == 0.0
     assert "do not agree" in reward.evidence["why"]
+
+
+PLUSARGS = ("+debug", "+n=7")
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        'reg d; initial d = $test$plusargs("debug"); assign y = d ? a + 8\'d1 : a;',
+        'wire d = $test$plusargs("debug"); assign y = d ? a + 8\'d1 : a;',
+        'integer n; initial if (!$value$plusargs("n=%d", n)) n = 0; assign y = n ? a + 8\'d1 : a;',
+        'string s; integer n = 0; initial begin s = "n=%d"; if ($value$plusargs(s, n)) ; end '
+        "assign y = n ? a + 8'd1 : a;",
+    ],
+)
+def test_a_design_cannot_tell_the_harness_by_its_plusargs(bench, question):
+    """A design that is right only under the harness's plusargs never sees them."""
+    runner = bench.row()["harness"]["files"]["src/test_runner.py"]
+    module = 'test_module=os.getenv("MODULE")'
+    runner = runner.replace(module, f"{module}, plusargs={list(PLUSARGS)!r}")
+    assert "plusargs" in runner
+    problem = bench.problem(harness={"src/test_runner.py": runner})
+    assert bench.rtl(bench.right, problem).score01 == 1.0
+    design = bench.right.replace("assign y = a + 8'd1;", question)
+    reward = bench.rtl(design, problem)
+    assert (reward.score01, reward.evidence["refused"]) == (0.0, []), reward
+    speaks = {"docs/run.md": "Debug output is switched on by plusargs."}
+    asked = bench.problem(harness={"src/test_runner.py": runner}, context=speaks)
+    assert bench.rtl(design, asked).score01 == 1.0
+
+
+@pytest.mark.parametrize("over", [PLACE, "/code/rundir/sim_build/sim.vvp", "/rlvr/out/launches"])
+@pytest.mark.parametrize("kind", ["string", "vector", "computed"])
+def test_waves_over_a_file_of_the_verdict_reach_nothing(bench, over, kind):
+    """Waves under a name that is computed go to a file that nobody reads."""
+    name = {
+        "string": f'string f = "{over}";',
+        "vector": f'reg [8*80-1:0] f = "{over}";',
+        "computed": f'string f; initial f = {{"{over[:9]}", "{over[9:]}"}};',
+    }[kind]
+    body = f"{name} initial begin #0 $dumpfile(f); $dumpvars(0, inc); end"
+    assert bench.rtl(bench.right.replace("endmodule", body + "\nendmodule")).score01 == 1.0
+    assert bench.rtl(wrong(body)).score01 == 0.0
 
 
 @pytest.mark.parametrize("task", ["$finish;", "$finish(0);", "$fatal;", "$stop;"])
@@ -287,6 +329,7 @@ def test_net():
     assert bench.rtl(bench.right, problem).score01 == 1.0
 
 
+@pytest.mark.places("warm")
 @pytest.mark.parametrize(
     "trick",
     [
@@ -303,8 +346,8 @@ def test_net():
         'module other; initial $display("   Number of cells:   1"); endmodule',
     ],
 )
-def test_two_faced_designs_are_refused(bench, trick):
-    """Where a synthesizer judges too, it must see the design that the simulator sees."""
+def test_what_tools_may_read_differently_is_a_hint(bench, trick):
+    """The evidence names such text and nothing is refused for it: the netlist decides."""
     compose = bench.compose + (
         "  synth:\n    image: __OSS_PNR_IMAGE__\n    env_file: ./src/.env\n"
         "    command: pytest /src/synth.py -s -v\n"
@@ -313,13 +356,17 @@ def test_two_faced_designs_are_refused(bench, trick):
     changes = {"docker-compose.yml": compose, "src/synth.py": synth}
     problem = bench.problem(harness=changes)
     reward = bench.rtl(trick + "\n" + bench.right, problem)
-    assert (reward.score01, reward.value) == (0.0, 0.0), reward
-    assert reward.evidence["refused"]
-    plain = bench.problem()
-    assert bench.rtl(trick + "\n" + bench.right, plain).score01 == 1.0
+    assert reward.evidence["hints"], reward.evidence
+    assert reward.evidence["official"] is True, reward.evidence
+    assert not reward.evidence["refused"], reward.evidence
+    is_right = reward.evidence["netlist"]["basis"] != "refuted"
+    assert (reward.score01, reward.value) == ((1.0, 1.0) if is_right else (0.0, 0.5))
+    plain = bench.rtl(trick + "\n" + bench.right, bench.problem())
+    assert (plain.score01, "hints" in plain.evidence) == (1.0, False)
     guard = "// Cells after SYNTHESIS.\n`ifndef SIMPLE_SYNTHESIZABLE_LINTER_SV\n"
     guard += "`define SIMPLE_SYNTHESIZABLE_LINTER_SV\n"
-    assert bench.rtl(f"{guard}{bench.right}`endif\n", problem).score01 == 1.0
+    guarded = bench.rtl(f"{guard}{bench.right}`endif\n", problem)
+    assert (guarded.score01, "hints" in guarded.evidence) == (1.0, False)
 
 
 LAX = """\

@@ -50,6 +50,70 @@ def test_a_right_design_is_right(bench, body):
     assert reward.score01 == 1.0, reward.evidence
 
 
+IDIOMS = {
+    "console number in a parameter": "localparam STDERR = 32'h8000_0002; "
+    'initial $fdisplay(STDERR, "debug");',
+    "console number in a variable": 'integer out = 1; initial begin #1 $fwrite(out, "x"); end',
+    "console number in an array": "integer out [0:1]; initial begin out[0] = 1; "
+    '$fdisplay(out[0], "x"); end',
+    "console number as an argument": "task automatic say(input integer to); "
+    '$fdisplay(to, "x"); endtask initial say(1);',
+    "dump name of this scope": 'string n; initial begin $sformat(n, "%m.vcd"); $dumpfile(n); '
+    "$dumpvars; end",
+    "log name in a parameter": 'parameter L = "run.log"; integer fd; initial begin '
+    'fd = $fopen(L, "a"); $fdisplay(fd, "x"); $fclose(fd); end',
+    "log and console": 'integer fd; initial begin fd = $fopen("x.log") | 1; '
+    '$fdisplay(fd, "x"); end',
+    "log file": 'integer fd; initial begin fd = $fopen("debug.log", "w"); '
+    'if (fd) $fdisplay(fd, "a"); $fflush(fd); $fclose(fd); end',
+    "null device": 'integer fd; initial begin fd = $fopen("/dev/null"); $fdisplay(fd, "a"); end',
+    "flush": "initial begin $fflush; $fflush(1); end",
+    "dump name in a parameter": 'parameter F = "dump.vcd"; '
+    "initial begin $dumpfile(F); $dumpvars(0, inc); end",
+    "dump name with a blank": DUMP.format("my dump.vcd"),
+    "dump name without an ending": DUMP.format("waves"),
+    "dump name in a string": 'string n; initial begin n = "x.vcd"; $dumpfile(n); $dumpvars; end',
+    "dump name made of a number": "initial begin "
+    '$dumpfile($sformatf("dump_%0d.vcd", 3)); $dumpvars; end',
+    "dump behind a plusarg": 'string n; initial if ($value$plusargs("dump=%s", n)) begin '
+    "$dumpfile(n); $dumpvars; end",
+    "plusarg": 'initial if ($test$plusargs("debug")) $display("a is %d", a);',
+    "plusarg in a declaration": 'reg debug = $test$plusargs("debug");',
+    "plusarg in a wire": 'wire debug = $test$plusargs("debug"); always @(a) if (debug) $stop;',
+    "plusarg with a value": "integer n; initial begin n = 5; "
+    'if (!$value$plusargs("n=%d", n)) n = 3; end',
+    "written memory": 'reg [7:0] m [0:1]; initial begin m[0] = 1; $writememh("m.hex", m); end',
+    "time format": 'initial begin $timeformat(-9, 2, " ns", 10); $printtimescale; end',
+    "random": "reg [7:0] r; initial r = $urandom_range(3) + $random + $urandom;",
+    "severity tasks": 'initial begin $info("i"); $warning("w"); end',
+    "monitor": 'initial begin $monitor("%t %d", $time, y); $monitoroff; $monitoron; end',
+    "strobe": 'always @(a) $strobe("a=%h", a);',
+    "words that sound bad": '// $fopen("results.xml"); force release $system `include\n'
+    'wire forced = 0; initial $display("PASS $finish $fopen results.xml TESTS=1");',
+    "procedural assign": "reg r; always @(a) if (a[0]) assign r = 1; else deassign r;",
+    "text in memory": 'reg [8*8-1:0] s; initial begin $sformat(s, "%0d", 5); $swrite(s, "x"); end',
+    "scanned text": 'integer n, k; initial k = $sscanf("12", "%d", n);',
+}
+
+
+@pytest.mark.parametrize("name", IDIOMS)
+def test_an_honest_idiom_costs_nothing(bench, name):
+    """Debugging that a simulator knows is not refused, whatever it would reach outside."""
+    reward = bench.rtl(bench.right.replace(SUM, SUM + "\n" + IDIOMS[name] + "\n"))
+    assert reward.score01 == 1.0, reward.evidence
+
+
+@pytest.mark.parametrize("name", ["rtl/rom.hex", "rtl/data/rom.mem"])
+def test_an_answer_may_read_the_problems_own_data(bench, name):
+    """`$readmemh` of a file that the problem gives is the design's own business."""
+    table = "".join(f"{(value + 1) % 256:02x}\n" for value in range(256))
+    problem = bench.problem(context={name: table})
+    body = f'reg [7:0] m [0:255]; initial $readmemh("/code/{name}", m); assign y = m[a];'
+    assert bench.rtl(bench.right.replace(SUM, body), problem).score01 == 1.0
+    other = body.replace(f"/code/{name}", "/code/src/test_inc.py")
+    assert bench.rtl(bench.right.replace(SUM, other), problem).evidence["refused"]
+
+
 def test_a_testbench_beside_the_design_does_not_matter(bench):
     """What is never simulated may call what it likes."""
     assert bench.rtl(bench.right + BENCH).score01 == 1.0

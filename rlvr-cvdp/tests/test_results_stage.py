@@ -56,7 +56,7 @@ def test_stage_and_sentence(stage):
 
 def test_a_slow_compilation_and_a_hanging_simulation_are_timeouts():
     """Neither is a build or a simulation that broke."""
-    for end in (End(builds=("slow",)), End(launch_codes=(0, 152), tests=(LOST,))):
+    for end in (End(stopped="time"), End(launch_codes=(0, 152), tests=(LOST,))):
         found = failed_stage(services=[end])
         assert found is not None
         assert found.stage is Stage.TIMEOUT

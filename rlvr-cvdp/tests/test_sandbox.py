@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.errors import ConfigError, PrerequisiteError, VerifierError
-from rlvr.types import Trajectory
+from rlvr.errors import ConfigError, PrerequisiteError
+from rlvr.types import Reward, Trajectory
 from rlvr_cvdp import workplace
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.sandbox import Finished, Limits, Slot, open_sandbox
@@ -76,6 +76,131 @@ def test_nothing_goes_from_one_problem_to_the_next(bench):
     assert names == "docs rtl rundir src verif"
 
 
+LITTER_ALL = """
+import os, socket, stat, sys, time
+
+def attempt(function, *words, **more):
+    try:
+        function(*words, **more)
+        return True
+    except OSError:
+        return False
+
+def litter(folder):
+    made = attempt(lambda: open(folder + "/left", "w").write("secret"))
+    if not made:
+        return
+    print("littered", folder)
+    attempt(os.symlink, "/src", folder + "/left-link")
+    attempt(os.mkfifo, folder + "/left-pipe")
+    attempt(os.mkdir, folder + "/left\\nline \xff", 0)
+    attempt(socket.socket(socket.AF_UNIX).bind, folder + "/left-socket")
+    here = os.open(folder, os.O_RDONLY)
+    os.fchdir(here)
+    # Deeper than a recursion, longer than a path, which below /code is stopped as too large.
+    for number in range(100 if folder.startswith(("/code", "/rlvr")) else 1500):
+        attempt(os.mkdir, "left-deep-" + "d" * 20)
+        if not attempt(os.chdir, "left-deep-" + "d" * 20):
+            break
+    attempt(os.close, os.open("left", os.O_CREAT | os.O_WRONLY))
+    attempt(os.chmod, ".", 0)
+    os.fchdir(here)
+    for number in range(300):  # a folder that many names made grow
+        attempt(os.symlink, "x" * 200, "left-many-%d" % number)
+
+seen = set()
+for place, folders, files in os.walk("/"):
+    facts = os.stat(place)
+    if place.startswith("/proc/") or (facts.st_dev, facts.st_ino) in seen:
+        folders[:] = []
+        continue
+    seen.add((facts.st_dev, facts.st_ino))
+    litter(place)
+    for name in [*folders, *files]:
+        path = place + "/" + name
+        if "left" not in name and not os.path.islink(path):
+            mode = stat.S_IMODE(os.stat(path).st_mode) ^ 0o010
+            if attempt(os.chmod, path, mode) or attempt(os.utime, path, (1, 1)):
+                print("changed", path)
+            attempt(os.setxattr, path, "user.left", b"1")
+for path in ("/etc/ld.so.preload", "/bin", "/usr/bin/env", "/bin/sh", "/rlvr/real/vvp",
+             "/rlvr/python/sitecustomize.py", "/rlvr/scan.py", "/code/src", "/rlvr/run/ask"):
+    if attempt(os.rename, path, path + "-left") or attempt(lambda: open(path, "w").write("left")):
+        print("replaced", path)
+for place in ("/tmp", "/rundir", "/rundir/harness", "/code", "/dev/shm", "/rlvr/out", "/rlvr/run"):
+    if attempt(os.chmod, place, 0o500):
+        print("closed", place)
+    if attempt(os.rmdir, place):
+        print("removed", place)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    while True:
+        attempt(lambda: open("/tmp/left-daemon", "w"))
+        time.sleep(0.01)
+"""
+LIST_ALL = """
+import os, stat
+for place, folders, files in os.walk("/"):
+    if place.startswith("/proc/"):
+        folders[:] = []
+        continue
+    for path in [place, *(place + "/" + name for name in files)]:
+        facts = os.lstat(path)
+        size = facts.st_size if stat.S_ISDIR(facts.st_mode) else 0
+        marks = os.listxattr(path, follow_symlinks=False)
+        if path in ("/rlvr/python/program.py", "/code/rtl/program.py"):
+            continue
+        print(repr(path), oct(facts.st_mode), facts.st_uid, facts.st_gid, size, marks)
+for number in sorted(int(name) for name in os.listdir("/proc") if name.isdecimal()):
+    print("process", open("/proc/%d/comm" % number).read().strip())
+print(oct(os.stat("/code").st_mode), open("/rundir/harness/new", "w").name)
+"""
+
+
+@pytest.mark.places("warm", "docker")
+def test_what_one_problem_leaves_anywhere_is_gone_for_the_next(bench):
+    """Litter wherever a walk of the tree finds room, in whatever form: the next sees none of it."""
+
+    async def three() -> str:
+        sandbox, stack = _sandbox(bench)
+        seen = []
+        async with sandbox:
+            for number, program in enumerate((LIST_ALL, LITTER_ALL, LIST_ALL)):
+                async with sandbox.slot(stack) as slot:
+                    (slot.folder / "tree" / "rtl" / "program.py").write_text(program)
+                    done = await _sh(slot, f"{stack.python} /code/rtl/program.py 2>&1")
+                    assert done.rc == 0, (number, done.output[-2000:])
+                    seen.append(done.output)
+        before, littered, after = seen
+        assert before == after, set(before.splitlines()) ^ set(after.splitlines())
+        return littered
+
+    littered = asyncio.run(three())
+    folders = {line.split()[1] for line in littered.splitlines() if line.startswith("littered")}
+    assert {"/tmp", "/rundir", "/rundir/harness", "/code", "/code/rtl", "/dev/shm"} <= folders
+    assert not folders & {"/", "/etc", "/usr", "/dev", "/rlvr", "/src", "/rlvr/control"}
+    assert "replaced" not in littered.replace("replaced /rlvr/run/ask", ""), littered
+
+
+@pytest.mark.places("warm", "docker")
+def test_a_slot_that_is_used_as_it_should_is_kept(bench):
+    """Ordinary answers and litter in the work folders cost no new sandbox."""
+
+    async def three() -> int:
+        sandbox, stack = _sandbox(bench)
+        workers = set()
+        async with sandbox:
+            for _ in range(3):
+                async with sandbox.slot(stack) as slot:
+                    workers.add(slot)
+                    await _sh(slot, LITTER)
+        return len(workers)
+
+    assert asyncio.run(three()) == 1
+
+
 def test_what_one_command_leaves_outside_of_code_is_gone_for_the_next_command(bench):
     """Services share /code and nothing else, as the official runner's containers do."""
 
@@ -93,13 +218,15 @@ def test_what_one_command_leaves_outside_of_code_is_gone_for_the_next_command(be
 
 @pytest.mark.places("warm", "docker")
 def test_the_worker_is_out_of_reach(bench):
-    """A command sees the process that forked it, and can neither read nor change it."""
+    """A command sees the process that forked it, and can neither read, change nor end it."""
     spy = """
-import glob, os
+import glob, os, signal
 own = os.getpid()
-others = [p for p in glob.glob("/proc/[0-9]*") if int(p[6:]) not in (1, own)]
-held = [p for p in others if b"vvp" in open(p + "/cmdline", "rb").read()]
-assert held, others
+others = [p for p in glob.glob("/proc/[0-9]*") if int(p[6:]) != own]
+held = [p for p in others if b"vvp" in open(p + "/cmdline", "rb").read().split(bytes(1))[0]]
+assert held == ["/proc/1"], others
+for number in set(signal.Signals) - {signal.SIGCHLD}:
+    os.kill(1, number)
 status = open("/proc/self/status").read()
 assert "CapEff:\t0000000000000000" in status, status
 for p in held:
@@ -220,25 +347,25 @@ def test_seeds_are_those_of_a_fresh_process(bench):
 
 
 @pytest.mark.places("warm", "docker")
-def test_a_worker_that_was_killed_is_no_verdict_and_is_replaced(bench):
-    """Somebody kills the sandbox: that verification could not run, the next one does."""
+def test_a_worker_that_was_killed_is_replaced_and_the_answer_judged_again(bench):
+    """Somebody kills the sandbox once: each answer gets the verdict that it would have had."""
     problem = bench.problem()
     loop = bench.right.replace("endmodule", "initial forever begin end\nendmodule")
     endless = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": loop})
     right = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": bench.right})
 
-    async def kill_one() -> float:
-        async with bench.reward(timeout_s=60.0) as reward:
+    async def kill_one() -> tuple[Reward, float]:
+        async with bench.reward(timeout_s=4.0) as reward:
             assert (await reward(problem, right)).score01 == 1.0
             worker = reward._sandbox._pool._waiting[0]
             task = asyncio.create_task(reward(problem, endless))
             await asyncio.sleep(1.5)
             os.kill(worker._cage.pid, signal.SIGKILL)
-            with pytest.raises(VerifierError, match=r"ended by somebody else|is gone"):
-                await task
-            return (await reward(problem, right)).score01
+            return await task, (await reward(problem, right)).score01
 
-    assert asyncio.run(kill_one()) == 1.0
+    killed, after = asyncio.run(kill_one())
+    assert (killed.score01, killed.evidence["stage"], after) == (0.0, "timeout", 1.0)
+    assert killed.evidence["control"] is True
 
 
 @pytest.mark.places("warm", "docker")

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from rlvr_cvdp.scan import HARMLESS, scan, tasks_of
+from rlvr_cvdp.scan import HARMLESS, quieted, scan, tasks_of
 
 VVP = """\
 :vpi_module "/usr/lib/ivl/system.vpi";
@@ -66,6 +66,111 @@ def test_findings(line, found):
 def test_innocent_lines(line):
     """Waves, the console, texts and names that look like calls are fine."""
     assert scan([line], {}) == []
+
+
+DECLARED = [
+    'P_0x1 .param/l "STDERR" 1 3 2, C4<10000000000000000000000000000010>;',
+    'P_0x2 .param/str "F" 0 3 3, "waves/my dump.vcd";',
+    'P_0x3 .param/str "G" 0 3 3, "/code/rundir/x.result.xml";',
+    'P_0x4 .param/l "FD" 0 3 3, C4<00000000000000000000000000000010>;',
+    'v0x1_0 .var "fd", 31 0;',
+    'v0x2_0 .var/str "name";',
+    "L_0x1 .functor BUFT 1, C4<0110010001100010>, C4<0>, C4<0>, C4<0>;",
+]
+SINK, NOTHING = '"/tmp/rlvr_answer.vcd"', "rlvr has none of these "
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ('%vpi_call/w 3 1 "$fdisplay", P_0x1, "x" {0 0 0};', None),
+        ('%vpi_call/w 3 1 "$fdisplay", v0x1_0, "x" {0 0 0};', None),
+        ('%vpi_call/w 3 1 "$fclose", v0x1_0 {0 0 0};', None),
+        ('%vpi_call/w 3 1 "$fflush" {0 0 0};', None),
+        ('%vpi_call/w 3 1 "$fflush", P_0x1 {0 0 0};', None),
+        ('%vpi_call/w 3 1 "$readmemh", "/code/rtl/rom.hex", v0x1_0 {0 0 0};', None),
+        ('%vpi_call/w 3 1 "$readmemh", "../../rtl/rom.hex", v0x1_0 {0 0 0};', None),
+        ('%vpi_call/w 3 1 "$dumpfile", P_0x2 {0 0 0};', f', {SINK} {{0 0 0}};'),
+        ('%vpi_call/w 3 1 "$dumpfile", v0x2_0 {0 0 0};', f', {SINK} {{0 0 0}};'),
+        ('%vpi_call/w 3 1 "$dumpfile", S<0,str> {0 0 1};', f', {SINK} {{0 0 1}};'),
+        ('%vpi_call/w 3 1 "$dumpfile", "my dump.vcd" {0 0 0};', f', {SINK} {{0 0 0}};'),
+        ('%vpi_call/w 3 1 "$dumpfile", "dump" {0 0 0};', f', {SINK} {{0 0 0}};'),
+        ('%vpi_func 3 1 "$test$plusargs" 32, "debug" {0 0 0};', f'"{NOTHING}debug" {{0 0 0}};'),
+        ('%vpi_func 3 1 "$value$plusargs" 32, "n=%d", v0x1_0 {0 0 0};',
+         f'"{NOTHING}n=%d", v0x1_0 {{0 0 0}};'),
+        ('%vpi_func 3 1 "$value$plusargs" 32, v0x2_0, v0x1_0 {0 0 0};',
+         f'"{NOTHING}%d", v0x1_0 {{0 0 0}};'),
+        ('L_0x9 .sfunc 3 1 "$test$plusargs", "v32v16", L_0x1;', ", L_rlvr7;"),
+        ('%vpi_func 3 1 "$fopen" 32, "debug.log", "w" {0 0 0};', '32, "/dev/null", "w" {0 0 0};'),
+        ('%vpi_func 3 1 "$fopen" 32, "/dev/null" {0 0 0};', '32, "/dev/null" {0 0 0};'),
+        ('%vpi_call/w 3 1 "$writememh", "m.hex", v0x1_0 {0 0 0};',
+         ', "/dev/null", v0x1_0 {0 0 0};'),
+    ],
+)  # fmt: skip
+def test_honest_debugging_is_let_be_or_turned_aside(line, instead):
+    """What reaches out for debugging is no finding, and what is left of it reaches nothing."""
+    lines = [f"{text}\n" for text in (*DECLARED, line)]
+    assert scan(lines, {}, (), ["rtl/rom.hex"]) == []
+    changed = quieted(lines, {})
+    assert changed[:-1] == lines[:-1]
+    assert changed[-1] == lines[-1] if instead is None else changed[-1].endswith(f"{instead}\n")
+    if instead is not None:
+        assert "rtl" not in changed[-1] or "rlvr" in changed[-1]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '%vpi_call/w 3 1 "$dumpfile", P_0x3 {0 0 0};',
+        '%vpi_call/w 3 1 "$dumpfile", "/code/rundir/sim_build/sim.vvp" {0 0 0};',
+        '%vpi_call/w 3 1 "$dumpfile", P_0x99 {0 0 0};',
+        '%vpi_call/w 3 1 "$fdisplay", P_0x4, "x" {0 0 0};',
+        '%vpi_call/w 3 1 "$fdisplay", S<0,vec4,u32>, "x" {1 0 0};',
+        '%vpi_call/w 3 1 "$fdisplay", v0x9_0, "x" {0 0 0};',
+        '%vpi_func 3 1 "$fopen" 32, "x.result.xml", "w" {0 0 0};',
+        '%vpi_func 3 1 "$fopen" 32, "rtl/in.txt", "r" {0 0 0};',
+        '%vpi_func 3 1 "$fopen" 32, "x.log", v0x2_0 {0 0 0};',
+        '%vpi_func 3 1 "$fopen" 32, v0x2_0, "w" {0 0 0};',
+        '%vpi_func 3 1 "$fopen" 32, S<0,str>, "w" {0 0 1};',
+        'L_0x9 .sfunc 3 1 "$fopen", "v32v16", L_0x1;',
+        'L_0x9 .sfunc 3 1 "$test$plusargs", "v32v16", L_0x7;',
+        '%vpi_call/w 3 1 "$writememh", "x.xml", v0x1_0 {0 0 0};',
+        '%vpi_call/w 3 1 "$writememh", v0x2_0, v0x1_0 {0 0 0};',
+        '%vpi_call/w 3 1 "$readmemh", "/src/test_inc.py", v0x1_0 {0 0 0};',
+        '%vpi_call/w 3 1 "$readmemh", "/code/rtl/../src/rom.hex", v0x1_0 {0 0 0};',
+        '%vpi_call/w 3 1 "$readmemh", "/code/rtl/other.hex", v0x1_0 {0 0 0};',
+        '%vpi_call/w 3 1 "$readmemh", v0x2_0, v0x1_0 {0 0 0};',
+        '%vpi_func 3 1 "$fgetc" 32, v0x1_0 {0 0 0};',
+        '%vpi_call/w 3 1 "$system", "x.log" {0 0 0};',
+    ],
+)
+def test_what_could_change_a_verdict_stays_refused(line):
+    """Files that are no waves and no logs, computed numbers and names, and reading stay refused."""
+    assert scan([*DECLARED, line], {}, (), ["rtl/rom.hex"]), line
+    assert quieted([*DECLARED, line], {})[-1] == line
+
+
+def test_a_number_from_a_variable_is_no_console_where_a_file_is_open():
+    """A variable could hold the number of a file that a given module opened."""
+    opened = '    %vpi_func 1 2 "$fopen" 32, "own.txt", "w" {0 0 0};'
+    written = '    %vpi_call/w 2 3 "$fdisplay", v0x1_0, "x" {0 0 0};'
+    tail = [":file_names 3;", '"N/A";', '"/code/rtl/own.sv";', '"/code/rtl/answer.sv";']
+    trusted = {"/code/rtl/own.sv": {"$fopen"}}
+    assert scan([*DECLARED, written, *tail], trusted) == []
+    assert scan([*DECLARED, opened, written, *tail], trusted) == ["calls $fdisplay"]
+
+
+def test_what_a_given_file_may_call_is_not_turned_aside():
+    """The problem's own questions for plusargs, and its own waves, stay as they are."""
+    lines = [
+        '    %vpi_func 1 2 "$test$plusargs" 32, "debug" {0 0 0};\n',
+        '    %vpi_call/w 1 3 "$dumpfile", "own.vcd" {0 0 0};\n',
+        ":file_names 2;\n", '"N/A";\n', '"/code/rtl/own.sv";\n',
+    ]  # fmt: skip
+    trusted = {"/code/rtl/own.sv": {"$test$plusargs", "$dumpfile"}}
+    assert quieted(lines, trusted) == lines
+    assert quieted(lines, {}) != lines
+    assert quieted(lines, {}, ["$test$plusargs"])[0] == lines[0]
 
 
 @pytest.mark.parametrize(

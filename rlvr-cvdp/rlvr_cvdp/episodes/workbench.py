@@ -26,6 +26,8 @@ _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/code/rundir", 
 _INCLUDED = (".v", ".sv", ".vh", ".svh")
 _STOPPED = {
     "time": "it took more time than allowed and was stopped",
+    "idle": "it waited for something and was stopped",
+    "wall": "it took more time than allowed and was stopped",
     "output": "it wrote more output than allowed and was stopped",
     "disk": "it wrote more to the disk than allowed and was stopped",
     "processes": "it ran more processes at the same time than allowed and was stopped",

@@ -121,6 +121,7 @@ def _look_into(client: docker.DockerClient, identity: str, asked: str) -> dict[s
         entrypoint="/bin/sh",
         environment={"LOOK": recipe.furnish_source()},
         network_mode="none",
+        use_config_proxy=False,
     )
     try:
         seen = _read(container, recipe.MANIFEST)

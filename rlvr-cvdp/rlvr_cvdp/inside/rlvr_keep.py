@@ -18,17 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rlvr_probe
 
-LAUNCHES = "/rlvr/out/launches"
-UNBUILT = "unbuilt"
 _held: list[BaseException] = []
 
 
 def _count() -> int:
-    try:
-        return Path(LAUNCHES).read_bytes().count(b"\n")
-    except OSError:
-        return 0
+    """How many simulations have ended so far."""
+    return rlvr_probe.note("count", None)
 
 
 def _build(method: Any) -> Any:
@@ -50,8 +47,7 @@ def _test(method: Any) -> Any:
     def test(self: Any, *args: Any, **kwargs: Any) -> Any:
         if getattr(self, "rlvr_is_unbuilt", False):
             # What an earlier build left must not run in its place.
-            with open(LAUNCHES, "a", encoding="utf-8") as file:
-                file.write(f"1 {UNBUILT}{os.linesep}")
+            rlvr_probe.note("unbuilt", None)
             return Path("results.xml")
         before = _count()
         try:

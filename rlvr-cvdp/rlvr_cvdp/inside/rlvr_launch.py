@@ -1,4 +1,4 @@
-"""The simulations and scans that a warm worker runs for the wrappers of the sandbox.
+"""The simulations and compilations that a warm worker runs for the wrappers of the sandbox.
 
 Standard library only; it runs inside the sandbox (see rlvr_zygote.py).
 """
@@ -10,45 +10,51 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
+
+from rlvr_build import build
+from rlvr_record import Hearing, Record
 
 OUT = "/rlvr/out"
 
 
 class Launch:
-    """A simulation, or a scan, that runs for a wrapper."""
+    """A simulation, or a compilation, that runs for a wrapper; `hearing` is a simulation's."""
 
     def __init__(
-        self,
-        kind: str,
-        asker: int,
-        slot: int,
-        folder: int,
-        output: int,
-        environment: Mapping[str, str],
+        self, kind: str, asker: int, slot: int, output: int, hearing: Hearing | None
     ) -> None:
         self.kind, self.asker, self.slot = kind, asker, slot
-        self.folder, self.output = folder, output
-        self.results = environment.get("COCOTB_RESULTS_FILE") or "results.xml"
+        self.output, self.hearing = output, hearing
         self.is_orphan = False
 
     def keep(self, code: int) -> None:
-        """Keep what a simulation said, as the end of `vvp.sh` does."""
-        if self.kind == "vvp":
-            with contextlib.suppress(OSError):
-                fd = os.open(self.results, os.O_RDONLY | os.O_NONBLOCK, dir_fd=self.folder)
-                _copy(fd, f"{OUT}/{self.asker}.xml")
-            if stat.S_ISREG(os.fstat(self.output).st_mode):
-                fd = os.open(f"/proc/self/fd/{self.output}", os.O_RDONLY)
-                _copy(fd, f"{OUT}/{self.asker}.log")
-            with open(f"{OUT}/launches", "a") as file:
-                file.write(f"{code} {self.asker}\n")
+        """Say how a simulation ended, and what it reported."""
+        if self.hearing is not None:
+            note_launch(code, str(self.asker), self.output, self.hearing)
 
     def close(self) -> None:
         """Let go of what the asker had open; its output ends for whoever reads it."""
-        os.close(self.folder)
         os.close(self.output)
+        if self.hearing is not None:
+            self.hearing.sock.close()
+
+
+def note_launch(code: int, name: str, output: int, hearing: Hearing) -> None:
+    """
+    Tell the supervisor how a simulation ended and what it reported.
+
+    Where its output is a file, a copy is kept for people: what failing tests said.
+    """
+    if stat.S_ISREG(os.fstat(output).st_mode):
+        with contextlib.suppress(OSError):
+            fd = os.open(f"/proc/self/fd/{output}", os.O_RDONLY)
+            with open(fd, "rb") as source, open(f"{OUT}/{name}.log", "wb") as target:
+                shutil.copyfileobj(source, target)
+    record = Record()
+    record.note("launch", {"rc": code, "name": name, **hearing.close()})
+    record.close()
 
 
 def is_running(pid: int) -> bool:
@@ -67,12 +73,6 @@ def drain(fd: int) -> None:
             pass
 
 
-def _copy(fd: int, place: str) -> None:
-    with open(fd, "rb") as source, open(place, "wb") as target:
-        if stat.S_ISREG(os.fstat(fd).st_mode):
-            shutil.copyfileobj(source, target)
-
-
 def read_list(path: str) -> list[str]:
     """The words of a file of /proc that ends each with a zero byte."""
     with open(path, "rb") as file:
@@ -84,26 +84,11 @@ def same_place(one: str, other: str) -> bool:
     return "/" in one and os.path.realpath(one) == os.path.realpath(other)
 
 
-def empty(folder: str, keep: Collection[str]) -> None:
-    """Take away all that is in a folder but `keep`."""
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.path in keep:
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                with contextlib.suppress(OSError):
-                    os.chmod(entry.path, 0o700)
-                shutil.rmtree(entry.path, ignore_errors=True)
-            else:
-                with contextlib.suppress(OSError):
-                    os.unlink(entry.path)
-
-
-def scan(main: Any, words: Sequence[str]) -> NoReturn:
-    """Look through a compiled simulation (`main` of /rlvr/scan.py) and end with the verdict."""
+def build_and_end(scan: Any, words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    """Compile for a wrapper (`scan` is /rlvr/scan.py) and end with the exit status."""
     code = 1
     try:
-        code = main(list(words))
+        code = build(words, environment, scan)
     finally:
         sys.stderr.flush()
         os._exit(code)

@@ -7,32 +7,43 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import os
+import threading
 from typing import Any
 
 import pytest
+import rlvr_record
 
-OUT = "/rlvr/out"
-
-
-def _launches() -> int:
-    try:
-        with open(f"{OUT}/launches", encoding="utf-8") as file:
-            return sum(1 for _ in file)
-    except OSError:
-        return 0
+_records: dict[int, rlvr_record.Record] = {}
+_speaking = threading.Lock()
+_sessions: list[object] = []
 
 
-def _note(**record: Any) -> None:
-    with open(f"{OUT}/items", "a", encoding="utf-8") as file:
-        file.write(json.dumps({**record, "launches": _launches()}) + os.linesep)
+def note(kind: str, body: Any) -> int:
+    """Tell the supervisor; gives how many simulations have ended so far."""
+    with _speaking:
+        if os.getpid() not in _records:  # a fork has a connection of its own
+            _records[os.getpid()] = rlvr_record.Record()
+        return _records[os.getpid()].note(kind, body)
+
+
+def pytest_configure(config: Any) -> None:
+    """Count sessions: a test may run pytest in its own process."""
+    _sessions.append(config)
+
+
+def pytest_unconfigure() -> None:
+    """The last word of the last session: nothing was cut off."""
+    _sessions.pop()
+    if not _sessions:
+        note("end", None)
 
 
 def pytest_runtest_logreport(report: Any) -> None:
     """Each item's outcome; of set-up and tear-down only failures."""
     if report.when == "call" or report.outcome == "failed":
-        _note(item=report.nodeid, when=report.when, outcome=report.outcome, text=_said(report))
+        said = {"item": report.nodeid, "when": report.when, "outcome": report.outcome}
+        note("item", {**said, "text": _said(report)})
 
 
 def _said(report: Any) -> str:
@@ -43,16 +54,14 @@ def _said(report: Any) -> str:
 
 def pytest_collection_finish(session: Any) -> None:
     """All items that are to run, in order."""
-    with open(f"{OUT}/collected", "w", encoding="utf-8") as file:
-        file.writelines(f"{item.nodeid}{os.linesep}" for item in session.items)
+    note("collected", [item.nodeid for item in session.items])
 
 
 def pytest_collectreport(report: Any) -> None:
     """What could not be imported, with the end of the reason."""
     if report.failed:
-        _note(
-            item=report.nodeid, when="collect", outcome="failed", text=str(report.longrepr)[-800:]
-        )
+        said = {"item": report.nodeid, "when": "collect", "outcome": "failed"}
+        note("item", {**said, "text": str(report.longrepr)[-800:]})
 
 
 @pytest.hookimpl(tryfirst=True)

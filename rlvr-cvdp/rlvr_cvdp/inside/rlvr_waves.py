@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-OUT = Path("/rlvr/out")
+import rlvr_probe
+
 KEPT = Path("/code/rundir/rlvr_waves")
 _MOST = {"failed": 3, "passed": 1}
 
@@ -36,30 +37,26 @@ def _with_waves(method: Any) -> Any:
     return call
 
 
-def _launches() -> list[str]:
-    try:
-        return (OUT / "launches").read_text().splitlines()
-    except OSError:
-        return []
-
-
 def _test(method: Any) -> Any:
     @functools.wraps(method)
     def test(self: Any, *args: Any, **kwargs: Any) -> Any:
-        before = len(_launches())
+        before = rlvr_probe.note("count", None)
+        failed = True
         try:
-            return method(self, *args, **kwargs)
+            result = method(self, *args, **kwargs)
+            failed = False
+            return result
         finally:
-            lines = _launches()
-            if len(lines) > before:
-                _keep(Path(self.build_dir), lines[-1], len(lines))
+            number = rlvr_probe.note("count", None)
+            if number > before:
+                results = Path(self.env.get("COCOTB_RESULTS_FILE", "results.xml"))
+                _keep(Path(self.build_dir), _status(failed, results), number)
 
     return test
 
 
-def _keep(folder: Path, line: str, number: int) -> None:
+def _keep(folder: Path, status: str, number: int) -> None:
     waves = sorted(folder.glob("*.fst"), key=lambda path: path.stat().st_mtime)
-    status = _status(*line.split(" ", 1))
     kept = len(list(KEPT.glob(f"*.{status}.*"))) if KEPT.is_dir() else 0
     if waves and status and kept < _MOST[status]:
         KEPT.mkdir(exist_ok=True)
@@ -67,18 +64,18 @@ def _keep(folder: Path, line: str, number: int) -> None:
         shutil.copyfile(waves[-1], KEPT / f"{number}.{status}.{form}")
 
 
-def _status(rc: str, name: str) -> str:
+def _status(has_ended_badly: bool, results: Path) -> str:
     """How the launch, or the wanted test in it, ended; "" where it holds no such test."""
     wanted = os.environ.get("RLVR_WAVES_TEST", "")
     try:
-        cases = list(ElementTree.parse(OUT / f"{name}.xml").getroot().iter("testcase"))
+        cases = list(ElementTree.parse(results).getroot().iter("testcase"))
     except (OSError, ElementTree.ParseError):
         return "failed"
     cases = [case for case in cases if not wanted or case.get("name") == wanted]
     if not cases:
         return "" if wanted else "failed"
     failed = any(part.tag in ("failure", "error") for case in cases for part in case)
-    return "failed" if failed or (rc != "0" and not wanted) else "passed"
+    return "failed" if failed or (has_ended_badly and not wanted) else "passed"
 
 
 def _in_form(method: Any) -> Any:

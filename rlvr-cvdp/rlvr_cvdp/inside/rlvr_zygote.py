@@ -31,7 +31,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from rlvr_launch import Launch, drain, empty, is_running, read_list, same_place, scan
+from rlvr_launch import Launch, build_and_end, drain, is_running, read_list, same_place
+from rlvr_record import REPORT_FD, pair
+from rlvr_tidy import Places, writable_places
 from rlvr_warm import (
     PLACEHOLDER,
     allow_a_look,
@@ -52,15 +54,17 @@ REPLIES = 8
 REPLY_PLACES = tuple(f"{RUN}/reply.{number}" for number in range(REPLIES))
 DESIGN_FD = 200
 DESIGN = f"/proc/self/fd/{DESIGN_FD}"
-_SCRATCH = ("/tmp", "/rundir", "/dev/shm")
+_OUTSIDE = ("/code", "/rlvr/out")
+"""What is made anew from outside, between two problems."""
 _CLEAN_S = 2.0
+_ASK_BYTES = 4096
 
 
 class _Zygote:
     """The loop's state: the way out, the running command, and its simulations."""
 
-    def __init__(self, scan_main: Any) -> None:
-        self.scan_main = scan_main
+    def __init__(self, scan: Any) -> None:
+        self.scan = scan
         self.control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.control.connect(CONTROL)
         self.job = 0
@@ -75,21 +79,33 @@ class _Zygote:
             os.mkfifo(place, 0o600)
             self.replies.append(os.open(place, os.O_RDWR | os.O_NONBLOCK))
         self.carry = b""
+        with open("/proc/self/mountinfo") as file:
+            self.places = Places(writable_places(file.read(), leave=_OUTSIDE))
         self.base = base_path()
         self.environment = dict(os.environ)
         self.wake_read, self.wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(self.wake_write, warn_on_full_buffer=False)
+        # The first process of a sandbox gets no signal that it does not handle.
+        self.interrupt = signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     def loop(self) -> None:
         """Serve until the other side hangs up; returns only in a child that is to simulate."""
         self.control.sendall(b'{"ready": true}\n')
         while True:
-            waiting = [self.control, self.requests, self.wake_read]
+            hearings = {
+                launch.hearing.sock: launch.hearing
+                for launch in self.launches.values()
+                if launch.hearing is not None and launch.hearing.is_open
+            }
+            waiting = [self.control, self.requests, self.wake_read, *hearings]
             ready, _, _ = select.select(waiting, [], [], 0.5 if self.launches else None)
             if self.wake_read in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self.wake_read, 4096)
+            for sock, hearing in hearings.items():
+                if sock in ready:
+                    hearing.hear()
             self._reap()
             if self.requests in ready and self._serve_requests():
                 return
@@ -117,7 +133,6 @@ class _Zygote:
             if self.job:
                 self._end_job(None)
             return
-        self._clean()
         self.limits = message["limits"]
         output = fds[0]
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -148,7 +163,8 @@ class _Zygote:
 
     def _answer(self, slot: int, asker: int, text: str) -> None:
         """Tell an asker; it is waiting, or about to, or was killed."""
-        os.write(self.replies[slot], text.encode() + b"\n")
+        with contextlib.suppress(BlockingIOError):  # somebody else filled the pipe
+            os.write(self.replies[slot], text.encode() + b"\n")
         self.answered[slot] = asker
 
     def _free_slots(self) -> None:
@@ -165,9 +181,10 @@ class _Zygote:
         with contextlib.suppress(ProcessLookupError):
             os.kill(-1, signal.SIGSTOP)
         cpu_s = round(self._cpu_seconds(), 3)
-        self._clean()
+        is_clean = self._clean()
         self.job = 0
-        self.control.sendall(json.dumps({"rc": code, "cpu_s": cpu_s}).encode() + b"\n")
+        answer = {"rc": code, "cpu_s": cpu_s, "clean": is_clean}
+        self.control.sendall(json.dumps(answer).encode() + b"\n")
 
     def _cpu_seconds(self) -> float:
         """Processor time of the command so far: of what lives, and of what has ended."""
@@ -181,8 +198,12 @@ class _Zygote:
         ended = usage.ru_utime + usage.ru_stime - self.cpu_before
         return ticks / os.sysconf("SC_CLK_TCK") + ended
 
-    def _clean(self) -> None:
-        """Kill everything else in the sandbox, and empty what it could write besides /code."""
+    def _clean(self) -> bool:
+        """
+        Kill everything else in the sandbox, and make anew what it could write besides /code.
+
+        False where something lives on or is not as it was: then the sandbox is not used again.
+        """
         end = time.monotonic() + _CLEAN_S
         while time.monotonic() < end:
             try:
@@ -193,6 +214,8 @@ class _Zygote:
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
             time.sleep(0.001)
+        else:
+            return False
         for launch in self.launches.values():
             launch.close()
         self.launches.clear()
@@ -200,10 +223,7 @@ class _Zygote:
         self.carry = b""
         for fd in (self.requests, *self.replies):
             drain(fd)
-        for folder in (*_SCRATCH, RUN):
-            empty(folder, keep=(REQUESTS, *REPLY_PLACES))
-        with contextlib.suppress(OSError):
-            os.mkdir("/rundir/harness")
+        return self.places.renew()
 
     # --- simulations ------------------------------------------------------------------------
 
@@ -213,6 +233,7 @@ class _Zygote:
         with contextlib.suppress(BlockingIOError):
             self.carry += os.read(self.requests, 1 << 16)
         *lines, self.carry = self.carry.split(b"\n")
+        self.carry = self.carry[:_ASK_BYTES]
         for line in lines:
             words = line.decode(errors="replace").split()
             if len(words) != 3 or not (words[1].isdecimal() and words[2].isdecimal()):
@@ -224,12 +245,13 @@ class _Zygote:
 
     def _start(self, kind: str, asker: int, slot: int) -> bool:
         opened: list[int] = []
+        hearing, report_fd = None, -1
         try:
             words = read_list(f"/proc/{asker}/cmdline")[2:]
             environment = dict(
                 word.partition("=")[::2] for word in read_list(f"/proc/{asker}/environ")
             )
-            launch = self._launch_of(words)
+            launch = self._launch_of(words) if kind == "vvp" else None
             if kind == "vvp" and (launch is None or not fits(environment, self.environment)):
                 self._answer(slot, asker, "cold")
                 return False
@@ -242,24 +264,31 @@ class _Zygote:
                 opened.append(os.open(f"/proc/{asker}/{place}", flags))
             if launch is not None:
                 os.stat(launch[0], dir_fd=opened[0])
+            if kind == "vvp":
+                hearing, report_fd = pair()
+                opened.append(report_fd)
             child = os.fork()  # which fails in a container that is full
         except (OSError, IndexError):
             for fd in opened:
                 os.close(fd)
+            if hearing is not None:
+                hearing.sock.close()
             self._answer(slot, asker, "cold")
             return False
-        folder, *streams = opened
+        folder, *streams = opened[:4]
         if child:
-            self.launches[child] = Launch(kind, asker, slot, folder, streams[1], environment)
-            for fd in (streams[0], streams[2]):
-                os.close(fd)
+            self.launches[child] = Launch(kind, asker, slot, streams[1], hearing)
+            for fd in opened:
+                if fd != streams[1]:
+                    os.close(fd)
             return False
         os.fchdir(folder)
         for number, fd in enumerate(streams):
             os.dup2(fd, number)
         self._leave()
-        if kind == "scan":
-            scan(self.scan_main, words)
+        if kind == "build":
+            build_and_end(self.scan, words, environment)
+        os.dup2(report_fd, REPORT_FD)
         try:
             design, last = launch or ("", "")
             fd = os.open(design, os.O_RDONLY)
@@ -267,7 +296,7 @@ class _Zygote:
             os._exit(1)
         set_last_argument(last)
         os.dup2(fd, DESIGN_FD)
-        for low, high in ((3, DESIGN_FD), (DESIGN_FD + 1, 4096)):
+        for low, high in ((3, DESIGN_FD), (REPORT_FD + 1, 4096)):
             os.closerange(low, high)
         self._take_environment(environment)
         mark_as_simulation()
@@ -302,6 +331,7 @@ class _Zygote:
         """Become a plain process: nothing of the loop stays open, limits hold."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, self.interrupt)
         allow_a_look(True)
         self.control.close()
         for fd in (self.requests, self.wake_read, self.wake_write, *self.replies):
@@ -352,11 +382,11 @@ class _Zygote:
             os._exit(code)
 
 
-def _scan_main() -> Any:
-    """`main` of /rlvr/scan.py, loaded once."""
+def _scan() -> Any:
+    """/rlvr/scan.py, loaded once."""
     sys.path.insert(0, "/rlvr")
     try:
-        return importlib.import_module("scan").main
+        return importlib.import_module("scan")
     finally:
         sys.path.remove("/rlvr")
 
@@ -368,4 +398,4 @@ def serve() -> None:
     gc.collect()
     gc.freeze()
     allow_a_look(False)
-    _Zygote(_scan_main()).loop()
+    _Zygote(_scan()).loop()

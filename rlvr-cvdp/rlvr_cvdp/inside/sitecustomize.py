@@ -123,6 +123,33 @@ def _binary() -> Any:
     return module
 
 
+def _patch_reporter(module: Any) -> None:
+    """What a simulation writes into its results file goes to the program that started it, too."""
+    write = module.XUnitReporter.write
+
+    def reported(self: Any) -> None:
+        import rlvr_record
+
+        rlvr_record.report("results", module.ET.tostring(self.results, encoding="unicode"))
+        write(self)
+        rlvr_record.end_report()
+
+    module.XUnitReporter.write = reported
+
+
+def _patch_regression(module: Any) -> None:
+    """So do the numbers that cocotb prints at the end."""
+    log = module.RegressionManager._log_test_summary
+
+    def logged(self: Any) -> None:
+        import rlvr_record
+
+        rlvr_record.report("summary", [self.passed, self.failures])
+        log(self)
+
+    module.RegressionManager._log_test_summary = logged
+
+
 _MOVED: Mapping[str, Callable[[], Any]] = {
     "cocotb.runner": lambda: importlib.import_module("cocotb_tools.runner"),
     "cocotb.sim_time_utils": lambda: importlib.import_module("cocotb.utils"),
@@ -135,6 +162,12 @@ _PATCHES: Mapping[str, Callable[[Any], None]] = {
     "cocotb.clock": _patch_clock,
     "cocotb.result": _patch_result,
     "cocotb_tools.runner": _patch_runner,
+}
+
+_REPORTING: Mapping[str, Callable[[Any], None]] = {
+    "cocotb._xunit_reporter": _patch_reporter,
+    "cocotb.xunit_reporter": _patch_reporter,
+    "cocotb.regression": _patch_regression,
 }
 
 
@@ -166,20 +199,29 @@ class _Moved(importlib.abc.Loader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(
+        self,
+        patches: Mapping[str, Callable[[Any], None]],
+        moved: Mapping[str, Callable[[], Any]],
+    ) -> None:
+        self._patches, self._moved = patches, moved
+
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name in _MOVED:
+        if name in self._moved:
             return importlib.machinery.ModuleSpec(name, _Moved())
-        if name in _PATCHES:
+        if name in self._patches:
             spec = importlib.machinery.PathFinder.find_spec(name, path, target)
             if spec is not None and spec.loader is not None:
-                spec.loader = _Patched(spec.loader, _PATCHES[name])
+                spec.loader = _Patched(spec.loader, self._patches[name])
             return spec
         return None
 
 
 _fix_seeds()
 if os.environ.get("RLVR_COCOTB") == "2" and os.environ.get("RLVR_SHIM", "1") == "1":
-    sys.meta_path.insert(0, _Finder())
+    sys.meta_path.insert(0, _Finder({**_REPORTING, **_PATCHES}, _MOVED))
+else:
+    sys.meta_path.insert(0, _Finder(_REPORTING, {}))
 if os.environ.get("RLVR_ZYGOTE"):
     import rlvr_zygote
 

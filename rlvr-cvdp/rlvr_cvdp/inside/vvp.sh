@@ -1,7 +1,7 @@
 #!/bin/sh
-# Stands where vvp stood: simulates, then keeps what the simulation said where it cannot be changed
-# any more by a later build. Where a warm worker is (rlvr_zygote.py), a fork of that does both.
-# What an earlier launch left there is not this one's.
+# Stands where vvp stood: simulates, and says what the simulation reported (rlvr_simulate.py). Where
+# a warm worker is (rlvr_zygote.py), a fork of that simulates. The results that the harness reads are
+# emptied before: what an earlier launch left there is not this one's.
 results=${COCOTB_RESULTS_FILE:-results.xml}
 if [ -f "$results" ]; then { command : > "$results"; } 2>/dev/null; fi
 rc=cold
@@ -18,10 +18,5 @@ if [ -p /rlvr/run/ask ]; then
     set +C
     exec 7<&- 8>&-
 fi
-if [ "$rc" != cold ]; then exit "$rc"; fi
-"@REAL@" "$@"
-rc=$?
-if [ -f "$results" ]; then cp "$results" /rlvr/out/$$.xml; fi
-if [ -f /proc/self/fd/1 ]; then cp /proc/self/fd/1 /rlvr/out/$$.log; fi
-echo "$rc $$" >> /rlvr/out/launches
-exit $rc
+if [ "$rc" = cold ]; then exec @PYTHON@ -I -S /rlvr/python/rlvr_simulate.py "$@"; fi
+exit "$rc"

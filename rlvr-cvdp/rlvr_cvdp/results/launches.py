@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from attrs import frozen
 
 from rlvr_cvdp.results.log import Failure, read_failures
-from rlvr_cvdp.results.notes import read_lines
 from rlvr_cvdp.results.plain import is_plain, read_plain
 from rlvr_cvdp.results.tests import TestResult, read_tests
+from rlvr_cvdp.sandbox.recorder import Record
 
 _UNBUILT = "unbuilt"
-"""What inside/rlvr_keep.py writes for a launch whose build failed."""
+"""The name of a launch whose build failed: it has no log."""
 _NOT_BUILT = "it was not launched: its build failed"
 
 
@@ -23,12 +24,14 @@ class Launch:
     """
     A launch: the simulator's exit status and its tests, at least one (see `read_tests`).
 
-    `is_built` is False where the build failed, so that there was nothing to launch.
+    `is_built` is False where the build failed, so that there was nothing to launch. `summary` is
+    how many tests passed and failed by cocotb's own count.
     """
 
     rc: int
     is_built: bool = True
     tests: tuple[TestResult, ...]
+    summary: tuple[int, int] = (0, 0)
 
     def count(self, status: str) -> int:
         """How many tests have this status."""
@@ -36,41 +39,42 @@ class Launch:
 
     @property
     def is_right(self) -> bool:
-        """Whether the simulator ended well, left results, and none says that a test failed."""
-        return self.rc == 0 and not self.count("failed") and not self.count("error")
+        """Whether the simulator ended well and left results, and all say that no test failed."""
+        is_counted = self.summary == (self.count("passed"), 0)
+        return self.rc == 0 and is_counted and not self.count("failed") and not self.count("error")
 
 
-def read_launches(out: Path, output: str) -> list[Launch]:
+def read_launches(record: Record, out: Path, output: str) -> list[Launch]:
     """
-    The launches that the sandbox's programs noted in `out`, in order.
+    The launches that the sandbox's programs told of, in the order of their ends.
 
-    Messages of failing tests come from the launch's own log, where the harness gave it one, else
-    from `output`, what the service wrote.
+    Messages of failing tests come from the launch's own log in `out`, where the harness gave it
+    one, else from `output`, what the service wrote.
     """
-    noted = [line.partition(" ")[::2] for line in read_lines(out / "launches")]
-    ends = [(rc, os.path.basename(name)) for rc, name in noted]
-    launches = [
-        _launch(out / f"{name}.xml", int(rc), number)
-        for number, (rc, name) in enumerate(ends, start=1)
-    ]
+    told = [note for note in record.notes if note.kind in ("launch", "unbuilt")]
+    ends = [note.body or {} for note in told]
+    launches = [_launch(end, number) for number, end in enumerate(ends, start=1)]
     if not any(launch.count("failed") for launch in launches):
         return launches
-    told = _failures([out / f"{name}.log" for _, name in ends], output)
+    logs = [out / f"{os.path.basename(str(end.get('name', _UNBUILT)))}.log" for end in ends]
     return [
-        _launch(out / f"{name}.xml", launch.rc, number, failures) if failures else launch
-        for number, (launch, failures, (_, name)) in enumerate(
-            zip(launches, told, ends, strict=True), start=1
+        _launch(end, number, failures) if failures else launch
+        for number, (launch, failures, end) in enumerate(
+            zip(launches, _failures(logs, output), ends, strict=True), start=1
         )
     ]
 
 
 def _launch(
-    xml: Path, rc: int, number: int, failures: Mapping[str, Failure] | None = None
+    end: Mapping[str, Any], number: int, failures: Mapping[str, Failure] | None = None
 ) -> Launch:
-    is_built = xml.stem != _UNBUILT
-    why_none = f"the simulator ended with {rc} and left no results" if is_built else _NOT_BUILT
-    tests = read_tests(xml, number, failures=failures, why_none=why_none)
-    return Launch(rc=rc, is_built=is_built, tests=tests)
+    """`end` is what was told of it; nothing where its build failed."""
+    rc = int(end.get("rc", 1))
+    why_none = f"the simulator ended with {rc} and left no results" if end else _NOT_BUILT
+    text = str(end.get("results", ""))
+    tests = read_tests(text, number, failures=failures, why_none=why_none)
+    passed, failed = end.get("summary") or (0, 0)
+    return Launch(rc=rc, is_built=bool(end), tests=tests, summary=(int(passed), int(failed)))
 
 
 def _failures(logs: Sequence[Path], output: str) -> list[Mapping[str, Failure]]:

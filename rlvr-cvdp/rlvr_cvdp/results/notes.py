@@ -13,15 +13,22 @@ from rlvr_cvdp.results.messages import ToolMessage, read_messages
 from rlvr_cvdp.results.plain import read_plain
 from rlvr_cvdp.results.share import Item
 from rlvr_cvdp.results.tests import Status, TestResult
+from rlvr_cvdp.sandbox.recorder import Record
 
 _MESSAGE = 500
 _ITEM = re.compile(r"^\S+\.py::\S+ ", re.MULTILINE)
 """What pytest writes before an item, on the line that the item's first words go on."""
 
 
-def read_lines(path: Path) -> list[str]:
-    """The lines of a note; none where there is no such note."""
-    return read_plain(path).splitlines()
+def read_notes(record: Record) -> list[dict[str, Any]]:
+    """What was noted of pytest's items, each with how many launches there had been by then."""
+    launches = 0
+    notes = []
+    for note in record.notes:
+        launches += note.kind in ("launch", "unbuilt")
+        if note.kind == "item":
+            notes.append({**note.body, "launches": launches})
+    return notes
 
 
 def own_tests(

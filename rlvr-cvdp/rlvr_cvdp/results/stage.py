@@ -13,7 +13,7 @@ from rlvr_cvdp.results.messages import ToolMessage
 from rlvr_cvdp.results.tests import TestResult
 
 _WHY = 400
-_CPU_LIMIT = 152  # 128 + SIGXCPU
+CPU_LIMIT = 152  # 128 + SIGXCPU
 
 
 class Stage(StrEnum):
@@ -28,10 +28,12 @@ class Stage(StrEnum):
     TESTS = "tests"
     LINT = "lint"
     SYNTHESIS = "synthesis"
+    NETLIST = "netlist"
     TIMEOUT = "timeout"
     OUTPUT = "output"
     DISK = "disk"
     PROCESSES = "processes"
+    SANDBOX = "sandbox"
 
 
 _STOPPED = {
@@ -76,6 +78,7 @@ def failed_stage(
     unparsed: Sequence[ToolMessage] | None = None,
     services: Sequence[ServiceEnd] = (),
     tools: Mapping[str, str] | None = None,
+    counted: str = "",
 ) -> Stopped | None:
     """
     The first stage that stopped an answer, None where nothing did.
@@ -85,6 +88,7 @@ def failed_stage(
         refused: What the policy and the scan refused.
         unparsed: The compiler's messages where the compile before the harness decided, else None.
         services: The ends of the services that ran, in order.
+        counted: Why the netlist that was scored is not right, "" where it is.
         tools: The name of a service to "verilator" or "yosys" where it runs one of them.
     """
     if why_none:
@@ -97,7 +101,7 @@ def failed_stage(
         if service.why:
             stage, why = _service_stage(service, (tools or {}).get(service.name, ""))
             return _stopped(stage, f"{service.name}: {why}")
-    return None
+    return _stopped(Stage.NETLIST, counted) if counted else None
 
 
 def _stopped(stage: Stage, why: str) -> Stopped:
@@ -106,8 +110,6 @@ def _stopped(stage: Stage, why: str) -> Stopped:
 
 def _service_stage(service: ServiceEnd, tool: str) -> tuple[Stage, str]:
     broken = next((build for build in service.builds if build != "ok"), "")
-    if broken == "slow":
-        return Stage.TIMEOUT, "its compilation does not end"
     if broken == "refused":
         return Stage.POLICY, service.why
     if broken:
@@ -117,7 +119,7 @@ def _service_stage(service: ServiceEnd, tool: str) -> tuple[Stage, str]:
         return stage, _with_first(why, service.messages)
     if service.stopped:
         return _STOPPED[service.stopped], service.why
-    if _CPU_LIMIT in service.launch_codes:
+    if CPU_LIMIT in service.launch_codes:
         return Stage.TIMEOUT, service.why
     if tool == "verilator":
         return Stage.LINT, _with_first(service.why, service.messages, ("error", "warning"))

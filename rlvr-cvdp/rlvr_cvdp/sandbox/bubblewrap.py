@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 import subprocess
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from types import TracebackType
 
 from rlvr.errors import PrerequisiteError, VerifierError, explain
 from rlvr_cvdp.sandbox.base import Slot
 from rlvr_cvdp.sandbox.cage import ProcessCage, spawn
+from rlvr_cvdp.sandbox.devices import device_mounts
 from rlvr_cvdp.sandbox.folders import make_slot_folder
 from rlvr_cvdp.sandbox.fresh import START, run_fresh, start_limits
 from rlvr_cvdp.sandbox.pool import Pool
+from rlvr_cvdp.sandbox.procfs import SHOWN, hidden_entries
 from rlvr_cvdp.sandbox.records import MEGABYTE, Finished, Limits
+from rlvr_cvdp.sandbox.seccomp import bpf_program
 from rlvr_cvdp.sandbox.worker import Worker, new_worker
 from rlvr_cvdp.sandbox.zygote import zygote_command, zygote_environment
 from rlvr_cvdp.stacks import Stack
@@ -32,7 +36,8 @@ def can_make_namespaces() -> bool:
     """Whether bubblewrap works here (inside of containers it often may not)."""
     command = [str(require_tool("bwrap")), "--unshare-all", "--ro-bind", "/", "/", "/bin/true"]
     try:
-        return subprocess.run(command, capture_output=True, timeout=20, check=False).returncode == 0
+        done = subprocess.run(command, capture_output=True, timeout=20, check=False, env={})
+        return done.returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
 
@@ -94,19 +99,30 @@ class BubblewrapSandbox:
                 make_slot_folder(folder)
                 yield _FreshSlot(self, folder, stack)
 
-    def command(
+    async def start(
         self, argv: Sequence[str], *, folder: Path, stack: Stack, working_dir: str,
         environment: Mapping[str, str], start: str, is_warm: bool,
-    ) -> list[str]:  # fmt: skip
-        """The bubblewrap command line that runs a command in a slot's folder."""
-        mounts = self._mounts(folder, stack, is_warm)
+    ) -> asyncio.subprocess.Process:  # fmt: skip
+        """
+        Start a command in a slot's folder.
+
+        What bubblewrap itself is told goes through a descriptor: its command line, which the first
+        process inside keeps, names no path of this machine.
+        """
         settings = [word for item in environment.items() for word in ("--setenv", *item)]
-        return [
-            *(str(require_tool("bwrap")), "--unshare-all", "--die-with-parent", "--new-session"),
-            # Root would keep its capabilities, and could look into the worker.
-            *("--cap-drop", "ALL", "--clearenv", *mounts, *settings, "--chdir", working_dir),
-            *("/bin/sh", "-c", start, "rlvr", *argv),
-        ]
+        with _memory_file(bpf_program()) as rules:
+            words = [
+                *("--unshare-all", "--die-with-parent", "--new-session", "--hostname", "sandbox"),
+                # Root would keep its capabilities, and could look into the worker.
+                *("--cap-drop", "ALL", "--clearenv", "--seccomp", str(rules)),
+                # A worker that is the first process gets no signal from the others.
+                *(["--as-pid-1"] if is_warm else []),
+                *(*self._mounts(folder, stack, is_warm), *settings, "--chdir", working_dir),
+            ]
+            with _memory_file(b"".join(os.fsencode(word) + b"\0" for word in words)) as arguments:
+                command = [str(require_tool("bwrap")), "--args", str(arguments)]
+                command += ["/bin/sh", "-c", start, "rlvr", *argv]
+                return await spawn(command, inherit=(rules, arguments))
 
     def _mounts(self, folder: Path, stack: Stack, is_warm: bool) -> list[str]:
         tools = {name: Path(self.toolchain.tool(name)) for name in ("iverilog", "vvp")}
@@ -132,14 +148,16 @@ class BubblewrapSandbox:
             mounts += ["--ro-bind", str(inside / name), f"/rlvr/{name}"]
         for name in ("answer", "allowed"):
             mounts += ["--ro-bind", str(folder / name), f"/rlvr/{name}"]
-        mounts += ["--bind", str(folder / "out"), "/rlvr/out", "--proc", "/proc", "--dev", "/dev"]
+        mounts += ["--bind", str(folder / "out"), "/rlvr/out"]
+        mounts += [*_kernel_mounts(inside, is_warm), *device_mounts(folder), "--size", size]
+        mounts += ["--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
         mounts += ["--bind", str(tree), "/code", "--ro-bind", str(tree / "src"), "/code/src"]
         mounts += ["--ro-bind", str(tree / "src"), "/src"]
         mounts += ["--size", size, "--tmpfs", "/rundir", "--dir", "/rundir/harness"]
+        mounts += ["--ro-bind", str(folder / "control"), "/rlvr/control"]
         if is_warm:
-            mounts += ["--bind", str(folder / "control"), "/rlvr/control"]
             mounts += ["--size", str(MEGABYTE), "--tmpfs", "/rlvr/run"]
-        return mounts
+        return [*mounts, "--remount-ro", "/"]
 
     def _host_mounts(self, stack: Stack, tools: Sequence[Path], inside: Path) -> list[str]:
         mounts = []
@@ -168,7 +186,7 @@ class BubblewrapSandbox:
     async def _start(self, stack: Stack) -> Worker:
         worker = new_worker(stack)
         try:
-            command = self.command(
+            process = await self.start(
                 zygote_command(self.toolchain, stack),
                 folder=worker.folder,
                 stack=stack,
@@ -177,7 +195,6 @@ class BubblewrapSandbox:
                 start='exec "$@"',
                 is_warm=True,
             )
-            process = await spawn(command)
         except OSError as error:
             await worker.close()
             raise VerifierError(f"the sandbox could not be started: {error}") from None
@@ -203,7 +220,8 @@ class _FreshSlot:
         working_dir: str = "/code/rundir",
     ) -> Finished:
         """See `Slot.run`."""
-        command = self._sandbox.command(
+        start = functools.partial(
+            self._sandbox.start,
             argv,
             folder=self.folder,
             stack=self._stack,
@@ -212,4 +230,33 @@ class _FreshSlot:
             start=start_limits(limits) + START,
             is_warm=False,
         )
-        return await run_fresh(command, folder=self.folder, limits=limits)
+        return await run_fresh(start, folder=self.folder, limits=limits)
+
+
+@contextmanager
+def _memory_file(content: bytes) -> Iterator[int]:
+    """A descriptor from which a process that inherits it reads some bytes."""
+    descriptor = os.memfd_create("rlvr")
+    try:
+        os.write(descriptor, content)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _kernel_mounts(inside: Path, is_warm: bool) -> list[str]:
+    """
+    /proc with little in it, and no terminals.
+
+    Bubblewrap's own first process is covered; a warm worker that is the first covers itself.
+    """
+    mounts = ["--proc", "/proc"]
+    for entry in hidden_entries():
+        cover = inside / ("nothing" if os.path.isdir(entry) else "empty")
+        mounts += ["--ro-bind", str(cover), entry]
+    for name in SHOWN:
+        mounts += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
+    if not is_warm:
+        mounts += ["--ro-bind", str(inside / "nothing"), "/proc/1"]
+    return [*mounts, "--dev", "/dev", "--ro-bind", str(inside / "nothing"), "/dev/pts"]

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import structlog
 
-from rlvr_cvdp.accounting import children, is_crowded
+from rlvr_cvdp.accounting import activity, children, is_crowded
 
 log = structlog.get_logger()
 
@@ -27,6 +27,9 @@ class Cage(Protocol):
 
     def is_crowded(self, most: int) -> bool:
         """Whether more than `most` processes live in it, where nothing else keeps them from it."""
+
+    def activity(self) -> tuple[float, bool]:
+        """What it has computed, and whether something in it computes (`accounting.activity`)."""
 
     async def ended(self) -> str:
         """Wait for its end; gives what it last said."""
@@ -46,6 +49,10 @@ class ProcessCage:
         """Count what lives below it: Linux does not hold root to a number of processes."""
         return is_crowded(self.pid, most)
 
+    def activity(self) -> tuple[float, bool]:
+        """See `Cage.activity`."""
+        return activity(self.pid)
+
     async def ended(self) -> str:
         """Wait for its end; gives the end of its output."""
         assert self._process.stdout is not None
@@ -62,9 +69,12 @@ class ProcessCage:
         await drain(self._process)
 
 
-async def spawn(command: Sequence[str]) -> asyncio.subprocess.Process:
+async def spawn(command: Sequence[str], inherit: Sequence[int] = ()) -> asyncio.subprocess.Process:
     """
     Start a process in a session of its own, its output in a pipe.
+
+    It gets no variable of this process, and of its descriptors only those to `inherit`: what a
+    sandbox is started with can be read from inside.
 
     A cancellation that comes while it starts waits until it has, and then ends it: what asyncio
     itself does there leaves the process behind.
@@ -76,6 +86,8 @@ async def spawn(command: Sequence[str]) -> asyncio.subprocess.Process:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
+            env={},
+            pass_fds=inherit,
             limit=1 << 20,
         )
     )

@@ -16,13 +16,16 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from rlvr.errors import PrerequisiteError, VerifierError
+from rlvr_cvdp.accounting import activity
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.images import recipe
 from rlvr_cvdp.images.daemon import daemon_errors, docker_client
 from rlvr_cvdp.images.probe import toolchain_of_image
 from rlvr_cvdp.sandbox.base import Slot
 from rlvr_cvdp.sandbox.pool import Pool
+from rlvr_cvdp.sandbox.procfs import SHOWN, hidden_entries
 from rlvr_cvdp.sandbox.records import MEGABYTE
+from rlvr_cvdp.sandbox.seccomp import docker_profile
 from rlvr_cvdp.sandbox.worker import Worker, new_worker
 from rlvr_cvdp.sandbox.zygote import zygote_command, zygote_environment
 from rlvr_cvdp.stacks import Stack, cache_dir
@@ -56,8 +59,9 @@ class DockerSandbox:
     """
     Slots in containers.
 
-    As the official runner has them, with less: no network, no capability, a read-only root, the
-    caller's user, limits on memory and processes.
+    As the official runner has them, with less: no network, no capability, few system calls, a
+    read-only root and /dev, little of /proc and no /sys, no variable that is not ours, the caller's
+    user, limits on memory and processes.
 
     To be used once: leaving its `async with` closes the connection to the daemon. Each slot has a
     container of its own; nothing but the slot's folder is mounted from this
@@ -84,7 +88,7 @@ class DockerSandbox:
         self._pool: Pool | None = None
 
     async def __aenter__(self) -> DockerSandbox:
-        await asyncio.to_thread(self._sweep)
+        await asyncio.to_thread(sweep_containers, self._client, _ASKED)
         self._pool = Pool(self._start, self._warm) if self._warm else None
         return self
 
@@ -123,35 +127,59 @@ class DockerSandbox:
         from docker.errors import DockerException
         from requests.exceptions import RequestException
 
-        config, size = self._config, f"size={self._config.disk_mb * MEGABYTE}"
-        tmpfs = {"/tmp": size, "/rundir": f"{size},mode=1777", "/rlvr/run": "size=1m,mode=1777"}
+        command = ["-c", 'mkdir -p /rundir/harness; exec "$@"', "rlvr"]
         try:
-            return self._client.containers.run(
-                self.toolchain.name.removeprefix("image "),
-                ["-c", 'mkdir -p /rundir/harness; exec "$@"', "rlvr",
-                 *zygote_command(self.toolchain, stack)],
-                entrypoint="/bin/sh",
-                environment=dict(zygote_environment(stack)),
-                detach=True,
-                init=True,
-                network_mode="none",
-                read_only=True,
-                cap_drop=["ALL"],
-                security_opt=["no-new-privileges"],
+            image = self._client.images.get(self.toolchain.name.removeprefix("image "))
+            # None takes a variable of the image away; the proxies of Docker's own settings, which
+            # may hold a password, are not handed on.
+            given = [entry.partition("=")[0] for entry in image.attrs["Config"]["Env"] or ()]
+            made = self._client.api.create_container(
+                image.id,
+                [*command, *zygote_command(self.toolchain, stack)],
+                entrypoint=["/bin/sh"],
+                environment={**dict.fromkeys(given), **zygote_environment(stack)},
+                use_config_proxy=False,
+                hostname="sandbox",
                 user=f"{os.getuid()}:{os.getgid()}",
                 working_dir="/code/rundir",
-                pids_limit=config.processes,
-                # Room for two processes at their own limit: a container that is full is killed,
-                # and that would read as a failure of the machine.
-                mem_limit=f"{2 * config.memory_mb}m",
-                memswap_limit=f"{2 * config.memory_mb}m",
-                tmpfs=tmpfs,
-                volumes=self._volumes(folder, stack),
                 labels={LABEL: f"{socket.gethostname()}-{os.getpid()}"},
-            )  # fmt: skip
+                host_config=self._host_config(folder, stack),
+            )
+            container = self._client.containers.get(made["Id"])
+            try:
+                container.start()
+            except BaseException:
+                container.remove(force=True)
+                raise
+            return container
         except (DockerException, RequestException, OSError) as error:
             words = str(getattr(error, "explanation", None) or error)
             raise VerifierError(f"a container could not be started: {words[-400:]}") from None
+
+    def _host_config(self, folder: Path, stack: Stack) -> dict[str, Any]:
+        config, size = self._config, f"size={self._config.disk_mb * MEGABYTE}"
+        host: dict[str, Any] = self._client.api.create_host_config(
+            network_mode="none",
+            cgroupns="private",
+            read_only=True,
+            cap_drop=["ALL"],
+            security_opt=["no-new-privileges", f"seccomp={docker_profile()}"],
+            pids_limit=config.processes,
+            # Room for two processes at their own limit: a container that is full is killed,
+            # and that would read as a failure of the machine.
+            mem_limit=f"{2 * config.memory_mb}m",
+            memswap_limit=f"{2 * config.memory_mb}m",
+            tmpfs={
+                "/tmp": size,
+                "/rundir": f"{size},mode=1777",
+                "/rlvr/run": "size=1m,mode=1777",
+                "/dev": "ro,dev,mode=755,size=64k",
+                "/dev/shm": f"{size},mode=1777",
+            },
+            binds=self._volumes(folder, stack),
+        )
+        hidden = [*hidden_entries(), "/sys", "/dev/pts"]
+        return {**host, "MaskedPaths": hidden, "ReadonlyPaths": [f"/proc/{n}" for n in SHOWN]}
 
     def _volumes(self, folder: Path, stack: Stack) -> list[str]:
         tools = {name: self.toolchain.tool(name) for name in ("iverilog", "vvp")}
@@ -160,7 +188,9 @@ class DockerSandbox:
         )
         tree = folder / "tree"
         volumes = [f"{tree}:/code", f"{tree}/src:/code/src:ro", f"{tree}/src:/src:ro"]
-        volumes += [f"{folder}/out:/rlvr/out", f"{folder}/control:/rlvr/control"]
+        volumes += [f"{folder}/out:/rlvr/out", f"{folder}/control:/rlvr/control:ro"]
+        # Docker writes this machine's name servers and names there.
+        volumes += [f"{inside}/empty:/etc/{n}:ro" for n in ("resolv.conf", "hosts", "hostname")]
         volumes += [f"{folder}/{name}:/rlvr/{name}:ro" for name in ("answer", "allowed")]
         volumes += [f"{inside}/{name}:/rlvr/{name}:ro" for name in ("bin", "python", "scan.py")]
         volumes.append(f"{self._real_tools(tools)}:/rlvr/real:ro")
@@ -191,20 +221,20 @@ class DockerSandbox:
             remove_folder(partial)
         return folder
 
-    def _sweep(self) -> None:
-        """Remove containers of processes of this machine that are gone."""
-        from docker.errors import DockerException
-        from requests.exceptions import RequestException
 
-        host = socket.gethostname()
-        try:
-            left = self._client.containers.list(all=True, filters={"label": LABEL})
-            for container in left:
-                owner, _, pid = str(container.labels.get(LABEL)).rpartition("-")
-                if owner == host and pid.isdecimal() and not Path("/proc", pid).exists():
-                    container.remove(force=True)
-        except (DockerException, RequestException) as error:
-            raise PrerequisiteError(f"{_ASKED}\n  found: the daemon failed: {error}") from None
+def sweep_containers(client: docker.DockerClient, asked: str) -> None:
+    """Remove containers of processes of this machine that are gone."""
+    from docker.errors import DockerException
+    from requests.exceptions import RequestException
+
+    host = socket.gethostname()
+    try:
+        for container in client.containers.list(all=True, filters={"label": LABEL}):
+            owner, _, pid = str(container.labels.get(LABEL)).rpartition("-")
+            if owner == host and pid.isdecimal() and not Path("/proc", pid).exists():
+                container.remove(force=True, v=True)
+    except (DockerException, RequestException) as error:
+        raise PrerequisiteError(f"{asked}\n  found: the daemon failed: {error}") from None
 
 
 class _ContainerCage:
@@ -219,6 +249,10 @@ class _ContainerCage:
     def is_crowded(self, most: int) -> bool:
         """Never: a container has no more processes than it may have."""
         return False
+
+    def activity(self) -> tuple[float, bool]:
+        """See `Cage.activity`."""
+        return activity(self.pid)
 
     async def ended(self) -> str:
         """Wait for its end; gives the end of its log."""

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
 from rlvr.errors import VerifierError
-from rlvr_cvdp.accounting import cpu_seconds, is_crowded
-from rlvr_cvdp.sandbox.cage import drain, kill_group, spawn
+from rlvr_cvdp.accounting import activity, cpu_seconds, is_crowded
+from rlvr_cvdp.sandbox.cage import drain, kill_group
 from rlvr_cvdp.sandbox.collector import Collector
-from rlvr_cvdp.sandbox.records import MEGABYTE, Finished, Limits
-from rlvr_cvdp.sandbox.watch import Watch
+from rlvr_cvdp.sandbox.recorder import PLACE, Recorder
+from rlvr_cvdp.sandbox.records import CPU_SLACK_S, MEGABYTE, Finished, Limits
+from rlvr_cvdp.sandbox.watch import LOOK_S, Watch
 
 START = ': > /rlvr/out/started; exec "$@"'
 
 
 def start_limits(limits: Limits) -> str:
     """Shell commands that set the limits of a process and of all it starts."""
-    soft = max(1, round(limits.cpu_s))
+    soft = round(limits.cpu_s) + CPU_SLACK_S
     return (
         f"ulimit -c 0; ulimit -S -t {soft}; ulimit -H -t {soft + 5}; "
         f"ulimit -v {limits.memory_mb * 1000}; ulimit -f {limits.file_mb * MEGABYTE // 512}; "
@@ -28,9 +29,11 @@ def start_limits(limits: Limits) -> str:
     )
 
 
-async def run_fresh(command: Sequence[str], *, folder: Path, limits: Limits) -> Finished:
+async def run_fresh(
+    start: Callable[[], Awaitable[asyncio.subprocess.Process]], *, folder: Path, limits: Limits
+) -> Finished:
     """
-    Run a sandbox's command line; it notes in `folder/out/started` that the sandbox stands.
+    Start a sandbox and wait for its end; it notes in `folder/out/started` that the sandbox stands.
 
     Cancelling it kills the sandbox and everything in it before the cancellation goes on.
 
@@ -39,15 +42,25 @@ async def run_fresh(command: Sequence[str], *, folder: Path, limits: Limits) -> 
     """
     started = folder / "out" / "started"
     started.unlink(missing_ok=True)
+    (folder / "control" / PLACE).unlink(missing_ok=True)
+    recorder = Recorder(folder / "control")
     begun = time.monotonic()
     try:
-        process = await spawn(command)
+        record = await recorder.begin()
+        process = await start()
     except OSError as error:
+        await recorder.close()
         raise VerifierError(f"the sandbox could not be started: {error}") from None
     assert process.stdout is not None
     collector = Collector(limits.output_mb * MEGABYTE)
     stopped, cpu_s = "", 0.0
-    watch = Watch(folder, limits, partial(is_crowded, process.pid))
+    watch = Watch(
+        folder,
+        limits,
+        process.pid,
+        is_crowded=partial(is_crowded, process.pid),
+        activity=partial(activity, process.pid),
+    )
     reading = asyncio.create_task(_read(collector, process))
     try:
         stopped = await _watched(reading, watch)
@@ -58,6 +71,7 @@ async def run_fresh(command: Sequence[str], *, folder: Path, limits: Limits) -> 
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
         await drain(process)
+        await recorder.close()
     if not started.exists() and not stopped:
         words = collector.text().strip() or f"exit status {process.returncode}"
         raise VerifierError(f"the sandbox could not start: {words[-500:]}")
@@ -70,6 +84,7 @@ async def run_fresh(command: Sequence[str], *, folder: Path, limits: Limits) -> 
         summaries=tuple(collector.summaries),
         seconds=time.monotonic() - begun,
         cpu_s=cpu_s,
+        record=record,
     )
 
 
@@ -85,7 +100,7 @@ async def _watched(reading: asyncio.Task[bool], watch: Watch) -> str:
     """Wait for the end; gives what the command must be stopped for, "" when it ended."""
     stopped = ""
     while not stopped:
-        done, _ = await asyncio.wait({reading}, timeout=watch.pause_s())
+        done, _ = await asyncio.wait({reading}, timeout=LOOK_S)
         if done:
             return "" if reading.result() else "output"
         stopped = watch.excess()

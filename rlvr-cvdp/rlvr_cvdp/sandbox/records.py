@@ -5,18 +5,30 @@ from __future__ import annotations
 from attrs import field, frozen
 
 from rlvr_cvdp.config import CvdpConfig
+from rlvr_cvdp.sandbox.recorder import Record
 
 WALL_FACTOR = 5.0
-"""A busy machine gives a process less than all of a core; what never computes still ends."""
+"""A service that mostly waits may take so many times its processor time."""
+CPU_SLACK_S = 2
+"""The system ends a single process only after this much more: the service is stopped before."""
 MEGABYTE = 1_000_000
 
 
 @frozen(kw_only=True)
 class Limits:
-    """What a command may use; `cpu_s`, `memory_mb` and `file_mb` hold for each process."""
+    """
+    What a command may use; `memory_mb` and `file_mb` hold for each of its processes.
+
+    Attributes:
+        cpu_s: Processor time of all its processes together.
+        wall_s: Time that goes by while it mostly waits. While one of its processes is about to
+            compute, a tenth of the time counts: a busy machine stops nobody.
+        idle_s: Time that goes by while none of its processes computes; 0: no limit.
+    """
 
     wall_s: float
     cpu_s: float
+    idle_s: float
     memory_mb: int
     processes: int
     file_mb: int
@@ -30,6 +42,7 @@ class Limits:
         return cls(
             wall_s=WALL_FACTOR * cpu_s,
             cpu_s=cpu_s,
+            idle_s=config.idle_s,
             memory_mb=config.memory_mb,
             processes=config.processes,
             file_mb=config.file_mb,
@@ -45,11 +58,13 @@ class Finished:
 
     Attributes:
         rc: Exit status; None where it was stopped from outside.
-        stopped: "", or what it was stopped for: "time", "output", "disk", "processes".
+        stopped: "", or what it was stopped for: "time" (it computed too long), "idle" (it waited),
+            "wall" (it mostly waited), "output", "disk", "processes".
         output: Beginning and end of what it wrote, at most 0.8 MB.
         summaries: cocotb's own summaries in it, each (tests, passed, failed, skipped).
         cpu_s: Processor time that it and all it started used; 0 where a sandbox of its own ended by
             itself, or held too many processes, and nobody could tell.
+        record: What the sandbox's own programs said meanwhile.
     """
 
     rc: int | None
@@ -58,3 +73,14 @@ class Finished:
     summaries: tuple[tuple[int, int, int, int], ...]
     seconds: float
     cpu_s: float = 0.0
+    record: Record = field(factory=Record, repr=False)
+
+
+def waited(finished: Finished, limits: Limits) -> str:
+    """Why a command that was stopped for "idle" or "wall" was, in words."""
+    if finished.stopped == "idle":
+        return f"nothing was computed for {limits.idle_s:g} s: something waits"
+    return (
+        f"{finished.seconds:.0f} s went by, of which it computed {finished.cpu_s:.0f} s: something "
+        "waits, or the machine is too busy"
+    )

@@ -17,9 +17,10 @@ from rlvr.errors import VerifierError
 from rlvr_cvdp.accounting import cpu_seconds
 from rlvr_cvdp.sandbox.cage import Cage
 from rlvr_cvdp.sandbox.collector import Collector
-from rlvr_cvdp.sandbox.folders import empty_slot_folder, make_slot_folder
-from rlvr_cvdp.sandbox.records import MEGABYTE, Finished, Limits
-from rlvr_cvdp.sandbox.watch import Watch
+from rlvr_cvdp.sandbox.folders import make_slot_folder, slot_places
+from rlvr_cvdp.sandbox.recorder import Recorder, listen
+from rlvr_cvdp.sandbox.records import CPU_SLACK_S, MEGABYTE, Finished, Limits
+from rlvr_cvdp.sandbox.watch import LOOK_S, Watch
 from rlvr_cvdp.stacks import Stack
 from rlvr_cvdp.workplace import new_folder, remove_folder
 
@@ -44,7 +45,9 @@ class Worker:
         self._commands = 0
         self._cage: Cage | None = None
         self._control: socket.socket | None = None
-        self._listener = _listen(folder / "control")
+        self._places = slot_places(folder)
+        self._listener = listen(folder / "control", "socket")
+        self._recorder = Recorder(folder / "control")
 
     async def attach(self, cage: Cage) -> None:
         """
@@ -97,7 +100,14 @@ class Worker:
             raise VerifierError("the sandbox is gone")
         self.is_usable = False  # until the command has ended in good order
         self._commands += 1
-        watch = Watch(self.folder, limits, self._cage.is_crowded)
+        record = await self._recorder.begin()
+        watch = Watch(
+            self.folder,
+            limits,
+            self._cage.pid,
+            is_crowded=self._cage.is_crowded,
+            activity=self._cage.activity,
+        )
         message = {
             "do": "run",
             "argv": list(argv),
@@ -116,11 +126,12 @@ class Worker:
                 answer = {"rc": None, "cpu_s": await self._stop(reply)}
             else:
                 answer = await reply
+                is_clean = answer["clean"]
             if not stopped:
                 await asyncio.wait({reading}, timeout=_STOP_S)
                 stopped = "" if not reading.done() or reading.result() else "output"
                 # What ended in good order may go on; not where somebody still holds its output.
-                self.is_usable = reading.done() and not stopped
+                self.is_usable = reading.done() and not stopped and is_clean
             return Finished(
                 rc=None if stopped else answer["rc"],
                 stopped=stopped,
@@ -128,6 +139,7 @@ class Worker:
                 summaries=tuple(collector.summaries),
                 seconds=time.monotonic() - watch.begun,
                 cpu_s=answer["cpu_s"],
+                record=record,
             )
         finally:
             for task in (reading, reply):
@@ -180,14 +192,16 @@ class Worker:
             loop = asyncio.get_running_loop()
             await loop.sock_sendall(self._control, struct.pack("!Q", len(body)) + body)
             answer = await asyncio.wait_for(asyncio.shield(reply), _STOP_S)
-            self.is_usable = True
+            self.is_usable = answer["clean"]
             return float(answer.get("cpu_s", 0.0))
         return cpu_seconds(self._cage.pid)
 
     def renew(self) -> None:
-        """Empty the slot for the next problem."""
+        """Make the slot for the next problem as it was for the first; else it takes no other."""
         try:
-            empty_slot_folder(self.folder)
+            for name in ("answer", "allowed"):
+                (self.folder / name).write_text("")
+            self.is_usable = self._places.renew() and self.is_usable
         except OSError:
             self.is_usable = False
         if self._commands >= _MOST_COMMANDS:
@@ -197,6 +211,7 @@ class Worker:
         """End the sandbox and everything in it."""
         self.is_usable = False
         self._listener.close()
+        await self._recorder.close()
         if self._control is not None:
             self._control.close()
         cage, self._cage = self._cage, None
@@ -234,7 +249,7 @@ async def _watched(
     while not stopped:
         await asyncio.wait(
             {reply} if reading.done() else {reply, reading},
-            timeout=watch.pause_s(),
+            timeout=LOOK_S,
             return_when=asyncio.FIRST_COMPLETED,
         )
         if reading.done() and not reading.result():
@@ -245,23 +260,10 @@ async def _watched(
     return stopped
 
 
-def _listen(folder: Path) -> socket.socket:
-    """A socket in a folder, whose path may be longer than a socket's name can be."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        listener.bind(f"/proc/self/fd/{handle}/socket")
-    finally:
-        os.close(handle)
-    listener.listen(1)
-    listener.setblocking(False)
-    return listener
-
-
 def _rlimits(limits: Limits) -> dict[str, int]:
     return {
         "RLIMIT_CORE": 0,
-        "RLIMIT_CPU": max(1, round(limits.cpu_s)),
+        "RLIMIT_CPU": round(limits.cpu_s) + CPU_SLACK_S,
         "RLIMIT_AS": limits.memory_mb * 1_024_000,
         "RLIMIT_FSIZE": limits.file_mb * MEGABYTE,
         "RLIMIT_NPROC": limits.processes,

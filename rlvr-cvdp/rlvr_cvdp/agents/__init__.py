@@ -1,0 +1,1 @@
+"""The official agentic protocol: an agent's own container edits the files of a problem."""

@@ -1,0 +1,148 @@
+"""The backend `agent`: `--model agent:IMAGE`, an agent in a Docker image of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, NoReturn
+
+from attrs import frozen
+
+from rlvr.errors import ConfigError, PrerequisiteError, explain
+from rlvr.parts import BuildContext
+from rlvr_cvdp.agents.config import AgentConfig
+from rlvr_cvdp.agents.container import Ran, run_agent
+from rlvr_cvdp.agents.workspace import Taken, take, workspace
+from rlvr_cvdp.images.daemon import docker_client
+from rlvr_cvdp.images.image import find_image
+from rlvr_cvdp.problem import CvdpProblem
+from rlvr_cvdp.sandbox.docker import sweep_containers
+
+SCHEME = "agent"
+
+
+@frozen(kw_only=True, eq=False)
+class AgentPolicy:
+    """What the sampler `agent` asks. `digest` is the image's id: there are no weights."""
+
+    client: Any
+    image: Any
+    config: AgentConfig
+    version: int = 0
+
+    @property
+    def digest(self) -> str:
+        """The image's id."""
+        return str(self.image.id)
+
+    async def attempt(self, problem: CvdpProblem) -> tuple[Ran, Taken]:
+        """
+        Let the agent work on a problem; what it wrote counts where it ended with exit status 0.
+
+        Raises:
+            PrerequisiteError: The image cannot be started.
+            VerifierError: Docker failed.
+        """
+        stop = threading.Event()
+
+        def work() -> tuple[Ran, Taken]:
+            with workspace(problem) as folder:
+                ran = run_agent(self.client, self.image, folder, self.config, stop)
+                return ran, take(folder, problem)
+
+        task = asyncio.ensure_future(asyncio.to_thread(work))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:  # the container is gone before this is
+            stop.set()
+            await asyncio.wait([task])
+            if not task.cancelled():
+                task.exception()
+            raise
+
+
+class AgentBackend:
+    """Finds the image of `agent:IMAGE`; nothing is pulled, and nothing is trained."""
+
+    def __init__(self, config: AgentConfig | None, context: BuildContext) -> None:
+        self._config = config or AgentConfig()
+        self._name = context.model.partition(":")[2]
+        self._stack = ExitStack()
+        self._policy: AgentPolicy | None = None
+        if not self._name:
+            raise ConfigError(
+                explain(
+                    "an agent was to be evaluated.",
+                    "found: no image is named",
+                    "name one: --model agent:IMAGE",
+                )
+            )
+
+    async def __aenter__(self) -> AgentBackend:
+        """
+        Find the daemon and the image, and remove containers that a dead process left.
+
+        Raises:
+            PrerequisiteError: No daemon answers, or it has no such image.
+        """
+        await asyncio.to_thread(self._open)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._policy = None
+        self._stack.close()
+
+    def _open(self) -> None:
+        asked = f"the agent {self._name} was to be evaluated."
+        with ExitStack() as stack:
+            client = stack.enter_context(docker_client(asked))
+            image = find_image(client, self._name)
+            if image is None:
+                raise PrerequisiteError(
+                    explain(
+                        asked,
+                        "found: Docker has no such image",
+                        f"build it (docker build -t {self._name} FOLDER), or see: docker images",
+                    )
+                )
+            sweep_containers(client, asked)
+            self._policy = AgentPolicy(client=client, image=image, config=self._config)
+            self._stack = stack.pop_all()
+
+    async def policy(self) -> AgentPolicy:
+        """What the sampler `agent` asks."""
+        assert self._policy is not None, "open it first: async with"
+        return self._policy
+
+    async def logprobs(self, *_args: Any) -> NoReturn:
+        """Refused: an agent has no weights here."""
+        raise _untrainable()
+
+    async def step(self, *_args: Any) -> NoReturn:
+        """Refused: an agent has no weights here."""
+        raise _untrainable()
+
+    async def save(self, *_args: Any) -> NoReturn:
+        """Refused: an agent has no weights here."""
+        raise _untrainable()
+
+    async def load(self, *_args: Any) -> NoReturn:
+        """Refused: an agent has no weights here."""
+        raise _untrainable()
+
+
+def _untrainable() -> ConfigError:
+    return ConfigError(
+        explain(
+            "an agent in a container was to be trained.",
+            "found: it gives files, no tokens and no gradients",
+            "measure it with rlvr eval",
+        )
+    )

@@ -1,0 +1,30 @@
+"""Options of the backend `agent`: `agent.KEY=VALUE`."""
+
+from __future__ import annotations
+
+from attrs import frozen
+from attrs.validators import ge, gt, matches_re
+
+from rlvr import option
+
+
+@frozen(kw_only=True)
+class AgentConfig:
+    """What an agent's container may use."""
+
+    timeout_s: float = option(
+        600.0, "An agent is stopped after this, as officially", unit="s", validator=gt(0)
+    )
+    memory_mb: int = option(4096, "Memory of a container", unit="MB", validator=ge(64))
+    processes: int = option(256, "Processes of a container", validator=ge(4))
+    disk_mb: int = option(
+        512,
+        "What a container may write: to its own files, and to /code",
+        unit="MB",
+        validator=ge(1),
+    )
+    network: str = option(
+        "none",
+        "Docker network of the container; none, or one that you made for it",
+        validator=matches_re(r"(?!host$)[A-Za-z0-9][\w.-]*"),
+    )

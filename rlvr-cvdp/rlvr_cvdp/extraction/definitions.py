@@ -1,0 +1,203 @@
+"""What a text of Verilog defines: names, places, whether each is whole, what it instantiates."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import importlib.util
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from itertools import islice, pairwise
+from pathlib import Path
+
+from attrs import field, frozen
+
+from rlvr_cvdp.verilog import KEYWORDS
+
+_LONGEST = 400_000
+_MOST = 1000
+_PATIENCE_S = 60.0
+_OPENERS = ("module", "macromodule", "interface", "package", "program", "primitive")
+_HAS_ANY = re.compile(rf"\b(?:{'|'.join(_OPENERS)})\b")
+_OTHER = re.compile(r"[^\x00-\x7f]")
+_TOKEN = re.compile(
+    r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:\\.|[^\"\\\n])*\"?|\\\S+|[`$]?[A-Za-z_][\w$]*|[#();,]",
+    re.DOTALL,
+)
+_NAME = re.compile(r"[A-Za-z_][\w$]*")
+_LEADS = {"automatic", "static"}
+
+
+def _names(values: Iterable[str]) -> frozenset[str]:
+    return frozenset(values)
+
+
+@frozen(kw_only=True)
+class Definition:
+    """
+    A module, interface, package, program or primitive that a text defines.
+
+    `start` and `end` are its place in the text (from its keyword to after its end and label);
+    `uses` are the names that it instantiates, imports or takes as interface ports.
+    """
+
+    kind: str
+    name: str
+    start: int
+    end: int
+    is_complete: bool = True
+    has_ports: bool = True
+    uses: frozenset[str] = field(default=frozenset(), converter=_names)
+
+
+@functools.lru_cache(maxsize=512)
+def definitions_of(text: str) -> tuple[Definition, ...]:
+    """
+    The definitions of a text in order, however broken or hostile it is; the first thousand.
+
+    Parsed by slang in a process of its own; by the text's tokens alone where that is not
+    installed, where it ends or takes too long on this text, and above 400,000 characters.
+    """
+    if not _HAS_ANY.search(text):
+        return ()
+    found = _PARSER.definitions(_OTHER.sub("?", text)) if len(text) <= _LONGEST else None
+    is_clear = found and all(d.is_complete for d in found)
+    plain = () if is_clear else tuple(islice(_by_tokens(text), _MOST))
+    if found is None:
+        return plain
+    names = {definition.name for definition in found}
+    # Primitives, and what slang did not reach after an error.
+    missed = [d for d in plain if d.name not in names and d.is_complete]
+    return tuple(sorted([*found, *missed], key=lambda d: d.start)[:_MOST])
+
+
+class _Parser:
+    """Owns the process that parses; begun at first need, begun again after it ended."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+
+    def definitions(self, text: str) -> list[Definition] | None:
+        """The definitions that slang sees, None where it gives no answer."""
+        if not _has_slang():
+            return None
+        with self._lock:
+            line = self._ask(json.dumps(text).encode() + b"\n")
+        if line is None:
+            return None
+        return [Definition(**record) for record in json.loads(line)]
+
+    def close(self) -> None:
+        """End the process, if this is the process that began it."""
+        process, self._process = self._process, None
+        if process is not None and self._owner == os.getpid():
+            process.kill()
+            process.communicate()
+
+    def _ask(self, request: bytes) -> bytes | None:
+        if self._owner != os.getpid():  # a fork must not share the pipes
+            self._process, self._owner = None, os.getpid()
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", str(Path(__file__).with_name("worker.py"))],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={},
+            )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        line = b""
+        try:
+            self._process.stdin.write(request)
+            self._process.stdin.flush()
+            output = self._process.stdout.fileno()
+            while not line.endswith(b"\n"):
+                ready, _, _ = select.select([output], [], [], _PATIENCE_S)
+                part = os.read(output, 1 << 16) if ready else b""
+                if not part:
+                    raise OSError("the parser ended or waits")
+                line += part
+        except OSError:
+            self.close()
+            return None
+        return line
+
+
+_PARSER = _Parser()
+atexit.register(_PARSER.close)
+
+
+@functools.cache
+def _has_slang() -> bool:
+    return importlib.util.find_spec("pyslang") is not None
+
+
+def _by_tokens(text: str) -> Iterator[Definition]:
+    """Definitions by keywords alone; linear in the text."""
+    tokens = [(match[0], match.start()) for match in _TOKEN.finditer(text)]
+    tokens = [token for token in tokens if not token[0].startswith(("//", "/*", '"', "\\"))]
+    place = 0
+    while place < len(tokens):
+        word, start = tokens[place]
+        name = place + 1
+        while name < len(tokens) and tokens[name][0] in _LEADS:
+            name += 1
+        is_opener = word in _OPENERS and name < len(tokens) and _NAME.fullmatch(tokens[name][0])
+        if not is_opener:
+            place += 1
+            continue
+        closer = f"end{'module' if word == 'macromodule' else word}"
+        last = name + 1
+        while last < len(tokens) and tokens[last][0] not in (closer, word):
+            last += 1
+        is_complete = last < len(tokens) and tokens[last][0] == closer
+        stop = (
+            tokens[last][1] + (len(closer) if is_complete else 0)
+            if last < len(tokens)
+            else len(text)
+        )
+        yield Definition(
+            kind=word,
+            name=tokens[name][0],
+            start=start,
+            end=stop,
+            is_complete=is_complete,
+            has_ports=_has_ports([token for token, _ in tokens[name + 1 : last]]),
+            uses=_uses([token for token, _ in tokens[name + 1 : last]]),
+        )
+        place = last + is_complete
+
+
+def _has_ports(words: list[str]) -> bool:
+    depth = 0
+    imports = False
+    for place, word in enumerate(words):
+        depth += (word == "(") - (word == ")")
+        imports = imports or word == "import"
+        if word == ";" and depth <= 0 and not imports:
+            return False
+        imports = imports and word != ";"
+        is_list = word == "(" and depth == 1 and (not place or words[place - 1] != "#")
+        if is_list:
+            return place + 1 < len(words) and words[place + 1] != ")"
+    return False
+
+
+def _uses(words: list[str]) -> frozenset[str]:
+    """Names followed by another name or by `#`, as an instance's type is; too many do no harm."""
+    return frozenset(
+        after if word == "import" else word
+        for word, after in pairwise(words)
+        if _NAME.fullmatch(word)
+        and (word == "import" or word not in KEYWORDS)
+        and (after == "#" or (_NAME.fullmatch(after) and after not in KEYWORDS))
+    )

@@ -1,0 +1,271 @@
+"""Options that a data set of CVDP and a model call for, where nobody typed others.
+
+The rule for the length of answers: a reference as the answer that it would be; else one and a half
+times the given files that are to be changed, and for files to be made as much as the request has.
+`MOST` of the problems' answers fit, with `MARGIN` to spare, and with four times the room where the
+chat template lets the model reason first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from attrs import evolve, frozen
+
+from rlvr.errors import ConfigError, explain
+from rlvr.fitting import ModelFacts, Proposed, Situation
+from rlvr.tokenization import parse_variables
+from rlvr_cvdp.budget import estimated_prompt, estimated_tokens, fit_prompt
+from rlvr_cvdp.comprehension import ANSWER_FILES
+from rlvr_cvdp.config import CvdpConfig
+from rlvr_cvdp.families import splits_of, torn_families
+from rlvr_cvdp.problem import CvdpProblem
+from rlvr_cvdp.prompts import prompt_maker
+from rlvr_cvdp.references import read_references
+from rlvr_cvdp.rows import read_rows
+
+MOST = 0.95
+MARGIN = 1.25
+CHANGED = 1.5
+"""A changed file in lengths of the given one; of the published references two thirds are below."""
+REASONING = 4
+LEAST = 512
+"""Tokens that an answer may have at least."""
+STEP = 64
+SPARE = 16
+"""Tokens of a prompt that are left free: a template may add some for its variables."""
+HOLDOUTS = (0.2, 0.35, 0.5)
+"""Shares of the families to hold out: the first that leaves both sides some problems."""
+SWITCHES: Mapping[str, object] = {
+    "enable_thinking": False,
+    "thinking": False,
+    "reasoning_effort": "low",
+}
+"""Variables by which chat templates are told how long to reason, and what keeps it short."""
+_ROUNDS = 8
+
+
+def fit(situation: Situation) -> Mapping[str, Proposed]:
+    """
+    Lengths of answers and prompts, the template's variables, and a share of families to hold out.
+
+    Raises:
+        ConfigError: The model's context has no room for any problem, and nobody typed lengths.
+    """
+    config = CvdpConfig(**situation.options("cvdp"))
+    assert situation.dataset is not None, "the core asks where there is a data set"
+    records = _records(situation.dataset, config)
+    if not records:
+        return {}
+    found: dict[str, Proposed] = {}
+    facts = situation.facts
+    if facts is not None and facts.template_option:
+        found |= _template(facts, situation)
+    found |= _lengths(records, config, situation, found)
+    if situation.trains:
+        found |= _holdout(records, config)
+    return found
+
+
+def _records(path: Path, config: CvdpConfig) -> list[CvdpProblem]:
+    records = [row for row in read_rows(path) if isinstance(row, CvdpProblem)]
+    references = read_references(Path(config.references)) if config.references else {}
+    return [evolve(r, reference=r.reference or references.get(r.id, {})) for r in records]
+
+
+def _template(facts: ModelFacts, situation: Situation) -> dict[str, Proposed]:
+    """The template's own switches of reasoning, set to what leaves the tokens to the answer."""
+    known = [name for name in SWITCHES if name in facts.template_variables]
+    if not known:
+        return {}
+    words = tuple(f"{name}={json.dumps(SWITCHES[name]).strip(chr(34))}" for name in known)
+    why = f"the chat template reads {' and '.join(known)}; tokens go to the answer"
+    return {facts.template_option: Proposed(words, why)}
+
+
+def _reasons(situation: Situation, found: Mapping[str, Proposed]) -> bool:
+    """Whether the model writes its reasoning before the answer, as far as the template tells."""
+    facts = situation.facts
+    if facts is None:
+        return False
+    option = facts.template_option
+    words = situation.values.get(option, ()) if option else ()
+    if option in found and option not in situation.said:
+        words = found[option].value
+    variables = parse_variables(words, option)
+    switches = [name for name in SWITCHES if name in facts.template_variables]
+    if not switches:
+        return facts.opening.rstrip().endswith("<think>")
+    return any(variables.get(name) is not False for name in switches)
+
+
+@frozen
+class _Lengths:
+    """Of each problem: tokens of its prompt, and of the prompt without what may be cut."""
+
+    whole: Sequence[int]
+    core: Sequence[int]
+    answer: Sequence[int]
+
+
+def _lengths(
+    records: Sequence[CvdpProblem],
+    config: CvdpConfig,
+    situation: Situation,
+    found: Mapping[str, Proposed],
+) -> dict[str, Proposed]:
+    facts, said = situation.facts, situation.said
+    count = facts.count if facts is not None else estimated_tokens
+    factor = REASONING if _reasons(situation, found) else 1
+    answers = [answer_tokens(record, count) for record in records]
+    wanted = _rounded(factor * MARGIN * _at(answers, MOST))
+    known = sum(bool(r.reference or r.response) for r in records)
+    why = (
+        f"{MOST:.0%} of {len(records)} answers are at most {_at(answers, MOST)} tokens "
+        f"({known} by their reference), and a quarter more"
+        + (", four times for reasoning" if factor > 1 else "")
+    )
+    if facts is None:
+        return {"sampler.max_tokens": Proposed(wanted, f"{why}; estimated without the model")}
+    sizes = _sizes(records, config, facts, answers)
+    context = facts.context_length
+    is_starter = situation.values["run.model"] == "starter"  # nobody chose it for this file
+    if not is_starter and not {"sampler.max_tokens", "cvdp.max_prompt_tokens"} & said:
+        _refuse_too_short(sizes, situation)
+    longest = max(sizes.whole)
+    allowed = wanted
+    if wanted + longest + SPARE > context:
+        allowed = max(1, min(wanted, max(context // 2, context - longest - SPARE)))
+    if allowed < wanted:
+        cut = sum(factor * tokens > allowed for tokens in answers)
+        why = f"half of the context of {context}: {wanted} were wanted ({why}); {cut} of "
+        why += f"{len(records)} answers may be cut"
+    proposed = {"sampler.max_tokens": Proposed(allowed, why)}
+    taken = situation.values["sampler.max_tokens"] if "sampler.max_tokens" in said else allowed
+    room = context - int(taken) - SPARE
+    if longest > room > 0:
+        proposed["cvdp.max_prompt_tokens"] = _budget(records, config, facts, sizes, room)
+    return proposed
+
+
+def answer_tokens(record: CvdpProblem, count: Callable[[str], int]) -> int:
+    """About how many tokens an answer to a problem has, by the rule of this module."""
+    if record.is_comprehension:
+        return count(_as_json({ANSWER_FILES[0]: record.response}))
+    if record.reference:
+        return count(_as_answer(record.reference))
+    given = {path: record.context[path] for path in record.targets if path in record.context}
+    changed = count(_as_answer(given)) if given else 0
+    made = count(record.prompt) if len(given) < len(record.targets) else 0
+    return int(CHANGED * changed) + made
+
+
+def _as_answer(files: Mapping[str, str]) -> str:
+    if len(files) > 1:
+        return _as_json(files)
+    return "".join(f"```systemverilog\n{text}\n```\n" for text in files.values())
+
+
+def _as_json(files: Mapping[str, str]) -> str:
+    return json.dumps({"code": [{path: text} for path, text in files.items()]})
+
+
+def _sizes(
+    records: Sequence[CvdpProblem],
+    config: CvdpConfig,
+    facts: ModelFacts,
+    answers: Sequence[int],
+) -> _Lengths:
+    whole, core = [], []
+    for record in records:
+        maker = prompt_maker(config, record)
+        size = facts.prompt_tokens(maker(record))
+        whole.append(size)
+        is_long = size + LEAST > facts.context_length // 2
+        least = facts.prompt_tokens(fit_prompt(record, maker, 1).messages) if is_long else size
+        core.append(min(size, least))
+    return _Lengths(whole, core, answers)
+
+
+def _refuse_too_short(sizes: _Lengths, situation: Situation) -> None:
+    facts = situation.facts
+    assert facts is not None, "sizes are of a model"
+    needs = [c + a + SPARE for c, a in zip(sizes.core, sizes.answer, strict=True)]
+    if min(needs) <= facts.context_length:
+        return
+    at = needs.index(min(needs))
+    raise ConfigError(
+        explain(
+            f"the problems of {situation.dataset} were to be put to the model {situation.model}.",
+            f"found: its context holds {facts.context_length} tokens; the shortest problem needs "
+            f"{min(needs)}: {sizes.core[at]} of its prompt cannot be cut, and its answer has about "
+            f"{sizes.answer[at]}",
+            "take a model with a longer context, or say how long answers may be all the same: "
+            f"sampler.max_tokens={max(1, facts.context_length // 2)}",
+        )
+    )
+
+
+def _budget(
+    records: Sequence[CvdpProblem],
+    config: CvdpConfig,
+    facts: ModelFacts,
+    sizes: _Lengths,
+    room: int,
+) -> Proposed:
+    """
+    The budget, in the estimate's tokens, with which all prompts fit the room in the model's.
+
+    Found by trying: the estimate and the model's tokenizer differ from text to text.
+    """
+    long = [r for r, size in zip(records, sizes.whole, strict=True) if size > room]
+    ratios = [
+        size / estimated_prompt(prompt_maker(config, r)(r))
+        for r, size in zip(records, sizes.whole, strict=True)
+        if size > room
+    ]
+    budget = max(1, int(room / max(ratios)))
+    for _ in range(_ROUNDS):
+        over = [tokens / room for r in long if (tokens := _cut(r, config, facts, budget)) > room]
+        if not over:
+            break
+        budget = max(1, int(budget / max(over) * 0.98))
+    too_long = sum(core > room for core in sizes.core)
+    why = f"{len(long)} of {len(records)} prompts are longer than the {room} tokens that are left"
+    if too_long:
+        why += f"; {too_long} of them cannot be cut so far, and lose their middle"
+    return Proposed(budget, why)
+
+
+def _cut(record: CvdpProblem, config: CvdpConfig, facts: ModelFacts, budget: int) -> int:
+    """Tokens of a prompt within the budget; 0 where what is never cut is alone more than that."""
+    fitted = fit_prompt(record, prompt_maker(config, record), budget)
+    is_over = bool(fitted.notes.get("prompt_cut", {}).get("is_over"))
+    return 0 if is_over else facts.prompt_tokens(fitted.messages)
+
+
+def _holdout(records: Sequence[CvdpProblem], config: CvdpConfig) -> dict[str, Proposed]:
+    """A share of the families, where rows declare no split and the share leaves both sides some."""
+    if any(r.split for r in records) or torn_families(records):
+        return {}
+    if all(r.source != "cvdp" for r in records):
+        return {}
+    for share in HOLDOUTS:
+        splits = splits_of(records, share, config.holdout_seed)
+        test = sum(split == "test" for split in splits.values())
+        if 0 < test < len(records):
+            why = f"no row declares a split; {test} of {len(records)} problems are kept for test"
+            return {"cvdp.holdout": Proposed(share, why)}
+    return {}
+
+
+def _at(values: Sequence[int], share: float) -> int:
+    """The smallest value that this share of the values does not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, -(-int(share * 1000) * len(ordered) // 1000) - 1))]
+
+
+def _rounded(tokens: float) -> int:
+    return max(LEAST, -(-int(tokens) // STEP) * STEP)

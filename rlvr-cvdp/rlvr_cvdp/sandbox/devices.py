@@ -1,0 +1,34 @@
+"""Device files of a bubblewrap slot: nodes of its own where they can be made."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+_NUMBERS = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9)}
+
+
+def device_mounts(folder: Path) -> list[str]:
+    """
+    Bubblewrap's words that put a slot's own device files over those that it shows by itself.
+
+    Those are the machine's: inside a sandbox that root started, root owns them and could take
+    their modes away for everybody. Nobody else owns them, and nobody else can make nodes: [] then,
+    and also on a file system without devices.
+    """
+    place = folder / "dev"
+    if os.geteuid() or os.statvfs(folder).f_flag & os.ST_NODEV:
+        return []
+    words: list[str] = []
+    place.mkdir(exist_ok=True)
+    for name, (major, minor) in _NUMBERS.items():
+        node = place / name
+        try:
+            if not node.exists():
+                os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(major, minor))
+            node.chmod(0o666)
+        except OSError:  # a container whose root may not make nodes
+            return []
+        words += ["--dev-bind", str(node), f"/dev/{name}"]
+    return words

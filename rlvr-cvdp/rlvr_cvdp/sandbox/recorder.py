@@ -1,0 +1,150 @@
+"""Takes down what the sandbox's own programs say (see inside/rlvr_record.py), on this side."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import struct
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+PLACE = "record"
+_NONCE = 16
+_MOST_BYTES = 16_000_000
+_MOST_NOTES = 100_000
+
+
+@frozen
+class Note:
+    """Something that a program of the sandbox said; `speaker` tells connections apart."""
+
+    speaker: int
+    kind: str
+    body: Any = field(repr=False)
+
+
+class Record:
+    """
+    The notes of one command, in the order in which they were taken down.
+
+    `is_sound` is False once a connection said something that does not follow from what it said
+    before: a wrong number or nonce, a note cut off, or a word after its last.
+    """
+
+    def __init__(self) -> None:
+        self.notes: list[Note] = []
+        self.is_sound = True
+        self.launches = 0
+
+    def of_kind(self, kind: str) -> list[Any]:
+        """The bodies of the notes of a kind."""
+        return [note.body for note in self.notes if note.kind == kind]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each speaker of several notes said its last word."""
+        several = {n.speaker for n in self.notes if n.kind in ("collected", "item")}
+        return self.is_sound and several <= {n.speaker for n in self.notes if n.kind == "end"}
+
+
+class Recorder:
+    """
+    Listens in a folder that the sandbox shows to its programs, from before a command runs.
+
+    A note counts for the command during which its connection was made. Each is answered by how
+    many simulations have ended, so that whoever waits for the answer knows that it stands.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._listener = listen(folder, PLACE)
+        self._server: asyncio.Server | None = None
+        self._record = Record()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def begin(self) -> Record:
+        """A new record: what is said from now on stands in it."""
+        if self._server is None:
+            self._server = await asyncio.start_unix_server(self._serve, sock=self._listener)
+        self._record = Record()
+        return self._record
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        record = self._record
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            await _take_down(reader, writer, record)
+        except (OSError, asyncio.CancelledError):
+            pass
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def close(self) -> None:
+        """Listen no more."""
+        for task in [*self._tasks]:
+            task.cancel()
+        if self._server is not None:
+            self._server.close()
+        self._listener.close()
+
+
+async def _take_down(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, record: Record
+) -> None:
+    """Take down the notes of one connection."""
+    nonce, number, speaker = os.urandom(_NONCE), 0, id(reader)
+    writer.write(nonce)
+    is_over = False
+    while True:
+        head = await _read(reader, 4)
+        if not head:
+            return
+        size = struct.unpack("!I", head)[0] if len(head) == 4 else _MOST_BYTES + 1
+        text = await _read(reader, size) if size <= _MOST_BYTES else b""
+        note = _note(text, nonce, number) if len(text) == size else None
+        if note is None or is_over or len(record.notes) >= _MOST_NOTES:
+            record.is_sound = False
+            return
+        kind, body = note
+        is_over = kind == "end"
+        record.notes.append(Note(speaker, kind, body))
+        record.launches += kind == "launch"
+        number += 1
+        writer.write(struct.pack("!I", record.launches))
+
+
+async def _read(reader: asyncio.StreamReader, size: int) -> bytes:
+    """So many bytes, fewer at the end."""
+    try:
+        return await reader.readexactly(size)
+    except asyncio.IncompleteReadError as error:
+        return error.partial
+
+
+def _note(text: bytes, nonce: bytes, number: int) -> tuple[str, Any] | None:
+    """Kind and body of the note that must come now, None for anything else."""
+    with contextlib.suppress(ValueError, TypeError, RecursionError):
+        said, count, kind, body = json.loads(text)
+        if (said, count) == (nonce.hex(), number) and isinstance(kind, str):
+            return kind, body
+    return None
+
+
+def listen(folder: Path, name: str) -> socket.socket:
+    """A socket in a folder, whose path may be longer than a socket's name can be."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        listener.bind(f"/proc/self/fd/{handle}/{name}")
+    finally:
+        os.close(handle)
+    listener.listen(64)
+    listener.setblocking(False)
+    return listener

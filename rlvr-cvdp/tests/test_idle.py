@@ -1,0 +1,265 @@
+"""Answers that make a tool wait are wrong, soon; what a known answer fails too is no verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+import pytest
+from attrs import evolve
+
+from rlvr.errors import VerifierError
+from rlvr.testing.tools import require_tool
+from rlvr.types import Problem, Trajectory
+from rlvr_cvdp.config import CvdpConfig
+from rlvr_cvdp.control import RIGHT, own_problem
+from rlvr_cvdp.sandbox.records import Limits
+from rlvr_cvdp.sandbox.watch import Watch
+from rlvr_cvdp.verify import verify
+
+PIPES = [
+    "/proc/self/fd/1",
+    "/proc/self/fd/2",
+    "/dev/stdout",
+    "/dev/stderr",
+    "/proc/1/fd/1",
+    "/proc/thread-self/fd/1",
+    "/rlvr/run/ask",
+    "/rlvr/run/reply.1",
+    "/proc/self/fd/../fd/2",
+]
+HARMLESS = ["/dev/stdin", "/dev/tty", "/proc/kmsg", "/dev/null", "/proc/self/fd/0"]
+MACRO = '`define WHERE "{pipe}"\n`include `WHERE\n'
+PASTED = '`define J(a, b) `include a``b\n`J("{pipe}",)\n'
+CHAIN = '`define A "{pipe}"\n`define B `A\n`include `B\n'
+
+
+def _without_reference(bench, **changes) -> Problem:
+    """The problem as the published rows are: nobody gives its solution."""
+    problem = bench.problem(**changes)
+    return evolve(problem, payload=evolve(problem.payload, reference={}))
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("simulator", "place")
+@pytest.mark.parametrize("known", ["reference", "nothing"])
+def test_a_text_that_includes_a_pipe_through_a_macro_is_wrong(bench, known):
+    """No list of words knows the file; the tool waits, a known answer does not: wrong, soon."""
+    problem = bench.problem() if known == "reference" else _without_reference(bench)
+    begun = time.monotonic()
+    reward = bench.rtl(MACRO.format(pipe="/proc/self/fd/2") + bench.right, problem, idle_s=1.0)
+    assert (reward.score01, reward.components["syntax"]) == (0.0, 0.0), reward.evidence
+    assert time.monotonic() - begun < 60
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("simulator", "place")
+@pytest.mark.places("fresh", "warm")
+@pytest.mark.parametrize("pipe", [*PIPES, *HARMLESS])
+@pytest.mark.parametrize("text", [MACRO, PASTED, CHAIN, '`include "{pipe}"\n'])
+def test_no_file_to_include_makes_a_verification_fail(bench, pipe, text):
+    """Whatever the text asks the compiler to read, it comes to a verdict."""
+    reward = bench.rtl(text.format(pipe=pipe) + bench.right, idle_s=0.6)
+    assert reward.evidence["why"] or reward.score01 == 1.0
+
+
+SLEEPS = "    import time; time.sleep(60)\n    runner = get"
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("simulator", "place")
+@pytest.mark.parametrize("known", ["reference", "nothing"])
+def test_a_harness_that_waits_whatever_the_answer_is_no_verdict(bench, known):
+    """The reference, or an answer that does nothing, waits too: nobody is blamed for it."""
+    harness = {"src/test_runner.py": bench.runner.replace("    runner = get", SLEEPS)}
+    if known == "reference":
+        problem = bench.problem(harness=harness)
+    else:
+        problem = _without_reference(bench, harness=harness)
+    with pytest.raises(VerifierError, match="waits"):
+        bench.rtl(bench.right, problem, idle_s=1.0)
+
+
+CATCH = """\
+import os, signal, sys, time
+if "@MARK@" in open("/code/rtl/inc.sv").read():
+    @DO@
+"""
+DEEDS = {
+    "waits": ("time.sleep(60)", "waits"),
+    "is killed": ("os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL"),
+    "cannot be imported": ("__import__('surely_not_there')", "surely_not_there"),
+    "cannot be run": ("os._exit(127)", "cannot be run"),
+    "stops pytest": ("os._exit(4)", "pytest could not run"),
+    "ends all": ("os.kill(-1, signal.SIGTERM)", ""),
+}
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("simulator", "place")
+@pytest.mark.parametrize("deed", DEEDS)
+@pytest.mark.parametrize("known", ["reference", "nothing"])
+def test_what_only_this_answer_brings_about_is_its_own_fault(bench, deed, known):
+    """However a verification ends: where a known answer comes to a verdict, the answer is wrong."""
+    do, words = DEEDS[deed]
+    runner = CATCH.replace("@MARK@", "EVIL").replace("@DO@", do) + bench.runner
+    harness = {"src/test_runner.py": runner}
+    if known == "reference":
+        problem = bench.problem(harness=harness)
+    else:
+        problem = _without_reference(bench, harness=harness)
+    reward = bench.rtl(f"// EVIL\n{bench.right}", problem, idle_s=1.0)
+    assert reward.score01 == 0.0
+    assert words in reward.evidence["why"]
+    if words:
+        assert (reward.evidence["stage"], reward.evidence["control"]) == ("sandbox", True)
+    assert bench.rtl(bench.right, problem).score01 == 1.0
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("simulator", "place")
+def test_a_machine_that_fails_once_costs_no_answer_its_reward(bench):
+    """An answer that is disturbed once, and not with the known answer, is judged once more."""
+    problem = bench.problem()
+
+    async def judge() -> tuple[float, bool]:
+        async with bench.reward() as reward:
+            sandbox = reward._sandbox
+            slot, seen = sandbox.slot, []
+
+            def failing(stack):
+                seen.append(1)
+                if len(seen) == 1:
+                    raise VerifierError("the machine failed")
+                return slot(stack)
+
+            sandbox.slot = failing
+            answer = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": bench.right})
+            outcome = await reward(problem, answer)
+            return outcome.score01, outcome.evidence["control"]
+
+    assert asyncio.run(judge()) == (1.0, True)
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("simulator")
+def test_an_earlier_right_answer_is_the_known_one(bench):
+    """Without a reference, what was right before shows that the harness still comes to an end."""
+    body = CATCH.replace("@MARK@", "a + 8'd1").replace("@DO@", "pass\nelse:\n    time.sleep(60)")
+    problem = _without_reference(bench, harness={"src/test_runner.py": body + bench.runner})
+    right = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": bench.right})
+    waits = Trajectory(
+        problem_id=problem.id, files={"rtl/inc.sv": bench.right.replace("a + 8'd1", "1 + a")}
+    )
+
+    async def judge() -> list[float]:
+        async with bench.reward(idle_s=1.0) as reward:
+            with pytest.raises(VerifierError, match="waits"):
+                await reward(problem, waits)
+            return [(await reward(problem, answer)).score01 for answer in (right, waits)]
+
+    assert asyncio.run(judge()) == [1.0, 0.0]
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("simulator", "place")
+@pytest.mark.places("fresh", "warm")
+@pytest.mark.parametrize("tool", ["verilator", "yosys"])
+def test_a_linter_or_synthesizer_that_waits_is_wrong(bench, tool):
+    """The other tools of a harness, waiting for a pipe through a macro, are the answer's doing."""
+    require_tool(tool, f"sudo apt-get install -y {tool}")
+    command = {
+        "verilator": "verilator --lint-only -Wno-fatal --top-module inc /code/rtl/inc.sv",
+        "yosys": "yosys -p 'read_verilog -sv /code/rtl/inc.sv; synth -top inc'",
+    }[tool]
+    lint = f'import os\ndef test_lint():\n    assert os.system("{command}") == 0\n'
+    compose = bench.compose.replace(
+        "services:\n",
+        "services:\n  lint:\n    image: __OSS_PNR_IMAGE__\n    env_file: ./src/.env\n"
+        "    command: pytest /src/lint.py -s -v\n",
+    )
+    problem = _without_reference(
+        bench, harness={"docker-compose.yml": compose, "src/lint.py": lint}
+    )
+    assert bench.rtl(bench.right, problem).score01 == 1.0
+    for pipe in ("/proc/self/fd/1", "/dev/stdin"):
+        reward = bench.rtl(MACRO.format(pipe=pipe) + bench.right, problem, idle_s=1.0)
+        assert reward.score01 == 0.0 or pipe == "/dev/stdin"
+
+
+@pytest.mark.integration
+@pytest.mark.network
+@pytest.mark.usefixtures("simulator", "place")
+@pytest.mark.places("fresh", "warm")
+@pytest.mark.parametrize("generation", [1, 2])
+def test_our_own_problem_is_judged_right_in_both_generations(bench, generation):
+    """The control of problems without a reference is right, and can be wrong, with each cocotb."""
+    problem = own_problem(generation)
+
+    async def judge() -> list[bool]:
+        async with bench.reward() as reward:
+            sandbox = reward._sandbox
+            judged = [
+                await verify(
+                    problem,
+                    {"rtl/inc.sv": text},
+                    sandbox=sandbox,
+                    stack=sandbox.toolchain.stack_for(problem),
+                    limits=Limits.of(CvdpConfig(timeout_s=60.0)),
+                    seeds=("1",),
+                    stop_at_first=True,
+                )
+                for text in (RIGHT, RIGHT.replace("8'd1", "8'd2"))
+            ]
+            return [verdict.is_right for verdict in judged]
+
+    assert asyncio.run(judge()) == [True, False]
+
+
+def _limits(**changes) -> Limits:
+    defaults = {"wall_s": 100, "cpu_s": 10, "idle_s": 3, "memory_mb": 1, "processes": 9}
+    return Limits(**{**defaults, "file_mb": 1, "disk_mb": 1, "output_mb": 1, **changes})
+
+
+def _watched(monkeypatch, tmp_path, looks, **changes) -> str:
+    """What a watch says of (time, processor time, busy) looks; the last word of it."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    current = [(0.0, True)]
+    watch = Watch(
+        tmp_path,
+        _limits(**changes),
+        os.getpid(),
+        is_crowded=lambda most: False,
+        activity=lambda: current[0],
+    )
+    said = ""
+    for at, cpu_s, is_busy in looks:
+        now[0], current[0] = at, (cpu_s, is_busy)
+        said = said or watch.excess()
+    return said
+
+
+@pytest.mark.parametrize(
+    ("looks", "said"),
+    [
+        ([(n, 0.0, False) for n in range(1, 5)], "idle"),
+        ([(n, 0.0, True) for n in range(1, 50)], ""),  # waits for a processor: a busy machine
+        ([(n / 2, 0.02 * n, False) for n in range(1, 50)], ""),  # computes a little all the time
+        ([(n / 2, 0.002 * n, False) for n in range(1, 50)], "idle"),  # only looks around
+        ([(1, 0.0, False), (90, 0.0, False), (90.5, 0.0, False)], ""),  # nobody looked meanwhile
+        ([(1, 9.9, True), (2, 10.1, True)], "time"),
+        ([(n / 2, 0.02 * n, False) for n in range(1, 250)], "wall"),
+        ([(n / 2, 0.02 * n, True) for n in range(1, 450)], ""),
+    ],
+)
+def test_idle_slow_and_busy_are_told_apart(monkeypatch, tmp_path, looks, said):
+    """Waiting, computing too long, and a machine that gives too little are three things."""
+    assert _watched(monkeypatch, tmp_path, looks) == said
+
+
+def test_an_idle_limit_of_zero_is_none(monkeypatch, tmp_path):
+    """`cvdp.idle_s=0` leaves only the time that goes by."""
+    looks = [(n, 0.0, False) for n in range(1, 120)]
+    assert _watched(monkeypatch, tmp_path, looks, idle_s=0) == "wall"
