@@ -32,6 +32,11 @@ class ChessConfig:
     strict: bool = option(False, "Refuse a data set that has an unusable row")
     exact: bool = option(False, "Environment reward is 1 for the exact answer, else 0")
     nodes: int = option(100_000, "Nodes of a search of the engine", validator=ge(1))
+    second_nodes: int = option(
+        1_000_000,
+        "Nodes of the search behind a second opinion; 0: rules and tables alone",
+        validator=ge(0),
+    )
     engine: str = option("", "Engine binary; empty: stockfish where it is usually installed")
     engines: int = option(0, "Engine processes; 0: cores less one", validator=ge(0))
     tables: str = option("", "Action-value tables (file); empty: the shipped ones and the cache")
@@ -40,12 +45,14 @@ class ChessConfig:
     )
     eval_games: int = option(
         200,
-        "Games of `rlvr eval` against each rung of the Elo ladder, and at most 100 of self-play; "
-        "0: none",
+        "Most games of `rlvr eval` against each rung of the Elo ladder, of self-play (100 at most) "
+        "and of the engine for rollouts where the data set has none; 0: none",
         validator=ge(0),
     )
     eval_limit: int = option(
-        0, "Problems of each kind that the figures of `rlvr eval` are of; 0: all", validator=ge(0)
+        0,
+        "Problems of each kind, and rollouts, that the figures of `rlvr eval` are of; 0: all",
+        validator=ge(0),
     )
     report: str = option("", "Folder for the report of `rlvr eval`: figures, boards, games")
     selfplay_games: int = option(

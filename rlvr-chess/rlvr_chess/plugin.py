@@ -97,6 +97,7 @@ def rlvr_commands() -> Iterable[CommandSpec]:
             name="play",
             target="rlvr_chess.human.play:play",
             summary="Play against a model in the terminal",
+            is_interactive=True,
         ),
         CommandSpec(
             name="board",

@@ -81,12 +81,20 @@ def _by(
 def _illegal(fen: str, rng: random.Random) -> str:
     """A move of one of the kinds of mistakes; where a position does not offer it, another kind."""
     board = chess.Board(fen)
-    makers = [_empty, _opponent, _geometry, _into_check, _promotion, _malformed]
     for _ in range(_TRIES):
-        uci = rng.choice(makers)(board, rng)
+        uci = rng.choice(_MAKERS)(board, rng)
         if uci and legal_move(board, uci) is None:
             return uci
     return "0000"
+
+
+def mistakes_of(fen: str, rng: random.Random) -> Iterator[str]:
+    """An illegal move of each kind of mistake that the position offers."""
+    board = chess.Board(fen)
+    for maker in _MAKERS:
+        uci = maker(board, rng)
+        if uci and legal_move(board, uci) is None:
+            yield uci
 
 
 def _squares(board: chess.Board, colour: chess.Color | None) -> list[int]:
@@ -131,3 +139,6 @@ def _promotion(board: chess.Board, rng: random.Random) -> str:
 def _malformed(board: chess.Board, rng: random.Random) -> str:
     uci = rng.choice(sorted(move.uci() for move in board.legal_moves))
     return rng.choice([f"{uci[:2]}-{uci[2:]}", uci[:3], uci.upper(), f"{uci[:3]}9", "0000"])
+
+
+_MAKERS = (_empty, _opponent, _geometry, _into_check, _promotion, _malformed)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, cast
 
 from rlvr.parts import BuildContext
 from rlvr.types import Problem, Reward, Trajectory
-from rlvr_chess import reward_environment, reward_policy, reward_solution
+from rlvr_chess import reward_environment, reward_policy, reward_solution, second_opinion
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.grammar import Profile, parse_environment, parse_policy
 from rlvr_chess.records import EnvironmentStep, Payload, PolicyPosition, Solution
+from rlvr_chess.second_opinion import DeeperSearch
 from rlvr_chess.transition import legal_moves, transition
 from rlvr_chess.values import ActionValues
 
@@ -34,10 +35,12 @@ class ChessReward:
         self._store: TableStore | None = None
         self._opening = asyncio.Lock()
         self._open = AsyncExitStack()
+        self._deeper = DeeperSearch(config)
 
     async def __aenter__(self) -> ChessReward:
         """Open nothing yet."""
         self._opening = asyncio.Lock()
+        self._deeper = DeeperSearch(self._config)
         return self
 
     async def __aexit__(
@@ -77,6 +80,25 @@ class ChessReward:
         if values is None:
             values = await self._values(payload.fen)
         return reward_policy.policy_reward(values, answer)
+
+    async def second_opinion(self, problem: Problem, trajectory: Trajectory) -> Reward | None:
+        """
+        Whether an answer is right by another reader, python-chess alone and a deeper search.
+
+        Without an engine (or with `chess.second_nodes=0`) a chosen move is held against the table.
+        """
+        payload, text = _payload(problem), trajectory.completion
+        if trajectory.finish == "length":
+            return second_opinion.opinion(False, "cut off at the token limit")
+        is_padded = self._profile == "rookworld"
+        if isinstance(payload, EnvironmentStep):
+            return second_opinion.on_environment(payload, text, is_padded=is_padded)
+        best = second_opinion.chosen_move(payload.fen, text, is_padded=is_padded)
+        if isinstance(payload, Solution):
+            return second_opinion.on_solution(payload, best)
+        deeper = await self._deeper.values(payload.fen, self._open) if best else None
+        values = deeper or payload.values or await self._values(payload.fen)
+        return second_opinion.on_position(best, values, is_deeper=deeper is not None)
 
     def _environment(self, step: EnvironmentStep, text: str) -> Reward:
         answer = parse_environment(text, self._profile)

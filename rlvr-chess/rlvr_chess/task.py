@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from attrs import evolve
 
 from rlvr.episode import SingleTurn
 from rlvr.errors import ConfigError, PluginError, explain
+from rlvr.install import pip_install
 from rlvr.parts import BuildContext, Episode, Policy
 from rlvr.types import Figure, PassRate, Probe, Problem, SamplingParams, Trajectory
 from rlvr_chess.config import ChessConfig
@@ -26,6 +28,7 @@ from rlvr_chess.rows.games import game_key
 from rlvr_chess.rows.read import DataSet, Material, read_data
 from rlvr_chess.rows.row import Row, Unsupported, free_id
 from rlvr_chess.splits import divide, split_of
+from rlvr_chess.starter import QUESTIONS
 from rlvr_chess.tables.shipped import shipped_positions
 from rlvr_chess.transition import legal_moves
 from rlvr_chess.values import ActionValues
@@ -267,10 +270,17 @@ def _starter_rows() -> tuple[Row, ...]:
             explain(
                 "the starter positions of rlvr-chess are not installed.",
                 "found: no rlvr_chess/starter/positions.jsonl.gz",
-                "try: pip install --force-reinstall rlvr-chess, or give --dataset",
+                f"try: {pip_install('rlvr-chess', reinstall=True)}, or give --dataset",
             )
         )
-    return rows
+    return (*rows, *_starter_questions())
+
+
+def _starter_questions() -> Iterator[Row]:
+    """Held-out questions of the kinds of moves that the positions by themselves hardly ask."""
+    for number, line in enumerate(QUESTIONS.read_text("utf-8").splitlines(), 1):
+        step = EnvironmentStep(**json.loads(line))
+        yield Row(id=f"starter-rare-{number:04d}", payload=step, split="test")
 
 
 def _has_values(problem: Problem) -> bool:

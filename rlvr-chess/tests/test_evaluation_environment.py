@@ -13,7 +13,8 @@ from rlvr.testing.fakes import ScriptedPolicy
 from rlvr.testing.tools import shared_data
 from rlvr.types import Figure
 from rlvr_chess.evaluation import rollout
-from rlvr_chess.evaluation.environment import Foretold, figures
+from rlvr_chess.evaluation.environment import Foretold, figures, is_exact
+from rlvr_chess.evaluation.without_rules import without_rules
 from rlvr_chess.grammar import environment_text, parse_environment
 from rlvr_chess.transition import transition
 
@@ -77,13 +78,76 @@ def test_fields_are_told_apart() -> None:
 
 
 def test_the_headline_is_the_mean_of_categories() -> None:
-    """Nine quiet moves right and one mate wrong: macro a half, exact nine tenths."""
+    """270 quiet moves right, 30 mates wrong, 29 of a third kind: macro a half, over two kinds."""
     right = environment_text(transition(START, "e2e4"))
-    answers = [told(START, "e2e4", right, "quiet") for _ in range(9)]
-    answers += [told(START, "e2e4", "nonsense", "mate")]
-    found = by_name(figures(answers))
+    answers = [told(START, "e2e4", right, "quiet") for _ in range(270)]
+    answers += [told(START, "e2e4", "nonsense", "mate") for _ in range(30)]
+    few = [told(START, "e2e4", right, "castle_k") for _ in range(29)]
+    found = by_name(figures(answers + few))
     assert found["environment/macro"].value == 0.5
-    assert found["environment/exact"].value == 0.9
+    assert found["environment/macro"].n == 300
+    assert "left out: castle_k" in found["environment/macro"].note
+    assert by_name(figures(answers))["environment/exact"].value == 0.9
+    assert by_name(figures(few))["environment/macro"].n == 0
+
+
+@pytest.mark.parametrize(
+    ("fen", "uci"),
+    [
+        (START, "e2e4"),
+        (START, "g1f3"),
+        ("4k3/8/8/3p4/4P3/8/8/4K3 w - - 3 9", "e4d5"),
+        ("4k3/8/8/3p4/4P3/8/8/4K3 b - - 3 9", "d5e4"),
+        ("r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1", "a1a2"),
+        ("r3k2r/8/8/8/8/8/8/R3K2R b KQkq - 7 9", "e8e7"),
+        ("r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1", "a1a8"),
+        ("8/P3k3/8/8/8/8/8/4K3 w - - 0 1", "a7a8q"),
+        ("8/4k3/8/8/8/8/p6P/4K3 b - - 0 1", "a2a1n"),
+        (START, "e4e5"),
+        (START, "e7e5"),
+        (START, "0000"),
+        (START, "e2-e4"),
+    ],
+)
+def test_a_player_without_rules_is_often_right(fen: str, uci: str) -> None:
+    """Moves, captures, promotions, rights that a touched square loses, squares without own men."""
+    assert is_exact(transition(fen, uci), without_rules(fen, uci))
+
+
+@pytest.mark.parametrize(
+    ("fen", "uci"),
+    [
+        ("r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1", "e1g1"),
+        ("4k3/8/8/8/3pP3/8/8/4K3 b - e3 0 1", "d4e3"),
+        ("4k3/8/8/8/3p4/8/4P3/4K3 w - - 0 1", "e2e4"),
+        ("6k1/5ppp/8/8/8/8/8/R3K3 w - - 0 1", "a1a8"),
+        ("7k/5K2/8/6Q1/8/8/8/8 w - - 0 1", "g5g6"),
+        ("4k3/8/8/8/8/8/3p4/4K3 w - - 0 1", "e1d2"),
+        ("4k3/8/8/8/8/8/8/R3K3 w - - 149 90", "a1a2"),
+        (START, "a1a5"),
+        ("4k3/4r3/8/8/8/8/4R3/4K3 w - - 0 1", "e2a2"),
+        ("8/P3k3/8/8/8/8/8/4K3 w - - 0 1", "a7a8"),
+    ],
+)
+def test_a_player_without_rules_fails_where_rules_count(fen: str, uci: str) -> None:
+    """Castling, en passant, the ends of games, moves that a piece cannot make."""
+    assert not is_exact(transition(fen, uci), without_rules(fen, uci))
+
+
+def test_the_floor_is_measured_on_the_same_questions() -> None:
+    """30 quiet moves and 30 castlings: without rules half of them, whatever the model says."""
+    castle = "r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1"
+    answers = [
+        Foretold(
+            truth=transition(fen, uci), answer=None, floor=without_rules(fen, uci), category=kind
+        )
+        for fen, uci, kind in ((START, "g1f3", "quiet"), (castle, "e1g1", "castle_k"))
+        for _ in range(30)
+    ]
+    found = by_name(figures(answers))
+    assert found["environment/macro"].value == 0.0
+    assert found["environment/macro_floor"].value == 0.5
+    assert found["environment/exact_floor"].value == 0.5
 
 
 def knights(count: int) -> tuple[str, ...]:

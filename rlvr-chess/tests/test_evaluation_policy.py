@@ -59,13 +59,17 @@ def test_a_position_worked_out_by_hand() -> None:
         0.5 - win_probability("cp", -700),
         win_probability("cp", 30) - win_probability("cp", 10),
     ]
-    assert found["policy/eval_error"].value == pytest.approx(sum(errors) / 4)
-    zeros = [abs(0.5 - win_probability("cp", cp)) for cp in (600, 590, -700, 10)]
-    assert found["policy/eval_error_baseline"].value == pytest.approx(sum(zeros) / 4)
-    # of the three beyond 50 centipawns: g2g3 has the wrong sign, d1d2 has none
-    assert found["policy/wrong_signs"].value == pytest.approx(2 / 3)
-    # E orders d1d7 > h2h3 > d1d2 > g2g3, T orders d1d7 > g2g3 > h2h3 > d1d2: 4 of 6 pairs agree
-    assert found["policy/kendall_tau"].value == pytest.approx((4 - 2) / 6)
+    # the fifth slot repeats d1d7: it stands for d1d8, of which nothing is said
+    errors.append(max(VALUES.best, 1 - VALUES.best))
+    assert found["policy/eval_error"].value == pytest.approx(sum(errors) / 5)
+    best = [win_probability("cp", cp) for cp in (600, 590, 580, 100)]
+    zeros = [abs(0.5 - wp) for wp in [win_probability("mate", 1), *best]]
+    assert found["policy/eval_error_baseline"].value == pytest.approx(sum(zeros) / 5)
+    # of the four beyond 50 centipawns: g2g3 has the wrong sign, d1d2 and d1d8 have none
+    assert found["policy/wrong_signs"].value == pytest.approx(3 / 4)
+    # E orders d1d7 > h2h3 > d1d2 > g2g3, T orders d1d7 > g2g3 > h2h3 > d1d2: 4 of 6 pairs agree;
+    # E leaves the four pairs of d1d8 without an order
+    assert found["policy/kendall_tau"].value == pytest.approx((4 - 2) / (6 * 10) ** 0.5)
 
 
 def test_an_illegal_or_malformed_answer_loses_everything() -> None:
@@ -79,7 +83,78 @@ def test_an_illegal_or_malformed_answer_loses_everything() -> None:
     found = by_name(greedy_figures([Judged(values=VALUES, answer=None)]))
     assert found["policy/format"].value == 0.0
     assert found["policy/legal"].value == 0.0
-    assert found["policy/eval_error"].n == 0, "nothing was said, so nothing is measured"
+    assert found["policy/kendall_tau"].value == 0.0
+    assert found["policy/wrong_signs"].value == 1.0
+    worst = [max(wp, 1 - wp) for wp in sorted(VALUES.table.values(), reverse=True)]
+    error = sum(worst[: VALUES.count]) / VALUES.count
+    assert found["policy/eval_error"].value == pytest.approx(error)
+    assert {figure.n for name, figure in found.items() if name.count("/") == 1} == {1}
+
+
+def test_naming_the_best_moves_with_an_even_score_is_the_baseline() -> None:
+    """Who names the best moves and says 0.00 of each has the error of `eval_error_baseline`."""
+    found = by_name(
+        greedy_figures(
+            [
+                Judged(
+                    values=values,
+                    answer=line(
+                        " ".join(uci for uci, _, _ in values.moves[: values.count]),
+                        " ".join(["0.00"] * values.count),
+                        values.moves[0][0],
+                    ),
+                )
+                for values in delivered()
+            ]
+        )
+    )
+    error, zero = found["policy/eval_error"], found["policy/eval_error_baseline"]
+    assert error.value == pytest.approx(zero.value)
+
+
+def test_no_figure_is_better_for_what_is_left_unsaid() -> None:
+    """Malformed, illegal and repeated moves make the figures worse, and the position counts."""
+    right = line("d1d8 d1d7 g2g3 h2h3 d1d2", "#1 6.00 5.90 0.10 -7.00", "d1d8")
+    good = Judged(values=VALUES, answer=right)
+    alone = by_name(greedy_figures([good]))
+    bad_answers = [
+        None,
+        line("g1g3 g1g4 a1a2 a1a3 a1a4", "6.00 6.00 6.00 6.00 6.00", "g1g3"),
+        line("d1d8 d1d8 d1d8 d1d8 d1d8", "#1 #1 #1 #1 #1", "d1d8"),
+        line("d1d8 g1g3 g1g3 g1g3 g1g3", "#1 #1 #1 #1 #1", "d1d8"),
+    ]
+    for answer in bad_answers:
+        both = by_name(greedy_figures([good, Judged(values=VALUES, answer=answer)]))
+        assert both["policy/kendall_tau"].value < alone["policy/kendall_tau"].value, answer
+        assert both["policy/eval_error"].value > alone["policy/eval_error"].value, answer
+        assert both["policy/wrong_signs"].value > alone["policy/wrong_signs"].value, answer
+        for name in ("kendall_tau", "eval_error", "eval_error_baseline", "wrong_signs"):
+            assert both[f"policy/{name}"].n == 2, (name, answer)
+
+
+def test_every_figure_counts_every_position() -> None:
+    """Whatever is answered at random, n is the number of positions (of each colour and phase)."""
+    drawn = random.Random(1)
+    pool = [*VALUES.table, "a1a2", "g1g3"]
+    for _ in range(50):
+        answers = [
+            line(" ".join(drawn.choices(pool, k=5)), "0.1 0.2 -0.3 1.0 -4.0", drawn.choice(pool))
+            if drawn.random() < 0.7
+            else None
+            for _ in range(6)
+        ]
+        found = greedy_figures([Judged(values=VALUES, answer=answer) for answer in answers])
+        counts = {figure.n for figure in found if not figure.name.endswith(("/black", "/white"))}
+        assert counts == {6}
+
+
+def test_the_floor_is_the_random_mover() -> None:
+    """The expected best share and regret of random legal moves, exactly: a mean over moves."""
+    found = by_name(greedy_figures([Judged(values=VALUES, answer=None)]))
+    regrets = [VALUES.best - wp for wp in VALUES.table.values()]
+    assert found["policy/regret_floor"].value == pytest.approx(sum(regrets) / len(regrets))
+    share = sum(regret <= 0.005 for regret in regrets) / len(regrets)
+    assert found["policy/best_floor"].value == pytest.approx(share)
 
 
 def test_ties_within_the_band_are_best() -> None:
@@ -134,7 +209,7 @@ def test_a_perfect_policy_is_perfect() -> None:
     found = measured(ScriptedPolicy(lambda p, _: policy_text_of(by_fen[fen_of(p)])), tables)
     for name in ("format", "legal", "best", "best_exact", "top_k", "sampled/legal"):
         assert found[f"policy/{name}"].value == 1.0, name
-    for name in ("regret", "regret_legal", "acpl", "wrong_signs"):
+    for name in ("regret", "acpl", "wrong_signs"):
         assert found[f"policy/{name}"].value == 0.0, name
     assert found["policy/eval_error"].value == pytest.approx(0.0, abs=1e-12)
     assert found["policy/kendall_tau"].value == pytest.approx(1.0)
@@ -161,7 +236,7 @@ def test_a_random_mover_has_the_known_floors() -> None:
     for name, floor in (("regret", 0.277), ("best_exact", 0.040), ("best", 0.064)):
         figure = found[f"policy/{name}"]
         assert figure.low <= floor <= figure.high, name
-    error, zero = found["policy/eval_error"], found["policy/eval_error_baseline"]
-    assert error.value == pytest.approx(zero.value), "who always says 0.00 is the baseline"
+        if name != "best_exact":
+            assert found[f"policy/{name}_floor"].value == pytest.approx(floor, abs=0.0006), name
     assert found["policy/wrong_signs"].value == 1.0, "0.00 has no sign"
     assert found["policy/kendall_tau"].value == 0.0, "and orders nothing"

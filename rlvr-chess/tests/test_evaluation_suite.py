@@ -7,6 +7,8 @@ import functools
 import json
 import math
 import random
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import chess
@@ -19,12 +21,17 @@ from rlvr.abilities import Measuring
 from rlvr.parts import BuildContext
 from rlvr.testing.fakes import ScriptedPolicy
 from rlvr.types import Figure, Problem
+from rlvr_chess.categories import category_of
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.engine.pool import EngineConfig, EnginePool
+from rlvr_chess.evaluation import ladder, stand_in
 from rlvr_chess.evaluation.bench import Bench, Questions, sorted_out
-from rlvr_chess.evaluation.environment import Foretold
+from rlvr_chess.evaluation.contamination import seen_positions
+from rlvr_chess.evaluation.environment import LEAST, Foretold
 from rlvr_chess.evaluation.report import write_report
+from rlvr_chess.evaluation.seen import STARTER, Seen, read_hashes
 from rlvr_chess.evaluation.stand_in import engine_games
+from rlvr_chess.fen import four_fields
 from rlvr_chess.grammar import (
     environment_text,
     parse_environment,
@@ -33,6 +40,8 @@ from rlvr_chess.grammar import (
 )
 from rlvr_chess.records import EnvironmentStep
 from rlvr_chess.rows import Material
+from rlvr_chess.selfplay.adjudication import Rules
+from rlvr_chess.selfplay.arena import Pairing, play
 from rlvr_chess.selfplay.game import Game
 from rlvr_chess.task import ChessTask
 from rlvr_chess.transition import legal_moves, transition
@@ -99,7 +108,10 @@ def moves_at_random(prompt: str, seed: int) -> str:
 def measured(
     data: Path, policy: ScriptedPolicy, config: ChessConfig, split: str = "all"
 ) -> dict[str, Figure]:
-    task = ChessTask(config, BuildContext(dataset=data))
+    return measured_task(ChessTask(config, BuildContext(dataset=data)), policy, split)
+
+
+def measured_task(task: ChessTask, policy: ScriptedPolicy, split: str) -> dict[str, Figure]:
     assert isinstance(task, Measuring)
 
     async def collect() -> list[Figure]:
@@ -116,10 +128,12 @@ def test_every_part_is_measured(folder: Path, stockfish: Path, tmp_path: Path) -
     report = tmp_path / "report"
     config = ChessConfig(eval_games=2, report=str(report), engines=1)
     found = measured(folder, ScriptedPolicy(knows_everything), config)
-    for name in ("policy/format", "policy/legal", "policy/best", "environment/macro"):
+    for name in ("policy/format", "policy/legal", "policy/best", "environment/exact"):
         assert found[name].value == 1.0, name
     assert found["policy/regret"].value == 0.0
-    assert found["environment/macro"].n == 2
+    assert found["environment/exact"].n == 2
+    assert found["environment/exact_floor"].value == 0.5, "a mate needs rules, a quiet move none"
+    assert found["environment/macro"].note == "no category has 30 rows"
     assert found["suites/wac/solved"].value == 1.0
     assert found["rollout/exact_at_32"].value == 1.0
     assert found["puzzles/first/1200-1599"].n == 1
@@ -169,6 +183,83 @@ def test_positions_nobody_scored_are_counted_as_left_out(tmp_path: Path) -> None
     found = measured(data, ScriptedPolicy(moves_at_random), config)
     assert "1 positions without values" in found["policy"].note
     assert found["elo"].note == "chess.eval_games=0"
+
+
+def test_options_bound_everything_that_is_played(
+    folder: Path, stockfish: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`eval_games=2`: two games a rung, in the rough look too; `eval_limit=1`: one rollout."""
+    met: list[str] = []
+
+    async def counted(pairings: Sequence[Pairing], *, rules: Rules, seed: int) -> list[Game]:
+        met.extend("-".join(sorted((one.white.name, one.black.name))) for one in pairings)
+        return await play(pairings, rules=rules, seed=seed)
+
+    for module in (ladder, stand_in):
+        monkeypatch.setattr(module, "play", counted)
+    (folder / "games.pgn").unlink()
+    found = measured(
+        folder,
+        ScriptedPolicy(knows_everything),
+        ChessConfig(eval_games=2, eval_limit=1, engines=1),
+    )
+    rungs = [name for name in met if "model" in name]
+    rounds = 2 * len(ladder.MODES)  # a rough look and a match in each mode
+    assert max(Counter(rungs).values()) <= 2 * rounds
+    assert len(rungs) == len(ladder.MODES) * 2 * (len(ladder.PROBED) + ladder.NEAREST)
+    assert len(met) - len(rungs) == 1, "games of the engine by itself"
+    assert found["rollout/exact_at_1"].n == 1
+    assert found["policy/best"].n == 1
+    assert found["selfplay/illegal_share"].n == 2
+
+
+@pytest.mark.parametrize("games", [0, 1])
+def test_no_game_is_played_where_none_is_wanted(folder: Path, games: int) -> None:
+    """No engine is started: what would take games is left out and says which option did it."""
+    (folder / "games.pgn").unlink()
+    config = ChessConfig(engine="/nowhere/stockfish", eval_games=games, eval_limit=1)
+    found = measured(folder, ScriptedPolicy(knows_everything), config)
+    assert f"chess.eval_games={games}" in found["elo"].note
+    assert (found["rollout"].note.endswith("chess.eval_games=0")) == (games == 0)
+
+
+def test_the_starter_asks_every_kind_of_move_often_enough() -> None:
+    """Split "test" has 30 questions or more of each kind, named as the rules name them."""
+    problems = [
+        p
+        for p in ChessTask(ChessConfig(), BuildContext()).problems("test")
+        if isinstance(p.payload, EnvironmentStep)
+    ]
+    counts = Counter(p.payload.category for p in problems)
+    assert len(counts) == 28
+    assert min(counts.values()) >= LEAST
+    for problem in problems:
+        step = problem.payload
+        assert step.category == category_of(step.fen, step.uci)
+
+
+def test_the_starters_rare_questions_were_never_seen() -> None:
+    """Neither trained on nor read by the starter model, mirrors included; one to a position."""
+    task = ChessTask(ChessConfig(), BuildContext())
+    trained = seen_positions(p.payload.fen for p in task.problems("train"))
+    seen = Seen(trained, read_hashes(STARTER))
+    rare = [
+        four_fields(p.payload.fen)
+        for p in task.problems("test")
+        if p.id.startswith("starter-rare-")
+    ]
+    assert not [position for position in rare if position in seen]
+    assert len(set(rare)) == len(rare)
+
+
+def test_the_contamination_note_counts_each_position_once() -> None:
+    """On the starter, split "train" holds each shipped position twice: 2,855 of them are named."""
+    task = ChessTask(ChessConfig(eval_games=0, eval_limit=1), BuildContext())
+    found = measured_task(task, ScriptedPolicy(random_world), "test")
+    shipped = {four_fields(p.payload.fen) for p in task.problems("train")}
+    note = found["contamination/seen"].note
+    assert f"{len(shipped)} shipped training positions" in note
+    assert "of split 'train'" not in note
 
 
 def test_games_of_the_engine_stand_in(stockfish: Path) -> None:

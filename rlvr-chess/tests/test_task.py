@@ -88,9 +88,13 @@ def shipped(count: int) -> list[tuple[ActionValues, str]]:
     ]
 
 
-def test_the_embedded_positions_are_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_embedded_positions_are_asked_twice(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Each one is a policy problem and an environment problem, both of the split it ships with."""
     monkeypatch.setattr(task_module, "shipped_positions", lambda: iter(shipped(12)))
+    (tmp_path / "rare.jsonl").touch()
+    monkeypatch.setattr(task_module, "QUESTIONS", tmp_path / "rare.jsonl")
     task = ChessTask(ChessConfig(), BuildContext())
     assert all(len(values.moves) > 1 for values, _ in shipped(12))
     for split, count in (("train", 8), ("test", 4), ("all", 12)):

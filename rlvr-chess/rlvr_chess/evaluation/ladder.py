@@ -132,7 +132,7 @@ async def climb(
         pool: For the rungs.
         openings: To choose from.
         mode: A key of `MODES`.
-        games: Against each rung; a share of them in mode "resample".
+        games: Most against each rung, two or more; a share of them in mode "resample".
         profile: Wording of the question.
         seed: Of openings and random movers.
     """
@@ -143,7 +143,7 @@ async def climb(
         name=MODEL,
     )
     movers, rules = rung_movers(pool), MODES[mode]
-    few = choose_openings(openings, PROBE_PAIRS, seed=seed_of(seed, "probe"))
+    few = choose_openings(openings, min(PROBE_PAIRS, games // 2), seed=seed_of(seed, "probe"))
     rough = await meet(model, {n: movers[n] for n in PROBED}, few, rules, seed_of(seed, "probe"))
     rungs = nearest(rough.pairs)
     count = round(games * (RESAMPLE_SHARE if mode == "resample" else 1.0))

@@ -5,10 +5,11 @@ Each position is judged by its action values, the side to move's view for both c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import chess
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from rlvr.types import Figure
 from rlvr_chess.evaluation.statistics import kendall_tau, mean, rate, ratio
@@ -79,33 +80,51 @@ class Judged:
 
     @property
     def said(self) -> list[tuple[float, float, int]]:
-        """Each distinct legal candidate: WP as said, WP of the table, centipawns of the table."""
-        if self.answer is None:
-            return []
-        told: dict[str, str] = {}
-        for uci, text in zip(self.answer.moves, self.answer.evals, strict=True):
-            told.setdefault(uci, text)
+        """
+        The candidates: win probability as said, win probability and centipawns of the table.
+
+        There are always as many as were asked for. A slot that is malformed, illegal or a
+        repetition stands for the best legal move that is not named, and nothing (NaN) is said
+        of it: what is left unsaid must not make a figure better.
+        """
+        told: dict[str, float] = {}
+        if self.answer is not None:
+            for uci, text in zip(self.answer.moves, self.answer.evals, strict=True):
+                if uci in self.values.table:
+                    told.setdefault(uci, eval_win_probability(text))
+        for uci, _, _ in self.values.moves:
+            if len(told) < self.values.count:
+                told.setdefault(uci, math.nan)
         scores = {uci: _centipawns(kind, value) for uci, kind, value in self.values.moves}
-        return [
-            (eval_win_probability(text), self.values.table[uci], scores[uci])
-            for uci, text in told.items()
-            if uci in scores
-        ]
+        return [(wp, self.values.table[uci], scores[uci]) for uci, wp in told.items()]
+
+    @property
+    def tau(self) -> float | None:
+        """
+        Kendall's tau-b of what is said of the candidates against the table.
+
+        0 where nothing is ordered; None where the best moves, as many as were asked for, are all
+        worth the same: that is the position's doing, whatever was answered.
+        """
+        worth = sorted(self.values.table.values(), reverse=True)
+        if worth[0] == worth[self.values.count - 1]:
+            return None
+        said = self.said
+        return kendall_tau([wp for wp, _, _ in said], [true for _, true, _ in said]) or 0.0
 
 
 def greedy_figures(judged: Sequence[Judged]) -> list[Figure]:
     """Every figure of greedy answers."""
-    legal = [one for one in judged if one.is_legal]
     return [
         rate("policy/format", [one.answer is not None for one in judged]),
         rate("policy/legal", [one.is_legal for one in judged]),
         *_by_kind("policy/best", judged, lambda one: one.is_best),
         *_by_kind("policy/best_exact", judged, lambda one: one.is_first),
         mean("policy/regret", [one.regret for one in judged], "win probability"),
-        mean("policy/regret_legal", [one.regret for one in legal], "legal answers only"),
         mean("policy/acpl", [one.centipawns_lost for one in judged], "centipawns, at most 1000"),
         mean("policy/top_k", [one.overlap for one in judged]),
         *_evaluation_figures(judged),
+        *_floors(judged),
     ]
 
 
@@ -129,18 +148,34 @@ def _by_kind(name: str, judged: Sequence[Judged], is_hit: Callable[[Judged], boo
 
 
 def _evaluation_figures(judged: Sequence[Judged]) -> list[Figure]:
-    """How wrong the evaluations of legal candidates are, against saying 0.00 always."""
-    said = [one.said for one in judged if one.said]
-    errors = [sum(abs(wp - true) for wp, true, _ in line) / len(line) for line in said]
-    zeros = [sum(abs(EVEN - true) for _, true, _ in line) / len(line) for line in said]
-    taus = [kendall_tau([s[0] for s in line], [s[1] for s in line]) for line in said]
+    """How wrong the evaluations of the candidates are, against saying 0.00 of the best moves."""
+    said = [one.said for one in judged]
+    errors = [sum(_error(wp, true) for wp, true, _ in line) / len(line) for line in said]
+    unsaid = [evolve(one, answer=None).said for one in judged]
+    zeros = [sum(abs(EVEN - true) for _, true, _ in line) / len(line) for line in unsaid]
     clear = [[s for s in line if abs(s[2]) > SIGN_FROM] for line in said]
-    wrong = [(sum((wp - EVEN) * cp <= 0 for wp, _, cp in line), len(line)) for line in clear]
+    wrong = [(sum(not (wp - EVEN) * cp > 0 for wp, _, cp in line), len(line)) for line in clear]
+    taus = [one.tau for one in judged]
     return [
         mean("policy/kendall_tau", [tau for tau in taus if tau is not None]),
-        mean("policy/eval_error", errors, "win probability, legal candidates"),
-        mean("policy/eval_error_baseline", zeros, "the same candidates, always 0.00"),
-        ratio("policy/wrong_signs", wrong, "candidates beyond 50 centipawns"),
+        mean("policy/eval_error", errors, "win probability; what is unsaid is as wrong as can be"),
+        mean("policy/eval_error_baseline", zeros, "0.00 of each of the best moves"),
+        ratio("policy/wrong_signs", wrong, "candidates beyond 50 centipawns; unsaid is wrong"),
+    ]
+
+
+def _error(said: float, true: float) -> float:
+    return max(true, 1 - true) if math.isnan(said) else abs(said - true)
+
+
+def _floors(judged: Sequence[Judged]) -> list[Figure]:
+    """What a player of random legal moves expects on the same positions."""
+    regrets = [[one.values.best - wp for wp in one.values.table.values()] for one in judged]
+    note = "expected of random legal moves, the same positions"
+    best = [sum(regret <= BAND for regret in every) / len(every) for every in regrets]
+    return [
+        mean("policy/best_floor", best, note),
+        mean("policy/regret_floor", [sum(every) / len(every) for every in regrets], note),
     ]
 
 

@@ -46,6 +46,10 @@ class Seen:
             return True
         return isinstance(position, str) and any(_hash(m) in self.hashes for m in mirrors(position))
 
+    def hashes_of_exact(self) -> frozenset[bytes]:
+        """The hashes of the positions in `exact`."""
+        return frozenset(map(_hash, self.exact))
+
 
 def mirrors(position: str) -> list[str]:
     """The position (four fields) and what its mirrors are, itself first."""

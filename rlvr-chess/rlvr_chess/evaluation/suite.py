@@ -38,6 +38,7 @@ from rlvr_chess.evaluation.seen import STARTER, Seen, read_hashes
 from rlvr_chess.evaluation.statistics import left_out
 from rlvr_chess.evaluation.suites import Tried
 from rlvr_chess.evaluation.unseen import unseen_figures
+from rlvr_chess.evaluation.without_rules import without_rules
 from rlvr_chess.fen import four_fields
 from rlvr_chess.grammar import parse_environment
 from rlvr_chess.rows import GameLine, Material
@@ -146,6 +147,7 @@ async def _environment(bench: Bench) -> list[Figure]:
         bench.found.environment[problem.id] = Foretold(
             truth=transition(problem.payload.fen, problem.payload.uci),
             answer=None if text is None else parse_environment(text, bench.profile),
+            floor=without_rules(problem.payload.fen, problem.payload.uci),
             category=category(problem),
         )
     return environment.figures(list(bench.found.environment.values()))
@@ -175,20 +177,24 @@ async def _suites(bench: Bench) -> list[Figure]:
 
 async def _rollout(bench: Bench) -> list[Figure]:
     """How long the policy keeps the board of a real game in mind."""
+    most = min(WALKS, bench.config.eval_limit or WALKS)
     games = [(g.start_fen, g.moves) for g in bench.material.games if _is_of(g, bench.split)]
     note = ""
     if not any(len(moves) >= rollout.PLIES for _, moves in games):
+        why = f"no game of {rollout.PLIES} plies (PGN) in split '{bench.split}'"
+        count = min(stand_in.GAMES, bench.config.eval_games, most)
+        if not count:
+            return [left_out("rollout", f"{why}; chess.eval_games=0")]
         try:
             async with EnginePool(EngineConfig.of(bench.config)) as pool:
-                played = await stand_in.engine_games(pool, 2 * rollout.PLIES)
+                played = await stand_in.engine_games(pool, 2 * rollout.PLIES, count)
         except PrerequisiteError as error:
-            why = f"no game of {rollout.PLIES} plies (PGN) in split '{bench.split}'"
             return [left_out("rollout", f"{why}; {str(error).splitlines()[0]}")]
         games, note = [(game.start_fen, game.moves) for game in played], stand_in.NOTE
     walks = [rollout.walk_of(fen, moves, str(place)) for place, (fen, moves) in enumerate(games)]
     exact = await rollout.exact_plies(
         bench.policy,
-        [walk for walk in walks if walk is not None][:WALKS],
+        [walk for walk in walks if walk is not None][:most],
         profile=bench.profile,
         history=bench.config.history,
     )
@@ -209,8 +215,9 @@ async def _legality(bench: Bench) -> list[Figure]:
 
 async def _elo(bench: Bench) -> list[Figure]:
     """Matches against the ladder, with both rules for illegal moves."""
-    if not bench.config.eval_games:
-        return [left_out("elo", "chess.eval_games=0")]
+    if bench.config.eval_games < 2:
+        few = "; an opening takes two games" if bench.config.eval_games else ""
+        return [left_out("elo", f"chess.eval_games={bench.config.eval_games}{few}")]
     lines = [g for g in bench.material.openings if _is_of(g, bench.split)]
     openings: Sequence[Opening] = [
         Opening(name=f"line {line.id}", moves=line.moves, start_fen=line.start_fen)
@@ -240,21 +247,21 @@ def _contamination(task: ChessProblems, bench: Bench) -> list[Figure]:
     """How many of the positions were trained on, and the results on the others."""
     if not bench.questions.every:
         return []
-    fens = [
+    shipped = contamination.seen_positions(
         values.fen
         for values, split in shipped_positions()
         if (split or split_of(four_fields(values.fen), task.config.holdout)) != HELD_OUT
-    ]
-    trained_on = f"{len(fens)} shipped training positions"
+    )
+    told = [f"{len(shipped)} shipped training positions"]
+    own: frozenset[str] = frozenset()
     if bench.split == HELD_OUT:
-        own = [p.payload.fen for p in task.problems("train")]
-        fens += own
-        trained_on += f" and {len(own)} of split 'train'"
-    hashes = read_hashes(STARTER)
-    if hashes:
-        trained_on += f" and {len(hashes)} that the starter model was pretrained on"
-    seen = Seen(contamination.seen_positions(fens), hashes)
-    note = f"first four fields, against {trained_on}"
+        own = contamination.seen_positions(p.payload.fen for p in task.problems("train"))
+        if further := own - shipped:
+            told.append(f"{len(further)} further ones of split 'train'")
+    seen = Seen(shipped | own, read_hashes(STARTER))
+    if pretrained := seen.hashes - seen.hashes_of_exact():
+        told.append(f"{len(pretrained)} that the starter model was pretrained on")
+    note = f"first four fields; each position once; against {' and '.join(told)}"
     return [
         *contamination.figures(bench.questions.every, seen, note),
         *unseen_figures(bench.questions.every, bench.found, seen),

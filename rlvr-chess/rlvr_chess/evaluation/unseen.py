@@ -7,7 +7,8 @@ from collections.abc import Container, Sequence
 from rlvr.types import Figure, Problem
 from rlvr_chess.evaluation.bench import Found
 from rlvr_chess.evaluation.contamination import is_seen
-from rlvr_chess.evaluation.statistics import left_out, macro, mean, rate
+from rlvr_chess.evaluation.environment import by_category, headline
+from rlvr_chess.evaluation.statistics import left_out, mean, rate
 
 UNSEEN = "contamination/unseen"
 
@@ -21,17 +22,14 @@ def unseen_figures(problems: Sequence[Problem], found: Found, seen: Container[st
     told = [one for name, one in found.environment.items() if name in kept]
     lines = [one.is_whole for name, one in found.puzzles.items() if name in kept]
     solved = [one.points == 1.0 for name, one in found.suites.items() if name in kept]
-    by_category: dict[str, list[float]] = {}
-    for one in told:
-        if one.category:
-            by_category.setdefault(one.category, []).append(float(one.is_exact))
+    exact = [one.is_exact for one in told]
     figures = []
     if found.policy:
         figures.append(rate(f"{UNSEEN}/policy/best", [one.is_best for one in judged]))
         figures.append(mean(f"{UNSEEN}/policy/regret", [one.regret for one in judged]))
     if found.environment:
-        figures.append(macro(f"{UNSEEN}/environment/macro", by_category))
-        figures.append(rate(f"{UNSEEN}/environment/exact", [one.is_exact for one in told]))
+        figures.append(headline(f"{UNSEEN}/environment/macro", by_category(told, exact)))
+        figures.append(rate(f"{UNSEEN}/environment/exact", exact))
     if found.puzzles:
         figures.append(rate(f"{UNSEEN}/puzzles/line", lines))
     if found.suites:

@@ -1,0 +1,132 @@
+"""
+Questions of the rare kinds of moves for the starter's split "test": castling, mates, draws, ...
+
+    python rlvr-chess/starter_model/questions.py [--not-in ../shared/data/chess]
+
+The held-out positions by themselves ask no castling and one mate. Games go on from them with random
+moves until every kind of move has `EACH` questions. A position is asked about once. Left out are
+positions that train, that the starter model has read (mirrors too), and those of a folder of other
+people's data (`--not-in`). For draws by the clock the clock of a position is set. The same command
+gives the same file again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import chess
+from positions import positions_of
+
+from rlvr.parts import BuildContext
+from rlvr_chess.categories import category_of
+from rlvr_chess.config import ChessConfig
+from rlvr_chess.evaluation.contamination import seen_positions
+from rlvr_chess.evaluation.seen import STARTER, Seen, mirrors, read_hashes
+from rlvr_chess.fen import four_fields
+from rlvr_chess.questions import mistakes_of
+from rlvr_chess.records import EnvironmentStep, PolicyPosition
+from rlvr_chess.starter import QUESTIONS
+from rlvr_chess.task import ChessTask
+
+EACH = 40
+"""Questions of each kind: some more than the 30 from which on a kind counts in the headline."""
+PLIES = 60
+ROUNDS = 40
+"""Games that go on from each position, at most."""
+CLOCKS = {"fifty_move_not_terminal": range(99, 149), "seventyfive_move_draw": range(149, 150)}
+
+
+def main(arguments: list[str]) -> int:
+    """Write one question a line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--not-in", type=Path, help="folder of positions to avoid")
+    parser.add_argument("--out", type=Path, default=QUESTIONS, help="file to write")
+    options = parser.parse_args(arguments)
+    task = ChessTask(ChessConfig(), BuildContext())
+    avoid = positions_of(options.not_in) if options.not_in else set()
+    trained = seen_positions(p.payload.fen for p in task.problems("train"))
+    seen = Seen(trained | frozenset(avoid), read_hashes(STARTER))
+    # but for what an earlier drawing has left
+    asked = [p.payload for p in task.problems("test") if not p.id.startswith("starter-rare-")]
+    starts = [step.fen for step in asked if isinstance(step, PolicyPosition)]
+    counts = Counter(step.category for step in asked if isinstance(step, EnvironmentStep))
+    rows = []
+    taken = {four_fields(fen) for fen in starts}
+    for fen, uci, category in candidates(starts):
+        position = four_fields(fen)
+        if counts[category] >= EACH or position in taken or position in seen:
+            continue
+        taken |= set(mirrors(position))
+        counts[category] += 1
+        rows.append((category, fen, uci))
+        if all(counts[kind] >= EACH for kind in KINDS):
+            break
+    rows.sort()
+    lines = [
+        json.dumps({"category": category, "fen": fen, "uci": uci}) + "\n"
+        for category, fen, uci in rows
+    ]
+    options.out.write_text("".join(lines))
+    for kind in sorted(set(KINDS) | set(counts)):
+        print(f"{kind:28} {counts[kind]}")
+    print(f"{len(rows)} questions in {options.out}")
+    return 0
+
+
+KINDS = (
+    *("capture", "castle_k", "castle_q", "check", "checkmate", "double_push_ep_square"),
+    *("double_push_no_ep", "ep_capture", "fifty_move_not_terminal", "illegal_empty"),
+    *("illegal_geometry", "illegal_into_check", "illegal_malformed", "illegal_null"),
+    *("illegal_opponent", "illegal_promo_extra", "illegal_promo_missing"),
+    *("insufficient_material", "loses_castling", "loses_castling_by_capture", "promo_b"),
+    *("promo_capture", "promo_n", "promo_q", "promo_r", "quiet", "seventyfive_move_draw"),
+    "stalemate",
+)
+
+
+def candidates(starts: list[str]) -> Iterator[tuple[str, str, str]]:
+    """Position, move and kind, over and over, from games that go on from the positions."""
+    for number in range(ROUNDS):
+        for place, start in enumerate(starts):
+            rng = random.Random(f"questions {number} {place}")
+            board = chess.Board(start)
+            for _ in range(rng.randrange(1, PLIES)):
+                if board.is_game_over():
+                    break
+                fen = board.fen()
+                kinds: dict[str, list[chess.Move]] = {}
+                for move in sorted(board.legal_moves, key=chess.Move.uci):
+                    kinds.setdefault(category_of(fen, move.uci()), []).append(move)
+                for kind, moves in kinds.items():
+                    yield fen, rng.choice(moves).uci(), kind
+                yield from _mistakes(fen, rng)
+                yield from _clocks(fen, rng)
+                board.push(rng.choice(kinds[rng.choice(sorted(kinds))]))
+
+
+def _mistakes(fen: str, rng: random.Random) -> Iterator[tuple[str, str, str]]:
+    for uci in mistakes_of(fen, rng):
+        yield fen, uci, category_of(fen, uci)
+
+
+def _clocks(fen: str, rng: random.Random) -> Iterator[tuple[str, str, str]]:
+    """The position with a clock that draws, or nearly draws, the game."""
+    fields = fen.split(" ")
+    for clocks in CLOCKS.values():
+        clock = rng.choice(clocks)
+        late = " ".join([*fields[:4], str(clock), str(max(int(fields[5]), clock // 2 + 1))])
+        moves = sorted(move.uci() for move in chess.Board(late).legal_moves)
+        uci = rng.choice(moves)
+        yield late, uci, category_of(late, uci)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
