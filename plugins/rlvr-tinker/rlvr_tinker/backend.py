@@ -47,16 +47,19 @@ class TinkerBackend:
         config: The `tinker.*` options; None for the defaults.
         context: `model` is `tinker:NAME` or a path of saved weights; `train` and `steps` set the
             optimiser.
+        usage: Where its tokens are counted; None: as the policy's, in the run of the context.
     """
 
-    def __init__(self, config: TinkerConfig | None, context: BuildContext) -> None:
+    def __init__(
+        self, config: TinkerConfig | None, context: BuildContext, *, usage: Usage | None = None
+    ) -> None:
         self._config = config or TinkerConfig()
         self._context = context
         self._name = ModelName.parse(context.model)
         self._rates = Rates.of(context.train)
         check_temperature(context)
         self._service = Service(self._config)
-        self._usage = Usage()
+        self._usage = usage or Usage(run_dir=context.run_dir)
         self._trainer = Trainer(service=self._service, base="", start="", seed=context.seed)
         self._samplers = Samplers(trainer=self._trainer, keep_old=self._config.snapshots)
         self._update = Updater(
@@ -97,6 +100,7 @@ class TinkerBackend:
         trainer, config, run_dir = self._trainer, self._config, self._context.run_dir
         model = await find_model(self._service, self._name, is_run=run_dir is not None)
         trainer.base = self._usage.model = model.name
+        self._usage.begin(self._usage.run_dir)
         if self._name.only_samples:
             self._samplers.only = self._samplers.reference = self._name.path
         else:
@@ -154,8 +158,12 @@ class TinkerBackend:
         self._check(data)
         used = [d for d in data if extent(d)]
         ask = self._by_reference if which == "reference" else self._forward
-        found = await self._trainer.steadily(lambda: ask(used), "logprobs were being computed")
-        self._usage.scored += sum(map(extent, used))
+
+        async def counted() -> list[FloatArray]:
+            self._usage.spend(scored=sum(map(extent, used)))
+            return await ask(used)
+
+        found = await self._trainer.steadily(counted, "logprobs were being computed")
         by_place = iter(found)
         return [next(by_place) if extent(d) else np.zeros(len(d.tokens), np.float32) for d in data]
 
@@ -182,11 +190,10 @@ class TinkerBackend:
 
         async def ask() -> list[TopK]:
             client, wait = await self._samplers.of_reference(), self._trainer.wait
+            self._usage.spend(scored=sum(len(question.ids) for question in questions))
             return await scores.gather([likeliest(client, q, size, wait) for q in questions])
 
-        found = await self._trainer.steadily(ask, "likeliest tokens were being asked for")
-        self._usage.scored += sum(len(question.ids) for question in questions)
-        return found
+        return await self._trainer.steadily(ask, "likeliest tokens were being asked for")
 
     async def step(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
         """
@@ -215,7 +222,6 @@ class TinkerBackend:
         except NotFiniteError as error:
             return self._skipped(error)
         self._in_a_row = 0
-        self._usage.trained += sum(map(extent, used))
         self._usage.write(self._context.run_dir)
         return {**metrics, "update/skipped": 0.0}
 
@@ -241,7 +247,7 @@ class TinkerBackend:
             lambda: self._trainer.save(self._config.ttl_s or None, "checkpoint"),
             "a checkpoint was being saved",
         )
-        self._usage.states += 1
+        self._usage.spend(states=1)
         Stored(
             path=saved.path,
             version=saved.version,
@@ -275,7 +281,6 @@ class TinkerBackend:
         trainer.version = stored.version
         trainer.saved = Saved(path=stored.path, version=stored.version)
         trainer.digest, self._samplers.reference = stored.digest, stored.reference
-        self._usage.restore(stored.usage)
         self._samplers.forget()
 
     # --- helpers ----------------------------------------------------------------------------------

@@ -56,6 +56,9 @@ class TinkerConfig:
         True, "Sampling clients keep their weights when training goes on; false: refuse old ones"
     )
     tokenizer: str = option("", "Folder or hub name of the tokenizer; empty: what the service says")
+    template: tuple[str, ...] = option(
+        (), "Variables of the model's chat template, NAME=VALUE with commas: enable_thinking=false"
+    )
     context_length: int = option(
         0, "Tokens of context; 0: what the service says", unit="tokens", validator=ge(0)
     )

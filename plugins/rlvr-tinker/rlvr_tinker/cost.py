@@ -12,7 +12,7 @@ from typing import Any
 from attrs import frozen
 
 from rlvr.errors import ConfigError, UnknownNameError, explain
-from rlvr_tinker.usage import FILE, Usage
+from rlvr_tinker.usage import FILE, Usage, read_ledger
 
 _KINDS = {"prefilled": "prefill", "sampled": "sample", "trained": "train", "scored": "prefill"}
 """What is counted, and the price that it is charged at."""
@@ -42,24 +42,50 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--prices", type=Path, help="the table; without one only tokens are shown")
     parser.add_argument("--json", action="store_true", help="as JSON")
     args = parser.parse_args(argv)
-    usage = read_usage(args.run)
-    prices = read_prices(args.prices, usage.model) if args.prices is not None else {}
-    lines = bill(usage, prices)
-    total = sum(line.cost for line in lines)
+    parts = read_parts(args.run)
+    bills = [
+        (part, bill(part, read_prices(args.prices, part.model) if args.prices else {}))
+        for part in parts
+    ]
     if args.json:
-        record: dict[str, Any] = {"model": usage.model, "states": usage.states}
-        record["tokens"] = {line.what: line.tokens for line in lines}
-        if prices:
-            record |= {"cost": {line.what: line.cost for line in lines}, "total": total}
-        print(json.dumps(record, indent=2))
+        print(json.dumps(_as_json(bills, has_prices=bool(args.prices)), indent=2))
         return 0
-    print(f"model {usage.model}, {usage.states} states saved")
-    for line in lines:
-        price = f"  at {line.price:g} a million  {line.cost:10.4f}" if prices else ""
-        print(f"{line.what:10} {line.tokens:14,d} tokens{price}")
-    if prices:
-        print(f"{'total':47} {total:12.4f}")
+    for part, lines in bills:
+        states = f", {part.states} states saved" if part.states else ""
+        print(f"{part.role} {part.model}{states}")
+        for line in lines:
+            price = f"  at {line.price:g} a million  {line.cost:10.4f}" if args.prices else ""
+            print(f"  {line.what:10} {line.tokens:14,d} tokens{price}")
+    if args.prices:
+        total = sum(line.cost for _, lines in bills for line in lines)
+        print(f"{'total':49} {total:12.4f}")
     return 0
+
+
+def _as_json(bills: Sequence[tuple[Usage, list[Line]]], *, has_prices: bool) -> dict[str, Any]:
+    """The sums over all models, and under `parts` each of them."""
+    first = bills[0][0]
+    record: dict[str, Any] = {"model": first.model, "states": first.states}
+    record["tokens"] = {
+        what: sum(line.tokens for _, lines in bills for line in lines if line.what == what)
+        for what in _KINDS
+    }
+    record["parts"] = [
+        {
+            "role": part.role,
+            "model": part.model,
+            "tokens": {line.what: line.tokens for line in lines},
+            **({"cost": {line.what: line.cost for line in lines}} if has_prices else {}),
+        }
+        for part, lines in bills
+    ]
+    if has_prices:
+        costs = {
+            what: sum(line.cost for _, lines in bills for line in lines if line.what == what)
+            for what in _KINDS
+        }
+        record |= {"cost": costs, "total": sum(costs.values())}
+    return record
 
 
 def bill(usage: Usage, prices: Mapping[str, float]) -> list[Line]:
@@ -71,9 +97,26 @@ def bill(usage: Usage, prices: Mapping[str, float]) -> list[Line]:
     return lines
 
 
+def read_parts(run: Path) -> list[Usage]:
+    """
+    The counts of each model of a run, the policy first.
+
+    Raises:
+        UnknownNameError: It has none: it did not ask the service for anything.
+    """
+    try:
+        found = read_ledger(run)
+    except OSError as error:
+        raise UnknownNameError(
+            explain(f"the cost of the run {run} was asked for.", f"found: {error}")
+        ) from error
+    found.sort(key=lambda part: part.role != "policy")
+    return found or [read_usage(run)]
+
+
 def read_usage(run: Path) -> Usage:
     """
-    The counts of a run.
+    The counts of a run that keeps no ledger.
 
     Raises:
         UnknownNameError: It has none: it did not train on the service.

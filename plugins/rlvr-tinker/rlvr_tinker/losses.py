@@ -13,6 +13,7 @@ import structlog
 from rlvr.abilities import NamedForm, NamedLoss
 from rlvr.checks import extent
 from rlvr.errors import BackendError, PrerequisiteError, explain
+from rlvr.install import pip_install
 from rlvr.parts import Loss
 from rlvr.types import Datum, FloatArray
 
@@ -152,6 +153,6 @@ def require_torch() -> None:
             explain(
                 "a loss that the service does not know was asked for.",
                 "found: torch is not installed, and the loss is computed here",
-                "pip install 'rlvr-tinker[custom]'",
+                pip_install("rlvr-tinker[custom]"),
             )
         ) from error

@@ -81,9 +81,9 @@ async def read_tokenizer(trainer: Trainer, samplers: Samplers) -> FastTokenizer:
     Raises:
         PrerequisiteError: It is not here and cannot be fetched.
     """
-    name, given = trainer.base, trainer.config.tokenizer
+    name, given, template = trainer.base, trainer.config.tokenizer, trainer.config.template
     if given:
-        return await asyncio.to_thread(tokens.load, given)
+        return await asyncio.to_thread(tokens.load, given, template)
     if trainer.client is not None:
         client = trainer.client
     elif "/" in name:  # of the hub: the name alone says which tokenizer
@@ -93,7 +93,7 @@ async def read_tokenizer(trainer: Trainer, samplers: Samplers) -> FastTokenizer:
 
     def read() -> FastTokenizer | Exception:
         try:
-            return tokens.from_transformers(client.get_tokenizer(), name)
+            return tokens.from_transformers(client.get_tokenizer(), name, template)
         except Exception as error:  # the hub, a file, or the library: they may raise anything
             return error
 

@@ -73,7 +73,7 @@ class TinkerPolicy:
                 f"{self.context_length}"
             )
         client = await self._samplers.of(self.version)
-        self._usage.scored += len(prompt) + sum(map(len, choices))
+        self._usage.spend(scored=len(prompt) + sum(map(len, choices)))
         return await scores.of_choices(client, prompt, choices, self._trainer.wait)
 
     async def _generate(self, request: GenerateRequest) -> Completion:
@@ -82,6 +82,7 @@ class TinkerPolicy:
             return Completion(tokens=[], logprobs=[], text="", finish="length")
         for attempt in range(self._trainer.config.retries + 1):
             client, epoch = await self._samplers.of(self.version), self._trainer.epoch
+            self._usage.spend(prefilled=len(request.prompt))
             try:
                 answer = await self._trainer.wait(
                     client.sample(*self._asked(request, room)), "a completion was asked for"
@@ -121,6 +122,7 @@ class TinkerPolicy:
     def _completion(self, request: GenerateRequest, answer: Any) -> Completion:
         (sequence,) = answer.sequences
         tokens, logprobs = list(sequence.tokens), sequence.logprobs
+        self._usage.spend(sampled=len(tokens))
         if logprobs is None or len(logprobs) != len(tokens):
             raise BackendError("the service sampled tokens and gave no logprobs of them")
         found = cut(
@@ -129,8 +131,6 @@ class TinkerPolicy:
             stops=request.params.stop,
             bytes_of=self.tokenizer.bytes_of,
         )
-        self._usage.prefilled += len(request.prompt)
-        self._usage.sampled += len(tokens)
         is_stopped = found.is_stopped or sequence.stop_reason == "stop"
         return Completion(
             tokens=tokens[: found.count],

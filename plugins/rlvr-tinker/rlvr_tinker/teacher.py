@@ -15,6 +15,7 @@ from rlvr.types import Datum, FloatArray, Question, TopK
 from rlvr_tinker.backend import TinkerBackend
 from rlvr_tinker.checks import PADDED, TEMPERATURES
 from rlvr_tinker.config import TinkerConfig
+from rlvr_tinker.usage import Usage
 
 
 class TinkerTeacher:
@@ -33,7 +34,9 @@ class TinkerTeacher:
     def __init__(self, config: TinkerConfig | None, context: BuildContext) -> None:
         self.name = context.model
         # outside a run the backend trains nothing: it opens a sampling client
-        self._backend = TinkerBackend(config, evolve(context, run_dir=None))
+        alone = evolve(context, run_dir=None)
+        usage = Usage(role="teacher", run_dir=context.run_dir)
+        self._backend = TinkerBackend(config, alone, usage=usage)
         self.tokenizer: Tokenizer
         self.context_length = 0
         self.capabilities = Capabilities(temperatures=TEMPERATURES)

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from rlvr.errors import PrerequisiteError, explain
-from rlvr.tokenization import FastTokenizer
+from rlvr.tokenization import FastTokenizer, check_known, parse_variables
+
+TEMPLATE = "tinker.template"
 
 
-def from_transformers(inner: Any, name: str) -> FastTokenizer:
+def from_transformers(inner: Any, name: str, template: Sequence[str] = ()) -> FastTokenizer:
     """A tokenizer that the SDK gave, with what the model's own settings say of its end tokens."""
-    return FastTokenizer(inner, name, _eos_ids(str(getattr(inner, "name_or_path", "") or "")))
+    where = str(getattr(inner, "name_or_path", "") or "")
+    return _wrapped(inner, name, where, template)
 
 
-def load(where: str) -> FastTokenizer:
+def load(where: str, template: Sequence[str] = ()) -> FastTokenizer:
     """
     The tokenizer of a folder, or of a model on the hub.
 
     Raises:
         PrerequisiteError: There is none, or it cannot be read.
+        ConfigError: Its chat template does not read a variable of `tinker.template`.
     """
     try:
         from transformers import AutoTokenizer
@@ -28,7 +33,13 @@ def load(where: str) -> FastTokenizer:
         inner = AutoTokenizer.from_pretrained(where)
     except Exception as error:  # the hub, a file, or the library: they may raise anything
         raise tokenizer_error(where, error) from error
-    return FastTokenizer(inner, where, _eos_ids(where))
+    return _wrapped(inner, where, where, template)
+
+
+def _wrapped(inner: Any, name: str, where: str, template: Sequence[str]) -> FastTokenizer:
+    variables = parse_variables(template, TEMPLATE)
+    check_known(variables, getattr(inner, "chat_template", None), name, TEMPLATE)
+    return FastTokenizer(inner, name, _eos_ids(where), variables)
 
 
 def tokenizer_error(where: str, error: BaseException) -> PrerequisiteError:

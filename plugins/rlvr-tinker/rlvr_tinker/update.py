@@ -12,6 +12,7 @@ import numpy as np
 from attrs import define, field
 
 from rlvr.abilities import NamedForm
+from rlvr.checks import extent
 from rlvr.errors import BackendError
 from rlvr.parts import Loss
 from rlvr.schedule import learning_rate
@@ -93,13 +94,15 @@ class Updater:
         trainer.digest = digest_of(trainer.digest, data, loss, form, self._settings(rate))
         if state is not None:
             trainer.saved = Saved(path=state.path, version=number)
-            self.usage.states += 1
+            self.usage.spend(states=1)
         return {**own, **told, "loss": value, "lr": rate}
 
     async def _gradient(
         self, client: Any, data: Sequence[Datum], loss: Loss, form: NamedForm | None
     ) -> tuple[Awaitable[Any], LocalLoss | None]:
         """A gradient that was asked for; of a loss of ours, once that is known to be finite."""
+        tokens = sum(map(extent, data))
+        self.usage.spend(trained=tokens, scored=0 if form is not None else tokens)
         if form is not None:
             sent = datum.to_service(data, form)
             request = client.forward_backward(sent, form.name, dict(form.config) or None)

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from rlvr.errors import PluginError, explain
+from rlvr.install import pip_install
 from rlvr.parts import BuildContext
 from rlvr.specs import CheckResult
 from rlvr_tinker.cookbook.config import CookbookConfig
@@ -14,7 +15,7 @@ from rlvr_tinker.cookbook.config import CookbookConfig
 if TYPE_CHECKING:
     from rlvr_tinker.cookbook.task import CookbookTask
 
-INSTALL = "pip install 'rlvr-tinker[cookbook]'"
+EXTRA = "rlvr-tinker[cookbook]"
 """What brings it; docs/tinker-cookbook.md says how to keep CUDA out of it."""
 
 
@@ -32,7 +33,7 @@ def cookbook_task(config: CookbookConfig, context: BuildContext) -> CookbookTask
             explain(
                 "environments of tinker-cookbook were asked for.",
                 f"found: it cannot be imported ({error})",
-                f"try: {INSTALL}",
+                f"try: {pip_install(EXTRA)}",
             )
         ) from error
     return CookbookTask(config, context)
@@ -41,7 +42,7 @@ def cookbook_task(config: CookbookConfig, context: BuildContext) -> CookbookTask
 def installed() -> CheckResult:
     """Whether tinker-cookbook is installed, and which."""
     if find_spec("tinker_cookbook") is None:
-        return CheckResult(ok=False, found="not installed", fix=INSTALL)
+        return CheckResult(ok=False, found="not installed", fix=pip_install(EXTRA))
     try:
         found = version("tinker-cookbook")
     except PackageNotFoundError:

@@ -11,12 +11,12 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from rlvr_tinker.server.call import Call, check_key, read_body
 from rlvr_tinker.server.faults import Faults, FaultsMiddleware
-from rlvr_tinker.server.handlers import ROUTES, Handler, healthz
+from rlvr_tinker.server.handlers import ROUTES, Handler, healthz, refused
 from rlvr_tinker.server.refusal import Refusal
 from rlvr_tinker.server.service import Service
 
@@ -41,6 +41,7 @@ def make_app(
         tasks = [
             asyncio.create_task(service.worker.run()),
             asyncio.create_task(service.end_silent_sessions()),
+            asyncio.create_task(service.fail_gaps()),
         ]
         try:
             yield
@@ -73,12 +74,12 @@ def _endpoint(
             )
             return await handler(service, call)
         except Refusal as refusal:
-            return JSONResponse({"detail": str(refusal)}, status_code=refusal.status)
+            return refused(str(refusal), refusal.status)
         except ClientDisconnect:
             return Response(status_code=400)
         except Exception as error:  # the server's border: one bad request is not the end of it
             log.exception("request_crashed", path=request.url.path)
             name = type(error).__name__
-            return JSONResponse({"detail": f"the server failed ({name})"}, status_code=500)
+            return refused(f"the server failed ({name})", 500)
 
     return serve

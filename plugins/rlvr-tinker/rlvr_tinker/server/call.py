@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
+from collections.abc import AsyncGenerator
 from typing import Any, TypeVar
 
 import zstandard
@@ -39,7 +41,7 @@ class Call:
         """
         try:
             found = json.loads(self.body or b"{}")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise Refusal(f"the body is not JSON: {error}") from None
         if not isinstance(found, dict):
             raise Refusal("the body is JSON, but no object")
@@ -81,15 +83,29 @@ def check_key(request: Request, key: str | None) -> None:
         raise Refusal("the API key is not the one this server was started with (--key-file)", 401)
 
 
+async def _next_part(stream: AsyncGenerator[bytes, None]) -> bytes | None:
+    """The next part of a body; None at its end."""
+    part = asyncio.ensure_future(anext(stream, None))
+    # In short waits: where this process was held up, that is not the client's silence.
+    for _ in range(9):
+        await asyncio.wait({part}, timeout=0.1)
+        if part.done():
+            return part.result()
+    part.cancel()
+    await asyncio.wait({part})
+    raise Refusal("the body stopped before its end: is content-length right?", 408)
+
+
 async def read_body(request: Request) -> bytes:
     """
     The whole body, decompressed.
 
     Raises:
-        Refusal: It is too large, or no zstd where it says so.
+        Refusal: It is too large, stops before its end, or is no zstd where it says so.
     """
     parts, size = [], 0
-    async for part in request.stream():
+    stream = request.stream()
+    while (part := await _next_part(stream)) is not None:
         size += len(part)
         if size > MOST_BYTES:
             raise Refusal(f"the body is larger than {MOST_BYTES >> 20} MiB: send fewer data", 413)

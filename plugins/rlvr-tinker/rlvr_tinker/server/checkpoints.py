@@ -31,6 +31,7 @@ KINDS = ("weights", "sampler_weights")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=+-]{0,127}")
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9:_-]{0,127}")
 _ABOUT = "about.json"
+_LONGEST_S = 10**9  # some 30 years
 
 
 @frozen(kw_only=True)
@@ -231,6 +232,21 @@ def parse(path: str) -> tuple[str, str, str]:
     if not _RUN.fullmatch(parts[0]):
         raise Refusal(f"{path!r} names no run of this server", 404)
     return parts[0], parts[1], check_name(parts[2])
+
+
+def check_ttl(seconds: Any) -> int | None:
+    """
+    How long a checkpoint is to live, if that is a time.
+
+    Raises:
+        Refusal: It is none.
+    """
+    if seconds is None:
+        return None
+    is_number = isinstance(seconds, int) and not isinstance(seconds, bool)
+    if not is_number or not 0 < seconds <= _LONGEST_S:
+        raise Refusal(f"ttl_seconds={seconds!r}: a whole number from 1 to {_LONGEST_S}, or null")
+    return int(seconds)
 
 
 def check_name(name: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlvr.errors import ConfigError, ExitCode, PrerequisiteError, explain
+from rlvr.install import pip_install
 
 _EXAMPLES = """examples:
   rlvr tinker-server --model hf:Qwen/Qwen3-0.6B
@@ -42,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
                 explain(
                     "rlvr tinker-server was asked for.",
                     f"{error}",
-                    "try: pip install 'rlvr-tinker[server]'",
+                    f"try: {pip_install('rlvr-tinker[server]')}",
                 )
             ) from error
         assert uvicorn

@@ -3,23 +3,73 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
+from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from tinker import types
 
 from rlvr_tinker.server import models, reports, samplers, saving, training
 from rlvr_tinker.server.call import FIRST, WIRE, Call
+from rlvr_tinker.server.checkpoints import check_ttl
 from rlvr_tinker.server.futures import Future
+from rlvr_tinker.server.line import Numbered
 from rlvr_tinker.server.refusal import Refusal
 from rlvr_tinker.server.service import Service
-from rlvr_tinker.server.wire import read_pass
+from rlvr_tinker.server.wire import numbers_of_pass, read_pass
 
 Handler = Callable[[Service, Call], Awaitable[Response]]
 
 
+class JSONResponse(Response):
+    """JSON in ASCII: what is quoted in it may be any text, halves of surrogate pairs too."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """The body."""
+        return json.dumps(content).encode()
+
+
+def refused(detail: str, status: int) -> Response:
+    """The answer to a request that is not served."""
+    return JSONResponse({"detail": detail}, status_code=status)
+
+
 def _accepted(future: Future) -> Response:
     return JSONResponse({"request_id": future.id, **future.extra})
+
+
+def _in_line(handler: Handler, numbered: Callable[[Call], Numbered | None]) -> Handler:
+    """A handler whose requests use up their numbers, also where they are refused."""
+
+    async def serve(service: Service, call: Call) -> Response:
+        try:
+            return await handler(service, call)
+        except Exception as error:
+            if (found := numbered(call)) is not None:
+                bug = Refusal(f"the server failed ({type(error).__name__})")
+                service.use_up(found, call.body, error if isinstance(error, Refusal) else bug)
+            raise
+
+    return serve
+
+
+def _of_json(call: Call) -> Numbered | None:
+    try:
+        told = call.json()
+        model_id, number = told.get("model_id"), told.get("seq_id")
+        if not isinstance(model_id, str) or not isinstance(number, int | str | float):
+            return None
+        return Numbered(model_id=model_id, number=int(number))
+    except (Refusal, ValueError, OverflowError):
+        return None
+
+
+def _of_pass(call: Call) -> Numbered | None:
+    found = numbers_of_pass(call.body)
+    return found and Numbered(model_id=found[0], number=found[1], is_pass=not found[2])
 
 
 # --- sessions -----------------------------------------------------------------------------------
@@ -182,9 +232,7 @@ async def _delete_checkpoint(service: Service, call: Call) -> Response:
 
 async def _expire_checkpoint(service: Service, call: Call) -> Response:
     ttl = call.json().get("ttl_seconds")
-    if ttl is not None and not (isinstance(ttl, int) and ttl > 0):
-        raise Refusal(f"ttl_seconds={ttl!r}: a whole number above 0, or null")
-    service.checkpoints.expire(_path_of(call), ttl)
+    service.checkpoints.expire(_path_of(call), check_ttl(ttl))
     return Response(status_code=204)
 
 
@@ -203,11 +251,11 @@ ROUTES: list[tuple[str, str, Handler]] = [
     ("GET", "get_server_capabilities", _capabilities),
     ("POST", "create_model", _create_model),
     ("POST", "get_info", _get_info),
-    ("POST", "forward_backward", _forward_backward),
-    ("POST", "optim_step", _optim_step),
-    ("POST", "save_weights", _save_weights),
-    ("POST", "load_weights", _load_weights),
-    ("POST", "save_weights_for_sampler", _save_for_sampler),
+    ("POST", "forward_backward", _in_line(_forward_backward, _of_pass)),
+    ("POST", "optim_step", _in_line(_optim_step, _of_json)),
+    ("POST", "save_weights", _in_line(_save_weights, _of_json)),
+    ("POST", "load_weights", _in_line(_load_weights, _of_json)),
+    ("POST", "save_weights_for_sampler", _in_line(_save_for_sampler, _of_json)),
     ("POST", "weights_info", _weights_info),
     ("POST", "create_sampling_session", _create_sampler),
     ("GET", "samplers/{sampler_id}", _get_sampler),

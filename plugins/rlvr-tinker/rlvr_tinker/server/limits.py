@@ -18,6 +18,7 @@ class Limits:
         pass_tokens: Tokens of a forward pass.
         decode_rows: Sequences decoded at the same time.
         session_timeout_s: A session ends when nothing was heard of it for so long.
+        gap_s: How long requests of a model wait for one with a lower number that does not come.
         wait_s: How long a question for a result waits before "not yet".
     """
 
@@ -28,4 +29,5 @@ class Limits:
     pass_tokens: int = 8192
     decode_rows: int = 256
     session_timeout_s: float = 300.0
+    gap_s: float = 30.0
     wait_s: float = 20.0

@@ -10,11 +10,12 @@ from tinker import types
 
 from rlvr_tinker.server.adapters import Factors
 from rlvr_tinker.server.futures import Answer, Future
+from rlvr_tinker.server.line import fingerprint
 from rlvr_tinker.server.refusal import Refusal
 from rlvr_tinker.server.sample_jobs import Asked, read_asked, sample_together
 from rlvr_tinker.server.saving import read_factors, save_adapter
 from rlvr_tinker.server.service import Service
-from rlvr_tinker.server.sessions import Slot, Trained, fingerprint
+from rlvr_tinker.server.sessions import Slot, Trained
 from rlvr_tinker.server.worker import Job
 
 
@@ -113,8 +114,9 @@ def sample(service: Service, request: types.SampleRequest, body: bytes) -> Futur
             vocab_size=service.base.net.vocab_size,
             max_samples=service.limits.max_samples,
         )
-    except Refusal as error:
-        future.fail(error)
+    except (Refusal, OverflowError) as error:
+        is_ours = isinstance(error, Refusal)
+        future.fail(error if is_ours else Refusal(f"a number is out of range: {error}"))
         return future
 
     def together(all_asked: Sequence[Asked]) -> Sequence[Answer | Exception]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rlvr_tinker.server.adam import Adam
 from rlvr_tinker.server.adapters import Shape
-from rlvr_tinker.server.checkpoints import About, check_name
+from rlvr_tinker.server.checkpoints import About, check_name, check_ttl
 from rlvr_tinker.server.futures import Answer, Future
 from rlvr_tinker.server.model import Model
 from rlvr_tinker.server.service import Service
@@ -29,6 +29,7 @@ def save_weights(service: Service, request: types.SaveWeightsRequest, body: byte
             so.
     """
     name = check_name(request.path or f"state-{request.seq_id}")
+    check_ttl(request.ttl_seconds)
 
     def work(trained: Trained) -> Answer:
         path = f"tinker://{trained.id}/weights/{name}"
@@ -56,6 +57,7 @@ def save_adapter(
         Refusal: As `save_weights`.
     """
     check_name(name)
+    check_ttl(request.ttl_seconds)
 
     def work(trained: Trained) -> Answer:
         path = f"tinker://{trained.id}/sampler_weights/{name}"

@@ -7,6 +7,7 @@ asked is beside it: `models`, `training`, `saving`, `samplers`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 import structlog
@@ -17,8 +18,9 @@ from rlvr_tinker.server.base import Base
 from rlvr_tinker.server.checkpoints import About, Checkpoints
 from rlvr_tinker.server.futures import Answer, Future, Futures
 from rlvr_tinker.server.limits import Limits
+from rlvr_tinker.server.line import Numbered, fingerprint
 from rlvr_tinker.server.refusal import Refusal
-from rlvr_tinker.server.sessions import Session, Sessions, Trained, fingerprint
+from rlvr_tinker.server.sessions import Session, Sessions, Trained
 from rlvr_tinker.server.worker import Job, Worker
 
 log = structlog.get_logger(__name__)
@@ -103,6 +105,9 @@ class Service:
         """
         Do the work when it is the request's turn.
 
+        Where a request before it was lost, it fails; so does the next update, whose gradients may
+        lack a pass.
+
         Raises:
             Refusal: There is no such model, or the number is another request's.
         """
@@ -114,9 +119,39 @@ class Service:
             return self.futures.get(request_id) or Future(id=request_id, session=session.id)
         future = Future(id=request_id, session=session.id, fingerprint=fingerprint(body))
         self.futures.add(future)
-        job = Job(future=future, work=lambda: work(trained))
-        trained.line.enter(number, body, lambda: self.worker.add(job))
+
+        def start(refusal: Refusal | None) -> None:
+            def lost() -> Answer:
+                return _refuse(trained, refusal or Refusal("lost"), breaks=True)
+
+            self.worker.add(
+                Job(future=future, work=lost if refusal is not None else lambda: work(trained))
+            )
+
+        trained.line.enter(number, body, start)
         return future
+
+    def use_up(self, numbered: Numbered, body: bytes, refusal: Refusal) -> None:
+        """
+        Count the number of a request that is refused, so that none waits for it.
+
+        The request fails when its turn comes; a pass then makes the next update fail too.
+        """
+        with contextlib.suppress(Refusal):  # no such model, or no number that could be used
+            self.in_line(
+                numbered.model_id,
+                numbered.number,
+                body,
+                lambda trained: _refuse(trained, refusal, breaks=numbered.is_pass),
+            )
+
+    async def fail_gaps(self) -> None:
+        """For ever: fail requests that wait for one that does not come."""
+        while True:
+            await asyncio.sleep(min(1.0, self.limits.gap_s / 4))
+            for trained, line in self.sessions.lines():
+                if line.give_up(self.limits.gap_s):
+                    log.warning("request_lost", model=trained.id)
 
     def cancel(self, request_id: str) -> None:
         """
@@ -156,3 +191,10 @@ class Service:
                 f"{self.base.name!r}, whose weights are others"
             )
         return about
+
+
+def _refuse(trained: Trained, refusal: Refusal, *, breaks: bool) -> Answer:
+    """In the worker, in the place of a request's work."""
+    if breaks and trained.model is not None:
+        trained.model.broken = str(refusal)
+    raise refusal

@@ -1,59 +1,17 @@
-"""Sessions, the models and samplers they own, and the order of a model's requests.
-
-A client numbers the requests of each model from 1, and may send them in any order; they are done in
-that order. A number that was used before is the same request sent again, or the mistake of two
-clients that work on one model.
-"""
+"""Sessions, and the models and samplers they own."""
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import time
-from collections.abc import Callable
 from typing import Any
 
 from attrs import define, field
 
 from rlvr_tinker.server.adapters import Factors
+from rlvr_tinker.server.line import Line
 from rlvr_tinker.server.model import Model
 from rlvr_tinker.server.refusal import Refusal
-
-_MOST_AHEAD = 4096  # requests that may wait for one with a lower number
-
-
-@define(eq=False)
-class Line:
-    """The requests of one model, in the order of their numbers."""
-
-    following: int = 1
-    seen: dict[int, bytes] = field(factory=dict)
-    waiting: dict[int, Callable[[], None]] = field(factory=dict)
-
-    def knows(self, number: int, body: bytes) -> bool:
-        """
-        Whether the request was sent before.
-
-        Raises:
-            Refusal: Another request had this number, or it is far ahead of the others.
-        """
-        found = self.seen.get(number)
-        if found is not None and found != fingerprint(body):
-            raise Refusal(
-                f"request {number} of this model was another one: do two clients work on it? each "
-                "needs a session of its own"
-            )
-        if found is None and not self.following <= number < self.following + _MOST_AHEAD:
-            raise Refusal(f"request {number} was sent, but the next one is {self.following}")
-        return found is not None
-
-    def enter(self, number: int, body: bytes, start: Callable[[], None]) -> None:
-        """Take a new request; it is started when all with lower numbers were."""
-        self.seen[number] = fingerprint(body)
-        self.waiting[number] = start
-        while (ready := self.waiting.pop(self.following, None)) is not None:
-            self.following += 1
-            ready()
 
 
 @define(eq=False)
@@ -173,6 +131,10 @@ class Sessions:
         """Adapters that are held."""
         return sum(len(session.models) for session in self._all.values())
 
+    def lines(self) -> list[tuple[Trained, Line]]:
+        """Every model with the line of its requests."""
+        return [(t, t.line) for one in self._all.values() for t in one.models.values()]
+
     def samplers(self) -> list[Slot]:
         """What all samplers look at; one that several look at is there several times."""
         # Copies: the worker's thread asks while the event loop may add.
@@ -188,8 +150,3 @@ class Sessions:
         """Sessions that nothing was heard of for too long."""
         now = time.monotonic()
         return [s.id for s in self._all.values() if now - s.seen > self._timeout_s]
-
-
-def fingerprint(body: bytes) -> bytes:
-    """What tells a request that is sent again from another one."""
-    return hashlib.sha256(body).digest()

@@ -108,6 +108,16 @@ def read_pass(body: bytes) -> PassRequest:
     )
 
 
+def numbers_of_pass(body: bytes) -> tuple[str, int, bool] | None:
+    """Model, number in line, and whether it is forward only; None where the body does not say."""
+    message = pb.ForwardBackwardRequest()
+    try:
+        message.ParseFromString(body)
+    except DecodeError:
+        return None
+    return message.model_id, message.seq_id, message.forward_only
+
+
 def _read_row(datum: pb.Datum, name: str) -> Row:
     chunks = []
     for chunk in datum.model_input:

@@ -7,9 +7,10 @@ import sys
 import pytest
 
 from rlvr.errors import PluginError
+from rlvr.install import pip_install
 from rlvr.parts import BuildContext
 from rlvr_tinker.cookbook.config import CookbookConfig
-from rlvr_tinker.cookbook.offers import INSTALL, cookbook_task, installed
+from rlvr_tinker.cookbook.offers import EXTRA, cookbook_task, installed
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def test_task_says_what_to_install() -> None:
     """Exit 3 with the command that brings the cookbook."""
     with pytest.raises(PluginError) as caught:
         cookbook_task(CookbookConfig(), BuildContext())
-    assert INSTALL in str(caught.value)
+    assert pip_install(EXTRA) in str(caught.value)
     assert caught.value.exit_code == 3
 
 
@@ -33,4 +34,4 @@ def test_check_says_whether_it_is_there() -> None:
     """`rlvr doctor` names the cookbook's version, or what brings it."""
     result = installed()
     assert result.ok == ("tinker-cookbook" in result.found)
-    assert result.ok or result.fix == INSTALL
+    assert result.ok or result.fix == pip_install(EXTRA)

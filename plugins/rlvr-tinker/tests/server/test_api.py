@@ -428,3 +428,27 @@ def test_an_ended_session_is_over(server):
     with pytest.raises(RuntimeError, match="closed"):
         model.forward([datum()], "cross_entropy").result(60)
     other.close("success").result()
+
+
+@pytest.mark.filterwarnings("ignore:DEPRECATED")
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda client: client.save_state("step 5"),
+        lambda client: client.save_weights_for_sampler("a/b"),
+        lambda client: client.load_state("tinker://nobody/weights/x"),
+        lambda client: client.optim_step(AdamParams(learning_rate=float("nan"))),
+        lambda client: client.optim_step(AdamParams(learning_rate=0.1, beta1=float("inf"))),
+    ],
+    ids=["state", "sampler", "load", "nan", "inf"],
+)
+def test_the_sdk_goes_on_after_a_refusal(make_client, server, service, refused):
+    """It is told what was wrong, and no request waits for the one that was refused."""
+    client = make_client()
+    with pytest.raises(
+        Exception,
+        match=r"cannot be called|no checkpoint|finite|learning_rate|beta",
+    ):
+        refused(client).result(60)
+    train(client, datum())
+    assert client.save_state("after").result(60).path.endswith("/after")

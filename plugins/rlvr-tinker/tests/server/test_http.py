@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import threading
@@ -11,9 +12,13 @@ from urllib.parse import urlsplit
 import pytest
 import tinker
 import zstandard
+from starlette.requests import Request
 from tinker import types
 from tinker.proto import tinker_public_pb2 as pb
 from tinker.proto.request_conv import forward_backward_request_to_proto
+
+from rlvr_tinker.server.call import read_body
+from rlvr_tinker.server.refusal import Refusal
 
 pytestmark = pytest.mark.integration
 
@@ -169,6 +174,52 @@ def test_compressed_passes_are_read(call, model):
     assert status == 200
     output = pb.ForwardBackwardOutput.FromString(fetch(call, found["request_id"]))
     assert output.metrics["loss:sum"] > 0
+
+
+def test_a_body_that_stops_is_not_waited_for():
+    """Where less comes than content-length says, the client is told to send it again."""
+    parts = [{"type": "http.request", "body": b"{", "more_body": True}]
+
+    async def receive():
+        return parts.pop() if parts else await asyncio.sleep(3600)
+
+    scope = {"type": "http", "method": "POST", "headers": [(b"content-length", b"99")]}
+    with pytest.raises(Refusal, match="content-length") as refused:
+        asyncio.run(asyncio.wait_for(read_body(Request(scope, receive)), 60))
+    assert refused.value.status == 408
+
+
+REFUSED = {
+    "save_weights": {"path": "step 5"},
+    "save_weights_for_sampler": {"path": "../x"},
+    "load_weights": {"path": "nowhere", "optimizer": True},
+    "optim_step": {"adam_params": {"learning_rate": "fast"}},
+}
+
+
+@pytest.mark.parametrize("endpoint", REFUSED)
+def test_a_refused_request_uses_up_its_number(call, model, endpoint):
+    """What follows it is done; sent again it is refused again."""
+    asked = {"model_id": model, "seq_id": 1, **REFUSED[endpoint]}
+    for _ in range(2):
+        assert call("POST", endpoint, asked)[0] == 400
+    status, found = step(call, model, 2)
+    assert status == 200
+    assert fetch(call, found["request_id"])["metrics"]["steps"] == 1.0
+    assert fetch(call, f"{model}:1")["category"] == "user"
+
+
+def test_an_update_without_a_refused_pass_is_not_made(call, model):
+    """The numbers are used up, and the step that lacks the pass's gradients says so."""
+    message = pb.ForwardBackwardRequest.FromString(passed(model, 1))
+    message.data[0].loss_fn_inputs["weights"].dense = b"odd"
+    status, refused = call("POST", "forward_backward", message.SerializeToString())
+    assert (status, "whole number of" in refused["detail"]) == (400, True)
+
+    _, first = step(call, model, 2)
+    _, second = step(call, model, 3)
+    assert "its gradients are incomplete" in fetch(call, first["request_id"])["error"]
+    assert fetch(call, second["request_id"])["metrics"]["steps"] == 1.0
 
 
 def test_requests_wait_for_those_before_them(call, model):

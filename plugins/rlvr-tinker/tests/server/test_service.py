@@ -63,6 +63,7 @@ def run(service, work):
         tasks = [
             asyncio.create_task(service.worker.run()),
             asyncio.create_task(service.end_silent_sessions()),
+            asyncio.create_task(service.fail_gaps()),
         ]
         try:
             return await asyncio.wait_for(work(), 60)
@@ -277,3 +278,51 @@ def test_a_request_for_too_many_samples_is_refused_at_once(make_service):
     count, answer = run_without_worker(work)
     assert count <= 8
     assert b"1..8 are taken" in answer
+
+
+def a_step(service, session, number):
+    """A step under that number."""
+    model_id = f"{session.id}:train:0"
+    params = types.AdamParams(learning_rate=0.0)
+    asked = types.OptimStepRequest(optim_params=params, model_id=model_id, seq_id=number)
+    return training.optim_step(service, asked, b"step %d" % number)
+
+
+def test_a_number_that_never_comes_is_named(make_service):
+    """Requests that wait for it fail; a step that may lack a pass too; then all is as ever."""
+    service = make_service(gap_s=0.1)
+
+    async def told(future):
+        return json.loads((await service.futures.fetch(future.id, 30)).body)
+
+    async def work():
+        session = opened(service)
+        await service.futures.fetch(new_model(service, session).id, 30)
+        assert "metrics" in await told(a_step(service, session, 1))
+        waiting = [a_step(service, session, number) for number in (5, 4, 7)]
+        for future in waiting:
+            said = await told(future)
+            assert said["category"] == "user"
+            assert "request 2, 3, 6 of this model did not arrive within 0.1 s" in said["error"]
+        assert "did not arrive" in (await told(a_step(service, session, 8)))["error"]
+        assert "metrics" in await told(a_step(service, session, 9))
+        with pytest.raises(Refusal, match="the next one is 10"):
+            a_step(service, session, 3)
+
+    run(service, work)
+
+
+def test_a_number_far_ahead_leaves_the_others_in_order(make_service):
+    """It fails after a while; the client that counts rightly goes on."""
+    service = make_service(gap_s=0.1)
+
+    async def work():
+        session = opened(service)
+        await service.futures.fetch(new_model(service, session).id, 30)
+        ahead = await service.futures.fetch(a_step(service, session, 4000).id, 30)
+        assert b"1, 2, 3, 4, 5 and 3994 more" in ahead.body
+        later = [a_step(service, session, number) for number in (3, 2, 1)]
+        bodies = [json.loads((await service.futures.fetch(f.id, 30)).body) for f in later]
+        assert [b"error" in json.dumps(b).encode() for b in bodies] == [False, False, True]
+
+    run(service, work)

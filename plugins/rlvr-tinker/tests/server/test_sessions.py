@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rlvr_tinker.server.line import Line
 from rlvr_tinker.server.refusal import Refusal
-from rlvr_tinker.server.sessions import Line, Sessions, Trained
+from rlvr_tinker.server.sessions import Sessions, Trained
 
 
 @given(st.permutations(range(1, 9)))
@@ -16,7 +17,7 @@ def test_requests_are_done_in_the_order_of_their_numbers(order):
     line, started = Line(), []
     for i, number in enumerate(order):
         assert not line.knows(number, b"%d" % number)
-        line.enter(number, b"%d" % number, lambda number=number: started.append(number))
+        line.enter(number, b"%d" % number, lambda _, number=number: started.append(number))
         arrived = set(order[: i + 1])
         ready = next(n for n in range(1, 10) if n not in arrived)
         assert started == list(range(1, ready))
@@ -26,7 +27,7 @@ def test_requests_are_done_in_the_order_of_their_numbers(order):
 def test_a_number_that_was_used_is_not_used_again():
     """The same request is known; another one under its number is two clients' mistake."""
     line = Line()
-    line.enter(1, b"one", lambda: None)
+    line.enter(1, b"one", lambda _: None)
 
     assert line.knows(1, b"one")
     with pytest.raises(Refusal, match="do two clients work on it"):
