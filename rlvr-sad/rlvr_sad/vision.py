@@ -20,6 +20,7 @@ from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from rlvr.errors import ConfigError, PrerequisiteError, explain
+from rlvr.install import pip_install
 from rlvr.tokenization import FastTokenizer, Sight
 from rlvr_sad.replay.layout import lay_out
 from rlvr_sad.replay.turns import part_of
@@ -182,7 +183,9 @@ def open_picture(media: Media, source: str = "") -> Any:
         from PIL import Image
     except ImportError as error:
         raise PrerequisiteError(
-            explain("a picture was to be opened.", "found: no Pillow", "do: pip install pillow")
+            explain(
+                "a picture was to be opened.", "found: no Pillow", f"do: {pip_install('pillow')}"
+            )
         ) from error
     is_inside = media.source.startswith("data:")
     data: Any = None if is_inside else _path(media.source, source)

@@ -9,6 +9,7 @@ from typing import Any
 from attrs import define, field, frozen
 
 from rlvr.errors import RlvrError, UnknownNameError, explain
+from rlvr.tokenization import parse_variables
 from rlvr.types import Finish, Message, SamplingParams
 from rlvr_servers.address import CHAT, Address
 from rlvr_servers.caller import BrokenError, Caller, RequestError, key_error
@@ -91,6 +92,9 @@ class ChatClient:
             body["top_k"] = params.top_k
         if params.stop:
             body["stop"] = list(params.stop)
+        if self.config.template:
+            variables = parse_variables(self.config.template, "server.template")
+            body["chat_template_kwargs"] = variables
         return {k: v for k, v in body.items() if k not in self.config.leave_out}
 
     def _refusal(self, reply: Reply, params: SamplingParams) -> RlvrError:

@@ -25,6 +25,11 @@ class ServerConfig:
         "Field that holds sampler.max_tokens",
         choices=("max_tokens", "max_completion_tokens"),
     )
+    template: tuple[str, ...] = option(
+        (),
+        "Variables of the model's chat template, sent as chat_template_kwargs (vLLM, SGLang): "
+        "enable_thinking=false",
+    )
     leave_out: tuple[str, ...] = option(
         (), "Fields that requests leave out because the server refuses them: seed,temperature"
     )

@@ -36,9 +36,10 @@ async def build_dialect(
     if scheme in ("vllm", "sglang"):
         dialect: Dialect = Vllm(line) if scheme == "vllm" else Sglang(line)
         served = await dialect.served()
-        tokenizer = tokenizer or load_tokenizer(config.tokenizer or served.tokenizer, spec)
+        where = config.tokenizer or served.tokenizer
+        tokenizer = tokenizer or load_tokenizer(where, spec, config.template)
         return dialect, tokenizer, served
-    tokenizer = tokenizer or load_tokenizer(config.tokenizer, spec)
+    tokenizer = tokenizer or load_tokenizer(config.tokenizer, spec, config.template)
     begin = getattr(getattr(tokenizer, "inner", None), "bos_token_id", None)
     echo = Echo(line, Spelling(tokenizer), begin=begin)
     return echo, tokenizer, await echo.served()

@@ -18,6 +18,9 @@ class ServersConfig:
     tokenizer: str = option(
         "", "Its tokenizer: a folder, a tokenizer.json or a hub id; empty: where the server says"
     )
+    template: tuple[str, ...] = option(
+        (), "Variables of the model's chat template, NAME=VALUE with commas: enable_thinking=false"
+    )
     concurrency: int = option(16, "Requests at the same time", validator=ge(1))
     timeout_s: float = option(
         600.0, "A request without an answer after this is repeated", unit="s", validator=gt(0)

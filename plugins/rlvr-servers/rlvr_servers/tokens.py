@@ -5,25 +5,29 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rlvr.errors import ConfigError, PrerequisiteError, explain
-from rlvr.tokenization import FastTokenizer
+from rlvr.install import pip_install
+from rlvr.tokenization import FastTokenizer, check_known, parse_variables
 
 OPTION = "servers.tokenizer"
+TEMPLATE = "servers.template"
 
 
-def load_tokenizer(where: str, server: str) -> FastTokenizer:
+def load_tokenizer(where: str, server: str, template: Sequence[str] = ()) -> FastTokenizer:
     """
     The tokenizer of a folder, of a `tokenizer.json`, or of a model on the hub.
 
     Args:
         where: What the option says, or the server; "" for neither.
         server: Whose it is, for errors.
+        template: `NAME=VALUE` of its chat template (`servers.template`).
 
     Raises:
-        ConfigError: Nobody says where it is.
+        ConfigError: Nobody says where it is; its chat template does not read such a variable.
         PrerequisiteError: It cannot be read, or transformers is not installed.
     """
     if not where:
@@ -41,7 +45,7 @@ def load_tokenizer(where: str, server: str) -> FastTokenizer:
             explain(
                 f"the tokenizer of {server} is needed here, because tokens travel as ids.",
                 f"found: transformers cannot be imported ({error})",
-                "pip install 'rlvr-servers[tokens]'",
+                pip_install("rlvr-servers[tokens]"),
             )
         ) from error
     path = Path(where).expanduser()
@@ -60,7 +64,9 @@ def load_tokenizer(where: str, server: str) -> FastTokenizer:
                     f"give a folder that holds it: {OPTION}=PATH",
                 )
             ) from error
-        return FastTokenizer(inner, where, _ends(transformers, where))
+        variables = parse_variables(template, TEMPLATE)
+        check_known(variables, inner.chat_template, where, TEMPLATE)
+        return FastTokenizer(inner, where, _ends(transformers, where), variables)
 
 
 def _of_file(transformers: Any, path: Path) -> Any:

@@ -61,6 +61,9 @@ class TorchConfig:
         "Reference model: a frozen copy, or the same weights without the adapter",
         choices=("auto", "copy", "adapter-off"),
     )
+    template: tuple[str, ...] = option(
+        (), "Variables of the model's chat template, NAME=VALUE with commas: enable_thinking=false"
+    )
     lora_rank: int = option(0, "Rank of LoRA adapters; 0: train all weights", validator=ge(0))
     lora_alpha: float = option(0.0, "LoRA scale; 0: twice the rank", validator=ge(0))
     lora_targets: str = option(

@@ -17,6 +17,7 @@ import torch
 from safetensors import SafetensorError
 
 from rlvr.errors import BackendError, PrerequisiteError
+from rlvr.install import pip_install
 from rlvr.tokenization import Sight
 from rlvr_torch.hf import HFNet
 from rlvr_torch.hf_check import build_net, is_seeing, refuse_unsupported
@@ -38,7 +39,7 @@ def import_transformers() -> Any:
         raise PrerequisiteError(
             "a model hf:... was asked for\n"
             f"  found: transformers cannot be imported ({error})\n"
-            "  try: pip install 'rlvr-torch[hf]'"
+            f"  try: {pip_install('rlvr-torch[hf]')}"
         ) from error
     return transformers
 
@@ -214,7 +215,7 @@ def _four_bits(transformers: Any, dtype: torch.dtype) -> dict[str, Any]:
         raise PrerequisiteError(
             "torch.quantize=4bit was asked for\n"
             f"  found: bitsandbytes cannot be imported ({error})\n"
-            "  try: pip install 'rlvr-torch[4bit]'"
+            f"  try: {pip_install('rlvr-torch[4bit]')}"
         ) from error
     settings = transformers.BitsAndBytesConfig(
         load_in_4bit=True,

@@ -86,7 +86,7 @@ class HFSource:
 
     def tokenizer(self) -> HFTokenizer:
         """The tokenizer that goes with the model."""
-        return HFTokenizer.load(self.tokenizer_at, self.where)
+        return HFTokenizer.load(self.tokenizer_at, self.where, self.config.template)
 
     def net(self, vocab_size: int, *, check_base: bool = True) -> HFNet:
         """

@@ -12,6 +12,7 @@ import torch
 from attrs import field, frozen
 from torch import Tensor
 
+from rlvr.checks import check_loss
 from rlvr.errors import BackendError
 from rlvr.parts import Loss
 from rlvr.types import Datum
@@ -105,7 +106,9 @@ class Leaves:
             outputs["hidden"] = self.hidden
         if self.head is not None:
             outputs["head"] = [self.head]
-        return loss(data, logprobs, outputs) if outputs else loss(data, logprobs)  # type: ignore[call-arg]
+        call: Any = loss
+        found = call(data, logprobs, outputs) if outputs else call(data, logprobs)
+        return check_loss(loss, found, logprobs)
 
     def alone(self, at: int, rows: slice) -> Leaves:
         """Those of one datum, its place and its rows among all, without gradients."""

@@ -22,6 +22,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from rlvr.errors import BackendError, ConfigError, PrerequisiteError
+from rlvr.install import pip_install
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.hf import HFNet
 from rlvr_torch.hf_vision import HFVisionNet
@@ -44,7 +45,7 @@ def import_peft() -> Any:
         raise PrerequisiteError(
             "LoRA was asked for (torch.lora_rank, or an adapter)\n"
             f"  found: peft cannot be imported ({error})\n"
-            "  try: pip install 'rlvr-torch[hf]'"
+            f"  try: {pip_install('rlvr-torch[hf]')}"
         ) from error
     return peft
 

@@ -144,6 +144,12 @@ def _refuse_adapters(spec: str, config: TorchConfig) -> None:
         f"torch.adapter={config.adapter}": config.adapter,
         f"torch.quantize={config.quantize}": config.quantize != "none",
     }
+    if config.template:
+        raise ConfigError(
+            f"torch.template={','.join(config.template)} was asked for with the model {spec!r}\n"
+            "  found: rlvr's own GPT-2, which has no chat template\n"
+            "  leave torch.template out, or take a chat model: --model hf:PATH"
+        )
     asked = next((option for option, is_set in wants.items() if is_set), None)
     if asked:
         raise ConfigError(

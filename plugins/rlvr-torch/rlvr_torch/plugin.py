@@ -21,6 +21,8 @@ def rlvr_backends() -> Iterable[BackendSpec]:
         config="rlvr_torch.config:TorchConfig",
         models=("gpt2", "hf"),
         starts=("torch.adapter",),
+        facts="rlvr_torch.fitting:model_facts",
+        fit="rlvr_torch.fitting:fit_memory",
     )
 
 

@@ -50,6 +50,7 @@ class TorchTeacher:
     def __init__(self, config: TorchConfig | None, context: BuildContext) -> None:
         config = attrs.evolve(
             config or TorchConfig(),
+            template=(),
             lora_rank=0,
             lora_alpha=0.0,
             dora=False,

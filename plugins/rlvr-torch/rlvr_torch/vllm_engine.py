@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 
 from rlvr.errors import BackendError, ConfigError, PrerequisiteError
+from rlvr.install import pip_install
 from rlvr.parts import Tokenizer
 from rlvr.types import Completion, GenerateRequest
 from rlvr_torch.draft import Draft, stop_ids_of
 from rlvr_torch.hf import HFNet
 from rlvr_torch.net import Net
 
-_INSTALL = "pip install vllm"
 _IN_PROCESS = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine's core in this process, with its weights
     "RANK": "0",
@@ -216,7 +216,7 @@ def _load_vllm() -> Any:
     except ImportError as error:
         raise PrerequisiteError(
             f"torch.engine=vllm was asked for, but vLLM cannot be imported: {error}\n"
-            f"  install it with: {_INSTALL}\n  or sample with torch.engine=own"
+            f"  install it with: {pip_install('vllm')}\n  or sample with torch.engine=own"
         ) from None
     if not torch.cuda.is_available():
         raise PrerequisiteError(

@@ -12,6 +12,7 @@ import numpy as np
 from attrs import define, field
 
 from rlvr.errors import PrerequisiteError, explain
+from rlvr.install import pip_install
 from rlvr_sad.filing.index import SHARDS, Entry, add_entries
 from rlvr_sad.filing.rows import Rows
 
@@ -140,7 +141,7 @@ def _library() -> tuple[Any, Any]:
             explain(
                 "a teacher's answers were to be kept in files.",
                 "found: safetensors is not installed",
-                "do: pip install safetensors",
+                f"do: {pip_install('safetensors')}",
             )
         ) from error
     return save_file, safe_open

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr.errors import ConfigError, PrerequisiteError, explain
+from rlvr.install import pip_install
 from rlvr.parts import Tokenizer
 from rlvr.tokenization import ByteLevel, FastTokenizer, byte_table
 from rlvr.types import Message
@@ -50,7 +51,7 @@ def kept_tokenizer(folder: Path) -> Tokenizer:
             explain(
                 f"the tokenizer in {folder} was to be read.",
                 f"found: {error.name} is not installed",
-                f"do: pip install {error.name}",
+                f"do: {pip_install(error.name or 'transformers')}",
             )
         ) from error
     except Exception as error:  # transformers and its Rust library raise many kinds

@@ -1,0 +1,154 @@
+"""What follows from a model and this machine: the model's facts, and LoRA where memory is short."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+
+from rlvr.errors import BackendError
+from rlvr.fitting import ModelFacts, Proposed, Situation
+from rlvr.tokenization import variables_of
+from rlvr.types import Message
+from rlvr_torch.config import TorchConfig
+from rlvr_torch.device import choose_device
+from rlvr_torch.hf_check import is_seeing
+from rlvr_torch.hf_load import import_transformers, load_config, quietly
+from rlvr_torch.hf_tokenizer import OPTION, HFTokenizer
+from rlvr_torch.model_source import ModelSource
+from rlvr_torch.weights import read_config
+
+TRAINED = 16
+"""Bytes of a weight that is trained: itself, its gradient and AdamW's two moments, in float32."""
+ROOM = 0.8
+"""Share of the memory for weights; the rest is for activations and sampling."""
+RANK = 16
+"""Rank of adapters that nobody chose."""
+_FROZEN = {"float32": 4.0, "bfloat16": 2.0, "4bit": 0.6}
+"""Bytes of a frozen weight, by how it is stored."""
+_CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_OPENING = 24
+
+
+def model_facts(situation: Situation) -> ModelFacts:
+    """
+    Context, tokenizer and chat template of a model, without its weights.
+
+    Raises:
+        RlvrError: It cannot be read; opening the backend raises the same.
+    """
+    source = ModelSource.parse(situation.model, 0, _config(situation))
+    tokenizer = source.tokenizer()
+    is_chat = isinstance(tokenizer, HFTokenizer)
+    greeting = tokenizer.render([Message(role="user", content="Hi")])
+    return ModelFacts(
+        context_length=_context_length(source),
+        count=lambda text: len(tokenizer.encode(text)),
+        prompt_tokens=lambda messages: len(tokenizer.render(messages)),
+        opening=tokenizer.decode(greeting[-_OPENING:]),
+        template_option=OPTION if is_chat else "",
+        template_variables=variables_of(tokenizer.inner.chat_template)
+        if isinstance(tokenizer, HFTokenizer)
+        else frozenset(),
+    )
+
+
+def fit_memory(situation: Situation) -> Mapping[str, Proposed]:
+    """Adapters in place of full training where the device cannot hold the latter; else nothing."""
+    if not situation.trains or not situation.model.startswith("hf:"):
+        return {}
+    config = _config(situation)
+    if config.lora_rank or config.adapter or config.vision == "trained":
+        return {}
+    try:
+        source = ModelSource.parse(situation.model, 0, config)
+        if source.hf is None or source.hf.config.adapter:
+            return {}
+        weights = count_weights(source.hf.where)
+    except (BackendError, ValueError):  # opening the model says what is wrong with it
+        return {}
+    device = choose_device(config.device)
+    has_bits = device.type == "cuda" and importlib.util.find_spec("bitsandbytes") is not None
+    return plan(weights, memory_of(device), device.type, config.dtype, can_quantize=has_bits)
+
+
+def plan(
+    weights: int, memory: int, device: str, dtype: str, *, can_quantize: bool
+) -> dict[str, Proposed]:
+    """
+    How to train so many weights in so many bytes; {} for all of them.
+
+    Full training needs `TRAINED` bytes a weight in `ROOM` of the memory. Else adapters of rank
+    `RANK`, with frozen weights as they are asked for, else in bfloat16, else in 4 bits, the first
+    that fits.
+    """
+    room = memory * ROOM
+    if weights * TRAINED <= room:
+        return {}
+    size = f"{weights / 1e9:.2f} billion weights"
+    why = (
+        f"{size} in full need {_gb(weights * TRAINED)}, {device} has {_gb(memory)} "
+        f"({ROOM:.0%} of it for weights)"
+    )
+    found = {"torch.lora_rank": Proposed(RANK, why)}
+    if weights * _FROZEN[dtype] <= room:
+        return found
+    stored = f"{size} frozen in {dtype} need {_gb(weights * _FROZEN[dtype])}"
+    found["torch.dtype"] = Proposed("bfloat16", f"{stored}, {device} has {_gb(memory)}")
+    if weights * _FROZEN["bfloat16"] <= room or not can_quantize:
+        return found
+    found["torch.quantize"] = Proposed("4bit", f"{stored} and half of it in bfloat16")
+    return found
+
+
+def count_weights(where: str) -> int:
+    """
+    Number of weights of a model of transformers, from its configuration alone.
+
+    Raises:
+        BackendError: It has none, or one that transformers cannot build.
+    """
+    transformers = import_transformers()
+    config = load_config(where)
+    kind = transformers.AutoModelForCausalLM
+    if is_seeing(config):
+        kind = transformers.AutoModelForImageTextToText
+    try:
+        with quietly(), torch.device("meta"):
+            model = kind.from_config(config, trust_remote_code=False)
+    except (ValueError, TypeError, KeyError, AttributeError, RuntimeError, ImportError) as error:
+        raise BackendError(f"{where}: {error}") from error
+    return sum(value.numel() for value in model.parameters())
+
+
+def memory_of(device: torch.device) -> int:
+    """Bytes of the device's memory; of this machine's, or what its container may have of it."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    if device.type == "mps":
+        return int(torch.mps.recommended_max_memory())
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for place in _CGROUPS:
+        with suppress(OSError, ValueError):  # no limit is written as "max"
+            total = min(total, int(Path(place).read_text()))
+    return total
+
+
+def _context_length(source: ModelSource) -> int:
+    if source.hf is not None:
+        return int(load_config(source.hf.where).get_text_config().max_position_embeddings)
+    if source.directory is not None:
+        return read_config(source.directory).n_positions
+    return source.positions
+
+
+def _config(situation: Situation) -> TorchConfig:
+    return TorchConfig(**situation.options("torch"))
+
+
+def _gb(number: float) -> str:
+    return f"{number / 2**30:.1f} GiB"
