@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 from attrs import field, frozen
 
 from rlvr.parts import Policy
-from rlvr.types import Datum, Figure, Probe, Problem, ScoredGroup, Trajectory
+from rlvr.types import Datum, Figure, Probe, Problem, Reward, ScoredGroup, Trajectory
 
 
 @runtime_checkable
@@ -79,13 +79,10 @@ class NamedLoss(Protocol):
 
 @runtime_checkable
 class Selective(Protocol):
-    """
-    An advantage that learns nothing from some groups: they are dropped and others take their place.
-
-    `refills` bounds the further groups of a step, as a multiple of `train.problems`.
-    """
+    """An advantage that learns nothing from some groups: others take their place."""
 
     refills: int
+    """Bound of the further groups of a step, as a multiple of `train.problems`."""
 
     def keeps(self, group: ScoredGroup) -> bool:
         """Whether training should see the group (all its trajectories have a reward)."""
@@ -213,11 +210,7 @@ class Portable(Protocol):
     """A policy whose weights another program can be given."""
 
     async def write(self, directory: Path) -> None:
-        """
-        Write the weights it stands for, as a model's folder or an adapter's, into an empty one.
-
-        Raises `BackendError` where the weights have changed since.
-        """
+        """Write its weights, as a model or an adapter; `BackendError` where they changed since."""
 
 
 @runtime_checkable
@@ -225,11 +218,7 @@ class Continuing(Protocol):
     """A backend whose sampling goes on while its weights change: partial rollouts."""
 
     async def live_policy(self) -> Policy:
-        """
-        A handle that draws each token with the newest weights; `Completion.versions` says which.
-
-        Its `version` and `digest` are those of the weights at the moment they are read.
-        """
+        """It draws each token with the newest weights; `version` and `digest` are those of now."""
 
 
 @runtime_checkable
@@ -257,11 +246,7 @@ class Proving(Protocol):
     """A task that can prove that a wrong-looking answer is right after all (optional)."""
 
     def is_equivalent(self, problem: Problem, probe: Probe) -> bool | None:
-        """
-        Whether the answer does what the reference does: True only with a proof.
-
-        False: some state and input tell them apart. None: neither is known. Called in a thread.
-        """
+        """True with a proof, False with a state and input that differ, else None. In a thread."""
 
 
 @runtime_checkable
@@ -270,6 +255,22 @@ class Costed(Protocol):
 
     def expected_s(self, problem: Problem, trajectory: Trajectory) -> float:
         """About how long it takes, seconds; 0 where nobody knows."""
+
+
+@runtime_checkable
+class Rechecking(Protocol):
+    """
+    A reward with a slower, stricter judge of the same answers (docs/second-opinion.md).
+
+    A run asks the reward itself, never what `scheduled` gave. Wrappers of rewards forward it.
+    """
+
+    async def second_opinion(self, problem: Problem, trajectory: Trajectory) -> Reward | None:
+        """
+        The stricter verdict: `score01` is 1 where the answer is right; None: no opinion on it.
+
+        Raises `VerifierError` where it could not run: counted apart, not as a rejection.
+        """
 
 
 @runtime_checkable

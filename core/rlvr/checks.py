@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from rlvr.border import Border, shown
 from rlvr.errors import BackendError, explain
 from rlvr.types import Datum, TopK
 
@@ -129,3 +131,30 @@ def _fault_of_length(datum: Datum, positions: int | None) -> str:
     if positions is not None and (end := extent(datum)) > positions:
         return f"it has {end} tokens, the model {positions} positions"
     return ""
+
+
+def check_loss(loss: Any, returned: Any, logprobs: Sequence[Any]) -> Any:
+    """
+    What a loss returned, where a backend can use it.
+
+    Args:
+        loss: Named where it cannot.
+        returned: Of `loss(data, logprobs)`.
+        logprobs: What it was given.
+
+    Raises:
+        PartError: It is no scalar tensor with metrics, or has no gradient by the logprobs.
+    """
+    at = Border(loss, "loss", "__call__", promised="(loss, metrics): a scalar tensor and numbers")
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        at.check(shown(returned))
+    value, metrics = returned
+    shape = getattr(value, "shape", None)
+    if shape is None or tuple(shape) != ():
+        at.check(f"{shown(value)}, which is no scalar tensor")
+    if not isinstance(metrics, Mapping):
+        at.check(f"{shown(metrics)} as metrics")
+    wants = any(getattr(tensor, "requires_grad", False) for tensor in logprobs)
+    if wants and not getattr(value, "requires_grad", False):
+        at.check("a loss without a gradient by the logprobs: they were detached, or are not in it")
+    return returned

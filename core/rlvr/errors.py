@@ -53,6 +53,10 @@ class PluginError(RlvrError, ImportError):
     exit_code = ExitCode.PLUGIN
 
 
+class PartError(PluginError):
+    """A plugin's part raised, or gave something else than it promised; the cause is chained."""
+
+
 class PrerequisiteError(RlvrError, OSError):
     """Something outside Python is missing: a simulator, an engine, a key, a GPU."""
 
@@ -73,7 +77,7 @@ class VerifierError(RlvrError, RuntimeError):
 class TaskError(RlvrError, ValueError):
     """A task yielded data that the line cannot use (a reference that fails, a group of one)."""
 
-    exit_code = ExitCode.BUG
+    exit_code = ExitCode.PLUGIN
 
 
 class BackendError(RlvrError, RuntimeError):

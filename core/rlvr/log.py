@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,20 @@ _PRIVATE = frozenset({"prompt", "messages", "completion", "completions", "answer
 _LEVELS = {2: "debug", 1: "debug", 0: "info", -1: "warning", -2: "error"}
 
 EventDict = MutableMapping[str, Any]
+
+
+_is_plain = False
+
+
+@contextmanager
+def plain_lines() -> Iterator[None]:
+    """Within a command: lines for people on standard error, also where it is no terminal."""
+    global _is_plain
+    _is_plain = True
+    try:
+        yield
+    finally:
+        _is_plain = False
 
 
 class Log:
@@ -64,17 +79,23 @@ def setup(*, verbosity: int = 0, json: bool | None = None, run_file: Path | None
 
     Args:
         verbosity: 1 adds debug events on standard error, -1 leaves warnings, -2 only errors.
-        json: JSON Lines on standard error; None: where it is no terminal.
+        json: JSON Lines on standard error; None: where it is no terminal and no command runs
+            (`plain_lines`).
         run_file: Also append every event, of any level, as JSON Lines to this file.
     """
     import structlog
 
     lowest = _LEVELS[max(-2, min(2, verbosity))]
-    as_json = not sys.stderr.isatty() if json is None else json
+    as_json = not (_is_plain or sys.stderr.isatty()) if json is None else json
     renderer: Any = (
         structlog.processors.JSONRenderer(default=str)
         if as_json
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        else structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(),
+            exception_formatter=structlog.dev.default_exception_formatter
+            if sys.stderr.isatty()
+            else structlog.dev.plain_traceback,
+        )
     )
     tail: list[Any] = [structlog.processors.format_exc_info] if as_json else []
     structlog.configure(

@@ -17,9 +17,10 @@ from rlvr.plugins.registry import Registry
 from rlvr.plugins.resolve import load_object
 from rlvr.run import trained
 from rlvr.run.board import Board
+from rlvr.run.building import enter
 from rlvr.run.configure import configure
 from rlvr.run.prerequisites import check_prerequisites
-from rlvr.run.recipe import build_context, enter, open_judge, open_student
+from rlvr.run.recipe import build_context, open_judge, open_student
 from rlvr.run.teachers import STARTER, model_of, teacher_for
 from rlvr.types import Outcome, Problem, SamplingParams, Trajectory
 

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from attrs import field, frozen
-
+from rlvr.build_context import BuildContext as BuildContext
 from rlvr.types import (
     Checkpoint,
     Completion,
@@ -29,35 +28,6 @@ from rlvr.types import (
     ScoredGroup,
     Trajectory,
 )
-
-
-@frozen(kw_only=True)
-class BuildContext:
-    """
-    What a part may know when it is built.
-
-    Attributes:
-        model: Model spec as the person gave it, `starter` already resolved; "" where none.
-        dataset: Path of the data set, None for the task's embedded one.
-        run_dir: Directory of the run, None outside a run.
-        seed: Seed of the run.
-        steps: Optimiser batches the run will take; 0 outside a run.
-        workers: Verifications that may run at the same time.
-        train: The resolved `train.*` options (a `TrainOptions` record), None outside a run.
-        uses_starter_model: True when `--model starter` (also the default) was chosen.
-        sampling: How trajectories are drawn; None where nothing is sampled.
-    """
-
-    model: str = ""
-    dataset: Path | None = None
-    run_dir: Path | None = None
-    seed: int = 0
-    steps: int = 0
-    workers: int = 1
-    train: Any = None
-    uses_starter_model: bool = False
-    sampling: SamplingParams | None = None
-    notes: Mapping[str, str] = field(factory=dict)
 
 
 @runtime_checkable
@@ -171,6 +141,10 @@ class RewardFn(Protocol):
 
     Returns a `Reward`, or `Unscorable(reason)` where no verdict exists, or raises `VerifierError`
     when it could not run. Neither of the latter is ever reward 0.
+
+    A plain `def __call__` is a reward too: it runs in a thread, several at a time. A coroutine
+    that holds the event loop is named. What is raised besides, and what is no outcome or lies
+    outside of the spec's bounds, is a failure to run that names the plugin.
     """
 
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome: ...
@@ -181,7 +155,11 @@ class Cacheable(Protocol):
     """A reward whose verdicts may be kept: equal keys must mean equal verdicts."""
 
     def verdict_key(self, problem: Problem, trajectory: Trajectory) -> str | None:
-        """sha256 over plugin and tool versions, problem, normalised answer, limits; None: never."""
+        """
+        sha256 over tool versions, problem, normalised answer, limits; None: never kept.
+
+        The core adds the reward's source, its distribution's version and its resolved options.
+        """
 
 
 @runtime_checkable

@@ -58,6 +58,8 @@ class TaskSpec(PartSpec):
         values: Option values that suit its problems whatever the model, such as how long answers
             may be; what an algorithm, a preset or a person says outranks them.
         reads_several: Whether `--dataset` may name several files, with commas between them.
+        fit: `module:function` that proposes option values for a data set and a model
+            (`rlvr.fitting`): called with a `Situation`, gives `Proposed` values by dotted key.
     """
 
     kind: ClassVar[str] = "task"
@@ -66,6 +68,7 @@ class TaskSpec(PartSpec):
     presets: Mapping[str, Mapping[str, Any]] = field(factory=dict)
     values: Mapping[str, Any] = field(factory=dict)
     reads_several: bool = False
+    fit: str | None = field(default=None, validator=attrs.validators.optional(_TARGET))
 
 
 @frozen(kw_only=True)
@@ -129,6 +132,9 @@ class BackendSpec(PartSpec):
             "": the starter.
         find_model: `module:function` that looks for a better one then, such as the only model of
             a server: it is called with nothing and gives a model spec, "" where it finds none.
+        facts: `module:function` that tells a task's `fit` of a model without loading its weights:
+            called with a `Situation`, gives `ModelFacts` (`rlvr.fitting`).
+        fit: Like `TaskSpec.fit`, for what follows from model and machine alone.
     """
 
     kind: ClassVar[str] = "backend"
@@ -138,6 +144,8 @@ class BackendSpec(PartSpec):
     starts: tuple[str, ...] = ()
     default_model: str = ""
     find_model: str | None = field(default=None, validator=attrs.validators.optional(_TARGET))
+    facts: str | None = field(default=None, validator=attrs.validators.optional(_TARGET))
+    fit: str | None = field(default=None, validator=attrs.validators.optional(_TARGET))
 
 
 @frozen(kw_only=True)
@@ -212,6 +220,7 @@ class CommandSpec:
     Attributes:
         is_top: It can be called as `rlvr NAME ...` too, unless a command of rlvr's own or an
             installed plugin has that name.
+        is_interactive: It waits for a person or serves others, so a long silence is no wait.
     """
 
     kind: ClassVar[str] = "command"
@@ -220,6 +229,7 @@ class CommandSpec:
     target: str = field(validator=_TARGET)
     summary: str = ""
     is_top: bool = False
+    is_interactive: bool = False
     provider: str = ""
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from math import nan
 from pathlib import Path
 
+from rlvr.install import pip_install
 from rlvr.log import get
 from rlvr.run.rundir import RunDir
 from rlvr.types import RunInfo
@@ -27,7 +29,7 @@ def draw(run: RunInfo) -> Path | None:
     try:
         import matplotlib
     except ImportError:
-        log.warning("curve_not_drawn", reason="no matplotlib", fix="pip install 'rlvr[plot]'")
+        log.warning("curve_not_drawn", reason="no matplotlib", fix=pip_install("rlvr[plot]"))
         return None
     matplotlib.use("Agg")
     from matplotlib.figure import Figure
@@ -43,9 +45,17 @@ def draw(run: RunInfo) -> Path | None:
         axes.plot(*zip(*held, strict=True), label=f"loss ({appraised[0]['split']})", marker="o")
     else:
         axes.plot(
-            steps, [m["reward/mean"] for m in metrics], label="mean reward (train)", alpha=0.7
+            steps,
+            [m.get("reward/mean", nan) for m in metrics],
+            label="mean reward (train)",
+            alpha=0.7,
         )
-        axes.plot(steps, [m["reward/pass"] for m in metrics], label="pass rate (train)", alpha=0.7)
+        axes.plot(
+            steps,
+            [m.get("reward/pass", nan) for m in metrics],
+            label="pass rate (train)",
+            alpha=0.7,
+        )
         axes.set(ylim=(0, 1.02))
     if evaluations and not appraised:
         axes.errorbar(

@@ -97,9 +97,10 @@ class FileCheckpointer:
         """Complete checkpoints, oldest first."""
         found = []
         for path in sorted(self._root.glob("step-*")):
-            if (path / MANIFEST).is_file():
-                step = int(path.name.partition("-")[2])
-                found.append(Checkpoint(path=path, step=step, digest=_claimed_seal(path)))
+            number = path.name.partition("-")[2]
+            if number.isdecimal() and (path / MANIFEST).is_file():
+                seal = _claimed_seal(path)
+                found.append(Checkpoint(path=path, step=int(number), digest=seal))
         return found
 
     def verify(self, checkpoint: Checkpoint) -> None:
@@ -130,11 +131,25 @@ class FileCheckpointer:
 def _manifest(path: Path) -> dict[str, Any]:
     try:
         manifest: dict[str, Any] = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
-        raise CheckpointError(
-            explain(f"the checkpoint {path} cannot be read.", f"found: {error}")
-        ) from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise _unreadable(path, str(error)) from error
+    wanted = {"step": int, "state": dict, "files": dict}
+    if not isinstance(manifest, dict):
+        raise _unreadable(path, "no object")
+    for name, kind in wanted.items():
+        if not isinstance(manifest.get(name), kind):
+            raise _unreadable(path, f'no "{name}" as it was written')
     return manifest
+
+
+def _unreadable(path: Path, found: str) -> CheckpointError:
+    return CheckpointError(
+        explain(
+            f"the checkpoint {path} cannot be read.",
+            f"found in {MANIFEST}: {found}",
+            "resume from another checkpoint of the run",
+        )
+    )
 
 
 def _hashes(root: Path) -> dict[str, str]:

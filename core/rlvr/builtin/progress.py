@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rlvr import hookimpl
+from rlvr.heartbeat import touch
 from rlvr.run.board import Board
 from rlvr.types import Checkpoint, EvalReport, RunInfo
 
@@ -52,6 +53,7 @@ class LineProgress:
     def say(self, text: str) -> None:
         """Print a line at once."""
         print(text, file=sys.stderr, flush=True)
+        touch()
 
     @hookimpl
     def rlvr_run_started(self, run: RunInfo) -> None:
@@ -99,6 +101,7 @@ def step_line(step: int, steps: int, metrics: Mapping[str, float], left_s: float
         + _mismatch(metrics)
         + (f"judged by proxy {proxy:.0f}  " if proxy else "")
         + (f"dropped {dropped:.0f}  " if dropped else "")
+        + _false_accepts(metrics)
         + (f"prompts cut {cut:.0%}  " if (cut := metrics.get("sampler/prompts_cut", 0.0)) else "")
         + f"left {duration(left_s)}"
     )
@@ -111,6 +114,17 @@ def _mismatch(metrics: Mapping[str, float]) -> str:
     return (
         f"mismatch {metrics['mismatch/kl']:.1e} nats "
         f"(ratio to {metrics['mismatch/ratio/max']:.2f})  "
+    )
+
+
+def _false_accepts(metrics: Mapping[str, float]) -> str:
+    """How often a second judge rejected what was called right, once it was asked."""
+    if "trust/false_accept" not in metrics:
+        return ""
+    low, high = metrics["trust/false_accept_low"], metrics["trust/false_accept_high"]
+    return (
+        f"false accepts {metrics['trust/rejected']:.0f}/{metrics['trust/judged']:.0f} "
+        f"[{low:.1%}, {high:.1%}]  " + ("ALARM  " if metrics["trust/alarm"] else "")
     )
 
 
@@ -174,6 +188,8 @@ class LiveProgress(LineProgress):
                 f"{metrics['rate/verifications_per_s']:.1f} verifications/s",
                 _mismatch(metrics),
             )
+            if trust := _false_accepts(metrics):
+                table.add_row("second opinion", trust, f"{metrics['trust/cost_s']:.0f} s spent")
         table.add_row(*self._waiting())
         return table
 

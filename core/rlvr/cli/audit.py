@@ -23,9 +23,10 @@ from rlvr.run.board import Board
 from rlvr.run.configure import Configured
 from rlvr.run.configure import configure as resolve_configuration
 from rlvr.run.identity import versions
+from rlvr.run.owner import writing_to
 from rlvr.run.prerequisites import check_prerequisites
+from rlvr.run.promises import problems_of
 from rlvr.run.recipe import build_context, open_judge
-from rlvr.run.rundir import check_writable
 from rlvr.types import Failed, Problem
 
 SUMMARY = "find problems whose verifier is weak, flaky or wrong"
@@ -67,15 +68,14 @@ def main(args: argparse.Namespace) -> int:
     configured = resolve_configuration(args, host, needs="score")
     check_prerequisites(host, configured.chosen.task.provider)
     path = Path(args.out_file) if args.out_file else None
-    if path is not None:
-        check_writable(path)
-    file = AuditFile.open(path, _head(configured, host, args), args.weak)
-    try:
-        done, failed, judged = asyncio.run(_audit(configured, args, file))
-    except KeyboardInterrupt:
-        if path is not None:
-            print(f"rlvr: {len(file.problems)} problems are kept in {path}", file=sys.stderr)
-        raise
+    with writing_to(path):
+        file = AuditFile.open(path, _head(configured, host, args), args.weak)
+        try:
+            done, failed, judged = asyncio.run(_audit(configured, args, file))
+        except KeyboardInterrupt:
+            if path is not None:
+                print(f"rlvr: {len(file.problems)} problems are kept in {path}", file=sys.stderr)
+            raise
     if args.json:
         print_json(file.to_json())
     else:
@@ -121,7 +121,7 @@ async def _audit(
     board = Board()
     context = build_context(configured, None)
     async with open_judge(configured, context, board) as judge:
-        problems = _chosen(list(judge.task.problems(args.split)), args)
+        problems = _chosen(problems_of(judge.task, args.split), args)
         plan = AuditPlan(
             mutants=args.mutants,
             seeds=tuple(range(1, args.repeats + 1)),

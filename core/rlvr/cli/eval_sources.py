@@ -29,6 +29,7 @@ from rlvr.run.configure import Configured
 from rlvr.run.evaluate import judge_groups
 from rlvr.run.judged import read_judged
 from rlvr.run.lineage import UNKNOWN, lineage_at_start
+from rlvr.run.promises import policy_of, problems_of
 from rlvr.run.recipe import build_context, open_judge, open_student
 from rlvr.run.trained import lineage_in, load_last, trained_at
 from rlvr.types import Problem, ScoredGroup
@@ -105,7 +106,7 @@ async def sampled(configured: Configured, args: argparse.Namespace) -> Evaluated
             group_size=options.samples or DEFAULT_SAMPLES,
             seed=seed_of(configured.run.seed, "evaluate"),
         )
-        policy = await student.backend.policy()
+        policy = await policy_of(student.backend)
         begun = time.monotonic()
         groups = await student.sampler.sample(policy, task, problems, params)
         drawn = time.monotonic()
@@ -155,7 +156,7 @@ async def from_file(configured: Configured, args: argparse.Namespace) -> Evaluat
         check_is_judged(judge.task, configured.chosen.task.name)
         options: EvalOptions = configured.options.record("eval")
         problems = _problems(judge.task, options, crossed(args))
-        every = {p.id: p for p in [*judge.task.problems("all"), *problems]}
+        every = {p.id: p for p in [*problems_of(judge.task, "all"), *problems]}
         unsupported = _unsupported(judge.task)
         answers = [
             answer
@@ -251,7 +252,7 @@ def _unsupported(task: Task) -> dict[str, str]:
 
 
 def _problems(task: Task, options: EvalOptions, labels: list[str]) -> list[Problem]:
-    problems = list(task.problems(options.split))[: options.problems or None]
+    problems = problems_of(task, options.split)[: options.problems or None]
     if not problems:
         raise ConfigError(
             explain(

@@ -28,8 +28,8 @@ from rlvr.run.configure import Configured
 from rlvr.run.configure import configure as resolve_configuration
 from rlvr.run.judged import judged_lines
 from rlvr.run.out_file import write_out
+from rlvr.run.owner import writing_to
 from rlvr.run.prerequisites import check_prerequisites
-from rlvr.run.rundir import check_writable
 from rlvr.types import Failed
 
 SUMMARY = "measure how often a model is right"
@@ -97,14 +97,13 @@ def main(args: argparse.Namespace) -> int:
     args.flag_options = {key: value for key, value in given.items() if value is not None}
     configured = None if before is not None else _configured(args, host)
     other = prepare(args, host, configured) if args.against else None
-    if args.out_file:
-        check_writable(Path(args.out_file))
-    this = before or _evaluated(configured, args)
-    broken = this.besides.broken
-    if other is None or not args.json or broken is not None:
-        _print_report(this, args)
-    if args.out_file:
-        write_out(Path(args.out_file), "".join(judged_lines(this.scored, this.head)))
+    with writing_to(args.out_file):
+        this = before or _evaluated(configured, args)
+        broken = this.besides.broken
+        if other is None or not args.json or broken is not None:
+            _print_report(this, args)
+        if args.out_file:
+            write_out(Path(args.out_file), "".join(judged_lines(this.scored, this.head)))
     sides = [this]
     if other is not None and broken is None:
         sides.append(_asked(other, this, args))

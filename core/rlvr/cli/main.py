@@ -7,12 +7,19 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import rlvr
 from rlvr.cli.parser import CommandParser, examples
-from rlvr.errors import ExitCode, RlvrError
+from rlvr.errors import ExitCode, PartError, RlvrError
+from rlvr.heartbeat import heartbeat
+from rlvr.log import plain_lines
+
+if TYPE_CHECKING:
+    from rlvr.specs import Advice
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("rlvr.cli.run", "train a model on a plugin's problems"),
@@ -30,6 +37,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
 OFFERED = {"tinker-server": "the Tinker API on your own machine (rlvr-tinker)"}
 """Words of our own plugins (`CommandSpec.is_top`); static for the same reason."""
 
+_DO = "this is a bug of the plugin: --debug shows its traceback"
+_PREFIX = re.compile(r"\Arlvr(?: [a-z][\w-]*){0,3}: (?:error: )?")
+"""What argparse and commands put before a message; it is said once, by us."""
 BROKEN_PIPE = 128 + 13  # as a shell reports a process that SIGPIPE ended
 
 
@@ -45,7 +55,8 @@ def main(argv: list[str] | None = None) -> int:
     """
     words = sys.argv[1:] if argv is None else list(argv)
     try:
-        code = _dispatch(words)
+        with plain_lines():
+            code = _dispatch(words)
         sys.stdout.flush()
     except RlvrError as error:
         return _report(error, words)
@@ -88,7 +99,8 @@ def _dispatch(words: Sequence[str]) -> int:
         setattr(args, name, getattr(args, name, 0) + getattr(asked, name, 0))
     args.debug = getattr(args, "debug", False) or getattr(asked, "debug", False)
     args.verbosity = args.verbose - args.quiet
-    result: int = module.main(args)
+    with heartbeat(command):
+        result: int = module.main(args)
     return result
 
 
@@ -122,20 +134,25 @@ def top_parser() -> CommandParser:
 
 
 def _report(error: RlvrError, words: Sequence[str]) -> int:
-    print(f"rlvr: {error}    (exit {int(error.exit_code)})", file=sys.stderr)
+    if isinstance(error, PartError) and (advice := _advice(error.__cause__)) is not None:
+        print(f"rlvr: {advice.message}    (exit {int(advice.exit_code)})", file=sys.stderr)
+        return advice.exit_code
+    said = _PREFIX.sub("", str(error))
+    print(f"rlvr: {said}    (exit {int(error.exit_code)})", file=sys.stderr)
     if _is_debugging(words):
         _print_traceback(error)
     return error.exit_code
 
 
 def _report_bug(error: Exception, words: Sequence[str]) -> int:
-    advice = None
-    try:
-        from rlvr.plugins.host import PluginHost
+    from rlvr.border import culprit, said
 
-        advice = PluginHost.load().explain_error(error)
-    except Exception as secondary:  # the plugin border: the first error is the one to show
-        error.add_note(f"while asking plugins for advice: {secondary!r}")
+    advice = _advice(error)
+    if advice is None and (who := culprit(error)):
+        print(f"rlvr: {who} raised {said(error)}\n  {_DO}    (exit 3)", file=sys.stderr)
+        if _is_debugging(words):
+            _print_traceback(error)
+        return ExitCode.PLUGIN
     if advice is None:
         _print_traceback(error)
         print(f"rlvr: this is a bug: {type(error).__name__}: {error} (exit 1)", file=sys.stderr)
@@ -144,6 +161,19 @@ def _report_bug(error: Exception, words: Sequence[str]) -> int:
         _print_traceback(error)
     print(f"rlvr: {advice.message}    (exit {int(advice.exit_code)})", file=sys.stderr)
     return advice.exit_code
+
+
+def _advice(error: BaseException | None) -> Advice | None:
+    """What a plugin knows about an error, None where none does."""
+    if error is None:
+        return None
+    try:
+        from rlvr.plugins.host import PluginHost
+
+        return PluginHost.load().explain_error(error)
+    except Exception as secondary:  # the plugin border: the first error is the one to show
+        error.add_note(f"while asking plugins for advice: {secondary!r}")
+        return None
 
 
 def _is_debugging(words: Sequence[str]) -> bool:

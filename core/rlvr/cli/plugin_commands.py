@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from rlvr.cli.output import table
 from rlvr.errors import ExitCode, PluginError, UnknownNameError, explain
+from rlvr.heartbeat import heartbeat
+from rlvr.install import pip_install
 from rlvr.log import setup
 from rlvr.nearest import did_you_mean
 from rlvr.plugins.host import PluginHost
@@ -72,7 +75,7 @@ def _top_command(name: str, others: Sequence[str], host: PluginHost) -> CommandS
             explain(
                 f"the command {name!r} was asked for.",
                 f"it comes with {distribution}, which is not installed or not active",
-                f"try: pip install {distribution}; rlvr plugins list",
+                f"try: {pip_install(distribution)}; rlvr plugins list",
             )
         )
     words = [*others, *(command.name for command in tops)]
@@ -87,7 +90,10 @@ def _top_command(name: str, others: Sequence[str], host: PluginHost) -> CommandS
 
 def _call(command: CommandSpec, words: Sequence[str]) -> int:
     setup()  # else structlog's own default logs on standard output, among the results
-    result: int = load_object(command.target, command.provider)(list(words))
+    target = load_object(command.target, command.provider)
+    is_quiet = command.is_top or command.is_interactive
+    with nullcontext() if is_quiet else heartbeat(f"{command.provider} {command.name}"):
+        result: int = target(list(words))
     return result
 
 

@@ -70,8 +70,8 @@ def _configuration_page(host: PluginHost) -> str:
 An option is written `namespace.key=value`. Where several places give it a value, the later one
 wins:
 
-field default < task's and algorithm's vetted values < preset < `--config` file (TOML or YAML) <
-environment < command line
+field default < task's and algorithm's vetted values < what task and backend propose for the data
+set and the model < preset < `--config` file (TOML or YAML) < environment < command line
 
 `rlvr config show` prints each value and where it came from. An unknown key is an error that
 suggests the nearest one. In a file, `[train]` with `lr = 1e-4` is `train.lr`; in the environment it

@@ -19,8 +19,10 @@ from rlvr.run.board import Board
 from rlvr.run.configure import Configured
 from rlvr.run.configure import configure as resolve_configuration
 from rlvr.run.out_file import write_out
+from rlvr.run.owner import writing_to
+from rlvr.run.promises import problems_of
 from rlvr.run.recipe import build_context, open_judge
-from rlvr.run.rundir import RunDir, check_writable
+from rlvr.run.rundir import RunDir
 from rlvr.run.store import outcome_to_json
 from rlvr.run.trajectory_lines import trajectory_from_json
 
@@ -52,9 +54,9 @@ def main(args: argparse.Namespace) -> int:
     args.base = Layer(f"run {directory.path}", config, is_typed=True)
     configured = resolve_configuration(args, host, needs="score")
     path = Path(args.out_file) if args.out_file else directory.path / "rescored.jsonl"
-    check_writable(path)
-    records, unknown = asyncio.run(_rescore(configured, directory))
-    write_out(path, "".join(json.dumps(r) + "\n" for r in records))
+    with writing_to(path):
+        records, unknown = asyncio.run(_rescore(configured, directory))
+        write_out(path, "".join(json.dumps(r) + "\n" for r in records))
     summary = {**_summary(records, configured, path), "unknown": len(unknown)}
     for name in sorted(set(unknown)):
         print(f"rlvr: {name}: no such problem in the data set any more", file=sys.stderr)
@@ -69,10 +71,14 @@ async def _rescore(
     """A record a trajectory, and the problems of those whose problem is gone."""
     lines: list[dict[str, Any]] = []
     for path in directory.trajectory_files():
-        lines += [
-            {**line, "kind": path.stem.partition("-")[0]}
-            for line in directory.read_lines(f"trajectories/{path.name}")
-        ]
+        kind = path.stem.partition("-")[0]
+        for line in directory.read_lines(f"trajectories/{path.name}"):
+            try:
+                found = None if "recorded" in line else trajectory_from_json(line)
+            except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
+                print(f"rlvr: {path}: no whole trajectory: {error!r}", file=sys.stderr)
+                continue
+            lines.append({**line, "kind": kind, "trajectory": found})
     if not lines:
         raise ConfigError(
             explain(
@@ -92,10 +98,10 @@ async def _rescore(
         )
     context = build_context(configured, directory.path)
     async with open_judge(configured, context, Board()) as judge:
-        problems = {p.id: p for p in judge.task.problems("all")}
+        problems = {p.id: p for p in problems_of(judge.task, "all")}
         known = [line for line in lines if line["id"] in problems]
         outcomes = await judge.scorer.pairs(
-            [(problems[line["id"]], trajectory_from_json(line)) for line in known]
+            [(problems[line["id"]], line["trajectory"]) for line in known]
         )
     records = [
         {

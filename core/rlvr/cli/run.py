@@ -5,26 +5,40 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlvr.builtin.progress import progress_for
 from rlvr.cli.options import add_config_flags, add_run_flags, add_training_flags
 from rlvr.cli.parser import examples
 from rlvr.config.layers import Layer
-from rlvr.log import setup
+from rlvr.log import get, setup
 from rlvr.plugins.host import PluginHost
 from rlvr.run.best import best, best_step, sentence
 from rlvr.run.board import Board
 from rlvr.run.configure import Configured
 from rlvr.run.configure import configure as resolve_configuration
 from rlvr.run.evaluate import gain
-from rlvr.run.identity import check_not_running, check_unchanged
+from rlvr.run.identity import check_unchanged
+from rlvr.run.opinions import FILE
+from rlvr.run.owner import RunOwnedError, owned
 from rlvr.run.rundir import RunDir
-from rlvr.run.session import Finished, default_directory
+from rlvr.run.session import Finished, make_default_directory
 from rlvr.run.session import run as run_session
+from rlvr.run.trust import Trust
+
+log = get(__name__)
 
 SUMMARY = "train a model with verified rewards"
+
+
+class Begun(NamedTuple):
+    """A run whose directory this process owns; `left` says who owned it before and died."""
+
+    configured: Configured
+    directory: RunDir
+    left: dict[str, Any]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -45,46 +59,68 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run to the end and print what came of it."""
     host = PluginHost.load()
-    previous = _previous(args, host)
-    record: dict[str, Any] = {}
-    if previous is not None:
-        record = previous.read_run()
-        args.base = Layer(f"run {previous.path}", record["config"], is_typed=True)
-    configured = resolve_configuration(args, host)
-    if previous is not None:
-        check_not_running(record, previous.path)
-        check_unchanged(configured, record["config"], previous.path)
-        directory = previous
-    else:
-        out = configured.run.out
-        directory = RunDir.create(Path(out) if out else default_directory(configured))
-    setup(verbosity=args.verbosity, run_file=directory.events_file)
-    board = Board()
-    display = progress_for(board, quiet=args.json)
-    if display is not None:
-        host.register_observer(display, "progress")
-    finished = run_session(configured, directory, board, resume=previous is not None)
-    summary = _summary(finished)
+    with ExitStack() as held:
+        previous = _previous(args, host, held)
+        configured, directory, left = previous or _fresh(args, host, held)
+        setup(verbosity=args.verbosity, run_file=directory.events_file)
+        if left:
+            log.debug("dead_owner_replaced", **left)
+        board = Board()
+        display = progress_for(board, quiet=args.json)
+        if display is not None:
+            host.register_observer(display, "progress")
+        finished = run_session(configured, directory, board, resume=previous is not None)
+        summary = _summary(finished)
     print(json.dumps(summary) if args.json else _as_text(summary))
     return 0
 
 
-def _previous(args: argparse.Namespace, host: PluginHost) -> RunDir | None:
-    """The run that `--resume` means; None for a fresh one."""
+def _fresh(args: argparse.Namespace, host: PluginHost, held: ExitStack) -> Begun:
+    """A new run, in a directory that this process owns."""
+    configured = resolve_configuration(args, host)
+    out = configured.run.out
+    path = Path(out) if out else make_default_directory(configured)
+    left = held.enter_context(owned(path, makes=True))
+    return Begun(configured, RunDir.create(path), left)
+
+
+def _resumed(args: argparse.Namespace, host: PluginHost, path: Path, held: ExitStack) -> Begun:
+    """The run at `path` with the options it had; owned before its record is read."""
+    directory = RunDir.open(path)
+    left = held.enter_context(owned(path))
+    config = directory.read_run()["config"]
+    args.base = Layer(f"run {path}", config, is_typed=True)
+    configured = resolve_configuration(args, host)
+    check_unchanged(configured, config, path)
+    return Begun(configured, directory, left)
+
+
+def _previous(args: argparse.Namespace, host: PluginHost, held: ExitStack) -> Begun | None:
+    """The run that `--resume` means, owned; None for a fresh one."""
     if args.resume is None:
         return None
     if args.resume != "auto":
-        return RunDir.open(Path(args.resume))
+        return _resumed(args, host, Path(args.resume), held)
     wanted = resolve_configuration(args, host)
     root = Path(wanted.run.out) if wanted.run.out else Path("runs")
     candidates = [root, *sorted(root.glob("*"), reverse=True)]
     for path in candidates:
-        if (path / "run.json").is_file() and _fits(RunDir(path), wanted):
-            return RunDir.open(path)
+        if not (path / "run.json").is_file() or not _fits(RunDir(path), wanted):
+            continue
+        with ExitStack() as attempt:
+            try:
+                begun = _resumed(args, host, path, attempt)
+            except RunOwnedError as error:
+                print(f"rlvr: --resume auto passes over a run: {error}", file=sys.stderr)
+                continue
+            if _fits(begun.directory, wanted):  # still: its owner may have ended meanwhile
+                held.push(attempt.pop_all())
+                return begun
     print(
         f"rlvr: --resume auto: no unfinished run below {root} fits; a new one is begun",
         file=sys.stderr,
     )
+    args.base = None
     return None
 
 
@@ -93,7 +129,6 @@ def _fits(directory: RunDir, wanted: Configured) -> bool:
         record = directory.read_run()
         if record.get("status") == "done":
             return False
-        check_not_running(record, directory.path)
         check_unchanged(wanted, record["config"], directory.path)
     except ValueError:
         return False
@@ -121,6 +156,9 @@ def _summary(finished: Finished) -> dict[str, Any]:
     ]
     if (step := best_step(finished.reports)) is not None:
         summary["best"] = best(step, finished.reports[step], finished.directory)
+    if records := RunDir(finished.directory).read_lines(FILE):
+        trust = Trust.of(records)
+        summary["trust"] = {**trust.metrics(), "sentence": trust.sentence()}
     is_sampled = not any(report.measures for report in finished.reports.values())
     if len(finished.reports) > 1 and is_sampled:
         first, last = (finished.reports[k] for k in (min(finished.reports), max(finished.reports)))
@@ -148,6 +186,9 @@ def _as_text(summary: dict[str, Any]) -> str:
         )
     if "best" in summary:
         lines.append(f"best       {sentence(summary['best'])}")
+    if trust := summary.get("trust"):
+        see = f"; ALARM, see: rlvr runs show {summary['run']}" if trust["trust/alarm"] else ""
+        lines.append(f"2nd judge  {trust['sentence']}{see}")
     lines.append(f"run        {summary['run']}  ({summary['steps']} steps)")
     if "curve" in summary:
         lines.append(f"curve      {summary['curve']}")

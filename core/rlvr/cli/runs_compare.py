@@ -17,6 +17,7 @@ from rlvr.errors import ConfigError, ExitCode, explain
 from rlvr.run import compare_runs
 from rlvr.run.compare_plot import check_drawable, draw
 from rlvr.run.compare_runs import CURVES, Curve, Difference, Points, Summary
+from rlvr.run.owner import writing_to
 from rlvr.run.recorded import Recorded, locate, read_run
 
 SUMMARY = "several runs: reward, pass rate, KL, lengths, time, settings"
@@ -71,7 +72,8 @@ def main(args: argparse.Namespace) -> int:
         )
     print_json(_as_json(runs, curves)) if args.json else print(_as_text(runs, curves, there))
     if args.out:
-        draw(Path(args.out), there)
+        with writing_to(args.out):
+            draw(Path(args.out), there)
         print(f"drawn: {args.out}", file=sys.stderr)
     return ExitCode.DONE
 

@@ -10,9 +10,11 @@ from rlvr.cli.output import number, print_json, table
 from rlvr.errors import ExitCode
 from rlvr.run.best import best, best_step, recorded_reports, sentence
 from rlvr.run.recorded import locate, read_run
+from rlvr.run.trust import Trust, by_answer
 
 SUMMARY = "one run: identity, evaluations, last metrics"
 EXAMPLE = "rlvr runs show runs/NAME"
+_ANSWER = ("step", "id", "trajectory", "why")
 KEYS = ("status", "plugin", "algo", "model", "seed", "created", "steps", "dataset_hash")
 
 
@@ -36,6 +38,8 @@ def main(args: argparse.Namespace) -> int:
     found = None if step is None else best(step, reports[step], run.path)
     if args.json:
         told = {"metrics": run.metrics, "evaluations": run.evaluations, "best": found}
+        if run.opinions:
+            told["trust"] = _trust(run.opinions)
         print_json({**run.record, "path": run.path, **told})
         return ExitCode.DONE
     print(f"run {run.id} in {run.path}")
@@ -58,11 +62,40 @@ def main(args: argparse.Namespace) -> int:
             for e in appraised
         ]
         print("\n" + table(("STEP", "SPLIT", *names), rows))
+    if run.opinions:
+        _print_trust(_trust(run.opinions))
     if run.metrics:
         last = run.metrics[-1]
         print(f"\nmetrics of step {last.get('step')}")
         print(table(("METRIC", "VALUE"), [(k, number(v)) for k, v in sorted(last.items())]))
     return ExitCode.DONE
+
+
+def _trust(opinions: list[dict[str, Any]]) -> dict[str, Any]:
+    """The count of the second opinions, the step of the alarm, and every false accept."""
+    trust, last = Trust.of(opinions), by_answer(opinions).values()
+    alarms = [o.get("step") for o in opinions if o.get("opinion") == "alarm"]
+    return {
+        **trust.metrics(),
+        "sentence": trust.sentence(),
+        "alarm_step": alarms[0] if alarms else None,
+        "false_accepts": [o for o in last if o["opinion"] == "rejected"],
+        "failures": [o for o in last if o["opinion"] == "failed"],
+    }
+
+
+def _print_trust(trust: dict[str, Any]) -> None:
+    print(f"\nsecond opinions: {trust['sentence']}")
+    if trust["alarm_step"] is not None:
+        print(f"ALARM at step {trust['alarm_step']}: the reward pays for answers that are wrong")
+    if rows := _rows(trust["false_accepts"]):
+        print(table(("STEP", "FALSE ACCEPT", "TRAJECTORY", "WHY"), rows))
+    if rows := _rows(trust["failures"]):
+        print(table(("STEP", "COULD NOT RUN", "TRAJECTORY", "WHY"), rows))
+
+
+def _rows(opinions: list[dict[str, Any]]) -> list[list[str]]:
+    return [[" ".join(str(o.get(key, "")).split())[:120] for key in _ANSWER] for o in opinions]
 
 
 def _interval(evaluation: dict[str, Any]) -> str:

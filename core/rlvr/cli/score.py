@@ -22,9 +22,10 @@ from rlvr.run.board import Board
 from rlvr.run.configure import Configured
 from rlvr.run.configure import configure as resolve_configuration
 from rlvr.run.out_file import write_out
+from rlvr.run.owner import writing_to
 from rlvr.run.prerequisites import check_prerequisites
+from rlvr.run.promises import problems_of
 from rlvr.run.recipe import build_context, open_judge
-from rlvr.run.rundir import check_writable
 from rlvr.types import Failed, Outcome, Reward, Unscorable
 
 SUMMARY = "judge answers with a task's verifier"
@@ -53,20 +54,39 @@ def main(args: argparse.Namespace) -> int:
     setup(verbosity=args.verbosity)
     configured = resolve_configuration(args, host, needs="score")
     check_prerequisites(host, configured.chosen.task.provider)
-    if args.out_file:
-        check_writable(Path(args.out_file))
-    begun = time.monotonic()
-    records, problems = asyncio.run(_score(configured, args))
-    lines = "".join(json.dumps(record) + "\n" for record in records)
-    if args.out_file:
-        write_out(Path(args.out_file), lines)
-    else:
-        sys.stdout.write(lines)
+    with writing_to(args.out_file):
+        begun = time.monotonic()
+        records, problems = asyncio.run(_score(configured, args))
+        lines = "".join(json.dumps(record) + "\n" for record in records)
+        if args.out_file:
+            write_out(Path(args.out_file), lines)
+        else:
+            sys.stdout.write(lines)
     summary = _summary(records, problems, time.monotonic() - begun)
     print(json.dumps(summary) if args.json else _as_text(summary, args.golden))
     failed = summary["failed"]
     allowed = configured.options.values["verify.max_failures"] * max(summary["answers"], 1)
-    return int(ExitCode.VERIFIER if failed > allowed else ExitCode.DONE)
+    if failed > allowed:
+        return int(ExitCode.VERIFIER)
+    broken = [str(r["error"]) for r in records if _is_unusable(r) and not _is_unsupported(r)]
+    if broken and not args.golden:  # everything that could be judged is written
+        print(
+            f"rlvr: {len(broken)} of {summary['answers']} lines of {args.completions} could not be "
+            f"used; the others were scored.\n  found: {broken[0]}    (exit {int(ExitCode.USAGE)})",
+            file=sys.stderr,
+        )
+        return int(ExitCode.USAGE)
+    return int(ExitCode.DONE)
+
+
+def _is_unusable(record: Mapping[str, Any]) -> bool:
+    error = record["error"]
+    return bool(error) and not str(error).startswith(("unscorable", "verification failed"))
+
+
+def _is_unsupported(record: Mapping[str, Any]) -> bool:
+    """The line is as it should be; its problem is one that the task cannot judge."""
+    return str(record["error"]).partition(": ")[2].startswith("unsupported: ")
 
 
 async def _score(
@@ -75,7 +95,7 @@ async def _score(
     board = Board()
     context = build_context(configured, None)
     async with open_judge(configured, context, board) as judge:
-        problems = {p.id: p for p in judge.task.problems(args.split)}
+        problems = {p.id: p for p in problems_of(judge.task, args.split)}
         unsupported = judge.task.unsupported()
         for name, reason in unsupported.items():
             print(f"rlvr: {name}: unsupported: {reason}", file=sys.stderr)
@@ -161,7 +181,7 @@ def _summary(
         "cached": sum(r["cached"] for r in rewards),
         "unscorable": sum(e.startswith("unscorable") for e in errors),
         "failed": sum(e.startswith("verification failed") for e in errors),
-        "unusable": sum(not e.startswith(("unscorable", "verification failed")) for e in errors),
+        "unusable": sum(map(_is_unusable, records)),
         **problems,
         "seconds": round(seconds, 2),
     }

@@ -1,4 +1,4 @@
-"""The core's own options, one record a namespace: at most forty keys in all.
+"""The core's own options, one record a namespace: at most 42 keys in all.
 
 Everything else is a plugin's and lives under its namespace.
 """
@@ -82,6 +82,16 @@ class VerifyOptions:
         0.2, "Share of a step's verifications that may fail to run", validator=[ge(0), le(1)]
     )
     store: str = option("", "Verdict store (SQLite file); empty: user cache; off: none")
+    second_opinion: float = option(
+        0.05,
+        "Share of the answers called right that the reward's second judge is asked about; 0: none",
+        validator=[ge(0), le(1)],
+    )
+    alarm: float = option(
+        0.1,
+        "Warn when the share of false accepts is surely above this (lower 95 % bound); 1: never",
+        validator=[ge(0), le(1)],
+    )
 
 
 @frozen(kw_only=True)

@@ -1,6 +1,7 @@
 """Layers of option values, later ones winning, and where each value came from.
 
-field default < task's and algorithm's vetted values < preset < file < environment < command line
+field default < task's and algorithm's vetted values < what backend and task propose for the model
+and the data set < preset < file < environment < command line
 """
 
 from __future__ import annotations

@@ -36,8 +36,13 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     "algorithm": {**dict.fromkeys(_ALGORITHMS, "rlvr-algos"), "sad": "rlvr-sad"},
     "advantage": dict.fromkeys(_ADVANTAGES, "rlvr-algos"),
     "loss": dict.fromkeys(_LOSSES, "rlvr-algos"),
-    "sampler": {**dict.fromkeys(("chat", *_SERVED), "rlvr-servers"), "replay": "rlvr-sad"},
+    "sampler": {
+        **dict.fromkeys(("chat", *_SERVED), "rlvr-servers"),
+        "agent": "rlvr-cvdp",
+        "replay": "rlvr-sad",
+    },
     "backend": {
+        "agent": "rlvr-cvdp",
         **dict.fromkeys(("server", *_SERVED), "rlvr-servers"),
         "tinker": "rlvr-tinker",
         "torch": "rlvr-torch",
@@ -46,6 +51,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
 """Kind, then name, to distribution."""
 
 MODELS: Mapping[str, str] = {
+    "agent": "agent",
     "gpt2": "torch",
     "hf": "torch",
     "server": "server",

@@ -14,6 +14,7 @@ from typing import Any
 from attrs import evolve
 
 import rlvr
+from rlvr.install import pip_install
 from rlvr.plugins.discovery import Found
 from rlvr.plugins.status import PluginStatus
 
@@ -55,7 +56,7 @@ def broken(status: PluginStatus, error: BaseException, doing: str = "") -> Plugi
 
 def reinstall(status: PluginStatus) -> str:
     """The command that may mend an incomplete installation, as the end of a reason."""
-    return f" - pip install --force-reinstall {status.distribution}"
+    return f" - {pip_install(status.distribution, reinstall=True)}"
 
 
 def _check_api(status: PluginStatus, module: Any) -> tuple[PluginStatus, Any]:
@@ -74,7 +75,7 @@ def _incompatible(status: PluginStatus, stated: int | None) -> PluginStatus:
     if stated is not None and stated > rlvr.API_VERSION:
         do = f"upgrade rlvr, or install {status.distribution}<{_minor(status.version)}"
     else:
-        do = f"pip install --upgrade {status.distribution}"
+        do = pip_install(status.distribution, upgrade=True)
     reason = f"built for plugin API {stated}, {offered} - {do}"
     return evolve(status, status="incompatible", reason=reason)
 

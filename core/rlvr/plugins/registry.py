@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from rlvr.errors import PluginError, RlvrError, explain
+from rlvr.install import pip_install
 from rlvr.nearest import did_you_mean
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.known import NAMES, distribution_for
@@ -134,7 +135,7 @@ class Registry:
         installed = self._installed(kind)
         if distribution and not any(s.distribution == distribution for s in self._host.plugins):
             return PluginError(
-                explain(f"{what} {name!r} is not installed: pip install {distribution}")
+                explain(f"{what} {name!r} is not installed: {pip_install(distribution)}")
             )
         candidates = [*installed, *NAMES.get(kind, ()), *(s.name for s in self._host.plugins)]
         return PluginError(

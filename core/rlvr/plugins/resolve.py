@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 from rlvr.errors import PluginError, RlvrError, explain
+from rlvr.install import pip_install
 from rlvr.plugins.discovery import discover
 
 
@@ -44,14 +45,14 @@ def load_object(target: str, provider: str = "") -> Any:
             explain(
                 f"module {module_name!r} has no object {attribute!r}",
                 f"plugin {provider or distribution!r} names it as {target!r}",
-                f"do: pip install --force-reinstall {distribution}, or mend its plugin module",
+                f"do: {pip_install(distribution, reinstall=True)}, or mend its plugin module",
             )
         ) from error
 
 
 def _remedy(error: Exception, distribution: str) -> str:
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
-    command = f"pip install --force-reinstall {distribution}"
+    command = pip_install(distribution, reinstall=True)
     if missing:
         return f"the module {missing!r} is not installed: {command}"
     if isinstance(error, ImportError):

@@ -14,6 +14,7 @@ from attrs import frozen
 from rlvr.errors import UnknownNameError, explain
 from rlvr.nearest import did_you_mean
 from rlvr.parts import Task
+from rlvr.run.promises import reference_of
 from rlvr.run.trajectory_lines import trajectory_from_json
 from rlvr.types import Problem, Trajectory
 
@@ -31,7 +32,7 @@ class Answer:
 def golden_answers(task: Task, problems: Iterable[Problem]) -> Iterator[Answer]:
     """The reference of each problem; problems without one are named with an error."""
     for problem in problems:
-        reference = task.reference(problem)
+        reference = reference_of(task, problem)
         error = "" if reference is not None else "the data set holds no reference answer"
         yield Answer(id=problem.id, trajectory=reference, error=error)
 
@@ -57,17 +58,18 @@ def read_answers(
             )
         )
     raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-    text = raw.decode("utf-8-sig", errors="replace")
-    for number, line in enumerate(text.split("\n"), start=1):
+    for number, line in enumerate(raw.split(b"\n"), start=1):
         if line.strip():
             yield attrs.evolve(_answer(line, number, problems, unsupported), line=number)
 
 
 def _answer(
-    line: str, number: int, problems: Mapping[str, Problem], unsupported: Mapping[str, str]
+    line: bytes, number: int, problems: Mapping[str, Problem], unsupported: Mapping[str, str]
 ) -> Answer:
     try:
-        record: Any = json.loads(line)
+        record: Any = json.loads(line.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        return Answer(error=f"line {number}: byte {error.start + 1} of it is not UTF-8")
     except json.JSONDecodeError as error:
         return Answer(error=f"line {number}: not JSON: {error.msg} (column {error.colno})")
     except (ValueError, RecursionError) as error:  # a number of too many digits; nested too deep
@@ -86,7 +88,7 @@ def _answer(
     if isinstance(record.get("segments"), list):
         try:
             return Answer(id=name, trajectory=trajectory_from_json(record))
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             return Answer(id=name, error=f"line {number}: no whole trajectory: {error!r}")
     if isinstance(files, dict) and all(isinstance(v, str) for v in files.values()):
         return Answer(id=name, trajectory=Trajectory(problem_id=name, files=files))

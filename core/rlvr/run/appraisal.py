@@ -15,6 +15,7 @@ from rlvr.run import stages
 from rlvr.run.batches import seed_of, weigh
 from rlvr.run.evaluate import report_of
 from rlvr.run.metrics import mean_over_updates, per_token
+from rlvr.run.promises import credited, policy_of, sampled
 from rlvr.run.state import RunState
 from rlvr.types import Datum, EvalReport, ScoredGroup
 
@@ -82,14 +83,14 @@ async def appraise_held_out(
     begun = time.monotonic()
     student, problems = recipe.student, recipe.eval_problems
     params = attrs.evolve(student.params, group_size=1, seed=seed_of(recipe.seed, "evaluate"))
-    groups = await student.sampler.sample(
-        await student.backend.policy(), student.judge.task, problems, params
+    groups = await sampled(
+        student.sampler, await policy_of(student.backend), student.judge.task, problems, params
     )
     scored = await student.judge.scorer.groups(groups)
     advantage = stages.recalled(recipe.advantage, state.memory.get("advantage", {}))
     loss = recipe.loss
     kept = stages.admit(scored, smallest=1)
-    data = stages.collate(kept, advantage(kept), student.judge.task)
+    data = stages.collate(kept, credited(advantage, kept), student.judge.task)
     if not data:
         raise ConfigError(
             explain(

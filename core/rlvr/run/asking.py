@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from rlvr.border import Border
 from rlvr.distributions import Answering, Ask, Capabilities, Distilling, Revealing, Scoring
 from rlvr.errors import BackendError, ConfigError, explain
 from rlvr.parts import Teacher
@@ -100,11 +101,13 @@ async def answered(teacher: Any, data: Sequence[Datum], name: str, ask: Ask | No
     """
     _refuse_blind(teacher, data)
     if isinstance(teacher, Answering):
-        found = await teacher.answer(data, name, ask)
+        with Border(teacher, "teacher", "answer", promised="the data with what was asked for"):
+            found = await teacher.answer(data, name, ask)
         refuse_faulty(teacher, data, found, lambda answer, d: fault_of_answer(answer, d, name, ask))
         return list(found)
     if ask is None:
-        numbers = await teacher.logprobs(data)
+        with Border(teacher, "teacher", "logprobs", promised="logprobs (T,) for each datum"):
+            numbers = await teacher.logprobs(data)
         check_scores(teacher, data, numbers)
         return [
             attrs.evolve(d, annotations={**d.annotations, name: np.asarray(values, np.float32)})

@@ -105,7 +105,8 @@ class Auditor:
         for number, seed in enumerate((*self.plan.seeds, self.plan.seeds[0])):
             scorer = evolve(self.scorer)
             if isinstance(reward, Reseedable):
-                scorer = evolve(scorer, reward=reward.reseeded(seed))
+                salt = None if scorer.salt is None else f"{scorer.salt} seed {seed}"
+                scorer = evolve(scorer, reward=reward.reseeded(seed), salt=salt)
             if number == len(self.plan.seeds) or not isinstance(reward, Reseedable):
                 scorer = evolve(scorer, store=NoStore())
             for (problem, _), outcome in zip(pairs, await self._judge(pairs, scorer), strict=True):

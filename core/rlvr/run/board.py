@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from attrs import define, field
 
+from rlvr.heartbeat import tells
 from rlvr.run.trace import Trace
 
 
@@ -34,6 +35,16 @@ class Board:
     _active: list[str] = field(factory=list)
     _ticket: int = 0
     _verifying_since: float = 0.0
+
+    def __attrs_post_init__(self) -> None:
+        tells(self.told)
+
+    def told(self) -> str:
+        """What the command is at, in words, for who sees no display."""
+        verified = f"{self.verify_done} of {self.verify_total} answers judged"
+        waited = self.longest_wait()
+        longest = f"longest {waited[0]} {waited[1]:.0f} s" if waited else ""
+        return ", ".join(filter(None, [self.phase, verified * bool(self.verify_total), longest]))
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:

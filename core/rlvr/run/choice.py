@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from attrs import evolve
 
 from rlvr.abilities import Opinionated
+from rlvr.border import Border, label, shown
 from rlvr.curriculum import epochs
 from rlvr.errors import ConfigError, TaskError, explain
 from rlvr.log import get
@@ -81,13 +82,19 @@ def problems_of_step(
     }
     for name in handed_out:
         history.setdefault(name, PassRate(rate=0.5, count=0, step=state.step))
-    chosen = chooser.choose(problems, count, seed=seed, step=state.step, history=history)
+    kind = "curriculum" if curriculum is not None else "task"
+    at = Border(chooser, kind, "choose", promised=f"{count} of the {len(problems)} problems")
+    with at:
+        chosen = list(chooser.choose(problems, count, seed=seed, step=state.step, history=history))
+    for problem in chosen:
+        at.check("" if isinstance(problem, Problem) else shown(problem))
     known = {problem.id: problem for problem in problems}
     strange = [problem.id for problem in chosen if problem.id not in known]
     if strange or len(chosen) != count:
         found = f"{strange[0]}, which is none of them" if strange else f"{len(chosen)} problems"
         raise TaskError(
             explain(
+                f"{label(chooser, kind)}: "
                 f"{type(chooser).__name__}.choose was asked for {count} of {len(known)} problems.",
                 f"found: {found}",
                 "correct it: rlvr.curriculum has ready choices",

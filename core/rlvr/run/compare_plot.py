@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rlvr.errors import ConfigError, PrerequisiteError, explain
+from rlvr.install import pip_install
 from rlvr.run.compare_runs import Curve, Points
 from rlvr.run.out_file import write_out
 from rlvr.run.rundir import check_writable
@@ -39,7 +40,7 @@ def check_drawable(path: Path) -> None:
             explain(
                 f"a picture was to be drawn to {path}.",
                 "found: no matplotlib",
-                "pip install 'rlvr[plot]', or leave --out away: the table needs none",
+                f"{pip_install('rlvr[plot]')}, or leave --out away: the table needs none",
             )
         ) from error
 

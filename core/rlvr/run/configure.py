@@ -26,6 +26,7 @@ from rlvr.errors import ConfigError, PluginError, explain
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.registry import Registry
 from rlvr.plugins.resolve import load_object
+from rlvr.run.fitted import fitted_layers
 from rlvr.run.foreign import refuse_foreign, without_foreign
 from rlvr.run.model_scheme import backend_for_model, check_fit, default_model
 from rlvr.run.teachers import choose_teachers
@@ -152,6 +153,11 @@ def configure(args: Namespace, host: PluginHost, *, needs: str = "run") -> Confi
     else:
         given = [without_foreign(layer, specs, registry) for layer in given]
     options = resolve(specs, [*vetted, *given])
+    if needs in ("run", "eval") and getattr(args, "base", None) is None:
+        fitted = fitted_layers(chosen, options, given, trains=needs == "run")
+        typed = len(vetted) - (preset is not None)  # a preset that a person named outranks them
+        if fitted:
+            options = resolve(specs, [*vetted[:typed], *fitted, *vetted[typed:], *given])
     return Configured(options=options, specs=specs, chosen=chosen, host=host)
 
 

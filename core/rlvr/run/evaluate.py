@@ -9,6 +9,7 @@ from math import comb
 import numpy as np
 
 from rlvr.parts import Policy, Sampler, Task
+from rlvr.run.promises import sampled
 from rlvr.run.scoring import Scorer
 from rlvr.types import EvalReport, Group, Problem, Reward, SamplingParams, ScoredGroup
 
@@ -32,7 +33,7 @@ async def evaluate(
     counted in `failed`.
     """
     begun = time.monotonic()
-    groups = await sampler.sample(policy, task, problems, params)
+    groups = await sampled(sampler, policy, task, problems, params)
     scored = await scorer.groups(groups)
     return report_of(scored, split=split, seconds=time.monotonic() - begun), scored
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rlvr.border import shown
 from rlvr.distributions import Ask
 from rlvr.errors import BackendError, explain
 from rlvr.parts import Teacher
@@ -24,7 +25,7 @@ _ENTRIES = 1 << 20
 def refuse_faulty(
     teacher: Any,
     data: Sequence[Datum],
-    answers: Sequence[Any],
+    answers: Any,
     fault: Callable[[Any, Datum], str],
     what: str = "distributions over the next token",
 ) -> None:
@@ -35,7 +36,9 @@ def refuse_faulty(
         BackendError: Names the teacher, what it was asked for, the fault and the problem.
     """
     problem = ""
-    if len(answers) != len(data):
+    if not isinstance(answers, Sequence):
+        problem = f"no answers: {shown(answers)}"
+    elif len(answers) != len(data):
         problem = f"{len(answers)} answers for {len(data)} trajectories"
     else:
         for answer, datum in zip(answers, data, strict=True):

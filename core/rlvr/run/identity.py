@@ -6,7 +6,6 @@ import hashlib
 import os
 import platform
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,34 +22,6 @@ log = get(__name__)
 
 FREE_ON_RESUME = ("run.steps", "run.out", "verify.", "checkpoint.", "parity.")
 """Options that a resumed run may change: they decide no trajectory and no update."""
-
-
-def check_not_running(record: Mapping[str, Any], directory: Path) -> None:
-    """
-    Refuse to resume a run that another process is still at.
-
-    Raises:
-        ConfigError: Names the process.
-    """
-    pid = record.get("pid")
-    if record.get("status") == "running" and isinstance(pid, int) and _is_alive(pid):
-        raise ConfigError(
-            explain(
-                f"the run {directory} was to be resumed.",
-                f"found: process {pid} is still at it",
-                "wait for it, stop it with Ctrl-C, or start a run of your own",
-            )
-        )
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return pid != os.getpid()
 
 
 def check_unchanged(configured: Configured, before: dict[str, Any], directory: Path) -> None:
@@ -89,7 +60,7 @@ def close_identity(directory: RunDir, outcome: str, step: int) -> None:
     if (directory.path / "run.json").exists():
         try:
             directory.update_run(status=outcome, finished=now(), step=step)
-        except OSError as error:
+        except (ConfigError, OSError) as error:
             log.error("outcome_not_written", outcome=outcome, error=str(error))
 
 

@@ -10,8 +10,10 @@ from typing import Any
 from attrs import frozen
 
 from rlvr.errors import ConfigError, UnknownNameError, explain
+from rlvr.run.record_lines import parsed
 from rlvr.run.store import outcome_from_json
 from rlvr.run.trajectory_lines import trajectory_from_json, trajectory_records
+from rlvr.run.verdicts import fault_of_outcome
 from rlvr.types import Failed, Outcome, Problem, ScoredGroup, Trajectory
 
 
@@ -43,9 +45,9 @@ def judged_lines(scored: Sequence[ScoredGroup], facts: Mapping[str, Any]) -> Ite
 
 def holds_verdicts(path: Path) -> bool:
     """Whether the first object of a JSON Lines file is a sample with its verdict."""
-    for line in _text(path).split("\n"):
-        record = _object(line)
-        if record is not None:
+    for line in _content(path).split(b"\n"):
+        record, fault = parsed(line)
+        if not fault:
             return isinstance(record.get("outcome"), dict)
     return False
 
@@ -62,19 +64,22 @@ def read_judged(path: Path) -> Judged:
     problems: dict[str, Problem] = {}
     facts: Mapping[str, Any] = {}
     unusable = []
-    for number, line in enumerate(_text(path).split("\n"), start=1):
+    for number, line in enumerate(_content(path).split(b"\n"), start=1):
         if not line.strip():
             continue
+        record, fault = parsed(line)
+        if fault:
+            unusable.append(f"line {number} is no sample with its verdict: it {fault}")
+            continue
         try:
-            record = json.loads(line)
             sample = trajectory_from_json(record), _outcome(record["outcome"])
             problem = _problem(record)
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             unusable.append(f"line {number} is no sample with its verdict: {error!r}")
             continue
         problems.setdefault(problem.id, problem)
         samples.setdefault(problem.id, []).append(sample)
-        facts = facts or record.get("evaluation") or {}
+        facts = facts or _facts(record)
     if not samples:
         raise ConfigError(
             explain(
@@ -97,7 +102,7 @@ def read_judged(path: Path) -> Judged:
     )
 
 
-def _text(path: Path) -> str:
+def _content(path: Path) -> bytes:
     if not path.is_file():
         raise UnknownNameError(
             explain(
@@ -106,29 +111,37 @@ def _text(path: Path) -> str:
                 "name a file that rlvr eval --out wrote",
             )
         )
-    return path.read_bytes().decode("utf-8-sig", errors="replace")
+    return path.read_bytes()
 
 
-def _object(line: str) -> dict[str, Any] | None:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) else None
+def _facts(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a line says of its evaluation, without values of another type than they have."""
+    found = record.get("evaluation") or {}
+    kinds = {"model": str, "split": str, "sample_s": int | float, "judge_s": int | float}
+    kept = {k: v for k, v in found.items() if v is None or isinstance(v, kinds.get(k, object))}
+    if not isinstance(kept.get("held_out"), bool | None):
+        kept["held_out"] = None
+    return kept
 
 
 def _problem(record: Mapping[str, Any]) -> Problem:
-    split = (record.get("evaluation") or {}).get("split", "")
+    split = _facts(record).get("split") or ""
+    labels = record.get("labels") or {}
+    if not all(isinstance(value, str) for value in labels.values()):
+        raise TypeError("a label that is no text")
     return Problem(
         id=record["id"],
         prompt=(),
         split=split,
-        labels=record.get("labels") or {},
-        digest=record.get("digest", ""),
+        labels=labels,
+        digest=str(record.get("digest", "")),
     )
 
 
 def _outcome(record: Mapping[str, Any]) -> Outcome:
     if record["kind"] == "failed":
-        return Failed(reason=record["reason"])
-    return outcome_from_json(record, cached=bool(record.get("cached")))
+        return Failed(reason=str(record["reason"]))
+    outcome = outcome_from_json(record, cached=bool(record.get("cached")))
+    if fault := fault_of_outcome(outcome):
+        raise ValueError(fault)
+    return outcome

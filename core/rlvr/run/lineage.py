@@ -134,7 +134,7 @@ def _read(path: Path) -> Lineage | None:
     """The lineage that a file records; None where it is no such record."""
     try:
         record: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     wanted = "families" if path.name == FILE else "config"
     if not isinstance(record, dict) or wanted not in record:

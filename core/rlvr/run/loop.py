@@ -15,7 +15,9 @@ import attrs
 from rlvr.run import batches, metrics, stages
 from rlvr.run.appraisal import appraise_held_out, is_recorded
 from rlvr.run.evaluate import evaluate
+from rlvr.run.opinions import Opinions
 from rlvr.run.pipeline import next_batch, sampling
+from rlvr.run.promises import check_any_credit, credited, policy_of
 from rlvr.run.recipe import Recipe
 from rlvr.run.state import RunState
 from rlvr.run.watch import Watch
@@ -32,8 +34,12 @@ async def train(recipe: Recipe, state: RunState, watch: Watch) -> RunState:
     """
     backend, board, options = recipe.student.backend, watch.board, recipe.train
 
+    begun_at, withheld = state.step, 0
+
     await _evaluate_if_due(recipe, state, watch)
-    async with sampling(recipe, state, board) as stream:
+    opinions = Opinions.of(recipe, watch.directory, board)
+    async with sampling(recipe, state, board) as stream, opinions:
+        opinions.resume(stream.growth.known)
         while state.step < recipe.steps:
             begun, step = time.monotonic(), state.step + 1
             board.step, board.steps = step, recipe.steps
@@ -42,8 +48,11 @@ async def train(recipe: Recipe, state: RunState, watch: Watch) -> RunState:
 
             batch = await next_batch(recipe, stream, state)
             watch.groups_scored(step, batch.met, are_recorded=recipe.replays)
+            opinions.ask(step, batch.met)
 
-            data = stages.collate(batch.kept, advantage(batch.kept), recipe.student.judge.task)
+            credit = credited(advantage, batch.kept)
+            withheld += bool(credit) and all(c is None for row in credit for c in row)
+            data = stages.collate(batch.kept, credit, recipe.student.judge.task)
             if recipe.teachers:
                 with board.during("teach"):
                     data = await stages.consult(recipe.teachers, [advantage, loss], data)
@@ -68,6 +77,7 @@ async def train(recipe: Recipe, state: RunState, watch: Watch) -> RunState:
                 **stages.told(advantage, data),
                 **metrics.mean_over_updates(updated),
                 **batch.numbers,
+                **opinions.numbers(),
             }
             memory = stages.adapted({"advantage": advantage, "loss": loss}, state.memory, numbers)
             memory |= stream.memory()
@@ -83,6 +93,9 @@ async def train(recipe: Recipe, state: RunState, watch: Watch) -> RunState:
                     await watch.checkpoint(recipe, state)
                 watch.stop_if_asked()
             await _evaluate_if_due(recipe, state, watch)
+        await opinions.drain()
+    if withheld and withheld == state.step - begun_at:
+        check_any_credit(recipe.advantage, withheld)
     return state
 
 
@@ -104,7 +117,7 @@ async def _evaluate_if_due(recipe: Recipe, state: RunState, watch: Watch) -> Non
 async def _sampled_and_judged(recipe: Recipe) -> tuple[EvalReport, list[ScoredGroup]]:
     student = recipe.student
     return await evaluate(
-        await student.backend.policy(),
+        await policy_of(student.backend),
         student.judge.task,
         recipe.eval_sampler,
         student.judge.scorer,

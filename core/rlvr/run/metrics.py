@@ -39,7 +39,16 @@ def of_groups(groups: Sequence[ScoredGroup]) -> dict[str, float]:
     for name in sorted({name for r in rewards for name in r.components}):
         parts = [r.components[name] for r in rewards if name in r.components]
         metrics[f"component/{name}"] = float(np.mean(parts))
+    for name in sorted({name for r in rewards for name in _shares(r)}):
+        found = [float(_shares(r)[name]) for r in rewards if name in _shares(r)]
+        metrics[f"reward/{name}_share"] = float(np.mean(found))
     return metrics | _by_task(groups)
+
+
+def _shares(reward: Reward) -> Mapping[str, float]:
+    """What the evidence marks an answer as, each 0 or 1 (`evidence["shares"]`)."""
+    shares = reward.evidence.get("shares")
+    return shares if isinstance(shares, Mapping) else {}
 
 
 def _by_task(groups: Sequence[ScoredGroup]) -> dict[str, float]:

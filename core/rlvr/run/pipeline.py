@@ -23,6 +23,7 @@ from rlvr.run.choice import problems_of_step
 from rlvr.run.growth import Growth
 from rlvr.run.ledger import Ledger, Order
 from rlvr.run.parity import Parity, check_parity, probe_again
+from rlvr.run.promises import policy_of, sampled
 from rlvr.run.recipe import Recipe
 from rlvr.run.state import RunState
 from rlvr.types import Group, Problem, ScoredGroup
@@ -199,7 +200,7 @@ async def _sample(
     )
     with board.during("sample"):
         policy = await _handle(recipe, ledger)
-        groups = await student.sampler.sample(policy, student.judge.task, problems, params)
+        groups = await sampled(student.sampler, policy, student.judge.task, problems, params)
         board.sampled += sum(int(t.mask.sum()) for g in groups for t in g.trajectories)
     if not (options.probe and student.sampler.draws_from_policy):
         return groups
@@ -207,7 +208,7 @@ async def _sample(
         with board.during("parity"):
             probed: Sequence[Group] = groups
             if ledger.updates != updates:  # the weights are no longer those that sampled
-                probed = await probe_again(await backend.policy(), groups, options.probe, params)
+                probed = await probe_again(await policy_of(backend), groups, options.probe, params)
             stream.parity = await check_parity(
                 backend, probed, probe=options.probe, threshold=options.threshold
             )
@@ -218,5 +219,5 @@ async def _handle(recipe: Recipe, ledger: Ledger) -> Policy:
     """The policy that samples: the newest weights, and those after them where steps overlap."""
     backend = recipe.student.backend
     if ledger.staleness and isinstance(backend, Continuing):
-        return await backend.live_policy()
-    return await backend.policy()
+        return await policy_of(backend, is_live=True)
+    return await policy_of(backend)

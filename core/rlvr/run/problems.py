@@ -9,6 +9,7 @@ from rlvr.episode import Posing
 from rlvr.errors import ConfigError, explain
 from rlvr.log import get
 from rlvr.parts import Sampler, Task
+from rlvr.run.promises import problems_of
 from rlvr.types import Problem
 
 log = get(__name__)
@@ -26,7 +27,7 @@ def train_problems(task: Task, sampler: Sampler, provider: str) -> tuple[Problem
     Raises:
         ConfigError: Nothing is.
     """
-    problems = tuple(task.problems("train"))
+    problems = tuple(problems_of(task, "train"))
     if not problems:
         raise ConfigError(
             explain(
@@ -63,7 +64,7 @@ def posed(task: Task, sampler: Sampler, problems: Sequence[Problem]) -> tuple[Pr
 
 
 def _left_out(task: Task) -> str:
-    others = len(list(task.problems("all")))
+    others = len(problems_of(task, "all"))
     held = f", {others} in all splits" if others else ""
     notices = "".join(f"; {n}" for n in task.notices("train")) if isinstance(task, Noticing) else ""
     return held + _refused(task.unsupported()) + notices

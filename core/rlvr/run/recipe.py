@@ -26,6 +26,7 @@ from rlvr.parts import (
     Advantage,
     Backend,
     BuildContext,
+    Cacheable,
     Checkpointer,
     Curriculum,
     Loss,
@@ -34,17 +35,18 @@ from rlvr.parts import (
     Task,
     Teacher,
 )
-from rlvr.plugins.resolve import load_object
 from rlvr.run.appraisal import check_can_appraise, is_recorded
 from rlvr.run.board import Board
+from rlvr.run.building import build, enter
 from rlvr.run.choice import check_choice
 from rlvr.run.configure import Configured
 from rlvr.run.contradictions import check_together
 from rlvr.run.problems import posed, train_problems
+from rlvr.run.promises import policy_of, problems_of
 from rlvr.run.scoring import Scorer
 from rlvr.run.store import VerdictStore, open_store
 from rlvr.run.teachers import check_routes, model_of, open_teachers
-from rlvr.specs import PartSpec
+from rlvr.run.verdict_keys import salt_of
 from rlvr.types import Problem, SamplingParams
 
 log = get(__name__)
@@ -89,6 +91,7 @@ class Recipe:
     curriculum: Curriculum | None = None
     teachers: Mapping[str, Teacher] = field(factory=dict)
     max_staleness: int = 0
+    verify: VerifyOptions = field(factory=VerifyOptions)
 
     @property
     def replays(self) -> bool:
@@ -164,20 +167,6 @@ def _model_spec(configured: Configured) -> str:
     return model
 
 
-def build(configured: Configured, spec: PartSpec, context: BuildContext) -> Any:
-    """Make a part: import its target and call it with its own options and the context."""
-    factory = load_object(spec.target, spec.provider)
-    config = configured.options.record(spec.option_namespace) if spec.config else None
-    return factory(config, context)
-
-
-async def enter(stack: AsyncExitStack, part: Any) -> Any:
-    """Open a part that owns resources; the stack closes it in reverse order."""
-    if hasattr(part, "__aenter__"):
-        return await stack.enter_async_context(part)
-    return part
-
-
 @asynccontextmanager
 async def open_judge(
     configured: Configured, context: BuildContext, board: Board
@@ -192,12 +181,25 @@ async def open_judge(
         scorer = Scorer(
             reward=reward,
             store=store,
+            salt=_salt(configured, reward),
+            bounds=configured.chosen.reward.bounds,
             workers=context.workers,
             deadline_s=verify.deadline_s,
             max_failures=verify.max_failures,
             board=board,
         )
         yield Judge(task=task, reward=reward, scorer=scorer)
+
+
+def _salt(configured: Configured, reward: object) -> str | None:
+    """What enters each key of the verdict store besides the reward's own."""
+    spec, values = configured.chosen.reward, configured.options.values
+    if not isinstance(reward, Cacheable) or values["verify.store"] == "off":
+        return ""
+    version = next((p.version for p in configured.host.plugins if p.name == spec.provider), "")
+    own = f"{spec.option_namespace}."
+    options = {key: value for key, value in values.items() if key.startswith(own)}
+    return salt_of(reward, filter(None, (spec.target, spec.config)), version, options)
 
 
 @asynccontextmanager
@@ -237,9 +239,9 @@ async def open_recipe(
         if student.sampler.draws_from_policy:
             backend = student.backend
             if configured.run.max_staleness > 0 and isinstance(backend, Continuing):
-                check_room(await backend.live_policy(), student.params)
+                check_room(await policy_of(backend, is_live=True), student.params)
             else:
-                check_room(await backend.policy(), student.params)
+                check_room(await policy_of(backend), student.params)
         teachers = await stack.enter_async_context(
             open_teachers(configured, context, [advantage, loss], student.backend)
         )
@@ -256,7 +258,7 @@ async def open_recipe(
         )
         eval_problems: tuple[Problem, ...] = ()
         if evaluation.samples:
-            eval_problems = tuple(student.judge.task.problems(evaluation.split))
+            eval_problems = tuple(problems_of(student.judge.task, evaluation.split))
             eval_problems = posed(student.judge.task, student.sampler, eval_problems)
             eval_problems = eval_problems[: evaluation.problems or None]
             if not eval_problems:
@@ -281,6 +283,7 @@ async def open_recipe(
             curriculum=curriculum,
             teachers=teachers,
             max_staleness=configured.run.max_staleness,
+            verify=options.record("verify"),
         )
 
 

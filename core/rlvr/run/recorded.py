@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from rlvr.errors import ConfigError, UnknownNameError, explain
 from rlvr.nearest import did_you_mean
+from rlvr.run.record_lines import read_lines
 
 DEFAULT_DIRECTORY = "runs"
 
@@ -25,12 +25,14 @@ class Recorded:
         record: `run.json`.
         metrics: The objects of `metrics.jsonl`, one a finished step.
         evaluations: Those of `eval.jsonl`.
+        opinions: Those of `opinions.jsonl`: second opinions on answers that were called right.
     """
 
     path: Path
     record: dict[str, Any]
     metrics: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
+    opinions: list[dict[str, Any]] = field(factory=list)
 
     @property
     def id(self) -> str:
@@ -66,34 +68,19 @@ def read_run(path: Path) -> Recorded:
     return Recorded(
         path=path,
         record=_read_record(path),
-        metrics=_read_lines(path / "metrics.jsonl"),
-        evaluations=_read_lines(path / "eval.jsonl"),
+        metrics=read_lines(path / "metrics.jsonl").named(path / "metrics.jsonl"),
+        evaluations=read_lines(path / "eval.jsonl").named(path / "eval.jsonl"),
+        opinions=read_lines(path / "opinions.jsonl").named(path / "opinions.jsonl"),
     )
 
 
 def _read_record(path: Path) -> dict[str, Any]:
     try:
         record = json.loads((path / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(
             explain(f"{path / 'run.json'} cannot be read", f"found: {error}")
         ) from error
     if not isinstance(record, dict):
         raise ConfigError(f"{path / 'run.json'} holds no object")
     return record
-
-
-def _read_lines(path: Path) -> list[dict[str, Any]]:
-    if not path.is_file():
-        return []
-    records = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            record = json.loads(line)
-        except ValueError:
-            record = None
-        if isinstance(record, dict):
-            records.append(record)
-        else:
-            print(f"rlvr: {path}: line {number} is no JSON object", file=sys.stderr)
-    return records

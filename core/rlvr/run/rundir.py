@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from rlvr.errors import ConfigError, UnknownNameError, explain
+from rlvr.run.record_lines import read_lines
 from rlvr.run.trajectory_lines import trajectory_records
 from rlvr.types import EvalReport, ScoredGroup
 
@@ -74,7 +76,7 @@ class RunDir:
     @classmethod
     def create(cls, path: Path) -> RunDir:
         """
-        Make a fresh run directory.
+        Make a fresh run directory, which the caller owns (`rlvr.run.owner`).
 
         Raises:
             ConfigError: It cannot be written, or holds a run already.
@@ -145,10 +147,12 @@ class RunDir:
         path = self.path / "run.json"
         try:
             record: Any = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ConfigError(_no_record(path, str(error))) from error
         if not isinstance(record, dict) or not isinstance(record.get("config"), dict):
             raise ConfigError(_no_record(path, 'no object with "config"'))
+        if not any(str(key).startswith("run.") for key in record["config"]):
+            raise ConfigError(_no_record(path, 'none of a run\'s options in "config"'))
         return record
 
     def write_run(self, record: Mapping[str, Any]) -> None:
@@ -170,27 +174,39 @@ class RunDir:
             file.write(lines)
 
     def read_lines(self, name: str) -> list[dict[str, Any]]:
-        """The JSON lines of `name`; a half-written last line (a crash) is left out."""
+        """The whole JSON lines of `name`; what is damaged is left out, and said."""
         path = self.path / name
-        if not path.is_file():
-            return []
-        records = []
-        for line in path.read_text(encoding="utf-8").splitlines():
-            try:
-                records.append(json.loads(line))
-            except json.JSONDecodeError:
-                continue
-        return records
+        return read_lines(path, is_whole=True).named(path)
 
     def truncate_after(self, step: int) -> None:
         """Forget metrics, evaluations and trajectories past a step: the resumed run writes them."""
-        for name in ("metrics.jsonl", "eval.jsonl", "trace.jsonl"):
-            kept = [r for r in self.read_lines(name) if r.get("step", 0) <= step]
-            if (self.path / name).exists():
+        for name in ("trajectories", "checkpoints"):
+            if not (self.path / name).is_dir():
+                self._set_aside(name)
+                (self.path / name).mkdir(parents=True)
+        for name in ("metrics.jsonl", "eval.jsonl", "trace.jsonl", "opinions.jsonl"):
+            found = read_lines(self.path / name, is_whole=True)
+            kept = [r for r in found.named(self.path / name) if r["step"] <= step]
+            if found.damage:
+                self._set_aside(name)
+            if (self.path / name).exists() or kept:
                 write_atomic(self.path / name, "".join(json.dumps(r) + "\n" for r in kept))
         for path in self.trajectory_files():
-            if int(path.stem.rpartition("-")[2]) > step:
-                path.unlink()
+            number = path.stem.rpartition("-")[2]
+            if not number.isdecimal() or int(number) > step:
+                self._set_aside(f"trajectories/{path.name}", keeps=not number.isdecimal())
+
+    def _set_aside(self, name: str, *, keeps: bool = True) -> None:
+        """Rename what is damaged, so that the run can write its own there; or take it away."""
+        path = self.path / name
+        if not keeps and path.is_file():
+            path.unlink()
+        elif path.exists() or path.is_symlink():
+            numbers = ("", *(f"-{n}" for n in range(2, 1000)))
+            names = (path.with_name(f"{path.name}.damaged{number}") for number in numbers)
+            aside = next(name for name in names if not name.exists())
+            path.rename(aside)
+            print(f"rlvr: {path}: damaged; it is kept as {aside.name}", file=sys.stderr)
 
     def write_trajectories(
         self, label: str, step: int, groups: Sequence[ScoredGroup], *, are_recorded: bool = False

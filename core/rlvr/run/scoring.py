@@ -7,6 +7,8 @@ nowhere else become anything; a share of them past the limit stops the run.
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import math
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
@@ -15,11 +17,13 @@ import attrs
 from attrs import define, field
 
 from rlvr.abilities import Costed
-from rlvr.errors import PrerequisiteError, VerifierError, explain
+from rlvr.border import Border, shown
+from rlvr.errors import PartError, VerifierError, explain
 from rlvr.log import get
 from rlvr.parts import Cacheable, RewardFn, Scheduled
 from rlvr.run.board import Board
 from rlvr.run.store import NoStore, VerdictStore
+from rlvr.run.verdicts import verdict_of
 from rlvr.types import (
     Failed,
     Group,
@@ -57,6 +61,8 @@ class Scorer:
     Judges trajectories with one reward.
 
     Attributes:
+        salt: Enters each key of a verdict (`verdict_keys.salt_of`); None: none is kept.
+        bounds: Lowest and highest value that the reward's spec declares.
         workers: Verifications at a time, over all calls (`slots`).
         deadline_s: The runner cancels a verification after this; that is a failure to run.
         max_failures: Share of the verifications of one call that may fail to run.
@@ -65,6 +71,8 @@ class Scorer:
 
     reward: RewardFn
     store: VerdictStore = field(factory=NoStore)
+    salt: str | None = ""
+    bounds: tuple[float, float] = (-math.inf, math.inf)
     workers: int = 1
     deadline_s: float = 900.0
     max_failures: float = 0.2
@@ -143,7 +151,12 @@ class Scorer:
         reward = self.reward
         if not isinstance(reward, Costed):
             return range(len(pairs))
-        expected = [reward.expected_s(problem, trajectory) for problem, trajectory in pairs]
+        try:
+            with Border(reward, "reward", "expected_s", promised="seconds as a number"):
+                expected = [float(reward.expected_s(problem, t)) for problem, t in pairs]
+        except PartError as error:  # an order is no reason to lose a verdict
+            log.warning("order_not_known", reason=str(error))
+            return range(len(pairs))
         return sorted(range(len(pairs)), key=lambda place: -expected[place])
 
     def check_failures(self, outcomes: Sequence[Outcome]) -> None:
@@ -172,7 +185,10 @@ class Scorer:
     ) -> Outcome:
         if trajectory.finish == "error":
             return Failed(reason=f"the rollout broke off: {trajectory.error}")
-        key = None if self._keys is None else self._keys.verdict_key(problem, trajectory)
+        try:
+            key = self._key(problem, trajectory)
+        except PartError as error:
+            return self._unverified(problem, str(error))
         if key is None:
             async with slots:
                 return await self._verify(problem, trajectory)
@@ -195,25 +211,40 @@ class Scorer:
             if not future.done():
                 future.cancel()
 
+    def _key(self, problem: Problem, trajectory: Trajectory) -> str | None:
+        """The author's key with what the core knows of the reward (`verdict_keys`)."""
+        if self._keys is None or self.salt is None:
+            return None
+        at = Border(
+            self.reward, "reward", "verdict_key", promised="a text or None", problem=problem.id
+        )
+        with at:
+            key = self._keys.verdict_key(problem, trajectory)
+        at.check("" if key is None or isinstance(key, str) else shown(key))
+        if key is None:
+            return None
+        kind = type(self.reward)
+        whole = f"{self.salt}\n{kind.__module__}.{kind.__qualname__}\n{key}"
+        return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
+
+    def _unverified(self, problem: Problem, reason: str) -> Failed:
+        log.warning("verification_failed", problem=problem.id, reason=reason)
+        return Failed(reason=reason)
+
     async def _verify(self, problem: Problem, trajectory: Trajectory) -> Outcome:
         begun = time.monotonic()
-        try:
-            with self.board.verifying(problem.id):
-                outcome = await asyncio.wait_for(
-                    self.reward(problem, trajectory), timeout=self.deadline_s
-                )
-        except TimeoutError:
-            outcome = Failed(
-                reason=f"{problem.id}: the verifier did not answer within {self.deadline_s:g} s"
+        with self.board.verifying(problem.id):
+            outcome = await verdict_of(
+                self.reward,
+                problem,
+                trajectory,
+                deadline_s=self.deadline_s,
+                bounds=self.bounds,
             )
-        except PrerequisiteError:
-            raise
-        except VerifierError as error:
-            outcome = Failed(reason=f"{problem.id}: {error}")
         self.board.verified += 1
         if isinstance(outcome, Failed):
-            log.warning("verification_failed", problem=problem.id, reason=outcome.reason)
-        elif isinstance(outcome, Reward) and outcome.cost_s == 0.0:
+            return self._unverified(problem, outcome.reason)
+        if isinstance(outcome, Reward) and outcome.cost_s == 0.0:
             outcome = attrs.evolve(outcome, cost_s=time.monotonic() - begun)
         return outcome
 

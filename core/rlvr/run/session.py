@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,10 +17,13 @@ from pathlib import Path
 import attrs
 from attrs import frozen
 
-from rlvr.abilities import Noticing
+from rlvr.abilities import Noticing, Rechecking
+from rlvr.border import Border, culprit, shown
+from rlvr.config.layers import DEFAULT
 from rlvr.errors import (
     BackendError,
     CheckpointError,
+    PartError,
     RlvrError,
     RunInterruptedError,
     VerifierError,
@@ -33,11 +37,12 @@ from rlvr.run.lineage import after_training, joined, lineage_at_start
 from rlvr.run.loop import train
 from rlvr.run.out_file import DISK_TROUBLE
 from rlvr.run.prerequisites import check_prerequisites
+from rlvr.run.promises import check_checkpoints
 from rlvr.run.recipe import Recipe, build_context, open_recipe
 from rlvr.run.rundir import RunDir
-from rlvr.run.state import RunState
+from rlvr.run.state import RunState, state_of
 from rlvr.run.watch import Watch
-from rlvr.types import EvalReport, RunInfo
+from rlvr.types import Checkpoint, EvalReport, RunInfo
 
 log = get(__name__)
 
@@ -51,11 +56,21 @@ class Finished:
     reports: dict[int, EvalReport]
 
 
-def default_directory(configured: Configured) -> Path:
-    """`runs/TIME-PLUGIN-ALGO`, the time in UTC."""
+def make_default_directory(configured: Configured) -> Path:
+    """Make `runs/TIME-PLUGIN-ALGO`, the time in UTC; a number follows where it is taken."""
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     name = configured.run.plugin or configured.chosen.task.name.replace("/", "-")
-    return Path("runs") / f"{stamp}-{name}-{configured.run.algo}"
+    for count in itertools.count(1):
+        end = f"-{count}" if count > 1 else ""
+        path = Path("runs") / f"{stamp}-{name}-{configured.run.algo}{end}"
+        try:
+            path.mkdir(parents=True)  # at once, so that of two runs of one second each has its own
+        except FileExistsError:
+            continue
+        except OSError:
+            pass  # the run that is to be written there says it
+        break
+    return path
 
 
 def run(configured: Configured, directory: RunDir, board: Board, *, resume: bool) -> Finished:
@@ -97,6 +112,8 @@ async def _run(
                 lineage = after_training(joined(start, watch.state.lineage), recipe.problems)
                 watch.state = attrs.evolve(watch.state, lineage=lineage)
                 _give_notice(recipe)
+                if not resume:
+                    _say_what_is_missing(recipe, configured)
                 watch.announce("rlvr_run_started")
                 try:
                     state = await train(recipe, watch.state, watch)
@@ -109,19 +126,26 @@ async def _run(
                 except (BackendError, CheckpointError) as error:
                     raise _named(error, watch) from error
                 except OSError as error:
-                    if error.errno not in DISK_TROUBLE:
+                    if error.errno not in DISK_TROUBLE or culprit(error):
                         raise
                     raise _named(_unwritable(error, directory), watch) from error
+                except RlvrError as error:
+                    if isinstance(error, PartError):
+                        with contextlib.suppress(CheckpointError, PartError):
+                            await _save_if_behind(recipe, watch)
+                    raise
                 except Exception:  # a bug, ours or a plugin's: what was trained is kept
                     with contextlib.suppress(CheckpointError):
                         await _save_if_behind(recipe, watch)
                     raise
             outcome = "done"
             return Finished(directory=directory.path, state=state, reports=watch.reports)
-        except RlvrError:
+        except RlvrError as error:
+            if isinstance(error, PartError):
+                _keep_traceback(directory)
             raise
         except Exception:
-            (directory.path / "traceback.txt").write_text(traceback.format_exc(), encoding="utf-8")
+            _keep_traceback(directory)
             raise
         finally:
             watch.keep_trace()
@@ -131,6 +155,23 @@ async def _run(
             unbind("run_id")
 
 
+def _keep_traceback(directory: RunDir) -> None:
+    """Write the traceback of the error being handled into the run directory."""
+    with contextlib.suppress(OSError):  # the error itself is the one to show
+        (directory.path / "traceback.txt").write_text(
+            traceback.format_exc()[-100_000:], encoding="utf-8", errors="replace"
+        )
+
+
+def _say_what_is_missing(recipe: Recipe, configured: Configured) -> None:
+    """Second opinions that somebody asked for, of a reward that has none."""
+    asked_by = configured.options.origin["verify.second_opinion"]
+    is_there = isinstance(recipe.student.judge.reward, Rechecking)
+    if asked_by != DEFAULT and recipe.verify.second_opinion and not is_there:
+        name = configured.chosen.reward.full_name
+        log.warning("no_second_opinion", reward=name, found="it offers none", asked_by=asked_by)
+
+
 def _give_notice(recipe: Recipe) -> None:
     task = recipe.student.judge.task
     for notice in task.notices("train") if isinstance(task, Noticing) else ():
@@ -138,16 +179,40 @@ def _give_notice(recipe: Recipe) -> None:
 
 
 async def _restore(recipe: Recipe, watch: Watch) -> None:
-    checkpoints = recipe.checkpointer.list()
+    with Border(recipe.checkpointer, "checkpointer", "list", promised="checkpoints"):
+        checkpoints = list(recipe.checkpointer.list())
+    check_checkpoints(recipe.checkpointer, checkpoints)
     if not checkpoints:
         watch.directory.truncate_after(-1)
         return
-    newest = checkpoints[-1]
-    state = RunState.from_json(await recipe.checkpointer.load(newest, recipe.student.backend))
+    newest, state = await _last_good(recipe, checkpoints)
     watch.state, watch.last_checkpoint = state, newest
     watch.directory.truncate_after(state.step)
     watch.reports.update(watch.directory.read_evals())
     log.info("run_resumed", step=state.step, checkpoint=str(newest.path))
+
+
+async def _last_good(
+    recipe: Recipe, checkpoints: Sequence[Checkpoint]
+) -> tuple[Checkpoint, RunState]:
+    """
+    The newest checkpoint that can be trusted, loaded; damaged ones are named and passed by.
+
+    Raises:
+        CheckpointError: None can.
+    """
+    refused: list[CheckpointError] = []
+    for checkpoint in reversed(checkpoints):
+        at = Border(recipe.checkpointer, "checkpointer", "load", promised="the state it saved")
+        try:
+            with at:
+                state = await recipe.checkpointer.load(checkpoint, recipe.student.backend)
+            at.check("" if isinstance(state, Mapping) else shown(state))
+            return checkpoint, state_of(state, checkpoint)
+        except CheckpointError as error:
+            refused.append(error)
+            log.warning("checkpoint_passed_by", path=str(checkpoint.path), reason=str(error))
+    raise refused[0]
 
 
 async def _save_if_behind(recipe: Recipe, watch: Watch) -> None:

@@ -9,11 +9,13 @@ import attrs
 import numpy as np
 
 from rlvr.abilities import Adaptive, Annotating, Telling, TokenCredit
+from rlvr.border import Border
 from rlvr.checks import check_data
 from rlvr.distributions import Answering, Ask, Distilling, Weighing
 from rlvr.parts import Advantage, Backend, Loss, Teacher
 from rlvr.run.asking import answered, with_actual
 from rlvr.run.metrics import per_token
+from rlvr.run.promises import check_scored, numbers_of
 from rlvr.types import Datum, FloatArray, Message, ScoredGroup, Trajectory
 
 P = TypeVar("P")
@@ -124,7 +126,11 @@ async def annotate(backend: Backend, data: list[Datum], needs: Iterable[str]) ->
     for which in sorted(needs):
         if all(which in d.annotations for d in data):
             continue
-        data = _with_annotation(data, which, await backend.logprobs(data, which))
+        at = Border(backend, "backend", "logprobs", promised=f"{which} numbers for each datum")
+        with at:
+            found = await backend.logprobs(data, which)
+        check_scored(backend, data, which, found)
+        data = _with_annotation(data, which, found)
     return data
 
 
@@ -136,7 +142,16 @@ async def refine(backend: Backend, advantage: Advantage, data: list[Datum]) -> l
     """
     if not isinstance(advantage, TokenCredit):
         return data
-    return advantage.refine(await annotate(backend, data, advantage.needs))
+    data = await annotate(backend, data, advantage.needs)
+    at = Border(advantage, "advantage", "refine", promised=f"{len(data)} data, order kept")
+    with at:
+        refined = list(advantage.refine(data))
+    same = [
+        isinstance(d, Datum) and d.tokens.shape == old.tokens.shape
+        for d, old in zip(refined, data, strict=False)
+    ]
+    at.check("" if all(same) and len(refined) == len(data) else f"{len(refined)} others")
+    return refined
 
 
 def told(advantage: Advantage, data: Sequence[Datum]) -> Mapping[str, float]:
@@ -174,7 +189,10 @@ async def update(
     parts = [weighed(loss, part) for part in parts]
     for part in parts:
         check_data(part)
-    return [
-        per_token(await backend.step(part, loss), sum(float(d.weights.sum()) for d in part))
-        for part in parts
-    ]
+    updated: list[dict[str, float]] = []
+    for part in parts:
+        with Border(backend, "backend", "step", promised="metrics of one update"):
+            found = await backend.step(part, loss)
+        numbers = numbers_of(backend, "backend", "step", found)
+        updated.append(per_token(numbers, sum(float(d.weights.sum()) for d in part)))
+    return updated

@@ -8,9 +8,10 @@ from typing import Any
 import attrs
 from attrs import field, frozen
 
+from rlvr.errors import CheckpointError, explain
 from rlvr.run.feed import Feed
 from rlvr.run.lineage import Lineage
-from rlvr.types import PassRate, ScoredGroup
+from rlvr.types import Checkpoint, PassRate, ScoredGroup
 
 MEMORY = 0.2
 """Weight of the newest group in a pass rate, once five are known."""
@@ -73,6 +74,25 @@ class RunState:
         step = kept.get("step", 0)
         feed = Feed(**kept["feed"]) if "feed" in kept else Feed(drawn=step, calls=step)
         return cls(**{**kept, "history": history, "lineage": lineage, "feed": feed})
+
+
+def state_of(values: Mapping[str, Any], checkpoint: Checkpoint) -> RunState:
+    """
+    The state that came with a checkpoint.
+
+    Raises:
+        CheckpointError: It is none that a run wrote.
+    """
+    try:
+        return RunState.from_json(values)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            explain(
+                f"the state in the checkpoint {checkpoint.path} cannot be read.",
+                f"found: {error!r}",
+                "resume from another checkpoint of the run",
+            )
+        ) from error
 
 
 def _met(

@@ -12,6 +12,7 @@ from rlvr.abilities import Taught
 from rlvr.config.layers import Layer, resolve
 from rlvr.distributions import Capabilities
 from rlvr.errors import ConfigError, PluginError, explain
+from rlvr.install import pip_install
 from rlvr.log import get
 from rlvr.parts import Backend, BuildContext, Policy, Teacher
 from rlvr.plugins.host import PluginHost
@@ -20,6 +21,8 @@ from rlvr.plugins.resolve import load_object
 from rlvr.run.aligned import AlignedTeacher
 from rlvr.run.aligned_fit import in_tokens_of
 from rlvr.run.asking import introduce
+from rlvr.run.building import build
+from rlvr.run.promises import policy_of
 from rlvr.run.routed_teacher import RoutedTeacher
 from rlvr.run.routes import models_of, routes_of
 from rlvr.specs import TaskSpec, TeacherSpec
@@ -92,7 +95,7 @@ def teacher_for(model: str, host: PluginHost) -> TeacherSpec:
             else f"found: no plugin takes it; teachers can be: {', '.join(known) or 'none'}",
             "disable all but one of them (RLVR_DISABLE_PLUGINS)"
             if takers
-            else f"do: pip install {ours}"
+            else f"do: {pip_install(ours)}"
             if ours
             else "name one by its model spec, such as hf:PATH",
         )
@@ -168,7 +171,7 @@ async def open_teachers(
                 teacher = _build(configured, context, model)
                 if hasattr(teacher, "__aenter__"):
                     teacher = await stack.enter_async_context(teacher)
-                opened[model] = teacher, check_fit(teacher, await backend.policy(), context)
+                opened[model] = teacher, check_fit(teacher, await policy_of(backend), context)
             teacher, fitted = opened[model]
             if name in needs:
                 check_temperature(teacher, context.sampling)
@@ -260,5 +263,4 @@ def _build(configured: Configured, context: BuildContext, model: str) -> Any:
                 "the advantage's or loss's spec must name the option: AdvantageSpec(teachers=...)",
             )
         )
-    config = configured.options.record(spec.option_namespace) if spec.config else None
-    return load_object(spec.target, spec.provider)(config, attrs.evolve(context, model=model))
+    return build(configured, spec, attrs.evolve(context, model=model))

@@ -10,11 +10,11 @@ from attrs import frozen
 from rlvr.config.layers import Layer
 from rlvr.errors import CheckpointError, ConfigError, explain
 from rlvr.parts import Backend, BuildContext, Checkpointer
+from rlvr.run.building import build
 from rlvr.run.configure import Configured
 from rlvr.run.lineage import Lineage, joined, lineage_of
-from rlvr.run.recipe import build
 from rlvr.run.rundir import RunDir
-from rlvr.run.state import RunState
+from rlvr.run.state import state_of
 
 NOT_KEPT = ("run.sampler", "run.out")
 """Options of a run that say nothing about how its model is evaluated."""
@@ -110,5 +110,4 @@ async def load_last(
             )
         )
     which = named[name] if name else checkpoints[-1]
-    state = RunState.from_json(await checkpointer.load(which, backend))
-    return state.step
+    return state_of(await checkpointer.load(which, backend), which).step

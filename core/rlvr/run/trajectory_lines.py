@@ -68,7 +68,17 @@ def _segment(segment: Segment) -> dict[str, Any]:
 
 
 def trajectory_from_json(record: Mapping[str, Any]) -> Trajectory:
-    """The trajectory of a line of `trajectories/`."""
+    """
+    The trajectory of a line of `trajectories/`.
+
+    Raises:
+        KeyError, TypeError, ValueError: The line holds none.
+    """
+    for name, kind in _KINDS.items():
+        if not isinstance(record[name], kind):
+            raise TypeError(f"{name} is {str(record[name])[:60]!r}")
+    if not all(isinstance(segment.get("text", ""), str) for segment in record["segments"]):
+        raise TypeError("a segment has a text that is none")
     return Trajectory(
         problem_id=record["id"],
         segments=[Segment(**segment) for segment in record["segments"]],
@@ -83,3 +93,11 @@ def trajectory_from_json(record: Mapping[str, Any]) -> Trajectory:
         files=record.get("files"),
         notes=record.get("notes", {}),
     )
+
+
+_KINDS: Mapping[str, Any] = {
+    **dict.fromkeys(("id", "finish", "policy_digest", "error"), str),
+    **dict.fromkeys(("seed", "policy_version", "prompt_cut"), int),
+    "temperature": int | float,
+    "segments": list,
+}

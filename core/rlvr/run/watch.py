@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from attrs import define, field
 
 from rlvr.abilities import Sparing, Watchful
+from rlvr.border import Border, shown
 from rlvr.log import get
 from rlvr.plugins.host import PluginHost
 from rlvr.run.best import best_step
@@ -108,9 +109,12 @@ class Watch:
         """Write a checkpoint and announce it; that of the best evaluation stays."""
         if best_step(self.reports) != state.step:  # else the one before goes when this is there
             self._spare(recipe)
-        checkpoint = await self.unbroken(
-            recipe.checkpointer.save(state.step, state.to_json(), recipe.student.backend)
-        )
+        at = Border(recipe.checkpointer, "checkpointer", "save", promised="a Checkpoint")
+        with at:
+            checkpoint = await self.unbroken(
+                recipe.checkpointer.save(state.step, state.to_json(), recipe.student.backend)
+            )
+        at.check("" if isinstance(checkpoint, Checkpoint) else shown(checkpoint))
         self.last_checkpoint = checkpoint
         self._spare(recipe)
         self.announce("rlvr_checkpoint_saved", checkpoint=checkpoint)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import pickle
 import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
+from rlvr.abilities import Rechecking
 from rlvr.errors import VerifierError
-from rlvr.parts import Cacheable, RewardFn
+from rlvr.parts import Cacheable, Reseedable, RewardFn
 from rlvr.testing.contract import Contract, not_given, opened
 from rlvr.types import Outcome, Problem, Reward, Trajectory, Unscorable
 
@@ -147,6 +149,29 @@ class RewardContract(Contract):
         empty = Trajectory.from_text(case[0].id, "")
         assert reward.verdict_key(case[0], empty) != key
 
+    def test_second_opinions_confirm_what_is_right_and_nothing_else(self) -> None:
+        """The second judge never rejects the right answer, and never confirms a wrong one."""
+        if not isinstance(self.make_reward(), Rechecking):
+            pytest.skip("this reward has no second_opinion")
+        right, wrong = self.right(), [*self.wrong(), *self.cheats()]
+        said = self._second_opinions([right, right, *wrong])
+        for opinion in said:
+            assert opinion is None or isinstance(opinion, Reward), (
+                f"second_opinion gives Reward or None, or raises VerifierError; got {opinion!r}"
+            )
+        for opinion in said[:2]:
+            assert opinion is None or opinion.score01 == 1.0, ("right, and rejected", opinion)
+        for case, opinion in zip(wrong, said[2:], strict=True):
+            shown = case[0].id, case[1].completion[:80]
+            assert opinion is None or opinion.score01 < 1.0, ("wrong, and confirmed", *shown)
+
+    def test_a_reseeded_reward_keeps_its_second_judge(self) -> None:
+        """What `reseeded` gives can be asked for a second opinion, as the reward itself."""
+        reward = self.make_reward()
+        if not (isinstance(reward, Rechecking) and isinstance(reward, Reseedable)):
+            pytest.skip("this reward has no second_opinion, or cannot be reseeded")
+        assert isinstance(reward.reseeded(1), Rechecking)
+
     def test_leaves_nothing_behind(self) -> None:
         """After closing, no child process lives and environment and directory are as before."""
         before, environment, folder = _children(0.0), dict(os.environ), Path.cwd()
@@ -173,6 +198,18 @@ class RewardContract(Contract):
                 f"a reward returns Reward or Unscorable, or raises VerifierError; got {outcome!r}"
             )
         return outcomes
+
+    def _second_opinions(self, cases: Sequence[Case]) -> list[Any]:
+        async def ask() -> list[Any]:
+            async with opened(self.make_reward()) as reward:
+                assert isinstance(reward, Rechecking)
+                said = []
+                for case in cases:
+                    opinion: Any = reward.second_opinion(*case)
+                    said.append(await opinion if inspect.isawaitable(opinion) else opinion)
+                return said
+
+        return asyncio.run(ask())
 
     def _assert_not_right(self, case: Case) -> None:
         outcome = self._judge(case)

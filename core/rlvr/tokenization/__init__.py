@@ -10,6 +10,7 @@ from rlvr.tokenization.chat import ChatTemplate, Piece
 from rlvr.tokenization.fast import FastTokenizer
 from rlvr.tokenization.fingerprint import fingerprint
 from rlvr.tokenization.sight import Sight
+from rlvr.tokenization.template_variables import check_known, parse_variables, variables_of
 from rlvr.tokenization.token_bytes import ByteLevel, byte_table
 
 __all__ = [
@@ -19,5 +20,8 @@ __all__ = [
     "Piece",
     "Sight",
     "byte_table",
+    "check_known",
     "fingerprint",
+    "parse_variables",
+    "variables_of",
 ]

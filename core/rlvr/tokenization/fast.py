@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,13 @@ class FastTokenizer:
         vocab_size: One more than the largest id (the model may have more rows than that).
     """
 
-    def __init__(self, inner: Any, name: str = "", eos_ids: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        inner: Any,
+        name: str = "",
+        eos_ids: Sequence[int] = (),
+        variables: Mapping[str, Any] | None = None,
+    ) -> None:
         """
         Wrap a tokenizer of transformers.
 
@@ -38,6 +44,7 @@ class FastTokenizer:
             inner: An `AutoTokenizer`, with a `backend_tokenizer` of the `tokenizers` library.
             name: What the model is called in errors.
             eos_ids: What the model's generation settings name.
+            variables: Of its chat template, such as `enable_thinking`.
 
         Raises:
             BackendError: It has no end token, its tokens have no exact bytes, or its chat template
@@ -45,6 +52,7 @@ class FastTokenizer:
         """
         self.inner = inner
         self.name = name or str(inner.name_or_path)
+        self._variables = dict(variables or {})
         backend = getattr(inner, "backend_tokenizer", None)
         if backend is None:
             raise BackendError(
@@ -137,7 +145,10 @@ class FastTokenizer:
 
         def apply(conversation: list[dict[str, Any]], is_open: bool) -> str:
             text: str = self.inner.apply_chat_template(
-                conversation, tokenize=False, add_generation_prompt=is_open
+                conversation,
+                tokenize=False,
+                add_generation_prompt=is_open,
+                **self._variables,
             )
             return text
 

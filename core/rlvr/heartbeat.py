@@ -1,0 +1,67 @@
+"""A sign of life: no command is silent for ten seconds where its output is redirected."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+INTERVAL_S = 8.0
+
+_said_at = 0.0
+_doing: Callable[[], str] | None = None
+
+
+def touch() -> None:
+    """A line was just written: none is due for the next interval."""
+    global _said_at
+    _said_at = time.monotonic()
+
+
+def tells(doing: Callable[[], str]) -> None:
+    """Ask `doing` from now on what the command is at; it is called in another thread."""
+    global _doing
+    _doing = doing
+
+
+@contextmanager
+def heartbeat(command: str, *, interval_s: float = INTERVAL_S) -> Iterator[None]:
+    """
+    Say on standard error what the command is at, whenever nothing was said for `interval_s`.
+
+    On a terminal nothing is said: displays are drawn there.
+    """
+    global _doing
+    _doing = None
+    if sys.stderr.isatty():
+        yield
+        return
+    over, begun = threading.Event(), time.monotonic()
+    touch()
+
+    def beat() -> None:
+        while not over.wait(min(0.5, interval_s / 4)):
+            if time.monotonic() - _said_at < interval_s:
+                continue
+            told = _told()
+            words = f"rlvr: {command}: at work for {time.monotonic() - begun:.0f} s"
+            print(words + (f", {told}" if told else ""), file=sys.stderr, flush=True)
+            touch()
+
+    thread = threading.Thread(target=beat, daemon=True, name="rlvr-heartbeat")
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        _doing = None
+
+
+def _told() -> str:
+    try:
+        return _doing() if _doing is not None else ""
+    except Exception:  # another thread changes what is read: the next beat tells it
+        return ""

@@ -1,0 +1,161 @@
+"""The command that installs a distribution here: from where rlvr itself, or that one, came from.
+
+pip keeps where a distribution came from in `direct_url.json` (PEP 610). From a clone or a folder of
+wheels, the bare name would find nothing on an index, or somebody else's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+FOLDERS: Mapping[str, str] = {
+    "rlvr": ".",
+    "rlvr-algos": "plugins/rlvr-algos",
+    "rlvr-chess": "rlvr-chess",
+    "rlvr-cvdp": "rlvr-cvdp",
+    "rlvr-sad": "rlvr-sad",
+    "rlvr-servers": "plugins/rlvr-servers",
+    "rlvr-tinker": "plugins/rlvr-tinker",
+    "rlvr-torch": "plugins/rlvr-torch",
+}
+"""Distributions of the project and their folders in its repository."""
+
+_REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?")
+
+
+def pip_install(*requirements: str, reinstall: bool = False, upgrade: bool = False) -> str:
+    """
+    The command, for a shell, that installs requirements such as `rlvr-torch[hf]`.
+
+    Args:
+        requirements: Distributions of the project, or any others.
+        reinstall: Files of an installed one are missing or broken.
+        upgrade: A newer version is wanted.
+    """
+    words: list[str] = []
+    seen: set[str] = set()
+    for requirement in requirements:
+        found = _source(requirement, seen)
+        is_known = found[:1] == ["--find-links"] and found[1] in words
+        words += found[2:] if is_known else found
+    is_local = any(word == "-e" or "/" in word.partition(" @ ")[0] for word in words)
+    flags = []
+    if reinstall and any(" @ " in word for word in words):
+        flags = ["--force-reinstall", "--no-deps"]  # its dependency rlvr is on no index either
+    elif reinstall and (not is_local or "--find-links" in words):
+        flags = ["--force-reinstall"]
+    elif upgrade and (not is_local or "--find-links" in words):
+        flags = ["--upgrade"]
+    return f"{_pip()} {shlex.join([*flags, *words])}"
+
+
+def _pip() -> str:
+    """Pip of this environment: by its name where the shell finds that one."""
+    python = Path(sys.executable)
+    found = shutil.which("pip")
+    if found is not None and Path(found).parent.resolve() == python.parent.resolve():
+        return "pip install"
+    if found is None and _text("rlvr", "INSTALLER").strip() == "uv":
+        return f"uv pip install --python {shlex.quote(str(python))}"
+    return f"{shlex.quote(str(python))} -m pip install"
+
+
+def _source(requirement: str, seen: set[str]) -> list[str]:
+    """What stands behind `pip install` for one requirement, and what it needs of ours."""
+    match = _REQUIREMENT.match(requirement)
+    name = _normal(match[1]) if match else requirement
+    extras = f"[{match[2]}]" if match and match[2] else ""
+    if name in seen:
+        return []
+    seen.add(name)
+    origin, own = _origin(name)
+    if origin is None:
+        return [requirement]
+    url = str(origin.get("url", ""))
+    folder = "." if own else FOLDERS[name]
+    if (vcs := origin.get("vcs_info")) is not None:
+        at = vcs.get("commit_id") or vcs.get("requested_revision")
+        below = origin.get("subdirectory", "") if own else folder
+        where = f"{vcs.get('vcs', 'git')}+{url}{f'@{at}' if at else ''}"
+        tail = f"#subdirectory={below}" if below not in ("", ".") else ""
+        return [f"{name}{extras} @ {where}{tail}", *_others(name, extras, None, seen)]
+    if not url.startswith("file:"):
+        return ["--find-links", url.rpartition("/")[0], requirement]
+    path = Path(unquote(urlsplit(url).path))
+    if "dir_info" not in origin:  # a wheel or an sdist in a folder
+        stem = name.replace("-", "[-_]")
+        has_it = path.parent.is_dir() and any(path.parent.glob(f"{stem}-[0-9]*"))
+        return ["--find-links", str(path.parent), requirement] if has_it else [requirement]
+    source = (path / folder).resolve()
+    if not (source / "pyproject.toml").is_file():
+        return [requirement]
+    is_editable = bool(origin["dir_info"].get("editable"))
+    place = f"{source}{extras}"
+    return [*(["-e"] if is_editable else []), place, *_others(name, extras, source, seen)]
+
+
+def _origin(name: str) -> tuple[Mapping[str, Any] | None, bool]:
+    """Where a distribution came from (else rlvr, if it is ours), and whether it is its own."""
+    for asked in (name, *(["rlvr"] if name in FOLDERS and not _is_installed(name) else [])):
+        try:
+            origin = json.loads(_text(asked, "direct_url.json"))
+        except ValueError:
+            continue
+        if isinstance(origin, dict):
+            return origin, asked == name
+    root = Path(__file__).parents[2]  # a clone on PYTHONPATH, installed by nobody
+    if name in FOLDERS and not _is_installed("rlvr") and (root / FOLDERS[name]).is_dir():
+        return {"url": root.as_uri(), "dir_info": {"editable": True}}, False
+    return None, False
+
+
+def _others(name: str, extras: str, source: Path | None, seen: set[str]) -> Iterator[str]:
+    """Distributions of ours that it needs and that are not installed."""
+    for needed in _needs(name, extras, source):
+        match = _REQUIREMENT.match(needed)
+        other = _normal(match[1]) if match else ""
+        if other in FOLDERS and not _is_installed(other):
+            yield from _source(needed.partition(";")[0].partition(">")[0].strip(), seen)
+
+
+def _needs(name: str, extras: str, source: Path | None) -> list[str]:
+    wanted = [extra.strip() for extra in extras.strip("[]").split(",") if extra.strip()]
+    if source is None:
+        listed = (metadata.requires(name) or []) if _is_installed(name) else []
+        return [n for n in listed if "extra ==" not in n or any(repr(w)[1:-1] in n for w in wanted)]
+    try:
+        project = tomllib.loads((source / "pyproject.toml").read_text("utf-8"))["project"]
+        optional = project.get("optional-dependencies", {})
+        return [*project.get("dependencies", ()), *(n for w in wanted for n in optional.get(w, ()))]
+    except (OSError, ValueError, KeyError, AttributeError):
+        return []
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _text(name: str, file: str) -> str:
+    """A file of a distribution's metadata; "" where there is none."""
+    try:
+        return metadata.distribution(name).read_text(file) or ""
+    except (metadata.PackageNotFoundError, OSError, ValueError):
+        return ""
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,0 +1,151 @@
+"""A lock on a folder that ends with the process that holds it (`flock` on a file in it).
+
+The text of the lock file says who holds it. It decides nothing on the machine where it was
+written, so a process id that is used again blocks nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from rlvr.log import get
+
+log = get(__name__)
+
+LOCK = "owner.lock"
+LONGEST_RECORD = 4096
+"""Bytes that are read of a lock file: ours are shorter, and whatever else is there is no record."""
+NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL})
+"""What `flock` says on a file system that has no locks."""
+_NOW = fcntl.LOCK_EX | fcntl.LOCK_NB
+
+_held: set[int] = set()
+"""Descriptors of all locks that this process holds."""
+
+
+def _close_in_child() -> None:
+    for descriptor in _held:
+        os.close(descriptor)
+    _held.clear()
+
+
+# A forked child shares its parent's lock: it would hold the folder after the parent is dead.
+# Programs that are started instead never get the descriptor (close-on-exec).
+os.register_at_fork(after_in_child=_close_in_child)
+
+
+class Lock:
+    """
+    The lock file of a folder, opened; `is_taken` takes the lock.
+
+    The directory itself is locked too, for the case that somebody removes the file. Where the
+    file system has no locks, a file of this machine is locked in their stead (`is_local`).
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._all: list[int] = []
+        self.is_local = False
+        # A link, a pipe or a device in the lock's place is never followed, waited for or written.
+        self._file = self._open(directory / LOCK, os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
+        if not stat.S_ISREG(os.fstat(self._file).st_mode):
+            self.drop()
+            raise OSError(errno.EINVAL, "no regular file; remove it", str(directory / LOCK))
+
+    def _open(self, path: Path, flags: int = 0) -> int:
+        try:
+            descriptor = os.open(path, flags | os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.EMLINK):
+                raise
+            raise OSError(error.errno, "a link; remove it", str(path)) from error
+        return self._keep(descriptor)
+
+    def _keep(self, descriptor: int) -> int:
+        _held.add(descriptor)
+        self._all.append(descriptor)
+        return descriptor
+
+    def is_taken(self) -> bool:
+        """Take the lock if it is free; False where another process has it."""
+        try:
+            fcntl.flock(self._file, _NOW)
+            self._lock_folder()
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+            return self._is_taken_here()
+        return self._is_current()
+
+    def _lock_folder(self) -> None:
+        folder = self._keep(os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC))
+        try:
+            fcntl.flock(folder, _NOW)
+        except OSError as error:
+            if isinstance(error, BlockingIOError):
+                raise
+            log.debug("folder_not_locked", error=str(error))  # NFS: the file's lock is enough
+
+    def _is_taken_here(self) -> bool:
+        self.is_local = True
+        folder = Path(tempfile.gettempdir()) / f"rlvr-locks-{os.getuid()}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        name = hashlib.sha256(os.fsencode(self._directory.resolve())).hexdigest()
+        try:
+            fcntl.flock(self._open(folder / name, os.O_NOFOLLOW), _NOW)
+        except BlockingIOError:
+            return False
+        return self._is_current()
+
+    def _is_current(self) -> bool:
+        """Is the locked file the one that others open, or did its last owner remove it?"""
+        try:
+            there = os.stat(self._directory / LOCK, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(there, os.fstat(self._file))
+
+    def read(self) -> dict[str, Any] | None:
+        """Who the owner is; None where nobody is named, {} where the text is no record of ours."""
+        text = os.pread(self._file, LONGEST_RECORD, 0)
+        if not text.strip():
+            return None
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Say who the owner is."""
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, (json.dumps(record) + "\n").encode(), 0)
+
+    def release(self) -> None:
+        """Say that nobody holds the folder; where no run has begun, leave nothing behind."""
+        if self._file not in _held:  # in a forked child, whose parent still owns it
+            return
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._file, 0)
+            if not (self._directory / "run.json").exists() and self._is_current():
+                (self._directory / LOCK).unlink()
+                self._directory.rmdir()
+        self.drop()
+
+    def drop(self) -> None:
+        """Close what was opened, and with it every lock."""
+        for descriptor in self._all:
+            if descriptor in _held:
+                _held.discard(descriptor)
+                os.close(descriptor)

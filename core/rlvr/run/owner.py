@@ -1,0 +1,170 @@
+"""One owner of a run directory: the process that may write into it.
+
+The owner holds the lock of the directory (`rlvr.run.lock`) until it ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rlvr.errors import ConfigError, explain
+from rlvr.run.lock import LOCK, Lock
+from rlvr.run.rundir import check_writable, now
+
+PATIENCE = 40
+"""Tries, 50 ms apart, while an owner has the lock and has not yet written who it is."""
+
+
+class RunOwnedError(ConfigError):
+    """Another process owns the run directory."""
+
+
+@contextmanager
+def owned(directory: Path, *, makes: bool = False) -> Iterator[dict[str, Any]]:
+    """
+    Own a run directory while the block runs; the directory of an owner that died is taken over.
+
+    Yields what there is to log of an owner that died; {} where there was none.
+
+    Args:
+        directory: Where the run is, or will be.
+        makes: Make the folder where there is none. It is removed again if it is empty at the end.
+
+    Raises:
+        RunOwnedError: Another process owns it; it is named.
+        ConfigError: The lock file cannot be written, or is no regular file.
+    """
+    lock, found = _take(directory, makes=makes)
+    try:
+        yield {} if found is None else _taken_over(directory, found)
+    finally:
+        lock.release()
+
+
+@contextmanager
+def writing_to(path: Path | str | None) -> Iterator[None]:
+    """
+    Make sure that a result file can be written, and own the run directory in which it lies, if any.
+
+    Raises:
+        RunOwnedError: It lies in a run directory that another process owns.
+        ConfigError: It cannot be written there.
+    """
+    if not path:
+        yield
+        return
+    path = Path(path)
+    check_writable(path)
+    run = next((p for p in path.resolve().parents if _is_run(p)), None)
+    with owned(run) if run is not None else contextlib.nullcontext():
+        yield
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / "run.json").is_file() and (folder / "trajectories").is_dir()
+
+
+def _take(directory: Path, *, makes: bool) -> tuple[Lock, dict[str, Any] | None]:
+    """The lock, and what the owner before left in it."""
+    found: dict[str, Any] | None = None
+    try:
+        for _ in range(PATIENCE):
+            if makes:
+                directory.mkdir(parents=True, exist_ok=True)
+            with contextlib.ExitStack() as undo:
+                try:
+                    lock = Lock(directory)
+                    undo.callback(lock.drop)
+                    is_taken = lock.is_taken()
+                except FileNotFoundError:  # the last owner removed its empty folder just now
+                    if not makes:
+                        raise
+                    continue
+                found = lock.read()
+                if is_taken:
+                    if lock.is_local:
+                        _check_elsewhere(directory, found)
+                    lock.write(_record())
+                    undo.pop_all()
+                    return lock, found
+            if found:
+                break
+            time.sleep(0.05)
+    except OSError as error:
+        raise ConfigError(
+            explain(
+                f"the run directory {directory} cannot be written.",
+                f"found: {error.strerror or error} ({error.filename or directory / LOCK})",
+                "choose a folder you may write with --out DIR",
+            )
+        ) from error
+    raise RunOwnedError(
+        explain(
+            f"the run directory {directory} was to be written.",
+            f"found: {_named(found)} is still at it",
+            "wait for it, stop it with Ctrl-C, or write elsewhere with --out",
+        )
+    )
+
+
+def _check_elsewhere(directory: Path, found: dict[str, Any] | None) -> None:
+    """Without a lock that all machines see, an owner elsewhere may still be at work."""
+    if found and found.get("host") != socket.gethostname():
+        raise RunOwnedError(
+            explain(
+                f"the run directory {directory} was to be written.",
+                f"found: {_named(found)} did not release it, and its file system has no locks that "
+                "would tell whether that process is alive",
+                f"make sure that it has ended, then remove {directory / LOCK}",
+            )
+        )
+
+
+def _record() -> dict[str, Any]:
+    return {
+        "host": socket.gethostname(),
+        "boot": _boot(),
+        "pid": os.getpid(),
+        "since": now(),
+        "command": " ".join(["rlvr", *sys.argv[1:]])[:200],
+    }
+
+
+def _boot() -> str:
+    """The id of this start of the machine; "" where there is none to read."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _taken_over(directory: Path, found: dict[str, Any]) -> dict[str, Any]:
+    """Say on standard error that a dead owner's directory is taken over; gives who it was."""
+    is_here, is_same_start = found.get("host") == socket.gethostname(), found.get("boot") == _boot()
+    why = "the machine was restarted" if is_here and not is_same_start else "its lock is free"
+    print(
+        f"rlvr: {directory} was left by {_named(found)}, which ended without releasing it ({why}); "
+        "this process takes it over",
+        file=sys.stderr,
+    )
+    return {key: found.get(key) for key in ("host", "pid", "boot", "since")} | {"why": why}
+
+
+def _named(found: dict[str, Any] | None) -> str:
+    """The owner in words. What is no record of ours names nobody."""
+    told = found or {}
+    pid, host, since, command = (told.get(key) for key in ("pid", "host", "since", "command"))
+    if not isinstance(pid, int) or not isinstance(host, str):
+        return "a process that its lock file does not name"
+    words = f"process {pid} on {host[:64]}"
+    words += f" ({str(command)[:200]})" if command else ""
+    words += f" since {str(since)[:32]}" if since else ""
+    return "".join(c if c.isprintable() else "?" for c in words)
