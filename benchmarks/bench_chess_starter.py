@@ -4,10 +4,15 @@ The chess starter: start, SFT and GRPO for equal steps, several seeds, the same 
     python benchmarks/bench_chess_starter.py [--seeds 1 2 3] [--out DIR] [--json FILE]
 
 Both trainings see the same problems in the same order. Every model answers each held-out problem
-`--samples` times at temperature 1, and once greedily. Printed are the share of exact environment
-answers and the mean regret of the chosen moves (win probability; an illegal or malformed answer
-gives the game away), with 95 % intervals, and the differences of GRPO to both, problem by problem.
-Exits 1 where a difference at temperature 1 is not on the good side with its whole interval.
+`--samples` times at temperature 1, and once greedily. Printed with 95 % intervals are
+
+- macro: share of exact environment answers, the mean over kinds of moves with 30 questions or more;
+- regret of the chosen moves (win probability; an illegal answer gives the game away);
+- legal: share of positions whose chosen move is legal;
+
+the differences of GRPO to both, problem by problem, and the floors: a player without rules, and one
+of random legal moves. The bootstrap draws problems, environment questions within their kind.
+Exits 1 where macro or regret at temperature 1 is not better with its whole interval.
 """
 
 from __future__ import annotations
@@ -27,18 +32,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlvr_chess.evaluation import environment, policy
+from rlvr_chess.evaluation.environment import Foretold
 from rlvr_chess.evaluation.policy import Judged
-from rlvr_chess.evaluation.statistics import wilson
+from rlvr_chess.evaluation.without_rules import without_rules
 from rlvr_chess.grammar import parse_policy
 from rlvr_chess.records import EnvironmentStep, PolicyPosition
 from rlvr_chess.task import ChessTask
+from rlvr_chess.transition import transition
 
 ALGORITHMS: Mapping[str, Sequence[str]] = {
     "grpo": (),
     "sft": ("train.lr=1e-4",),  # of 1e-4 and 3e-4 the better one, on seed 11
 }
 DRAWS = 10_000
-MEASURES = {"exact": 1, "regret": -1, "legal": 1}
+MEASURES = {"macro": 1, "regret": -1, "legal": 1}
 """What is measured, and which way is better."""
 Scores = Mapping[str, Mapping[str, float]]
 """Measure to problem to the mean over its samples."""
@@ -62,6 +70,7 @@ def main() -> int:
     root = args.out or Path(tempfile.mkdtemp(prefix="rlvr-chess-starter-"))
     root.mkdir(parents=True, exist_ok=True)
     truth = {p.id: p.payload for p in _task().problems("test")}
+    print_floors(truth)
     found: dict[str, Any] = {"models": {}, "differences": {}, "minutes": {}}
     names = [f"{algo}-{seed}" for seed in args.seeds for algo in ALGORITHMS]
 
@@ -79,8 +88,7 @@ def main() -> int:
         print(f"\n{way}")
         for name, by_way in scores.items():
             found["models"][f"{name}, {way}"] = told = {
-                measure: mean_of(measure, list(by_way[way][measure].values()), way)
-                for measure in MEASURES
+                measure: mean_of(by_way[way][measure], truth) for measure in MEASURES
             }
             took = f"  {found['minutes'][name]:.1f} min" if name in found["minutes"] else ""
             print(f"  {name:8} " + "  ".join(f"{m} {show(*t)}" for m, t in told.items()) + took)
@@ -88,7 +96,7 @@ def main() -> int:
             for other in ("start", f"sft-{seed}"):
                 told = {
                     measure: difference(
-                        scores[f"grpo-{seed}"][way][measure], scores[other][way][measure]
+                        scores[f"grpo-{seed}"][way][measure], scores[other][way][measure], truth
                     )
                     for measure in MEASURES
                 }
@@ -104,7 +112,7 @@ def main() -> int:
 
 def is_better(name: str, told: Mapping[str, tuple[float, float, float]]) -> bool:
     """Whether both promised measures improve beyond chance; greedy answers are only shown."""
-    ends = told["exact"][1], -told["regret"][2]
+    ends = told["macro"][1], -told["regret"][2]
     return "greedy" in name or all(end > 0 for end in ends)
 
 
@@ -154,7 +162,7 @@ def read(file: Path, truth: Mapping[str, Any]) -> Scores:
         record = json.loads(line)
         payload = truth[record["id"]]
         if isinstance(payload, EnvironmentStep):
-            samples["exact"][record["id"]].append(record["outcome"]["score01"])
+            samples["macro"][record["id"]].append(record["outcome"]["score01"])
             continue
         judged = judge(payload, record)
         samples["regret"][record["id"]].append(judged.regret)
@@ -174,24 +182,57 @@ def judge(position: PolicyPosition, record: Mapping[str, Any]) -> Judged:
     return Judged(values=position.values, answer=answer)
 
 
-def mean_of(measure: str, values: list[float], way: str) -> tuple[float, float, float]:
-    """Mean and 95 % interval: Wilson's where problems are right or wrong, else the bootstrap's."""
-    if measure != "regret" and way == "greedy":
-        return (float(np.mean(values)), *wilson(round(sum(values)), len(values)))
-    return bootstrap(np.array(values))
+def print_floors(truth: Mapping[str, Any]) -> None:
+    """What the players that know nothing get of the same problems."""
+    answers = [
+        Foretold(
+            truth=transition(step.fen, step.uci),
+            answer=None,
+            floor=without_rules(step.fen, step.uci),
+            category=step.category,
+        )
+        for step in truth.values()
+        if isinstance(step, EnvironmentStep)
+    ]
+    judged = [
+        Judged(values=position.values, answer=None)
+        for position in truth.values()
+        if isinstance(position, PolicyPosition) and position.values is not None
+    ]
+    for figure in [*environment.figures(answers), *policy.greedy_figures(judged)]:
+        if figure.name.endswith("_floor"):
+            print(f"  {figure.name:24} {show(figure.value, figure.low, figure.high)}")
 
 
-def difference(one: Mapping[str, float], other: Mapping[str, float]) -> tuple[float, float, float]:
-    """Mean difference over the problems, with the interval of drawing problems again."""
-    return bootstrap(np.array([one[name] - other[name] for name in one]))
+def mean_of(scores: Mapping[str, float], truth: Mapping[str, Any]) -> tuple[float, float, float]:
+    """
+    Mean and 95 % interval by the bootstrap.
 
-
-def bootstrap(values: NDArray[np.float64]) -> tuple[float, float, float]:
-    """Mean, and the middle 95 % of the means of redrawn values."""
+    Of environment questions the mean over kinds of moves (`environment.LEAST` or more) of the
+    kind's mean, problems drawn again within their kind.
+    """
+    kinds: dict[str, list[float]] = defaultdict(list)
+    for name, value in scores.items():
+        kinds[getattr(truth[name], "category", "")].append(value)
+    kept = [np.array(values) for values in kinds.values() if len(values) >= environment.LEAST]
     rng = np.random.default_rng(0)
-    means = [values[rng.integers(0, len(values), len(values))].mean() for _ in range(DRAWS)]
-    low, high = np.percentile(means, [2.5, 97.5])
-    return float(values.mean()), float(low), float(high)
+    drawn = np.mean([redrawn(values, rng) for values in kept], axis=0)  # (DRAWS,)
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    return float(np.mean([values.mean() for values in kept])), float(low), float(high)
+
+
+def difference(
+    one: Mapping[str, float], other: Mapping[str, float], truth: Mapping[str, Any]
+) -> tuple[float, float, float]:
+    """`mean_of` the differences, problem by problem."""
+    return mean_of({name: one[name] - other[name] for name in one}, truth)
+
+
+def redrawn(values: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Means over problems that are drawn again, `DRAWS` times."""
+    return np.array(
+        [values[rng.integers(0, len(values), len(values))].mean() for _ in range(DRAWS)]
+    )
 
 
 def show(value: float, low: float, high: float, sign: str = "") -> str:

@@ -69,7 +69,8 @@ def main() -> int:
     image = args.image or default_image()
     if missing := why_no_image(image):
         sys.exit(missing)
-    options = {"timeout_s": float(args.timeout), **our_options(args.sandbox, image)}
+    options = {"timeout_s": float(args.timeout), "verdict": "official"}
+    options |= our_options(args.sandbox, image)
     official = OfficialRunner(
         checkout=args.official.resolve(),
         python=args.official_python,

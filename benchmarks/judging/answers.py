@@ -71,7 +71,7 @@ def make_answers(
     for source in sources or (None,):
         task = CvdpTask(CvdpConfig(), BuildContext(dataset=source))
         path = source or STARTER
-        rows = {row["id"]: row for row in _rows(path)}
+        rows = {row["id"]: row for row in read_rows(path)}
         for name, reason in task.unsupported().items():
             if not only or name in only:
                 skipped[f"{path.stem}: {name}"] = reason
@@ -102,10 +102,11 @@ def read_references(path: Path | None) -> dict[str, dict[str, str]]:
     """`{"id", "files"}` lines, id to files."""
     if path is None:
         return {}
-    return {row["id"]: dict(row["files"]) for row in _rows(path)}
+    return {row["id"]: dict(row["files"]) for row in read_rows(path)}
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The records with an id of a JSON Lines file."""
     rows = []
     with path.open(encoding="utf-8-sig", errors="replace") as handle:
         for line in handle:

@@ -105,23 +105,44 @@ class OfficialRunner:
         dataset.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         command = [self.python, "run_benchmark.py", "-f", str(dataset), "-p", str(prefix)]
         command += ["-t", str(self.threads)]
-        environment = {
-            **os.environ,
-            "OSS_SIM_IMAGE": self.image,
-            "OSS_PNR_IMAGE": self.image,
-            "DOCKER_TIMEOUT": str(self.timeout_s),
-        }
-        log = prefix.with_suffix(".log")
-        with log.open("w") as out:
-            subprocess.run(
-                command, cwd=self.checkout, env=environment, stdout=out, stderr=out, check=False
-            )
-        written = prefix / "raw_result.json"
-        if not written.is_file():
-            tail = log.read_text(errors="replace")[-1500:]
-            raise RuntimeError(f"the official runner left no raw_result.json; it said:\n{tail}")
-        results: dict[str, Any] = json.loads(written.read_text())
-        return results
+        return run_official(
+            command,
+            checkout=self.checkout,
+            image=self.image,
+            timeout_s=self.timeout_s,
+            prefix=prefix,
+        )
+
+
+def run_official(
+    command: Sequence[str], *, checkout: Path, image: str, timeout_s: int, prefix: Path
+) -> dict[str, Any]:
+    """
+    The results of a command of the official runner, by id; its log is `prefix` with `.log`.
+
+    Raises:
+        RuntimeError: It ended without results.
+    """
+    environment = {
+        **os.environ,
+        "OSS_SIM_IMAGE": image,
+        "OSS_PNR_IMAGE": image,
+        "DOCKER_TIMEOUT": str(timeout_s),
+    }
+    log = prefix.with_suffix(".log")
+    with log.open("w") as out:
+        subprocess.run(command, cwd=checkout, env=environment, stdout=out, stderr=out, check=False)
+    written = prefix / "raw_result.json"
+    if not written.is_file():
+        tail = log.read_text(errors="replace")[-1500:]
+        raise RuntimeError(f"the official runner left no raw_result.json; it said:\n{tail}")
+    results: dict[str, Any] = json.loads(written.read_text())
+    return results
+
+
+def verdict_of(row_id: str, results: Mapping[str, Any], prefix: Path, said: str) -> OfficialVerdict:
+    """The verdict on a row of a run whose results and files lie below `prefix`."""
+    return _verdict(row_id, results, _folder(row_id, prefix), said)
 
 
 def official_row(answer: Answer, number: int) -> dict[str, Any]:

@@ -5,6 +5,7 @@ A row's test has the row's key as `@row("key")`; the last test holds page and te
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -200,7 +201,7 @@ def test_missing_dataset(rlvr: Rlvr) -> None:
 
 @_row("broken line in answers")
 def test_broken_answer_line(rlvr: Rlvr, tmp_path: Path) -> None:
-    """A line that is no JSON is named by its number; the lines around it are scored; exit 0."""
+    """A line that is no JSON is named by its number; the lines around it are scored; exit 2."""
     lines = ['{"id": "toy_a", "completion": "aaaa"}', '{"id": "toy_b", ', '{"id": "toy_c", "x": 1}']
     lines.append('{"id": "toy_c", "completion": "cccc"}')
     (tmp_path / "answers.jsonl").write_text("\n".join(lines), encoding="utf-8")
@@ -209,7 +210,8 @@ def test_broken_answer_line(rlvr: Rlvr, tmp_path: Path) -> None:
         "score", "--task", "toy", "--completions", "answers.jsonl", "--out", "verdicts.jsonl"
     )
 
-    assert done.returncode == 0, done.stderr
+    _assert_explained(done, 2, "2 of 4 lines of answers.jsonl", "line 2: not JSON")
+    assert "scored 2 of 4 answers" in done.stdout
     verdicts = _read(tmp_path / "verdicts.jsonl")
     assert [v["reward"] for v in verdicts] == [1.0, None, None, 1.0]
     assert verdicts[1]["error"].startswith("line 2: not JSON")
@@ -388,11 +390,16 @@ def test_verifier_times_out(rlvr: Rlvr, tmp_path: Path, problem: dict[str, Any])
 
 
 @_row("simulator killed")
-def test_simulator_killed(tmp_path: Path, problem: dict[str, Any]) -> None:
-    """A sandbox that is killed from outside has failed to run: no reward, and exit 5."""
+@pytest.mark.parametrize("times", ["once", "always"])
+def test_simulator_killed(tmp_path: Path, problem: dict[str, Any], times: str) -> None:
+    """
+    A sandbox that is killed from outside: the answer is judged again.
+
+    Where a known answer's sandbox is killed too, the verification has failed: no reward, exit 5.
+    """
     _answer(tmp_path, problem, "initial begin : hang integer i; i = 0; while (1) i = i + 1; end")
     with subprocess.Popen(
-        [sys.executable, "-m", "rlvr.cli.main", *SCORE_TO],
+        [sys.executable, "-m", "rlvr.cli.main", *SCORE_TO, "cvdp.timeout_s=10"],
         cwd=tmp_path,
         env={**os.environ, "RLVR_CACHE_DIR": str(tmp_path / "cache")},
         stderr=subprocess.PIPE,
@@ -400,14 +407,23 @@ def test_simulator_killed(tmp_path: Path, problem: dict[str, Any]) -> None:
     ) as process:
         try:
             _kill_when_simulating(process)
-            _, errors = process.communicate(timeout=120)
+            while times == "always" and process.poll() is None:
+                for sandbox in _descendants(process.pid, "bwrap"):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(sandbox, signal.SIGKILL)
+                time.sleep(0.05)
+            _, errors = process.communicate(timeout=200)
         finally:
             process.kill()
 
-    assert process.returncode == 5, errors
     (verdict,) = _read(tmp_path / "verdicts.jsonl")
-    assert verdict["reward"] is None
-    assert "verification failed" in verdict["error"]
+    if times == "once":
+        assert process.returncode == 0, errors
+        assert verdict["score01"] == 0.0
+    else:
+        assert process.returncode == 5, errors
+        assert verdict["reward"] is None
+        assert "verification failed" in verdict["error"]
 
 
 @_row("output without end")

@@ -177,7 +177,9 @@ def test_pass_at_k_survives_what_breaks_in_a_figure(plugin_site: Any) -> None:
     plugin_site.add("exam", EXAMINED)
     words = ("eval", "--plugin", "exam", "--model", "tiny:x", "--samples", "1", "--split", "train")
     done = plugin_site.rlvr(*words, "--json", "--out", "kept.jsonl")
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == 3, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "plugin 'exam'" in done.stderr
     told = json.loads(done.stdout)
     assert 0 <= told["pass_at"]["1"] <= 1
     assert told["figures"]["first"]["value"] == 0.5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -107,7 +108,7 @@ def test_the_table_has_the_columns_of_the_design(plugin_site):
     assert "rlvr-sums 1.0" in row
     assert "tasks: sums · commands: hello, crash" in row
     bad = next(row for row in rows if row.startswith("bad"))
-    assert bad.endswith("- pip install --force-reinstall rlvr-bad")
+    assert bad.endswith("pip install --force-reinstall rlvr-bad")
 
 
 @pytest.mark.parametrize("case", BROKEN)
@@ -454,4 +455,4 @@ def test_a_command_of_ours_says_what_to_install(plugin_site):
     done = plugin_site.rlvr("tinker-server", RLVR_DISABLE_PLUGINS="tinker")
 
     assert done.returncode == 3
-    assert "pip install rlvr-tinker" in done.stderr
+    assert re.search(r"pip install .*rlvr-tinker", done.stderr)

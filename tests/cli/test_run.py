@@ -207,19 +207,6 @@ def test_resume_refuses_other_options(rlvr: Call) -> None:
     assert "run.steps" not in refused.stderr
 
 
-def test_a_run_that_goes_on_elsewhere_is_not_resumed(rlvr: Call, tmp_path: Path) -> None:
-    """Two processes never write one run: the other one is named (exit 2)."""
-    running = start(tmp_path, "--out", "r", "--steps", "400", "eval.samples=0")
-    wait_for_step(tmp_path, 1)
-
-    refused = rlvr("run", "--resume", "r")
-    running.kill()
-    running.communicate(timeout=20)
-
-    assert refused.returncode == 2
-    assert f"process {running.pid} is still at it" in refused.stderr
-
-
 def test_a_schedule_that_ends_with_the_run_keeps_its_length(rlvr: Call) -> None:
     """More steps would change learning rates already used: refused unless they are constant."""
     rlvr("run", "--plugin", "toy", "--steps", "1", "--out", "r", "eval.samples=0",

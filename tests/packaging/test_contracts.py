@@ -12,6 +12,8 @@ PUBLIC = {"types", "specs", "parts", "abilities", "episode", "errors", "testing"
     "checks",
     "distributions",
     "extensions",
+    "fitting",
+    "install",
     "opening",
     "pictures",
     "sampling",

@@ -67,7 +67,7 @@ def test_standard_input_need_not_be_text(monkeypatch: pytest.MonkeyPatch) -> Non
 
     bad, good = read_answers("-", PROBLEMS, {})
 
-    assert "line 1: no problem" in bad.error
+    assert "line 1: byte 9 of it is not UTF-8" in bad.error
     assert good.error == ""
 
 

@@ -20,7 +20,7 @@ from rlvr.builtin.group_sampler import GroupSampler
 from rlvr.builtin.reference_sampler import ReferenceSampler
 from rlvr.config.core import CheckpointOptions, EvalOptions, ParityOptions, TrainOptions
 from rlvr.distributions import Ask, Weighing
-from rlvr.errors import ConfigError
+from rlvr.errors import ConfigError, PartError
 from rlvr.parts import BuildContext
 from rlvr.plugins.host import PluginHost
 from rlvr.run.appraisal import (
@@ -369,7 +369,7 @@ def test_a_run_that_dies_between_saving_and_sparing_loses_no_best(
         return attrs.evolve(made, student=attrs.evolve(made.student, backend=Turning()))
 
     first = plan(checkpointer=Killed(tmp_path, at))
-    with pytest.raises(RuntimeError, match="killed"):
+    with pytest.raises(PartError, match="killed"):
         asyncio.run(train(first, RunState(), watch_of(tmp_path)))
     again, watch = plan(), watch_of(tmp_path)
     kept = again.checkpointer.list()

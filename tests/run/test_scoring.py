@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.errors import ConfigError, PrerequisiteError, VerifierError
+from rlvr.errors import PrerequisiteError, VerifierError
 from rlvr.run.scoring import Scorer
-from rlvr.run.store import SqliteStore, open_store
+from rlvr.run.store import SqliteStore
 from rlvr.types import Failed, Group, Outcome, Problem, Reward, Trajectory, Unscorable
 
 PROBLEM = Problem(id="p", prompt=())
@@ -153,12 +153,3 @@ def test_a_broken_rollout_is_not_judged() -> None:
 
     assert verifier.calls == 0
     assert outcome == Failed(reason="the rollout broke off: tool died")
-
-
-def test_a_store_that_cannot_be_used_is_a_configuration_error(tmp_path: Path) -> None:
-    """No silent run without a store: the file and the way out are named."""
-    path = tmp_path / "not-a-database"
-    path.write_text("plain text, and long enough to be taken for a file header " * 4)
-
-    with pytest.raises(ConfigError, match=r"verify\.store"):
-        open_store(str(path))

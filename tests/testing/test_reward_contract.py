@@ -148,6 +148,36 @@ class Undecided(ToyReward):
         return await super().__call__(problem, trajectory)
 
 
+class HasASecondJudge(ToyReward):
+    async def second_opinion(self, problem: Problem, trajectory: Trajectory) -> Any:
+        return await ToyReward()(problem, trajectory)
+
+
+class HasNoOpinion(ToyReward):
+    def second_opinion(self, problem: Problem, trajectory: Trajectory) -> None:
+        """Neither on right answers nor on wrong ones."""
+
+
+class RejectsWhatIsRight(ToyReward):
+    async def second_opinion(self, problem: Problem, trajectory: Trajectory) -> Any:
+        return Reward(value=0, score01=0)
+
+
+class ConfirmsAnything(ToyReward):
+    async def second_opinion(self, problem: Problem, trajectory: Trajectory) -> Any:
+        return Reward(value=1, score01=1)
+
+
+class ThinksInNumbers(ToyReward):
+    async def second_opinion(self, problem: Problem, trajectory: Trajectory) -> Any:
+        return 1.0
+
+
+class ForgetsWhenReseeded(HasASecondJudge):
+    def reseeded(self, seed: int) -> ToyReward:
+        return ToyReward()
+
+
 def contract_of(reward: type, broken_reward: type = ToolIsMissing) -> type[RewardContract]:
     """The contract on that reward."""
 
@@ -170,7 +200,7 @@ def contract_of(reward: type, broken_reward: type = ToolIsMissing) -> type[Rewar
     return Case
 
 
-@pytest.mark.parametrize("reward", [ToyReward, Opens, Undecided])
+@pytest.mark.parametrize("reward", [ToyReward, Opens, Undecided, HasASecondJudge, HasNoOpinion])
 def test_a_right_reward_holds_every_promise(reward: type, broken: Broken) -> None:
     """The kit raises no false alarm, also where a reward must be opened or has no verdict."""
     assert broken(contract_of(reward)) == set()
@@ -192,6 +222,10 @@ def test_a_right_reward_holds_every_promise(reward: type, broken: Broken) -> Non
         (PlainTextKey, "verdict_keys_tell_answers_apart"),
         (MixesUpCalls, "judges_several_at_once"),
         (ZeroWhenToolIsMissing, "right_answer_earns_the_top"),
+        (RejectsWhatIsRight, "second_opinions_confirm_what_is_right_and_nothing_else"),
+        (ConfirmsAnything, "second_opinions_confirm_what_is_right_and_nothing_else"),
+        (ThinksInNumbers, "second_opinions_confirm_what_is_right_and_nothing_else"),
+        (ForgetsWhenReseeded, "a_reseeded_reward_keeps_its_second_judge"),
     ],
 )
 def test_faults_are_found(reward: type, promise: str, broken: Broken) -> None:

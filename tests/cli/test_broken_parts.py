@@ -1,0 +1,325 @@
+"""A plugin whose parts break their promises: named in a few lines, exit 3, no traceback."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rlvr.cli.main import main
+from tests.conftest import PluginSite
+
+pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
+pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
+
+pytestmark = pytest.mark.integration
+
+PLUGIN = """
+import asyncio, math, os
+import attrs
+import rlvr
+from attrs import frozen
+from rlvr import hookimpl
+from rlvr.builtin.curricula import *
+from rlvr.builtin.file_checkpointer import FileCheckpointer
+from rlvr.builtin.group_sampler import GroupSampler
+from rlvr.builtin.toy import ToyConfig, ToyReward, ToyTask
+from rlvr.specs import *
+from rlvr.types import Message, Problem, Reward, Trajectory
+
+RLVR_API = rlvr.API_VERSION
+HOW = os.environ.get("BROKEN", "")
+
+@hookimpl
+def rlvr_tasks():
+    yield TaskSpec(name="broken", target=__name__ + ":Task", reward="broken",
+                   starter="rlvr.builtin.toy:starter")
+
+@hookimpl
+def rlvr_rewards():
+    yield RewardSpec(name="broken", target=__name__ + ":Judge")
+
+@hookimpl
+def rlvr_samplers():
+    yield SamplerSpec(name="broken", target=__name__ + ":sampler")
+
+@hookimpl
+def rlvr_advantages():
+    yield AdvantageSpec(name="broken", target=__name__ + ":Credit")
+
+@hookimpl
+def rlvr_losses():
+    yield LossSpec(name="broken", target=__name__ + ":Loss")
+
+@hookimpl
+def rlvr_checkpointers():
+    yield CheckpointerSpec(name="broken", target=__name__ + ":Keeper")
+
+@hookimpl
+def rlvr_curricula():
+    yield CurriculumSpec(name="broken", target=__name__ + ":Order")
+
+@hookimpl
+def rlvr_algorithms():
+    yield AlgorithmSpec(name="broken", sampler="broken", advantage="broken", loss="broken")
+
+
+def is_(name):
+    if HOW == name + " raises":
+        raise OSError(28, "No space left on device")
+    return HOW == name
+
+
+class Task(ToyTask):
+    def __init__(self, config, context):
+        is_("task.build")
+        super().__init__(ToyConfig(), context)
+
+    def problems(self, split):
+        is_("task.problems")
+        found = list(super().problems(split))
+        if is_("task.duplicates"):
+            found += found[:1]
+        if is_("task.type"):
+            found[1] = "a problem"
+        if is_("task.prompt"):
+            found[1] = attrs.evolve(found[1], prompt="a text")
+        if is_("task.content"):
+            found[1] = attrs.evolve(found[1], prompt=[Message(role="user", content=3)])
+        if is_("task.id"):
+            found[1] = attrs.evolve(found[1], id=7)
+        return None if is_("task.none") else found
+
+    def reference(self, problem):
+        is_("task.reference")
+        return "text" if is_("task.reference.type") else super().reference(problem)
+
+
+class Judge(ToyReward):
+    def __init__(self, config, context):
+        pass
+
+    async def __call__(self, problem, trajectory):
+        if HOW.startswith("reward") and problem.id == "toy_b":
+            is_("reward")
+            return None
+        return await super().__call__(problem, trajectory)
+
+
+class Sampler(GroupSampler):
+    async def sample(self, policy, task, problems, params):
+        is_("sampler")
+        groups = await super().sample(policy, task, problems, params)
+        if is_("sampler.few"):
+            return groups[:-1]
+        if is_("sampler.none"):
+            return None
+        if is_("sampler.order"):
+            return groups[::-1]
+        if is_("sampler.types"):
+            return [g.trajectories for g in groups]
+        if is_("sampler.group"):
+            return [attrs.evolve(g, trajectories=g.trajectories[1:]) for g in groups]
+        if is_("sampler.trajectory"):
+            return [attrs.evolve(g, trajectories=["x"] * len(g.trajectories)) for g in groups]
+        return groups
+
+
+def sampler(config, context):
+    return None if is_("sampler.build") else Sampler()
+
+
+class Credit:
+    def __init__(self, config, context):
+        pass
+
+    def __call__(self, groups):
+        is_("advantage")
+        rows = [[r.value - 0.5 for r in g.rewards] for g in groups]
+        return {"advantage.none": None, "advantage.number": 1.0, "advantage.few": rows[:-1],
+                "advantage.short": [row[:-1] for row in rows],
+                "advantage.long": [[*row, 1.0] for row in rows],
+                "advantage.nan": [[math.nan for _ in row] for row in rows],
+                "advantage.text": [["1" for _ in row] for row in rows],
+                "advantage.all None": [[None for _ in row] for row in rows]}.get(HOW, rows)
+
+
+class Loss:
+    needs = frozenset()
+    importance_weighted = False
+
+    def __init__(self, config, context):
+        pass
+
+    def __call__(self, data, logprobs):
+        is_("loss")
+        terms = [-(lp * lp.new_tensor(d.advantages * d.weights)).sum()
+                 for d, lp in zip(data, logprobs)]
+        whole = sum(terms)
+        return {"loss.none": None, "loss.alone": whole, "loss.float": (1.0, {}),
+                "loss.vector": (whole.expand(2), {}), "loss.detached": (whole.detach(), {}),
+                "loss.metrics": (whole, None)}.get(HOW, (whole, {}))
+
+
+class Keeper(FileCheckpointer):
+    def __init__(self, config, context):
+        super().__init__(None, context)
+
+    async def save(self, step, state, backend):
+        is_("checkpointer")
+        found = await super().save(step, state, backend)
+        return None if is_("checkpointer.none") else found
+
+
+class Order:
+    def __init__(self, config, context):
+        pass
+
+    def choose(self, problems, count, *, seed, step, history):
+        is_("curriculum")
+        if is_("curriculum.ids"):
+            return [attrs.evolve(p, id="unknown") for p in problems[:count]]
+        if is_("curriculum.texts"):
+            return [p.id for p in problems[:count]]
+        if is_("curriculum.none"):
+            return None
+        return problems[:count]
+"""
+RUN = (
+    "run", "--plugin", "broken", "--algo", "broken", "--steps", "1", "--out", "r",
+    "--curriculum", "broken", "run.checkpointer=broken", "eval.samples=0", "train.problems=2",
+    "sampler.group_size=2", "verify.store=off",
+    "sampler.max_tokens=6",
+)  # fmt: skip
+HOW = {
+    "task.build raises": "task", "task.problems raises": "problems", "task.none": "problems",
+    "task.duplicates": "toy_a", "task.type": "'a problem'", "task.prompt": "toy_b",
+    "task.content": "toy_b", "task.id": "as id",
+    "sampler.build": "sampler", "sampler raises": "sample", "sampler.few": "1 groups",
+    "sampler.none": "None", "sampler.order": "in the place of", "sampler.types": "toy_",
+    "sampler.group": "1 trajectories", "sampler.trajectory": "'x'",
+    "advantage raises": "__call__", "advantage.none": "NoneType", "advantage.number": "float",
+    "advantage.few": "rows of", "advantage.short": "rows of", "advantage.long": "rows of",
+    "advantage.nan": "nan", "advantage.text": "'1'", "advantage.all None": "nothing was trained",
+    "loss raises": "No space left", "loss.none": "None", "loss.alone": "tensor",
+    "loss.float": "no scalar tensor", "loss.vector": "no scalar tensor",
+    "loss.detached": "without a gradient", "loss.metrics": "as metrics",
+    "checkpointer raises": "save", "checkpointer.none": "a Checkpoint",
+    "curriculum raises": "choose", "curriculum.ids": "unknown", "curriculum.texts": "'toy_",
+    "curriculum.none": "choose",
+}  # fmt: skip
+
+
+@pytest.fixture
+def site(
+    importable_site: PluginSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> PluginSite:
+    """The plugin, installed, and an empty folder to run in."""
+    importable_site.add("broken", PLUGIN)
+    monkeypatch.chdir(importable_site.home)
+    monkeypatch.setenv("RLVR_CACHE_DIR", str(tmp_path / "cache"))
+    return importable_site
+
+
+@pytest.mark.parametrize(("how", "word"), HOW.items(), ids=HOW)
+def test_a_broken_part_is_named_in_a_few_lines(
+    how: str, word: str, site: PluginSite, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Plugin, part and what came; exit 3; the traceback is in the run directory alone."""
+    monkeypatch.setenv("BROKEN", how)
+
+    code = main([*RUN])
+
+    said = capsys.readouterr().err
+    message = said[said.index("rlvr: ") :]
+    assert code == 3, said
+    assert "Traceback" not in said
+    assert "this is a bug" not in said
+    assert "run directory" not in said
+    assert len(message.splitlines()) <= 6
+    kind = how.partition(".")[0].partition(" ")[0]
+    assert "broken" in message or kind == "curriculum", message
+    assert kind in message or how.startswith("curriculum.ids"), message
+    assert word in message
+    if how == "advantage raises":
+        assert "No space left" in (site.home / "r" / "traceback.txt").read_text()
+
+
+@pytest.mark.parametrize("how", ["reward", "reward raises"])
+def test_one_bad_answer_does_not_end_score(
+    how: str, site: PluginSite, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The others are scored; a share past the limit is exit 5, after the results."""
+    monkeypatch.setenv("BROKEN", how)
+
+    code = main(["score", "--plugin", "broken", "--golden", "--out", "v.jsonl", "--json"])
+
+    shown = capsys.readouterr()
+    verdicts = [json.loads(line) for line in (site.home / "v.jsonl").read_text().splitlines()]
+    assert [v["reward"] for v in verdicts] == [1.0, None, 1.0, 1.0]
+    for word in ("plugin 'broken'", "reward 'broken'", "__call__", "toy_b", "promised"):
+        assert word in verdicts[1]["error"]
+    assert code == 5, shown.err
+    assert "Traceback" not in shown.err
+    monkeypatch.delenv("BROKEN")
+    assert main(["score", "--plugin", "broken", "--golden", "verify.max_failures=0.5"]) == 0
+
+
+@pytest.mark.parametrize("how", ["task.reference raises", "task.reference.type", "task.problems"])
+def test_other_commands_name_a_broken_part_too(
+    how: str, site: PluginSite, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`score --golden` asks for references; `--debug` alone shows the traceback."""
+    monkeypatch.setenv("BROKEN", how if "." in how[5:] or "raises" in how else how + " raises")
+
+    assert main(["score", "--plugin", "broken", "--golden"]) == 3
+    assert "Traceback" not in capsys.readouterr().err
+    assert main(["score", "--plugin", "broken", "--golden", "--debug"]) == 3
+    assert "Traceback" in capsys.readouterr().err
+
+
+KEYED = """
+import hashlib
+import rlvr
+from rlvr import hookimpl
+from rlvr.specs import RewardSpec
+from rlvr.types import Reward
+from site_helper import WORTH
+
+RLVR_API = rlvr.API_VERSION
+
+@hookimpl
+def rlvr_rewards():
+    yield RewardSpec(name="keyed", target=__name__ + ":Keyed", bounds=(-5.0, 5.0))
+
+class Keyed:
+    def __init__(self, config, context):
+        pass
+
+    def verdict_key(self, problem, trajectory):
+        return hashlib.sha256((problem.id + trajectory.completion).encode()).hexdigest()
+
+    def __call__(self, problem, trajectory):
+        return Reward(value=WORTH, score01=1.0 if WORTH > 0 else 0.0)
+"""
+
+
+def test_a_reward_that_was_edited_gets_no_verdict_of_before(plugin_site: PluginSite) -> None:
+    """Its author's key says nothing of its source; the core's part of the key does."""
+    plugin_site.add("keyed", KEYED)
+    helper = plugin_site.path / "site_helper.py"
+    words = ("score", "--plugin", "toy", "--reward", "keyed", "--golden", "--json", "--out", "v")
+
+    def summary(worth: str) -> dict[str, object]:
+        helper.write_text(f"WORTH = {worth}\n")
+        done = plugin_site.rlvr(*words, PYTHONDONTWRITEBYTECODE="1")
+        assert done.returncode == 0, done.stderr
+        found: dict[str, object] = json.loads(done.stdout)
+        return found
+
+    assert summary("1.0")["cached"] == 0
+    assert summary("1.0")["cached"] == 4
+    edited = summary("-3.0")
+    assert (edited["cached"], edited["reward_mean"], edited["right"]) == (0, -3.0, 0)

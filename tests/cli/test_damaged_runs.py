@@ -1,0 +1,222 @@
+"""Damaged run directories: each file in many ways, read by every command that reads them."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlvr.cli.main import main
+
+pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
+pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
+
+pytestmark = pytest.mark.integration
+
+RUN = (
+    "run", "--plugin", "toy", "--algo", "grpo", "--steps", "2", "--seed", "1", "--out", "whole",
+    "eval.samples=1", "eval.every=1", "checkpoint.every=1", "train.problems=2",
+    "sampler.group_size=2", "verify.store=off",
+)  # fmt: skip
+FILES = (
+    "run.json", "metrics.jsonl", "eval.jsonl", "trace.jsonl", "events.jsonl",
+    "trajectories/step-000001.jsonl", "trajectories/eval-000002.jsonl",
+    "checkpoints/step-000002/manifest.json", "checkpoints/step-000002/model/trained-on.json",
+)  # fmt: skip
+
+
+def _line(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
+    def damage(path: Path) -> None:
+        lines = path.read_bytes().splitlines(keepends=True)
+        lines[-1:] = [change(lines[-1])]
+        path.write_bytes(b"".join(lines))
+
+    return damage
+
+
+def _bytes(content: bytes) -> Callable[[Path], None]:
+    def damage(path: Path) -> None:
+        path.write_bytes(content)
+
+    return damage
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+    (path / "inside").write_text("x")
+
+
+def _half(path: Path) -> None:
+    """Cut within the line in the middle: a cut between two lines leaves nothing to see."""
+    content = path.read_bytes()
+    middle = len(content) // 2
+    begin, end = content.rfind(b"\n", 0, middle) + 1, content.find(b"\n", middle)
+    path.write_bytes(content[: (begin + (end if end >= 0 else len(content))) // 2])
+
+
+def _swapped(value: object) -> Callable[[Path], None]:
+    """Every value of the first object is another one: valid JSON with wrong types."""
+
+    def damage(path: Path) -> None:
+        text = path.read_text()
+        if path.suffix == ".json":
+            record = json.loads(text)
+            path.write_text(json.dumps(dict.fromkeys(record, value)))
+        else:
+            first, *others = text.splitlines()
+            changed = json.dumps(dict.fromkeys(json.loads(first), value))
+            path.write_text("\n".join([changed, *others]) + "\n")
+
+    return damage
+
+
+def _each(drop: int) -> Callable[[Path], None]:
+    """A field is missing."""
+
+    def damage(path: Path) -> None:
+        text = path.read_text()
+        first, rest = (text, "") if path.suffix == ".json" else text.split("\n", 1)
+        record = json.loads(first)
+        record.pop(list(record)[drop % len(record)])
+        path.write_text(json.dumps(record) + "\n" + rest)
+
+    return damage
+
+
+DAMAGE: dict[str, Callable[[Path], None]] = {
+    "a byte that is not UTF-8": _line(lambda line: line[:5] + b"\xff" + line[5:]),
+    "half a line": _line(lambda line: line[: len(line) // 2]),
+    "no end of line": _line(lambda line: line.rstrip(b"\n")),
+    "zero bytes": _line(lambda line: line + b"\0" * 100 + b"\n"),
+    "a line of something": _line(lambda line: line + b"[1]\n17\nnull\n{}\n\"x\"\n"),
+    "too deep": _line(lambda line: line + b"[" * 100_000 + b"\n"),
+    "too many digits": _line(lambda line: line + b'{"step": ' + b"9" * 5000 + b"}\n"),
+    "a huge number": _line(lambda line: line + b'{"step": ' + b"9" * 400 + b"}\n"),
+    "a huge line": _line(lambda line: line + b'{"step": "' + b"x" * 2_000_000 + b'"}\n'),
+    "empty": _bytes(b""),
+    "only zeros": _bytes(b"\0" * 4096),
+    "a packed file": _bytes(b"\x1f\x8b\x08\0\0\0\0\0\0\x03KL"),
+    "half a file": _half,
+    "a folder": _folder,
+    "gone": Path.unlink,
+    "nulls": _swapped(None),
+    "texts": _swapped("text"),
+    "lists": _swapped([1, "x"]),
+    "objects": _swapped({"a": {"b": 1}}),
+    "numbers": _swapped(-1.5),
+    "flags": _swapped(True),
+    "without a field": _each(0),
+    "without another field": _each(3),
+}  # fmt: skip
+CASES = [(file, name) for file in FILES for name in DAMAGE]
+SAID_NOTHING = {"no end of line", "gone", "empty"}
+"""What may well be no damage: a crash before the last line, or before the file."""
+MAY_LACK = {
+    "run.json": {"half a line", "without a field", "without another field"},
+    "metrics.jsonl": {"without another field"},
+}
+"""Its last line is a brace; a run of another version may have told less."""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two steps, with evaluations and a checkpoint of each."""
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main([*RUN]) == 0
+    return folder / "whole"
+
+
+@pytest.fixture
+def damaged(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the run, to damage, below `runs/` of the present folder."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(whole, tmp_path / "runs" / "other")
+    return Path(shutil.copytree(whole, tmp_path / "runs" / "one"))
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    """Exit code and standard error of a command, which shows no traceback."""
+    code = main(list(words))
+    shown = capsys.readouterr()
+    assert "Traceback" not in shown.err, (words, shown.err[-3000:])
+    assert "this is a bug" not in shown.err, (words, shown.err)
+    assert code in (0, 2, 3, 5, 6), (words, code, shown.err)
+    return code, shown.err
+
+
+def reading(capsys: pytest.CaptureFixture[str]) -> str:
+    """What the commands say that only read."""
+    told = ""
+    for words in (
+        ("runs", "list", "runs"), ("runs", "list", "runs", "--json"), ("runs", "show", "runs/one"),
+        ("runs", "show", "one", "--json"), ("runs", "compare", "one", "other"),
+        ("runs", "compare", "other", "one", "--json"), ("runs", "trace", "runs/one"),
+        ("rescore", "runs/one", "--out", "rescored.jsonl"),
+    ):  # fmt: skip
+        told += said(capsys, *words)[1]
+    return told
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("name", DAMAGE)
+def test_reading_names_what_is_damaged_and_goes_on(
+    file: str, name: str, damaged: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No traceback, and the file is named by a command that needs it."""
+    DAMAGE[name](damaged / file)
+
+    told = reading(capsys)
+
+    is_read = not file.startswith(("events", "checkpoints"))
+    is_damage = name not in SAID_NOTHING | MAY_LACK.get(file, set())
+    if is_read and is_damage:
+        assert Path(file).name in told, told
+
+
+SOME = random.Random(7).sample(CASES, 14)
+
+
+@pytest.mark.parametrize(("file", "name"), SOME)
+def test_resuming_and_evaluating_a_damaged_run(
+    file: str, name: str, damaged: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run goes on from its last good checkpoint; damage is named and kept beside."""
+    DAMAGE[name](damaged / file)
+    told = ""
+    for words in (
+        ("eval", "--run", "runs/one", "verify.store=off"),
+        ("torch", "export", "runs/one", "--out", "exported"),
+        ("run", "--resume", "runs/one", "run.steps=3"),
+    ):
+        code, shown = said(capsys, *words)
+        told += shown
+        assert code == 0 or Path(file).name in shown or "checkpoint" in shown, (words, shown)
+    if file == "run.json" and name in ("a folder", "half a file", "only zeros", "texts"):
+        assert "run.json" in told
+    elif file != "run.json":
+        assert (damaged / "checkpoints" / "step-000003").is_dir(), told
+
+
+def test_a_damaged_newest_checkpoint_is_passed_by(
+    damaged: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The run goes on from the one before it, and says which it could not trust."""
+    weights = max(
+        (p for p in (damaged / "checkpoints" / "step-000002" / "model").iterdir() if p.is_file()),
+        key=lambda p: p.stat().st_size,
+    )
+    weights.write_bytes(weights.read_bytes()[:-10])
+
+    code, shown = said(capsys, "run", "--resume", "runs/one", "run.steps=3")
+
+    assert code == 0, shown
+    assert "step-000002" in shown
+    steps = [json.loads(x)["step"] for x in (damaged / "metrics.jsonl").read_text().splitlines()]
+    assert steps == [1, 2, 3]

@@ -1,0 +1,129 @@
+"""A command whose output is redirected says something while it works; nothing of it is JSON."""
+
+from __future__ import annotations
+
+import io
+import sys
+import threading
+
+import pytest
+
+from rlvr import log
+from rlvr.cli import main as command_line
+from rlvr.cli import plugin_commands
+from rlvr.errors import ConfigError
+from rlvr.heartbeat import INTERVAL_S, heartbeat, tells
+from rlvr.run.board import Board
+from rlvr.specs import CommandSpec
+
+
+class Stream(io.StringIO):
+    """Standard error that tells when enough lines were written."""
+
+    def __init__(self, lines: int) -> None:
+        super().__init__()
+        self.wanted, self.is_enough = lines, threading.Event()
+
+    def write(self, text: str) -> int:
+        """Count lines."""
+        written = super().write(text)
+        if self.getvalue().count("\n") >= self.wanted:
+            self.is_enough.set()
+        return written
+
+
+def redirected(monkeypatch: pytest.MonkeyPatch) -> Stream:
+    """Redirected standard error; three lines are enough. In the test: pytest captures it before."""
+    found = Stream(3)
+    monkeypatch.setattr(sys, "stderr", found)
+    return found
+
+
+def test_a_silent_command_says_what_it_is_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Again and again, with the phase of its board and the longest verification."""
+    stream = redirected(monkeypatch)
+    board = Board()
+    with heartbeat("score", interval_s=0.01):
+        tells(board.told)
+        board.begin_verifying(3)
+        with board.during("verify"), board.verifying("problem_7"):
+            assert stream.is_enough.wait(60)
+
+    said = stream.getvalue()
+    assert "rlvr: score: at work for " in said
+    assert "verify, 0 of 3 answers judged, longest problem_7" in said
+    assert INTERVAL_S < 10
+
+
+def test_what_the_command_tells_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record that changes while it is read costs no command."""
+    stream = redirected(monkeypatch)
+    with heartbeat("runs", interval_s=0.01):
+        tells(lambda: str(1 / 0))
+        assert stream.is_enough.wait(60)
+
+    assert "at work for" in stream.getvalue()
+
+
+def test_a_terminal_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Displays are drawn there."""
+    stream = Stream(1)
+    stream.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stderr", stream)
+    before = threading.active_count()
+    with heartbeat("run", interval_s=0.001):
+        assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("words", [{}, {"is_interactive": True}, {"is_top": True}])
+def test_commands_of_plugins_have_it_too(
+    monkeypatch: pytest.MonkeyPatch, words: dict[str, bool]
+) -> None:
+    """But not servers, and not those that wait for a person."""
+    seen: list[str] = []
+    beat = "rlvr-heartbeat"
+
+    def target(_words: list[str]) -> int:
+        seen.extend(t.name for t in threading.enumerate() if t.name == beat)
+        return 0
+
+    monkeypatch.setattr(plugin_commands, "load_object", lambda *_: target)
+    monkeypatch.setattr(sys, "stderr", Stream(1))
+    plugin_commands._call(CommandSpec(name="cost", target="m:f", provider="p", **words), [])
+
+    assert seen == ([] if words else [beat])
+
+
+def test_logs_of_commands_are_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever sets logging up while a command runs; outside of one a pipe gets JSON as before."""
+    with log.plain_lines():
+        log.setup()
+        log.get("x").info("groups_scored", step=3)
+    assert not capsys.readouterr().err.startswith("{")
+    log.setup()
+    log.get("x").info("groups_scored", step=3)
+    assert capsys.readouterr().err.startswith("{")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["rlvr score: wrong", "rlvr: wrong", "rlvr runs list: wrong", "rlvr tinker cost: error: wrong"],
+)
+def test_a_message_has_one_prefix(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever a parser, a command or a plugin put before it."""
+    command_line._report(ConfigError(text), [])
+
+    assert capsys.readouterr().err == "rlvr: wrong    (exit 2)\n"
+
+
+@pytest.mark.parametrize(
+    "words", [["score"], ["runs"], ["runs", "show"], ["eval", "--samples", "x"]]
+)
+def test_no_command_doubles_its_prefix(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The mistake is told once, by rlvr."""
+    assert command_line.main(words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("rlvr: ")
+    assert "rlvr: rlvr" not in said

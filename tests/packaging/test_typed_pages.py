@@ -1,0 +1,143 @@
+"""Pages that build something are typed, word by word, into an empty folder beside the clone."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from attrs import frozen
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = (
+    "tutorial/first-task-plugin.md",
+    "how-to/write-a-curriculum.md",
+    "how-to/write-a-loss.md",
+    "how-to/write-a-reward.md",
+)
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NAMED = re.compile(r"^`([\w./-]+)`$")
+OURS = re.compile(r"_*(editable_+)?(impl_)?rlvr[_-]", re.IGNORECASE)
+
+
+@frozen
+class Typed:
+    """A block of a page: a file to write, commands to run, or what they print."""
+
+    kind: str
+    text: str
+    name: str = ""
+
+
+def blocks(page: str) -> Iterator[Typed]:
+    """
+    What a reader does with the page's blocks, in order.
+
+    A file's name is a line of its own in code marks before the block, or its first line, as a
+    comment. Any other block is a fault of the page. `...` in an output stands for anything.
+    """
+    for match in BLOCK.finditer(page):
+        language, body = match.groups()
+        if language == "sh":
+            yield Typed("commands", body)
+        elif language == "text":
+            yield Typed("output", body)
+        else:
+            before = re.sub(r"<!-- file: \S+ -->\s*$", "", page[: match.start()])
+            named = NAMED.match((before.strip().splitlines() or [""])[-1])
+            first, _, rest = body.partition("\n")
+            if named:
+                yield Typed("file", body, named[1])
+            elif re.fullmatch(r"# [\w./-]+\.\w+", first):
+                yield Typed("file", rest, first.removeprefix("# "))
+            else:
+                line = page[: match.start()].count("\n") + 1
+                raise AssertionError(f"line {line}: nobody can tell where this block goes")
+
+
+@pytest.fixture(scope="session")
+def borrowed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """This environment's packages without rlvr's and pip's, for PYTHONPATH: nothing is fetched."""
+    folder = tmp_path_factory.mktemp("borrowed")
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if not OURS.match(path.name) and not path.name.startswith(("rlvr", "pip")):
+            (folder / path.name).symlink_to(path)
+    return folder
+
+
+class Reader:
+    """Somebody at a shell in an empty folder; `../rlvr` is the clone."""
+
+    def __init__(self, tmp_path: Path, borrowed: Path) -> None:
+        self.folder = tmp_path / "mine"
+        self.folder.mkdir()
+        (tmp_path / "rlvr").symlink_to(ROOT)
+        base = Path(sys.base_prefix) / "bin"
+        kept = ("HOME", "LANG", "TMPDIR", "XDG_CACHE_HOME")
+        self.environment = {name: os.environ[name] for name in kept if name in os.environ} | {
+            "PATH": f"{base}:/usr/local/bin:/usr/bin:/bin",
+            "PYTHONPATH": str(borrowed),
+            "PIP_NO_INDEX": "1",
+            "PIP_CONFIG_FILE": os.devnull,
+            "PIP_NO_BUILD_ISOLATION": "0",  # pip reads it as the value of build_isolation
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "OMP_NUM_THREADS": "1",
+            "STATE": str(tmp_path / "state"),
+        }
+        (tmp_path / "state").touch()
+
+    def do(self, typed: Typed, printed: str) -> str:
+        """Write the file, or run the commands and give what they print."""
+        if typed.kind == "file":
+            path = self.folder / typed.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(typed.text, encoding="utf-8")
+            return ""
+        if typed.kind == "output":
+            for line in typed.text.splitlines():
+                pattern = ".*".join(map(re.escape, line.split("...")))
+                found = re.search(f"^{pattern}$", printed, re.MULTILINE)
+                assert found, f"the page shows\n{line}\nit was\n{printed}"
+            return printed
+        # variables and folder stay from block to block, as in one terminal
+        keep = 'status=$?; { export -p; printf "cd %q" "$PWD"; } > "$STATE"; exit $status'
+        script = f'. "$STATE"\n{typed.text}\n{keep}'
+        done = subprocess.run(
+            ["bash", "-eo", "pipefail", "-c", script],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        assert done.returncode == 0, f"$ {typed.text}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_can_be_typed_into_an_empty_folder(
+    page: str, tmp_path: Path, borrowed: Path
+) -> None:
+    """Every file is written and every command run, in order; all of them succeed."""
+    reader, printed = Reader(tmp_path, borrowed), ""
+
+    todo = list(blocks((DOCS / page).read_text(encoding="utf-8")))
+    for typed in todo:
+        printed = reader.do(typed, printed)
+
+    assert {typed.kind for typed in todo} >= {"file", "commands"}
+
+
+def test_a_block_that_goes_nowhere_is_a_fault() -> None:
+    """A file without a name is found, and so is the line where it stands."""
+    with pytest.raises(AssertionError, match="line 3: nobody can tell"):
+        list(blocks("Put this somewhere:\n\n```python\nx = 1\n```\n"))

@@ -1,0 +1,215 @@
+"""A verdict is kept for the reward that gave it: its source, version and options enter each key."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlvr.run import verdict_keys
+from rlvr.run.verdict_keys import salt_of
+
+ASK = """
+import importlib, json, sys
+sys.dont_write_bytecode = True
+from rlvr.run.verdict_keys import salt_of
+module, _, name = sys.argv[1].partition(":")
+made = getattr(importlib.import_module(module), name)()
+print(salt_of(made, [sys.argv[1]], sys.argv[2], json.loads(sys.argv[3])))
+"""
+
+
+def salt(place: Path, target: str = "judge:Judge", version: str = "1", options: str = "{}") -> str:
+    """As a fresh process finds it, like the next run."""
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, target, version, options],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [place, place / "z.zip"]))},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout.strip()
+
+
+def write(place: Path, **files: str) -> None:
+    for name, text in files.items():
+        path = place / (name.replace("__", "/") + ".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+JUDGE = "class Judge:\n    pass\n"
+
+
+def edit(name: str, text: str = "\nMORE = 1\n") -> Callable[[Path], None]:
+    def change(place: Path) -> None:
+        path = place / name
+        path.write_text(path.read_text() + text)
+
+    return change
+
+
+def package(place: Path) -> None:
+    """`judge`, with a helper, a module that is imported late, a data file and a folder below."""
+    write(
+        place, judge__helper="LIMIT = 1\n", judge__late="X = 1\n", judge__deep__more="Y = 1\n",
+        judge__deep__init="",
+    )  # fmt: skip
+    (place / "judge" / "__init__.py").write_text(
+        "from judge.helper import LIMIT\n" + JUDGE.replace("pass", "def go(self): from . import x")
+    )
+    (place / "judge" / "table.json").write_text("{}")
+
+
+def module(place: Path) -> None:
+    """A reward that is one file, with helpers beside it that are files as well."""
+    write(
+        place,
+        judge="from helper import LIMIT\n"
+        "class Judge:\n    def go(self):\n        import late, other as o\n",
+        helper="import below\nLIMIT = 1\n", below="X = 1\n", late="", other="", stranger="",
+    )  # fmt: skip
+
+
+def wrapper(place: Path) -> None:
+    """A reward around another package's, known by what it holds alone; its base a third one's."""
+    write(
+        place, judge="import base\nimport importlib\nclass Judge(base.Base):\n"
+        "    def __init__(self): self._of = [importlib.import_module('inner').Inner()]\n",
+        base="class Base: pass\n",
+    )  # fmt: skip
+    (place / "inner").mkdir()
+    (place / "inner" / "__init__.py").write_text("from inner.real import Inner\n")
+    (place / "inner" / "real.py").write_text("class Inner:\n    __slots__ = ()\n")
+
+
+def partial(place: Path) -> None:
+    """A factory that gives a partial of a function that closes over another module's."""
+    write(
+        place,
+        judge="import functools, inner\n"
+        "def Judge():\n    f = inner.make()\n    return functools.partial(f, 1)\n",
+        inner="import importlib\ndef make():\n    g = importlib.import_module('held').g\n"
+        "    def h(x): return g(x)\n    return h\n",
+        held="def g(x): return x\n",
+    )  # fmt: skip
+
+
+def namespace(place: Path) -> None:
+    """A package without `__init__`, whose modules import each other."""
+    write(
+        place,
+        company__judge="from company import helper\nfrom .parts import (\n    one,\n    two,\n)\n"
+        + JUDGE,
+        company__helper="X = 1\n", company__parts__one="", company__parts__two="",
+    )  # fmt: skip
+
+
+SAME: dict[str, tuple[Callable[[Path], None], str, Callable[[Path], None]]] = {
+    "the class": (package, "judge:Judge", edit("judge/__init__.py")),
+    "a helper": (package, "judge:Judge", edit("judge/helper.py", "LIMIT = 2\n")),
+    "a comment": (package, "judge:Judge", edit("judge/helper.py", "# a comment\n")),
+    "a module imported late": (package, "judge:Judge", edit("judge/late.py")),
+    "a module below": (package, "judge:Judge", edit("judge/deep/more.py")),
+    "a new module": (package, "judge:Judge", lambda p: write(p, judge__new="")),
+    "a module taken away": (package, "judge:Judge", lambda p: (p / "judge/late.py").unlink()),
+    "a data file": (package, "judge:Judge", edit("judge/table.json", " ")),
+    "a single module": (module, "judge:Judge", edit("judge.py")),
+    "a constant beside it": (module, "judge:Judge", edit("helper.py", "LIMIT = 2\n")),
+    "a helper's helper": (module, "judge:Judge", edit("below.py")),
+    "a helper imported late": (module, "judge:Judge", edit("late.py")),
+    "another one imported late": (module, "judge:Judge", edit("other.py")),
+    "a base class": (wrapper, "judge:Judge", edit("base.py")),
+    "a wrapped reward": (wrapper, "judge:Judge", edit("inner/real.py")),
+    "a partial's function": (partial, "judge:Judge", edit("inner.py")),
+    "what it closes over": (partial, "judge:Judge", edit("held.py")),
+    "a namespace's module": (namespace, "company.judge:Judge", edit("company/judge.py")),
+    "a namespace's helper": (namespace, "company.judge:Judge", edit("company/helper.py")),
+    "a relative import": (namespace, "company.judge:Judge", edit("company/parts/two.py")),
+}
+
+
+@pytest.mark.parametrize(("made", "target", "change"), SAME.values(), ids=SAME)
+def test_a_changed_source_is_another_reward(
+    made: Callable[[Path], None], target: str, change: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """The class, what it imports or holds, early or late: any change makes other keys."""
+    made(tmp_path)
+    before = salt(tmp_path, target)
+    assert salt(tmp_path, target) == before
+    change(tmp_path)
+    assert salt(tmp_path, target) != before
+
+
+def test_version_and_options_enter(tmp_path: Path) -> None:
+    """Also options that a preset gave: they are resolved before."""
+    package(tmp_path)
+    told = {
+        salt(tmp_path), salt(tmp_path, version="2"), salt(tmp_path, options='{"judge.x": 1}'),
+        salt(tmp_path, options='{"judge.x": 2}'), salt(tmp_path, options='{"judge.x": "1"}'),
+    }  # fmt: skip
+    assert len(told) == 5
+
+
+def test_what_does_not_belong_to_it_does_not_enter(tmp_path: Path) -> None:
+    """A module that nothing of it imports, compiled files, the place and the times of files."""
+    (tmp_path / "a").mkdir()
+    module(tmp_path / "a")
+    before = salt(tmp_path / "a")
+    edit("stranger.py")(tmp_path / "a")
+    (tmp_path / "a" / "__pycache__").mkdir()
+    (tmp_path / "a" / "__pycache__" / "judge.cpython-311.pyc").write_bytes(b"old")
+    os.utime(tmp_path / "a" / "judge.py", (1, 1))
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert salt(tmp_path / "b") == before
+
+
+def test_a_zipped_package_is_its_archive(tmp_path: Path) -> None:
+    """Python imports from zip archives too."""
+    told = []
+    for text in (JUDGE, JUDGE + "X = 1\n"):
+        with zipfile.ZipFile(tmp_path / "z.zip", "w") as file:
+            file.writestr("judge/__init__.py", text)
+        told.append(salt(tmp_path))
+    assert told[0] != told[1]
+    assert "None" not in told
+
+
+def test_an_installed_package_counts_by_its_own_files_and_others_versions(tmp_path: Path) -> None:
+    """The reward's own package is read also below site-packages; what it imports is not."""
+    place = tmp_path / "site-packages"
+    place.mkdir()
+    package(place)
+    (place / "judge" / "__init__.py").write_text("import library\n" + JUDGE)
+    write(place, library="")
+    before = salt(place)
+    edit("library.py")(place)
+    assert salt(place) == before
+    edit("judge/helper.py")(place)
+    assert salt(place) != before
+
+
+def test_a_class_without_a_source_keeps_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of what was typed into an interpreter nobody can say that it did not change."""
+    made = type("Judge", (), {"__module__": "typed_in"})
+    assert salt_of(made(), [], "", {}) is None
+    assert "verdicts_not_kept" in capsys.readouterr().err
+
+
+def test_it_is_read_once_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs is what was imported; a file that changes later does not change its name."""
+    package(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    import judge  # type: ignore[import-not-found]
+
+    read: list[Path] = []
+    content = verdict_keys._content
+    monkeypatch.setattr(verdict_keys, "_content", lambda path: read.append(path) or content(path))
+    before = salt_of(judge.Judge(), ["judge:Judge"], "", {})
+    count = len(read)
+    edit("judge/helper.py")(tmp_path)
+    assert salt_of(judge.Judge(), ["judge:Judge"], "", {}) == before
+    assert len(read) == count > 0
