@@ -141,10 +141,10 @@ def test_no_engine(rlvr: Call, answered: list[str]) -> None:
 def test_another_build_than_the_tables(
     rlvr: Call, stockfish: Path, answered: list[str], write: Any, tmp_path: Path
 ) -> None:
-    """Exit 2, both builds named: values of two engines are mixed only on purpose."""
+    """Exit 4, both builds named: values of two engines are mixed only on purpose."""
     words = ["--dataset", str(write("t.fen", START)), "--out", "t.jsonl", "--nodes", str(QUICK)]
     assert rlvr("chess", "build-table", *words).returncode == 0
     other = script(tmp_path, f"exec {stockfish}\n")
     mixed = [*answered, "chess.tables=t.jsonl", f"chess.engine={other}"]
-    refused(rlvr(*mixed), 2, "this machine's engine is not the tables' engine", "different: binary")
+    refused(rlvr(*mixed), 4, "this machine's engine is not the tables' engine", "different: binary")
     assert verdicts(rlvr(*mixed, "chess.any_engine=true")).keys() == {"1"}

@@ -22,8 +22,8 @@ pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip insta
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
 STEPS = 4
-CHANGING = ("time/", "rate/", "verify/cost_s", "verify/cached", "pipeline/wait_s")
-"""What takes how long, and what a verdict store remembers of the killed run."""
+CHANGING = ("time/", "rate/", "verify/cost_s", "verify/cached", "pipeline/wait_s", "trust/")
+"""What takes how long or comes when it is ready, and what a store remembers of the killed run."""
 OPTIONS = [
     "chess.selfplay_games=2", "chess.selfplay_plies=4", "chess.selfplay_keep=8",
     "chess.selfplay_age=2", "train.problems=4", "sampler.group_size=2", "sampler.max_tokens=96",

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rlvr.errors import BackendError
+from rlvr.errors import BackendError, PartError
 from rlvr.testing.backend_losses import PullLoss
 from rlvr_torch.crew import Crew
 from rlvr_torch.critic import Critic
@@ -392,15 +392,14 @@ def test_logits_exist_once(model, make_datum, loss, buffers):
     assert chunk * vocab <= watch.largest <= chunk * vocab < supervised * vocab / 8
 
 
-def test_a_loss_without_gradient_is_no_error(model, data):
-    """A loss that depends on no logprob leaves the weights without gradients."""
+def test_a_loss_without_gradient_is_refused(model, data):
+    """A loss that depends on no logprob would train nothing, in silence."""
 
     def constant(data, logprobs):
         return torch.tensor(2.0), {}
 
-    metrics, grads = found(model, data, constant, 1000)
-    assert metrics == {"loss": 2.0}
-    assert grads == [None] * len(grads)
+    with pytest.raises(PartError, match="without a gradient"):
+        found(model, data, constant, 1000)
 
 
 def test_unknown_outputs_are_refused():

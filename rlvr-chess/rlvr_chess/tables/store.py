@@ -113,8 +113,8 @@ class TableStore:
 
         Raises:
             FenError: The position is invalid or over.
-            PrerequisiteError: The engine is needed and not installed.
-            ConfigError: The engine is needed, and is another build than that of the tables.
+            PrerequisiteError: The engine is needed, and is not installed or is another build than
+                that of the tables.
             VerifierError: The engine failed twice.
         """
         found = self._find(fen)
@@ -176,7 +176,7 @@ class TableStore:
                 await pool.__aenter__()
                 try:
                     self._refuse_to_mix(pool.identity)
-                except ConfigError:
+                except PrerequisiteError:
                     await pool.__aexit__(None, None, None)
                     raise
                 self._pool = pool
@@ -186,7 +186,7 @@ class TableStore:
         theirs = self.layers[0].identity if self.layers else here
         if theirs == here or self.any_engine:
             return
-        raise ConfigError(
+        raise PrerequisiteError(
             explain(
                 "a position is in no table, and this machine's engine is not the tables' engine.",
                 f"found: tables by {theirs.text}; here {here.text}; "

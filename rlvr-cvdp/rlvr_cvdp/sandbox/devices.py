@@ -6,7 +6,14 @@ import os
 import stat
 from pathlib import Path
 
-_NUMBERS = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9)}
+_NUMBERS = {
+    "null": (1, 3),
+    "zero": (1, 5),
+    "full": (1, 7),
+    "random": (1, 8),
+    "urandom": (1, 9),
+    "tty": (5, 0),
+}
 
 
 def device_mounts(folder: Path) -> list[str]:

@@ -40,16 +40,28 @@ async def run_fresh(
     Raises:
         VerifierError: The sandbox could not start, or was ended by somebody else.
     """
-    started = folder / "out" / "started"
-    started.unlink(missing_ok=True)
+    (folder / "out" / "started").unlink(missing_ok=True)
     (folder / "control" / PLACE).unlink(missing_ok=True)
     recorder = Recorder(folder / "control")
+    try:
+        return await _recorded(start, recorder, folder=folder, limits=limits)
+    finally:
+        await recorder.close()
+
+
+async def _recorded(
+    start: Callable[[], Awaitable[asyncio.subprocess.Process]],
+    recorder: Recorder,
+    *,
+    folder: Path,
+    limits: Limits,
+) -> Finished:
+    started = folder / "out" / "started"
     begun = time.monotonic()
     try:
         record = await recorder.begin()
         process = await start()
     except OSError as error:
-        await recorder.close()
         raise VerifierError(f"the sandbox could not be started: {error}") from None
     assert process.stdout is not None
     collector = Collector(limits.output_mb * MEGABYTE)
@@ -71,7 +83,6 @@ async def run_fresh(
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
         await drain(process)
-        await recorder.close()
     if not started.exists() and not stopped:
         words = collector.text().strip() or f"exit status {process.returncode}"
         raise VerifierError(f"the sandbox could not start: {words[-500:]}")
