@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -172,6 +173,34 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "place" in metafunc.fixturenames:
         marker = metafunc.definition.get_closest_marker("places")
         metafunc.parametrize("place", marker.args if marker else PLACES, indirect=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """
+    Of a test with many cases, each case runs in one sandbox, in turn: every case and every sandbox.
+
+    `RLVR_ALL_PLACES=1` runs each case in each sandbox, as the marker `every_place` asks for.
+    """
+    if os.environ.get("RLVR_ALL_PLACES"):
+        return
+    cases: dict[object, dict[object, int]] = {}
+    left_out = []
+    for item in items:
+        found = getattr(item, "callspec", None)
+        if found is None or "place" not in found.params or len(found.params) == 1:
+            continue
+        if item.get_closest_marker("every_place"):
+            continue
+        marker = item.get_closest_marker("places")
+        places = marker.args if marker else PLACES
+        case = tuple(found.indices[name] for name in sorted(found.indices) if name != "place")
+        known = cases.setdefault(item.function, {})
+        number = known.setdefault(case, len(known))
+        if found.params["place"] != places[number % len(places)]:
+            left_out.append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
 
 
 @pytest.fixture

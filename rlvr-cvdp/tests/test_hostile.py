@@ -25,7 +25,11 @@ from rlvr_cvdp.sandbox import open_sandbox
 from rlvr_cvdp.sandbox.seccomp import bpf_program
 from rlvr_cvdp.sandbox.syscalls import numbers
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator")]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.usefixtures("simulator"),
+    pytest.mark.every_place,
+]
 
 SECRET, WORD = "rlvr-secret-5d1c0f", f"rlvr-word-{os.getpid()}"
 OWN = {"its own files"}
