@@ -96,7 +96,9 @@ def test_the_starter_trains_on_every_kind() -> None:
     """A hundred steps of 48: each of the 28 kinds 85 or 86 times, none of a position held out."""
     task = ChessTask(ChessConfig(), BuildContext())
     train = task.problems("train")
-    asked = [p for step in range(100) for p in task.choose(train, 48, seed=1, step=step, history={})]
+    asked = [
+        p for step in range(100) for p in task.choose(train, 48, seed=1, step=step, history={})
+    ]
     kinds = Counter(p.labels["category"] for p in asked if p.labels["task"] == "environment")
     assert len(kinds) == 28
     assert set(kinds.values()) == {85, 86}
