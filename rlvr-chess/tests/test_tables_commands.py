@@ -200,7 +200,7 @@ def test_another_build_is_said(table: Path) -> None:
     write_table(table, Table(identity=other, entries=held.entries))
     build = ["--dataset", str(table.with_name("positions.fen")), "--out", str(table), *NODES]
     for command, words in ((verify_table, [str(table)]), (build_table, build)):
-        with pytest.raises(PrerequisiteError, match="different: engine .*binary") as caught:
+        with pytest.raises(PrerequisiteError, match=r"different: engine .*binary") as caught:
             command(words)
         assert caught.value.exit_code == ExitCode.PREREQUISITE
         assert other.text in str(caught.value)
