@@ -11,8 +11,8 @@ Both trainings see the same problems in the same order. Every model answers each
 - regret of the chosen moves (win probability; an illegal answer gives the game away);
 - legal: share of positions whose chosen move is legal;
 
-the differences between the three, problem by problem, and the floors: a player without rules, and one
-of random legal moves. The bootstrap draws problems, environment questions within their kind.
+the differences between the three, problem by problem, and the floors: a player without rules, and
+one of random legal moves. The bootstrap draws problems, environment questions within their kind.
 Exits 1 where macro or regret of GRPO at temperature 1 is not better with its whole interval.
 """
 

@@ -103,7 +103,7 @@ class ChessTask:
         step: int,
         history: Mapping[str, PassRate],
     ) -> Sequence[Problem]:
-        """A share `chess.mix` of policy problems in epochs, the rest environment problems by kind."""
+        """A share `chess.mix` of policy problems in epochs; environment problems kind by kind."""
         return mixed(problems, count, mix=self.config.mix, seed=seed, step=step)
 
     def probes(self, problem: Problem, *, count: int, seed: int) -> Iterable[Probe]:
