@@ -247,10 +247,12 @@ def _contamination(task: ChessProblems, bench: Bench) -> list[Figure]:
     """How many of the positions were trained on, and the results on the others."""
     if not bench.questions.every:
         return []
+    rows = [(values.fen, split) for values, split in shipped_positions()]
+    rows += [(step.fen, split) for step, split in shipped_questions()]
     shipped = contamination.seen_positions(
-        payload.fen
-        for payload, split in (*shipped_positions(), *shipped_questions())
-        if (split or split_of(four_fields(payload.fen), task.config.holdout)) != HELD_OUT
+        fen
+        for fen, split in rows
+        if (split or split_of(four_fields(fen), task.config.holdout)) != HELD_OUT
     )
     told = [f"{len(shipped)} shipped training positions"]
     own: frozenset[str] = frozenset()
