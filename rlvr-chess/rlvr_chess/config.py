@@ -45,8 +45,9 @@ class ChessConfig:
     )
     eval_games: int = option(
         200,
-        "Most games of `rlvr eval` against each rung of the Elo ladder, of self-play (100 at most) "
-        "and of the engine for rollouts where the data set has none; 0: none",
+        "Most games of `rlvr eval` in each match with a rung of the Elo ladder (first looks too), "
+        "of self-play (100 at most) and of the engine for rollouts where the data set has none; "
+        "0: none",
         validator=ge(0),
     )
     eval_limit: int = option(

@@ -1,9 +1,14 @@
-"""The problems of a step where two tasks are asked: a share of each, in epochs of its own."""
+"""The problems of a step: a share of each task, and each kind of move as often as any other.
+
+Positions offer quiet moves far more often than castling or mates. Asked as they come, the rare
+kinds are hardly asked, and what a model knew of them is lost while it trains.
+"""
 
 from __future__ import annotations
 
 import math
 import random
+from collections import defaultdict
 from collections.abc import Sequence
 
 from rlvr.types import Problem
@@ -17,7 +22,9 @@ def mixed(
     `count` problems of a step (0-based), a share `mix` of them policy problems.
 
     Shares are exact over steps: what one step cannot give for rounding, the next one gives. Where
-    only one task is there, all are of it.
+    only one task is there, all are of it. Policy problems come in epochs. Environment problems come
+    kind by kind (label "category"): every kind once, in random order, then every kind again; those
+    of one kind come in epochs of its own.
     """
     environment = [p for p in problems if isinstance(p.payload, EnvironmentStep)]
     policy = [p for p in problems if not isinstance(p.payload, EnvironmentStep)]
@@ -25,8 +32,22 @@ def mixed(
         mix = float(bool(policy))
     before, after = (_rounded(steps * count * mix) for steps in (step, step + 1))
     chosen = _stretch(policy, before, after - before, f"policy {seed}")
-    rest = count - (after - before)
-    return chosen + _stretch(environment, step * count - before, rest, f"environment {seed}")
+    start = step * count - before
+    return chosen + _by_kind(environment, start, count - len(chosen), f"environment {seed}")
+
+
+def _by_kind(problems: Sequence[Problem], start: int, count: int, salt: str) -> list[Problem]:
+    """The same places of an endless line in which every kind stands once before any does again."""
+    kinds: dict[str, list[Problem]] = defaultdict(list)
+    for problem in problems:
+        kinds[problem.labels.get("category", "")].append(problem)
+    chosen: list[Problem] = []
+    for place in range(start, start + count):
+        turn, offset = divmod(place, len(kinds))
+        order = random.Random(f"{salt} kinds {turn}").sample(sorted(kinds), len(kinds))
+        kind = order[offset]
+        chosen += _stretch(kinds[kind], turn, 1, f"{salt} {kind}")
+    return chosen
 
 
 def _rounded(number: float) -> int:

@@ -62,7 +62,7 @@ class ChessReward:
         The reward of one answer.
 
         Raises:
-            PrerequisiteError: The engine is needed and missing.
+            PrerequisiteError: The engine is needed, and missing or another build than the tables'.
             VerifierError: The engine failed. This is never a reward.
         """
         payload = _payload(problem)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -28,8 +27,7 @@ from rlvr_chess.rows.games import game_key
 from rlvr_chess.rows.read import DataSet, Material, read_data
 from rlvr_chess.rows.row import Row, Unsupported, free_id
 from rlvr_chess.splits import divide, split_of
-from rlvr_chess.starter import QUESTIONS
-from rlvr_chess.tables.shipped import shipped_positions
+from rlvr_chess.tables.shipped import shipped_positions, shipped_questions
 from rlvr_chess.transition import legal_moves
 from rlvr_chess.values import ActionValues
 
@@ -105,7 +103,7 @@ class ChessTask:
         step: int,
         history: Mapping[str, PassRate],
     ) -> Sequence[Problem]:
-        """A share `chess.mix` of policy problems, the rest environment problems, each in epochs."""
+        """A share `chess.mix` of policy problems in epochs; environment problems kind by kind."""
         return mixed(problems, count, mix=self.config.mix, seed=seed, step=step)
 
     def probes(self, problem: Problem, *, count: int, seed: int) -> Iterable[Probe]:
@@ -273,14 +271,11 @@ def _starter_rows() -> tuple[Row, ...]:
                 f"try: {pip_install('rlvr-chess', reinstall=True)}, or give --dataset",
             )
         )
-    return (*rows, *_starter_questions())
-
-
-def _starter_questions() -> Iterator[Row]:
-    """Held-out questions of the kinds of moves that the positions by themselves hardly ask."""
-    for number, line in enumerate(QUESTIONS.read_text("utf-8").splitlines(), 1):
-        step = EnvironmentStep(**json.loads(line))
-        yield Row(id=f"starter-rare-{number:04d}", payload=step, split="test")
+    questions = (
+        Row(id=f"starter-rare-{number:04d}", payload=step, split=split)
+        for number, (step, split) in enumerate(shipped_questions(), 1)
+    )
+    return (*rows, *questions)
 
 
 def _has_values(problem: Problem) -> bool:

@@ -1,11 +1,12 @@
 """
-Questions of the rare kinds of moves for the starter's split "test": castling, mates, draws, ...
+Questions of the rare kinds of moves for both splits of the starter: castling, mates, draws, ...
 
     python rlvr-chess/starter_model/questions.py [--not-in ../shared/data/chess]
 
-The held-out positions by themselves ask no castling and one mate. Games go on from them with random
-moves until every kind of move has `EACH` questions. A position is asked about once. Left out are
-positions that train, that the starter model has read (mirrors too), and those of a folder of other
+The positions by themselves ask hardly any castling or mate. Games go on from those of a split with
+random moves until every kind of move has `EACH` questions in it. A position is asked about once,
+and what is held out (mirrors too) trains nothing. Left out of split "test" are positions that train
+and those that the starter model has read (mirrors too); of both, those of a folder of other
 people's data (`--not-in`). For draws by the clock the clock of a position is set. The same command
 gives the same file again.
 """
@@ -17,7 +18,7 @@ import json
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 import chess
@@ -30,7 +31,7 @@ from rlvr_chess.evaluation.contamination import seen_positions
 from rlvr_chess.evaluation.seen import STARTER, Seen, mirrors, read_hashes
 from rlvr_chess.fen import four_fields
 from rlvr_chess.questions import mistakes_of
-from rlvr_chess.records import EnvironmentStep, PolicyPosition
+from rlvr_chess.records import EnvironmentStep, Payload, PolicyPosition
 from rlvr_chess.starter import QUESTIONS
 from rlvr_chess.task import ChessTask
 
@@ -51,34 +52,41 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--out", type=Path, default=QUESTIONS, help="file to write")
     options = parser.parse_args(arguments)
     task = ChessTask(ChessConfig(), BuildContext())
-    avoid = positions_of(options.not_in) if options.not_in else set()
-    trained = seen_positions(p.payload.fen for p in task.problems("train"))
-    seen = Seen(trained | frozenset(avoid), read_hashes(STARTER))
     # but for what an earlier drawing has left
-    asked = [p.payload for p in task.problems("test") if not p.id.startswith("starter-rare-")]
+    given = [p for p in task.problems("all") if not p.id.startswith("starter-rare-")]
+    avoid = positions_of(options.not_in) if options.not_in else set()
+    trained = seen_positions(p.payload.fen for p in given if p.split == "train")
+    seen = Seen(trained | frozenset(avoid), read_hashes(STARTER))
+    rows = list(rare([p.payload for p in given if p.split == "test"], seen, "test"))
+    held_out = [p.payload.fen for p in given if p.split == "test"] + [row["fen"] for row in rows]
+    avoid |= {mirror for fen in held_out for mirror in mirrors(four_fields(fen))}
+    rows += rare([p.payload for p in given if p.split == "train"], avoid, "train")
+    options.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    print(f"{len(rows)} questions in {options.out}")
+    return 0
+
+
+def rare(asked: list[Payload], avoid: Container[str], split: str) -> list[dict[str, str]]:
+    """Rows for the kinds that have too few questions; no position of `avoid` (four fields)."""
     starts = [step.fen for step in asked if isinstance(step, PolicyPosition)]
     counts = Counter(step.category for step in asked if isinstance(step, EnvironmentStep))
-    rows = []
+    found = []
     taken = {four_fields(fen) for fen in starts}
     for fen, uci, category in candidates(starts):
         position = four_fields(fen)
-        if counts[category] >= EACH or position in taken or position in seen:
+        if counts[category] >= EACH or position in taken or position in avoid:
             continue
         taken |= set(mirrors(position))
         counts[category] += 1
-        rows.append((category, fen, uci))
+        found.append((category, fen, uci))
         if all(counts[kind] >= EACH for kind in KINDS):
             break
-    rows.sort()
-    lines = [
-        json.dumps({"category": category, "fen": fen, "uci": uci}) + "\n"
-        for category, fen, uci in rows
-    ]
-    options.out.write_text("".join(lines))
     for kind in sorted(set(KINDS) | set(counts)):
-        print(f"{kind:28} {counts[kind]}")
-    print(f"{len(rows)} questions in {options.out}")
-    return 0
+        print(f"{split:5} {kind:28} {counts[kind]}")
+    return [
+        {"category": category, "fen": fen, "split": split, "uci": uci}
+        for category, fen, uci in sorted(found)
+    ]
 
 
 KINDS = (

@@ -132,10 +132,24 @@ def test_no_figure_is_better_for_what_is_left_unsaid() -> None:
             assert both[f"policy/{name}"].n == 2, (name, answer)
 
 
+def test_naming_only_even_moves_says_nothing_of_the_clear_ones() -> None:
+    """Five moves worth about 0.00 in place of five that win: every sign is wrong, and it counts."""
+    winning = [(uci, "cp", 600) for uci in ("d1d8", "d1d7", "d1d6", "d1d5", "d1d4")]
+    even = [(uci, "cp", 10) for uci in ("g2g3", "g1f1", "d1e1", "h2h3", "d1d2")]
+    values = ActionValues(fen=FEN, moves=[*winning, *even])
+    answer = line(" ".join(uci for uci, _, _ in even), " ".join(["-0.40"] * 5), "g2g3")
+    signs = by_name(greedy_figures([Judged(values=values, answer=answer)]))["policy/wrong_signs"]
+    assert (signs.value, signs.n) == (1.0, 1)
+    quiet = ActionValues(fen=FEN, moves=[*even, ("d1d3", "cp", -600)])
+    for one in (None, line("d1d3 g1f1 d1e1 h2h3 d1d2", "6.00 0.10 0.10 0.10 0.10", "d1d3")):
+        signs = by_name(greedy_figures([Judged(values=quiet, answer=one)]))["policy/wrong_signs"]
+        assert signs.n == 0, "no best move of the position has a sign, whatever is answered"
+
+
 def test_every_figure_counts_every_position() -> None:
     """Whatever is answered at random, n is the number of positions (of each colour and phase)."""
     drawn = random.Random(1)
-    pool = [*VALUES.table, "a1a2", "g1g3"]
+    pool = [*VALUES.table, "a1a2", "g1g3", "h2h3", "h2h3", "h2h3", "h2h3"]
     for _ in range(50):
         answers = [
             line(" ".join(drawn.choices(pool, k=5)), "0.1 0.2 -0.3 1.0 -4.0", drawn.choice(pool))

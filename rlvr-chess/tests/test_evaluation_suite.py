@@ -29,7 +29,7 @@ from rlvr_chess.evaluation.bench import Bench, Questions, sorted_out
 from rlvr_chess.evaluation.contamination import seen_positions
 from rlvr_chess.evaluation.environment import LEAST, Foretold
 from rlvr_chess.evaluation.report import write_report
-from rlvr_chess.evaluation.seen import STARTER, Seen, read_hashes
+from rlvr_chess.evaluation.seen import STARTER, Seen, mirrors, read_hashes
 from rlvr_chess.evaluation.stand_in import engine_games
 from rlvr_chess.fen import four_fields
 from rlvr_chess.grammar import (
@@ -43,6 +43,7 @@ from rlvr_chess.rows import Material
 from rlvr_chess.selfplay.adjudication import Rules
 from rlvr_chess.selfplay.arena import Pairing, play
 from rlvr_chess.selfplay.game import Game
+from rlvr_chess.tables.shipped import shipped_questions
 from rlvr_chess.task import ChessTask
 from rlvr_chess.transition import legal_moves, transition
 from rlvr_chess.values import ActionValues
@@ -223,11 +224,12 @@ def test_no_game_is_played_where_none_is_wanted(folder: Path, games: int) -> Non
     assert (found["rollout"].note.endswith("chess.eval_games=0")) == (games == 0)
 
 
-def test_the_starter_asks_every_kind_of_move_often_enough() -> None:
-    """Split "test" has 30 questions or more of each kind, named as the rules name them."""
+@pytest.mark.parametrize("split", ["test", "train"])
+def test_the_starter_asks_every_kind_of_move_often_enough(split: str) -> None:
+    """Each split has 30 questions or more of each kind, named as the rules name them."""
     problems = [
         p
-        for p in ChessTask(ChessConfig(), BuildContext()).problems("test")
+        for p in ChessTask(ChessConfig(), BuildContext()).problems(split)
         if isinstance(p.payload, EnvironmentStep)
     ]
     counts = Counter(p.payload.category for p in problems)
@@ -239,27 +241,44 @@ def test_the_starter_asks_every_kind_of_move_often_enough() -> None:
 
 
 def test_the_starters_rare_questions_were_never_seen() -> None:
-    """Neither trained on nor read by the starter model, mirrors included; one to a position."""
-    task = ChessTask(ChessConfig(), BuildContext())
-    trained = seen_positions(p.payload.fen for p in task.problems("train"))
+    """Held-out ones: neither trained on nor read by the starter model; one to a position."""
+    problems = ChessTask(ChessConfig(), BuildContext()).problems("all")
+    trained = seen_positions(p.payload.fen for p in problems if p.split == "train")
     seen = Seen(trained, read_hashes(STARTER))
-    rare = [
-        four_fields(p.payload.fen)
-        for p in task.problems("test")
-        if p.id.startswith("starter-rare-")
-    ]
-    assert not [position for position in rare if position in seen]
-    assert len(set(rare)) == len(rare)
+    rare = {split: [] for split in ("train", "test")}
+    for problem in problems:
+        if problem.id.startswith("starter-rare-"):
+            rare[problem.split].append(four_fields(problem.payload.fen))
+    assert not [position for position in rare["test"] if position in seen]
+    every = rare["train"] + rare["test"]
+    assert len(set(every)) == len(every)
+    held_out = {four_fields(p.payload.fen) for p in problems if p.split == "test"}
+    assert not held_out & {mirror for position in rare["train"] for mirror in mirrors(position)}
 
 
 def test_the_contamination_note_counts_each_position_once() -> None:
-    """On the starter, split "train" holds each shipped position twice: 2,855 of them are named."""
+    """On the starter, split "train" holds each shipped position twice: 3,428 of them are named."""
     task = ChessTask(ChessConfig(eval_games=0, eval_limit=1), BuildContext())
     found = measured_task(task, ScriptedPolicy(random_world), "test")
     shipped = {four_fields(p.payload.fen) for p in task.problems("train")}
     note = found["contamination/seen"].note
     assert f"{len(shipped)} shipped training positions" in note
     assert "of split 'train'" not in note
+
+
+def test_what_the_starter_trains_on_is_seen_in_any_data_set(tmp_path: Path) -> None:
+    """Shipped positions and shipped questions of split "train" count; held-out ones do not."""
+    rows = {
+        split: [step for step, own in shipped_questions() if own == split]
+        for split in ("train", "test")
+    }
+    for split, steps in rows.items():
+        data = tmp_path / f"{split}.jsonl"
+        lines = [{"fen": step.fen, "uci": step.uci, "split": "test"} for step in steps[::40]]
+        data.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        found = measured(data, ScriptedPolicy(random_world), ChessConfig(eval_games=0), "test")
+        assert found["contamination/seen"].value == float(split == "train")
+        assert found["contamination/seen"].n == len(lines) > 10
 
 
 def test_games_of_the_engine_stand_in(stockfish: Path) -> None:

@@ -4,21 +4,31 @@ from collections import Counter
 
 import chess
 import pytest
+from attrs import evolve
 
+from rlvr.parts import BuildContext
 from rlvr.types import Message, Problem
+from rlvr_chess.config import ChessConfig
 from rlvr_chess.mix import mixed
 from rlvr_chess.records import EnvironmentStep, PolicyPosition
+from rlvr_chess.task import ChessTask
 
 FEN = chess.STARTING_FEN
+KINDS = {"quiet", "castle_k", "checkmate"}
 
 
-def problems(policy: int, environment: int) -> list[Problem]:
+def problems(policy: int, environment: int, kind: str = "quiet") -> list[Problem]:
     payloads = [PolicyPosition(fen=FEN)] * policy + [EnvironmentStep(fen=FEN, uci="e2e4")] * (
         environment
     )
     prompt = (Message(role="user", content="?"),)
     return [
-        Problem(id=f"{type(payload).__name__[0]}{i}", prompt=prompt, payload=payload)
+        Problem(
+            id=f"{type(payload).__name__[0]}{i}",
+            prompt=prompt,
+            payload=payload,
+            labels={"category": kind} if isinstance(payload, EnvironmentStep) else {},
+        )
         for i, payload in enumerate(payloads)
     ]
 
@@ -65,3 +75,32 @@ def test_seeds_differ_and_repeat() -> None:
         [p.id for p in mixed(problems(20, 20), 8, mix=0.5, seed=s, step=4)] for s in (1, 1, 2)
     )
     assert first == again != other
+
+
+@pytest.mark.parametrize("count", [1, 3, 10])
+def test_each_kind_of_move_is_asked_as_often_as_any_other(count: int) -> None:
+    """40 quiet moves, three castlings, one mate: of 90 questions 30 are of each kind."""
+    given = problems(5, 40) + problems(0, 3, "castle_k") + problems(0, 1, "checkmate")
+    given = [evolve(p, id=f"{p.id}/{p.labels.get('category')}") for p in given]
+    chosen = [
+        p.id for step in range(90 // count) for p in mixed(given, count, mix=0, seed=4, step=step)
+    ]
+    assert Counter(name.split("/")[1] for name in chosen) == dict.fromkeys(KINDS, 30)
+    assert all({name.split("/")[1] for name in chosen[i : i + 3]} == KINDS for i in (0, 30, 87))
+    met = Counter(chosen)
+    assert {met[p.id] for p in given if p.labels.get("category") == "castle_k"} == {10}
+    assert max(met[p.id] for p in given if p.labels.get("category") == "quiet") == 1
+
+
+def test_the_starter_trains_on_every_kind() -> None:
+    """A hundred steps of 48: each of the 28 kinds 85 or 86 times, none of a position held out."""
+    task = ChessTask(ChessConfig(), BuildContext())
+    train = task.problems("train")
+    asked = [
+        p for step in range(100) for p in task.choose(train, 48, seed=1, step=step, history={})
+    ]
+    kinds = Counter(p.labels["category"] for p in asked if p.labels["task"] == "environment")
+    assert len(kinds) == 28
+    assert set(kinds.values()) == {85, 86}
+    held_out = {p.labels["family"] for p in task.problems("test")}
+    assert not held_out & {p.labels["family"] for p in asked}

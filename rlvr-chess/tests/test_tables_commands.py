@@ -10,7 +10,7 @@ from engine_fixture import QUICK, positions, script
 from engine_fixture import stockfish as stockfish
 
 from rlvr.cli.main import main
-from rlvr.errors import ConfigError, VerifierError
+from rlvr.errors import ConfigError, ExitCode, PrerequisiteError, VerifierError
 from rlvr.testing.tools import shared_data
 from rlvr_chess.tables.build import build_table
 from rlvr_chess.tables.file import Table, read_table, write_table
@@ -194,14 +194,27 @@ def test_out_is_checked_before_the_search(stockfish: Path, tmp_path: Path) -> No
 
 
 def test_another_build_is_said(table: Path) -> None:
-    """The table of another build cannot be verified here: both builds are named."""
+    """The table of another build is neither verified nor added to: both builds named, exit 4."""
     held = read_table(table)
     other = evolve(held.identity, name="Stockfish 99", binary="f" * 64)
     write_table(table, Table(identity=other, entries=held.entries))
-    with pytest.raises(ConfigError, match="another build") as caught:
-        verify_table([str(table)])
-    assert other.text in str(caught.value)
-    assert held.identity.text in str(caught.value)
+    build = ["--dataset", str(table.with_name("positions.fen")), "--out", str(table), *NODES]
+    for command, words in ((verify_table, [str(table)]), (build_table, build)):
+        with pytest.raises(PrerequisiteError, match=r"different: engine .*binary") as caught:
+            command(words)
+        assert caught.value.exit_code == ExitCode.PREREQUISITE
+        assert other.text in str(caught.value)
+        assert held.identity.text in str(caught.value)
+
+
+def test_other_nodes_are_the_callers_mistake(table: Path) -> None:
+    """A table searched with other nodes by the same build: exit 2, the file stays."""
+    before = table.read_bytes()
+    data = str(table.with_name("positions.fen"))
+    with pytest.raises(ConfigError, match="different: nodes ") as caught:
+        build_table(["--dataset", data, "--out", str(table), "--nodes", str(QUICK + 1)])
+    assert caught.value.exit_code == ExitCode.USAGE
+    assert table.read_bytes() == before
 
 
 def test_data_set_with_values_is_verified(

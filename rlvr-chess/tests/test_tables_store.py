@@ -112,9 +112,9 @@ def test_another_build_is_not_mixed_in(stockfish: Path) -> None:
     """A miss beside tables of another build: refused, both builds and the remedy named."""
     other = layer(stockfish, FENS[0], name="Stockfish 99", binary="f" * 64)
     store = TableStore(engine=EngineConfig(nodes=QUICK, processes=1), layers=[other])
-    with pytest.raises(ConfigError, match=r"chess\.any_engine=true") as caught:
+    with pytest.raises(PrerequisiteError, match=r"chess\.any_engine=true") as caught:
         values(store, FENS[1])
-    assert caught.value.exit_code == ExitCode.USAGE
+    assert caught.value.exit_code == ExitCode.PREREQUISITE
     assert other.identity.text in str(caught.value)
     assert identify(stockfish, QUICK).text in str(caught.value)
     assert [found.moves for found in values(store, FENS[0])] == [sevens(FENS[0])]
@@ -127,7 +127,7 @@ def test_cache_of_another_build_is_not_mixed_in(stockfish: Path) -> None:
     other = layer(stockfish, FENS[0], name="Stockfish 99")
     store = TableStore(engine=config, layers=[other])
     assert store.peek(FENS[1]) is None
-    with pytest.raises(ConfigError):
+    with pytest.raises(PrerequisiteError):
         values(store, FENS[1])
 
 

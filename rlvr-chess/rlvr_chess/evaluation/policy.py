@@ -12,7 +12,7 @@ import chess
 from attrs import evolve, field, frozen
 
 from rlvr.types import Figure
-from rlvr_chess.evaluation.statistics import kendall_tau, mean, rate, ratio
+from rlvr_chess.evaluation.statistics import kendall_tau, mean, rate
 from rlvr_chess.grammar import PolicyAnswer, eval_win_probability
 from rlvr_chess.values import BAND, CLAMP, ActionValues, win_probability
 
@@ -99,6 +99,20 @@ class Judged:
         return [(wp, self.values.table[uci], scores[uci]) for uci, wp in told.items()]
 
     @property
+    def wrong_signs(self) -> float | None:
+        """
+        Share of the candidates beyond `SIGN_FROM` of which `E` has the other sign, or nothing.
+
+        1 where the answer names none; None where none of the best moves, as many as were asked
+        for, is beyond: that is the position's doing, whatever was answered.
+        """
+        best = self.values.moves[: self.values.count]
+        if not any(abs(_centipawns(kind, value)) > SIGN_FROM for _, kind, value in best):
+            return None
+        clear = [(wp, cp) for wp, _, cp in self.said if abs(cp) > SIGN_FROM]
+        return sum(not (wp - EVEN) * cp > 0 for wp, cp in clear) / len(clear) if clear else 1.0
+
+    @property
     def tau(self) -> float | None:
         """
         Kendall's tau-b of what is said of the candidates against the table.
@@ -153,14 +167,12 @@ def _evaluation_figures(judged: Sequence[Judged]) -> list[Figure]:
     errors = [sum(_error(wp, true) for wp, true, _ in line) / len(line) for line in said]
     unsaid = [evolve(one, answer=None).said for one in judged]
     zeros = [sum(abs(EVEN - true) for _, true, _ in line) / len(line) for line in unsaid]
-    clear = [[s for s in line if abs(s[2]) > SIGN_FROM] for line in said]
-    wrong = [(sum(not (wp - EVEN) * cp > 0 for wp, _, cp in line), len(line)) for line in clear]
-    taus = [one.tau for one in judged]
+    wrong = [share for one in judged if (share := one.wrong_signs) is not None]
     return [
-        mean("policy/kendall_tau", [tau for tau in taus if tau is not None]),
+        mean("policy/kendall_tau", [tau for one in judged if (tau := one.tau) is not None]),
         mean("policy/eval_error", errors, "win probability; what is unsaid is as wrong as can be"),
         mean("policy/eval_error_baseline", zeros, "0.00 of each of the best moves"),
-        ratio("policy/wrong_signs", wrong, "candidates beyond 50 centipawns; unsaid is wrong"),
+        mean("policy/wrong_signs", wrong, "candidates beyond 50 centipawns; unsaid is wrong"),
     ]
 
 

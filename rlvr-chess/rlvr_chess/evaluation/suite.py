@@ -44,7 +44,7 @@ from rlvr_chess.grammar import parse_environment
 from rlvr_chess.rows import GameLine, Material
 from rlvr_chess.selfplay.openings import Opening, book
 from rlvr_chess.splits import split_of
-from rlvr_chess.tables.shipped import shipped_positions
+from rlvr_chess.tables.shipped import shipped_positions, shipped_questions
 from rlvr_chess.tables.store import TableStore
 from rlvr_chess.transition import transition
 from rlvr_chess.values import ActionValues
@@ -247,10 +247,12 @@ def _contamination(task: ChessProblems, bench: Bench) -> list[Figure]:
     """How many of the positions were trained on, and the results on the others."""
     if not bench.questions.every:
         return []
+    rows = [(values.fen, split) for values, split in shipped_positions()]
+    rows += [(step.fen, split) for step, split in shipped_questions()]
     shipped = contamination.seen_positions(
-        values.fen
-        for values, split in shipped_positions()
-        if (split or split_of(four_fields(values.fen), task.config.holdout)) != HELD_OUT
+        fen
+        for fen, split in rows
+        if (split or split_of(four_fields(fen), task.config.holdout)) != HELD_OUT
     )
     told = [f"{len(shipped)} shipped training positions"]
     own: frozenset[str] = frozenset()

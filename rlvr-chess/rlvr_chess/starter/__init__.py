@@ -5,4 +5,4 @@ from __future__ import annotations
 from pathlib import Path
 
 QUESTIONS = Path(__file__).parent / "questions.jsonl"
-"""Held-out environment questions of the kinds that the positions by themselves hardly ask."""
+"""Environment questions, with their split, of the kinds that the positions hardly ask."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from attrs import define, evolve, field
 
-from rlvr.errors import ConfigError, VerifierError, explain
+from rlvr.errors import ConfigError, PrerequisiteError, VerifierError, explain
 from rlvr_chess.arguments import check_writable
 from rlvr_chess.engine.find import find_engine
 from rlvr_chess.engine.identity import EngineIdentity, identify
@@ -110,12 +110,19 @@ def _positions(dataset: Path) -> Mapping[str, str]:
 
 
 def _known(path: Path, identity: EngineIdentity) -> Table:
-    """What the file holds already; empty where it is not there."""
+    """
+    What the file holds already; empty where it is not there.
+
+    Raises:
+        ConfigError: It is no table, or was searched with other nodes.
+        PrerequisiteError: Another build of the engine made it.
+    """
     if not path.exists():
         return Table(identity=identity)
     table = read_table(path)
     if table.identity != identity:
-        raise ConfigError(
+        is_same_build = evolve(table.identity, nodes=identity.nodes) == identity
+        raise (ConfigError if is_same_build else PrerequisiteError)(
             explain(
                 f"{path} is there, and its positions were scored otherwise.",
                 f"found: {table.identity.text}; asked for: {identity.text}; "

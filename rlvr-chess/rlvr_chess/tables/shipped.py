@@ -1,11 +1,14 @@
-"""The table that comes with this distribution: the starter positions, every legal move scored."""
+"""What comes with this distribution: the starter positions, every legal move scored; questions."""
 
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from rlvr_chess.records import EnvironmentStep
+from rlvr_chess.starter import QUESTIONS
 from rlvr_chess.tables.file import Table, read_table
 from rlvr_chess.values import ActionValues
 
@@ -29,3 +32,11 @@ def shipped_positions() -> Iterator[tuple[ActionValues, str]]:
     if table is not None:
         for entry in table.entries.values():
             yield entry.values, entry.split
+
+
+def shipped_questions() -> Iterator[tuple[EnvironmentStep, str]]:
+    """Shipped questions of the kinds of moves that the positions hardly ask, and their split."""
+    for line in QUESTIONS.read_text("utf-8").splitlines():
+        row = json.loads(line)
+        split = row.pop("split")
+        yield EnvironmentStep(**row), split

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from rlvr.errors import ConfigError, VerifierError, explain
+from rlvr.errors import ConfigError, PrerequisiteError, VerifierError, explain
 from rlvr_chess.engine.identity import EngineIdentity
 from rlvr_chess.engine.pool import EngineConfig, EnginePool
 from rlvr_chess.records import PolicyPosition
@@ -146,8 +146,8 @@ def _difference(said: ActionValues, now: ActionValues) -> str:
     return ""
 
 
-def _another_build(theirs: EngineIdentity, here: EngineIdentity) -> ConfigError:
-    return ConfigError(
+def _another_build(theirs: EngineIdentity, here: EngineIdentity) -> PrerequisiteError:
+    return PrerequisiteError(
         explain(
             "the table cannot be verified with this machine's engine: it is another build.",
             f"found: table by {theirs.text}; here {here.text}; "
