@@ -83,7 +83,7 @@ def _open_streams() -> None:
     """Give a stream that the caller closed (`2>&-`) a place of its own: not the next file's."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # it stays open as long as the process
 
 
 def _dispatch(words: Sequence[str]) -> int:
