@@ -8,10 +8,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-INTERVAL_S = 8.0
+INTERVAL_S = 5.0
+"""Half of what is promised: the start of the process is silent, and machines are busy."""
 
 _said_at = 0.0
 _doing: Callable[[], str] | None = None
+_is_hushed = False
 
 
 def touch() -> None:
@@ -26,6 +28,12 @@ def tells(doing: Callable[[], str]) -> None:
     _doing = doing
 
 
+def hush() -> None:
+    """Say nothing more: the command now serves others, or waits for a person."""
+    global _is_hushed
+    _is_hushed = True
+
+
 @contextmanager
 def heartbeat(command: str, *, interval_s: float = INTERVAL_S) -> Iterator[None]:
     """
@@ -33,8 +41,8 @@ def heartbeat(command: str, *, interval_s: float = INTERVAL_S) -> Iterator[None]
 
     On a terminal nothing is said: displays are drawn there.
     """
-    global _doing
-    _doing = None
+    global _doing, _is_hushed
+    _doing, _is_hushed = None, False
     if sys.stderr.isatty():
         yield
         return
@@ -43,7 +51,7 @@ def heartbeat(command: str, *, interval_s: float = INTERVAL_S) -> Iterator[None]
 
     def beat() -> None:
         while not over.wait(min(0.5, interval_s / 4)):
-            if time.monotonic() - _said_at < interval_s:
+            if _is_hushed or time.monotonic() - _said_at < interval_s:
                 continue
             told = _told()
             words = f"rlvr: {command}: at work for {time.monotonic() - begun:.0f} s"

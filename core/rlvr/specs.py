@@ -220,7 +220,8 @@ class CommandSpec:
     Attributes:
         is_top: It can be called as `rlvr NAME ...` too, unless a command of rlvr's own or an
             installed plugin has that name.
-        is_interactive: It waits for a person or serves others, so a long silence is no wait.
+        is_interactive: It waits for a person, so a long silence is no wait. A server calls
+            `rlvr.heartbeat.hush` when it serves.
     """
 
     kind: ClassVar[str] = "command"

@@ -246,10 +246,12 @@ def test_missing_harness(rlvr: Rlvr, tmp_path: Path) -> None:
 
     done = rlvr(
         "score", "--plugin", "cvdp", "--dataset", "set.jsonl", "--completions", "answers.jsonl",
-        "--out", "verdicts.jsonl",
+        "--out", "verdicts.jsonl", "--json",
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["unscorable"], summary["unusable"]) == (1, 0)
     assert f"{first['id']}: unsupported: " in done.stderr
     (verdict,) = _read(tmp_path / "verdicts.jsonl")
     assert verdict["reward"] is None

@@ -7,10 +7,12 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rlvr.cli.main import main
+from rlvr.run.rundir import RunDir
 
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
@@ -220,3 +222,25 @@ def test_a_damaged_newest_checkpoint_is_passed_by(
     assert "step-000002" in shown
     steps = [json.loads(x)["step"] for x in (damaged / "metrics.jsonl").read_text().splitlines()]
     assert steps == [1, 2, 3]
+
+
+def test_a_directory_that_is_moved_under_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The run stops: which file could not be written, no traceback; put back, it is resumed."""
+    monkeypatch.chdir(tmp_path)
+    write = RunDir.write_trajectories
+
+    def moved(run: RunDir, label: str, step: int, *rest: Any, **more: Any) -> None:
+        if step == 2 and run.path.is_dir():
+            run.path.rename("moved")
+        write(run, label, step, *rest, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunDir, "write_trajectories", moved)
+        code, shown = said(capsys, *RUN)
+    assert code == 6, shown
+    assert "the run directory whole could not be written" in shown
+    assert "step-000002.jsonl" in shown
+    code, shown = said(capsys, "run", "--resume", "moved")
+    assert code == 0, shown

@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -79,19 +82,43 @@ def test_a_terminal_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_commands_of_plugins_have_it_too(
     monkeypatch: pytest.MonkeyPatch, words: dict[str, bool]
 ) -> None:
-    """But not servers, and not those that wait for a person."""
-    seen: list[str] = []
-    beat = "rlvr-heartbeat"
+    """Also while they are imported, and as words of their own; but not who waits for a person."""
+    spec = CommandSpec(name="cost", target="m:f", provider="p", **words)
+    stream = redirected(monkeypatch)
+    monkeypatch.setattr(command_line, "heartbeat", partial(heartbeat, interval_s=0.01))
+
+    def imported(*_: object) -> Callable[[list[str]], int]:
+        assert stream.is_enough.wait(60)
+        return target
 
     def target(_words: list[str]) -> int:
-        seen.extend(t.name for t in threading.enumerate() if t.name == beat)
+        stream.truncate(stream.seek(0))
+        stream.is_enough.clear()
+        stream.is_enough.wait(0.3 if words.get("is_interactive") else 60)
         return 0
 
-    monkeypatch.setattr(plugin_commands, "load_object", lambda *_: target)
-    monkeypatch.setattr(sys, "stderr", Stream(1))
-    plugin_commands._call(CommandSpec(name="cost", target="m:f", provider="p", **words), [])
+    monkeypatch.setattr(plugin_commands, "load_object", imported)
+    monkeypatch.setattr(
+        plugin_commands, "run_plugin_command", lambda *_: plugin_commands._call(spec, [])
+    )
 
-    assert seen == ([] if words else [beat])
+    assert command_line.main(["p", "cost"]) == 0
+    assert ("rlvr: p: at work for" in stream.getvalue()) is not words.get("is_interactive", False)
+    assert (", cost" in stream.getvalue()) is not words.get("is_interactive", False)
+
+
+def test_a_stream_that_is_closed_costs_no_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`2>&-`: what would be said there is not said among the results either."""
+    monkeypatch.setattr(sys, "stdin", None)
+    monkeypatch.setattr(sys, "stderr", None)
+
+    code = command_line.main(["runs", "list", str(tmp_path)])
+
+    sys.stdin.close()
+    sys.stderr.close()
+    assert (code, capsys.readouterr().out) == (0, "")
 
 
 def test_logs_of_commands_are_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ PUBLIC = {"types", "specs", "parts", "abilities", "episode", "errors", "testing"
     "distributions",
     "extensions",
     "fitting",
+    "heartbeat",
     "install",
     "opening",
     "pictures",

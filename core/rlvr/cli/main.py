@@ -19,6 +19,8 @@ from rlvr.heartbeat import heartbeat
 from rlvr.log import plain_lines
 
 if TYPE_CHECKING:
+    import argparse
+
     from rlvr.specs import Advice
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -54,6 +56,7 @@ def main(argv: list[str] | None = None) -> int:
         An `ExitCode`, or 141 where the reader of standard output went away.
     """
     words = sys.argv[1:] if argv is None else list(argv)
+    _open_streams()
     try:
         with plain_lines():
             code = _dispatch(words)
@@ -76,6 +79,13 @@ def main(argv: list[str] | None = None) -> int:
     return code
 
 
+def _open_streams() -> None:
+    """Give a stream that the caller closed (`2>&-`) a place of its own: not the next file's."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # it stays open as long as the process
+
+
 def _dispatch(words: Sequence[str]) -> int:
     first = next((i for i, word in enumerate(words) if not word.startswith("-")), len(words))
     leading, rest = list(words[:first]), list(words[first + 1 :])
@@ -84,7 +94,11 @@ def _dispatch(words: Sequence[str]) -> int:
     if first == len(words):
         top.print_help()
         return ExitCode.DONE
-    command = words[first]
+    with heartbeat(words[first]):  # imports and help may take long too
+        return _run_command(words[first], rest, asked)
+
+
+def _run_command(command: str, rest: list[str], asked: argparse.Namespace) -> int:
     if command not in COMMANDS:
         from rlvr.cli.plugin_commands import run_plugin_command
 
@@ -99,8 +113,7 @@ def _dispatch(words: Sequence[str]) -> int:
         setattr(args, name, getattr(args, name, 0) + getattr(asked, name, 0))
     args.debug = getattr(args, "debug", False) or getattr(asked, "debug", False)
     args.verbosity = args.verbose - args.quiet
-    with heartbeat(command):
-        result: int = module.main(args)
+    result: int = module.main(args)
     return result
 
 

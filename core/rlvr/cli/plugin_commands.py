@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 
 from rlvr.cli.output import table
 from rlvr.errors import ExitCode, PluginError, UnknownNameError, explain
-from rlvr.heartbeat import heartbeat
+from rlvr.heartbeat import hush, tells
 from rlvr.install import pip_install
 from rlvr.log import setup
 from rlvr.nearest import did_you_mean
@@ -91,9 +90,8 @@ def _top_command(name: str, others: Sequence[str], host: PluginHost) -> CommandS
 def _call(command: CommandSpec, words: Sequence[str]) -> int:
     setup()  # else structlog's own default logs on standard output, among the results
     target = load_object(command.target, command.provider)
-    is_quiet = command.is_top or command.is_interactive
-    with nullcontext() if is_quiet else heartbeat(f"{command.provider} {command.name}"):
-        result: int = target(list(words))
+    hush() if command.is_interactive else tells(lambda: command.name)
+    result: int = target(list(words))
     return result
 
 

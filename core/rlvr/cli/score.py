@@ -68,7 +68,7 @@ def main(args: argparse.Namespace) -> int:
     allowed = configured.options.values["verify.max_failures"] * max(summary["answers"], 1)
     if failed > allowed:
         return int(ExitCode.VERIFIER)
-    broken = [str(r["error"]) for r in records if _is_unusable(r) and not _is_unsupported(r)]
+    broken = [str(r["error"]) for r in records if _is_unusable(r)]
     if broken and not args.golden:  # everything that could be judged is written
         print(
             f"rlvr: {len(broken)} of {summary['answers']} lines of {args.completions} could not be "
@@ -80,13 +80,9 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _is_unusable(record: Mapping[str, Any]) -> bool:
+    """Neither judged nor said to be beyond judging: the fault is the line's."""
     error = record["error"]
     return bool(error) and not str(error).startswith(("unscorable", "verification failed"))
-
-
-def _is_unsupported(record: Mapping[str, Any]) -> bool:
-    """The line is as it should be; its problem is one that the task cannot judge."""
-    return str(record["error"]).partition(": ")[2].startswith("unsupported: ")
 
 
 async def _score(

@@ -79,7 +79,7 @@ def _answer(
         return Answer(error=f'line {number}: no "id" (wanted an object with "id" as text)')
     name = str(given)
     if name in unsupported:
-        return Answer(id=name, error=f"line {number}: unsupported: {unsupported[name]}")
+        return Answer(id=name, error=f"unscorable: line {number}: unsupported: {unsupported[name]}")
     if name not in problems:
         hint = did_you_mean(name, problems)
         said = f"line {number}: no problem {name!r} in the data set"

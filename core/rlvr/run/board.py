@@ -44,7 +44,8 @@ class Board:
         verified = f"{self.verify_done} of {self.verify_total} answers judged"
         waited = self.longest_wait()
         longest = f"longest {waited[0]} {waited[1]:.0f} s" if waited else ""
-        return ", ".join(filter(None, [self.phase, verified * bool(self.verify_total), longest]))
+        phase = "" if self.phase == "starting" and self.verify_total else self.phase
+        return ", ".join(filter(None, [phase, verified * bool(self.verify_total), longest]))
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:

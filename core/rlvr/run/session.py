@@ -126,7 +126,7 @@ async def _run(
                 except (BackendError, CheckpointError) as error:
                     raise _named(error, watch) from error
                 except OSError as error:
-                    if error.errno not in DISK_TROUBLE or culprit(error):
+                    if culprit(error) or not _is_of(directory, error):
                         raise
                     raise _named(_unwritable(error, directory), watch) from error
                 except RlvrError as error:
@@ -244,12 +244,19 @@ def _named(error: RlvrError, watch: Watch) -> RlvrError:
     )
 
 
+def _is_of(directory: RunDir, error: OSError) -> bool:
+    """Whether it is about the run directory: its disk, or a file in it that cannot be written."""
+    name = error.filename if isinstance(error.filename, str) else ""
+    place = Path(os.path.realpath(directory.path))
+    return error.errno in DISK_TROUBLE or place in Path(os.path.realpath(name)).parents
+
+
 def _unwritable(error: OSError, directory: RunDir) -> CheckpointError:
     return CheckpointError(
         explain(
             f"the run directory {directory.path} could not be written.",
-            f"found: {error.strerror}",
-            "free space, then continue with --resume",
+            f"found: {error.strerror}" + (f" ({error.filename})" if error.filename else ""),
+            "free space, or put the directory back, then continue with --resume",
         )
     )
 

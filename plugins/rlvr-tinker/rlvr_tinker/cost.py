@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,19 @@ def _as_json(bills: Sequence[tuple[Usage, list[Line]]], *, has_prices: bool) -> 
         }
         record |= {"cost": costs, "total": sum(costs.values())}
     return record
+
+
+def say_used(run: Path) -> None:
+    """Print on standard error the tokens of each model of a run; nothing where it has no ledger."""
+    try:
+        parts = sorted(read_ledger(run), key=lambda part: part.role != "policy")
+    except OSError:
+        return
+    for part in parts:
+        counts = [f"{line.tokens:,d} {line.what}" for line in bill(part, {}) if line.tokens]
+        print(f"tokens     {part.role} {part.model}: {', '.join(counts)}", file=sys.stderr)
+    if parts:
+        print(f"           in money: rlvr tinker cost {run} --prices FILE", file=sys.stderr)
 
 
 def bill(usage: Usage, prices: Mapping[str, float]) -> list[Line]:

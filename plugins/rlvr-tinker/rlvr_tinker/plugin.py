@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from rlvr import hookimpl
 from rlvr.errors import ExitCode
 from rlvr.specs import Advice, BackendSpec, Check, CommandSpec, TeacherSpec
+
+if TYPE_CHECKING:
+    from rlvr.types import RunInfo
 
 RLVR_API = 1
 
@@ -74,6 +78,14 @@ def rlvr_commands() -> Iterable[CommandSpec]:
         summary="Serve the Tinker API on this machine: --model SPEC",
         is_top=True,
     )
+
+
+@hookimpl
+def rlvr_run_finished(run: RunInfo) -> None:
+    """Say what a run that asked the service for something has used so far, crashes included."""
+    from rlvr_tinker.cost import say_used
+
+    say_used(run.directory)
 
 
 @hookimpl

@@ -11,6 +11,7 @@ import structlog
 import uvicorn
 
 from rlvr.errors import ConfigError
+from rlvr.heartbeat import hush
 from rlvr_tinker.server.app import make_app
 from rlvr_tinker.server.base import Base, open_base
 from rlvr_tinker.server.checkpoints import Checkpoints, locked
@@ -73,6 +74,7 @@ def _serve(args: argparse.Namespace, key: str | None, listening: socket.socket) 
         )
     )
     _say(base, f"http://{f'[{host}]' if ':' in host else host}:{port}", key, args)
+    hush()  # loading was work; serving is waiting
     server.run(sockets=[listening])
 
 

@@ -12,7 +12,8 @@ import pytest
 from rlvr.errors import ConfigError, UnknownNameError
 from rlvr.parts import BuildContext
 from rlvr.testing.backend_losses import LikelihoodLoss
-from rlvr.types import Datum
+from rlvr.types import Datum, RunInfo
+from rlvr_tinker import plugin
 from rlvr_tinker.backend import TinkerBackend
 from rlvr_tinker.config import TinkerConfig
 from rlvr_tinker.cost import bill, main, read_parts, read_prices, read_usage
@@ -182,3 +183,23 @@ def test_what_the_service_was_asked_is_in_the_ledger(
             assert (found.role, found.scored, found.trained) == ("policy", 2 * tokens, tokens)
 
     asyncio.run(work())
+
+
+def test_a_run_ends_with_its_bill(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The tokens of the policy and of each teacher; nothing of a run that asked for none."""
+    run = RunInfo(
+        id="r", directory=tmp_path, plugin="p", algo="opd", model="m", steps=1, seed=1, config={}
+    )
+    plugin.rlvr_run_finished(run)
+    assert capsys.readouterr().err == ""
+    for role, counts in (("teacher", {"scored": 13_335}), ("policy", {"sampled": 70})):
+        usage = Usage(model="tiny", role=role)
+        usage.begin(tmp_path)
+        usage.spend(**counts)
+
+    plugin.rlvr_run_finished(run)
+
+    first, second, third = capsys.readouterr().err.splitlines()
+    assert first.endswith("policy tiny: 70 sampled")
+    assert second.endswith("teacher tiny: 13,335 scored")
+    assert "rlvr tinker cost" in third
