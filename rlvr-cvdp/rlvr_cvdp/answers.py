@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from attrs import field, frozen
@@ -15,6 +16,7 @@ from rlvr_cvdp.extraction.wanted import Wanted
 from rlvr_cvdp.official_parsing import official_files
 from rlvr_cvdp.paths import answer_path
 
+_LONE_CR = re.compile(r"\r(?!\n)")
 LONGEST = 4_000_000
 """Characters of a text that is read; no honest answer has more."""
 
@@ -72,7 +74,7 @@ def from_text(text: str, targets: Sequence[str], wanted: Wanted | None = None) -
     """
     if len(text) > LONGEST:
         return Answer(why_none=f"it has more than {LONGEST:,} characters")
-    text = without_reasoning(text)
+    text = without_reasoning(_LONE_CR.sub("\n", text))
     choice = Choice(pieces_of(text), wanted or Wanted(targets=tuple(targets)), text).decide()
     kept = {path: _ended(body) for path, body in choice.files.items() if is_code(path, body)}
     why = "" if kept else "it holds no code"

@@ -55,6 +55,10 @@ IMPORTS = A.replace("module alu (", "module alu import alu_pkg::*; (").replace("
 SNIPPET = "  assign y = a + 8'd1;\n"
 QUOTED = A.replace("endmodule", '  initial $display("alu, \\"v1\\"", a);\nendmodule')
 RAW_QUOTED = A.replace("endmodule", '  initial $display("alu", "v1", a);\nendmodule')
+FUNCTION = "function automatic int twice(int x);\n  return 2 * x;\nendfunction\n"
+STRUCT = "typedef struct packed {\n  byte low;\n} pair_t;\n"
+FENCED = "// Use:\n// ```\n// alu u (.a(x), .y(z));\n// ```\n" + A
+INDEXED = A.replace("a + 8'd1", "a[INST] ? a : memory[THINK]")
 ONE = ("rtl/alu.sv",)
 TWO = ("rtl/alu.sv", "rtl/mul.sv")
 
@@ -521,5 +525,53 @@ SHAPES: dict[str, tuple[tuple[str, ...], str, dict[str, str]]] = {
         fence(A.replace("module alu", "macromodule alu")),
         {"rtl/alu.sv": A.replace("module alu", "macromodule alu")},
     ),
+    "old line ends": (ONE, fence(A).replace("\n", "\r"), ONLY),
+    "longer fence without a language": (ONE, f"````\n{fence(A)}````\n", ONLY),
+    "name as the first line of the fence": (
+        TWO,
+        fence("rtl/alu.sv\n" + A) + fence("rtl/mul.sv\n" + B),
+        BOTH,
+    ),
+    "notebook cell": (ONE, fence(f"%%writefile rtl/alu.sv\n{A}", "python"), ONLY),
+    "code within a sentence": (
+        ONE,
+        "It is `module alu(input a, output y); assign y = a; endmodule`, no more.",
+        {"rtl/alu.sv": "module alu(input a, output y); assign y = a; endmodule"},
+    ),
+    "plain code, its name on the next line": (
+        ONE,
+        f"The code:\n\n`default_nettype none\nmodule\n{A.removeprefix('module ')}"
+        "`default_nettype wire\n\nDone.",
+        {
+            "rtl/alu.sv": f"`default_nettype none\nmodule\n{A.removeprefix('module ')}"
+            "`default_nettype wire\n"
+        },
+    ),
+    "plain code after a function and a type": (
+        ONE,
+        f"The code:\n\n{FUNCTION}\n{STRUCT}\n{A}\nDone.",
+        {"rtl/alu.sv": f"{FUNCTION}\n{STRUCT}\n{A}"},
+    ),
+    "JSON with comments": (
+        TWO,
+        '{\n  // both\n  "code": [{"rtl/alu.sv": '
+        + json.dumps(A)
+        + '}, /* and */\n {"rtl/mul.sv": '
+        + json.dumps(B)
+        + "}]\n}",
+        BOTH,
+    ),
+    "header without a name": (
+        ("rtl/defs.vh", "rtl/alu.sv"),
+        fence("`define WIDTH 8\n") + fence(A),
+        {"rtl/defs.vh": "`define WIDTH 8\n", "rtl/alu.sv": A},
+    ),
+    "class": (
+        ("verif/driver.sv",),
+        fence("class driver;\n  int x;\nendclass\n"),
+        {"verif/driver.sv": "class driver;\n  int x;\nendclass\n"},
+    ),
+    "fence in a comment": (ONE, fence(FENCED), {"rtl/alu.sv": FENCED}),
+    "an index that looks like a token": (ONE, fence(INDEXED), {"rtl/alu.sv": INDEXED}),
 }
 """Name to the targets, the text of the answer, and the files that it must become."""

@@ -117,6 +117,48 @@ def test_what_the_problem_says_decides(wanted, text, files):
     assert texts(from_text(text, wanted.targets, wanted).files) == texts(files)
 
 
+LAST_IS_MEANT = """\
+Here's a version that avoids the bug:
+The previous attempt had an off-by-one error. This one does not:
+Instead of the draft above, use this:
+This handles the example in the spec:
+Unlike the original, this adds one:
+Let me rewrite it, since the old one is wrong.
+Removing the bug gives:
+Actually, I made a mistake above. Here it is again:
+Second attempt:
+Here's my attempt:
+The optional reset is included too:
+Starting from the template, the module becomes:
+Taking all that into account (and the bug in the original module):
+**RTL (replaces the original file)**
+This is not a naive approach:
+The design no longer has the earlier mistake:
+Therefore the module is not registered:
+After fixing the previous version:""".splitlines()
+FIRST_IS_MEANT = """\
+The original buggy version was:
+For comparison, the wrong one:
+Alternatively:
+**Alternative (registered output)**
+If you prefer subtraction, here is an alternative version:
+**Before (buggy):**
+What not to do:
+A common mistake is:
+An example of a wrong design:
+Here is the buggy version for comparison:
+Original `alu.sv`:
+This would be wrong:
+Another variant:""".splitlines()
+
+
+@pytest.mark.parametrize("lead", [*LAST_IS_MEANT, *FIRST_IS_MEANT])
+def test_the_last_answer_wins_unless_it_is_said_to_be_none(lead):
+    """Prose that tells of an earlier fault does not turn the answer after it into a draft."""
+    first, last = (DRAFT, A) if lead in LAST_IS_MEANT else (A, DRAFT)
+    assert from_text(f"{fence(first)}\n{lead}\n\n{fence(last)}", ONE).files == ONLY
+
+
 MINUS, PLUS = "  assign y = a - 8'd1;", "  assign y = a + 8'd1;"
 HUNK = f"-{MINUS}\n+{PLUS}\n"
 SEARCH = f"<<<<<<< SEARCH\n{MINUS}\n=======\n{PLUS}\n>>>>>>> REPLACE\n"
@@ -131,6 +173,15 @@ EDITS = {
     "Cline": "<replace_in_file>\n<path>rtl/alu.sv</path>\n"
     f"<diff>\n{CLINE}</diff>\n</replace_in_file>",
     "Codex": f"*** Begin Patch\n*** Update File: rtl/alu.sv\n@@\n );\n{HUNK}*** End Patch",
+    "diff, its blanks lost": fence(
+        f"--- a/rtl/alu.sv\n+++ b/rtl/alu.sv\n@@ -4,3 +4,3 @@\n);\n{HUNK}endmodule\n", "diff"
+    ),
+    "diff with names alone": fence(f"--- a/rtl/alu.sv\n+++ b/rtl/alu.sv\n{HUNK}", "diff"),
+    "diff with marks alone": fence(HUNK, "diff"),
+    "conflict marks": SEARCH.replace("SEARCH", "ORIGINAL").replace("REPLACE", "UPDATED"),
+    "editor of Gemini": json.dumps(
+        {"new_string": PLUS, "old_string": MINUS, "file_path": "/code/rtl/alu.sv"}
+    ),
     "text editor tool": '{"command": "str_replace", "path": "/code/rtl/alu.sv", '
     '"old_str": "a - 8\'d1", "new_str": "a + 8\'d1"}',
 }

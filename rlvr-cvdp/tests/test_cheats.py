@@ -65,7 +65,6 @@ def test_forged_results_earn_nothing(bench, name):
         ('initial $system("true");', "$system"),
         ('reg [7:0] m[0:3]; initial $readmemh("/src/test_inc.py", m);', "$readmemh"),
         ("wire [7:0] z; initial force a = 0;", "forces a signal"),
-        ("final $fflush(1 + a);", "$fflush"),
         ('initial $ivlh_file_open("x");', "$ivlh_file_open"),
         ('initial $log("x");', "$log"),
         ("initial $finish_and_return(137);", "$finish_and_return"),
@@ -186,11 +185,11 @@ def test_trust_in_the_problems_own_modules_cannot_be_borrowed(bench):
     problem = bench.problem(harness={"src/.env": env}, context={"rtl/own.sv": own})
     honest = bench.right.replace("endmodule", "  own o();\nendmodule")
     assert bench.rtl(honest, problem).score01 == 1.0
-    cheat = honest.replace("own o();", 'own o(); integer fd; initial fd = $fopen("x", "w");')
+    cheat = honest.replace("own o();", 'own o(); integer fd; initial fd = $fopen("x.py", "w");')
     assert bench.rtl(cheat, problem).value == 0.0
 
 
-EVIL = 'integer fd; initial fd = $fopen("x", "w");'
+EVIL = 'integer fd; initial fd = $fopen("x.py", "w");'
 OWN = """\
 // This module is given.
 `ifndef LEAN
@@ -395,7 +394,7 @@ def one_of_two(second: str) -> str:
     [
         ("missing m();", 0.75, True),
         ("missing m();", 0.75, False),
-        ('initial $fopen("x");', 0.0, False),
+        ('initial $fopen("x.py");', 0.0, False),
         ("initial $finish;", 0.75, False),
     ],
     ids=["no build", "no build, nor checked", "refused", "finish"],

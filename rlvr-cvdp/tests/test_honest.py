@@ -21,6 +21,7 @@ endmodule
 """
 
 
+@pytest.mark.places("warm")
 @pytest.mark.parametrize(
     "body",
     [
@@ -92,10 +93,23 @@ IDIOMS = {
     'wire forced = 0; initial $display("PASS $finish $fopen results.xml TESTS=1");',
     "procedural assign": "reg r; always @(a) if (a[0]) assign r = 1; else deassign r;",
     "text in memory": 'reg [8*8-1:0] s; initial begin $sformat(s, "%0d", 5); $swrite(s, "x"); end',
+    "log name made of a number": "integer fd; initial begin "
+    'fd = $fopen($sformatf("trace_%0d.bin", 3), "w"); if (fd) $fdisplay(fd, "x"); $fclose(fd); end',
+    "log name without an ending": 'integer fd; initial begin fd = $fopen("trace", "w"); '
+    '$fdisplay(fd, "x"); $fclose(fd); end',
+    "console by its device": 'integer fd; initial begin fd = $fopen("/dev/stderr", "w"); '
+    '$fdisplay(fd, "x"); end',
+    "console number of a function": "function automatic integer to(); return 32'h8000_0001; "
+    'endfunction initial $fdisplay(to(), "x");',
+    "channel that nothing opened": 'initial $fdisplay(2, "x");',
+    "table that may be missing": 'reg [7:0] m [0:3]; initial $readmemh("init.mem", m);',
+    "state of a log": 'integer fd, e; reg [639:0] m; initial begin fd = $fopen("x.log", "w"); '
+    "e = $ferror(fd, m); $fclose(fd); end",
     "scanned text": 'integer n, k; initial k = $sscanf("12", "%d", n);',
 }
 
 
+@pytest.mark.places("warm")
 @pytest.mark.parametrize("name", IDIOMS)
 def test_an_honest_idiom_costs_nothing(bench, name):
     """Debugging that a simulator knows is not refused, whatever it would reach outside."""

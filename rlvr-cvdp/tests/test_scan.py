@@ -12,7 +12,7 @@ VVP = """\
 :vpi_module "/usr/lib/ivl/system.vpi";
 S_0x1 .scope module, "top" "top" 3 4;
 S_0x2 .scope module, "u" "own" 3 6, 2 3 0, S_0x1;
-    %vpi_call/w 2 3 "$fopen", "hi" {0 0 0};
+    %vpi_call/w 2 3 "$fopen", "hi.py" {0 0 0};
     .scope S_0x1;
     %vpi_call/w 1 7 "$display", "a $fopen %vpi_call \\042$fopen\\042 " {0 0 0};
 :file_names 3;
@@ -40,8 +40,6 @@ def test_a_call_belongs_to_the_file_it_stands_in():
         ("    %force/vec4 v0x1_0;", "forces"),
         (':vpi_module "/tmp/evil.vpi";', "VPI module evil"),
         ('    %vpi_call/w 3 1 "$dumpfile", "x.result.xml" {0 0 0};', "$dumpfile"),
-        ('    %vpi_call/w 3 1 "$fdisplay", v0x1_0, "x" {0 0 0};', "$fdisplay"),
-        (f'    %vpi_call/w 3 1 "$fwrite", 32\'b{2:032b}, 1;', "$fwrite"),
         ('    %vpi_call/w 3 1 "$dumpfile", v0x1_0 {0 0 0};', "$dumpfile"),
     ],
 )
@@ -102,6 +100,11 @@ SINK, NOTHING = '"/tmp/rlvr_answer.vcd"', "rlvr has none of these "
          f'"{NOTHING}%d", v0x1_0 {{0 0 0}};'),
         ('L_0x9 .sfunc 3 1 "$test$plusargs", "v32v16", L_0x1;', ", L_rlvr7;"),
         ('%vpi_func 3 1 "$fopen" 32, "debug.log", "w" {0 0 0};', '32, "/dev/null", "w" {0 0 0};'),
+        ('%vpi_func 3 1 "$fopen" 32, S<0,str>, "w" {0 0 1};', '32, "/dev/null", "w" {0 0 1};'),
+        ('%vpi_func 3 1 "$fopen" 32, v0x2_0, "w" {0 0 0};', '32, "/dev/null", "w" {0 0 0};'),
+        ('%vpi_call/w 3 1 "$fdisplay", S<0,vec4,u32>, "x" {1 0 0};', None),
+        ('%vpi_call/w 3 1 "$readmemh", "init.mem", v0x1_0 {0 0 0};',
+         ', "/dev/null", v0x1_0 {0 0 0};'),
         ('%vpi_func 3 1 "$fopen" 32, "/dev/null" {0 0 0};', '32, "/dev/null" {0 0 0};'),
         ('%vpi_call/w 3 1 "$writememh", "m.hex", v0x1_0 {0 0 0};',
          ', "/dev/null", v0x1_0 {0 0 0};'),
@@ -124,18 +127,12 @@ def test_honest_debugging_is_let_be_or_turned_aside(line, instead):
         '%vpi_call/w 3 1 "$dumpfile", P_0x3 {0 0 0};',
         '%vpi_call/w 3 1 "$dumpfile", "/code/rundir/sim_build/sim.vvp" {0 0 0};',
         '%vpi_call/w 3 1 "$dumpfile", P_0x99 {0 0 0};',
-        '%vpi_call/w 3 1 "$fdisplay", P_0x4, "x" {0 0 0};',
-        '%vpi_call/w 3 1 "$fdisplay", S<0,vec4,u32>, "x" {1 0 0};',
-        '%vpi_call/w 3 1 "$fdisplay", v0x9_0, "x" {0 0 0};',
         '%vpi_func 3 1 "$fopen" 32, "x.result.xml", "w" {0 0 0};',
         '%vpi_func 3 1 "$fopen" 32, "rtl/in.txt", "r" {0 0 0};',
         '%vpi_func 3 1 "$fopen" 32, "x.log", v0x2_0 {0 0 0};',
-        '%vpi_func 3 1 "$fopen" 32, v0x2_0, "w" {0 0 0};',
-        '%vpi_func 3 1 "$fopen" 32, S<0,str>, "w" {0 0 1};',
         'L_0x9 .sfunc 3 1 "$fopen", "v32v16", L_0x1;',
         'L_0x9 .sfunc 3 1 "$test$plusargs", "v32v16", L_0x7;',
         '%vpi_call/w 3 1 "$writememh", "x.xml", v0x1_0 {0 0 0};',
-        '%vpi_call/w 3 1 "$writememh", v0x2_0, v0x1_0 {0 0 0};',
         '%vpi_call/w 3 1 "$readmemh", "/src/test_inc.py", v0x1_0 {0 0 0};',
         '%vpi_call/w 3 1 "$readmemh", "/code/rtl/../src/rom.hex", v0x1_0 {0 0 0};',
         '%vpi_call/w 3 1 "$readmemh", "/code/rtl/other.hex", v0x1_0 {0 0 0};',
@@ -145,7 +142,7 @@ def test_honest_debugging_is_let_be_or_turned_aside(line, instead):
     ],
 )
 def test_what_could_change_a_verdict_stays_refused(line):
-    """Files that are no waves and no logs, computed numbers and names, and reading stay refused."""
+    """Files that are no waves and no logs, and reading what may be there, stay refused."""
     assert scan([*DECLARED, line], {}, (), ["rtl/rom.hex"]), line
     assert quieted([*DECLARED, line], {})[-1] == line
 
@@ -241,7 +238,8 @@ def test_every_system_task_of_the_simulator_is_sorted(tmp_path):
     for name in names:
         assert f"${name}" not in HARMLESS
         source = tmp_path / "a.v"
-        source.write_text(f'module a; reg [7:0] m[0:1]; initial ${name}("x", m); endmodule\n')
+        body = f'$fopen("x.py"); ${name}("x.py", m);'
+        source.write_text(f"module a; reg [7:0] m[0:1]; initial begin {body} end endmodule\n")
         target = tmp_path / "a.vvp"
         built = subprocess.run(
             ["iverilog", "-g2012", "-o", target, source],
@@ -251,4 +249,4 @@ def test_every_system_task_of_the_simulator_is_sorted(tmp_path):
         )
         if built.returncode == 0 and f'"${name}"' in target.read_text():
             with target.open() as file:
-                assert scan(file, {}) == [f"calls ${name}"], name
+                assert f"calls ${name}" in scan(file, {}), name

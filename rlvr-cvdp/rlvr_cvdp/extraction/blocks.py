@@ -10,7 +10,15 @@ from rlvr_cvdp.extraction.definitions import definitions_of
 from rlvr_cvdp.extraction.documents import DEEPEST, object_pieces
 from rlvr_cvdp.extraction.objects import read_object
 from rlvr_cvdp.extraction.pieces import Piece, is_path, name_in, paths_in
-from rlvr_cvdp.extraction.plain import BEGINS, HEREDOC, heredocs, plain_code, python_strings
+from rlvr_cvdp.extraction.plain import (
+    BEGINS,
+    CODE,
+    HEREDOC,
+    heredocs,
+    plain_code,
+    python_strings,
+    without_prose,
+)
 
 _OTHER = re.compile(r"(?m)^[ \t]*[\w./\"'-]+[ \t]*(?::[ \t]*[|>]?|=[ \t]*[\"'].*)[ \t]*$")
 _MARK = re.compile(r"`{3,}|~{3,}")
@@ -47,7 +55,7 @@ def pieces_of(text: str) -> list[Piece]:
     scanner = _Scanner(0)
     found = scanner.scan(text)
     if not found and text.strip():
-        found = [Piece(body=text.strip(), where="the whole text")]
+        found = [Piece(body=without_prose(text).strip(), where="the whole text")]
     counts: dict[str, int] = {}
     numbered = []
     for piece in found:
@@ -124,6 +132,10 @@ class _Scanner:
             if name := name_in(line)[0]:
                 is_sure = name_in(line)[1]
                 break
+        first, _, after = body.lstrip().partition("\n")
+        inner = first.strip().removeprefix("%%writefile").strip(" \t*`:")
+        if is_path(inner) and CODE.search(after):
+            name, is_sure, body = inner, True, after
         if not is_sure:
             inner, _ = _named_inside(body)
             name, is_sure = (inner, True) if inner else (name, is_sure)
@@ -154,6 +166,8 @@ class _Scanner:
                 return [evolve(part, lead=part.lead or piece.lead) for part in inner]
         if language in _MARKDOWN:
             return [piece, *_Scanner(self._depth + 1).scan(body)]
+        if not language and body.lstrip().startswith(("```", "~~~")):
+            return _Scanner(self._depth + 1, piece.name).scan(body) or [piece]
         return [piece]
 
     # -- tags --------------------------------------------------------------------------------
@@ -259,7 +273,10 @@ def _fence_body(text: str, place: int, sign: str, info: str, indent: int) -> tup
             else:
                 return _dedented(lines, indent), end
         elif (
-            sign[0] == "`" and stripped.endswith(sign) and stripped.count(sign) == 1 and not nested
+            sign[0] == "`"
+            and stripped.endswith(sign)
+            and stripped.count(sign) == 1
+            and not (nested or stripped.startswith("//"))
         ):
             lines.append(line[: line.rindex(sign)].rstrip() + "\n")
             return _dedented(lines, indent), end

@@ -9,7 +9,7 @@ from attrs import evolve
 
 from rlvr_cvdp.extraction.assemble import Assembly, Found, other_file
 from rlvr_cvdp.extraction.definitions import Definition, definitions_of
-from rlvr_cvdp.extraction.edits import IS_EDIT, edited
+from rlvr_cvdp.extraction.edits import edited, is_edit
 from rlvr_cvdp.extraction.pieces import Piece, name_in, tidied
 from rlvr_cvdp.extraction.segments import distinct_text
 from rlvr_cvdp.extraction.traits import (
@@ -34,7 +34,7 @@ class Choice:
         split = [
             part
             for piece in pieces
-            if not IS_EDIT.search(piece.body)
+            if not is_edit(piece)
             for part in _by_files(evolve(piece, body=tidied(piece.body)))
         ]
         self._found = [self._resolved(piece, order) for order, piece in enumerate(split)]
@@ -210,9 +210,11 @@ class Choice:
         )
 
     def _by_any_code(self, path: str) -> None:
-        """A piece that names the file and is code of some kind; for one target any such piece."""
+        """A piece that names the file and is code of some kind; any for one target or header."""
+        headers = [p for p in self._wanted.targets if p.endswith((".vh", ".svh"))]
         for found in reversed(self._found):
-            is_ours = found.target == path or (len(self._wanted.targets) == 1 and not found.target)
+            is_only = len(self._wanted.targets) == 1 or headers == [path]
+            is_ours = found.target == path or (is_only and not found.target)
             if is_ours and not found.is_other and not found.defined and is_code(path, found.body):
                 self._chosen[path] = found, ()
                 return

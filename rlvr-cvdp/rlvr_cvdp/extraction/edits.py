@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import islice
 
 from attrs import frozen
 
-from rlvr_cvdp.extraction.pieces import name_in
+from rlvr_cvdp.extraction.objects import read_object
+from rlvr_cvdp.extraction.pieces import Piece, is_path, name_in
 
 IS_EDIT = re.compile(
-    r"(?m)^[ \t]*(?:@@|<{5,9} ?SEARCH|-{5,9} ?SEARCH|\*\*\* (?:Begin Patch|Update File|Add File))"
+    r"(?m)^[ \t]*(?:@@|<{5,9} ?[A-Z]|-{5,9} ?SEARCH|\*\*\* (?:Begin Patch|Update File|Add File)"
+    r"|\+\+\+ [\w./])"
 )
-_SEARCH = re.compile(r"[ \t]*(?:<{5,9}|-{5,9}) ?SEARCH\b")
+_DIFF = re.compile(r"(?m)^[ \t]*(?:`{3,9}|~{3,9})[ \t]*(?:diff|patch|udiff)\b")
+_SEARCH = re.compile(r"[ \t]*(?:<{5,9} ?[A-Z]|-{5,9} ?SEARCH\b)")
 _MIDDLE = re.compile(r"[ \t]*={5,9}[ \t]*\r?$")
-_REPLACE = re.compile(r"[ \t]*(?:>{5,9}|\+{5,9}) ?REPLACE\b")
+_REPLACE = re.compile(r"[ \t]*(?:>{5,9} ?\w|\+{5,9} ?REPLACE\b)")
+_CHANGED = re.compile(r"(?m)^[ \t]*[+-]")
 _FILE = re.compile(r"(?:\+\+\+ (?:b/)?|\*\*\* (?:Update|Add) File: |diff --git a/\S+ b/)([^\s]+)")
 _OTHER_FILE = re.compile(r"(?:--- |\+\+\+ |diff --git |\*\*\* |index [0-9a-f]|```|~~~|</)")
-_STRINGS = r"(\"(?:[^\"\\]|\\.)*\")"
-_STR_REPLACE = re.compile(
-    rf"\"path\"\s*:\s*{_STRINGS}\s*,\s*\"old_str\"\s*:\s*{_STRINGS}\s*,\s*\"new_str\"\s*:\s*{_STRINGS}"
+_CALL = re.compile(
+    r"\{\s*[\"'][^{}]{0,2000}?[\"']old_str(?:ing)?[\"']\s*:|\{\s*[\"']old_str(?:ing)?[\"']\s*:"
 )
-_MOST = 500
+_MOST, _MOST_CALLS = 500, 50
 
 
 @frozen(kw_only=True)
@@ -47,11 +50,12 @@ def edited(
 
     A file of which one edit does not fit is left out: a part of the changes is no answer.
     """
-    if not IS_EDIT.search(text) and "old_str" not in text:
+    if not (IS_EDIT.search(text) or _DIFF.search(text) or "old_str" in text):
         return {}
+    known = frozenset(line.strip() for given in initial.values() for line in given.splitlines())
     files: dict[str, str] = {}
     failed: set[str] = set()
-    for edit in list(_edits(text))[:_MOST]:
+    for edit in islice(_edits(text, known), _MOST):
         path = target_of(edit.name)
         if not path or path in failed:
             continue
@@ -65,10 +69,22 @@ def edited(
     return files
 
 
-def _edits(text: str) -> Iterator[Edit]:
-    for match in _STR_REPLACE.finditer(text):
-        path, old, new = (json.loads(part, strict=False) for part in match.groups())
-        yield Edit(name=path, old=(old,), new=(new,))
+def is_edit(piece: Piece) -> bool:
+    """Whether a piece says what changes in a file, and is no file."""
+    return bool(IS_EDIT.search(piece.body)) or (
+        piece.language in ("diff", "patch", "udiff") and bool(_CHANGED.search(piece.body))
+    )
+
+
+def _edits(text: str, known: Collection[str]) -> Iterator[Edit]:
+    """The edits of a text; `known` are the lines of the given files, without blanks around."""
+    for match in list(islice(_CALL.finditer(text), _MOST_CALLS)):
+        read = read_object(text, match.start())
+        call = read[0] if read and isinstance(read[0], dict) else {}
+        old, new = (call.get(f"{word}_str", call.get(f"{word}_string")) for word in ("old", "new"))
+        named = next((v for v in call.values() if isinstance(v, str) and is_path(v)), "")
+        if isinstance(old, str) and isinstance(new, str):
+            yield Edit(name=named, old=(old,), new=(new,))
     lines = text.splitlines()
     name, place = "", 0
     while place < len(lines):
@@ -77,13 +93,15 @@ def _edits(text: str) -> Iterator[Edit]:
         if found := _FILE.match(line):
             name = found[1]
             if line.startswith("*** Add File"):
-                body, place = _marked(lines, place)
+                body, place = _marked(lines, place, ())
                 yield Edit(name=name, old=(), new=tuple(new[1:] for new in body))
-            elif line.startswith("*** Update"):
-                body, end = _marked(lines, place)
-                if body:
-                    yield _hunk(name, body)
-                    place = end
+                continue
+        is_head = line.startswith(("+++ ", "*** Update")) or _DIFF.match(line)
+        if is_head or line.startswith("@@"):
+            body, end = _marked(lines, place, known)
+            if any(line[0] in "+-" for line in body):
+                yield _hunk(name, body)
+                place = end
         elif _SEARCH.match(line):
             middle = _next(lines, place, _MIDDLE)
             end = _next(lines, middle + 1, _REPLACE)
@@ -92,26 +110,24 @@ def _edits(text: str) -> Iterator[Edit]:
                     name=name, old=tuple(lines[place:middle]), new=tuple(lines[middle + 1 : end])
                 )
             place = end + 1
-        elif line.startswith("@@"):
-            body, place = _marked(lines, place)
-            yield _hunk(name, body)
         elif named := name_in(line)[0]:
             name = named
 
 
-def _marked(lines: Sequence[str], place: int) -> tuple[list[str], int]:
-    """The lines of a hunk: those that begin with a blank, a plus or a minus."""
-    begin = place
-    while place < len(lines):
-        line = lines[place]
-        if (
-            line.startswith("@@")
-            or _OTHER_FILE.match(line)
-            or line[:1] not in (" ", "+", "-", "", "\\")
-        ):
+def _marked(lines: Sequence[str], place: int, known: Collection[str]) -> tuple[list[str], int]:
+    """The lines of a hunk, each with its mark; a line of the given file may lack its blank."""
+    found: list[str] = []
+    while place < len(lines) and not lines[place].startswith("@@"):
+        line = lines[place] or " "
+        if _OTHER_FILE.match(line):
             break
+        if line[0] not in " +-\\\t":
+            if line.strip() not in known:
+                break
+            line = f" {line}"
+        found.append(line)
         place += 1
-    return list(lines[begin:place]), place
+    return found, place
 
 
 def _hunk(name: str, body: Sequence[str]) -> Edit:

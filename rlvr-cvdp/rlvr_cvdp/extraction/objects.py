@@ -6,14 +6,15 @@ import json
 import re
 from typing import Any
 
+_GAP = r"(?:\s+|//[^\n]*\n|/\*[^*]{0,300}\*/)*"
 _BLANK = re.compile(r"(?:\s+|//[^\n]*\n|/\*.*?\*/|#[^\n]*\n)*", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z_][\w.]*|-?\d[\w.+-]*")
 _LONG = ('"""', "'''")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _VALUES = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
-_NEXT_KEY = re.compile(r"\s*,\s*(?:\"[^\"\n]{1,300}\"|'[^'\n]{1,300}')\s*:")
-_NEXT_ITEM = re.compile(r"\s*,\s*[\[{\"']")
-_SPACE = re.compile(r"\s*")
+_NEXT_KEY = re.compile(rf"{_GAP},{_GAP}(?:\"[^\"\n]{{1,300}}\"|'[^'\n]{{1,300}}')\s*:")
+_NEXT_ITEM = re.compile(rf"{_GAP},{_GAP}[\[{{\"']")
+_SPACE = re.compile(_GAP)
 _DEEPEST = 60
 
 

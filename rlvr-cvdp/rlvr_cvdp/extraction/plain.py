@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from rlvr_cvdp.extraction.definitions import definitions_of
 from rlvr_cvdp.extraction.pieces import Piece, paths_in
 
 _OPENER = r"(?:module|macromodule|package|interface|program|primitive)"
@@ -16,6 +17,7 @@ _GLUE = re.compile(
     r"timeprecision|enum|struct|logic|bit|function|endfunction)\b|\}|[A-Z_][A-Z0-9_]*[ \t]*[=,])"
 )
 _COMMENT_END = re.compile(r"[^\n]*\*/[ \t]*\r?$")
+_BLOCK_END = re.compile(r"[ \t]*(?:end(function|task|class|clocking)\b|(\}))")
 _TAIL = re.compile(r"[ \t]*(?:`(?:endif|default_nettype|undef|resetall|end\w+)\b|//[^\n]*$|\r?$)")
 HEREDOC = re.compile(r"[ \t$#]*(?:sudo[ \t]+)?(?:cat|tee)\b[^\n]{0,300}<<-?[ \t]*(['\"\\]?)(\w+)")
 _TRIPLE = re.compile(r"(\"\"\"|''')(.*?)\1", re.DOTALL)
@@ -37,6 +39,12 @@ def plain_code(lines: list[str], rest: list[str]) -> list[tuple[list[str], list[
             if _COMMENT_END.match(lines[opening]):
                 while opening > free and "/*" not in lines[opening]:
                     opening -= 1
+            elif block := _BLOCK_END.match(lines[opening]):
+                opener = re.compile(r"\{" if block[2] else rf"\b{block[1]}\b")
+                while opening > free and not opener.search(lines[opening - 1]):
+                    opening -= 1
+                begin = opening = max(free, opening - 1)
+                continue
             if not _GLUE.match(lines[opening]):
                 break
             begin = opening
@@ -61,6 +69,28 @@ def plain_code(lines: list[str], rest: list[str]) -> list[tuple[list[str], list[
         place = free = end
     rest.extend(lines[free:])
     return found
+
+
+def without_prose(text: str) -> str:
+    """The lines from the first whole definition to the last; all of them where there is none."""
+    text = re.sub(r"`{1,2} ?(?=module\b)", "", text)  # code within a line of prose
+    whole = [d for d in definitions_of(text) if d.is_complete]
+    if not whole:
+        return text
+    begin = whole[0].start
+    while begin:
+        line = text.rfind("\n", 0, begin - 1) + 1
+        if text[begin - 1] != "\n" or not _GLUE.match(text[line:begin]):
+            break
+        begin = line
+    end = max(d.end for d in whole)
+    last = text.find("\n", end) + 1 or len(text)
+    while last < len(text):
+        after = text.find("\n", last) + 1 or len(text)
+        if not _TAIL.match(text[last:after]):
+            break
+        end = last = after
+    return text[begin:end]
 
 
 def heredocs(body: str) -> list[Piece]:

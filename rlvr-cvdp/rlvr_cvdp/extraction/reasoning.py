@@ -28,8 +28,11 @@ _ANALYSIS = re.compile(
 )
 _TOKENS = re.compile(
     r"<\|channel\|>commentary[^<\n]*|<\|constrain\|>\w*|<\|(?:start|message)\|>(?:assistant)?|<\|channel\|>final[^<\n]*"
-    r"|<[|\uff5c][\w\u2581 ]{1,40}[|\uff5c]>|</?s>|<(?:end|start)_of_turn>(?:model)?|\[/?INST\]"
+    r"|<[|\uff5c][\w\u2581 ]{1,40}[|\uff5c]>|<(?:end|start)_of_turn>(?:model)?"
+    r"|(?:\A\s*|^[ \t]*)(?:</?s>|\[/?INST\])|(?:</?s>|\[/?INST\])\s*\Z",
+    re.MULTILINE,
 )
+"""Tokens around a turn; those that code may hold, too, only where a line begins or at the end."""
 
 
 def without_reasoning(text: str) -> str:

@@ -8,13 +8,42 @@ from collections.abc import Sequence
 from rlvr_cvdp.extraction.definitions import Definition
 
 HDL = (".v", ".sv", ".vh", ".svh")
-_CODE = re.compile(r"\b((?:macro)?module|interface|package|program|primitive)\b|`define")
+_CODE = re.compile(
+    r"\b((?:macro)?module|interface|package|program|primitive)\b|`define"
+    r"|(?m:^[ \t]*class\s+\w+[^\n]*;)"
+)
 _HEADER = re.compile(r"\b(parameter|localparam|typedef|function|task)\b|`(ifn?def|include)\b")
-_DOUBTS = re.compile(
-    r"(?i)\b(?:wrong|incorrect|mistakes?|buggy|bug|broken|naive|na\u00efve|draft|attempt|original|"
-    r"before|instead of|avoid|don't|do not|should not|alternative(?:ly)?|optional(?:ly)?|variant|"
-    r"simplified|for (?:reference|illustration)|example|e\.g\.|sketch|skeleton|template|unlike|"
-    r"not synthesi[sz]able|usage|instantiat\w+|anti-?pattern|bad|old|previous(?:ly)?)\b"
+_WRONG = (
+    r"(?:original(?:ly)?|initial|old(?:er)?|previous|earlier|former|wrong|incorrect|mistaken|buggy|"
+    r"faulty|broken|bad|na\u00efve|naive|alternative|alternate|optional|unfixed|unmodified)"
+)
+_THING = (
+    r"(?:code|rtl|verilog|systemverilog|version|variant|module|implementation|design|attempt|"
+    r"approach|draft|file|one|way|solution|answer|style|snippet|example|listing|form"
+    r"|[\w/]+\.s?vh?)s?"
+)
+_IS = (
+    r"(?:\s+(?:is|was|were|would be|could be|looks?|looked|might be))?"
+    r"(?:\s+(?:like )?(?:this|as follows|so))?"
+)
+_SAYS = (
+    r"(?:(?:and|but|or|so|note|here|this|that|it|these|also|only|see|compare|with|is|was|here's|"
+    r"be|are|how)\s+){0,4}"
+)
+_THE = r"(?:(?:a|an|the|your|my|one|another|what)\s+)?"
+_DOUBTFUL = (
+    rf"{_SAYS}{_THE}(?:\w+\s+){{0,2}}?{_WRONG}\s+(?:[\w-]+\s+){{0,2}}?{_THING}{_IS}",
+    rf"{_SAYS}{_THE}(?:\w+\s+){{0,2}}(?:variant|alternative|anti-?pattern|mistake|pitfall){_IS}",
+    rf"{_THE}(?:counter-?)?example of {_THE}(?:\w+\s+)?(?:{_WRONG}|not)\b.*",
+    rf"(?:this|it|which|the following)\s+(?:(?:would|could|might)\s+be|is)\s+{_WRONG}",
+    rf"{_SAYS}(?:the\s+)?{_WRONG}",
+)
+_DOUBTS = re.compile("|".join(f"(?:{pattern})" for pattern in _DOUBTFUL), re.IGNORECASE)
+_OPENING = re.compile(
+    r"(?i)(?:alternatively|for (?:comparison|reference|illustration|contrast)|previously|"
+    r"originally|before(?:\s+(?:the|this|my)\b.*|\W*$)|don't|do not|never|avoid\b|usage\b|"
+    r"instead of\W*$|not\b|optional(?:ly)?\b|.*\b(?:what|how) not to\b|"
+    r"if you (?:prefer|want|need|like|would)\b)"
 )
 _SURE = re.compile(
     r"(?i)\b(?:final|complete|corrected|fixed|full|updated|improved|revised|solution|answer|working|"
@@ -65,9 +94,22 @@ def is_elided(text: str) -> bool:
 
 
 def is_doubtful(lead: str) -> bool:
-    """Whether prose presents what follows as something other than the answer."""
-    line = lead.rpartition("\n")[2]
-    return bool(_DOUBTS.search(line)) and not _SURE.search(line)
+    """
+    Whether prose presents what follows as something other than the answer.
+
+    Only the words right before it are read, and they must name it so ("the old code was:"): a
+    sentence that tells what was wrong before ("this avoids the bug of the old code:") does not.
+    """
+    line = re.sub(r"[*_`#>\"]|^[ \t]*//|\([^)]*\)", " ", lead.rpartition("\n")[2][-300:]).replace(
+        "\u2019", "'"
+    )
+    sentence = " ".join(re.split(r"[.!?;](?:\s|$)", line.strip(" \t:.-"))[-1].split())
+    clause = re.split(r"[,:\u2013\u2014]\s|\s-\s", sentence)[-1].strip(" :,.-")
+    clause = re.sub(r"\s+for (?:comparison|reference|illustration|contrast)$", "", clause)
+    if _SURE.search(sentence):
+        return False
+    is_named = _DOUBTS.fullmatch(clause) and not re.search(r"(?i)\bno[tr]?\b|n't\b", clause)
+    return bool(is_named or _OPENING.match(sentence))
 
 
 def stem(path: str) -> str:
