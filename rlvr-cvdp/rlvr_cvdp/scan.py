@@ -40,10 +40,9 @@ _HARMLESS_GROUPS = re.compile(r"\$(ivl_\w+\$\w+|(async|sync)\$(and|nand|or|nor)\
 _KNOWN_MODULES = {"system", "vhdl_sys", "vhdl_textio", "v2005_math", "va_math", "v2009"}
 _CALL = re.compile(r'(?:%vpi_(?:call|func)\S*|\.sfunc\S*)\s+\d+\s+\d+\s+"(\$[^"]+)"(.*)')
 _FILE = re.compile(r"(?:%vpi_(?:call|func)\S*|\.sfunc\S*)\s+(\d+)\s")
-_PRINT = re.compile(r"\$f(?:flush|close|error|eof|(?:display|write|strobe|monitor)[bho]?)")
+_PRINT = re.compile(r"\$f(?:flush|close|(?:display|write|strobe|monitor)[bho]?)")
 _PLUSARGS = ("$test$plusargs", "$value$plusargs")
 _CONSOLE = (1, 0x8000_0001, 0x8000_0002)
-_CONSOLES = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty")
 _ARGUMENT = re.compile(r',? ("(?:[^"\\]|\\.)*"|S<[^>]*>|&A<[^>]*>|[^,{ ;]+)')
 _NUMBER = re.compile(r"(?:\d+'s?b|[-+]?C4<)([01]{1,64})>?")
 _VARIABLE = re.compile(r"(\w+) \.(?:var|net)\b")
@@ -52,8 +51,7 @@ _CONSTANT = re.compile(r"(\w+) \.functor BUFT 1, C4<([01]+)>, C4<0>, C4<0>, C4<0
 _WAVES = re.compile(
     r"(?:.*/)?[^/.]*|.*\.(?:e?vcd|fst|lx[t2]2?|dump|waves?|wlf|vpd|shm|ghw|trn|fsdb)"
 )
-_LOG = re.compile(r".*\.(?:log|txt|csv|rpt|out|dat|hex|mem)|\w+")
-_TABLE = re.compile(r"[\w-]+\.(?:txt|dat|hex|mem|bin|init|data|rom)")
+_LOG = re.compile(r".*\.(?:log|txt|csv|rpt|out|dat|hex|mem)")
 _DATA = re.compile(r"(?:/code/|(?:\.\.?/)*)((?:rtl|verif|docs)/[\w./-]+)")
 _MODE = re.compile(r', "[wa][b+]*"(?: \{|$)| \{|$')
 _SINK, _NOWHERE = '"/tmp/rlvr_answer.vcd"', '"/dev/null"'
@@ -188,21 +186,21 @@ class _Reader:
         is_question = rest.startswith(" {") if name == _PLUSARGS[0] else "%" in (name_of or "%")
         if name in _PLUSARGS and first and is_known and is_question:
             line = f'{head}"{_NO_PLUSARG}{name_of or "%d"}"{rest}'
-        elif name in ("$fopen", "$writememh", "$writememb") and first:
-            # A name that is made while it runs leads nowhere, too, whatever it would be.
-            is_log = not name_of or name_of in _CONSOLES or _LOG.fullmatch(name_of)
+        elif name in ("$fopen", "$writememh", "$writememb") and (
+            _LOG.fullmatch(name_of) or value == _NOWHERE
+        ):
             is_write = name != "$fopen" or _MODE.match(rest)
-            line = head + _NOWHERE + rest if is_log and is_write else ""
+            line = head + _NOWHERE + rest if is_write else ""
         elif name in ("$readmemh", "$readmemb"):
             data = _DATA.fullmatch(name_of)
             if data and ".." not in data[1] and data[1] in self._readable:
                 return []
-            line = head + _NOWHERE + rest if _TABLE.fullmatch(name_of) else ""
         elif _PRINT.fullmatch(name):
             number = _NUMBER.fullmatch(value)
             if not first or (number and int(number[1], 2) in _CONSOLE):
                 return []  # standard output and error, which are open without $fopen
-            return [call._replace(is_console=True)]
+            is_variable = written in self._variables or written.startswith("&A<")
+            return [call._replace(is_console=is_variable)]
         return [call._replace(line=line)]
 
     def _silent(self, text: str, place: int) -> str:
