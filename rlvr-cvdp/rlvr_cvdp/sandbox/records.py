@@ -17,8 +17,9 @@ MEGABYTE = 1_000_000
 @frozen(kw_only=True)
 class Limits:
     """
-    What a command may use; `memory_mb` and `file_mb` hold for each of its processes, and twice
-    the former for all together.
+    What a command may use.
+
+    `memory_mb` and `file_mb` hold for each of its processes, twice the former for all together.
 
     Attributes:
         cpu_s: Processor time of all its processes together.
