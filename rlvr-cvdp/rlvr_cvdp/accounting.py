@@ -1,4 +1,4 @@
-"""What a sandbox has used so far: processor time, processes, size of its folder."""
+"""What a sandbox has used so far: processor time, processes, memory, size of its folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 _TICKS = os.sysconf("SC_CLK_TCK")
 _THREADS = 4
 """Threads to a process, on average: numerical libraries start one for each core of the machine."""
-_PAGE = 4096
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def cpu_seconds(pid: int) -> float:
@@ -100,6 +100,40 @@ def activity(pid: int) -> tuple[float, bool]:
                 ):
                     waiting += [int(word) for word in started.read().split()]
     return ticks / _TICKS, is_busy
+
+
+def memory_over(pid: int, limit: int) -> bool:
+    """
+    Whether a process and all that live below it hold more than `limit` bytes of memory together.
+
+    Files that they have mapped do not count, and what several share counts once.
+    """
+    held: dict[int, int] = {}
+    waiting = [pid]
+    while waiting:
+        process = waiting.pop()
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            with open(f"/proc/{process}/statm") as file:
+                _, resident, shared, *_ = (int(word) for word in file.read().split())
+            held[process] = max(0, resident - shared) * _PAGE
+            for thread in os.listdir(f"/proc/{process}/task"):
+                with (
+                    contextlib.suppress(OSError),
+                    open(f"/proc/{process}/task/{thread}/children") as started,
+                ):
+                    waiting += [int(word) for word in started.read().split()]
+    if sum(held.values()) <= limit:
+        return False
+    return sum(min(own, _proportional(process, own)) for process, own in held.items()) > limit
+
+
+def _proportional(pid: int, otherwise: int) -> int:
+    """Bytes of memory that a process holds, its share of what it has in common with others."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/smaps_rollup") as file:
+        for line in file:
+            if line.startswith("Pss_Anon:"):
+                return int(line.split()[1]) * 1024
+    return otherwise
 
 
 def size_over(folder: Path, limit: int) -> bool:

@@ -65,7 +65,12 @@ class CvdpConfig:
         unit="s",
         validator=ge(0),
     )
-    memory_mb: int = option(4096, "Address space of a process", unit="MB", validator=ge(256))
+    memory_mb: int = option(
+        4096,
+        "Address space of a process; all together hold twice that",
+        unit="MB",
+        validator=ge(256),
+    )
     processes: int = option(256, "Processes in a sandbox", validator=ge(16))
     file_mb: int = option(64, "Size of a file that is written", unit="MB", validator=ge(1))
     disk_mb: int = option(100, "Size of a sandbox's work directory", unit="MB", validator=ge(1))

@@ -6,6 +6,9 @@ sensitivity, `full_case`, x, races, delays, macros. So where a service scores sy
 harness's tests run once more on what that tool read: each build of theirs compiles the netlist that
 yosys writes for the scored call's own files, macros and script (`inside/rlvr_netlist.py`).
 
+The score itself is read again where the answer's text can say nothing (`silent`): a count that an
+answer prints is none.
+
 Where the tests fail on the netlist, an equivalence to the given design can still decide for the
 answer; where they fail on the netlist of the given design too, they decide nothing.
 """
@@ -21,12 +24,13 @@ from typing import Any, Literal
 from attrs import evolve, frozen
 
 from rlvr.types import EMPTY
-from rlvr_cvdp.problem import CvdpProblem
+from rlvr_cvdp.problem import CvdpProblem, Service
 from rlvr_cvdp.proof import Proof, Side, prove
 from rlvr_cvdp.results.plain import read_plain
 from rlvr_cvdp.sandbox import Limits, Sandbox, Slot
 from rlvr_cvdp.scored_calls import SOURCE, Plan
 from rlvr_cvdp.service import ServiceResult, run_service
+from rlvr_cvdp.silent import without_words
 from rlvr_cvdp.stacks import Stack
 from rlvr_cvdp.tree import write_tree
 from rlvr_cvdp.twin import twin_problem
@@ -79,16 +83,10 @@ class _Run:
     passes: bool
     why: str
     netlists: tuple[str, ...]
-    is_forged: bool = False
 
 
 _controls: dict[str, bool] = {}
 """Whether designs that no answer wrote pass the tests of their problem, by all that decides it."""
-
-
-def is_scored(problem: CvdpProblem) -> bool:
-    """Whether a service of the harness runs a synthesizer or a linter."""
-    return any(service.tool for service in problem.services)
 
 
 async def judge_counted(
@@ -96,6 +94,7 @@ async def judge_counted(
     files: Mapping[str, str],
     plans: Sequence[Plan],
     *,
+    scored: Sequence[Service],
     sandbox: Sandbox,
     stack: Stack,
     limits: Limits,
@@ -109,6 +108,7 @@ async def judge_counted(
         problem: Its harness scores synthesis or lint.
         files: The answer.
         plans: The scored calls; none: yosys reads what the simulator reads.
+        scored: The services that score synthesis or lint.
         sandbox: Where the netlist is made and simulated.
         stack: The cocotb stack of the harness.
         limits: Those of the sources; a netlist may take five times as long.
@@ -119,9 +119,13 @@ async def judge_counted(
         VerifierError: The harness could not be run.
     """
     begun = time.monotonic()
+    judge = _Judge(problem, sandbox, stack, limits, seed, extra)
+    for service in scored:
+        why = await judge.why_silent_fails(service, files)
+        if why:
+            return Finding(basis="refuted", why=why, seconds=time.monotonic() - begun)
     if "yosys" not in sandbox.toolchain.tools:
         return Finding(basis="undecided", why="the toolchain has no yosys")
-    judge = _Judge(problem, sandbox, stack, limits, seed, extra)
     findings = [await judge.finding(files, plan) for plan in _distinct(plans)]
     order: list[Basis] = ["refuted", "undecided", "bounded", "proved", "simulated"]
     worst = min(findings, key=lambda finding: order.index(finding.basis))
@@ -155,13 +159,13 @@ async def passes_as_netlist(
 
 def _simpler(plan: Plan) -> Plan:
     """
-    The plan with the commands that read alone, where it has others.
+    The plan with the commands that read alone; after that, what the simulator reads.
 
-    A script may map a design to cells that no simulator knows. What an answer can make another
-    design is how it is read.
+    A script may map a design to cells that no simulator knows, or be none that can be followed.
+    What an answer can make another design is how it is read.
     """
     reads = tuple(line for line in plan.script if line.startswith("read"))
-    return evolve(plan, script=reads)
+    return evolve(plan, script=reads) if reads != plan.script else Plan()
 
 
 def _distinct(plans: Sequence[Plan]) -> list[Plan]:
@@ -185,6 +189,27 @@ class _Judge:
         self._seed, self._extra = seed, extra
         self._tests = [s for s in problem.services if s.runs_cocotb and not s.tool]
 
+    async def why_silent_fails(self, service: Service, files: Mapping[str, str]) -> str:
+        """Why a scored service fails where the answer's text says nothing, "" where it passes."""
+        silent = without_words(self._problem, files, service.tool)
+        if silent == files:
+            return ""
+        async with self._sandbox.slot(self._stack) as slot:
+            write_tree(slot.folder, self._problem, silent)
+            result = await run_service(
+                self._problem,
+                service,
+                slot=slot,
+                stack=self._stack,
+                limits=self._limits,
+                seed=self._seed,
+                stop_at_first=True,
+                extra=self._extra,
+            )
+        if not result.why:
+            return ""
+        return f"{service.name}: {result.why}, where its text can tell the tool nothing"
+
     @property
     def has_tests(self) -> bool:
         """Whether the harness simulates."""
@@ -196,8 +221,6 @@ class _Judge:
             ran = await self.run(files, plan)
             if ran.passes:
                 return Finding(basis="simulated", netlists=ran.netlists)
-            if ran.is_forged:
-                return Finding(basis="refuted", why=ran.why, netlists=ran.netlists)
         given = given_design(self._problem)
         refuted = Finding(basis="refuted", why=ran.why, netlists=ran.netlists)
         if not given:
@@ -265,7 +288,6 @@ class _Judge:
                         passes=False,
                         why=f"{service.name}: {why}",
                         netlists=_hashes(notes),
-                        is_forged=any(note.startswith("forged") for note in noted),
                     )
         return _Run(passes=True, why="", netlists=_hashes(notes))
 

@@ -86,7 +86,7 @@ def uses_tool(argv: Sequence[str], harness: Mapping[str, str]) -> str:
     """Which of yosys and verilator the command's scripts call, "" where neither."""
     text = " ".join([*argv, *_scripts(argv, harness)])
     for tool in ("yosys", "verilator"):
-        if re.search(rf"""["'\s]{tool}\b""", " " + text):
+        if re.search(rf"""(?<![\w.$-]){tool}(?![\w.-]|/)""", text):
             return tool
     return ""
 

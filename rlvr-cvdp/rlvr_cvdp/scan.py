@@ -57,6 +57,7 @@ _TABLE = re.compile(r"[\w-]+\.(?:txt|dat|hex|mem|bin|init|data|rom)")
 _DATA = re.compile(r"(?:/code/|(?:\.\.?/)*)((?:rtl|verif|docs)/[\w./-]+)")
 _MODE = re.compile(r', "[wa][b+]*"(?: \{|$)| \{|$')
 _SINK, _NOWHERE = '"/tmp/rlvr_answer.vcd"', '"/dev/null"'
+_NO_FILE = "32'sb" + 32 * "0"
 _NO_PLUSARG = "rlvr has none of these "
 _SOURCE = re.compile(r"\.s?vh?$")
 _TASK = re.compile(r"\$[a-zA-Z_][\w$]*")
@@ -74,8 +75,8 @@ class Call(NamedTuple):
     What a line of a compiled simulation does beyond simulating: words, task, number of its file.
 
     `place` is the line's number. `line` is what may stand in its place where the task is one that
-    can be turned aside; `is_console` that it writes to a number which means the console as long
-    as nothing opens a file.
+    can be turned aside; `is_console` that it writes to a number which means the console, or
+    nothing, as long as nothing opens a file: only then it is turned aside.
     """
 
     words: str
@@ -202,7 +203,10 @@ class _Reader:
             number = _NUMBER.fullmatch(value)
             if not first or (number and int(number[1], 2) in _CONSOLE):
                 return []  # standard output and error, which are open without $fopen
-            return [call._replace(is_console=True)]
+            # Where a file is open, whatever number it is means none of its descriptors.
+            is_variable = written in self._variables or written.startswith("&A<")
+            line = head + _NO_FILE + rest if is_variable else ""
+            return [call._replace(line=line, is_console=True)]
         return [call._replace(line=line)]
 
     def _silent(self, text: str, place: int) -> str:

@@ -204,6 +204,7 @@ def _why(
             "output": "it wrote more output than allowed",
             "disk": "it wrote more to the disk than allowed",
             "processes": "it ran more processes at the same time than allowed",
+            "memory": "it held more memory than allowed",
         }[finished.stopped]
     if any(launch.rc == CPU_LIMIT for launch in launches):
         return "the simulation took more processor time than allowed"

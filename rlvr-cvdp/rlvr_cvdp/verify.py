@@ -14,9 +14,9 @@ from rlvr.errors import VerifierError
 from rlvr.types import EMPTY
 from rlvr_cvdp.accounting import has_room
 from rlvr_cvdp.control import Control
-from rlvr_cvdp.counted import Finding, is_scored, judge_counted
+from rlvr_cvdp.counted import Finding, judge_counted
 from rlvr_cvdp.gate import Gate, try_compile
-from rlvr_cvdp.problem import CvdpProblem
+from rlvr_cvdp.problem import CvdpProblem, Service
 from rlvr_cvdp.results.bounded import bounded_text
 from rlvr_cvdp.results.messages import ToolMessage
 from rlvr_cvdp.results.share import mean_share
@@ -175,6 +175,7 @@ async def _attempt(
     gate, begun_seeds = Gate(), 0
     results: list[ServiceResult] = []
     plans: list[Plan] = []
+    scored: dict[str, Service] = {}
     for seed in seeds:
         begun_seeds += 1
         async with sandbox.slot(stack) as slot:
@@ -197,7 +198,10 @@ async def _attempt(
                     extra=extra,
                 )
                 results.append(result)
-                plans += noted_calls(slot) if service.tool else []
+                noted = noted_calls(slot)
+                plans += noted
+                if service.tool or noted:
+                    scored[service.name] = service
                 if result.why:
                     _raise_if_full(slot, problem)
                 if result.refused or (result.why and stop_at_first):
@@ -211,11 +215,12 @@ async def _attempt(
     share = mean_share([result.counted for result in results], begun_seeds * len(problem.services))
     share = share if gate.work.counts else 0.0
     verdict = _judge(problem, gate, results)
-    if verdict.is_right and is_strict and is_scored(problem):
+    if verdict.is_right and is_strict and scored:
         finding = await judge_counted(
             problem,
             files,
             plans,
+            scored=[*scored.values()],
             sandbox=sandbox,
             stack=stack,
             limits=limits,

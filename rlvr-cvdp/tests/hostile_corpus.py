@@ -316,6 +316,25 @@ finally:
         os.kill(child, 9)
 """,
     "memory": "block = bytearray(1_500_000_000); reached()",
+    "memory of many": """
+near, far = os.pipe()
+children = []
+try:
+    for _ in range(12):
+        child = os.fork()
+        if not child:
+            block = bytearray(b"x") * 300_000_000
+            os.write(far, b"x")
+            time.sleep(60)
+            os._exit(0)
+        children.append(child)
+        os.read(near, 1)
+    time.sleep(1)
+    reached(len(children))
+finally:
+    for child in children:
+        os.kill(child, 9)
+""",
     "disk": """
 for number in range(12):
     with open(f"{WRITABLE}/big{number}", "wb") as file:

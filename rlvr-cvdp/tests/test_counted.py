@@ -137,19 +137,6 @@ CHEATS = {
     "ifndef YOSYS": RIGHT.replace("+ step", "\n`ifndef YOSYS\n + step\n`endif\n"),
     "ifdef __ICARUS__": RIGHT.replace("+ step", "\n`ifdef __ICARUS__\n + step\n`endif\n"),
     "clock of the simulation": gated("reg quiet; always @(posedge clk) quiet <= $time == 0;"),
-    "printed count": RIGHT.replace(
-        "endmodule", '  initial $display("   Number of cells:    1");\nendmodule'
-    ),
-    "count printed while read": RIGHT.replace(
-        "endmodule", '  initial $write("Number of %s: 1\\n", "cells");\nendmodule'
-    ),
-    "count without a colon": RIGHT.replace(
-        "endmodule", '  initial $display(" 1 cells");\nendmodule'
-    ),
-    "area of a module": RIGHT.replace(
-        "endmodule", '  initial $display("Chip area for top module is 1.0");\nendmodule'
-    ),
-    "row of a table": RIGHT.replace("endmodule", '  initial $display("| cells | 1 |");\nendmodule'),
     "initial value against an event": gated(
         "reg quiet = 1; always @(quiet) quiet = 1; initial #0 quiet = 1;"
     ).replace("~quiet", "(quiet | 1)"),
@@ -191,9 +178,21 @@ endmodule
         "  always @", "  wire [7:0] sum; add u(led, step, sum);\n  always @", 1
     ),
     "prints": RIGHT.replace("endmodule", '  initial $display("led starts");\nendmodule'),
-    "prints numbers": RIGHT.replace(
-        "endmodule", '  initial $display("led of %0d bits, version 1.2", 8);\nendmodule'
+    "prints counts": RIGHT.replace(
+        "endmodule",
+        '  initial begin $display("latency %0d", 3); $write("4 cells\\n"); end\nendmodule',
     ),
+    "names, strings and attributes": RIGHT.replace("8'd0", "")
+    .replace(
+        "assign top = led > 200;",
+        """(* keep = "true", note = "has 3 cells: a" *) wire [7:0] \\sum[0].x  = led;
+  localparam [23:0] MARK = "a:b"; localparam WIDE = (MARK == "a:b") ? 200 : 0;
+  cells #(.HOW("as is")) cells(.led(\\sum[0].x ), .top(top));
+endmodule
+module cells #(parameter HOW = "x y")(input [7:0] led, output top);
+  assign top = (HOW == "as is") & (led > 200);""",
+    )
+    .replace("WIDE = ", "WIDE = "),
     "guarded": f"`ifndef LED_SV\n`define LED_SV\n// SYNTHESIS and YOSYS\n{RIGHT}`endif\n",
     "full case": RIGHT.replace(
         "else if (en) led <= led + step;",
@@ -231,6 +230,45 @@ def test_honest_designs_pass_as_their_netlist(bench, name):
     assert found.evidence["netlist"]["basis"] == "simulated"
     assert len(found.evidence["netlist"]["netlists"]) == 1
     assert found.evidence["netlist"]["tools"] == ["yosys"]
+
+
+SAID = SYNTH.replace(
+    'r"Number of cells:\\s+(\\d+)", log.read())',
+    'r"\\bcells\\W+(\\d+)|(\\d+) cells", log.read())',
+).replace("int(found[-1]) <= CELLS", "int(found[0][0] or found[0][1]) <= 2")
+SPEECHES = {
+    "a task": '  initial $display("Number of cells:    1");',
+    "two lines": '  initial begin $write("Number of cells:\\n"); $write("%0d\\n", 1); end',
+    "a macro": '`define SAY $display\n  initial `SAY("1 cells");',
+    "a pasted macro": '`define J(a, b) a``b\n  initial `J($dis, play)("1 cells");',
+    "a macro with arguments": '`define SAY(t) $display("%s: 1", t);\n  initial `SAY("cells")',
+    "a loop": '  integer i;\n  initial for (i = 1; i < 2; i = i + 1) $display("cells - %0d", i);',
+    "a name": "endmodule\nmodule \\cells:1 (input a);",
+}
+
+
+@pytest.mark.places("warm")
+@pytest.mark.parametrize("how", SPEECHES)
+def test_a_count_that_the_answer_itself_says_is_none(bench, how):
+    """The harness takes the first words that look like a count; a silent answer must pass, too."""
+    said = RIGHT.replace("endmodule", f"{SPEECHES[how]}\nendmodule")
+    problem = scored(bench, **{"src/synth.py": SAID})
+    found = judge(bench, said, problem)
+    assert (found.score01, found.value) == (0.0, 0.5), found.evidence
+    assert found.evidence["official"] is True
+    assert found.evidence["stage"] == "netlist"
+    assert "can tell the tool nothing" in found.evidence["netlist"]["why"]
+
+
+@pytest.mark.places("warm")
+def test_a_tool_that_is_called_by_its_path_scores_too(bench):
+    """No note of the call is there; the design that the simulator reads is the one to judge."""
+    synth = SYNTH.replace('"yosys -s', '"/usr/bin/yosys -s').replace("CELLS", "90")
+    problem = scored(bench, **{"src/synth.py": synth})
+    for cheat in (CHEATS["no event"], CHEATS["ifdef SYNTHESIS"]):
+        found = judge(bench, cheat, problem)
+        assert (found.score01, found.evidence.get("official")) == (0.0, True), found.evidence
+    assert judge(bench, RIGHT, problem).score01 == 1.0
 
 
 @pytest.mark.places("fresh", "rootfs", "docker")
@@ -331,6 +369,23 @@ def test_the_design_that_a_linter_saw_must_pass_the_tests(bench):
         cheat = cheat.replace("else if (en)", "else if (en & |{step, 1'b1})")
         found = judge(bench, cheat, problem)
         assert (found.score01, found.evidence.get("official")) == (0.0, True), found.evidence
+
+
+@pytest.mark.places("warm")
+def test_a_linter_that_the_answer_silences_has_not_passed_it(bench):
+    """A comment or a directive for Verilator is no repair; one that was given may stay."""
+    require_tool("verilator", "sudo apt-get install -y verilator")
+    changes = {"src/synth.py": LINT, "src/synth.tcl": None}
+    changes["src/.env"] = ENV.replace("= led\n", "= lamp\n")
+    given = GIVEN.replace("module led", "module lamp")
+    off = "/* verilator lint_off WIDTH */"
+    wide = CLEAN.replace("{4'd0, step}", "step")
+    for mute in (f"{off}\n{wide}", f"`define Q {off}\n`Q\n{wide}"):
+        problem = scored(bench, given=given, **changes)
+        found = judge(bench, mute, problem)
+        assert (found.score01, found.evidence.get("official")) == (0.0, True), found.evidence
+    problem = scored(bench, given=f"{off}\n{given}", **changes)
+    assert judge(bench, f"{off}\n{wide}", problem).score01 == 1.0
 
 
 GONE = TEST.replace("expected = 0\n", "expected = 0\n    assert str(dut.mark.value)\n")

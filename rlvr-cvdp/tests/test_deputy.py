@@ -187,3 +187,57 @@ endmodule
     right = bench.right.replace("a + 8'd1;", 'a + one;\n  wire [7:0] one;\n'
                                 '  logger #(.NAME("mine.txt")) u(one);')  # fmt: skip
     assert bench.rtl(right, _problem(bench, own.replace("@HOW@", how))).score01 == 1.0
+
+
+ROM = """\
+module rom #(parameter FILE = "rtl/none.hex")(input [7:0] a, output [7:0] q);
+  reg [7:0] m [0:255];
+  initial $readmemh(FILE, m);
+  assign q = m[a];
+endmodule
+"""
+OPENED = """\
+module rom #(parameter FILE = "rtl/none.hex")(input [7:0] a, output [7:0] q);
+  reg [7:0] m [0:255]; integer fd, i, n;
+  initial begin
+    fd = $fopen(FILE, "r");
+    for (i = 0; i < 256; i = i + 1) n = $fscanf(fd, "%h", m[i]);
+  end
+  assign q = m[a];
+endmodule
+"""
+TABLE = "".join(f"{(n + 1) % 256:02x}\n" for n in range(256))
+FROM = 'module inc(input [7:0] a, output [7:0] y);\n  rom #(.FILE("@FILE@")) u(a, y);\nendmodule\n'
+
+
+@pytest.mark.parametrize("own", [ROM, OPENED])
+def test_a_given_module_reads_the_harness_for_nobody(bench, own):
+    """A table of what the tests expect is no way to be right; what an answer is shown may be."""
+    problem = _problem(bench, own, harness={"src/golden.hex": TABLE})
+    for name in ("/src/golden.hex", "/code/src/golden.hex", "../src/golden.hex",
+                 "/code/rtl/../src/golden.hex", "/proc/self/root/src/golden.hex"):  # fmt: skip
+        reward = bench.rtl(FROM.replace("@FILE@", name), problem)
+        assert reward.score01 == 0.0, (name, reward.evidence)
+    shown = bench.problem(
+        harness={"src/.env": bench.env.replace("inc.sv", "inc.sv /code/rtl/own.sv")},
+        context={"rtl/own.sv": own, "rtl/golden.hex": TABLE},
+    )
+    for name in ("/code/rtl/golden.hex", "../../rtl/golden.hex"):
+        reward = bench.rtl(FROM.replace("@FILE@", name), shown)
+        assert reward.score01 == 1.0, (name, reward.evidence)
+
+
+@pytest.mark.places("warm")
+def test_an_answers_own_log_beside_a_given_module_that_opens_files(bench):
+    """Its prints go nowhere, whatever number they go to; nothing is refused, nothing is written."""
+    problem = _problem(bench, LOGGER, harness={"src/test_runner.py": bench.runner + READER})
+    use = "logger u(a); integer f; initial #1 begin"
+    honest = (
+        f'{use} f = 1; $fdisplay(f, "seen"); end',
+        f'{use} f = $fopen("mine.log", "w"); $fdisplay(f, "seen"); $fclose(f); end',
+    )
+    forger = f"{use} for (f = 32'h80000003; f < 32'h80000009; f = f + 1) $fdisplay(f, 5); end"
+    for text in (*honest, forger, forger.replace("#1 ", "")):
+        right = bench.right.replace("endmodule", f"{text}\nendmodule")
+        reward = bench.rtl(right, problem)
+        assert reward.score01 == 1.0, (text, reward.evidence)

@@ -218,7 +218,7 @@ def test_our_own_problem_is_judged_right_in_both_generations(bench, generation):
 
 
 def _limits(**changes) -> Limits:
-    defaults = {"wall_s": 100, "cpu_s": 10, "idle_s": 3, "memory_mb": 1, "processes": 9}
+    defaults = {"wall_s": 100, "cpu_s": 10, "idle_s": 3, "memory_mb": 9999, "processes": 9}
     return Limits(**{**defaults, "file_mb": 1, "disk_mb": 1, "output_mb": 1, **changes})
 
 

@@ -31,6 +31,7 @@ _STOPPED = {
     "output": "it wrote more output than allowed and was stopped",
     "disk": "it wrote more to the disk than allowed and was stopped",
     "processes": "it ran more processes at the same time than allowed and was stopped",
+    "memory": "it held more memory than allowed and was stopped",
 }
 
 

@@ -24,16 +24,6 @@ PLAN, OUT, REAL = "/src/.rlvr_netlist.json", "/rlvr/out", "/rlvr/real/iverilog"
 _WITH_VALUE = ("-o", "-s", "-f", "-c", "-D", "-I", "-P", "-y", "-Y", "-l", "-m", "-M", "-N", "-B")
 
 
-_THING = r"(?:cells?|wires?|area|gates?|luts?|memor(?:y|ies)|process(?:es)?|latency|delay|power)"
-_OWN = re.compile(r"Parameter (?:\d+ \()?\\|\d+(?:\.\d+)*\. Executing")
-_COUNTED = re.compile(
-    rf"\b(?:{_THING}|number of)\b(?!\.\w)[^'`$\\/]{{0,100}}(?<![\w.])\d"
-    rf"|(?<![\w.])[\d.]{{1,30}}[ |:]{{1,9}}{_THING}\b",
-    re.IGNORECASE,
-)
-"""A number and what it counts, in either order; yosys prints none while it reads."""
-
-
 class NoNetlist(Exception):
     """Why there is no netlist, in words."""
 
@@ -116,8 +106,6 @@ def main(words: list[str]) -> list[str]:
     paths = [path for name in plan["reads"] for path in (glob.glob(name) or [name])]
     paths = paths or [path for path in build.sources if not _is_dump(path)]
     read = {os.path.realpath(path) for path in paths}
-    if is_top and plan["script"]:
-        _refuse_forged(plan, top, folder)
     sources = [path for path in build.sources if os.path.realpath(path) not in read]
     parameters: list[str] = []
     with open(f"{folder}/cmds.f", "w", encoding="utf-8") as file:
@@ -252,30 +240,6 @@ def _reading(plan: dict[str, Any], build: Build, folder: str) -> list[str]:
 def _environment() -> dict[str, str]:
     path = [part for part in os.environ.get("PATH", "").split(":") if part != "/rlvr/bin"]
     return {"PATH": ":".join(path), "HOME": "/tmp"}
-
-
-def _refuse_forged(plan: dict[str, Any], top: str, folder: str) -> None:
-    """Nothing that yosys prints while it only reads looks like a count: the design printed that."""
-    reads = [line for line in plan["script"] if line.startswith("read")]
-    script = "\n".join(
-        [*reads, f"hierarchy -check -top {top}", "proc", f"dump -o {folder}/read {top}"]
-    )
-    printed = _run_yosys(script, folder, f"{folder}/read", plan["cwd"])
-    found = count_in(printed)
-    if found:
-        with open(f"{OUT}/netlists", "a") as file:
-            file.write(f"forged {found[:100]!r}\n")
-        raise NoNetlist("the design prints what the tool's log counts")
-
-
-def count_in(printed: str) -> str:
-    """What looks like a count in what yosys printed while it read, "" for nothing."""
-    for line in printed.splitlines():
-        text = re.sub(r"'[^']*':", ":", " ".join(line.split()))
-        found = None if _OWN.match(line) else _COUNTED.search(text)
-        if found:
-            return found[0]
-    return ""
 
 
 def _synthesize(script: str, folder: str, cwd: str) -> None:

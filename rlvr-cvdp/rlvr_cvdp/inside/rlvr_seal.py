@@ -1,8 +1,9 @@
-"""Sends what a problem's own files write elsewhere, where an answer could have chosen its name.
+"""Sends what a problem's own files write or read elsewhere, where an answer could have chosen it.
 
 A given module may open a file whose name is a parameter, or a variable that others can write. The
 compiled simulation is text: there the name of such a call is replaced by one in a private folder,
-whatever the name would have been. A name that stands in the given file itself, in the call or as
+whatever the name would have been. What is read under a name that an answer chose is its own tree
+and the work folder: not the harness. A name that stands in the given file itself, in the call or as
 the default of the parameter, stays: whoever wrote the problem wrote it. Standard library only; runs
 inside the sandbox.
 """
@@ -17,6 +18,8 @@ import shutil
 from collections.abc import Collection, Mapping
 
 SEALED = "/tmp/rlvr-sealed"
+_SHOWN = ("/code/rtl", "/code/verif", "/code/docs", "/code/rundir")
+_FOLDERS = ("/code/rundir", "/code/rundir/sim_build")
 _CALL = re.compile(r'\s*%vpi_(?:call|func)\S*\s+(\d+)\s+\d+\s+"(\$[^"]+)"')
 _NET_CALL = re.compile(r'\S+ \.sfunc\S* (\d+) \d+ "(\$[^"]+)", "(v\d+v[\dv]+)", ([^,;]+)')
 _PARAMETER = re.compile(r'\s*(P_\w+) \.param/(?:str|l) "([^"]+)" [^,]*, (?:"(.*)"|\+?C4<([01]+)>)')
@@ -44,7 +47,8 @@ def seal(simulation: str, given: Mapping[str, str], harmless: Collection[str]) -
     sealed = {
         _private(call.name, facts)
         for _, call, text in calls
-        if not (_NO_NAME.fullmatch(call.task) or call.reads or _is_own(call, text, facts))
+        if not _is_own(call, text, facts)
+        and (_is_elsewhere(call, facts) if call.reads else not _NO_NAME.fullmatch(call.task))
     }
     for place, call, text in calls:
         # What reads under a name that is sealed finds what was written under it.
@@ -135,6 +139,18 @@ def _private(name: str, facts: _Facts) -> str:
     """A place in the private folder: the same for the same name where it is known."""
     _, known = facts.parameters.get(name, ("", facts.nets.get(name, name)))
     return f"{SEALED}/{hashlib.sha256(known.strip(chr(34)).encode()).hexdigest()[:16]}"
+
+
+def _is_elsewhere(call: _Call, facts: _Facts) -> bool:
+    """Whether a call reads, under a name that is known, what no answer is shown."""
+    _, known = facts.parameters.get(call.name, ("", facts.nets.get(call.name, "")))
+    known = known or (call.name[1:-1] if call.name[:1] == '"' else "")
+    if not known:
+        return False
+    paths = [os.path.realpath(os.path.join(place, known)) for place in (*_FOLDERS, os.getcwd())]
+    is_hidden = [not f"{path}/".startswith(tuple(f"{p}/" for p in _SHOWN)) for path in paths]
+    exist = [known[:1] == "/" or os.path.lexists(path) for path in paths]
+    return any(a and b for a, b in zip(is_hidden, exist, strict=True))
 
 
 def _argument_end(line: str, start: int) -> int:

@@ -33,6 +33,7 @@ class Stage(StrEnum):
     OUTPUT = "output"
     DISK = "disk"
     PROCESSES = "processes"
+    MEMORY = "memory"
     SANDBOX = "sandbox"
 
 
@@ -41,6 +42,7 @@ _STOPPED = {
     "output": Stage.OUTPUT,
     "disk": Stage.DISK,
     "processes": Stage.PROCESSES,
+    "memory": Stage.MEMORY,
 }
 
 

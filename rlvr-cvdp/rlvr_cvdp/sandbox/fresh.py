@@ -76,7 +76,7 @@ async def _recorded(
     reading = asyncio.create_task(_read(collector, process))
     try:
         stopped = await _watched(reading, watch)
-        if stopped and stopped != "processes":  # those are not counted first, they are ended
+        if stopped not in ("", "processes", "memory"):  # those are ended first
             cpu_s = cpu_seconds(process.pid)
     finally:
         kill_group(process)

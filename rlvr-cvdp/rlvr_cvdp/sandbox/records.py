@@ -17,7 +17,9 @@ MEGABYTE = 1_000_000
 @frozen(kw_only=True)
 class Limits:
     """
-    What a command may use; `memory_mb` and `file_mb` hold for each of its processes.
+    What a command may use.
+
+    `memory_mb` and `file_mb` hold for each of its processes, twice the former for all together.
 
     Attributes:
         cpu_s: Processor time of all its processes together.
@@ -59,7 +61,7 @@ class Finished:
     Attributes:
         rc: Exit status; None where it was stopped from outside.
         stopped: "", or what it was stopped for: "time" (it computed too long), "idle" (it waited),
-            "wall" (it mostly waited), "output", "disk", "processes".
+            "wall" (it mostly waited), "output", "disk", "processes", "memory".
         output: Beginning and end of what it wrote, at most 0.8 MB.
         summaries: cocotb's own summaries in it, each (tests, passed, failed, skipped).
         cpu_s: Processor time that it and all it started used; 0 where a sandbox of its own ended by

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rlvr_cvdp.accounting import size_over, unlinked_over
+from rlvr_cvdp.accounting import memory_over, size_over, unlinked_over
 from rlvr_cvdp.sandbox.records import MEGABYTE, Limits
 
 LOOK_S = 0.1
@@ -14,6 +14,8 @@ LOOK_S = 0.1
 How often to look. A fork bomb makes some thousand processes in this time, and a machine has room
 for 32,768.
 """
+TOGETHER = 2
+"""All processes may hold as much memory as so many at their own limit."""
 _SELDOM_S = 0.5
 _BUSY_SHARE = 0.1
 _IDLE_SHARE = 0.01
@@ -53,6 +55,8 @@ class Watch:
         now = time.monotonic()
         if self._is_crowded(self._limits.processes):
             return "processes"
+        if memory_over(self._pid, TOGETHER * self._limits.memory_mb * MEGABYTE):
+            return "memory"
         if now >= self._seen + _SELDOM_S:
             passed, self._seen = min(now - self._seen, 2 * _SELDOM_S), now
             # Time at which nobody looked does not count.
