@@ -23,7 +23,7 @@ CASES = {
         f"{PORTS}  assign y = a == 255 ? 1 : a + 1;\nendmodule\n",
         "1 of 2 tests failed, first large: AssertionError: assert int(dut.y.value) == 0",
     ),
-    "policy": (f'{PORTS}  final $fdisplay($fopen("x"), a);\nendmodule\n', "$fopen"),
+    "policy": (f'{PORTS}  final $fdisplay($fopen("x.py"), a);\nendmodule\n', "$fopen"),
     "timeout": (f"{PORTS}  assign y = a + 1;\n{HANG}endmodule\n", "time"),
 }
 
