@@ -255,7 +255,7 @@ def test_containers_of_a_dead_process_are_swept(image_of: Callable[..., str]) ->
 
     image = image_of(RIGHT)
     left = docker(
-        "run", "-d", "--label", f"{LABEL}={socket.gethostname()}-999999999",
+        "run", "-d", "--network", "none", "--label", f"{LABEL}={socket.gethostname()}-999999999",
         "--entrypoint", "sleep", image, "300",
     )  # fmt: skip
 
