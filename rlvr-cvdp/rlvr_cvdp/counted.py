@@ -196,19 +196,22 @@ class _Judge:
             return ""
         async with self._sandbox.slot(self._stack) as slot:
             write_tree(slot.folder, self._problem, silent)
-            result = await run_service(
-                self._problem,
-                service,
-                slot=slot,
-                stack=self._stack,
-                limits=self._limits,
-                seed=self._seed,
-                stop_at_first=True,
-                extra=self._extra,
-            )
+            result = await self._service(service, slot)
         if not result.why:
             return ""
         return f"{service.name}: {result.why}, where its text can tell the tool nothing"
+
+    async def _service(self, service: Service, slot: Slot) -> ServiceResult:
+        return await run_service(
+            self._problem,
+            service,
+            slot=slot,
+            stack=self._stack,
+            limits=self._limits,
+            seed=self._seed,
+            stop_at_first=True,
+            extra=self._extra,
+        )
 
     @property
     def has_tests(self) -> bool:
@@ -267,16 +270,7 @@ class _Judge:
             if plan is not None:
                 (slot.folder / "tree" / _PLAN).write_text(plan.text(), encoding="utf-8")
             for service in self._tests:
-                result = await run_service(
-                    self._problem,
-                    service,
-                    slot=slot,
-                    stack=self._stack,
-                    limits=self._limits,
-                    seed=self._seed,
-                    stop_at_first=True,
-                    extra=self._extra,
-                )
+                result = await self._service(service, slot)
                 noted = _noted(slot)
                 notes += noted
                 failed = next((n.removeprefix("none ") for n in noted if n.startswith("none")), "")
