@@ -24,14 +24,13 @@ from collections.abc import Callable
 
 import chess
 
-from rlvr.parts import BuildContext
-from rlvr.types import Problem, Trajectory
+from rlvr import BuildContext, Problem, Trajectory
 from rlvr_chess.config import ChessConfig
-from rlvr_chess.grammar import environment_text, policy_text_of
-from rlvr_chess.records import EnvironmentStep, PolicyPosition
-from rlvr_chess.reward import ChessReward
-from rlvr_chess.reward_environment import _squares
-from rlvr_chess.transition import legal_moves, transition
+from rlvr_chess.questions.grammar import environment_text, policy_text_of
+from rlvr_chess.questions.records import EnvironmentStep, PolicyPosition
+from rlvr_chess.questions.transition import legal_moves, transition
+from rlvr_chess.rewards.environment import _squares
+from rlvr_chess.rewards.reward import ChessReward
 from rlvr_chess.values import BAND, ActionValues, win_probability
 
 LEAST = {"policy": 2000.0, "transition": 5000.0}

@@ -34,13 +34,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlvr_chess.evaluation import environment, policy
-from rlvr_chess.evaluation.environment import Foretold
+from rlvr_chess.evaluation.environment import Foretold, without_rules
 from rlvr_chess.evaluation.policy import Judged
-from rlvr_chess.evaluation.without_rules import without_rules
-from rlvr_chess.grammar import parse_policy
-from rlvr_chess.records import EnvironmentStep, PolicyPosition
+from rlvr_chess.questions.grammar import parse_policy
+from rlvr_chess.questions.records import EnvironmentStep, PolicyPosition
+from rlvr_chess.questions.transition import transition
 from rlvr_chess.task import ChessTask
-from rlvr_chess.transition import transition
 
 ALGORITHMS: Mapping[str, Sequence[str]] = {
     "grpo": (),
@@ -244,7 +243,7 @@ def show(value: float, low: float, high: float, sign: str = "") -> str:
 
 
 def _task() -> ChessTask:
-    from rlvr.parts import BuildContext
+    from rlvr import BuildContext
     from rlvr_chess.config import ChessConfig
 
     return ChessTask(ChessConfig(), BuildContext())

@@ -28,12 +28,12 @@ import numpy as np
 import torch
 import transformers
 
-from rlvr.types import GenerateRequest, SamplingParams
-from rlvr_torch.crew import Crew
-from rlvr_torch.engine import Engine
-from rlvr_torch.gpt2 import GPT2, GPT2Config
-from rlvr_torch.net import Net
-from rlvr_torch.tokenizer import BytePairTokenizer
+from rlvr import GenerateRequest, SamplingParams
+from rlvr_torch.generation.engine import Engine
+from rlvr_torch.models.bpe import BytePairTokenizer
+from rlvr_torch.models.gpt2 import GPT2, GPT2Config
+from rlvr_torch.models.interface import Net
+from rlvr_torch.runtime.batch_threads import BatchThreads
 
 CONFIGS = {
     "small": {"layers": 4, "heads": 4, "width": 256, "vocab": 2048, "problems": 8, "repeats": 5},
@@ -95,7 +95,7 @@ def gpt2(args: argparse.Namespace) -> tuple[Net, Any]:
 
 def llama(args: argparse.Namespace) -> tuple[Net, Any]:
     """A Llama as a net, and the same weights as transformers runs them."""
-    from rlvr_torch.hf import HFNet
+    from rlvr_torch.models.hf.net import HFNet
 
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
@@ -142,7 +142,7 @@ def main() -> None:
     tokenizer = BytePairTokenizer.bytes_only()
     tokenizer.eos_id = -1  # no completion ends early: both draw the same number of tokens
     peer.generation_config.eos_token_id = None
-    engine = Engine(net, tokenizer, crew=Crew.decoding(args.threads))
+    engine = Engine(net, tokenizer, threads=BatchThreads.decoding(args.threads))
     random = np.random.default_rng(0)
     lengths = np.linspace(args.shortest, args.prompt, args.problems).astype(int)
     prompts = [random.integers(1, args.vocab, length) for length in lengths]

@@ -35,9 +35,9 @@ import torch
 from attrs import frozen
 from torch import Tensor
 
-from rlvr_algos.distill.catalogue import kernel
-from rlvr_algos.distill.functional import divergence
-from rlvr_algos.distill.sides import Projection, Sparse
+from rlvr_distill.distributions.functional import divergence
+from rlvr_distill.distributions.sides import Projection, Sparse
+from rlvr_distill.divergences.catalogue import kernel
 
 BETA = {"KL": 0.0, "JSD": 0.5}
 OURS = {"KL": "forward_kl", "JSD": "jsd"}

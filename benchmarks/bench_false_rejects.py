@@ -27,8 +27,8 @@ from judging.answers import Answer, make_answers, read_references
 from judging.ours import judge_with_ours, our_options
 from judging.rewrites import NAMES, rewritten
 
-from rlvr.types import Reward
-from rlvr_cvdp.answers import from_text
+from rlvr import Reward
+from rlvr_cvdp.answers.parse import from_text
 
 
 @frozen(kw_only=True)

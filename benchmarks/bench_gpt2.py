@@ -29,10 +29,10 @@ import torch
 import transformers
 from bench_decode import gpt2, profile, timed
 
-from rlvr.types import GenerateRequest, SamplingParams
-from rlvr_torch.crew import Crew
-from rlvr_torch.engine import Engine
-from rlvr_torch.tokenizer import BytePairTokenizer
+from rlvr import GenerateRequest, SamplingParams
+from rlvr_torch.generation.engine import Engine
+from rlvr_torch.models.bpe import BytePairTokenizer
+from rlvr_torch.runtime.batch_threads import BatchThreads
 
 CONFIGS = {
     "tiny": {"layers": 4, "heads": 4, "width": 128, "vocab": 512},
@@ -131,7 +131,7 @@ def main() -> None:
     tokenizer = BytePairTokenizer.bytes_only()
     tokenizer.eos_id = -1  # no completion ends early: both draw the same number of tokens
     peer.generation_config.eos_token_id = None
-    engine = Engine(net, tokenizer, crew=Crew.decoding(1))
+    engine = Engine(net, tokenizer, threads=BatchThreads.decoding(1))
     rows = []
     for sampled in (False, True):
         how = "sampled" if sampled else "greedy"

@@ -9,7 +9,8 @@ Each contestant gets the same hidden states, output weights, tokens, advantages 
 sampler, and gives the GRPO loss (clipped ratio, token mean) with the gradients of hidden states and
 output weights: naive through `log_softmax` of all logits, TRL through its
 `selective_log_softmax`, Liger through `LigerFusedLinearGRPOLoss`, ours through
-`rlvr_torch.fused.head_pass` and the loss `grpo`. Gradients are compared with the naive ones first.
+`rlvr_torch.training.fused_loss.head_pass` and the loss `grpo`. Gradients are compared with the
+naive ones first.
 
 Time: in one process, in turns, each beginning once; ratios of one round, medians over the rounds.
 Memory: above what the inputs take, in a process of its own each (largest resident set; on a GPU the
@@ -33,8 +34,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlvr.parts import BuildContext
-from rlvr.types import Datum
+from rlvr import BuildContext, Datum
 
 CLIP = 0.2
 
@@ -144,8 +144,8 @@ def liger(case: Case) -> Callable[[], float]:
 
 
 def ours(case: Case) -> Callable[[], float]:
-    from rlvr_algos.grpo import GrpoLoss
-    from rlvr_torch.fused import head_pass
+    from rlvr_algos.losses.grpo import GrpoLoss
+    from rlvr_torch.training.fused_loss import head_pass
 
     loss = GrpoLoss(None, BuildContext())
     net = SimpleNamespace(head=case.head, head_bias=None, logit_scale=1.0, logit_softcap=0.0)

@@ -22,21 +22,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rlvr.builtin.file_checkpointer import FileCheckpointer
-from rlvr.builtin.group_sampler import GroupSampler
+from rlvr import BuildContext, Datum, Outcome, Problem, Reward, RunInfo, SamplingParams, Trajectory
+from rlvr.assembly.recipe import Recipe
+from rlvr.builtin.file_checkpoints import FileCheckpointer
 from rlvr.config.core import CheckpointOptions, EvalOptions, ParityOptions, TrainOptions
-from rlvr.parts import BuildContext
 from rlvr.plugins.host import PluginHost
-from rlvr.run.board import Board
-from rlvr.run.loop import train
-from rlvr.run.recipe import Judge, Recipe, Student
-from rlvr.run.rundir import RunDir
-from rlvr.run.scoring import Scorer
-from rlvr.run.state import RunState
-from rlvr.run.trace import chrome_trace, overlap
-from rlvr.run.watch import Watch
+from rlvr.progress.spans import chrome_trace, overlap
+from rlvr.progress.status import RunStatus
+from rlvr.records.run_directory import RunDir
+from rlvr.records.run_state import RunState
+from rlvr.rollouts.group import GroupSampler
 from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss, TinyBackend, ToyReward, ToyTask
-from rlvr.types import Datum, Outcome, Problem, Reward, RunInfo, SamplingParams, Trajectory
+from rlvr.training.callbacks import Callbacks
+from rlvr.training.loop import train
+from rlvr.verification.runner import VerificationRunner
 
 PROBLEMS, GROUP, WORKERS, STRAGGLER = 8, 4, 4, 40
 
@@ -75,9 +74,9 @@ class SlowBackend(TinyBackend):
 
     seconds = 0.0
 
-    async def step(self, data: Sequence[Datum], loss: Any) -> dict[str, float]:
+    async def update(self, data: Sequence[Datum], loss: Any) -> dict[str, float]:
         await asyncio.sleep(self.seconds)
-        return await super().step(data, loss)
+        return await super().update(data, loss)
 
 
 def seconds_a_step(args: argparse.Namespace, staleness: int, straggler: int = 0) -> dict[str, Any]:
@@ -86,19 +85,21 @@ def seconds_a_step(args: argparse.Namespace, staleness: int, straggler: int = 0)
         directory = Path(folder)
         for name in ("trajectories", "checkpoints"):
             (directory / name).mkdir()
-        board = Board()
+        status = RunStatus()
         each = args.verify * WORKERS / (PROBLEMS * GROUP)
-        scorer = Scorer(reward=SlowReward(each, straggler), workers=WORKERS, board=board)
+        runner = VerificationRunner(
+            reward=SlowReward(each, straggler), workers=WORKERS, status=status
+        )
         backend = SlowBackend(seed=3, lr=60.0)
         backend.seconds = args.train
         task = ToyTask()
         recipe = Recipe(
-            student=Student(
-                judge=Judge(task=task, reward=scorer.reward, scorer=scorer),
-                sampler=GroupSampler(),
-                backend=backend,
-                params=SamplingParams(max_tokens=1, group_size=GROUP),
-            ),
+            task=task,
+            reward=runner.reward,
+            runner=runner,
+            sampler=GroupSampler(),
+            backend=backend,
+            params=SamplingParams(max_tokens=1, group_size=GROUP),
             eval_sampler=GroupSampler(),
             advantage=CentredAdvantage(),
             loss=ReinforceLoss(),
@@ -122,11 +123,11 @@ def seconds_a_step(args: argparse.Namespace, staleness: int, straggler: int = 0)
             steps=args.steps,
             seed=1,
         )
-        watch = Watch(
+        watch = Callbacks(
             host=PluginHost.load({"RLVR_PLUGINS": ""}),
             run=info,
             directory=RunDir(directory),
-            board=board,
+            status=status,
         )
         begun = time.perf_counter()
         asyncio.run(train(recipe, RunState(), watch))

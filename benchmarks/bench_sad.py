@@ -37,13 +37,12 @@ from typing import Any
 
 import numpy as np
 
+from rlvr import BuildContext, open_policy
 from rlvr.cli.main import main as command_line
-from rlvr.opening import open_policy
-from rlvr.parts import BuildContext
-from rlvr_sad.house.config import HouseConfig
-from rlvr_sad.house.figures import figures, wilson
-from rlvr_sad.house.play import play
-from rlvr_sad.house.task import HouseTask
+from rlvr_sad.config import HouseConfig
+from rlvr_sad.household.metrics import figures, wilson
+from rlvr_sad.household.play import play
+from rlvr_sad.household.task import HouseTask
 from rlvr_sad.starter.model_path import student_model, teacher_model
 
 REPLAY = ["--plugin", "sad", "sad.held_out=0", "eval.every=0"]

@@ -43,7 +43,7 @@ import transformers
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
-from rlvr.types import Message, Problem, SamplingParams
+from rlvr import Message, Problem, SamplingParams, SingleTurn, Task
 
 CONFIGS: dict[str, dict[str, int]] = {
     "small": {"layers": 4, "heads": 4, "width": 256, "vocab": 2048},
@@ -141,13 +141,13 @@ class Ours:
     """Our step: the backend, the core's sampler, advantage `group`, loss `grpo`."""
 
     def __init__(self, args: argparse.Namespace, directory: Path) -> None:
-        from rlvr.builtin.group_sampler import GroupSampler
-        from rlvr.parts import BuildContext
-        from rlvr_algos.group import GroupAdvantage
-        from rlvr_algos.grpo import GrpoLoss
+        from rlvr import BuildContext
+        from rlvr.rollouts.group import GroupSampler
+        from rlvr_algos.advantages.group import GroupAdvantage
+        from rlvr_algos.losses.grpo import GrpoLoss
         from rlvr_torch.backend import TorchBackend
         from rlvr_torch.config import TorchConfig
-        from rlvr_torch.optim import OptimSettings
+        from rlvr_torch.training.optimizer import OptimSettings
 
         context = BuildContext(
             model=f"{args.net}:{directory}", train=OptimSettings(lr=LR), steps=10**6
@@ -170,8 +170,8 @@ class Ours:
     async def _step(self) -> None:
         from attrs import evolve
 
-        from rlvr.run import batches, stages
-        from rlvr.types import Reward, ScoredGroup
+        from rlvr import Reward, ScoredGroup
+        from rlvr.training import minibatches, stages
 
         self._turn += 1
         policy = await self._backend.policy()
@@ -190,8 +190,8 @@ class Ours:
             )
             for group in groups
         ]
-        data = stages.collate(scored, self._advantage(scored))
-        parts = batches.updates(
+        data = stages.collate(scored, self._advantage(scored), self._task)
+        parts = minibatches.updates(
             data,
             passes=1,
             minibatches=1,
@@ -202,12 +202,13 @@ class Ours:
         await stages.update(self._backend, parts, self._loss)
 
 
-class _Task:
+class _Task(Task):
     """Single turns."""
 
-    def episode(self, problem: Problem) -> Any:
-        from rlvr.episode import SingleTurn
+    def problems(self, split: str) -> list[Problem]:
+        return []
 
+    def episode(self, problem: Problem) -> SingleTurn:
         return SingleTurn(problem.prompt)
 
 

@@ -29,9 +29,10 @@ import numpy as np
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-from rlvr_sad.reading.cache import TrajectoryCache
-from rlvr_sad.reading.prepare import Ready, prepare
-from rlvr_sad.reading.stream import files_of, trajectories_of
+from rlvr import Tokenizer
+from rlvr_sad.sessions.cache import TrajectoryCache
+from rlvr_sad.sessions.prepare import Ready, prepare
+from rlvr_sad.sessions.stream import files_of, trajectories_of
 from rlvr_sad.trajectory import CODES, AgentTrajectory
 
 WORDS = [
@@ -41,8 +42,10 @@ WORDS = [
 ]
 
 
-class Bpe:
+class Bpe(Tokenizer):
     """A byte-level BPE with the bytes of each token."""
+
+    has_bytes = True
 
     def __init__(self, texts: Iterator[str]) -> None:
         import tokenizers

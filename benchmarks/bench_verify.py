@@ -36,10 +36,10 @@ from judging.mix import MIXES, make_mix
 from judging.official import OfficialRunner
 from judging.ours import OurRun, is_right, judge_with_ours, our_options
 
-from rlvr.run.store import SqliteStore
-from rlvr.types import Reward
-from rlvr_cvdp.calibration import LEAST_S
+from rlvr import Reward
+from rlvr.verification.verdict_cache import SqliteStore
 from rlvr_cvdp.config import CvdpConfig
+from rlvr_cvdp.datasets.time_limits import LEAST_S
 
 FRESH = {**our_options("bubblewrap"), "warm": 0}
 WARM = our_options("bubblewrap")

@@ -138,7 +138,7 @@ def default_image() -> str:
 
 def rows_of(args: argparse.Namespace) -> list[dict[str, Any]]:
     """The agentic rows that are asked for and that ours can verify."""
-    from rlvr.parts import BuildContext
+    from rlvr import BuildContext
     from rlvr_cvdp.config import CvdpConfig
     from rlvr_cvdp.task import CvdpTask
 

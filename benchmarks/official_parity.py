@@ -30,7 +30,7 @@ from judging.images import fixed_names, image_with_cocotb1, why_no_image
 from judging.official import OfficialRunner, OfficialVerdict
 from judging.ours import is_right, judge_with_ours, our_options, why
 
-from rlvr.types import Outcome
+from rlvr import Outcome
 
 _WORDS = {True: "right", False: "wrong", None: "no verdict"}
 

@@ -240,10 +240,10 @@ fi
 
 install_torch
 
-say "installing rlvr, rlvr-cvdp, rlvr-algos, rlvr-servers, rlvr-torch"
+say "installing rlvr, rlvr-cvdp, rlvr-algos, rlvr-distill, rlvr-servers, rlvr-torch"
 must pip_install "hatchling>=1.25" "editables>=0.5"
 must pip_install --no-build-isolation -e ".[plot]" -e rlvr-cvdp \
-  -e plugins/rlvr-algos -e plugins/rlvr-servers -e plugins/rlvr-torch
+  -e plugins/rlvr-algos -e plugins/rlvr-distill -e plugins/rlvr-servers -e plugins/rlvr-torch
 
 if [ "$MODE" = dev ]; then
   say "installing rlvr-chess"
@@ -251,8 +251,10 @@ if [ "$MODE" = dev ]; then
   must pip_install --no-build-isolation -e rlvr-chess
   say "installing what the tests and linters need"
   must pip_install --no-build-isolation -e ".[plot,testing]" -e "plugins/rlvr-torch[hf]" \
-    -e "plugins/rlvr-tinker[server]" -e rlvr-sad \
+    -e plugins/rlvr-tinker -e plugins/rlvr-tinker-server -e rlvr-sad \
     -r requirements-dev.txt
+  # its dependency tinker-cookbook brings CUDA; tests of what needs it are skipped
+  must pip_install --no-build-isolation --no-deps -e plugins/rlvr-tinker-cookbook
   say "fetching two packages that hold public tokenizers, for the tests"
   "$VENV/bin/python" -m pip download --no-deps --disable-pip-version-check --progress-bar off \
     --dest "$VENV/tokenizers" dashscope llama-index-core >>"$VENV/setup.log" 2>&1 ||

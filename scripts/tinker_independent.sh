@@ -73,7 +73,7 @@ setup() {
 
 # Again only where a pyproject.toml has changed (entry points, dependencies): the rest is editable.
 install_ours() {
-  local parts=(. plugins/rlvr-algos plugins/rlvr-torch plugins/rlvr-tinker rlvr-cvdp rlvr-chess)
+  local parts=(. plugins/rlvr-algos plugins/rlvr-torch plugins/rlvr-tinker plugins/rlvr-tinker-server plugins/rlvr-tinker-cookbook rlvr-cvdp rlvr-chess)
   local part wanted editable=()
   for part in "${parts[@]}"; do editable+=(-e "$part"); done
   wanted="$(pwd) $(cat "${parts[@]/%//pyproject.toml}" | sha256sum)"
@@ -96,7 +96,7 @@ server() {
   check "$TESTS/test_contract.py" "$TESTS/test_runs.py"
 }
 
-cookbook() { check plugins/rlvr-tinker/tests/cookbook "$TESTS/test_cookbook.py"; }
+cookbook() { check plugins/rlvr-tinker-cookbook/tests "$TESTS/test_cookbook.py"; }
 
 case "${1:-}" in
   setup) setup ;;

@@ -1,1 +1,1 @@
-"""What the benchmarks of the verifier share: answers, and the ways to judge them."""
+"""Shared by the benchmarks of the verifier: answers, and ways to judge them."""

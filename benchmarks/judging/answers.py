@@ -10,8 +10,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from rlvr.parts import BuildContext
-from rlvr.types import Problem
+from rlvr import BuildContext, Problem
 from rlvr_cvdp.audit.edits import edits
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.task import STARTER, CvdpTask

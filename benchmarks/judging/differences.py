@@ -13,7 +13,7 @@ from judging.answers import Answer
 from judging.official import OfficialRunner, OfficialVerdict
 from judging.ours import is_right, judge_with_ours, why
 from judging.plain import PlainVerdict, judge_plainly
-from rlvr.types import Outcome, Reward
+from rlvr import Outcome, Reward
 
 SEEDS = ("2", "3", "4")
 _NOTHING = "the official runner judged nothing"

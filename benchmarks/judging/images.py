@@ -58,6 +58,8 @@ def why_no_image(image: str) -> str:
     """Why containers of the image cannot be made, "" where they can."""
     if not docker_answers():
         return "no Docker daemon answers: start one, or set DOCKER_HOST"
+    if _docker("compose", "version", check=False) is None:
+        return "Docker has no compose command, which the official runner calls: install its plugin"
     if _docker("image", "inspect", image, check=False) is None:
         return f"Docker has no image {image}: rlvr cvdp build-image makes it, or give --image"
     return ""

@@ -13,8 +13,8 @@ from attrs import evolve, frozen
 
 from judging.answers import Answer, make_answers
 from judging.ours import judge_with_ours
-from rlvr.types import Reward
-from rlvr_cvdp.calibration import load_calibration
+from rlvr import Reward
+from rlvr_cvdp.datasets.time_limits import load_calibration
 from rlvr_cvdp.results.stage import Stage
 
 _TRIES = 4

@@ -20,6 +20,8 @@ _NO_CONTAINER = re.compile(
     r"failed to solve|executor failed running|pull access denied|manifest unknown"
     r"|Cannot connect to the Docker daemon|error during connect|network .* not found"
 )
+_REFUSED = 125
+"""Exit status of `docker` itself where it could not start a container."""
 _TELLING = re.compile(
     r"^(?:E  .*|.*\b(?:ModuleNotFoundError|ImportError|AttributeError)\b.*|.*syntax error.*)$", re.M
 )
@@ -196,12 +198,15 @@ def _verdict(row_id: str, results: Mapping[str, Any], tree: Path, said: str) -> 
         logs.append(path.read_text(errors="replace") if path.is_file() else "")
     text = "\n".join(logs)
     is_right = found["errors"] == 0
-    blocked = None if is_right or "test session starts" in text else _NO_CONTAINER.search(text)
+    is_refused = any(test["result"] == _REFUSED for test in found["tests"])
+    blocked = not is_right and (
+        is_refused or ("test session starts" not in text and bool(_NO_CONTAINER.search(text)))
+    )
     stopped = not is_right and f"Timeout for {tree}/" in said
     return OfficialVerdict(
         is_right=is_right,
-        ran=blocked is None,
-        why="" if is_right else _why(found, text, blocked is not None, stopped),
+        ran=not blocked,
+        why="" if is_right else _why(found, text, blocked, stopped),
         stopped=stopped,
         seconds=sum(test["execution"] for test in found["tests"]),
         log=text,
@@ -214,7 +219,7 @@ def _why(found: Mapping[str, Any], log: str, blocked: bool, stopped: bool) -> st
     codes = ", ".join(str(test["result"]) for test in found["tests"])
     if blocked:
         lines = [line.strip() for line in log.splitlines() if _NO_CONTAINER.search(line)]
-        return f"no container: {lines[-1][:160]}"
+        return f"no container: {(lines or [f'exit {codes}'])[-1][:160]}"
     told = [line.strip() for line in _TELLING.findall(log)]
     messages = [test["error_msg"] for test in found["tests"] if test.get("error_msg")]
     return f"exit {codes}: {(messages or told or ['?'])[0][:160]}"

@@ -12,14 +12,12 @@ import attrs
 from attrs import frozen
 
 from judging.answers import Answer
-from rlvr.errors import ConfigError
-from rlvr.parts import BuildContext
-from rlvr.run.scoring import Scorer
-from rlvr.run.store import NoStore, VerdictStore
-from rlvr.types import Outcome, Reward, Trajectory
+from rlvr import BuildContext, ConfigError, Outcome, Reward, Trajectory
+from rlvr.verification.runner import VerificationRunner
+from rlvr.verification.verdict_cache import NoStore, VerdictStore
 from rlvr_cvdp.config import CvdpConfig
-from rlvr_cvdp.reward import CvdpReward
 from rlvr_cvdp.task import STARTER
+from rlvr_cvdp.verify.reward import CvdpReward
 
 
 @frozen(kw_only=True)
@@ -80,7 +78,7 @@ async def judge_with_ours(
         async with contextlib.AsyncExitStack() as stack:
             begun = time.monotonic()
             reward = await _opened(source, workers, options, stack)
-            scorer = Scorer(reward=reward, workers=workers, store=store or NoStore())
+            scorer = VerificationRunner(reward=reward, workers=workers, store=store or NoStore())
             await scorer.pairs(pairs[:warm_up])
             opened = time.monotonic()
             judged = await scorer.pairs(pairs * repeat)

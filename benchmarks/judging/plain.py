@@ -25,9 +25,9 @@ from judging.answers import Answer
 from judging.ours import config_of
 from rlvr_cvdp.problem import CvdpProblem, Service
 from rlvr_cvdp.sandbox import open_sandbox
-from rlvr_cvdp.stacks import Stack, compile_once
-from rlvr_cvdp.toolchain import Toolchain
-from rlvr_cvdp.tools import require_tool
+from rlvr_cvdp.toolchain.cocotb_stacks import Stack, compile_once
+from rlvr_cvdp.toolchain.toolchain import Toolchain
+from rlvr_cvdp.toolchain.tools import require_tool
 
 _ROOT = "rootfs "
 
@@ -94,7 +94,7 @@ def _argv(tree: Path, service: Service, toolchain: Toolchain, stack: Stack, seed
     folders = [stack.python.parent, *(Path(tool).parent for tool in toolchain.tools.values())]
     environment = {
         "LANG": "C.UTF-8",
-        # not 1 for cocotb 1: see rlvr_cvdp.service.cocotb_seed
+        # not 1 for cocotb 1: see rlvr_cvdp.launch.service.cocotb_seed
         **(
             {"COCOTB_RANDOM_SEED": seed} if stack.generation == 2 else {"RANDOM_SEED": f"100{seed}"}
         ),

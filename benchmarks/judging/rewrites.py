@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 
 from rlvr_cvdp.extraction.definitions import definitions_of
-from rlvr_cvdp.verilog import KEYWORDS, renamed, tokens
+from rlvr_cvdp.hdl.names import KEYWORDS, renamed, tokens
 
 Rewrite = Callable[[str], str | None]
 _DECLARATION = re.compile(
@@ -34,6 +34,11 @@ COMMENTS = {
     "a time scale": "`timescale 1ns/1ps\n",
     "a net type": "`default_nettype wire\n",
     "a macro": "`define RLVR_UNUSED(x) ((x) + 1)\n",
+    "a macro of several lines": "`define RLVR_LONG(x, y) \\\n  ((x) + \\\n   (y))\n",
+    "a cell": "`celldefine\n`endcelldefine\n",
+    "a helper before it": "module rlvr_helper_ #(parameter W = 4) (input [W-1:0] d, "
+    "output [W-1:0] q);\n  assign q = d;\nendmodule\n",
+    "an interface": "interface rlvr_bus_;\n  logic x;\nendinterface\n",
     "a package": "package rlvr_unused_pkg;\n  typedef enum logic {A, B} ab_t;\nendpackage\n",
 }
 INSIDE = {
@@ -95,6 +100,34 @@ INSIDE = {
     "code that is switched off": '`ifdef DEBUG\n  initial $display("d");\n`endif',
     "code that synthesis leaves out": '`ifndef SYNTHESIS\n  initial $display("s");\n`endif',
     "a silenced lint": "// verilator lint_off UNUSED\n  wire unused_ = 1'b0;",
+    "a register that its own test forces": "reg [3:0] forced_; initial begin #1 force forced_ = 3; "
+    "#1 release forced_; end",
+    "a monitor of a log": 'integer fm_; initial begin fm_ = $fopen("m.log"); '
+    '$fmonitor(fm_, "%0d", 1 + fm_); end',
+    "a monitor of the console": 'initial $fmonitor(1, "%t", $time);',
+    "a strobe to the console": 'initial $fstrobe(1, "s");',
+    "a strobe": 'initial $strobe("%b", 1\'b0);',
+    "a print of a real": 'initial $monitor("%f", $realtime);',
+    "an assertion at the start": "initial assert ($bits(int) == 32);",
+    "a named type": "typedef logic [3:0] nibble_t_; nibble_t_ nibble_;",
+    "a while loop": "initial begin : while_ integer i; i = 0; while (i < 3) i = i + 1; end",
+    "a repeat": "initial repeat (2) #0;",
+    "a do loop": "initial begin : do_ int i; i = 0; do i++; while (i < 2); end",
+    "a foreach": "int array_ [0:1]; initial foreach (array_[i]) array_[i] = i;",
+    "a case of one": "reg [1:0] case_; always @* case (1'b0) 1'b0: case_ = 0; "
+    "default: case_ = 1; endcase",
+    "a choice of blocks": "generate case (1) 1: begin : g_one_ wire w = 0; end "
+    "default: begin : g_else_ wire w = 1; end endcase endgenerate",
+    "a task with an output": "task automatic give_(output integer n); n = 1; endtask "
+    "integer given_; initial give_(given_);",
+    "a function that returns": "function automatic int early_(int n); if (n > 0) return 1; "
+    "return 0; endfunction",
+    "a void function": "function automatic void nothing_(); endfunction",
+    "a wait": "initial wait (1'b1);",
+    "a block that ends itself": "initial begin : quit_ disable quit_; end",
+    "a signed shift": "wire signed [3:0] shifted_ = -4'sd2 >>> 1;",
+    "a comparison of texts": 'initial if ("a" == "b") $display("never");',
+    "a procedural assignment": "reg held_; initial begin assign held_ = 1; deassign held_; end",
     "a mathematical constant": "real r_; initial r_ = $ln(2.0) * $sqrt(4.0);",
 }
 

@@ -1,15 +1,16 @@
 """rlvr: train language models with rewards that a program can verify.
 
-The public door. Plugins import only what is named here and the modules `rlvr.types`,
-`rlvr.specs`, `rlvr.parts`, `rlvr.abilities`, `rlvr.episode`, `rlvr.curriculum`, `rlvr.extensions`,
-`rlvr.errors` and `rlvr.testing`.
+Plugins import from here, and from `rlvr.testing`; every other module is private.
 """
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 import pluggy
 
-from rlvr.config.fields import option
+from rlvr.config.fields import option as option
 
 __version__ = "0.1.0"
 
@@ -20,6 +21,55 @@ hookimpl = pluggy.HookimplMarker("rlvr")
 """Marks a function of a plugin as the implementation of the hook of the same name."""
 
 hookspec = pluggy.HookspecMarker("rlvr")
-"""Marks a hook that a plugin specifies for plugins of its own (`rlvr.extensions`)."""
+"""Marks a hook that a plugin specifies for plugins of its own."""
 
-__all__ = ["API_VERSION", "__version__", "hookimpl", "hookspec", "option"]
+PUBLIC = (
+    "rlvr.errors",
+    "rlvr.specs",
+    "rlvr.install",
+    "rlvr.heartbeat",
+    "rlvr.extensions",
+    "rlvr.loss_options",
+    "rlvr.types",
+    "rlvr.parts",
+    "rlvr.parts.functions",
+    "rlvr.fitting",
+    "rlvr.checks",
+    "rlvr.lr_schedule",
+    "rlvr.curriculum.choices",
+    "rlvr.tokenization",
+    "rlvr.sampling",
+    "rlvr.opening",
+)
+"""Where the public names live, light modules first: all in the `__all__` of each of them."""
+
+if TYPE_CHECKING:
+    from rlvr.checks import *
+    from rlvr.curriculum.choices import *
+    from rlvr.errors import *
+    from rlvr.extensions import *
+    from rlvr.fitting import *
+    from rlvr.heartbeat import *
+    from rlvr.install import *
+    from rlvr.loss_options import *
+    from rlvr.lr_schedule import *
+    from rlvr.opening import *
+    from rlvr.parts import *
+    from rlvr.parts.functions import *
+    from rlvr.sampling import *
+    from rlvr.specs import *
+    from rlvr.tokenization import *
+    from rlvr.types import *
+else:
+
+    def __getattr__(name: str) -> Any:
+        if not name.startswith("_"):
+            for module in map(importlib.import_module, PUBLIC):
+                if name in module.__all__:
+                    return globals().setdefault(name, getattr(module, name))
+        raise AttributeError(f"module 'rlvr' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    names = {name for module in PUBLIC for name in importlib.import_module(module).__all__}
+    return sorted({*names, "API_VERSION", "__version__", "hookimpl", "hookspec", "option"})

@@ -7,9 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from rlvr.border import Border, shown
+from rlvr.border.calls import Border, shown
 from rlvr.errors import BackendError, explain
 from rlvr.types import Datum, TopK
+
+__all__ = [
+    "check_data",
+    "check_loss",
+    "extent",
+    "fault_of",
+]
 
 
 def check_data(
@@ -139,7 +146,7 @@ def check_loss(loss: Any, returned: Any, logprobs: Sequence[Any]) -> Any:
 
     Args:
         loss: Named where it cannot.
-        returned: Of `loss(data, logprobs)`.
+        returned: Of `loss(data, logprobs, outputs)`.
         logprobs: What it was given.
 
     Raises:
@@ -149,12 +156,23 @@ def check_loss(loss: Any, returned: Any, logprobs: Sequence[Any]) -> Any:
     if not isinstance(returned, tuple) or len(returned) != 2:
         at.check(shown(returned))
     value, metrics = returned
-    shape = getattr(value, "shape", None)
-    if shape is None or tuple(shape) != ():
+    if not _is_scalar(value):
         at.check(f"{shown(value)}, which is no scalar tensor")
+    if "complex" in str(getattr(value, "dtype", "")) or getattr(value, "is_meta", False):
+        at.check(f"{shown(value)}, which is no real number")
     if not isinstance(metrics, Mapping):
         at.check(f"{shown(metrics)} as metrics")
+    for name, number in metrics.items():
+        is_number = isinstance(number, int | float | np.number) or _is_scalar(number)
+        if not isinstance(name, str) or not is_number:
+            at.check(f"{shown(number)} as metric {shown(name)}")
     wants = any(getattr(tensor, "requires_grad", False) for tensor in logprobs)
     if wants and not getattr(value, "requires_grad", False):
         at.check("a loss without a gradient by the logprobs: they were detached, or are not in it")
     return returned
+
+
+def _is_scalar(value: Any) -> bool:
+    """Whether a value is a tensor or array of no dimension."""
+    shape = getattr(value, "shape", None)
+    return shape is not None and tuple(shape) == ()

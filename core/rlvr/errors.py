@@ -8,6 +8,23 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+__all__ = [
+    "BackendError",
+    "CheckpointError",
+    "ConfigError",
+    "ExitCode",
+    "PartError",
+    "PluginError",
+    "PrerequisiteError",
+    "RlvrError",
+    "RunInterruptedError",
+    "TaskError",
+    "UnknownNameError",
+    "UnsupportedError",
+    "VerifierError",
+    "explain",
+]
+
 
 class ExitCode(IntEnum):
     """What the exit status of `rlvr` says (a contract: scripts rely on it)."""
@@ -75,7 +92,7 @@ class VerifierError(RlvrError, RuntimeError):
 
 
 class TaskError(RlvrError, ValueError):
-    """A task yielded data that the line cannot use (a reference that fails, a group of one)."""
+    """A task yielded data that a run cannot use (a reference that fails, a group of one)."""
 
     exit_code = ExitCode.PLUGIN
 
@@ -84,6 +101,10 @@ class BackendError(RlvrError, RuntimeError):
     """Training, sampling or loading a model failed; also when sampler and trainer disagree."""
 
     exit_code = ExitCode.BACKEND
+
+
+class UnsupportedError(BackendError, NotImplementedError):
+    """A part was asked for what its capabilities do not promise."""
 
 
 class CheckpointError(RlvrError, OSError):

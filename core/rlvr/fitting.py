@@ -15,6 +15,12 @@ from attrs import field, frozen
 
 from rlvr.types import Message
 
+__all__ = [
+    "ModelFacts",
+    "Proposed",
+    "Situation",
+]
+
 
 @frozen(kw_only=True, eq=False)
 class ModelFacts:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+__all__ = ["hush", "tells"]
+
 INTERVAL_S = 5.0
 """Half of what is promised: the start of the process is silent, and machines are busy."""
 

@@ -1,4 +1,4 @@
-"""Every hook, in the order of a run. Hooks offer records or announce facts; none runs the line.
+"""Every hook, in the order of a run. Hooks offer records or announce facts; none runs a stage.
 
 Offers take no arguments, are cheap, and return an iterable of frozen records. Announcements return
 nothing, are called one plugin at a time, and a failing one is logged while the run goes on.
@@ -8,16 +8,19 @@ An implementation may take fewer arguments than its specification, and no defaul
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rlvr.specs import (
         AdvantageSpec,
         Advice,
         AlgorithmSpec,
         BackendSpec,
+        CallbackSpec,
         Check,
         CheckpointerSpec,
         CommandSpec,
@@ -97,6 +100,12 @@ def rlvr_checkpointers() -> Iterable[CheckpointerSpec]:
 
 
 @hookspec
+def rlvr_callbacks() -> Iterable[CallbackSpec]:
+    """Offer callbacks: observers of a run with options of their own."""
+    raise NotImplementedError
+
+
+@hookspec
 def rlvr_checks() -> Iterable[Check]:
     """Offer prerequisite checks, for `rlvr doctor` and the start of a run."""
     raise NotImplementedError
@@ -139,6 +148,11 @@ def rlvr_checkpoint_saved(run: RunInfo, checkpoint: Checkpoint) -> None:
 @hookspec
 def rlvr_run_finished(run: RunInfo, outcome: str) -> None:
     """The run ended: "done", "interrupted" or "failed". Always announced, after a failure too."""
+
+
+@hookspec
+def rlvr_run_summarised(directory: Path, entries: dict[str, Any]) -> None:
+    """A run that is done is summarised: add an entry of yours, under your plugin's name."""
 
 
 # --- one answer ---------------------------------------------------------------------------------

@@ -18,14 +18,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+__all__ = ["pip_install"]
+
 FOLDERS: Mapping[str, str] = {
     "rlvr": ".",
     "rlvr-algos": "plugins/rlvr-algos",
     "rlvr-chess": "rlvr-chess",
     "rlvr-cvdp": "rlvr-cvdp",
+    "rlvr-distill": "plugins/rlvr-distill",
     "rlvr-sad": "rlvr-sad",
     "rlvr-servers": "plugins/rlvr-servers",
     "rlvr-tinker": "plugins/rlvr-tinker",
+    "rlvr-tinker-cookbook": "plugins/rlvr-tinker-cookbook",
+    "rlvr-tinker-server": "plugins/rlvr-tinker-server",
     "rlvr-torch": "plugins/rlvr-torch",
 }
 """Distributions of the project and their folders in its repository."""

@@ -9,20 +9,29 @@ from pathlib import Path
 
 from attrs import frozen
 
+from rlvr.assembly import trained_model
+from rlvr.assembly.build_part import enter
+from rlvr.assembly.configure import configure
+from rlvr.assembly.prerequisites import check_prerequisites
+from rlvr.assembly.recipe import build_context, open_policy_context, open_verifier
+from rlvr.assembly.teachers import STARTER, model_of, teacher_for
 from rlvr.config.core import CORE_OPTIONS
 from rlvr.config.layers import overrides_layer, resolve
 from rlvr.parts import BuildContext, Policy, Sampler, Task, Teacher
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.registry import Registry
 from rlvr.plugins.resolve import load_object
-from rlvr.run import trained
-from rlvr.run.board import Board
-from rlvr.run.building import enter
-from rlvr.run.configure import configure
-from rlvr.run.prerequisites import check_prerequisites
-from rlvr.run.recipe import build_context, open_judge, open_student
-from rlvr.run.teachers import STARTER, model_of, teacher_for
+from rlvr.progress.status import RunStatus
 from rlvr.types import Outcome, Problem, SamplingParams, Trajectory
+
+__all__ = [
+    "Opened",
+    "Verifying",
+    "open_policy",
+    "open_teacher",
+    "open_verifying",
+    "starter_model",
+]
 
 Pairs = Sequence[tuple[Problem, Trajectory]]
 
@@ -88,11 +97,11 @@ async def open_verifying(
     host = PluginHost.load()
     configured = configure(args, host, needs="score")
     check_prerequisites(host, configured.chosen.task.provider)
-    async with open_judge(configured, build_context(configured, None), Board()) as judge:
+    async with open_verifier(configured, build_context(configured, None), RunStatus()) as verifier:
         yield Verifying(
-            task=judge.task,
-            verify=judge.scorer.pairs,
-            max_failures=judge.scorer.max_failures,
+            task=verifier.task,
+            verify=verifier.runner.pairs,
+            max_failures=verifier.runner.max_failures,
             stop=configured.options.record("sampler").stop,
         )
 
@@ -161,22 +170,22 @@ async def open_policy(
     given = {"model": model, "dataset": str(dataset) if dataset else None}
     args = Namespace(plugin=plugin, overrides=list(options), **given)
     if run is not None:
-        trained.check_alone(run, model)
-        args.base = trained.options_of(trained.trained_at(run).run)
+        trained_model.check_alone(run, model)
+        args.base = trained_model.options_of(trained_model.trained_at(run).run)
     host = PluginHost.load()
     configured = configure(args, host, needs="eval" if run is None else "trained")
     check_prerequisites(host, configured.chosen.task.provider)
     context = build_context(configured, None)
-    async with open_student(configured, context, Board()) as student:
+    async with open_policy_context(configured, context, RunStatus()) as opened:
         if run is not None:
-            which = trained.trained_at(run)
-            await trained.load_last(
-                configured, context, which.run, student.backend, which.checkpoint
+            which = trained_model.trained_at(run)
+            await trained_model.load_last(
+                configured, context, which.run, opened.backend, which.checkpoint
             )
         yield Opened(
-            policy=await student.backend.policy(),
-            task=student.judge.task,
-            params=student.params,
-            sampler=student.sampler,
+            policy=await opened.backend.policy(),
+            task=opened.task,
+            params=opened.params,
+            sampler=opened.sampler,
             model=str(run or configured.run.model),
         )

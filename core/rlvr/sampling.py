@@ -1,12 +1,12 @@
 """For samplers of plugins that have the tokens drawn elsewhere.
 
 `GroupSampler` is the loop over turns; `cut` says where a completion ends, whatever a server made of
-the stop conditions.
+the stop conditions; `with_stop_texts` adds those of an episode.
 """
 
 from __future__ import annotations
 
-from rlvr.builtin.group_sampler import GroupSampler
-from rlvr.tokenization.cut import Cut, cut
+from rlvr.rollouts.group import GroupSampler, with_stop_texts
+from rlvr.tokenization.stop import Cut, cut
 
-__all__ = ["Cut", "GroupSampler", "cut"]
+__all__ = ["Cut", "GroupSampler", "cut", "with_stop_texts"]

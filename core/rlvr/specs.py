@@ -17,6 +17,25 @@ from attrs import field, frozen
 
 from rlvr.errors import ExitCode
 
+__all__ = [
+    "AdvantageSpec",
+    "Advice",
+    "AlgorithmSpec",
+    "BackendSpec",
+    "CallbackSpec",
+    "Check",
+    "CheckResult",
+    "CheckpointerSpec",
+    "CommandSpec",
+    "CurriculumSpec",
+    "LossSpec",
+    "PartSpec",
+    "RewardSpec",
+    "SamplerSpec",
+    "TaskSpec",
+    "TeacherSpec",
+]
+
 _TARGET = attrs.validators.matches_re(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _NAME = attrs.validators.matches_re(r"[a-z0-9][a-z0-9_+./-]*")
 
@@ -100,7 +119,7 @@ class AdvantageSpec(PartSpec):
 
     Attributes:
         teachers: Options (dotted keys) that hold model specs of teachers, where the part asks any
-            (`abilities.Taught`): a run then knows the teachers' own options too, and what the
+            (`Needs.teachers`): a run then knows the teachers' own options too, and what the
             teachers were trained on.
     """
 
@@ -110,10 +129,18 @@ class AdvantageSpec(PartSpec):
 
 @frozen(kw_only=True)
 class LossSpec(PartSpec):
-    """What the backend minimises. `teachers` as in `AdvantageSpec`."""
+    """
+    What the backend minimises. `teachers` as in `AdvantageSpec`.
+
+    Attributes:
+        around: Name of a loss that this one is built around: the run finds that one, builds it
+            with the options of the same names in this one's namespace, and gives it as
+            `context.inner`. "": none.
+    """
 
     kind: ClassVar[str] = "loss"
     teachers: tuple[str, ...] = ()
+    around: str = ""
 
 
 @frozen(kw_only=True)
@@ -156,10 +183,14 @@ class TeacherSpec(PartSpec):
     Attributes:
         models: Schemes of the model specs it takes (`gpt2` for `gpt2:PATH`): the scheme of a
             teacher's model spec chooses the part.
+        adapts: It is no teacher of its own: it gives one with another tokenizer in the policy's
+            tokens. Built with `context.inner`, the open teacher, `context.tokenizer`, the policy's,
+            and `context.notes["differs"]`, what tells the two tokenizers apart. It has no options.
     """
 
     kind: ClassVar[str] = "teacher"
     models: tuple[str, ...] = ()
+    adapts: bool = False
 
 
 @frozen(kw_only=True)
@@ -167,6 +198,13 @@ class CheckpointerSpec(PartSpec):
     """Where states are kept."""
 
     kind: ClassVar[str] = "checkpointer"
+
+
+@frozen(kw_only=True)
+class CallbackSpec(PartSpec):
+    """An observer of a run, with options of its own: it is told and decides nothing."""
+
+    kind: ClassVar[str] = "callback"
 
 
 @frozen(kw_only=True)

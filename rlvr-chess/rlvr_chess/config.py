@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal, cast
+
 from attrs import frozen
 from attrs.validators import ge, le
 
 from rlvr import option
+
+Profile = Literal["canonical", "rookworld"]
+"""Wording of prompts and answers: ours, or the padding and number format of the predecessor."""
 
 
 @frozen(kw_only=True)
@@ -72,3 +77,8 @@ class ChessConfig:
     selfplay_age: int = option(
         40, "Age at which a position of self-play is dropped", unit="steps", validator=ge(1)
     )
+
+    @property
+    def wording(self) -> Profile:
+        """The profile as its type."""
+        return cast(Profile, self.profile)

@@ -2,21 +2,28 @@
 
 "Canonical" is what python-chess writes: castling rights in the order KQkq, and an en-passant square
 only where a legal capture uses it. Two spellings of one position would otherwise count as two.
+
+`board_of`, `push` and `fen_of` are several times as fast as python-chess, which sets and asks one
+square after another. Here a board is also a text of 64 letters (a8 to h1, "." for empty): a
+bitboard is that text with the letters of one piece made ones, read as a number, and after a move
+only the squares that changed are asked. `tests/test_fast_board.py` holds that both ways agree.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import chess
 
-_CASTLING = r"(?:-|(?=[KQkq])K?Q?k?q?)"
-_FEN = re.compile(
-    rf"([pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){{7}}) [wb] {_CASTLING} (?:-|[a-h][36])"
-    r" [0-9]{1,4} [0-9]{1,4}"
+FEN = (
+    r"([pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}) [wb] (?:-|(?=[KQkq])K?Q?k?q?)"
+    r" (?:-|[a-h][36]) [0-9]{1,4} [0-9]{1,4}"
 )
+"""Syntax of a FEN; its first group is the board."""
+_FEN = re.compile(FEN)
 _NEIGHBOURS = re.compile("[1-8][1-8]")
-_RUNS = tuple((str(count), "." * count) for count in range(1, 9))
+_RUNS = tuple((str(count), "." * count) for count in range(8, 0, -1))
 _EIGHTS = [8] * 8
 _SIDES = str.maketrans("wb", "bw")
 _RANKS = str.maketrans("12345678", "87654321")
@@ -36,6 +43,16 @@ _STATUS = {
     chess.STATUS_TOO_MANY_CHECKERS: "more than two pieces give check",
     chess.STATUS_IMPOSSIBLE_CHECK: "no last move can have given this check",
 }
+
+
+def _ones(letters: str) -> bytes:
+    return bytes(ord("01"[chr(code) in letters]) for code in range(256))
+
+
+_WHITE, _BLACK = _ones("PNBRQK"), _ones("pnbrqk")
+_PAWNS, _KNIGHTS, _BISHOPS = _ones("Pp"), _ones("Nn"), _ones("Bb")
+_ROOKS, _QUEENS, _KINGS = _ones("Rr"), _ones("Qq"), _ones("Kk")
+_RIGHTS = {"K": chess.BB_H1, "Q": chess.BB_A1, "k": chess.BB_H8, "q": chess.BB_A8}
 
 
 class FenError(ValueError):
@@ -65,6 +82,14 @@ def read_board(fen: str, *, may_be_over: bool = False) -> chess.Board:
         outcome = board.outcome()
         if outcome is not None:
             raise FenError(f"the game is over: {outcome.termination.name.lower()}")
+    return board
+
+
+def board_after(fen: str, moves: Iterable[str]) -> chess.Board:
+    """A board after legal moves (UCI) from a position, with its history."""
+    board = chess.Board(fen)
+    for uci in moves:
+        board.push_uci(uci)
     return board
 
 
@@ -119,6 +144,69 @@ def flip(fen: str) -> str:
 def flip_move(uci: str) -> str:
     """A move or a square with its ranks mirrored."""
     return uci.translate(_RANKS)
+
+
+def placement_of(squares: str) -> str:
+    """The first field of a FEN, of 64 letters."""
+    placement = "/".join([squares[rank : rank + 8] for rank in range(0, 64, 8)])
+    for digit, run in _RUNS:
+        placement = placement.replace(run, digit)
+    return placement
+
+
+def board_of(fields: str, squares: str) -> chess.Board:
+    """
+    The board of a valid FEN whose 64 letters (`board_squares`) are known.
+
+    Nothing is checked: `read_board` is for texts of unknown origin.
+    """
+    _, side, castling, passant, half, full = fields.split(" ")
+    # the first digit of a number is h8, its last one a1
+    text = "".join([squares[rank : rank + 8][::-1] for rank in range(0, 64, 8)]).encode()
+    board = chess.Board(None)
+    board.pawns, board.knights = int(text.translate(_PAWNS), 2), int(text.translate(_KNIGHTS), 2)
+    board.bishops, board.rooks = int(text.translate(_BISHOPS), 2), int(text.translate(_ROOKS), 2)
+    board.queens, board.kings = int(text.translate(_QUEENS), 2), int(text.translate(_KINGS), 2)
+    white, black = int(text.translate(_WHITE), 2), int(text.translate(_BLACK), 2)
+    board.occupied_co = [black, white]
+    board.occupied = white | black
+    board.turn = side == "w"
+    board.castling_rights = sum(_RIGHTS[right] for right in castling if right != "-")
+    board.ep_square = None if passant == "-" else chess.parse_square(passant)
+    board.halfmove_clock, board.fullmove_number = int(half), max(1, int(full))
+    return board
+
+
+def push(board: chess.Board, squares: str, move: chess.Move) -> str:
+    """Play a legal move; gives the 64 letters after it."""
+    before = _planes(board)
+    board.push(move)
+    changed = 0
+    for old, new in zip(before, _planes(board), strict=True):
+        changed |= old ^ new
+    letters = list(squares)
+    for square in chess.scan_forward(changed):
+        piece = board.piece_at(square)
+        letters[chess.square_mirror(square)] = piece.symbol() if piece else "."
+    return "".join(letters)
+
+
+def fen_of(board: chess.Board, squares: str) -> str:
+    """The canonical FEN of a board whose 64 letters are known."""
+    rights = board.clean_castling_rights()
+    castling = "".join([right for right, rook in _RIGHTS.items() if rights & rook]) or "-"
+    passant = "-"
+    if board.ep_square is not None and board.has_legal_en_passant():
+        passant = chess.SQUARE_NAMES[board.ep_square]
+    placement, side = placement_of(squares), "w" if board.turn else "b"
+    return f"{placement} {side} {castling} {passant} {board.halfmove_clock} {board.fullmove_number}"
+
+
+def _planes(board: chess.Board) -> tuple[int, ...]:
+    return (
+        *(board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings),
+        *board.occupied_co,
+    )
 
 
 def _syntax(fen: str) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rlvr import hookimpl
-from rlvr.specs import Check, CommandSpec, RewardSpec, TaskSpec
+from rlvr import Check, CommandSpec, RewardSpec, TaskSpec, hookimpl
 
 RLVR_API = 1
 
@@ -50,7 +49,7 @@ def rlvr_rewards() -> Iterable[RewardSpec]:
     return [
         RewardSpec(
             name="chess",
-            target="rlvr_chess.reward:ChessReward",
+            target="rlvr_chess.rewards.reward:ChessReward",
             summary="Format and content, judged by the rules and by Stockfish's action values",
             config="rlvr_chess.config:ChessConfig",
             namespace="chess",
@@ -63,45 +62,31 @@ def rlvr_checks() -> Iterable[Check]:
     """What verification needs of the machine: the engine only where a table misses."""
     yield Check(
         name="chess-stockfish",
-        target="rlvr_chess.engine.checks:stockfish",
+        target="rlvr_chess.doctor:stockfish",
         summary="the engine that scores positions the tables do not hold",
         required=False,
     )
 
 
+COMMANDS = {
+    "build-table": "Score every legal move of positions and keep the tables",
+    "verify-table": "Search positions of a table again: every value must come out the same",
+    "generate": "Write training rows of positions, in either profile",
+    "selfplay": "Let a model play itself; write the games as PGN",
+    "play": "Play against a model in the terminal",
+    "board": "Draw positions of FEN or PGN as Unicode or SVG",
+}
+"""Subcommands of `rlvr chess`: a module and a function of their name each."""
+
+
 @hookimpl
 def rlvr_commands() -> Iterable[CommandSpec]:
     """Subcommands of `rlvr chess`: tables, games, boards."""
-    return [
-        CommandSpec(
-            name="build-table",
-            target="rlvr_chess.tables.build:build_table",
-            summary="Score every legal move of positions and keep the tables",
-        ),
-        CommandSpec(
-            name="verify-table",
-            target="rlvr_chess.tables.verify:verify_table",
-            summary="Search positions of a table again: every value must come out the same",
-        ),
-        CommandSpec(
-            name="generate",
-            target="rlvr_chess.generate:generate",
-            summary="Write training rows of positions, in either profile",
-        ),
-        CommandSpec(
-            name="selfplay",
-            target="rlvr_chess.selfplay.command:selfplay",
-            summary="Let a model play itself; write the games as PGN",
-        ),
-        CommandSpec(
-            name="play",
-            target="rlvr_chess.human.play:play",
-            summary="Play against a model in the terminal",
-            is_interactive=True,
-        ),
-        CommandSpec(
-            name="board",
-            target="rlvr_chess.human.board:board",
-            summary="Draw positions of FEN or PGN as Unicode or SVG",
-        ),
-    ]
+    for name, summary in COMMANDS.items():
+        place = name.replace("-", "_")
+        yield CommandSpec(
+            name=name,
+            target=f"rlvr_chess.commands.{place}:{place}",
+            summary=summary,
+            is_interactive=name == "play",
+        )

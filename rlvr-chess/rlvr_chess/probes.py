@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from rlvr.types import Probe, Problem, Trajectory
-from rlvr_chess.grammar import Profile, environment_text, policy_text
+from attrs import evolve
+
+from rlvr import Probe, Problem, Trajectory
 from rlvr_chess.problem import right_answer
-from rlvr_chess.records import EnvironmentStep, Solution
-from rlvr_chess.reward_solution import points
-from rlvr_chess.transition import LEGAL, Transition, legal_moves, transition
+from rlvr_chess.questions.grammar import Profile, environment_text, policy_text
+from rlvr_chess.questions.records import EnvironmentStep, Solution
+from rlvr_chess.questions.transition import LEGAL, State, count_of, legal_moves, transition
+from rlvr_chess.rewards.solution import points
 from rlvr_chess.values import BAND, ActionValues
 
 _ROWS = "12345678"
@@ -34,7 +36,7 @@ def probes(
         yield _probe(problem, "text behind", f"{right} B: a1a1")
         yield _probe(problem, "cut", right[: len(right) // 2])
     if isinstance(payload, EnvironmentStep):
-        made = _steps(payload, profile)
+        made = _steps(payload)
     else:
         made = _lines(payload.fen, _wrong_move(payload, values), profile)
     for kind, text in made:
@@ -49,35 +51,29 @@ def _probe(problem: Problem, kind: str, text: str, *, is_right: bool = False) ->
     return Probe(kind=kind, trajectory=trajectory, is_right=is_right, note=text)
 
 
-def _steps(step: EnvironmentStep, profile: Profile) -> Iterator[tuple[str, str]]:
+def _steps(step: EnvironmentStep) -> Iterator[tuple[str, str]]:
     """Copies of the input, and right boards with something else wrong."""
     truth = transition(step.fen, step.uci)
-    legal_flags = (LEGAL, "0", "0")
-    yield "copied input", environment_text(Transition(step.fen, *legal_flags), profile)
+    copied = State(step.fen, LEGAL, "0", "0")
+    yield "copied input", environment_text(copied)
     side = {"w": "b", "b": "w"}
     board, turn, rest = step.fen.split(" ", 2)
-    flipped = f"{board} {side[turn]} {rest}"
-    yield "copied input, side changed", environment_text(Transition(flipped, *legal_flags), profile)
+    flipped = evolve(copied, fen=f"{board} {side[turn]} {rest}")
+    yield "copied input, side changed", environment_text(flipped)
     for place, name in ((4, "halfmove clock"), (5, "move number")):
-        fields = truth.new_fen.split(" ")
+        fields = truth.fen.split(" ")
         fields[place] = str(int(fields[place]) + 1)
-        yield f"wrong {name}", environment_text(_with_fen(truth, " ".join(fields)), profile)
+        yield f"wrong {name}", environment_text(evolve(truth, fen=" ".join(fields)))
     for reward in ("1.0", "0.5", LEGAL, "-1.0"):
-        wrong = Transition(truth.new_fen, reward, truth.terminated, truth.truncated)
-        yield "wrong reward", environment_text(wrong, profile)
+        yield "wrong reward", environment_text(evolve(truth, reward=reward))
     other = "0" if truth.truncated == "1" else "1"
-    wrong = Transition(truth.new_fen, truth.reward, truth.terminated, other)
-    yield "wrong flag", environment_text(wrong, profile)
-
-
-def _with_fen(truth: Transition, fen: str) -> Transition:
-    return Transition(fen, truth.reward, truth.terminated, truth.truncated)
+    yield "wrong flag", environment_text(evolve(truth, truncated=other))
 
 
 def _lines(fen: str, wrong: str, profile: Profile) -> Iterator[tuple[str, str]]:
     """Lines whose choice is illegal, or known to be bad."""
     legal = sorted(legal_moves(fen))
-    k = min(5, len(legal))
+    k = count_of(fen)
     zeros = ["0.00"] * k
     illegal = next(
         f"a1{file}{row}" for file in "bcdefgh" for row in _ROWS if f"a1{file}{row}" not in legal

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 
-from rlvr.types import Message, Problem
-from rlvr_chess.categories import (
+from rlvr import Message, Problem
+from rlvr_chess.fen import four_fields
+from rlvr_chess.questions.categories import (
     category_of,
     colour_of,
     phase_of,
     ply_bucket,
     rating_bucket,
 )
-from rlvr_chess.fen import four_fields
-from rlvr_chess.grammar import (
+from rlvr_chess.questions.grammar import (
     Profile,
     environment_prompt,
     environment_text,
@@ -22,10 +22,10 @@ from rlvr_chess.grammar import (
     policy_text,
     policy_text_of,
 )
-from rlvr_chess.records import EnvironmentStep, Payload, PolicyPosition, Solution
-from rlvr_chess.reward_solution import points
+from rlvr_chess.questions.records import EnvironmentStep, Payload, PolicyPosition, Solution
+from rlvr_chess.questions.transition import count_of, legal_moves, transition
+from rlvr_chess.rewards.solution import points
 from rlvr_chess.rows.row import Row
-from rlvr_chess.transition import legal_moves, transition
 from rlvr_chess.values import ActionValues
 
 
@@ -102,7 +102,7 @@ def right_answer(
         seed: Of the order of the candidates in profile `rookworld`.
     """
     if isinstance(payload, EnvironmentStep):
-        return environment_text(transition(payload.fen, payload.uci), profile)
+        return environment_text(transition(payload.fen, payload.uci))
     if isinstance(payload, Solution):
         return _solution(payload, profile, values)
     values = payload.values or values
@@ -115,7 +115,7 @@ def _solution(solution: Solution, profile: Profile, values: ActionValues | None)
     """The best-rewarded move first among the candidates; evaluations 0.00 where nobody knows."""
     legal = sorted(legal_moves(solution.fen))
     best = max(legal, key=lambda uci: points(solution, uci))
-    moves = sorted(values.table, key=lambda m: -values.table[m]) if values is not None else legal
-    candidates = [best, *(move for move in moves if move != best)][: min(5, len(legal))]
+    moves = legal if values is None else values.ranked
+    candidates = [best, *(move for move in moves if move != best)][: count_of(solution.fen)]
     evals = [eval_text(values, m, profile) if values is not None else "0.00" for m in candidates]
     return policy_text(candidates, evals, best, profile)

@@ -11,24 +11,34 @@ from typing import TYPE_CHECKING, Any, cast
 
 from attrs import evolve
 
-from rlvr.episode import SingleTurn
-from rlvr.errors import ConfigError, PluginError, explain
-from rlvr.install import pip_install
-from rlvr.parts import BuildContext, Episode, Policy
-from rlvr.types import Figure, PassRate, Probe, Problem, SamplingParams, Trajectory
+from rlvr import (
+    BuildContext,
+    ConfigError,
+    Figure,
+    PluginError,
+    Policy,
+    Probe,
+    Problem,
+    SamplingParams,
+    SingleTurn,
+    Task,
+    Trajectory,
+    explain,
+    pip_install,
+)
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.fen import four_fields
-from rlvr_chess.grammar import Profile
-from rlvr_chess.mix import mixed
 from rlvr_chess.problem import problem_of, right_answer
-from rlvr_chess.questions import hash_of, steps_of
-from rlvr_chess.records import EnvironmentStep, PolicyPosition
+from rlvr_chess.questions.environment import hash_of, steps_of
+from rlvr_chess.questions.grammar import Profile
+from rlvr_chess.questions.mix import MixedTasks
+from rlvr_chess.questions.records import EnvironmentStep, PolicyPosition
+from rlvr_chess.questions.transition import legal_moves
 from rlvr_chess.rows.games import game_key
 from rlvr_chess.rows.read import DataSet, Material, read_data
 from rlvr_chess.rows.row import Row, Unsupported, free_id
 from rlvr_chess.splits import divide, split_of
 from rlvr_chess.tables.shipped import shipped_positions, shipped_questions
-from rlvr_chess.transition import legal_moves
 from rlvr_chess.values import ActionValues
 
 if TYPE_CHECKING:
@@ -40,7 +50,7 @@ EVEN = 0.5
 """The mix of tasks that nobody asked for."""
 
 
-class ChessTask:
+class ChessTask(Task):
     """
     Two kinds of problems: choose a move and say what moves are worth; say what a move does.
 
@@ -50,6 +60,9 @@ class ChessTask:
 
     def __init__(self, config: ChessConfig, context: BuildContext) -> None:
         self.config = config
+        self.discovers_problems = config.selfplay_games > 0
+        is_mixed = config.tasks == "both" and config.mix != EVEN
+        self.curriculum_option = f"chess.mix={config.mix:g}" if is_mixed else ""
         self._context = context
         self._profile = cast(Profile, config.profile)
 
@@ -65,7 +78,7 @@ class ChessTask:
         found = [problem for problem in self._problems if problem.split == split]
         return [p for p in found if not _is_forced(p)] if split == "train" else found
 
-    def episode(self, problem: Problem) -> Episode:
+    def episode(self, problem: Problem) -> SingleTurn:
         """A single turn."""
         return SingleTurn(problem.prompt)
 
@@ -86,25 +99,9 @@ class ChessTask:
         """Rows that yield no problem: id, or `line N`, to the reason."""
         return {row.id: row.reason for row in self._divided if isinstance(row, Unsupported)}
 
-    # --- optional abilities ---------------------------------------------------------------------
-
-    @property
-    def chooses_by(self) -> str:
-        """The option that asks for a share of each task; "" for even shares, which nobody asked."""
-        is_mixed = self.config.tasks == "both" and self.config.mix != EVEN
-        return f"chess.mix={self.config.mix:g}" if is_mixed else ""
-
-    def choose(
-        self,
-        problems: Sequence[Problem],
-        count: int,
-        *,
-        seed: int,
-        step: int,
-        history: Mapping[str, PassRate],
-    ) -> Sequence[Problem]:
-        """A share `chess.mix` of policy problems in epochs; environment problems kind by kind."""
-        return mixed(problems, count, mix=self.config.mix, seed=seed, step=step)
+    def curriculum(self) -> MixedTasks:
+        """A share `chess.mix` of policy problems; even shares where nobody asked."""
+        return MixedTasks(self.config.mix)
 
     def probes(self, problem: Problem, *, count: int, seed: int) -> Iterable[Probe]:
         """Answers that the reward has to reject, for `rlvr audit`."""
@@ -115,7 +112,7 @@ class ChessTask:
             values = problem.payload.values or self._peek(problem.payload.fen)
         return probes(problem, values, self._profile, count=count, seed=seed)
 
-    def notices(self, split: str) -> Iterable[str]:
+    def warnings(self, split: str) -> Iterable[str]:
         """What of the data set is not asked, and what an engine is needed for."""
         yield from self._left_out()
         problems = self.problems(split)
@@ -130,15 +127,15 @@ class ChessTask:
                 "first judged. rlvr chess build-table does it beforehand."
             )
 
-    async def grow(
+    async def discover(
         self, policy: Policy, memory: Mapping[str, Any], *, seed: int, step: int
     ) -> Mapping[str, Any]:
         """Positions of the policy's own games, where `chess.selfplay_games` asks for some."""
-        return await self._self_play.grow(policy, memory, seed=seed, step=step)
+        return await self._self_play.discover(policy, memory, seed=seed, step=step)
 
-    def grown(self, memory: Mapping[str, Any]) -> Sequence[Problem]:
+    def discovered(self, memory: Mapping[str, Any]) -> Sequence[Problem]:
         """The problems that self-play has found."""
-        return [self._problem(row, "train") for row in self._self_play.grown(memory)]
+        return [self._problem(row, "train") for row in self._self_play.discovered(memory)]
 
     def measure(self, policy: Policy, *, split: str, seed: int) -> AsyncIterator[Figure]:
         """The numbers of docs/chess/evaluation.md."""

@@ -21,8 +21,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rlvr_torch.gpt2 import GPT2
-from rlvr_torch.tokenizer import BytePairTokenizer
+from rlvr_torch.models.bpe import BytePairTokenizer
+from rlvr_torch.models.gpt2 import GPT2
 
 IGNORED = -100
 SQUARES = 64

@@ -15,7 +15,7 @@ import chess
 from mirrors import Moves, mirrored
 from mistakes import MISTAKES
 
-from rlvr_chess.categories import category_of, legal_category
+from rlvr_chess.questions.categories import category_of, legal_category
 
 ANY = "any"  # any legal move, as likely as any other
 CLOCKS = "clocks"  # a quiet move late in the count to a draw
@@ -48,7 +48,7 @@ DECK: Mapping[str, int] = {
     "illegal_malformed": 3,
     "illegal_null": 1,
 }
-"""Questions of each kind in a deck of 200; kinds are those of `rlvr_chess.categories`."""
+"""Questions of each kind in a deck of 200; kinds are those of `rlvr_chess.questions.categories`."""
 INDEXED = {
     "double_push_ep_square", "ep_capture", "castle_k", "castle_q",
     "promo_q", "promo_r", "promo_b", "promo_n", "promo_capture",

@@ -12,8 +12,13 @@ from kinds import ANY, Finder, decks
 from mirrors import Moves, mirrored
 
 from rlvr_chess.fen import flip, four_fields
-from rlvr_chess.grammar import environment_prompt, environment_text, policy_prompt, policy_text_of
-from rlvr_chess.transition import transition
+from rlvr_chess.questions.grammar import (
+    environment_prompt,
+    environment_text,
+    policy_prompt,
+    policy_text_of,
+)
+from rlvr_chess.questions.transition import transition
 from rlvr_chess.values import ActionValues
 
 Lesson = tuple[str, str]  # prompt and answer

@@ -32,9 +32,9 @@ from hints import IGNORED, Hints
 from torch import Tensor, distributed, nn
 from vocabulary import make_tokenizer
 
-from rlvr_torch.gpt2 import GPT2, GPT2Config
-from rlvr_torch.tokenizer import BytePairTokenizer
-from rlvr_torch.weights import load_gpt2, save_gpt2
+from rlvr_torch.models.bpe import BytePairTokenizer
+from rlvr_torch.models.gpt2 import GPT2, GPT2Config
+from rlvr_torch.models.gpt2_files import load_gpt2, save_gpt2
 
 FALLS_FROM, FALLS_TO = 0.85, 0.1  # share of the steps; of the rate that the cosine ends at
 

@@ -1,4 +1,4 @@
-"""Moves that may not be played, one maker a reason, named as in `rlvr_chess.categories`."""
+"""Moves that may not be played, one maker a reason (`rlvr_chess.questions.categories`)."""
 
 from __future__ import annotations
 

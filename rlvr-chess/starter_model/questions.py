@@ -24,14 +24,14 @@ from pathlib import Path
 import chess
 from positions import positions_of
 
-from rlvr.parts import BuildContext
-from rlvr_chess.categories import category_of
+from rlvr import BuildContext
 from rlvr_chess.config import ChessConfig
-from rlvr_chess.evaluation.contamination import seen_positions
-from rlvr_chess.evaluation.seen import STARTER, Seen, mirrors, read_hashes
+from rlvr_chess.evaluation.contamination import STARTER, Seen, mirrors, read_hashes, seen_positions
 from rlvr_chess.fen import four_fields
-from rlvr_chess.questions import mistakes_of
-from rlvr_chess.records import EnvironmentStep, Payload, PolicyPosition
+from rlvr_chess.questions.categories import category_of
+from rlvr_chess.questions.environment import MAKERS
+from rlvr_chess.questions.records import EnvironmentStep, Payload, PolicyPosition
+from rlvr_chess.questions.transition import legal_move
 from rlvr_chess.starter import QUESTIONS
 from rlvr_chess.task import ChessTask
 
@@ -121,8 +121,12 @@ def candidates(starts: list[str]) -> Iterator[tuple[str, str, str]]:
 
 
 def _mistakes(fen: str, rng: random.Random) -> Iterator[tuple[str, str, str]]:
-    for uci in mistakes_of(fen, rng):
-        yield fen, uci, category_of(fen, uci)
+    """An illegal move of each kind of mistake that the position offers."""
+    board = chess.Board(fen)
+    for maker in MAKERS:
+        uci = maker(board, rng)
+        if uci and legal_move(board, uci) is None:
+            yield fen, uci, category_of(fen, uci)
 
 
 def _clocks(fen: str, rng: random.Random) -> Iterator[tuple[str, str, str]]:

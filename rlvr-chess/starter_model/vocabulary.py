@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from rlvr_torch.tokenizer import END_OF_TEXT, BytePairTokenizer
+from rlvr_torch.models.bpe import END_OF_TEXT, BytePairTokenizer
 
 ENDS = r"[qrbn]?(?:[ +]|$)"  # what follows a move: a row of a board such as "b3b3" is none
 PIECES = "|".join(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rlvr.parts import BuildContext
+from rlvr import BuildContext
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.task import ChessTask
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import chess
 import pytest
 
-from rlvr.errors import PrerequisiteError
+from rlvr import PrerequisiteError
 from rlvr.testing.tools import missing
 from rlvr_chess.engine.find import find_engine
 

@@ -9,7 +9,7 @@ from typing import Any
 import chess
 import pytest
 
-from rlvr.errors import ConfigError
+from rlvr import ConfigError
 from rlvr_chess.rows import Row, Unsupported, read_data, read_rows
 
 START = chess.STARTING_FEN

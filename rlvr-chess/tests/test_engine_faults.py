@@ -15,7 +15,7 @@ import pytest
 from engine_fixture import QUICK, positions, script
 from engine_fixture import stockfish as stockfish
 
-from rlvr.errors import ExitCode, PrerequisiteError, VerifierError
+from rlvr import ExitCode, PrerequisiteError, VerifierError
 from rlvr_chess.engine.pool import EngineConfig, EnginePool
 from rlvr_chess.values import ActionValues
 

@@ -7,8 +7,8 @@ import pytest
 from engine_fixture import script
 from engine_fixture import stockfish as stockfish
 
-from rlvr.errors import ExitCode, PrerequisiteError
-from rlvr_chess.engine.checks import stockfish as check
+from rlvr import ExitCode, PrerequisiteError
+from rlvr_chess.doctor import stockfish as check
 from rlvr_chess.engine.find import FIX, find_engine
 
 

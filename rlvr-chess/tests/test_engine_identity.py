@@ -9,7 +9,7 @@ from attrs import evolve
 from engine_fixture import script
 from engine_fixture import stockfish as stockfish
 
-from rlvr.errors import PrerequisiteError
+from rlvr import PrerequisiteError
 from rlvr_chess.engine.identity import EngineIdentity, identify
 
 FEN = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"

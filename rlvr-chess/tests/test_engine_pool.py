@@ -13,15 +13,16 @@ from engine_fixture import stockfish as stockfish
 
 from rlvr.testing.tools import shared_data
 from rlvr_chess.engine.interactive import interactive
-from rlvr_chess.engine.pool import Analysis, EngineConfig, EnginePool
+from rlvr_chess.engine.pool import EngineConfig, EnginePool
 from rlvr_chess.fen import FenError
+from rlvr_chess.values import Entry
 
 DEBIAN = "af67e5f96d92cf6a730f89291ea439ba90ca5bf7921e5d740d79ccfc4584bc92"
 """sha256 of Stockfish 15.1 as Debian 12 ships it (amd64), which scored the shared data."""
 
 
-def analyses(fens: list[str], **config: object) -> list[Analysis]:
-    async def work() -> list[Analysis]:
+def analyses(fens: list[str], **config: object) -> list[Entry]:
+    async def work() -> list[Entry]:
         async with EnginePool(EngineConfig(**config)) as pool:  # type: ignore[arg-type]
             return list(await asyncio.gather(*(pool.analyse(fen) for fen in fens)))
 
@@ -44,7 +45,7 @@ def test_opponents_leave_no_trace(stockfish: Path) -> None:
     """Moves played at other settings in between do not change any value."""
     fens = positions(10, seed=2)
 
-    async def mixed() -> list[Analysis]:
+    async def mixed() -> list[Entry]:
         async with EnginePool(EngineConfig(nodes=QUICK, processes=1)) as pool:
             found = []
             for fen in fens:
@@ -84,7 +85,7 @@ def test_equals_the_shared_tables(stockfish: Path) -> None:
     rows = [json.loads(text) for text in path.read_text().splitlines()]
     chosen = random.Random(0).sample(rows, 20)
 
-    async def work() -> tuple[str, list[Analysis]]:
+    async def work() -> tuple[str, list[Entry]]:
         async with EnginePool(EngineConfig(nodes=100_000)) as pool:
             if pool.identity.binary != DEBIAN:
                 return pool.identity.text, []
@@ -161,7 +162,7 @@ def test_a_caller_that_gives_up_takes_nobody_along(stockfish: Path) -> None:
     """Cancelling one of two that wait for a position leaves the other its values."""
     fen = positions(1)[0]
 
-    async def work() -> Analysis:
+    async def work() -> Entry:
         async with EnginePool(EngineConfig(nodes=50_000, processes=1)) as pool:
             first = asyncio.create_task(pool.analyse(fen))
             second = asyncio.create_task(pool.analyse(fen))

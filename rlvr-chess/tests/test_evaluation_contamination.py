@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import chess
 import pytest
 
-from rlvr.types import Problem
+from rlvr import Problem
 from rlvr_chess.evaluation.bench import Found
-from rlvr_chess.evaluation.contamination import figures, seen_positions
+from rlvr_chess.evaluation.contamination import (
+    Seen,
+    figures,
+    mirrors,
+    read_hashes,
+    seen_positions,
+    unseen_figures,
+)
 from rlvr_chess.evaluation.environment import LEAST, Foretold
-from rlvr_chess.evaluation.seen import Seen, main, mirrors, read_hashes
-from rlvr_chess.evaluation.unseen import unseen_figures
 from rlvr_chess.fen import four_fields
-from rlvr_chess.grammar import environment_text, parse_environment
-from rlvr_chess.records import EnvironmentStep
-from rlvr_chess.transition import transition
+from rlvr_chess.questions.grammar import environment_text, parse_environment
+from rlvr_chess.questions.records import EnvironmentStep
+from rlvr_chess.questions.transition import transition
 
 KINGS = "8/8/8/8/4k3/8/8/R3K3 w Q - {clock} 1"
 UNSEEN = "8/8/8/8/4k3/8/8/R3K3 w - - 0 1"
@@ -82,7 +89,8 @@ def test_a_mirror_image_of_a_pretraining_position_is_seen(tmp_path: Path) -> Non
     rows = [{"fen": chess.STARTING_FEN}, {"fen": rook}, {"fen": rook.replace("0 1", "4 9")}]
     source, target = tmp_path / "positions.jsonl", tmp_path / "seen.bin"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert main([str(source), str(target)]) == 0
+    maker = Path(__file__).parents[1] / "starter_model" / "seen.py"
+    subprocess.run([sys.executable, maker, source, target], check=True, capture_output=True)
     assert target.stat().st_size == 10, "five bytes a position, each once"
     seen = Seen(hashes=read_hashes(target))
     assert four_fields(rook) in seen

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from rlvr_chess.evaluation.elo import MODEL, Pair, Rung, elo_figure, expected, fit
-from rlvr_chess.evaluation.ladder import RUNGS, nearest
+from rlvr_chess.evaluation.games.elo import MODEL, Pair, Rung, elo_figure, expected, fit
+from rlvr_chess.evaluation.games.ladder import RUNGS, nearest
 
 RANDOM = Rung(name="random", rating=0.0, low=0.0, high=0.0)
 STRONG = Rung(name="strong", rating=400.0, low=400.0, high=400.0)

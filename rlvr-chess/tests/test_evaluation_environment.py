@@ -9,14 +9,14 @@ from collections.abc import Callable
 import chess
 import pytest
 
+from rlvr import Figure
 from rlvr.testing.fakes import ScriptedPolicy
 from rlvr.testing.tools import shared_data
-from rlvr.types import Figure
-from rlvr_chess.evaluation import rollout
-from rlvr_chess.evaluation.environment import Foretold, figures, is_exact
-from rlvr_chess.evaluation.without_rules import without_rules
-from rlvr_chess.grammar import environment_text, parse_environment
-from rlvr_chess.transition import transition
+from rlvr_chess.asking import Player
+from rlvr_chess.evaluation.environment import Foretold, figures, without_rules
+from rlvr_chess.evaluation.games import rollout
+from rlvr_chess.questions.grammar import environment_text, parse_environment
+from rlvr_chess.questions.transition import transition
 
 START = chess.STARTING_FEN
 
@@ -111,7 +111,7 @@ def test_the_headline_is_the_mean_of_categories() -> None:
 )
 def test_a_player_without_rules_is_often_right(fen: str, uci: str) -> None:
     """Moves, captures, promotions, rights that a touched square loses, squares without own men."""
-    assert is_exact(transition(fen, uci), without_rules(fen, uci))
+    assert transition(fen, uci) == without_rules(fen, uci)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_player_without_rules_is_often_right(fen: str, uci: str) -> None:
 )
 def test_a_player_without_rules_fails_where_rules_count(fen: str, uci: str) -> None:
     """Castling, en passant, the ends of games, moves that a piece cannot make."""
-    assert not is_exact(transition(fen, uci), without_rules(fen, uci))
+    assert transition(fen, uci) != without_rules(fen, uci)
 
 
 def test_the_floor_is_measured_on_the_same_questions() -> None:
@@ -171,9 +171,9 @@ def test_the_rollout_feeds_back_its_own_state() -> None:
     walk = rollout.walk_of(START, knights(32), "game")
     assert walk is not None
     perfect = model_of_the_world(lambda board: False)
-    assert asyncio.run(rollout.exact_plies(perfect, [walk])) == [32]
+    assert asyncio.run(rollout.exact_plies(Player(perfect), [walk])) == [32]
     slips = model_of_the_world(lambda board: board.fullmove_number == 6)
-    exact = asyncio.run(rollout.exact_plies(slips, [walk, walk]))
+    exact = asyncio.run(rollout.exact_plies(Player(slips), [walk, walk]))
     assert exact == [10, 10]
     found = by_name(rollout.figures(exact))
     survives = {n: found[f"rollout/exact_at_{n}"].value for n in rollout.HORIZONS}
@@ -186,7 +186,7 @@ def test_a_copier_falls_at_the_first_ply() -> None:
     copier = ScriptedPolicy(lambda p, _: f"{p.removeprefix('A: ').split('+')[0]}+0.001+0+0")
     walk = rollout.walk_of(START, knights(40), "game")
     assert walk is not None
-    assert asyncio.run(rollout.exact_plies(copier, [walk])) == [0]
+    assert asyncio.run(rollout.exact_plies(Player(copier), [walk])) == [0]
 
 
 def test_walks_begin_anywhere_in_a_game() -> None:
@@ -210,7 +210,7 @@ def test_history_ends_with_the_move() -> None:
     walk = rollout.walk_of(START, knights(32), "game")
     assert walk is not None
     policy = model_of_the_world(lambda board: False)
-    asyncio.run(rollout.exact_plies(policy, [walk], history=3))
+    asyncio.run(rollout.exact_plies(Player(policy), [walk], history=3))
     prompts = [policy.tokenizer.decode(r.prompt.tolist()) for r in policy.requests]
     assert prompts[0].split("+")[2] == "g1f3"
     assert prompts[3].split("+")[2] == "g8f6 f3g1 f6g8"

@@ -9,13 +9,13 @@ import random
 import chess
 import pytest
 
+from rlvr import Figure
 from rlvr.testing.fakes import ScriptedPolicy
 from rlvr.testing.tools import shared_data
-from rlvr.types import Figure
-from rlvr_chess.evaluation.player import Player
+from rlvr_chess.asking import Player
 from rlvr_chess.evaluation.policy import Judged, greedy_figures, sampled_figures
 from rlvr_chess.fen import flip, flip_move
-from rlvr_chess.grammar import PolicyAnswer, policy_text, policy_text_of
+from rlvr_chess.questions.grammar import PolicyAnswer, policy_text, policy_text_of
 from rlvr_chess.values import ActionValues, win_probability
 
 FEN = "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"

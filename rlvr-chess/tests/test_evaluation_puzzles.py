@@ -9,13 +9,13 @@ import pytest
 
 from rlvr.testing.fakes import ScriptedPolicy
 from rlvr.testing.tools import shared_data
-from rlvr_chess.evaluation import puzzles, suites
-from rlvr_chess.evaluation.player import Player
-from rlvr_chess.evaluation.suites import Tried
-from rlvr_chess.grammar import policy_text
-from rlvr_chess.records import Solution
+from rlvr_chess.asking import Player
+from rlvr_chess.evaluation import solving
+from rlvr_chess.evaluation.solving import Tried
+from rlvr_chess.questions.grammar import policy_text
+from rlvr_chess.questions.records import Solution
+from rlvr_chess.questions.transition import transition
 from rlvr_chess.rows import Row, read_rows
-from rlvr_chess.transition import transition
 
 # two rooks mate the king on the edge; in the second position on b8 and on e8
 LADDER = "7k/8/8/8/8/8/R7/1R4K1 w - - 0 1"
@@ -36,7 +36,7 @@ def player(moves: dict[str, str]) -> Player:
 
 def after(fen: str, *moves: str) -> str:
     for uci in moves:
-        fen = transition(fen, uci).new_fen
+        fen = transition(fen, uci).fen
     return fen
 
 
@@ -45,13 +45,13 @@ def test_a_line_is_solved_move_by_move() -> None:
     puzzle = Solution(fen=LADDER, line=("a2a7", "h8g8", "b1b8"), rating=700, suite="puzzle")
     second = after(LADDER, "a2a7", "h8g8")
     right = {LADDER.split()[0]: "a2a7", second.split()[0]: "b1b8"}
-    (solved,) = asyncio.run(puzzles.attempts(player(right), [puzzle]))
+    (solved,) = asyncio.run(solving.attempts(player(right), [puzzle]))
     assert (solved.is_first, solved.is_whole, solved.wrong) == (True, True, None)
     half = right | {second.split()[0]: "b1b7"}
-    (begun,) = asyncio.run(puzzles.attempts(player(half), [puzzle]))
+    (begun,) = asyncio.run(solving.attempts(player(half), [puzzle]))
     assert (begun.is_first, begun.is_whole) == (True, False)
     assert (begun.fen, begun.expected, begun.wrong) == (second, "b1b8", "b1b7")
-    (none,) = asyncio.run(puzzles.attempts(player({}), [puzzle]))
+    (none,) = asyncio.run(solving.attempts(player({}), [puzzle]))
     assert (none.is_first, none.is_whole, none.wrong) == (False, False, None)
 
 
@@ -59,20 +59,20 @@ def test_any_mate_is_right_at_the_end_only() -> None:
     """Another mating move than the line's solves its last move, not an earlier one."""
     last = Solution(fen=TWO_MATES, line=("b1b8",), rating=900, suite="puzzle")
     other = player({TWO_MATES.split()[0]: "e1e8"})
-    assert asyncio.run(puzzles.attempts(other, [last]))[0].is_whole
+    assert asyncio.run(solving.attempts(other, [last]))[0].is_whole
     longer = Solution(fen=TWO_MATES, line=("b1b7", "h8g8", "e1e8"), rating=900, suite="puzzle")
-    assert not asyncio.run(puzzles.attempts(other, [longer]))[0].is_first
+    assert not asyncio.run(solving.attempts(other, [longer]))[0].is_first
 
 
 def test_figures_are_by_buckets_of_400() -> None:
     """799 and 800 are in different buckets; a puzzle without a rating is in none."""
     tried = [
-        puzzles.Attempt(
+        solving.Attempt(
             puzzle=Solution(fen=LADDER, line=("a2a7",), rating=rating), is_first=True, is_whole=hit
         )
         for rating, hit in ((799, True), (800, False), (1199, True), (0, True))
     ]
-    found = {figure.name: figure for figure in puzzles.figures(tried)}
+    found = {figure.name: figure for figure in solving.puzzle_figures(tried)}
     assert found["puzzles/line"].value == 0.75
     assert (found["puzzles/line/400-799"].value, found["puzzles/line/400-799"].n) == (1.0, 1)
     assert (found["puzzles/line/800-1199"].value, found["puzzles/line/800-1199"].n) == (0.5, 2)
@@ -90,9 +90,9 @@ def test_who_knows_the_lines_solves_every_delivered_puzzle() -> None:
     for puzzle in lines:
         for place in range(0, len(puzzle.line), 2):
             moves[after(puzzle.fen, *puzzle.line[:place]).split()[0]] = puzzle.line[place]
-    tried = asyncio.run(puzzles.attempts(player(moves), lines))
+    tried = asyncio.run(solving.attempts(player(moves), lines))
     assert all(one.is_first and one.is_whole for one in tried)
-    assert not any(one.is_first for one in asyncio.run(puzzles.attempts(player({}), lines)))
+    assert not any(one.is_first for one in asyncio.run(solving.attempts(player({}), lines)))
 
 
 def test_suites_are_solved_by_the_best_move_and_scored_by_points() -> None:
@@ -105,7 +105,7 @@ def test_suites_are_solved_by_the_best_move_and_scored_by_points() -> None:
         *(Tried(position=wac, move=move) for move in ("a2a7", "b1b7")),
         *(Tried(position=avoid, move=move) for move in ("a2a7", "b1b7", None)),
     ]
-    found = {figure.name: figure for figure in suites.figures(tried)}
+    found = {figure.name: figure for figure in solving.suite_figures(tried)}
     assert found["suites/sts/points"].value == pytest.approx(1.46 / 4)
     assert found["suites/sts/points"].note == "1.5 of 4"
     assert found["suites/sts/solved"].value == 0.25

@@ -17,35 +17,33 @@ import pytest
 from attrs import evolve
 from engine_fixture import stockfish as stockfish
 
-from rlvr.abilities import Measuring
-from rlvr.parts import BuildContext
+from rlvr import BuildContext, Figure, Problem, Task
+from rlvr.testing.contract import is_overridden
 from rlvr.testing.fakes import ScriptedPolicy
-from rlvr.types import Figure, Problem
-from rlvr_chess.categories import category_of
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.engine.pool import EngineConfig, EnginePool
-from rlvr_chess.evaluation import ladder, stand_in
 from rlvr_chess.evaluation.bench import Bench, Questions, sorted_out
-from rlvr_chess.evaluation.contamination import seen_positions
+from rlvr_chess.evaluation.contamination import STARTER, Seen, mirrors, read_hashes, seen_positions
 from rlvr_chess.evaluation.environment import LEAST, Foretold
+from rlvr_chess.evaluation.games import ladder, rollout
+from rlvr_chess.evaluation.games.rollout import engine_games
 from rlvr_chess.evaluation.report import write_report
-from rlvr_chess.evaluation.seen import STARTER, Seen, mirrors, read_hashes
-from rlvr_chess.evaluation.stand_in import engine_games
 from rlvr_chess.fen import four_fields
-from rlvr_chess.grammar import (
+from rlvr_chess.questions.categories import category_of
+from rlvr_chess.questions.grammar import (
     environment_text,
     parse_environment,
     policy_text,
     policy_text_of,
 )
-from rlvr_chess.records import EnvironmentStep
+from rlvr_chess.questions.records import EnvironmentStep
+from rlvr_chess.questions.transition import legal_moves, transition
 from rlvr_chess.rows import Material
 from rlvr_chess.selfplay.adjudication import Rules
 from rlvr_chess.selfplay.arena import Pairing, play
 from rlvr_chess.selfplay.game import Game
 from rlvr_chess.tables.shipped import shipped_questions
 from rlvr_chess.task import ChessTask
-from rlvr_chess.transition import legal_moves, transition
 from rlvr_chess.values import ActionValues
 
 MATE = "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"
@@ -76,7 +74,7 @@ def folder(tmp_path: Path) -> Path:
     steps = []
     for fen, uci, category in ((MATE, "d1d8", "checkmate"), (MATE, "h2h3", "quiet")):
         truth = transition(fen, uci)
-        state = {"new_fen": truth.new_fen, "reward": float(truth.reward)}
+        state = {"new_fen": truth.fen, "reward": float(truth.reward)}
         ends = {"terminated": int(truth.terminated), "truncated": int(truth.truncated)}
         steps.append(
             {"category": category, "fen": fen, "uci": uci, "history": uci, **state, **ends}
@@ -113,7 +111,7 @@ def measured(
 
 
 def measured_task(task: ChessTask, policy: ScriptedPolicy, split: str) -> dict[str, Figure]:
-    assert isinstance(task, Measuring)
+    assert is_overridden(task, Task, "measure")
 
     async def collect() -> list[Figure]:
         return [figure async for figure in task.measure(policy, split=split, seed=3)]
@@ -196,7 +194,7 @@ def test_options_bound_everything_that_is_played(
         met.extend("-".join(sorted((one.white.name, one.black.name))) for one in pairings)
         return await play(pairings, rules=rules, seed=seed)
 
-    for module in (ladder, stand_in):
+    for module in (ladder, rollout):
         monkeypatch.setattr(module, "play", counted)
     (folder / "games.pgn").unlink()
     found = measured(
@@ -332,7 +330,7 @@ def test_a_mistake_has_its_board_in_the_report(folder: Path, tmp_path: Path) -> 
 def test_a_board_that_cannot_be_drawn_costs_nothing_else(tmp_path: Path) -> None:
     """Its reason and caption stand in the report; the other boards and the figures are there."""
     late = transition("4k3/8/8/8/8/8/8/4K2R b - - 0 9", "e8d8")
-    beyond = evolve(late, new_fen=late.new_fen.replace(" 10", " 10000"))
+    beyond = evolve(late, fen=late.fen.replace(" 10", " 10000"))
     wrong = parse_environment(f"{MATE}+0.001+0+0", "canonical")
     bench = Bench(
         policy=ScriptedPolicy(knows_everything),

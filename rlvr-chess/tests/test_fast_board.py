@@ -4,8 +4,7 @@ import random
 
 import chess
 
-from rlvr_chess.fast_board import board_of, fen_of, push
-from rlvr_chess.fen import squares_of
+from rlvr_chess.fen import board_of, fen_of, push, squares_of
 
 LIVELY = [
     "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1",

@@ -138,5 +138,5 @@ def test_board_squares() -> None:
 
 def test_reading_positions_needs_no_torch() -> None:
     """Whoever reads positions and rules pays for python-chess and nothing heavy."""
-    code = "import sys, rlvr_chess.grammar; sys.exit('torch' in sys.modules)"
+    code = "import sys, rlvr_chess.questions.grammar; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

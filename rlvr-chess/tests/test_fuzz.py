@@ -5,16 +5,16 @@ import random
 import chess
 import pytest
 
-from rlvr_chess.grammar import (
+from rlvr_chess.questions.grammar import (
     Profile,
     environment_text,
     parse_environment,
     parse_policy,
     policy_text_of,
 )
-from rlvr_chess.reward_environment import environment_reward
-from rlvr_chess.reward_policy import policy_reward
-from rlvr_chess.transition import legal_moves, transition
+from rlvr_chess.questions.transition import legal_moves, transition
+from rlvr_chess.rewards.environment import environment_reward
+from rlvr_chess.rewards.policy import policy_reward
 from rlvr_chess.values import ActionValues
 
 COUNT = 10_000

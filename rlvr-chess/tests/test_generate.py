@@ -9,12 +9,12 @@ import pytest
 from engine_fixture import positions
 from engine_fixture import stockfish as stockfish
 
-from rlvr.errors import ConfigError
+from rlvr import ConfigError
 from rlvr.testing.tools import shared_data
+from rlvr_chess.commands.generate import generate
 from rlvr_chess.fen import flip, flip_move
-from rlvr_chess.generate import generate
-from rlvr_chess.grammar import Profile, parse_environment, parse_policy
-from rlvr_chess.transition import transition
+from rlvr_chess.questions.grammar import Profile, parse_environment, parse_policy
+from rlvr_chess.questions.transition import transition
 
 PROFILES: tuple[Profile, ...] = ("canonical", "rookworld")
 
@@ -98,7 +98,7 @@ def test_states_are_what_the_rules_say(write: Any, tmp_path: Path, profile: Prof
         truth = transition(chess.STARTING_FEN, uci)
         answer = parse_environment(row["completion"], profile)
         assert answer is not None
-        assert (answer.fen, answer.reward) == (truth.new_fen, truth.reward)
+        assert (answer.fen, answer.reward) == (truth.fen, truth.reward)
         assert f"+{uci}+" in row["prompt"]
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from rlvr.testing.tools import shared_data
-from rlvr_chess.grammar import environment_text, parse_environment
-from rlvr_chess.reward_environment import environment_reward
-from rlvr_chess.transition import transition
+from rlvr_chess.questions.grammar import environment_text, parse_environment
+from rlvr_chess.questions.transition import transition
+from rlvr_chess.rewards.environment import environment_reward
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def test_every_golden_transition_agrees(rows: list[dict[str, Any]]) -> None:
     wrong = Counter()
     for row in rows:
         found = transition(row["fen"], row["uci"])
-        said = (found.new_fen, float(found.reward), int(found.terminated), int(found.truncated))
+        said = (found.fen, float(found.reward), int(found.terminated), int(found.truncated))
         wrong[row["category"]] += said != tuple(
             row[name] for name in ("new_fen", "reward", "terminated", "truncated")
         )

@@ -5,10 +5,10 @@ import math
 import chess
 import pytest
 
-from rlvr_chess.grammar import (
-    EnvironmentAnswer,
+from rlvr_chess.questions.grammar import (
     PolicyAnswer,
     Profile,
+    State,
     environment_prompt,
     environment_text,
     eval_text,
@@ -19,7 +19,7 @@ from rlvr_chess.grammar import (
     policy_text,
     policy_text_of,
 )
-from rlvr_chess.transition import transition
+from rlvr_chess.questions.transition import transition
 from rlvr_chess.values import ActionValues
 
 START = chess.STARTING_FEN
@@ -215,7 +215,7 @@ def test_a_state_reads() -> None:
     """The right answer is the four texts with a plus between them."""
     truth = transition(START, "e2e4")
     assert environment_text(truth) == STATE
-    assert parse_environment(STATE) == EnvironmentAnswer(AFTER, "0.001", "0", "0")
+    assert parse_environment(STATE) == State(AFTER, "0.001", "0", "0")
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,11 @@ from xml.etree import ElementTree
 import chess
 import pytest
 
-from rlvr.errors import ConfigError, ExitCode, UnknownNameError
+from rlvr import ConfigError, ExitCode, UnknownNameError
+from rlvr_chess.commands.board import board
 from rlvr_chess.fen import FenError
-from rlvr_chess.human.board import board
-from rlvr_chess.human.pgn import board_pgn
-from rlvr_chess.human.svg import GOOD, board_svg
-from rlvr_chess.human.text import board_text
+from rlvr_chess.play.board import GOOD, board_svg, board_text
+from rlvr_chess.play.pgn import board_pgn
 
 ITALIAN = "r1bqk1nr/pppp1ppp/2n5/2b1p3/2B1P3/5N2/PPPP1PPP/RNBQK2R w KQkq - 4 4"
 

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 import chess
+import chess.pgn
 import pytest
 
+from rlvr import ConfigError, ExitCode
 from rlvr.cli.main import main
-from rlvr.errors import ConfigError, ExitCode
-from rlvr_chess.human.pgn import read_pgn
-from rlvr_chess.human.play import _keep
-from rlvr_chess.human.session import Session
+from rlvr_chess.commands.play import _keep
+from rlvr_chess.play.session import Session
 from rlvr_chess.selfplay.movers import RandomMover
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -47,7 +47,9 @@ def test_a_game_through_a_pipe(tmp_path: Path) -> None:
     assert "4  . . . . P . . .\n" in out
     assert out.count("\nmodel:") == 4
     assert out.endswith("no answer in the grammar: the model resigns\n1-0 (illegal move)\n")
-    game = read_pgn(tmp_path / "games.pgn")[0]
+    with (tmp_path / "games.pgn").open() as file:
+        game = chess.pgn.read_game(file)
+    assert game is not None
     assert [move.uci() for move in game.mainline_moves()] == ["e2e4"]
     assert game.headers["Result"] == "1-0"
 
@@ -63,7 +65,9 @@ def test_ctrl_c_while_a_person_thinks(tmp_path: Path) -> None:
     assert done.wait(timeout=300) == 130, "standard input is still open: nothing else ended it"
     err = done.communicate()[1]
     assert "interrupted" in err
-    game = read_pgn(tmp_path / "games.pgn")[0]
+    with (tmp_path / "games.pgn").open() as file:
+        game = chess.pgn.read_game(file)
+    assert game is not None
     assert game.board().fen() == "8/8/8/4k3/8/8/4P3/4K3 w - - 0 1"
 
 

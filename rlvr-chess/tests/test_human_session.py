@@ -8,10 +8,10 @@ from datetime import date, timedelta
 import chess
 import pytest
 
+from rlvr import SamplingParams
 from rlvr.testing.fakes import CharTokenizer, ScriptedPolicy
-from rlvr.types import SamplingParams
-from rlvr_chess.grammar import policy_text
-from rlvr_chess.human.session import Session
+from rlvr_chess.play.session import Session
+from rlvr_chess.questions.grammar import policy_text
 from rlvr_chess.selfplay.movers import PolicyMover
 
 PARAMS = SamplingParams(max_tokens=96, temperature=0.0)

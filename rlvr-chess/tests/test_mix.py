@@ -6,11 +6,10 @@ import chess
 import pytest
 from attrs import evolve
 
-from rlvr.parts import BuildContext
-from rlvr.types import Message, Problem
+from rlvr import BuildContext, Message, Problem
 from rlvr_chess.config import ChessConfig
-from rlvr_chess.mix import mixed
-from rlvr_chess.records import EnvironmentStep, PolicyPosition
+from rlvr_chess.questions.mix import mixed
+from rlvr_chess.questions.records import EnvironmentStep, PolicyPosition
 from rlvr_chess.task import ChessTask
 
 FEN = chess.STARTING_FEN
@@ -95,9 +94,9 @@ def test_each_kind_of_move_is_asked_as_often_as_any_other(count: int) -> None:
 def test_the_starter_trains_on_every_kind() -> None:
     """A hundred steps of 48: each of the 28 kinds 85 or 86 times, none of a position held out."""
     task = ChessTask(ChessConfig(), BuildContext())
-    train = task.problems("train")
+    train, order = task.problems("train"), task.curriculum()
     asked = [
-        p for step in range(100) for p in task.choose(train, 48, seed=1, step=step, history={})
+        p for step in range(100) for p in order.choose(train, 48, seed=1, step=step, history={})
     ]
     kinds = Counter(p.labels["category"] for p in asked if p.labels["task"] == "environment")
     assert len(kinds) == 28

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlvr.errors import PrerequisiteError
-from rlvr.parts import BuildContext
-from rlvr.types import (
+from rlvr import (
+    BuildContext,
     Completion,
     Datum,
     GenerateRequest,
     Message,
+    PrerequisiteError,
     Problem,
     Reward,
     SamplingParams,
@@ -33,10 +33,10 @@ from rlvr_chess.config import ChessConfig
 from rlvr_chess.evaluation.environment import Foretold, figures
 from rlvr_chess.evaluation.policy import Judged, greedy_figures
 from rlvr_chess.fen import four_fields
-from rlvr_chess.grammar import EnvironmentAnswer, PolicyAnswer
-from rlvr_chess.records import PolicyPosition
-from rlvr_chess.reward import ChessReward
-from rlvr_chess.transition import transition
+from rlvr_chess.questions.grammar import PolicyAnswer, State
+from rlvr_chess.questions.records import PolicyPosition
+from rlvr_chess.questions.transition import transition
+from rlvr_chess.rewards.reward import ChessReward
 from rlvr_chess.values import ActionValues
 
 torch = pytest.importorskip("torch", reason="rlvr-torch is not installed")
@@ -79,9 +79,9 @@ def scored(rewards: Sequence[float], name: str = "p") -> ScoredGroup:
 
 def tiny_engine(positions: int = 48) -> Any:
     """A model of random weights, loud enough that every token has its say, and its engine."""
-    from rlvr_torch.engine import Engine
-    from rlvr_torch.gpt2 import GPT2, GPT2Config
-    from rlvr_torch.tokenizer import BytePairTokenizer
+    from rlvr_torch.generation.engine import Engine
+    from rlvr_torch.models.bpe import BytePairTokenizer
+    from rlvr_torch.models.gpt2 import GPT2, GPT2Config
 
     torch.set_num_threads(1)
     tokenizer = BytePairTokenizer.bytes_only()
@@ -120,16 +120,16 @@ def test_the_ratio_is_to_the_policy_that_sampled_token_by_token() -> None:
     A reference far away changes neither ratio nor clipping; the product of both would be 0.99.
     """
     from rlvr_algos.config import GrpoConfig
-    from rlvr_algos.grpo import GrpoLoss
+    from rlvr_algos.losses.grpo import GrpoLoss
 
     far = datum([-1.0, -2.0], prompt=2, advantage=2.0, reference=[-9.0, -0.1])
     now = torch.tensor([-5.0, -5.0, -1.0 + np.log(1.1), -2.0 + np.log(0.9)])
-    loss, metrics = GrpoLoss(GrpoConfig(kl_coef=1e-9), CONTEXT)([far], [now])
+    loss, metrics = GrpoLoss(GrpoConfig(kl_coef=1e-9), CONTEXT)([far], [now], {})
     assert float(loss) == pytest.approx(-2.0 * (1.1 + 0.9) / 2)
     assert metrics["ratio/mean"] == pytest.approx(1.0)
     assert metrics["ratio/max"] == pytest.approx(1.1)
     wide = torch.tensor([-5.0, -5.0, -1.0 + np.log(1.5), -2.0 + np.log(0.9)])
-    _, metrics = GrpoLoss(None, CONTEXT)([far], [wide])
+    _, metrics = GrpoLoss(None, CONTEXT)([far], [wide], {})
     assert metrics["clip/high"] == pytest.approx(0.5)  # one token of two, not the sequence
 
 
@@ -139,7 +139,7 @@ def test_the_kl_is_an_estimate_of_the_kl() -> None:
 
     Expectations are exact here: every token, weighted with its probability.
     """
-    from rlvr_algos.kl import kl_to_reference
+    from rlvr_algos.shaping.kl import kl_to_reference
 
     policy = torch.tensor([0.5, 0.2, 0.2, 0.09, 0.01], dtype=torch.float64)
     reference = torch.tensor([0.05, 0.5, 0.05, 0.1, 0.3], dtype=torch.float64)
@@ -161,12 +161,12 @@ def test_the_adaptive_kl_sees_nats_a_token(length: int) -> None:
     with the horizon of 10.
     """
     from rlvr_algos.config import GrpoConfig
-    from rlvr_algos.grpo import GrpoLoss
+    from rlvr_algos.losses.grpo import GrpoLoss
 
     loss = GrpoLoss(GrpoConfig(kl_coef=0.02, kl_target=0.01, kl_estimator="k2"), CONTEXT)
     gap = np.sqrt(2 * 0.005)  # k2 is the square's half: 0.005 nats at each token
     own = np.full(length, -1.0)
-    _, metrics = loss([datum(own, reference=own - gap)], [torch.tensor(own)])
+    _, metrics = loss([datum(own, reference=own - gap)], [torch.tensor(own)], {})
     assert metrics["kl/reference"] == pytest.approx(0.005, rel=1e-3)
     assert metrics["kl/coefficient"] == pytest.approx(0.02)
     memory: dict[str, float] = {}
@@ -197,8 +197,8 @@ def test_only_the_policys_tokens_are_trained() -> None:
     Data of different lengths in one batch score as each alone, and the loss's gradient is zero on
     every token of a prompt.
     """
-    from rlvr.run.stages import datum_of
-    from rlvr_algos.grpo import GrpoLoss
+    from rlvr.training.stages import datum_of
+    from rlvr_algos.losses.grpo import GrpoLoss
 
     data = []
     for prompt, answer in ((3, 9), (20, 2), (7, 5)):
@@ -221,7 +221,7 @@ def test_only_the_policys_tokens_are_trained() -> None:
         assert some == pytest.approx(single, abs=1e-5)
         assert (some[one.mask] < 0).all()
     leaves = [torch.tensor(values, requires_grad=True) for values in together]
-    GrpoLoss(None, CONTEXT)(data, leaves)[0].backward()
+    GrpoLoss(None, CONTEXT)(data, leaves, {})[0].backward()
     for one, leaf in zip(data, leaves, strict=True):
         assert ((leaf.grad != 0).numpy() == one.mask).all()
 
@@ -232,21 +232,21 @@ def test_samples_of_a_group_do_not_follow_one_another() -> None:
 
     Equal rewards get equal credit, and estimates with a critic look at one answer only.
     """
-    from rlvr_algos.gae import GaeAdvantage
-    from rlvr_algos.group import GroupAdvantage
+    from rlvr_algos.advantages.gae import GaeAdvantage
+    from rlvr_algos.advantages.group import GroupAdvantage
 
     (found,) = GroupAdvantage(None, CONTEXT)([scored([1, 0, 0, 0])])
     assert found == pytest.approx([1.5, -0.5, -0.5, -0.5], abs=1e-5)
     part = GaeAdvantage(GaeAdvantage.config_class(whiten=False), CONTEXT)
     data = [datum([-1.0] * 3, advantage=float(r), value=[0.1, 0.2, 0.3]) for r in (1, 0, 0, 0)]
-    rows = [new.advantages.tolist() for new in part.refine(data)]
+    rows = [new.advantages.tolist() for new in part.per_token(data)]
     assert rows[1] == rows[2] == rows[3] != rows[0]
-    assert rows[0] == part.refine(data[:1])[0].advantages.tolist()
+    assert rows[0] == part.per_token(data[:1])[0].advantages.tolist()
 
 
 def test_a_flat_group_gets_nothing_and_disturbs_no_other() -> None:
     """Was: normalised over the batch, so that one group got all the signal."""
-    from rlvr_algos.group import GroupAdvantage
+    from rlvr_algos.advantages.group import GroupAdvantage
 
     part = GroupAdvantage(None, CONTEXT)
     flat, other = scored([0.7] * 4, "flat"), scored([0.2, 0.9, 0.4, 0.1], "other")
@@ -257,7 +257,7 @@ def test_a_flat_group_gets_nothing_and_disturbs_no_other() -> None:
 
 def test_the_value_head_reads_hidden_states() -> None:
     """Was: a head of width 768 on 50257 logits, a crash with the default settings."""
-    from rlvr_algos.ppo import PpoLoss
+    from rlvr_algos.losses.ppo import PpoLoss
 
     backend = backend_of()  # width 16, vocabulary 257
     column = [0.0, 0.0, 0.0]
@@ -265,7 +265,7 @@ def test_the_value_head_reads_hidden_states() -> None:
 
     async def step() -> dict[str, float]:
         async with backend:
-            found: dict[str, float] = await backend.step([one], PpoLoss(None, CONTEXT))
+            found: dict[str, float] = await backend.update([one], PpoLoss(None, CONTEXT))
             return found
 
     metrics = asyncio.run(step())
@@ -323,8 +323,8 @@ def test_each_measure_of_the_evaluation_means_its_name() -> None:
     assert found["policy/format"] == pytest.approx(2 / 3)
 
     truth = transition(START, "e2e4")
-    exact = EnvironmentAnswer(truth.new_fen, truth.reward, truth.terminated, truth.truncated)
-    late = EnvironmentAnswer(truth.new_fen[:-1] + "7", *(exact.reward, "0", "0"))
+    exact = State(truth.fen, truth.reward, truth.terminated, truth.truncated)
+    late = State(truth.fen[:-1] + "7", *(exact.reward, "0", "0"))
     told = [Foretold(truth=truth, answer=answer, category="c") for answer in (exact, late)]
     by_name = {figure.name: figure.value for figure in figures(told)}
     assert by_name["environment/exact"] == 0.5
@@ -338,7 +338,7 @@ def test_what_is_held_out_was_never_trained_on(write: Any, make_task: Any) -> No
 
     import chess
 
-    from rlvr_chess.evaluation.asking import ask
+    from rlvr_chess.asking import Player
 
     boards = []
     for seed in range(60):
@@ -356,7 +356,7 @@ def test_what_is_held_out_was_never_trained_on(write: Any, make_task: Any) -> No
     assert len(seen["test"]) > 5
     assert len(seen["train"]) > 20
     assert not seen["train"] & seen["test"]
-    assert inspect.signature(ask).parameters["temperature"].default == 0.0
+    assert inspect.signature(Player.lines).parameters["temperature"].default == 0.0
 
 
 def test_a_missing_engine_is_an_error_and_no_label(
@@ -384,7 +384,7 @@ def test_the_gelu_is_gpt2s(tmp_path: Path) -> None:
     """Was: the exact GELU. The tanh one differs by up to 5e-4, and logits with it."""
     import torch.nn.functional as F
 
-    from rlvr_torch.gpt2 import MLP, GPT2Config
+    from rlvr_torch.models.gpt2 import MLP, GPT2Config
 
     mlp = MLP(GPT2Config(n_embd=1, n_head=1, n_inner=1))
     with torch.no_grad():

@@ -4,9 +4,9 @@ import chess
 import pytest
 from engine_fixture import positions
 
-from rlvr_chess.categories import category_of, phase_of, ply_bucket, rating_bucket
-from rlvr_chess.questions import steps_of
-from rlvr_chess.transition import legal_moves
+from rlvr_chess.questions.categories import category_of, phase_of, ply_bucket, rating_bucket
+from rlvr_chess.questions.environment import steps_of
+from rlvr_chess.questions.transition import legal_moves
 
 START = chess.STARTING_FEN
 CASTLE = "r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1"

@@ -11,13 +11,20 @@ from attrs import evolve
 from engine_fixture import QUICK, script
 from engine_fixture import stockfish as stockfish
 
-from rlvr.errors import PrerequisiteError, VerifierError
-from rlvr.parts import BuildContext, Cacheable, RewardFn
+from rlvr import (
+    BuildContext,
+    Message,
+    PrerequisiteError,
+    Problem,
+    Reward,
+    RewardFn,
+    Trajectory,
+    VerifierError,
+)
 from rlvr.testing import RewardContract
 from rlvr.testing.reward import Case
-from rlvr.types import Message, Problem, Reward, Trajectory
 from rlvr_chess.config import ChessConfig
-from rlvr_chess.grammar import (
+from rlvr_chess.questions.grammar import (
     environment_prompt,
     environment_text,
     parse_policy,
@@ -25,9 +32,9 @@ from rlvr_chess.grammar import (
     policy_text,
     policy_text_of,
 )
-from rlvr_chess.records import EnvironmentStep, Payload, PolicyPosition, Solution
-from rlvr_chess.reward import ChessReward
-from rlvr_chess.transition import transition
+from rlvr_chess.questions.records import EnvironmentStep, Payload, PolicyPosition, Solution
+from rlvr_chess.questions.transition import transition
+from rlvr_chess.rewards.reward import ChessReward
 from rlvr_chess.values import ActionValues
 
 START = chess.STARTING_FEN
@@ -171,7 +178,7 @@ def test_both_tasks_in_both_profiles() -> None:
     padded = policy_text_of(VALUES, "rookworld")
     assert judge(policy(), padded, profile="rookworld").value == 1.0
     assert judge(policy(), padded).value == 0.0
-    state = environment_text(transition(START, "e2e4"), "rookworld")
+    state = environment_text(transition(START, "e2e4"))
     assert judge(environment(), state, profile="rookworld").value == 1.0
     assert judge(environment(), state, exact=True).value == 1.0
 
@@ -195,7 +202,6 @@ def test_other_payloads_are_a_mistake_of_the_caller() -> None:
 def test_verdicts_are_not_kept() -> None:
     """A verdict is found sooner than it could be looked up: no key."""
     reward = ChessReward(ChessConfig(), BuildContext())
-    assert isinstance(reward, Cacheable)
     assert reward.verdict_key(policy(), Trajectory.from_text("p", "x")) is None
 
 

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from rlvr.types import Reward
-from rlvr_chess.grammar import environment_text, parse_environment
-from rlvr_chess.reward_environment import WEIGHTS, environment_reward, wrong_parts
-from rlvr_chess.transition import transition
+from rlvr import Reward
+from rlvr_chess.questions.grammar import environment_text, parse_environment
+from rlvr_chess.questions.transition import transition
+from rlvr_chess.rewards.environment import WEIGHTS, environment_reward, wrong_parts
 
 CASTLING = "r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 5 20"
 PASSANT = "4k3/p2p4/8/4P3/8/8/8/4K3 b - - 0 1"

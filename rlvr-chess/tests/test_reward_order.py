@@ -11,9 +11,9 @@ import pytest
 
 from rlvr.testing.tools import shared_data
 from rlvr_chess.fen import flip, flip_move
-from rlvr_chess.grammar import PolicyAnswer, parse_policy, policy_text_of
-from rlvr_chess.reward_policy import policy_reward
-from rlvr_chess.transition import legal_moves
+from rlvr_chess.questions.grammar import PolicyAnswer, parse_policy, policy_text_of
+from rlvr_chess.questions.transition import legal_moves
+from rlvr_chess.rewards.policy import policy_reward
 from rlvr_chess.values import ActionValues
 
 Answer = Callable[[ActionValues, random.Random], PolicyAnswer]

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlvr.types import Reward
-from rlvr_chess.grammar import PolicyAnswer
-from rlvr_chess.reward_policy import WEIGHTS, policy_reward
+from rlvr import Reward
+from rlvr_chess.questions.grammar import PolicyAnswer
+from rlvr_chess.rewards.policy import WEIGHTS, policy_reward
 from rlvr_chess.values import ActionValues
 
 SCORES = [

@@ -3,9 +3,9 @@ from __future__ import annotations
 import chess
 import pytest
 
-from rlvr_chess.grammar import PolicyAnswer
-from rlvr_chess.records import Solution
-from rlvr_chess.reward_solution import points, solution_reward, solutions
+from rlvr_chess.questions.grammar import PolicyAnswer
+from rlvr_chess.questions.records import Solution
+from rlvr_chess.rewards.solution import points, solution_reward, solutions
 
 START = chess.STARTING_FEN
 MATES = "6k1/5ppp/8/8/8/8/8/R3Q1K1 w - - 0 1"

@@ -8,7 +8,7 @@ from typing import Any
 import chess
 import pytest
 
-from rlvr_chess.records import EnvironmentStep, PolicyPosition, Solution
+from rlvr_chess.questions.records import EnvironmentStep, PolicyPosition, Solution
 from rlvr_chess.rows import Row, Unsupported, read_data, read_rows
 
 START = chess.STARTING_FEN

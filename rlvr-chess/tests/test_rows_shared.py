@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from rlvr.testing.tools import shared_data
-from rlvr_chess.records import EnvironmentStep, PolicyPosition, Solution
+from rlvr_chess.questions.records import EnvironmentStep, PolicyPosition, Solution
 from rlvr_chess.rows import Row, read_data
 
 _SUITES = {"wac": 207, "ecm": 128, "arasan2024": 148, "iq4": 137, "bt2630": 25, "eet": 69}

@@ -14,17 +14,15 @@ from attrs import evolve
 from engine_fixture import positions, script
 from engine_fixture import stockfish as stockfish
 
-from rlvr.errors import VerifierError
-from rlvr.parts import BuildContext
+from rlvr import BuildContext, Problem, Reward, Trajectory, VerifierError
 from rlvr.testing.tools import shared_data
-from rlvr.types import Problem, Reward, Trajectory
 from rlvr_chess.config import ChessConfig
-from rlvr_chess.grammar import environment_text, policy_text, policy_text_of
-from rlvr_chess.records import EnvironmentStep, Payload, PolicyPosition, Solution
-from rlvr_chess.reward import ChessReward
-from rlvr_chess.second_opinion import environment_truth
+from rlvr_chess.questions.grammar import environment_text, policy_text, policy_text_of
+from rlvr_chess.questions.records import EnvironmentStep, Payload, PolicyPosition, Solution
+from rlvr_chess.questions.transition import legal_moves, transition
+from rlvr_chess.rewards.reward import ChessReward
+from rlvr_chess.rewards.second_opinion import environment_truth
 from rlvr_chess.task import ChessTask
-from rlvr_chess.transition import legal_moves, transition
 from rlvr_chess.values import ActionValues
 
 Case = tuple[Payload, str]

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 import chess
 import pytest
 
+from rlvr import SamplingParams
 from rlvr.testing.fakes import ScriptedPolicy
-from rlvr.types import SamplingParams
-from rlvr_chess.grammar import policy_text
+from rlvr_chess.fen import board_after
+from rlvr_chess.questions.grammar import policy_text
 from rlvr_chess.selfplay.adjudication import Rules
-from rlvr_chess.selfplay.arena import Pairing, play, play_games
-from rlvr_chess.selfplay.diversity import Crowd
+from rlvr_chess.selfplay.arena import Crowd, Pairing, play
 from rlvr_chess.selfplay.game import Game
 from rlvr_chess.selfplay.movers import (
     EngineMover,
@@ -58,7 +58,10 @@ def test_a_game_to_its_mate() -> None:
     assert (game.result, game.reason, game.illegal_at) == ("0-1", "checkmate", None)
     assert (game.score(chess.WHITE), game.score(chess.BLACK)) == (0.0, 1.0)
     assert game.legal_plies == game.plies == 4
-    assert game.final_fen.split()[0] == "rnb1kbnr/pppp1ppp/8/4p3/6Pq/5P2/PPPPP2P/RNBQKBNR"
+    assert (
+        board_after(game.start_fen, game.moves).fen().split()[0]
+        == "rnb1kbnr/pppp1ppp/8/4p3/6Pq/5P2/PPPPP2P/RNBQKBNR"
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,6 +79,18 @@ def _board(moves: Sequence[str]) -> chess.Board:
     for uci in moves:
         board.push_uci(uci)
     return board
+
+
+def test_a_move_is_legal_as_in_the_reward() -> None:
+    """`e1h1` is castling to python-chess; the reward calls it illegal, so a game does too."""
+    corner = "r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1"
+    pairing = Pairing(
+        white=Says(lambda turn: Move(uci="e1h1")),
+        black=RandomMover(),
+        opening=Opening(name="corner", start_fen=corner),
+    )
+    (game,) = asyncio.run(play([pairing]))
+    assert (game.result, game.reason, game.illegal_at) == ("0-1", "illegal move", 0)
 
 
 def test_opening_plies_are_not_the_movers() -> None:
@@ -204,13 +219,16 @@ def _answers(prompt: str, seed: int) -> str:
 
 def test_policy_plays_the_b_of_its_line() -> None:
     """A policy in the grammar plays legal moves, drawn by the seed of game and ply."""
+
+    def played(policy: ScriptedPolicy) -> list[Game]:
+        mover = PolicyMover(policy, PARAMS)
+        pairings = [Pairing(white=mover, black=mover, opening=one) for one in book()[:3]]
+        return asyncio.run(play(pairings, rules=Rules(max_plies=12), seed=2))
+
     policy = ScriptedPolicy(_answers)
-    games = asyncio.run(play_games(policy, book()[:3], PARAMS, rules=Rules(max_plies=12), seed=2))
+    games = played(policy)
     assert [g.legal_plies for g in games] == [12, 12, 12]
-    again = asyncio.run(
-        play_games(ScriptedPolicy(_answers), book()[:3], PARAMS, rules=Rules(max_plies=12), seed=2)
-    )
-    assert again == games
+    assert played(ScriptedPolicy(_answers)) == games
     assert len({r.seed for r in policy.requests}) == len(policy.requests) == 36
 
 

@@ -5,12 +5,12 @@ from collections import Counter
 
 import chess
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlvr.errors import CheckpointError
-from rlvr_chess.selfplay.buffer import MEMORY, STRATUM, Limits, PositionBuffer
-from rlvr_chess.selfplay.diversity import Found
+from rlvr import CheckpointError
+from rlvr_chess.selfplay.buffer import MEMORY, STRATUM, Found, Limits, PositionBuffer
 
 WIDE = Limits(capacity=100, max_age=10)
 
@@ -28,10 +28,12 @@ def test_a_position_is_admitted_once() -> None:
     again = _found(1).fen.replace("0 1", "7 31")
     other_clocks = Found(fen=again, ply=60, opening="b")
     buffer = PositionBuffer().with_found([_found(1), _found(1), other_clocks], 0, WIDE)
-    assert [e.found for e in buffer.entries] == [_found(1)]
+    assert buffer.entries == (_found(1),)
     later = buffer.aged(10, WIDE)
     assert later.entries == ()
-    assert later.with_found([_found(1), _found(2)], 10, WIDE).entries[0].found == _found(2)
+    assert later.with_found([_found(1), _found(2)], 10, WIDE).entries[0] == evolve(
+        _found(2), step=10
+    )
 
 
 def test_age_is_counted_in_steps() -> None:
@@ -47,8 +49,8 @@ def test_fullest_stratum_gives_way() -> None:
     opening = [_found(n, ply=5) for n in range(4)]
     buffer = PositionBuffer().with_found(opening, 0, limits)
     buffer = buffer.with_found([_found(9, ply=5 * STRATUM), _found(10, ply=3 * STRATUM)], 1, limits)
-    assert [e.found.ply for e in buffer.entries] == [5, 5, 5 * STRATUM, 3 * STRATUM]
-    assert [e.found for e in buffer.entries[:2]] == opening[2:]
+    assert [e.ply for e in buffer.entries] == [5, 5, 5 * STRATUM, 3 * STRATUM]
+    assert list(buffer.entries[:2]) == opening[2:]
 
 
 def test_opening_has_a_quota() -> None:
@@ -56,7 +58,7 @@ def test_opening_has_a_quota() -> None:
     limits = Limits(capacity=100, max_age=10, per_opening=2)
     found = [_found(n, opening="a") for n in range(5)] + [_found(9, opening="b")]
     buffer = PositionBuffer().with_found(found, 0, limits)
-    assert [e.found for e in buffer.entries] == [found[3], found[4], found[5]]
+    assert list(buffer.entries) == found[3:]
 
 
 @given(
@@ -85,7 +87,7 @@ def test_limits_always_hold(
         assert len({e.key for e in entries}) == len(entries)
         assert len(buffer.met) <= MEMORY * capacity
         if per_opening:
-            assert max(Counter(e.found.opening for e in entries).values(), default=0) <= per_opening
+            assert max(Counter(e.opening for e in entries).values(), default=0) <= per_opening
         kept = json.loads(json.dumps(buffer.to_json()))
         assert PositionBuffer.from_json(kept) == buffer
 

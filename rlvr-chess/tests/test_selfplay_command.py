@@ -11,8 +11,8 @@ import chess.pgn
 import pytest
 from engine_fixture import stockfish as stockfish
 
+from rlvr import ExitCode
 from rlvr.cli.main import main
-from rlvr.errors import ExitCode
 from rlvr_chess.fen import four_fields, read_board
 from rlvr_chess.rows.read import read_data
 

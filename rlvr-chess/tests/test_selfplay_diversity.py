@@ -7,12 +7,12 @@ import chess
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlvr_chess.fen import four_fields
+from rlvr_chess.fen import board_after, four_fields
 from rlvr_chess.selfplay.adjudication import Rules
-from rlvr_chess.selfplay.arena import Pairing, play
-from rlvr_chess.selfplay.diversity import Crowd, harvest, warm
+from rlvr_chess.selfplay.arena import Crowd, Pairing, play
+from rlvr_chess.selfplay.buffer import harvest
 from rlvr_chess.selfplay.game import Game
-from rlvr_chess.selfplay.movers import RandomMover
+from rlvr_chess.selfplay.movers import RandomMover, warm
 from rlvr_chess.selfplay.openings import book
 
 
@@ -29,7 +29,7 @@ def test_harvest_is_spread_over_the_game(count: int, seed: int, which: int) -> N
     """Each stretch of the game gives one position, none of the opening, none twice."""
     game = _games()[which]
     met = {four_fields(fen): ply for ply, fen, _ in game.positions()}
-    met[four_fields(game.final_fen)] = game.plies
+    met[four_fields(board_after(game.start_fen, game.moves).fen())] = game.plies
     found = harvest(game, count, seed=seed)
     assert 0 < len(found) <= count
     plies = [found_at.ply for found_at in found]
@@ -65,7 +65,7 @@ def test_position_of_an_illegal_answer_comes_first() -> None:
     game = Game(moves=moves, result="0-1", reason="illegal move", book=0, illegal_at=4)
     for seed in range(5):
         first = harvest(game, 1, seed=seed)[0]
-        assert (first.fen, first.move) == (game.final_fen, "")
+        assert (first.fen, first.move) == (board_after(game.start_fen, game.moves).fen(), "")
     in_the_middle = Game(moves=moves, result="1/2-1/2", reason="ply cap", book=0, illegal_at=1)
     assert harvest(in_the_middle, 2, seed=0)[0].move == "e7e5"
 
@@ -81,7 +81,9 @@ def test_finished_and_forced_positions_are_left_out() -> None:
         result="1/2-1/2",
         reason="ply cap",
     )
-    assert [f.fen for f in harvest(forced, 4, seed=0)] == [forced.final_fen]
+    assert [f.fen for f in harvest(forced, 4, seed=0)] == [
+        board_after(forced.start_fen, forced.moves).fen()
+    ]
 
 
 def test_warm_plies_are_hotter() -> None:

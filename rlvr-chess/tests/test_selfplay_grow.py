@@ -8,12 +8,12 @@ from typing import Any
 import chess
 from attrs import evolve
 
+from rlvr import SamplingParams
 from rlvr.testing.fakes import ScriptedPolicy
-from rlvr.types import SamplingParams
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.fen import read_board
-from rlvr_chess.grammar import policy_text
-from rlvr_chess.records import EnvironmentStep, PolicyPosition
+from rlvr_chess.questions.grammar import policy_text
+from rlvr_chess.questions.records import EnvironmentStep, PolicyPosition
 from rlvr_chess.selfplay.grow import OPENING_SHARE, PER_GAME, SelfPlay
 
 CONFIG = ChessConfig(selfplay_games=3, selfplay_plies=16, selfplay_keep=40, selfplay_age=2)
@@ -33,7 +33,7 @@ def _grow(
     config: ChessConfig, memory: Mapping[str, Any], step: int, allowed: Any = lambda fen: True
 ) -> Mapping[str, Any]:
     task = SelfPlay(config, PARAMS, allowed)
-    grown = asyncio.run(task.grow(ScriptedPolicy(_answers), memory, seed=100 + step, step=step))
+    grown = asyncio.run(task.discover(ScriptedPolicy(_answers), memory, seed=100 + step, step=step))
     return dict(json.loads(json.dumps(grown)))  # as a checkpoint keeps it
 
 
@@ -41,14 +41,14 @@ def test_off_by_default() -> None:
     """Without games nothing is played and the memory stays as it is."""
     policy = ScriptedPolicy(_answers)
     task = SelfPlay(ChessConfig(), PARAMS, lambda fen: True)
-    assert asyncio.run(task.grow(policy, {}, seed=0, step=0)) == {}
+    assert asyncio.run(task.discover(policy, {}, seed=0, step=0)) == {}
     assert policy.requests == []
-    assert task.grown({}) == []
+    assert task.discovered({}) == []
 
 
 def test_games_become_problems_of_both_tasks() -> None:
     """Positions of the games are asked for a move, and for what a legal move does in them."""
-    rows = SelfPlay(CONFIG, PARAMS, lambda fen: True).grown(_grow(CONFIG, {}, 0))
+    rows = SelfPlay(CONFIG, PARAMS, lambda fen: True).discovered(_grow(CONFIG, {}, 0))
     policy = [r for r in rows if isinstance(r.payload, PolicyPosition)]
     environment = [r for r in rows if isinstance(r.payload, EnvironmentStep)]
     assert len(policy) == len(environment)
@@ -101,7 +101,7 @@ def test_one_task_alone() -> None:
     """`chess.tasks` says which problems a position becomes."""
     memory = _grow(CONFIG, {}, 0)
     for tasks, kind in (("policy", PolicyPosition), ("environment", EnvironmentStep)):
-        rows = SelfPlay(evolve(CONFIG, tasks=tasks), PARAMS, lambda fen: True).grown(memory)
+        rows = SelfPlay(evolve(CONFIG, tasks=tasks), PARAMS, lambda fen: True).discovered(memory)
         assert rows
         assert all(isinstance(r.payload, kind) for r in rows)
 
@@ -110,7 +110,7 @@ def test_history_as_prompts_show_it() -> None:
     """With `chess.history` an environment row has the last moves, the asked one last."""
     memory = _grow(CONFIG, {}, 0)
     shown = evolve(CONFIG, tasks="environment", history=3)
-    rows = SelfPlay(shown, PARAMS, lambda fen: True).grown(memory)
+    rows = SelfPlay(shown, PARAMS, lambda fen: True).discovered(memory)
     for row in rows:
         assert isinstance(row.payload, EnvironmentStep)
         assert len(row.payload.history) == 3
@@ -121,6 +121,6 @@ def test_games_sample_at_their_own_temperature() -> None:
     """The run's other sampling settings hold; one completion a request."""
     policy = ScriptedPolicy(_answers)
     config = evolve(CONFIG, selfplay_temperature=1.3)
-    asyncio.run(SelfPlay(config, PARAMS, lambda fen: True).grow(policy, {}, seed=0, step=0))
+    asyncio.run(SelfPlay(config, PARAMS, lambda fen: True).discover(policy, {}, seed=0, step=0))
     params = {request.params for request in policy.requests}
     assert params == {evolve(PARAMS, temperature=1.3, group_size=1)}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlvr.errors import ConfigError, UnknownNameError
+from rlvr import ConfigError, UnknownNameError
 from rlvr_chess.selfplay.openings import (
     START,
     Opening,

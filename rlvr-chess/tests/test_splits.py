@@ -7,7 +7,7 @@ import chess
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlvr_chess.records import EnvironmentStep, PolicyPosition
+from rlvr_chess.questions.records import EnvironmentStep, PolicyPosition
 from rlvr_chess.rows.row import Row, Unsupported
 from rlvr_chess.splits import divide, split_of
 

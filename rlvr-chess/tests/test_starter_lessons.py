@@ -13,9 +13,9 @@ from typing import Any
 import chess
 import pytest
 
-from rlvr_chess.categories import category_of
-from rlvr_chess.grammar import environment_text
-from rlvr_chess.transition import transition
+from rlvr_chess.questions.categories import category_of
+from rlvr_chess.questions.grammar import environment_text
+from rlvr_chess.questions.transition import transition
 
 FENS = [
     chess.STARTING_FEN,

@@ -9,12 +9,12 @@ from attrs import evolve
 from engine_fixture import QUICK, positions, script
 from engine_fixture import stockfish as stockfish
 
+from rlvr import ConfigError, ExitCode, PrerequisiteError, VerifierError
 from rlvr.cli.main import main
-from rlvr.errors import ConfigError, ExitCode, PrerequisiteError, VerifierError
 from rlvr.testing.tools import shared_data
-from rlvr_chess.tables.build import build_table
+from rlvr_chess.commands.build_table import build_table
+from rlvr_chess.commands.verify_table import verify_table
 from rlvr_chess.tables.file import Table, read_table, write_table
-from rlvr_chess.tables.verify import verify_table
 
 FENS = positions(8, seed=8)
 NODES = ["--nodes", str(QUICK)]

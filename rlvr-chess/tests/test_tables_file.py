@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.errors import ConfigError, ExitCode
+from rlvr import ConfigError, ExitCode
 from rlvr_chess.engine.identity import EngineIdentity
-from rlvr_chess.tables.file import Entry, Table, is_table, read_table, write_table
+from rlvr_chess.tables.file import Table, is_table, read_table, write_table
 from rlvr_chess.tables.shipped import SHIPPED, shipped_positions, shipped_table
-from rlvr_chess.values import ActionValues
+from rlvr_chess.values import ActionValues, Entry
 
 IDENTITY = EngineIdentity(name="Stockfish 15.1", net="nn-1.nnue", binary="a" * 64, nodes=100)
 FENS = ("7k/8/8/8/8/8/r7/K7 w - - 3 9", "7k/8/8/8/8/1r6/8/K7 w - - 0 1")

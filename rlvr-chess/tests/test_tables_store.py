@@ -11,15 +11,15 @@ from attrs import evolve
 from engine_fixture import QUICK, positions, script
 from engine_fixture import stockfish as stockfish
 
-from rlvr.errors import ConfigError, ExitCode, PrerequisiteError
+from rlvr import ConfigError, ExitCode, PrerequisiteError
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.engine.identity import identify
 from rlvr_chess.engine.pool import EngineConfig, EnginePool
 from rlvr_chess.fen import FenError
 from rlvr_chess.tables.cache import TableCache, cache_file
-from rlvr_chess.tables.file import Entry, Table, write_table
+from rlvr_chess.tables.file import Table, write_table
 from rlvr_chess.tables.store import TableStore
-from rlvr_chess.values import ActionValues
+from rlvr_chess.values import ActionValues, Entry
 
 FENS = positions(4, seed=6)
 NO_ENGINE = EngineConfig(path="/nonexistent/stockfish", nodes=QUICK, processes=1)

@@ -9,17 +9,15 @@ import chess
 import pytest
 from engine_fixture import positions
 
-from rlvr.errors import PluginError
-from rlvr.parts import BuildContext
+from rlvr import BuildContext, PluginError, Problem, Reward, Trajectory
 from rlvr.testing import PluginContract, TaskContract
-from rlvr.types import Problem, Reward, Trajectory
 from rlvr_chess import task as task_module
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.fen import four_fields
-from rlvr_chess.records import EnvironmentStep
-from rlvr_chess.reward import ChessReward
+from rlvr_chess.questions.records import EnvironmentStep
+from rlvr_chess.questions.transition import legal_moves
+from rlvr_chess.rewards.reward import ChessReward
 from rlvr_chess.task import ChessTask
-from rlvr_chess.transition import legal_moves
 from rlvr_chess.values import ActionValues
 
 START = chess.STARTING_FEN
@@ -123,7 +121,7 @@ def test_which_tasks_are_asked(write: Any, make_task: Any, tasks: str, ids: list
         write("d.jsonl", {"fen": START}, {"fen": ROOK, "moves": VALUES}, E4), tasks=tasks
     )
     assert [problem.id for problem in task.problems("all")] == ids
-    said = " ".join(task.notices("all"))
+    said = " ".join(task.warnings("all"))
     assert ("rows are not asked" in said) == (tasks != "both")
 
 
@@ -133,7 +131,7 @@ def test_single_moves_do_not_train(write: Any, make_task: Any) -> None:
     assert len(legal_moves(FORCED)) == 1
     assert [problem.id for problem in task.problems("train")] == ["1/env"]
     assert [problem.id for problem in task.problems("all")] == ["1", "1/env"]
-    assert "1 positions with a single legal move" in " ".join(task.notices("train"))
+    assert "1 positions with a single legal move" in " ".join(task.warnings("train"))
 
 
 def test_labels_tell_problems_apart(write: Any, make_task: Any) -> None:
@@ -218,7 +216,7 @@ def test_no_reference_without_values(write: Any, make_task: Any) -> None:
     policy, step = task.problems("all")
     assert task.reference(policy) is None
     assert task.reference(step) is not None
-    assert "1 of 2 problems come without action values" in " ".join(task.notices("all"))
+    assert "1 of 2 problems come without action values" in " ".join(task.warnings("all"))
 
 
 @pytest.mark.parametrize("profile", ["canonical", "rookworld"])
@@ -262,15 +260,15 @@ def test_games_have_the_split_of_their_positions(write: Any, make_task: Any) -> 
 def test_only_an_uneven_mix_is_an_opinion(write: Any, make_task: Any) -> None:
     """The default leaves room for a curriculum; a share that somebody asked for does not."""
     path = write("d.jsonl", E4)
-    assert make_task(path).chooses_by == ""
-    assert make_task(path, mix=0.25).chooses_by == "chess.mix=0.25"
-    assert make_task(path, mix=0.25, tasks="policy").chooses_by == ""
+    assert make_task(path).curriculum_option == ""
+    assert make_task(path, mix=0.25).curriculum_option == "chess.mix=0.25"
+    assert make_task(path, mix=0.25, tasks="policy").curriculum_option == ""
 
 
 def test_what_self_play_found_is_a_problem(write: Any, make_task: Any) -> None:
     """Without self-play the memory stays as it is and holds nothing."""
     task = make_task(write("d.jsonl", E4))
     memory: dict[str, Any] = {}
-    assert asyncio.run(task.grow(None, memory, seed=1, step=0)) == {}
-    assert task.grown(memory) == []
+    assert asyncio.run(task.discover(None, memory, seed=1, step=0)) == {}
+    assert task.discovered(memory) == []
     assert isinstance(task.problems("all")[0].payload, EnvironmentStep)

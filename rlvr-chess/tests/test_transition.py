@@ -6,7 +6,7 @@ import chess
 import pytest
 
 from rlvr_chess.fen import FenError, flip, flip_move
-from rlvr_chess.transition import legal_moves, mating_moves, transition
+from rlvr_chess.questions.transition import legal_moves, mating_moves, transition
 
 START = chess.STARTING_FEN
 CASTLING = "r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 5 20"
@@ -15,7 +15,7 @@ PROMOTION = "3r3k/4P3/8/8/8/8/8/4K3 w - - 7 60"
 
 def fields(fen: str, uci: str) -> tuple[str, str, str, str]:
     found = transition(fen, uci)
-    return found.new_fen, found.reward, found.terminated, found.truncated
+    return found.fen, found.reward, found.terminated, found.truncated
 
 
 def by_python_chess(fen: str, uci: str) -> tuple[str, str, str, str]:
@@ -126,10 +126,10 @@ def test_colours_are_alike() -> None:
             break
         uci = rng.choice(sorted(move.uci() for move in board.legal_moves))
         there, here = transition(flip(board.fen()), flip_move(uci)), transition(board.fen(), uci)
-        count = int(here.new_fen.rsplit(" ", 1)[1])
+        count = int(here.fen.rsplit(" ", 1)[1])
         # the move number grows after Black, so it is the one field that knows a colour
-        assert there.new_fen.rsplit(" ", 1)[0] == flip(here.new_fen).rsplit(" ", 1)[0]
-        assert abs(int(there.new_fen.rsplit(" ", 1)[1]) - count) == 1
+        assert there.fen.rsplit(" ", 1)[0] == flip(here.fen).rsplit(" ", 1)[0]
+        assert abs(int(there.fen.rsplit(" ", 1)[1]) - count) == 1
         assert (there.reward, there.terminated) == (here.reward, here.terminated)
         board.push_uci(uci)
 

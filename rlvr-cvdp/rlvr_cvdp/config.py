@@ -5,8 +5,7 @@ from __future__ import annotations
 from attrs import frozen
 from attrs.validators import ge, gt, le, lt
 
-from rlvr import option
-from rlvr.errors import ConfigError
+from rlvr import ConfigError, option
 
 
 @frozen(kw_only=True)

@@ -14,17 +14,15 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
-from rlvr.errors import ConfigError, explain
-from rlvr.fitting import ModelFacts, Proposed, Situation
-from rlvr.tokenization import parse_variables
-from rlvr_cvdp.budget import estimated_prompt, estimated_tokens, fit_prompt
-from rlvr_cvdp.comprehension import ANSWER_FILES
+from rlvr import ConfigError, ModelFacts, Proposed, Situation, explain, parse_variables
+from rlvr_cvdp.answers.text_scores import ANSWER_FILES
 from rlvr_cvdp.config import CvdpConfig
-from rlvr_cvdp.families import splits_of, torn_families
+from rlvr_cvdp.datasets.references import read_references
+from rlvr_cvdp.datasets.rows import read_rows
+from rlvr_cvdp.datasets.split import splits_of, torn_families
 from rlvr_cvdp.problem import CvdpProblem
-from rlvr_cvdp.prompts import prompt_maker
-from rlvr_cvdp.references import read_references
-from rlvr_cvdp.rows import read_rows
+from rlvr_cvdp.prompts.official import prompt_maker
+from rlvr_cvdp.prompts.truncate import estimated_prompt, estimated_tokens, fit_prompt
 
 MOST = 0.95
 MARGIN = 1.25

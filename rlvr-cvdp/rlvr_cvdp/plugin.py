@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rlvr import hookimpl
-from rlvr.specs import BackendSpec, Check, CommandSpec, RewardSpec, SamplerSpec, TaskSpec
+from rlvr import BackendSpec, Check, CommandSpec, RewardSpec, SamplerSpec, TaskSpec, hookimpl
 
 RLVR_API = 1
 
@@ -47,7 +46,7 @@ def rlvr_rewards() -> Iterable[RewardSpec]:
     return [
         RewardSpec(
             name="cvdp",
-            target="rlvr_cvdp.reward:CvdpReward",
+            target="rlvr_cvdp.verify.reward:CvdpReward",
             summary="Format, syntax, compilation and tests, judged in a sandbox",
             config="rlvr_cvdp.config:CvdpConfig",
             namespace="cvdp",
@@ -94,7 +93,9 @@ def rlvr_checks() -> Iterable[Check]:
         "cocotb2": "the stack of today's harnesses",
     }
     for name, summary in named.items():
-        yield Check(name=f"cvdp-{name}", target=f"rlvr_cvdp.doctor:{name}", summary=summary)
+        yield Check(
+            name=f"cvdp-{name}", target=f"rlvr_cvdp.commands.doctor:{name}", summary=summary
+        )
     optional = {
         "verilator": "lint services and cvdp.syntax=verilator",
         "yosys": "synthesis services",
@@ -103,7 +104,7 @@ def rlvr_checks() -> Iterable[Check]:
     for name, summary in optional.items():
         yield Check(
             name=f"cvdp-{name}",
-            target=f"rlvr_cvdp.doctor:{name}",
+            target=f"rlvr_cvdp.commands.doctor:{name}",
             summary=summary,
             required=False,
         )
@@ -120,7 +121,7 @@ def rlvr_checks() -> Iterable[Check]:
         )
     yield Check(
         name="cvdp-proof",
-        target="rlvr_cvdp.doctor:proof",
+        target="rlvr_cvdp.commands.doctor:proof",
         summary="two right answers pass, an empty one fails",
         is_slow=True,
     )
@@ -132,32 +133,32 @@ def rlvr_commands() -> Iterable[CommandSpec]:
     return [
         CommandSpec(
             name="setup",
-            target="rlvr_cvdp.commands:setup",
+            target="rlvr_cvdp.commands.setup:setup",
             summary="Make the cocotb stacks that harnesses need",
         ),
         CommandSpec(
             name="calibrate",
-            target="rlvr_cvdp.calibrate:calibrate",
+            target="rlvr_cvdp.commands.calibrate:calibrate",
             summary="Time the right answers of a data set, for limits of single problems",
         ),
         CommandSpec(
             name="list",
-            target="rlvr_cvdp.commands:list_problems",
+            target="rlvr_cvdp.commands.setup:list_problems",
             summary="Problems of a data set, and why some cannot be verified",
         ),
         CommandSpec(
             name="export",
-            target="rlvr_cvdp.exchange:export_prompts",
+            target="rlvr_cvdp.commands.exchange:export_prompts",
             summary="Write prompts as the official runner's local_export does",
         ),
         CommandSpec(
             name="import",
-            target="rlvr_cvdp.exchange:import_completions",
+            target="rlvr_cvdp.commands.exchange:import_completions",
             summary="Write completions for the official runner's local_import",
         ),
         CommandSpec(
             name="waves",
-            target="rlvr_cvdp.waves.command:waves",
+            target="rlvr_cvdp.commands.waves:waves",
             summary="Waveforms of the failing simulations of one answer",
         ),
         CommandSpec(

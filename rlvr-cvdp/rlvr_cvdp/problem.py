@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from attrs import field, frozen
 
-from rlvr.types import FrozenMap
+from rlvr import FrozenMap
 
 
 def _texts(values: Mapping[str, str]) -> Mapping[str, str]:
@@ -53,7 +53,7 @@ class CvdpProblem:
         generation: cocotb generation that the harness was written for, 1 or 2.
         needs: Packages that the harness imports besides cocotb, pytest and the standard library.
         response: The reference in words of a comprehension problem, which has no harness.
-        source: "cvdp", or "training" for problems that are no benchmark (see `sources`).
+        source: "cvdp", or "training" for problems of no benchmark (`datasets.from_public`).
     """
 
     id: str

@@ -10,47 +10,41 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from rlvr.errors import ConfigError, PluginError, explain
-from rlvr.install import pip_install
-from rlvr.parts import BuildContext, Episode
-from rlvr.types import Message, PassRate, Probe, Problem, Trajectory
-from rlvr_cvdp.budget import fit_prompt
-from rlvr_cvdp.comprehension import ANSWER_FILES
+from rlvr import (
+    BuildContext,
+    ConfigError,
+    Episode,
+    PluginError,
+    Probe,
+    Problem,
+    SingleTurn,
+    Task,
+    Trajectory,
+    explain,
+    pip_install,
+)
+from rlvr_cvdp.answers.text_scores import ANSWER_FILES
 from rlvr_cvdp.config import CvdpConfig
-from rlvr_cvdp.curriculum import choose_problems
-from rlvr_cvdp.families import family_of, honesty_notices, splits_of
+from rlvr_cvdp.datasets.curriculum import TrainingOrder, option_of
+from rlvr_cvdp.datasets.references import read_references
+from rlvr_cvdp.datasets.rows import Unsupported, read_rows
+from rlvr_cvdp.datasets.split import family_of, honesty_notices, splits_of
+from rlvr_cvdp.datasets.strengths import is_doubtful, read_audit
+from rlvr_cvdp.datasets.unreadable import why_unreadable
 from rlvr_cvdp.problem import CvdpProblem
-from rlvr_cvdp.prompts import prompt_maker
-from rlvr_cvdp.references import read_references
-from rlvr_cvdp.rows import Unsupported, read_rows
-from rlvr_cvdp.simulator import why_unreadable
-from rlvr_cvdp.stacks import why_no_stack
-from rlvr_cvdp.strengths import is_doubtful, read_audit
-from rlvr_cvdp.tools import find_tool, install_command
+from rlvr_cvdp.prompts.official import prompt_maker
+from rlvr_cvdp.prompts.truncate import fit_prompt
+from rlvr_cvdp.toolchain.cocotb_stacks import why_no_stack
+from rlvr_cvdp.toolchain.tools import find_tool, install_command
 
 if TYPE_CHECKING:
-    from rlvr_cvdp.episodes.desk import Desk
+    from rlvr_cvdp.episodes.factory import EpisodeFactory
 
 _NAMED = 3
 STARTER = Path(__file__).parent / "starter" / "problems.jsonl"
 
 
-class CvdpEpisode:
-    """One prompt, one completion."""
-
-    def __init__(self, prompt: Sequence[Message]) -> None:
-        self._prompt: Sequence[Message] | None = prompt
-
-    def prompt(self) -> Sequence[Message] | None:
-        """The whole prompt; None once it was answered."""
-        return self._prompt
-
-    async def take(self, completion: str) -> None:
-        """The completion is the answer."""
-        self._prompt = None
-
-
-class CvdpTask:
+class CvdpTask(Task):
     """
     Problems that this machine can verify; `unsupported` names the others with the reason.
 
@@ -58,6 +52,7 @@ class CvdpTask:
     """
 
     def __init__(self, config: CvdpConfig, context: BuildContext) -> None:
+        self.curriculum_option = option_of(config)
         self._config = config
         self._context = context
         self._path = context.dataset or STARTER
@@ -78,28 +73,11 @@ class CvdpTask:
                     continue
                 yield self._problem(record, split)
 
-    @property
-    def chooses_by(self) -> str:
-        """The option that asks for an order of training; "" where problems are met in epochs."""
-        if self._config.curriculum != "none":
-            return f"cvdp.curriculum={self._config.curriculum}"
-        return "cvdp.weak=weigh" if self._config.weak == "weigh" else ""
+    def curriculum(self) -> TrainingOrder | None:
+        """The order of training by `cvdp.curriculum` and `cvdp.weak`; None: epochs."""
+        return TrainingOrder(self._config, self._audit) if self.curriculum_option else None
 
-    def choose(
-        self,
-        problems: Sequence[Problem],
-        count: int,
-        *,
-        seed: int,
-        step: int,
-        history: Mapping[str, PassRate],
-    ) -> Sequence[Problem]:
-        """The problems of a training step, by `cvdp.curriculum` and `cvdp.weak`."""
-        return choose_problems(
-            self._config, self._audit, problems, count, seed=seed, step=step, history=history
-        )
-
-    def notices(self, split: str) -> Iterable[str]:
+    def warnings(self, split: str) -> Iterable[str]:
         """Whether a score on these problems will be held-out, and which problems are left out."""
         yield from honesty_notices(self._records, self._splits)
         if self._config.holdout and "test" not in self._splits.values():
@@ -119,7 +97,7 @@ class CvdpTask:
     async def __aenter__(self) -> CvdpTask:
         """Open what episodes of several turns need; a single turn needs nothing."""
         if self._has_turns:
-            await self._desk.__aenter__()
+            await self._episodes.__aenter__()
         return self
 
     async def __aexit__(
@@ -129,23 +107,23 @@ class CvdpTask:
         trace: TracebackType | None,
     ) -> None:
         if self._has_turns:
-            await self._desk.__aexit__(kind, error, trace)
+            await self._episodes.__aexit__(kind, error, trace)
 
     def episode(self, problem: Problem) -> Episode:
         """A single turn, or what `cvdp.turns` and `cvdp.mode` ask for; words need no tools."""
         if self._has_turns and not problem.payload.is_comprehension:
-            return self._desk.episode(problem)
-        return CvdpEpisode(problem.prompt)
+            return self._episodes.episode(problem)
+        return SingleTurn(problem.prompt)
 
     @property
     def _has_turns(self) -> bool:
         return self._config.turns > 1 or self._config.mode == "agent"
 
     @cached_property
-    def _desk(self) -> Desk:
-        from rlvr_cvdp.episodes.desk import Desk
+    def _episodes(self) -> EpisodeFactory:
+        from rlvr_cvdp.episodes.factory import EpisodeFactory
 
-        return Desk(self._config, self._context)
+        return EpisodeFactory(self._config, self._context)
 
     def reference(self, problem: Problem) -> Trajectory | None:
         """The solution that the data set holds, as files."""
@@ -162,7 +140,7 @@ class CvdpTask:
 
         return probes(problem, self._reference_files(problem), count=count, seed=seed)
 
-    def is_equivalent(self, problem: Problem, probe: Probe) -> bool | None:
+    def prove(self, problem: Problem, probe: Probe) -> bool | None:
         """Whether yosys proves a mutant to be the same hardware as the reference."""
         from rlvr_cvdp.audit.probes import is_equivalent
 

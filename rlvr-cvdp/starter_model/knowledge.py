@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from attrs import frozen
 
-from rlvr_cvdp.starter.corpus import fenced
-from rlvr_cvdp.starter.draft import Draft
-from rlvr_cvdp.starter.prompt import brief_prompt
-from rlvr_cvdp.starter.style import STYLES
-from rlvr_torch.gpt2 import GPT2
-from rlvr_torch.tokenizer import BytePairTokenizer
+from rlvr_cvdp.prompts.starter import brief_prompt
+from rlvr_torch.models.bpe import BytePairTokenizer
+from rlvr_torch.models.gpt2 import GPT2
+from starter_problems.corpus import fenced
+from starter_problems.draft import Draft
+from starter_problems.style import STYLES
 
 
 @frozen(kw_only=True)

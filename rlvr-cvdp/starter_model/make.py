@@ -1,5 +1,5 @@
 """
-Makes the starter model: a small GPT-2 that has read the corpus of `rlvr_cvdp.starter.corpus`.
+Makes the starter model: a small GPT-2 that has read the corpus of `starter_problems.corpus`.
 
     python rlvr-cvdp/starter_model/make.py --out rlvr-cvdp/rlvr_cvdp/starter/model
 
@@ -28,12 +28,12 @@ from knowledge import knowledge, summary
 from torch import Tensor
 from vocabulary import train_tokenizer
 
-from rlvr_cvdp.starter.build import drafts, held_out_keys
-from rlvr_cvdp.starter.corpus import AUTHORS, Author, Example, corpus
-from rlvr_cvdp.starter.families import FAMILIES
-from rlvr_torch.gpt2 import GPT2, GPT2Config
-from rlvr_torch.tokenizer import BytePairTokenizer
-from rlvr_torch.weights import save_gpt2
+from rlvr_torch.models.bpe import BytePairTokenizer
+from rlvr_torch.models.gpt2 import GPT2, GPT2Config
+from rlvr_torch.models.gpt2_files import save_gpt2
+from starter_problems.build import drafts, held_out_keys
+from starter_problems.corpus import AUTHORS, Author, Example, corpus
+from starter_problems.families import FAMILIES
 
 SHAPE = GPT2Config(vocab_size=1024, n_positions=512, n_embd=192, n_layer=4, n_head=4)
 LESSON_SHARES = {"careful": 0.5, "ordinary": 0.25, "sloppy": 0.25}

@@ -19,17 +19,17 @@ import torch
 from attrs import frozen
 from knowledge import knowledge, summary
 
-from rlvr.types import GenerateRequest, SamplingParams
-from rlvr_cvdp.starter.build import drafts, row
-from rlvr_cvdp.starter.corpus import fenced
-from rlvr_cvdp.starter.draft import Draft
-from rlvr_cvdp.starter.judge import judge
-from rlvr_cvdp.starter.prompt import brief_prompt
-from rlvr_cvdp.starter.style import STYLES
-from rlvr_torch.engine import Engine
-from rlvr_torch.gpt2 import GPT2
-from rlvr_torch.tokenizer import BytePairTokenizer
-from rlvr_torch.weights import load_gpt2
+from rlvr import GenerateRequest, SamplingParams
+from rlvr_cvdp.prompts.starter import brief_prompt
+from rlvr_torch.generation.engine import Engine
+from rlvr_torch.models.bpe import BytePairTokenizer
+from rlvr_torch.models.gpt2 import GPT2
+from rlvr_torch.models.gpt2_files import load_gpt2
+from starter_problems.build import drafts, row
+from starter_problems.corpus import fenced
+from starter_problems.draft import Draft
+from starter_problems.judge import judge
+from starter_problems.style import STYLES
 
 
 @frozen(kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from rlvr_torch.tokenizer import END_OF_TEXT, BytePairTokenizer
+from rlvr_torch.models.bpe import END_OF_TEXT, BytePairTokenizer
 
 PIECES = "|".join(
     (

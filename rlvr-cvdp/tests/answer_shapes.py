@@ -429,6 +429,139 @@ SHAPES: dict[str, tuple[tuple[str, ...], str, dict[str, str]]] = {
         f"This is used by rtl/alu.sv later:\n{fence(B)}\nBeside rtl/mul.sv:\n{fence(A)}",
         BOTH,
     ),
+    # -- seen in a second look, of them the first twelve misread before
+    "our module below another folder": (ONE, f"**src/alu.sv**\n\n{fence(A)}", ONLY),
+    "our module in a comment's folder": (
+        ONE,
+        fence("// src/alu.sv\n" + A),
+        {"rtl/alu.sv": "// src/alu.sv\n" + A},
+    ),
+    "our modules below another folder": (
+        TWO,
+        f"src/alu.sv\n{fence(A)}\n/workspace/src/mul.sv\n{fence(B)}",
+        BOTH,
+    ),
+    "JSON, lines put together": (
+        TWO,
+        '{"code": [{"rtl/alu.sv": '
+        + " +\n    ".join(json.dumps(line) for line in A.splitlines(keepends=True))
+        + '}, {"rtl/mul.sv": '
+        + " + ".join(json.dumps(line) for line in B.splitlines(keepends=True))
+        + "}]}",
+        BOTH,
+    ),
+    "Python's strings in brackets": (
+        ONE,
+        '{"rtl/alu.sv": (\n'
+        + "\n".join(json.dumps(line) for line in A.splitlines(keepends=True))
+        + "\n)}",
+        ONLY,
+    ),
+    "JavaScript's strings": (
+        ONE,
+        "{'rtl/alu.sv': "
+        + " +\n ".join(
+            "'" + line.replace("'", "\\'").rstrip("\n") + "\\n'" for line in A.splitlines()
+        )
+        + "}",
+        ONLY,
+    ),
+    "JavaScript's list": (
+        ONE,
+        '{"rtl/alu.sv": ['
+        + ", ".join(json.dumps(line) for line in A.splitlines())
+        + '].join("\\n")}',
+        ONLY,
+    ),
+    "JavaScript's template": (
+        TWO,
+        fence(
+            "const files = {\n" + "".join(f'  "{k}": `{v}`,\n' for k, v in BOTH.items()) + "};\n",
+            "javascript",
+        ),
+        BOTH,
+    ),
+    "boxed in dollars": (ONE, "$$\\boxed{\\text{" + A + "}}$$", ONLY),
+    "a fence that the next one ends": (
+        TWO,
+        f"rtl/alu.sv\n```verilog\n{A}\n**rtl/mul.sv**\n\n```verilog\n{B}```\n",
+        BOTH,
+    ),
+    "a call in Python": (
+        ONE,
+        '<|python_tag|>write_file(path="rtl/alu.sv", content=' + json.dumps(A) + ")",
+        ONLY,
+    ),
+    "tool code of Gemini": (
+        ONE,
+        fence('print(api.write(path="rtl/alu.sv", content=' + json.dumps(A) + "))\n", "tool_code"),
+        ONLY,
+    ),
+    "JSON with typographic quotes": (
+        ONE,
+        "{\u201crtl/alu.sv\u201d: \u201c" + escaped(A) + "\u201d}",
+        ONLY,
+    ),
+    "a shell's echo": (ONE, fence(f"mkdir rtl\necho '{A}' > rtl/alu.sv\n", "bash"), ONLY),
+    "entities by number": (
+        ONE,
+        fence(A.replace("+ 8", "&#60;&#x3c; 8")),
+        {"rtl/alu.sv": A.replace("+ 8", "<< 8")},
+    ),
+    "files in dashes": (TWO, "".join(f"---{k}---\n{fence(v)}" for k, v in BOTH.items()), BOTH),
+    "a reply in JSON": (
+        ONE,
+        json.dumps({"choices": [{"message": {"role": "assistant", "content": fence(A)}}]}),
+        ONLY,
+    ),
+    "a call of Mistral": (
+        ONE,
+        "[TOOL_CALLS]"
+        + json.dumps([{"name": "write", "arguments": {"filename": "alu.sv", "contents": A}}]),
+        ONLY,
+    ),
+    "a call of DeepSeek": (
+        ONE,
+        "<\uff5ctool\u2581calls\u2581begin\uff5c>function<\uff5ctool\u2581sep\uff5c>write\n"
+        + fence(json.dumps({"path": "rtl/alu.sv", "content": A}) + "\n", "json"),
+        ONLY,
+    ),
+    "an entity in a tag": (
+        ONE,
+        f"<file path='rtl/alu.sv'>{A.replace('+ 8', '&lt;&lt; 8')}</file>",
+        {"rtl/alu.sv": A.replace("+ 8", "<< 8")},
+    ),
+    "thinking that leaves a fence open": (
+        ONE,
+        f"<think>\n```verilog\n{DRAFT}\n</think>\n{fence(A)}",
+        ONLY,
+    ),
+    "thinking in the answer": (
+        ONE,
+        f"<answer><think>{fence(DRAFT)}</think>{fence(A)}</answer>",
+        ONLY,
+    ),
+    "a table before": (
+        ONE,
+        f"| File | What |\n|---|---|\n| rtl/alu.sv | adds |\n\n{fence(A)}",
+        ONLY,
+    ),
+    "marks of dashes": (
+        TWO,
+        "".join(f"----- BEGIN {k} -----\n{v}----- END {k} -----\n" for k, v in BOTH.items()),
+        BOTH,
+    ),
+    "fences in a nested list": (
+        TWO,
+        "- Files\n" + "".join(f"  - `{k}`:\n{indented(fence(v), '    ')}" for k, v in BOTH.items()),
+        BOTH,
+    ),
+    "the answer in the last line's words": (ONE, f"{DRAFT}\n#### FINAL\n{A}", ONLY),
+    "a path of pathlib": (
+        ONE,
+        fence(f'Path("rtl/alu.sv").write_text("""{A}""")\n', "python"),
+        ONLY,
+    ),
     # -- seen only after the reader was written
     "details": (ONE, f"<details>\n<summary>rtl/alu.sv</summary>\n\n{fence(A)}\n</details>", ONLY),
     "HTML": (ONE, f'<pre><code class="language-verilog">{A}</code></pre>', ONLY),

@@ -15,12 +15,11 @@ from docker_fixture import docker_daemon as docker_daemon
 from docker_fixture import rootfs as rootfs
 from docker_fixture import sim_image as sim_image
 
-from rlvr.parts import BuildContext
+from rlvr import BuildContext, Problem, Reward, Trajectory
 from rlvr.testing.tools import require_tool
-from rlvr.types import Problem, Reward, Trajectory
 from rlvr_cvdp.config import CvdpConfig
-from rlvr_cvdp.reward import CvdpReward
 from rlvr_cvdp.task import CvdpTask
+from rlvr_cvdp.verify.reward import CvdpReward
 
 COMPOSE = """\
 services:
@@ -183,24 +182,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     if os.environ.get("RLVR_ALL_PLACES"):
         return
-    cases: dict[object, dict[object, int]] = {}
-    left_out = []
+    cases: dict[object, dict[object, list[pytest.Item]]] = {}
     for item in items:
         found = getattr(item, "callspec", None)
         if found is None or "place" not in found.params or len(found.params) == 1:
             continue
-        if item.get_closest_marker("every_place"):
-            continue
-        marker = item.get_closest_marker("places")
-        places = marker.args if marker else PLACES
-        case = tuple(found.indices[name] for name in sorted(found.indices) if name != "place")
-        known = cases.setdefault(item.function, {})
-        number = known.setdefault(case, len(known))
-        if found.params["place"] != places[number % len(places)]:
-            left_out.append(item)
+        if not item.get_closest_marker("every_place"):
+            case = found.id.replace(found.params["place"], "", 1)
+            cases.setdefault(item.function, {}).setdefault(case, []).append(item)
+    left_out = []
+    for known in cases.values():
+        for number, places in enumerate(known.values()):
+            left_out += [item for i, item in enumerate(places) if i != number % len(places)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]
 
 
 @pytest.fixture

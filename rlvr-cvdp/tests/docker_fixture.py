@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.errors import PrerequisiteError
+from rlvr import PrerequisiteError
 from rlvr.testing.tools import missing, require_tool
 from rlvr_cvdp.images.daemon import docker_client
 from rlvr_cvdp.images.image import build_image

@@ -263,6 +263,103 @@ reached()
     "swap": "is_there((168, 225), b'/nowhere') and reached()",
     "the clock": "is_there((227, 112), 99, 0) and reached()",
     "memory without a name": "is_there((319, 279), b'x', 0) and reached()",
+    # --- other processes: what is set for a worker would hold for the next problem -------------
+    "limits of another process": """
+words = ctypes.create_string_buffer(16)
+if call((302, 261), TARGET, 7, None, words)[0] == 0:
+    if call((302, 261), TARGET, 7, words, None)[0] == 0:
+        reached()
+""",
+    "priority of another process": """
+if call((141, 140), 0, TARGET, 1)[0] == 0:
+    reached()
+""",
+    "priority of a group and of a user": """
+for which in (1, 2):
+    if call((141, 140), which, 0, 0)[0] == 0:
+        reached(which)
+""",
+    "processors of another process": """
+words = ctypes.create_string_buffer(128)
+size, _ = call((204, 123), TARGET, 128, words)
+if size > 0 and call((203, 122), TARGET, size, words)[0] == 0:
+    reached()
+""",
+    "scheduling of another process": """
+for number in ((144, 119), (142, 118)):
+    words = (number[0] == 144 and [TARGET, 3] or [TARGET]) + [struct.pack("i", 0)]
+    if call(number, *words)[0] == 0:
+        reached(number)
+if call((314, 274), TARGET, struct.pack("IIQiIQQQ", 48, 3, 0, 0, 0, 0, 0, 0), 0)[0] == 0:
+    reached("attributes")
+""",
+    "another process by its folder": """
+for name in ("exe", "fd/0", "ns/net", "cwd", "root"):
+    try:
+        os.readlink(f"/proc/{TARGET}/{name}")
+        reached(name)
+    except OSError:
+        pass
+for name in ("auxv", "environ", "io", "maps", "mem", "pagemap", "personality", "smaps", "syscall"):
+    if read(f"/proc/{TARGET}/{name}", 8):
+        reached(name)
+""",
+    "a device that was inherited": """
+import stat
+own = os.stat("/dev/null")
+for handle in range(100):
+    try:
+        facts = os.fstat(handle)
+        is_own = (facts.st_dev, facts.st_ino) == (own.st_dev, own.st_ino) and not IS_OUTSIDE
+        if stat.S_ISCHR(facts.st_mode) and not is_own:
+            os.fchmod(handle, stat.S_IMODE(facts.st_mode))
+            reached(handle)
+    except OSError:
+        pass
+""",
+    "many descriptors": """
+kept = [os.open("/dev/null", os.O_RDONLY) for _ in range(1100)]
+reached()
+""",
+    # --- ways around the filter ---------------------------------------------------------------
+    "the calls of 32 bits": """
+# mov eax, 20 (getpid); int 0x80; ret
+place = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+place.write(bytes.fromhex("b814000000cd80c3"))
+run = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(place)))
+if run() == os.getpid():
+    reached()
+""",
+    "a family by a pair of sockets": """
+for family in (30, 31, 38, 40):  # TIPC, Bluetooth, the kernel's ciphers, the machine around
+    ctypes.set_errno(0)
+    words = (ctypes.c_int * 2)()
+    libc.socketpair(family, 1, 0, words)
+    if ctypes.get_errno() not in (errno.EPERM, errno.ENOSYS):  # the kernel looked for it
+        reached(family)
+""",
+    "a protocol whose module is loaded": """
+for family, kind, protocol in ((2, 1, 132), (2, 6, 33), (10, 5, 132), (2, 2, 136), (16, 3, 21)):
+    ctypes.set_errno(0)
+    found = libc.socket(family, kind, protocol)
+    if found >= 0 or ctypes.get_errno() not in (errno.EPERM, errno.ENOSYS):
+        reached((family, kind, protocol))
+""",
+    "pages of a file in a pipe": """
+near, far = os.pipe()
+with open("/etc/ld.so.cache" if IS_OUTSIDE else "/src/test_inc.py", "rb") as file:
+    if call((275, 76), file.fileno(), None, far, None, 1, 0)[0] == 1:
+        reached()
+""",
+    "a filter that tells of others": "is_there((317, 277), 1, 8, 0) and reached()",
+    "rules for files": "is_there((444, 444), 0, 0, 1) and reached()",
+    "memory of others, moved": "is_there((279, 239), TARGET, 0, 0, 0, 0, 0) and reached()",
+    "advice on another's memory": "is_there((440, 440), -1, 0, 0, 0, 0) and reached()",
+    "a handle of a file": "is_there((303, 264), -100, b'/', b'', 0, 0) and reached()",
+    "another root by pivot": "is_there((155, 41), b'/nowhere', b'/nowhere') and reached()",
+    "memory locked": "is_there((149, 228), 0, 0) and reached()",
+    "secret memory": "is_there((447, 447), 99) and reached()",
+    "accounts of processes": "is_there((163, 89), b'/nowhere') and reached()",
     # --- what would stay for the next problem --------------------------------------------------
     "a queue of messages": "is_there((68, 186), 0, 0o1600) and reached()",
     "a semaphore": "is_there((64, 190), 0, 1, 0o1600) and reached()",
@@ -316,6 +413,19 @@ finally:
         os.kill(child, 9)
 """,
     "memory": "block = bytearray(1_500_000_000); reached()",
+    "memory in sockets": """
+kept = []
+for _ in range(500):
+    kept += socket.socketpair()
+    kept[-1].setblocking(False)
+    try:
+        while True:
+            kept[-1].send(bytes(65536))
+    except BlockingIOError:
+        pass
+time.sleep(1)
+reached(len(kept))
+""",
     "memory of many": """
 near, far = os.pipe()
 children = []

@@ -11,7 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_cvdp.accounting import below, children, cpu_seconds, is_crowded, size_over
+from rlvr_cvdp.sandbox.processes.accounting import (
+    below,
+    children,
+    cpu_seconds,
+    is_crowded,
+    size_over,
+)
 
 
 def test_a_file_that_vanishes_does_not_hide_the_others(tmp_path: Path, monkeypatch) -> None:

@@ -8,15 +8,14 @@ from typing import Any, ClassVar
 
 import pytest
 
-from rlvr.builtin.group_sampler import GroupSampler
-from rlvr.parts import BuildContext
-from rlvr.run.stages import datum_of
+from rlvr import BuildContext, Reward, SamplingParams, Trajectory
+from rlvr.rollouts.group import GroupSampler
 from rlvr.testing import ScriptedPolicy, TaskContract
 from rlvr.testing.tools import require_tool, shared_data
-from rlvr.types import Reward, SamplingParams, Trajectory
+from rlvr.training.stages import datum_of
 from rlvr_cvdp.config import CvdpConfig
-from rlvr_cvdp.reward import CvdpReward
 from rlvr_cvdp.task import CvdpTask
+from rlvr_cvdp.verify.reward import CvdpReward
 
 PORTS = "module inc(input [7:0] a, output [7:0] y);\n"
 RIGHT = f"{PORTS}  assign y = a + 8'd1;\nendmodule\n"

@@ -17,18 +17,16 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from rlvr.errors import ConfigError, PrerequisiteError
-from rlvr.parts import BuildContext
-from rlvr.types import Problem, SamplingParams, Trajectory
+from rlvr import BuildContext, ConfigError, PrerequisiteError, Problem, SamplingParams, Trajectory
 from rlvr_cvdp.agents.backend import AgentBackend
 from rlvr_cvdp.agents.config import AgentConfig
 from rlvr_cvdp.agents.sampler import AgentSampler
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.problem import CvdpProblem
-from rlvr_cvdp.reward import read_answer
 from rlvr_cvdp.sandbox.docker import LABEL
+from rlvr_cvdp.sandbox.folders.root import root
 from rlvr_cvdp.task import STARTER, CvdpTask
-from rlvr_cvdp.workplace import root
+from rlvr_cvdp.verify.reward import read_answer
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
 

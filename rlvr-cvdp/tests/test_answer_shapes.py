@@ -26,7 +26,7 @@ from answer_shapes import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlvr_cvdp.answers import LONGEST, from_official_text, from_text
+from rlvr_cvdp.answers.parse import LONGEST, from_official_text, from_text
 from rlvr_cvdp.extraction import definitions
 from rlvr_cvdp.extraction.definitions import definitions_of
 from rlvr_cvdp.extraction.wanted import Wanted, wanted_of

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from rlvr_cvdp.answers import from_files, from_text
+from rlvr_cvdp.answers.parse import from_files, from_text
 
 ONE = ("rtl/a.sv",)
 TWO = ("rtl/a.sv", "rtl/b.sv")

@@ -11,10 +11,8 @@ from typing import Any
 
 import pytest
 
-from rlvr.abilities import Auditable, Proving
-from rlvr.errors import ConfigError
-from rlvr.parts import Reseedable
-from rlvr.types import Probe, Trajectory
+from rlvr import ConfigError, Probe, Task, Trajectory
+from rlvr.testing.contract import is_overridden
 from rlvr_cvdp.audit.edits import edits
 
 ALL = """\
@@ -197,9 +195,8 @@ def test_task_and_reward_offer_what_the_audit_asks(bench):
     """The optional Protocols hold, and an equivalent answer is known as one."""
     task = bench.task(bench.row(targets={"rtl/inc.sv": REDUNDANT}))
     reward = bench.reward()
-    assert isinstance(task, Auditable)
-    assert isinstance(task, Proving)
-    assert isinstance(reward, Reseedable)
+    assert is_overridden(task, Task, "probes")
+    assert is_overridden(task, Task, "prove")
     (problem,) = task.problems("all")
 
     def probe(text: str) -> Probe:
@@ -208,10 +205,10 @@ def test_task_and_reward_offer_what_the_audit_asks(bench):
         )
 
     same = REDUNDANT.replace("a == 8'd255", "1'b0")
-    assert task.is_equivalent(problem, probe(same)) is True
-    assert task.is_equivalent(problem, probe(REDUNDANT.replace("8'd1", "8'd2"))) is False
-    assert task.is_equivalent(problem, probe("garbage")) is None
+    assert task.prove(problem, probe(same)) is True
+    assert task.prove(problem, probe(REDUNDANT.replace("8'd1", "8'd2"))) is False
+    assert task.prove(problem, probe("garbage")) is None
     right = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": REDUNDANT})
-    keys = {reward.reseeded(seed).verdict_key(problem, right) for seed in (1, 2, 3)}
+    keys = {reward.with_seed(seed).verdict_key(problem, right) for seed in (1, 2, 3)}
     assert len(keys) == 3
-    assert reward.verdict_key(problem, right) == reward.reseeded(1).verdict_key(problem, right)
+    assert reward.verdict_key(problem, right) == reward.with_seed(1).verdict_key(problem, right)

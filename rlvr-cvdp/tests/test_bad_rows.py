@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rlvr.errors import ConfigError
-from rlvr_cvdp.commands import list_problems
-from rlvr_cvdp.files import unix_lines
-from rlvr_cvdp.patch import apply_patch
+from rlvr import ConfigError
+from rlvr_cvdp.commands.setup import list_problems
+from rlvr_cvdp.datasets.files import unix_lines
+from rlvr_cvdp.datasets.patch import apply_patch
+from rlvr_cvdp.datasets.rows import Unsupported, parse_row, read_rows
 from rlvr_cvdp.paths import answer_path, tree_path
-from rlvr_cvdp.rows import Unsupported, parse_row, read_rows
 
 BUILD = """\
 services:

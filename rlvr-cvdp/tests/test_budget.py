@@ -9,14 +9,14 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlvr.run.trajectory_lines import trajectory_records
+from rlvr import Failed, Message, ScoredGroup, Trajectory
+from rlvr.records.trajectories import trajectory_records
 from rlvr.testing.tools import shared_data
-from rlvr.types import Failed, Message, ScoredGroup, Trajectory
-from rlvr_cvdp.budget import estimated_prompt, estimated_tokens, fit_prompt
-from rlvr_cvdp.pieces import KEEP, pieces_of
+from rlvr_cvdp.datasets.rows import read_rows
 from rlvr_cvdp.problem import CvdpProblem
-from rlvr_cvdp.prompts import official_prompt
-from rlvr_cvdp.rows import read_rows
+from rlvr_cvdp.prompts.official import official_prompt
+from rlvr_cvdp.prompts.sections import KEEP, pieces_of
+from rlvr_cvdp.prompts.truncate import estimated_prompt, estimated_tokens, fit_prompt
 
 GIVEN = """\
 `timescale 1ns/1ps

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import structlog
 
-from rlvr_cvdp.sandbox import cage
-from rlvr_cvdp.sandbox.cage import ProcessCage, spawn
+from rlvr_cvdp.sandbox.processes import process as cage
+from rlvr_cvdp.sandbox.processes.process import LocalProcess, spawn
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -53,7 +53,7 @@ async def _ended(program: str) -> tuple[int, bool, float]:
     assert process.stdout is not None
     pid = int(await process.stdout.readline())
     begun = time.monotonic()
-    await ProcessCage(process).kill()
+    await LocalProcess(process).kill()
     took_s = time.monotonic() - begun
     assert process.returncode == -signal.SIGKILL
     for _ in range(100):
@@ -93,7 +93,7 @@ def test_bubblewrap_is_gone_whenever_it_is_killed(monkeypatch):
         for number in range(80):
             process = await spawn(command)
             await asyncio.sleep(0.00025 * number)
-            await ProcessCage(process).kill()
+            await LocalProcess(process).kill()
 
     with structlog.testing.capture_logs() as said:
         asyncio.run(kill_all())

@@ -7,19 +7,19 @@ import json
 
 import pytest
 
-from rlvr.errors import ConfigError, PrerequisiteError, VerifierError
-from rlvr.types import Trajectory
-from rlvr_cvdp import calibration, speed
-from rlvr_cvdp.calibrate import calibrate
-from rlvr_cvdp.calibration import (
+from rlvr import ConfigError, PrerequisiteError, Trajectory, VerifierError
+from rlvr_cvdp.commands.calibrate import calibrate
+from rlvr_cvdp.config import CvdpConfig
+from rlvr_cvdp.datasets import time_limits
+from rlvr_cvdp.datasets.time_limits import (
     Calibration,
     Timed,
     default_path,
     load_calibration,
     save_calibration,
 )
-from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.sandbox import records
+from rlvr_cvdp.verify import machine_speed
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,9 @@ def test_what_calibrate_measured_limits_the_next_run(bench, tmp_path, monkeypatc
     assert slowness >= 1.0
     assert outcome.evidence["limit_s"] == pytest.approx(max(10.0, 5 * taken) * slowness, abs=0.2)
     assert bench.reward().verdict_key(problem, _answer(bench)) != before
-    assert bench.reward().expected_s(problem, _answer(bench)) == pytest.approx(taken, abs=1e-3)
+    assert bench.reward().expected_seconds(problem, _answer(bench)) == pytest.approx(
+        taken, abs=1e-3
+    )
 
 
 def test_the_sandbox_that_is_asked_for_measures(bench, tmp_path, monkeypatch):
@@ -132,8 +134,8 @@ def test_a_file_without_speeds_still_counts(tmp_path):
 def test_a_busy_machine_takes_longer_for_the_same_work(monkeypatch):
     """The probe is a median: two of five rounds that were disturbed do not count."""
     rounds = iter([0.002, 0.009, 0.002, 0.007, 0.003])
-    monkeypatch.setattr(speed, "_worked", lambda: next(rounds))
-    assert speed.probe_s() == 0.003
+    monkeypatch.setattr(machine_speed, "_worked", lambda: next(rounds))
+    assert machine_speed.probe_s() == 0.003
 
 
 SPIN = "    import time\n    until = time.process_time() + {seconds}\n"
@@ -162,9 +164,9 @@ def test_a_verdict_does_not_depend_on_the_machines_moment(
     It passes where the machine is so much slower than it was, and where it was stopped before twice
     the reference's time; where it takes far longer than the reference it stays wrong.
     """
-    monkeypatch.setattr(calibration, "LEAST_S", 1.0)
-    monkeypatch.setattr(calibration, "FACTOR", 1.0)
-    monkeypatch.setattr(speed, "probe_s", lambda: 0.002 * slowness)
+    monkeypatch.setattr(time_limits, "LEAST_S", 1.0)
+    monkeypatch.setattr(time_limits, "FACTOR", 1.0)
+    monkeypatch.setattr(machine_speed, "probe_s", lambda: 0.002 * slowness)
     problem = _spinning(bench, 4.0)
     limits = tmp_path / "limits.json"
     save_calibration(limits, {problem.payload.digest(): Timed(taken, 0.002)})

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from rlvr import Trajectory
 from rlvr.testing.tools import require_tool
-from rlvr.types import Trajectory
-from rlvr_cvdp.stacks import running_stack
+from rlvr_cvdp.toolchain.cocotb_stacks import running_stack
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator", "place")]
 
@@ -65,6 +65,8 @@ def test_forged_results_earn_nothing(bench, name):
         ('initial $system("true");', "$system"),
         ('reg [7:0] m[0:3]; initial $readmemh("/src/test_inc.py", m);', "$readmemh"),
         ("wire [7:0] z; initial force a = 0;", "forces a signal"),
+        ("wire [7:0] z = a; initial force z = 0;", "forces a signal"),
+        ("initial force a[0] = 0;", "forces a signal"),
         ('initial $ivlh_file_open("x");', "$ivlh_file_open"),
         ('initial $log("x");', "$log"),
         ("initial $finish_and_return(137);", "$finish_and_return"),

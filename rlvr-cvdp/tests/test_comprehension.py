@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlvr.types import Reward, Trajectory
-from rlvr_cvdp.comprehension import rouge2, text_score
+from rlvr import Reward, Trajectory
+from rlvr_cvdp.answers.text_scores import rouge2, text_score
 
 REFERENCE = "the cat is on the mat"
 WORDS = st.lists(

@@ -147,6 +147,18 @@ CHEATS = {
     ),
 }
 CHEATS.pop("initial value against an event")
+BOX = CHEATS["black box"]
+CHEATS |= {
+    "white box": BOX.replace("blackbox", "whitebox"),
+    "box for abc9": BOX.replace("blackbox", "abc9_box, abc9_box_id = 3, whitebox = 1"),
+    "white box around all": "(* whitebox *) " + RIGHT.replace("module led", "module core")
+    + f"{OTHER}\n  core u(clk, rst, en, step, led, top);\nendmodule\n",
+    "a parameter from elsewhere": gated("sub u(); defparam u.V = 1; wire quiet = u.V;").replace(
+        "~quiet", "quiet") + "module sub; parameter V = 0; endmodule\n",
+    "an edge of an initial value": gated(
+        "reg k = 0, quiet = 0; initial #0 k = 1; always @(posedge k) quiet = 1;").replace(
+        "~quiet", "quiet"),
+}  # fmt: skip
 HONEST = {
     "as given": GIVEN,
     "short": RIGHT,
@@ -260,15 +272,44 @@ def test_a_count_that_the_answer_itself_says_is_none(bench, how):
     assert "can tell the tool nothing" in found.evidence["netlist"]["why"]
 
 
-@pytest.mark.places("warm")
-def test_a_tool_that_is_called_by_its_path_scores_too(bench):
-    """No note of the call is there; the design that the simulator reads is the one to judge."""
-    synth = SYNTH.replace('"yosys -s', '"/usr/bin/yosys -s').replace("CELLS", "90")
-    problem = scored(bench, **{"src/synth.py": synth})
-    for cheat in (CHEATS["no event"], CHEATS["ifdef SYNTHESIS"]):
+CALLS = {
+    "by its path": ("$(readlink -f $(which -a yosys | tail -1)) -s /src/synth.tcl", SCRIPT),
+    "by Tcl": (
+        "yosys -c /src/synth.tcl",
+        "yosys -import\nset top led\nforeach file [glob /code/rtl/*.sv] {\n"
+        "  read_verilog -sv -DMODE=1 $file\n}\nsynth -top $top\nyosys stat\n",
+    ),
+    "by Tcl and its path": (
+        "$(readlink -f $(which -a yosys | tail -1)) -Tc/src/synth.tcl",
+        "yosys read_verilog -sv -DMODE=1 /code/rtl/led.sv; yosys synth -top led; yosys stat\n",
+    ),
+    "by a script of a script": ("yosys -p 'script /src/synth.tcl'", SCRIPT),
+    "in one word": ("yosys -Qs/src/synth.tcl", SCRIPT),
+    "with a macro of its own": ("yosys -D MODE=1 -s/src/synth.tcl", SCRIPT.replace("-DMODE=1", "")),
+    "as a file to read": (
+        "yosys -f 'verilog -sv -DMODE=1' -p 'synth -top led; stat' /code/rtl/led.sv", SCRIPT
+    ),
+}  # fmt: skip
+BY_MODE = f"`ifdef MODE\n{OTHER} assign led = step * step; endmodule\n`else\n{RIGHT}`endif\n"
+
+
+@pytest.mark.parametrize("how", CALLS)
+def test_the_call_is_followed_however_it_is_made(bench, how):
+    """By a path, by Tcl, by scripts in scripts, with macros: what this call reads is judged."""
+    call, script = CALLS[how]
+    script = script.replace("read_verilog -sv /code", "read_verilog -sv -DMODE=1 /code")
+    if how == "with a macro of its own":
+        script = SCRIPT
+    synth = SYNTH.replace("yosys -s /src/synth.tcl", call).replace("CELLS", "200")
+    synth = synth.replace("-l /code/rundir/synth.log", "> /code/rundir/synth.log")
+    script = script.replace("clean\n", "clean\nstat\n")
+    problem = scored(bench, script=script, **{"src/synth.py": synth})
+    for cheat in (CHEATS["no event"], BY_MODE):
         found = judge(bench, cheat, problem)
         assert (found.score01, found.evidence.get("official")) == (0.0, True), found.evidence
-    assert judge(bench, RIGHT, problem).score01 == 1.0
+        assert found.evidence["netlist"]["tools"] == ["yosys"]
+    found = judge(bench, RIGHT, problem)
+    assert (found.score01, found.evidence["netlist"]["basis"]) == (1.0, "simulated"), found.evidence
 
 
 @pytest.mark.places("fresh", "rootfs", "docker")

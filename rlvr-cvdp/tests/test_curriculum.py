@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from rlvr.abilities import Opinionated
-from rlvr.curriculum import epochs
-from rlvr.errors import ConfigError
-from rlvr.parts import BuildContext
+from rlvr import BuildContext, ConfigError, PassRate, Problem, epochs
+from rlvr.curriculum.select import problems_of_step
+from rlvr.records.run_state import RunState
 from rlvr.testing import TaskContract
-from rlvr.types import PassRate, Problem
 from rlvr_cvdp.config import CvdpConfig
-from rlvr_cvdp.strengths import read_audit, strength_weights
+from rlvr_cvdp.datasets.strengths import read_audit, strength_weights
 from rlvr_cvdp.task import CvdpTask
 
 
@@ -41,7 +39,9 @@ def entry(strength: float | None, *, weak: bool = False, flaky: bool = False) ->
 def chosen(task: CvdpTask, count: int, *, step: int, **facts: Any) -> list[str]:
     problems = list(task.problems("train"))
     facts = {"history": {}, "seed": 1, **facts}
-    return [p.id.split("_")[2] for p in task.choose(problems, count, step=step, **facts)]
+    return [
+        p.id.split("_")[2] for p in task.curriculum().choose(problems, count, step=step, **facts)
+    ]
 
 
 def test_easy_problems_come_first_and_hard_ones_later(bench: Any) -> None:
@@ -107,7 +107,7 @@ def test_doubtful_problems_are_dropped_from_training_alone(
 
     assert [p.id for p in task.problems("train")] == ["cvdp_copilot_p2_0001"]
     assert len(list(task.problems("test"))) == len(list(task.problems("all"))) == 2
-    assert any("1 of 2 problems are left out of training" in n for n in task.notices("train"))
+    assert any("1 of 2 problems are left out of training" in n for n in task.warnings("train"))
 
 
 def test_doubtful_problems_can_be_met_less(bench: Any, tmp_path: Path) -> None:
@@ -142,8 +142,7 @@ def test_the_task_says_what_asked_it_to_choose(
     extra = {"audit": audit} if "weak" in options else {}
     task = bench.task(*rows(bench, ("cid003", "easy")), **options, **extra)
 
-    assert isinstance(task, Opinionated)
-    assert task.chooses_by == asked
+    assert task.curriculum_option == asked
 
 
 def test_without_a_curriculum_problems_are_met_in_epochs(bench: Any) -> None:
@@ -152,7 +151,8 @@ def test_without_a_curriculum_problems_are_met_in_epochs(bench: Any) -> None:
     problems = list(task.problems("train"))
 
     for step in range(4):
-        assert list(task.choose(problems, 3, seed=2, step=step, history={})) == epochs(
+        state = RunState(step=step)
+        assert problems_of_step(task, problems, 3, seed=2, state=state) == epochs(
             problems, 3, seed=2, step=step
         )
 

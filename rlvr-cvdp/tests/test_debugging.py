@@ -10,17 +10,16 @@ from collections.abc import Sequence
 import pytest
 from attrs import evolve
 
-from rlvr.builtin.group_sampler import GroupSampler
-from rlvr.parts import Episode
-from rlvr.run.stages import datum_of
+from rlvr import Episode, Problem, Reward, SamplingParams, SingleTurn, Trajectory
+from rlvr.rollouts.group import GroupSampler
 from rlvr.testing import ScriptedPolicy
 from rlvr.testing.tools import require_tool
-from rlvr.types import Problem, Reward, SamplingParams, Trajectory
-from rlvr_cvdp.episodes.workbench import Workbench
-from rlvr_cvdp.reward import hidden_paths
+from rlvr.training.stages import datum_of
+from rlvr_cvdp.episodes.tools import Tools
 from rlvr_cvdp.sandbox import open_sandbox
-from rlvr_cvdp.task import CvdpEpisode, CvdpTask
-from rlvr_cvdp.workplace import root
+from rlvr_cvdp.sandbox.folders.root import root
+from rlvr_cvdp.task import CvdpTask
+from rlvr_cvdp.verify.reward import hidden_paths
 
 PORTS = "module inc(input [7:0] a, output [7:0] y);\n"
 SYNTAX = f"```verilog\n{PORTS}  assign y = a + ;\nendmodule\n```"
@@ -147,7 +146,7 @@ def test_the_last_turn_runs_no_tool(bench, monkeypatch):
     async def never(*_args, **_options):
         raise AssertionError("a tool was run")
 
-    monkeypatch.setattr(Workbench, "compile", never)
+    monkeypatch.setattr(Tools, "compile", never)
     trajectory, reward, said = debug(bench, "I think.", RIGHT, turns=2)
     assert said[0].startswith("Your last message holds no code for a file that was asked for")
     assert trajectory.notes == {"turns": [{"stage": "none"}, {"stage": ""}], "ended": "turns"}
@@ -203,7 +202,7 @@ def test_a_single_turn_is_as_it_was(bench):
     """By default, and for problems that are answered in words, nothing is opened or run."""
     task = bench.task()
     (problem,) = task.problems("all")
-    assert isinstance(task.episode(problem), CvdpEpisode)
+    assert isinstance(task.episode(problem), SingleTurn)
     trajectory = asyncio.run(play(task, problem, [RIGHT]))
     assert trajectory.files is None
     assert not trajectory.notes
@@ -213,7 +212,7 @@ def test_the_harness_is_not_where_tools_run(bench):
     """Neither the compiler nor a simulation finds it, nor the data set, nor this package."""
     problem = bench.problem(context={"rtl/x.sv": "module x; endmodule\n"})
     sandbox = open_sandbox(bench.task()._config, hidden=hidden_paths(bench.folder / "rows.jsonl"))
-    tools = Workbench(problem.payload, sandbox, bench.task(timeout_s=20.0)._config)
+    tools = Tools(problem.payload, sandbox, bench.task(timeout_s=20.0)._config)
     places = [
         "/src/test_inc.py", "/code/src/test_inc.py", "../src/test_runner.py", "/src/.env",
         "/code/docker-compose.yml", str(bench.folder / "rows.jsonl"),

@@ -227,6 +227,54 @@ def test_a_given_module_reads_the_harness_for_nobody(bench, own):
         assert reward.score01 == 1.0, (name, reward.evidence)
 
 
+ROM_OF_A_VARIABLE = """\
+module rom(input [7:0] a, output [7:0] q);
+  reg [8*64:1] name; reg [7:0] m [0:255];
+  initial begin name = "rtl/none.hex"; #0 #0 $readmemh(name, m); end
+  assign q = m[a];
+endmodule
+"""
+VARIABLES = {
+    "a vector": ROM_OF_A_VARIABLE,
+    "a string": ROM_OF_A_VARIABLE.replace("reg [8*64:1] name;", "string name;"),
+    "a part": ROM_OF_A_VARIABLE.replace("(name, m)", "(name[8*63:1], m)"),
+    "what is put together": ROM_OF_A_VARIABLE.replace("(name, m)", '({"/src/", name[8*40:1]}, m)'),
+    "what is formatted": ROM_OF_A_VARIABLE.replace("(name, m)", '($sformatf("%0s", name), m)'),
+    "opened": OPENED.replace('#(parameter FILE = "rtl/none.hex")', "").replace(
+        "reg [7:0] m", 'reg [8*64:1] name; initial name = "rtl/none.hex";\n  reg [7:0] m'
+    ).replace("fd = $fopen(FILE", "#0 #0 fd = $fopen(name"),
+    "opened as bytes": OPENED.replace('#(parameter FILE = "rtl/none.hex")', "").replace(
+        "reg [7:0] m", 'reg [8*64:1] name; initial name = "rtl/none.hex";\n  reg [7:0] m'
+    ).replace('fd = $fopen(FILE, "r")', '#0 #0 fd = $fopen(name, "rb")'),
+    "opened in a mode that is chosen": OPENED.replace(
+        '#(parameter FILE = "rtl/none.hex")', '#(parameter MODE = "r")'
+    ).replace(
+        "reg [7:0] m", 'reg [8*64:1] name; initial name = "rtl/none.hex";\n  reg [7:0] m'
+    ).replace('fd = $fopen(FILE, "r")', "#0 #0 fd = $fopen(name, MODE)"),
+    "an array": ROM_OF_A_VARIABLE.replace("reg [8*64:1] name;", "reg [8*64:1] names [0:1];")
+    .replace("name = ", "names[0] = ").replace("(name, m)", "(names[0], m)"),
+}  # fmt: skip
+SETS = """\
+module inc(input [7:0] a, output [7:0] y);
+  rom u(a, y);
+  initial u.@NAME@ = "@FILE@";
+endmodule
+"""
+
+
+@pytest.mark.parametrize("how", VARIABLES)
+def test_a_given_module_reads_under_no_name_that_is_made_while_it_runs(bench, how):
+    """An answer may write any variable: what stands in it is no name of the harness's files."""
+    own = VARIABLES[how]
+    problem = _problem(bench, own, harness={"src/golden.hex": TABLE})
+    name = "names[0]" if "names[0]" in own else "name"
+    files = ["golden.hex"] if "/src/" in own else ["/src/golden.hex", "../src/golden.hex"]
+    for file in (*files, "/proc/self/root/src/golden.hex"):
+        answer = SETS.replace("@NAME@", name).replace("@FILE@", file)
+        reward = bench.rtl(answer, problem)
+        assert reward.score01 == 0.0, (file, reward.evidence)
+
+
 @pytest.mark.places("warm")
 def test_an_answers_own_log_beside_a_given_module_that_opens_files(bench):
     """Its prints go nowhere, whatever number they go to; nothing is refused, nothing is written."""
@@ -241,3 +289,31 @@ def test_an_answers_own_log_beside_a_given_module_that_opens_files(bench):
         right = bench.right.replace("endmodule", f"{text}\nendmodule")
         reward = bench.rtl(right, problem)
         assert reward.score01 == 1.0, (text, reward.evidence)
+
+
+HELD = """\
+module held(input [7:0] a, output reg [7:0] q);
+  always @* q = a;
+endmodule
+"""
+
+
+@pytest.mark.places("warm")
+def test_only_registers_of_the_answer_are_forced(bench):
+    """A given module's register stays what that module says; its own text may force it."""
+    env = bench.env.replace("/code/rtl/inc.sv", "/code/rtl/inc.sv /code/rtl/held.sv")
+    text = (
+        "module inc(input [7:0] a, output [7:0] y);\n  wire [7:0] q; held u(a, q);\n"
+        "  assign y = q + 1;\n  initial begin #1 force {0} = a; #1 release {0}; end\nendmodule\n"
+    )
+    problem = bench.problem(context={"rtl/held.sv": HELD}, harness={"src/.env": env})
+    assert "forces" in bench.rtl(text.format("u.q"), problem).evidence["why"]
+    line = '`line 1 "/code/rtl/inc.sv" 0\n'
+    lying = bench.rtl(f"{line}{text.format('u.q')}", problem)
+    assert "forces" in lying.evidence["why"]
+    itself = HELD.replace(
+        "endmodule", "  initial begin #1 force q = a; #1 release q; end endmodule"
+    )
+    problem = bench.problem(context={"rtl/held.sv": itself}, harness={"src/.env": env})
+    plain = text.replace("initial begin #1 force {0} = a; #1 release {0}; end", "")
+    assert bench.rtl(plain, problem).score01 == 1.0

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from rlvr_cvdp.episodes import work_tree
 from rlvr_cvdp.episodes.actions import actions_of
-from rlvr_cvdp.episodes.agent_prompt import ACTIONS
 from rlvr_cvdp.episodes.work_tree import RefusedError, WorkTree, checked_path
+from rlvr_cvdp.prompts.agent import ACTIONS
 
 OUTSIDE = [
     "/etc/passwd", "../rtl/a.sv", "rtl/../src/test.py", "rtl/../../x", "src/test.py", "a.sv", "rtl",

@@ -7,12 +7,11 @@ import asyncio
 import pytest
 from attrs import evolve
 
-from rlvr.errors import VerifierError
-from rlvr.types import Problem, Reward, Segment, Trajectory
+from rlvr import Problem, Reward, RewardFn, Segment, Trajectory, VerifierError
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.episodes import hidden
-from rlvr_cvdp.episodes.credit import turns_key, turns_of, with_turns
 from rlvr_cvdp.episodes.hidden import HiddenTests
+from rlvr_cvdp.verify.turn_credit import turns_key, turns_of, with_turns
 
 RIGHT = Reward(value=1.0, score01=1.0, components={"tests": 1.0}, evidence={"why": ""})
 
@@ -83,7 +82,7 @@ def test_notes_from_a_file_may_hold_anything():
     assert with_turns(RIGHT, odd, CvdpConfig(turns=2)).components["turn_1"] == 0.0
 
 
-class CountingJudge:
+class CountingJudge(RewardFn):
     """Accepts the text "right", fails to run on "broken", and counts what it is asked."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from rlvr.testing.fakes import CharTokenizer
 from rlvr_cvdp.episodes.compile_order import sources_of
 from rlvr_cvdp.episodes.diagnostics import cleaned, messages_of, shown, tally
 from rlvr_cvdp.episodes.message_budget import Budget, shares, short
-from rlvr_cvdp.episodes.workbench import Ran
+from rlvr_cvdp.episodes.tools import Ran
 
 COUNTERS = {
     "characters": len,

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
+from rlvr import Trajectory
 from rlvr.testing.tools import require_tool
-from rlvr.types import Trajectory
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator")]
 

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from rlvr.errors import ConfigError
-from rlvr.run.answers import read_answers
+from rlvr import ConfigError
+from rlvr.evaluation.answers_file import read_answers
 from rlvr.testing.tools import shared_data
-from rlvr_cvdp.exchange import completion_lines, export_prompts, import_completions
+from rlvr_cvdp.commands.exchange import completion_lines, export_prompts, import_completions
 
 
 def lines(path):
@@ -94,7 +94,7 @@ def test_import_of_samples(tmp_path, capsys):
 )
 def test_answers_as_files_are_read_back(files):
     """What was given as files is written so that the official reading gives the same files."""
-    from rlvr_cvdp.official_parsing import official_files
+    from rlvr_cvdp.answers.official import official_files
 
     (line,) = completion_lines([json.dumps({"id": "a", "files": files})], [])
     back = official_files(line["completion"], tuple(files))

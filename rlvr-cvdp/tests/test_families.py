@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlvr.errors import ConfigError
-from rlvr_cvdp.families import family_of, is_official, splits_of
+from rlvr import ConfigError
+from rlvr_cvdp.datasets.split import family_of, is_official, splits_of
 from rlvr_cvdp.problem import CvdpProblem
 
 
@@ -114,7 +114,7 @@ def test_a_family_torn_by_its_rows_cannot_be_held_out() -> None:
 
 def test_training_on_the_benchmark_is_said_aloud(bench: Any) -> None:
     """Official ids without a split: a warning that names the way out."""
-    (notice,) = bench.task().notices("train")
+    (notice,) = bench.task().warnings("train")
 
     assert notice.startswith("1 of 1 problems are of the CVDP benchmark")
     assert "cvdp.holdout=0.2" in notice
@@ -125,16 +125,16 @@ def test_a_split_or_other_problems_are_no_reason_to_warn(bench: Any) -> None:
     own = {**bench.row(), "split": "train"}
 
     many = [bench.row(id=f"cvdp_copilot_f{i}_0001") for i in range(12)]
-    assert not list(bench.task(*many, holdout=0.4).notices("train"))
-    assert not list(bench.task(own).notices("train"))
-    assert not list(bench.task(bench.row(id="mine_1")).notices("train"))
+    assert not list(bench.task(*many, holdout=0.4).warnings("train"))
+    assert not list(bench.task(own).warnings("train"))
+    assert not list(bench.task(bench.row(id="mine_1")).warnings("train"))
 
 
 def test_a_share_that_holds_nothing_out_is_said_aloud(bench: Any) -> None:
     """With few families the hash may put all of them into training: no score would be one."""
     task = bench.task(bench.row(id="cvdp_copilot_inc_0001"), holdout=1e-9)
 
-    (notice,) = task.notices("train")
+    (notice,) = task.warnings("train")
 
     assert "holds none of these problems out" in notice
     assert "cvdp.holdout_seed" in notice
@@ -147,7 +147,7 @@ def test_a_family_on_both_sides_is_said_aloud(bench: Any) -> None:
         for i, split in enumerate(("train", "test"))
     ]
 
-    (notice,) = bench.task(*rows).notices("train")
+    (notice,) = bench.task(*rows).warnings("train")
 
     assert "the family inc into training and into test" in notice
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rlvr.errors import PrerequisiteError, VerifierError
-from rlvr_cvdp import provision, stacks
+from rlvr import PrerequisiteError, VerifierError
+from rlvr_cvdp.toolchain import cocotb_stacks
 
 OLD = """\
 import cocotb
@@ -72,19 +72,19 @@ def test_a_stack_that_may_not_be_made_is_a_prerequisite(bench, monkeypatch, tmp_
     runner = bench.runner.replace("cocotb_tools.runner", "cocotb.runner")
     record = bench.problem(harness={"src/test_runner.py": runner}).payload
     with pytest.raises(PrerequisiteError, match="rlvr cvdp setup"):
-        stacks.stack_for(record, provision=False)
+        cocotb_stacks.stack_for(record, provision=False)
 
 
 def test_a_stack_that_cannot_be_made_is_a_prerequisite(monkeypatch, tmp_path):
     """A failing pip is told in its own words; nothing that looks complete is left."""
     monkeypatch.setenv("RLVR_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setitem(provision.PINS, 1, ("rlvr-no-such-thing @ file:///nowhere",))
+    monkeypatch.setitem(cocotb_stacks.PINS, 1, ("rlvr-no-such-thing @ file:///nowhere",))
     with pytest.raises(PrerequisiteError, match="rlvr cvdp setup"):
-        provision.provision_stack(1)
-    assert stacks.managed_stack(1) is None
+        cocotb_stacks.provision_stack(1)
+    assert cocotb_stacks.managed_stack(1) is None
     monkeypatch.setenv("RLVR_CACHE_DIR", "/proc/nowhere")
     with pytest.raises(PrerequisiteError, match="cannot write"):
-        provision.provision_stack(1)
+        cocotb_stacks.provision_stack(1)
 
 
 def test_packages_that_no_stack_holds(bench):
@@ -93,12 +93,12 @@ def test_packages_that_no_stack_holds(bench):
 
     record = evolve(bench.problem().payload, needs=("surely_not_there",))
     with pytest.raises(VerifierError, match="surely_not_there"):
-        stacks.stack_for(record, provision=False)
+        cocotb_stacks.stack_for(record, provision=False)
 
 
 def test_the_running_environment_is_stack_2():
     """rlvr-cvdp depends on cocotb 2.0: no other stack is needed for today's harnesses."""
-    stack = stacks.running_stack()
+    stack = cocotb_stacks.running_stack()
     assert stack is not None
     assert stack.versions["cocotb"].startswith("2.0.")
     assert stack.lacks(("cocotb", "surely_not_there")) == ["surely_not_there"]

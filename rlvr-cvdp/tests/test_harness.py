@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rlvr_cvdp.compose import parse_env
-from rlvr_cvdp.harness import cocotb_generation, has_plain_build, needed_packages
-from rlvr_cvdp.rows import parse_row
+from rlvr_cvdp.datasets.compose import parse_env
+from rlvr_cvdp.datasets.harness import cocotb_generation, has_plain_build, needed_packages
+from rlvr_cvdp.datasets.rows import parse_row
 
 RUN = ["pytest", "/src/test_runner.py"]
 

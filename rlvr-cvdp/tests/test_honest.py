@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_cvdp.stacks import running_stack
+from rlvr_cvdp.toolchain.cocotb_stacks import running_stack
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator", "place")]
 
@@ -59,6 +59,13 @@ IDIOMS = {
     '$fdisplay(out[0], "x"); end',
     "console number as an argument": "task automatic say(input integer to); "
     '$fdisplay(to, "x"); endtask initial say(1);',
+    "a register forced by its own test": "reg [7:0] q; initial begin #1 force q = 3; "
+    "#1 release q; force q = a; #1 release q; end",
+    "a register of a helper forced": "one u(); initial begin #1 force u.q = 3; #1 release u.q; "
+    "end endmodule module one; reg [7:0] q = 1;",
+    "a monitor of the console": 'initial $fmonitor(1, "%d", a);',
+    "a monitor of a file": 'integer fd; initial begin fd = $fopen("x.log"); '
+    '$fmonitor(fd, "%d %s", a + 1, "x"); $fmonitorh(fd, 1.5 * a); end',
     "dump name of this scope": 'string n; initial begin $sformat(n, "%m.vcd"); $dumpfile(n); '
     "$dumpvars; end",
     "log name in a parameter": 'parameter L = "run.log"; integer fd; initial begin '

@@ -20,10 +20,10 @@ import pytest
 from hostile_corpus import LARGE, QUICK, all_of, program
 
 from rlvr_cvdp.config import CvdpConfig
-from rlvr_cvdp.episodes.workbench import Ran, Workbench
+from rlvr_cvdp.episodes.tools import Ran, Tools
 from rlvr_cvdp.sandbox import open_sandbox
-from rlvr_cvdp.sandbox.seccomp import bpf_program
-from rlvr_cvdp.sandbox.syscalls import numbers
+from rlvr_cvdp.sandbox.confine.seccomp import bpf_program
+from rlvr_cvdp.sandbox.confine.syscalls import numbers
 
 pytestmark = [
     pytest.mark.integration,
@@ -72,6 +72,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
             "SECRET": SECRET, "WORD": WORD, "KEY": WORD, "FILES": [str(f) for f in files],
             "NAME": socket.gethostname(), "SHM_KEY": os.getpid(), "PID": outside.pid,
             "PORT": listener.getsockname()[1], "WRITABLE": "/code/rundir", "IS_OUTSIDE": False,
+            "TARGET": 1,
         }  # fmt: skip
         assert os.stat("/dev/full").st_mode == device, "a sandbox changed a device of this machine"
     finally:
@@ -96,7 +97,8 @@ def _accept(listener: socket.socket) -> None:
 
 
 def _undefended(script: str, facts: Mapping[str, Any], folder: Path) -> str:
-    text = program(script, {**facts, "WRITABLE": str(folder), "IS_OUTSIDE": True})
+    outside = {"WRITABLE": str(folder), "IS_OUTSIDE": True, "TARGET": facts["PID"]}
+    text = program(script, {**facts, **outside})
     handle = os.memfd_create("secret", 0)
     try:
         os.write(handle, SECRET.encode())
@@ -150,7 +152,7 @@ def _by_tools(bench, text: str, **options: Any) -> list[Ran]:
 
     async def play() -> list[Ran]:
         sandbox = open_sandbox(config, workers=1)
-        tools = Workbench(bench.problem().payload, sandbox, config)
+        tools = Tools(bench.problem().payload, sandbox, config)
         files = {"rtl/inc.sv": bench.right, "verif/program.py": text}
         async with AsyncExitStack() as stack:
             if config.warm and sandbox.name == "bubblewrap":  # tools themselves keep no slot warm
@@ -249,7 +251,7 @@ def test_the_numbers_of_system_calls_are_the_kernels():
 
 def test_the_filter_knows_its_machines():
     """Each known machine has a program that fits the kernel's limit; another is named."""
-    from rlvr.errors import PrerequisiteError
+    from rlvr import PrerequisiteError
 
     for machine in ("x86_64", "aarch64", "riscv64"):
         assert 0 < len(bpf_program(machine)) <= 8 * 4096

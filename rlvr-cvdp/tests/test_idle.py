@@ -9,14 +9,15 @@ import time
 import pytest
 from attrs import evolve
 
-from rlvr.errors import VerifierError
+from rlvr import Problem, Trajectory, VerifierError
 from rlvr.testing.tools import require_tool
-from rlvr.types import Problem, Trajectory
 from rlvr_cvdp.config import CvdpConfig
-from rlvr_cvdp.control import RIGHT, own_problem
+from rlvr_cvdp.episodes.tools import Tools
+from rlvr_cvdp.sandbox import open_sandbox
+from rlvr_cvdp.sandbox.processes.watch import Watch
 from rlvr_cvdp.sandbox.records import Limits
-from rlvr_cvdp.sandbox.watch import Watch
-from rlvr_cvdp.verify import verify
+from rlvr_cvdp.verify.control import RIGHT, own_problem
+from rlvr_cvdp.verify.verdict import verify
 
 PIPES = [
     "/proc/self/fd/1",
@@ -186,6 +187,77 @@ def test_a_linter_or_synthesizer_that_waits_is_wrong(bench, tool):
     for pipe in ("/proc/self/fd/1", "/dev/stdin"):
         reward = bench.rtl(MACRO.format(pipe=pipe) + bench.right, problem, idle_s=1.0)
         assert reward.score01 == 0.0 or pipe == "/dev/stdin"
+
+
+WRONG = "module inc(input [7:0] a, output [7:0] y);\n  assign y = a;\n{body}\nendmodule\n"
+BOMB = "`define M0 a\n" + "".join(
+    f"`define M{n} {'+'.join([f'`M{n - 1}'] * 10)}\n" for n in range(1, 10)
+)
+EATERS = {
+    "reads its input": "integer c; initial begin c = $fgetc(32'h8000_0000); #0 c = $fgetc(0); end",
+    "reads lines of its input": "reg [99:0] s; integer n; initial n = $fgets(s, 32'h8000_0000);",
+    "stops for a prompt": "initial begin #1 $stop; end",
+    "stops at once": "initial $stop(2);",
+    "a loop without time": "initial forever ;",
+    "a loop of events": "event e; always @(e) -> e; initial #1 -> e; reg q = 0; always #0 q = ~q;",
+    "a loop of signals": "wire w; assign w = ~(w === 1'b1) & (a !== 8'hxx);",
+    "a large loop of generate": "genvar i; generate for (i = 0; i < 9999999; i = i + 1) "
+    "begin : g wire [99:0] w = i; end endgenerate",
+    "a tree of instances": "endmodule\nmodule t #(parameter N = 40)(); generate if (N) begin "
+    "t #(N - 1) l(); t #(N - 1) r(); end endgenerate endmodule module m; t u();",
+    "macros of macros": "endmodule\n" + BOMB + "module m(input a, output y); assign y = `M9;",
+    "a deep expression": f"wire w = {'(' * 60000}a{')' * 60000};",
+    "a long expression": f"wire [7:0] w = a{' + a' * 150000};",
+    "deep blocks": f"initial {'begin ' * 50000}{' end' * 50000}",
+    "a function of itself": "function automatic integer f(input integer n); f = f(n + 1) + 1; "
+    "endfunction initial $display(f(0));",
+    "a constant function of itself": "function automatic integer f(input integer n); "
+    "f = f(n + 1) + f(n + 2); endfunction localparam P = f(0); wire [P:0] w;",
+    "a wide vector": "reg [30000000:0] v; wire [30000000:0] w = v * v; initial v = a ** 99;",
+    "a large memory": "reg [1023:0] m [0:99999999]; initial m[5] = a;",
+    "a string that grows": 'string s; initial begin s = "x"; forever s = {s, s}; end',
+    "a queue that grows": "int q[$]; initial forever q.push_back(1);",
+    "threads without end": "integer i; initial forever fork begin #1000; end join_none",
+    "prints without end": 'initial forever $display("%0s", {4000{"x"}});',
+    "a crash": "initial begin : b disable b; $display(b.c.d.e[3]); end assign a.b.c = $unsigned;",
+    "a table without end": "primitive p(o, i); output o; input i; table\n"
+    + "0 : 0;\n" * 100000
+    + "endtable endprimitive",
+    "ends as if killed": "initial begin $finish_and_return(137); end",
+    "an include of itself": '`include "inc.sv"\n`include "/code/rtl/inc.sv"',
+}
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("simulator", "place")
+@pytest.mark.places("warm", "fresh")
+@pytest.mark.parametrize("what", EATERS)
+def test_what_crashes_or_eats_a_tool_is_a_wrong_answer(bench, what):
+    """However a tool ends on an answer's text, a verdict comes and it is 0; the next is judged."""
+    limits = {"timeout_s": 2.0, "idle_s": 1.5, "memory_mb": 1500, "output_mb": 2}
+    reward = bench.rtl(WRONG.format(body=EATERS[what]), **limits)
+    assert reward.score01 == 0.0, reward.evidence
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("simulator", "place")
+@pytest.mark.places("warm", "fresh")
+@pytest.mark.parametrize("what", EATERS)
+def test_what_crashes_or_eats_a_tool_is_an_agents_own_error(bench, what):
+    """In an agent's tools too: each says how it ended, and the next one works."""
+    config = CvdpConfig(**{"timeout_s": 1.0, "idle_s": 1.5, "memory_mb": 1500, **bench.place})
+    text = WRONG.format(body=EATERS[what])
+    honest = 'module tb; initial $display("honest"); endmodule\n'
+
+    async def play() -> str:
+        tools = Tools(bench.problem().payload, open_sandbox(config, workers=1), config)
+        files = {"rtl/inc.sv": text}
+        for tool in (tools.compile, tools.lint, tools.stat, tools.simulate):
+            ran = await tool(files, ["rtl/inc.sv"])
+            assert ran.ok or ran.output, tool
+        return (await tools.simulate({"verif/tb.sv": honest}, ["verif/tb.sv"])).output
+
+    assert "honest" in asyncio.run(play())
 
 
 @pytest.mark.integration

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from docker_fixture import daemon_pid, start_daemon, stop_daemon
 
-from rlvr.errors import PrerequisiteError
+from rlvr import PrerequisiteError
 from rlvr.testing.tools import missing, require_tool
 from rlvr_cvdp.images import checks, commands, image, recipe
 from rlvr_cvdp.images.daemon import docker_client

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.errors import PrerequisiteError, VerifierError
+from rlvr import PrerequisiteError, Reward, Trajectory, VerifierError
 from rlvr.testing.tools import require_tool
-from rlvr.types import Reward, Trajectory
-from rlvr_cvdp import workplace
+from rlvr_cvdp.sandbox.folders import root
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator", "place")]
 
@@ -23,7 +22,7 @@ HEAD = "module inc(input [7:0] a, output [7:0] y);\n  assign y = a + 8'd1;\n"
 
 def _left() -> list[str]:
     """Work folders of this process that are still there."""
-    own = workplace._own_folder(os.getpid())
+    own = root._own_folder(os.getpid())
     return [entry.name for entry in own.iterdir() if entry.name.startswith("v")]
 
 
@@ -270,22 +269,22 @@ def test_cancelling_kills_the_sandbox(bench):
 @pytest.mark.places("fresh")
 def test_what_a_crashed_process_left_is_swept(monkeypatch, tmp_path):
     """Folders of processes that are gone are removed; those of living ones stay."""
-    monkeypatch.setattr(workplace.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(root.tempfile, "gettempdir", lambda: str(tmp_path))
     command = [sys.executable, "-c", "import os; print(os.getpid())"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     gone = done.stdout.strip()
     for owner in (gone, str(os.getpid())):
-        (workplace.root() / f"{owner}-abc" / "v1").mkdir(parents=True)
-    assert workplace.sweep() == 1
-    assert [entry.name for entry in workplace.root().iterdir()] == [f"{os.getpid()}-abc"]
+        (root.root() / f"{owner}-abc" / "v1").mkdir(parents=True)
+    assert root.sweep() == 1
+    assert [entry.name for entry in root.root().iterdir()] == [f"{os.getpid()}-abc"]
 
 
 @pytest.mark.places("fresh")
 def test_an_unwritable_folder_is_named(monkeypatch):
     """Where no sandbox can be made, the error says which folder and what to set."""
-    monkeypatch.setattr(workplace.tempfile, "gettempdir", lambda: "/proc/nowhere")
-    workplace._own_folder.cache_clear()
+    monkeypatch.setattr(root.tempfile, "gettempdir", lambda: "/proc/nowhere")
+    root._own_folder.cache_clear()
     with pytest.raises(PrerequisiteError, match="TMPDIR"):
-        workplace._own_folder(os.getpid())
-    workplace._own_folder.cache_clear()
+        root._own_folder(os.getpid())
+    root._own_folder.cache_clear()
     assert Path("/proc").exists()

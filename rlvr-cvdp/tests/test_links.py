@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.results.plain import is_plain, read_plain
 from rlvr_cvdp.sandbox import Limits, open_sandbox
-from rlvr_cvdp.sandbox.folders import empty_folder
+from rlvr_cvdp.sandbox.folders.slot import empty_folder
 from rlvr_cvdp.waves.record import record_waves
 
 in_each_sandbox = pytest.mark.usefixtures("simulator", "place")
@@ -170,3 +172,61 @@ def test_what_is_emptied_ends_at_links(tmp_path, outside):
     assert list(folder.iterdir()) == []
     assert contents(outside) == before
     assert outside.stat().st_mode & 0o777 == 0o500
+
+
+WHAT_LIES_THERE = {
+    "a link to a file": "os.unlink(place); os.symlink(victim, place)",
+    "a link to a folder": "shutil.rmtree('/code/rtl'); os.symlink(folder, '/code/rtl')",
+    "a pipe": "os.unlink(place); os.mkfifo(place)",
+    "a folder": "os.unlink(place); os.makedirs(place + '/more')",
+    "a second name": "os.unlink(place); os.link('/code/rundir/sim.log', place)",
+    "a closed folder": "os.chmod('/code/rtl', 0)",
+    "a file in the folder's place": "shutil.rmtree('/code/rtl'); open('/code/rtl', 'w').close()",
+}
+
+
+@in_each_sandbox
+@pytest.mark.every_place
+@pytest.mark.integration
+@pytest.mark.parametrize("deed", WHAT_LIES_THERE)
+def test_an_answer_that_is_looked_at_again_is_not_written_through(bench, outside, deed):
+    """A wrong answer's files are written once more, where its harness has run: into the tree."""
+    names = f"place, folder, victim = '/code/rtl/inc.sv', {str(outside)!r}, {str(outside)!r}"
+    body = f"{names} + '/inc.sv'\nopen('/code/rundir/sim.log', 'a').close()\n"
+    body += f"{WHAT_LIES_THERE[deed]}\nassert False"
+    before = contents(outside)
+    reward = bench.rtl(bench.right, bench.problem(harness=harness(bench, body)))
+    assert contents(outside) == before
+    assert (reward.score01, reward.components["compilation"]) == (0.0, 0.5), reward.evidence
+
+
+NOTE = "tool.7", "netlists", "9.log", "9.build", "compiled", "cone", "expanded"
+LEFT = {
+    "pipes": "os.mkfifo('/rlvr/out/' + name)",
+    "links": "os.symlink({victim!r}, '/rlvr/out/' + name)",
+    "folders": "os.mkdir('/rlvr/out/' + name)",
+    "files with holes": (
+        "[os.truncate(os.open(f'/rlvr/out/{{n}}{{name}}', os.O_CREAT | os.O_RDWR), 60_000_000)"
+        " for n in range(40)]"
+    ),
+}
+
+
+@in_each_sandbox
+@pytest.mark.every_place
+@pytest.mark.integration
+@pytest.mark.parametrize("deed", LEFT)
+@pytest.mark.parametrize("is_right", [True, False])
+def test_what_a_harness_leaves_among_the_notes_is_not_read(bench, tmp_path, deed, is_right):
+    """Pipes, links, large files under each name that was ever read: no wait, no memory, no call."""
+    victim = tmp_path / "call"
+    argv = ["-p", "read_verilog /code/rtl/inc.sv"]
+    victim.write_text(json.dumps({"tool": "yosys", "argv": argv, "cwd": "/", "scripts": {}}))
+    body = f"for name in {NOTE}:\n    " + LEFT[deed].format(victim=str(victim))
+    body += "" if is_right else "\nassert False"
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    reward = bench.rtl(bench.right, bench.problem(harness=harness(bench, body)))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000
+    assert reward.score01 == float(is_right), reward.evidence
+    assert reward.components["compilation"] == 0.5
+    assert "netlist" not in reward.evidence, "a call was noted that nobody made"

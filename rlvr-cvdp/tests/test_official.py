@@ -7,13 +7,12 @@ import json
 
 import pytest
 
-from rlvr.parts import BuildContext
+from rlvr import BuildContext, Reward, Trajectory
 from rlvr.testing.tools import shared_data
-from rlvr.types import Reward, Trajectory
-from rlvr_cvdp import commands, doctor
+from rlvr_cvdp.commands import doctor, setup
 from rlvr_cvdp.config import CvdpConfig
-from rlvr_cvdp.reward import CvdpReward
 from rlvr_cvdp.task import CvdpTask
+from rlvr_cvdp.verify.reward import CvdpReward
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator")]
 
@@ -148,7 +147,7 @@ def test_checks_name_the_fix(monkeypatch):
 def test_list_command(capsys):
     """`rlvr cvdp list --json` gives a line a row, supported or not."""
     path = shared_data("cvdp", SETS[0])
-    assert commands.list_problems(["--dataset", str(path), "--json"]) == 0
+    assert setup.list_problems(["--dataset", str(path), "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert len(rows) == 36
     assert {row["generation"] for row in rows} == {1, 2}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlvr_cvdp.answers import from_official_text
-from rlvr_cvdp.official_parsing import official_files, response_text
+from rlvr_cvdp.answers.official import official_files, response_text
+from rlvr_cvdp.answers.parse import from_official_text
 
 ONE = ("rtl/a.sv",)
 TWO = ("rtl/a.sv", "rtl/b.sv")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from rlvr_cvdp.prompts import official_prompt
-from rlvr_cvdp.starter.prompt import brief_prompt
+from rlvr_cvdp.prompts.official import official_prompt
+from rlvr_cvdp.prompts.starter import brief_prompt
 
 
 def test_one_target(bench):

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from rlvr.parts import RewardFn
+from rlvr import Problem, Reward, RewardFn, Trajectory
 from rlvr.testing import require_tool
-from rlvr.types import Problem, Reward, Trajectory
-from rlvr_cvdp.gate import Gate
-from rlvr_cvdp.proxy import as_proxy, is_compilable
+from rlvr_cvdp.verify.compile_first import Gate
+from rlvr_cvdp.verify.compile_only_reward import as_proxy, is_compilable
 
 WRONG = "module inc(input [7:0] a, output [7:0] y);\n  assign y = a;\nendmodule\n"
 UNKNOWN_MODULE = "module inc(input [7:0] a, output [7:0] y);\n  nowhere u(a, y);\nendmodule\n"
@@ -19,7 +18,7 @@ BROKEN = "module inc(input [7:0] a, output [7:0] y;\nendmodule\n"
 
 
 def proxied(bench: Any, kind: str, step: int = 0) -> RewardFn:
-    reward: RewardFn = bench.reward(proxy=kind, proxy_steps=5).scheduled(step, {})
+    reward: RewardFn = bench.reward(proxy=kind, proxy_steps=5).at_step(step, {})
     return reward
 
 
@@ -71,9 +70,9 @@ def test_the_schedule_switches_to_the_tests_and_back_nowhere(bench: Any) -> None
     """Steps 0 to 4 of five proxy steps; evaluations and later steps use the reward itself."""
     reward = bench.reward(proxy="compile", proxy_steps=5)
 
-    assert [reward.scheduled(step, {}) is reward for step in range(7)] == [False] * 5 + [True] * 2
+    assert [reward.at_step(step, {}) is reward for step in range(7)] == [False] * 5 + [True] * 2
     plain = bench.reward()
-    assert plain.scheduled(0, {}) is plain
+    assert plain.at_step(0, {}) is plain
 
 
 @pytest.mark.usefixtures("simulator")

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import json
 import os
+import resource
 import socket
 import struct
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 import rlvr_cvdp
 from rlvr_cvdp.sandbox.recorder import Recorder
+
+LAUNCH = {"rc": 0, "name": "1"}
+ITEM = {"item": "a", "when": "call", "outcome": "passed"}
 
 
 def _inside():
@@ -58,8 +64,8 @@ def test_what_is_said_is_taken_down_in_order(tmp_path):
     def speak(inside):
         pytest_ = inside.Record()
         replies.append(pytest_.note("collected", ["a"]))
-        replies.extend(_honest(inside, [("launch", {"rc": 0})]))
-        replies.append(pytest_.note("item", {"item": "a"}))
+        replies.extend(_honest(inside, [("launch", LAUNCH)]))
+        replies.append(pytest_.note("item", ITEM))
         replies.append(pytest_.note("end"))
         pytest_.close()
 
@@ -71,7 +77,7 @@ def test_what_is_said_is_taken_down_in_order(tmp_path):
 
 def test_a_record_without_its_last_word_was_cut_off(tmp_path):
     """Pytest that went away in the middle told only a part."""
-    record = _said(tmp_path, lambda inside: _honest(inside, [("item", {}), ("item", {})]))
+    record = _said(tmp_path, lambda inside: _honest(inside, [("item", ITEM), ("item", ITEM)]))
     assert (record.is_sound, record.is_whole) == (True, False)
 
 
@@ -95,16 +101,19 @@ def _raw(frames):
 @pytest.mark.parametrize(
     "frames",
     [
-        lambda inside, nonce: [inside.pack(b"?" * 16, 0, "launch", {})],
-        lambda inside, nonce: [inside.pack(nonce, 1, "launch", {})],
-        lambda inside, nonce: 2 * [inside.pack(nonce, 0, "launch", {})],
-        lambda inside, nonce: [inside.pack(nonce, 0, "end", 0), inside.pack(nonce, 1, "launch", 1)],
-        lambda inside, nonce: [inside.pack(nonce, 0, "launch", {})[:-3]],
+        lambda inside, nonce: [inside.pack(b"?" * 16, 0, "launch", LAUNCH)],
+        lambda inside, nonce: [inside.pack(nonce, 1, "launch", LAUNCH)],
+        lambda inside, nonce: 2 * [inside.pack(nonce, 0, "launch", LAUNCH)],
+        lambda inside, nonce: [
+            inside.pack(nonce, 0, "end", 0),
+            inside.pack(nonce, 1, "launch", LAUNCH),
+        ],
+        lambda inside, nonce: [inside.pack(nonce, 0, "launch", LAUNCH)[:-3]],
         lambda inside, nonce: [b"\xff\xff\xff\xff"],
         lambda inside, nonce: [struct.pack("!I", 4) + b"null"],
         lambda inside, nonce: [struct.pack("!I", 60_000) + b"[" * 60_000],
         lambda inside, nonce: [struct.pack("!I", 2) + b"\xff\xfe"],
-        lambda inside, nonce: [json.dumps([nonce.hex(), 0, "launch", {}]).encode()],
+        lambda inside, nonce: [json.dumps([nonce.hex(), 0, "launch", LAUNCH]).encode()],
     ],
     ids=[
         "foreign",
@@ -127,6 +136,67 @@ def test_what_does_not_follow_makes_the_record_unsound(tmp_path, frames):
     assert len(record.notes) <= 1
 
 
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("build", None),
+        ("build", {"how": 1, "refused": []}),
+        ("build", {"how": "ok", "refused": [1]}),
+        ("launch", {"rc": "0", "name": "1"}),
+        ("launch", [0]),
+        ("item", {"item": "a", "when": "call"}),
+        ("collected", [["a"]]),
+        ("netlist", {"ok": 1}),
+        ("tool", {"tool": "yosys", "argv": "x", "cwd": "/", "scripts": {}}),
+        ("tool", {"tool": "yosys", "argv": [], "cwd": "/", "scripts": {"a": None}}),
+        ("anything", None),
+        (7, None),
+        ([], None),
+    ],
+)
+def test_a_note_of_another_shape_is_none(tmp_path, kind, body):
+    """What the sandbox's own programs never say makes the record unsound, and nothing fails."""
+    record = _said(tmp_path, _raw(lambda inside, nonce: [inside.pack(nonce, 0, kind, body)]))
+    assert (record.is_sound, record.notes) == (False, [])
+
+
+def test_who_says_too_much_is_not_listened_to(tmp_path):
+    """Large notes are dropped before they are read: this process does not hold them all."""
+    big = "x" * 15_000_000
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    def speak(inside):
+        speaker = inside.Record()
+        with contextlib.suppress(OSError):
+            for _ in range(20):
+                speaker.note("netlist", big)
+        speaker.close()
+
+    record = _said(tmp_path, speak)
+    assert not record.is_sound
+    assert len(record.notes) <= 4
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000
+
+
+def test_many_speakers_at_once_do_not_take_all_descriptors(tmp_path):
+    """A program that connects again and again is hung up on; others of this process can go on."""
+    seen = []
+
+    def speak(inside):
+        held = []
+        for _ in range(1000):
+            held.append(socket.socket(socket.AF_UNIX))
+            held[-1].connect(inside.PLACE)
+        time.sleep(0.5)
+        seen.append(len(os.listdir("/proc/self/fd")) - len(held))
+        for sock in held:
+            sock.close()
+
+    record = _said(tmp_path, speak)
+    assert not record.is_sound
+    assert seen[0] < 300
+
+
 def test_what_an_earlier_command_says_late_is_not_the_next_ones(tmp_path):
     """A connection belongs to the command during which it was made."""
     inside = _inside()
@@ -137,7 +207,7 @@ def test_what_an_earlier_command_says_late_is_not_the_next_ones(tmp_path):
         first = await recorder.begin()
         late = await asyncio.to_thread(inside.Record)
         second = await recorder.begin()
-        await asyncio.to_thread(late.note, "launch", {"rc": 0})
+        await asyncio.to_thread(late.note, "launch", LAUNCH)
         late.close()
         await recorder.close()
         return len(first.notes), len(second.notes)

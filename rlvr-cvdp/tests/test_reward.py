@@ -8,15 +8,13 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from rlvr.errors import ConfigError
-from rlvr.parts import BuildContext
+from rlvr import BuildContext, ConfigError, Trajectory
 from rlvr.testing import PluginContract, RewardContract, TaskContract
 from rlvr.testing.tools import require_tool
-from rlvr.types import Trajectory
-from rlvr_cvdp import service
 from rlvr_cvdp.config import CvdpConfig
-from rlvr_cvdp.reward import CvdpReward
+from rlvr_cvdp.launch import service
 from rlvr_cvdp.task import CvdpTask
+from rlvr_cvdp.verify.reward import CvdpReward
 
 HALF = (
     "module inc(input [7:0] a, output [7:0] y);\n  assign y = (a == 255) ? 1 : a + 1;\nendmodule\n"
@@ -134,7 +132,7 @@ def test_keys_change_with_all_that_decides(bench, monkeypatch):
         bench.reward(timeout_s=3.0).verdict_key(problem, right),
         bench.reward(tests_weight=2.0).verdict_key(problem, right),
     ]
-    monkeypatch.setattr("rlvr_cvdp.toolchain.tool_version", lambda path: "99")
+    monkeypatch.setattr("rlvr_cvdp.toolchain.toolchain.tool_version", lambda path: "99")
     others.append(bench.reward().verdict_key(problem, right))
     assert len({key, *others}) == 7
 

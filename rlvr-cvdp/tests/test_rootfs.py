@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from rlvr.errors import ConfigError, PrerequisiteError, VerifierError
+from rlvr import ConfigError, PrerequisiteError, VerifierError
 from rlvr.testing.tools import missing, require_tool
 from rlvr_cvdp.images import checks, commands, recipe, steps
 from rlvr_cvdp.images import rootfs as building
 from rlvr_cvdp.images.mirror import DEFAULT, apt_mirror, check_mirror
 from rlvr_cvdp.images.probe import toolchain_of_root
-from rlvr_cvdp.toolchain import host_toolchain
+from rlvr_cvdp.toolchain.toolchain import host_toolchain
 
 NEW_IN_12 = """\
 module top(input reg [7:0] a, output logic [7:0] y);

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from rlvr.errors import ConfigError
-from rlvr_cvdp.patch import apply_patch
-from rlvr_cvdp.rows import Unsupported, parse_row, read_rows
+from rlvr import ConfigError
+from rlvr_cvdp.datasets.patch import apply_patch
+from rlvr_cvdp.datasets.rows import Unsupported, parse_row, read_rows
 
 NEW_FILE = """\
 @@ -0,0 +1,3 @@

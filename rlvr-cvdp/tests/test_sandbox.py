@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.errors import ConfigError, PrerequisiteError
-from rlvr.types import Reward, Trajectory
-from rlvr_cvdp import workplace
+from rlvr import ConfigError, PrerequisiteError, Reward, Trajectory
 from rlvr_cvdp.config import CvdpConfig
-from rlvr_cvdp.sandbox import Finished, Limits, Slot, open_sandbox
-from rlvr_cvdp.service import service_environment
-from rlvr_cvdp.starter.mutants import mutants
-from rlvr_cvdp.tree import write_tree
+from rlvr_cvdp.launch.service import service_environment
+from rlvr_cvdp.launch.tree import write_tree
+from rlvr_cvdp.sandbox import Finished, Limits, SandboxLease, open_sandbox
+from rlvr_cvdp.sandbox.folders import root
+from starter_problems.mutants import mutants
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator", "place")]
 
@@ -41,7 +40,7 @@ def _sleepers(output: str) -> list[str]:
     return [line for line in output.splitlines() if line.startswith("sleep")]
 
 
-async def _sh(slot: Slot, script: str) -> Finished:
+async def _sh(slot: SandboxLease, script: str) -> Finished:
     return await slot.run(
         ["/bin/sh", "-c", script],
         environment={"PATH": "/usr/bin:/bin"},
@@ -216,6 +215,46 @@ def test_what_one_command_leaves_outside_of_code_is_gone_for_the_next_command(be
     assert not _sleepers(output), output
 
 
+MEDDLE = """
+import glob, os
+for path in glob.glob("/proc/1/*") + glob.glob("/proc/1/attr/*"):
+    for text in ("500", "0", "1", "left"):
+        if os.path.isfile(path) and os.stat(path).st_mode & 0o222:
+            try:
+                with open(path, "w") as file:
+                    file.write(text)
+            except OSError:
+                pass
+"""
+SETTINGS = """
+import os, resource
+for name in ("autogroup", "comm", "coredump_filter", "oom_score_adj", "timerslack_ns", "limits"):
+    with open("/proc/self/" + name) as file:
+        print(name, file.read().split("nice")[-1])
+print(os.nice(0), os.sched_getaffinity(0), os.sched_getscheduler(0), os.getcwd(), os.umask(0))
+"""
+
+
+@pytest.mark.places("warm", "docker")
+def test_what_is_written_into_the_workers_folder_of_proc_holds_for_nobody_else(bench):
+    """Whom the kernel ends first, and the like: a changed worker takes no other problem."""
+
+    async def three() -> list[str]:
+        sandbox, stack = _sandbox(bench)
+        seen = []
+        async with sandbox:
+            for program in (SETTINGS, MEDDLE, SETTINGS):
+                async with sandbox.slot(stack) as slot:
+                    (slot.folder / "tree" / "rtl" / "program.py").write_text(program)
+                    done = await _sh(slot, f"{stack.python} /code/rtl/program.py 2>&1")
+                    assert done.rc == 0, done.output[-2000:]
+                    seen.append(done.output)
+        return seen
+
+    before, _, after = asyncio.run(three())
+    assert before == after
+
+
 @pytest.mark.places("warm", "docker")
 def test_the_worker_is_out_of_reach(bench):
     """A command sees the process that forked it, and can neither read, change nor end it."""
@@ -360,7 +399,7 @@ def test_a_worker_that_was_killed_is_replaced_and_the_answer_judged_again(bench)
             worker = reward._sandbox._pool._waiting[0]
             task = asyncio.create_task(reward(problem, endless))
             await asyncio.sleep(1.5)
-            os.kill(worker._cage.pid, signal.SIGKILL)
+            os.kill(worker._process.pid, signal.SIGKILL)
             return await task, (await reward(problem, right)).score01
 
     killed, after = asyncio.run(kill_one())
@@ -399,7 +438,7 @@ def test_leaving_ends_every_worker(bench):
         async with bench.reward() as reward:
             await reward(problem, right)
             for worker in reward._sandbox._pool._waiting:
-                seen.append(worker._cage.pid)
+                seen.append(worker._process.pid)
                 folders.append(worker.folder)
             raise RuntimeError("something else")
 
@@ -466,7 +505,7 @@ def test_a_cancellation_at_any_moment_leaves_nothing(bench, after_s, place):
     """Ctrl-C while a sandbox starts, works or ends: no process, no folder, no complaint."""
     problem = bench.problem()
     right = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": bench.right})
-    own = workplace._own_folder(os.getpid())
+    own = root._own_folder(os.getpid())
 
     async def cancel() -> None:
         async with bench.reward() as reward:

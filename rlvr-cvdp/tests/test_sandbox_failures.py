@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 from docker_fixture import daemon_pid, start_daemon, stop_daemon
 
-from rlvr.errors import PrerequisiteError, RlvrError, VerifierError
+from rlvr import PrerequisiteError, RlvrError, Trajectory, VerifierError
 from rlvr.testing.tools import require_tool
-from rlvr.types import Trajectory
 from rlvr_cvdp.images.daemon import docker_client
 from rlvr_cvdp.images.image import build_image
 

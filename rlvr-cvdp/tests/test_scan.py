@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from rlvr_cvdp.scan import HARMLESS, quieted, scan, tasks_of
+from rlvr_cvdp.verify.forbidden_calls import HARMLESS, quieted, scan, tasks_of
 
 VVP = """\
 :vpi_module "/usr/lib/ivl/system.vpi";
@@ -253,4 +253,8 @@ def test_every_system_task_of_the_simulator_is_sorted(tmp_path):
         )
         if built.returncode == 0 and f'"${name}"' in target.read_text():
             with target.open() as file:
-                assert f"calls ${name}" in scan(file, {}), name
+                lines = file.readlines()
+            if name.startswith("fmonitor"):  # taken out
+                assert f'"${name}"' not in "".join(quieted(lines, {}))
+            else:
+                assert f"calls ${name}" in scan(lines, {}), name

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rlvr.types import Reward, Trajectory
-from rlvr_cvdp.benches import PASS_PATTERN
+from rlvr import Reward, Trajectory
+from rlvr_cvdp.datasets.from_public.testbench import PASS_PATTERN
 
 COUNTER = """\
 module counter #(parameter W = 4) (

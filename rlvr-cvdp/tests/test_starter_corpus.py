@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import random
 
-from rlvr_cvdp.starter.build import held_out_keys
-from rlvr_cvdp.starter.corpus import AUTHORS, corpus, write_example
-from rlvr_cvdp.starter.families import FAMILIES
-from rlvr_cvdp.starter.prompt import brief_prompt
-from rlvr_cvdp.starter.style import STYLES
+from rlvr_cvdp.prompts.starter import brief_prompt
+from starter_problems.build import held_out_keys
+from starter_problems.corpus import AUTHORS, corpus, write_example
+from starter_problems.families import FAMILIES
+from starter_problems.style import STYLES
 
 
 def test_a_seed_gives_one_corpus() -> None:

@@ -7,11 +7,11 @@ import shutil
 
 import pytest
 
-from rlvr_cvdp.starter.build import row
-from rlvr_cvdp.starter.equivalence import is_indistinguishable
-from rlvr_cvdp.starter.families import FAMILIES
-from rlvr_cvdp.starter.judge import judge
-from rlvr_cvdp.starter.style import STYLES, Style
+from starter_problems.build import row
+from starter_problems.equivalence import is_indistinguishable
+from starter_problems.families import FAMILIES
+from starter_problems.judge import judge
+from starter_problems.style import STYLES, Style
 
 pytestmark = [
     pytest.mark.integration,

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from rlvr_cvdp.starter.build import drafts
-from rlvr_cvdp.starter.corpus import corpus
+from rlvr_cvdp.prompts.starter import brief_prompt
 from rlvr_cvdp.starter.model_path import starter_model
-from rlvr_cvdp.starter.prompt import brief_prompt
+from starter_problems.build import drafts
+from starter_problems.corpus import corpus
 
 ANSWER_TOKENS = 200
 LARGEST_BYTES = 8_000_000
@@ -30,7 +30,7 @@ def folder() -> Path:
 @pytest.fixture
 def tokenizer(folder: Path) -> Any:
     """The model's own tokenizer."""
-    module = pytest.importorskip("rlvr_torch.tokenizer", reason=TORCH)
+    module = pytest.importorskip("rlvr_torch.models.bpe", reason=TORCH)
     return module.BytePairTokenizer.load(folder)
 
 
@@ -44,7 +44,7 @@ def test_ships_small(folder: Path) -> None:
 def test_loads_and_prefers_verilog(folder: Path, tokenizer: Any) -> None:
     """rlvr-torch loads it, and after a prompt it expects a module rather than noise."""
     torch = pytest.importorskip("torch", reason=TORCH)
-    weights = pytest.importorskip("rlvr_torch.weights", reason=TORCH)
+    weights = pytest.importorskip("rlvr_torch.models.gpt2_files", reason=TORCH)
     torch.set_num_threads(1)
     model = weights.load_gpt2(folder)
     assert model.config.vocab_size == tokenizer.vocab_size

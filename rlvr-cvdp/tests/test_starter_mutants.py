@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from rlvr_cvdp.starter.families import FAMILIES
-from rlvr_cvdp.starter.mutants import mutants
-from rlvr_cvdp.starter.slips import slip_in_names, slip_in_syntax
+from starter_problems.families import FAMILIES
+from starter_problems.mutants import mutants
+from starter_problems.slips import slip_in_names, slip_in_syntax
 
 COUNTER = """\
 module m (

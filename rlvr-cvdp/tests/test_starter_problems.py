@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from rlvr_cvdp.starter.build import PROBLEMS, drafts, held_out_keys, text
-from rlvr_cvdp.starter.families import FAMILIES
+from starter_problems.build import PROBLEMS, drafts, held_out_keys, text
+from starter_problems.families import FAMILIES
 
 ROWS = [json.loads(line) for line in PROBLEMS.read_text(encoding="utf-8").splitlines()]
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlvr_cvdp.clocks import clocking_of
-from rlvr_cvdp.ports import PortsError, header_of
-from rlvr_cvdp.verilog import (
+from rlvr_cvdp.hdl.clocks import clocking_of
+from rlvr_cvdp.hdl.names import (
     instantiated,
     module_names,
     renamed,
@@ -16,6 +15,7 @@ from rlvr_cvdp.verilog import (
     scope_names,
     tokens,
 )
+from rlvr_cvdp.hdl.ports import PortsError, header_of
 
 BENCH = """\
 // module commented; "quoted"

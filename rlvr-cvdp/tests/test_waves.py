@@ -8,13 +8,17 @@ import re
 
 import pytest
 
-from rlvr.errors import PrerequisiteError, UnknownNameError, VerifierError
-from rlvr.types import Segment
+from rlvr import PrerequisiteError, Segment, UnknownNameError, VerifierError
+from rlvr_cvdp.commands.completions import read_completion
+from rlvr_cvdp.commands.waves import waves
 from rlvr_cvdp.config import CvdpConfig
+from rlvr_cvdp.hdl.clocks import Clocking
+from rlvr_cvdp.hdl.ports import header_of
+from rlvr_cvdp.netlist.twin import twin_problem
 from rlvr_cvdp.sandbox import Limits, open_sandbox
-from rlvr_cvdp.waves.command import waves
-from rlvr_cvdp.waves.completions import read_completion
+from rlvr_cvdp.waves.ports import Trace, agree, read_trace
 from rlvr_cvdp.waves.record import record_waves
+from rlvr_cvdp.waves.replay import replay_problem
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator")]
 
@@ -240,3 +244,70 @@ def test_what_was_asked_for_must_exist(bench, tmp_path):
         waves([*given, "--id", "cvdp_copilot_inc_0001", "--files", str(tmp_path)])
     with pytest.raises(UnknownNameError, match="no such file"):
         waves([*given, "--id", "cvdp_copilot_inc_0001", "--completions", "none.jsonl"])
+
+
+VCD = """\
+$timescale 1ns $end
+$scope module inc $end
+$var wire 8 $ a [7:0] $end
+$var wire 8 " y [7:0] $end
+$scope module u $end $var wire 1 # y $end $upscope $end
+$upscope $end
+$enddefinitions $end
+$dumpvars
+b0 $
+bx "
+$end
+#1
+b101 $
+b110 "
+"""
+OTHERS = {
+    "itself": (VCD, True),
+    "a value where the other has x": (VCD.replace("bx", "b1"), True),
+    "a finer time": (VCD.replace("1ns", "10ps").replace("#1", "#100"), True),
+    "passing through": (VCD.replace("#1", '#1\nb1 "'), True),
+    "leading zeros": (VCD.replace("b101", "b00000101"), True),
+    "another value": (VCD.replace("b110", "b111"), False),
+    "x where the other has a value": (VCD.replace("b110", "bx10"), False),
+    "later": (VCD.replace("b110", "#2\nb110"), False),
+    "another width": (VCD.replace("8 $", "9 $"), False),
+    "a width that no memory holds": (VCD.replace("8 $", "9" * 12 + " $"), False),
+}
+BROKEN = {
+    "cut off": VCD.partition("$enddefinitions")[0],
+    "no such port": VCD.replace(" a ", " b "),
+    "no unit": VCD.replace("$timescale 1ns $end", ""),
+    "no time": VCD.replace("#1", "#" + "9" * 5000),
+    "another module": VCD.replace("module inc", "module dec"),
+    "empty": "",
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_ports_of_two_waveforms(name):
+    """Equal at all times, whatever unit and width a simulator writes; x in the first is open."""
+    text, is_equal = OTHERS[name]
+    golden, other = read_trace(VCD, "inc", ["a", "y"]), read_trace(text, "inc", ["a", "y"])
+    assert golden.known == {"a", "y"}
+    assert agree(golden, other) is is_equal
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_waveform_is_none(name):
+    """What cannot be read is compared with nothing."""
+    assert read_trace(BROKEN[name], "inc", ["a", "y"]) is None
+
+
+def test_inputs_of_any_width_are_played(bench):
+    """Thousands of bits: more digits than Python turns into a number at once."""
+    text = "module inc(input [16383:0] a, output [16383:0] y); assign y = ~a; endmodule\n"
+    record = bench.problem(targets={"rtl/inc.sv": text}).payload
+    twin = twin_problem(record, record.reference)
+    changes = {"a": ((0, "0"), (1000, "1" * 16384)), "y": ((0, "1" * 16384), (1000, "0"))}
+    trace = Trace(widths={"a": 16384, "y": 16384}, changes=changes)
+    made = replay_problem(twin, header_of(text, "inc"), Clocking(), [trace])
+    (replay,) = json.loads(made.harness["src/replay.json"])
+    assert replay["varied"] == {"a": ["0x0", ""]}
+    assert [step[0]["a"] for step in replay["steps"]] == ["0x0", hex(2**16384 - 1)]
+    assert replay_problem(twin, header_of(text, "inc"), Clocking(clocks=("a",)), [trace]) is None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rlvr.run.metrics import of_groups
-from rlvr.types import ScoredGroup, Trajectory
+from rlvr import ScoredGroup, Trajectory
+from rlvr.testing.tools import require_tool
+from rlvr.training.metrics import of_groups
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator", "place")]
 
@@ -37,6 +38,16 @@ NEW = {
     "no such part": (WRONG.replace("endmodule", "part p(); endmodule"), 0.3),
     "turned round": ("module inc(output [7:0] a, input [7:0] y); assign a = y; endmodule\n", 0.3),
     "a narrow port": (WRONG.replace("[7:0] y", "[3:0] y"), 0.3),
+    "a macro that calls itself": (f"`define A `A\n{WRONG.replace('^ 3', '^ `A 3')}", 0.1),
+    "macros that call each other": (f"`define A `B\n`define B `A\n{WRONG}`A\n", 0.1),
+    "a file that is not there": (f'`include "nothing.vh"\n{WRONG}', 0.1),
+    "a header alone": ("extern module inc(input [7:0] a, output [7:0] y);\n", 0.0),
+    "an array as a port": (
+        "module inc(input [7:0] a, output wire y [7:0]); assign y[0] = a[0]; endmodule\n",
+        0.3,
+    ),
+    "an array as an input": ("module inc(input a [7:0], output [7:0] y); endmodule\n", 0.3),
+    "an escaped name": (WRONG.replace("inc(", "\\inc ("), 0.5),
     "wrong": (WRONG, 0.5),
     "a macro for the keyword": (f"`define M module\n{WRONG.replace('module', '`M', 1)}", 0.5),
     "a condition that is on": (f"`ifndef NOPE\n{WRONG}`endif\n", 0.5),
@@ -58,6 +69,121 @@ AGAIN = {
     "a time unit": "`default_nettype wire\n" + GIVEN,
 }
 
+INSIDE = {
+    "an empty process": "initial begin end",
+    "a process that never runs": "always @(a) if (1'b0) $display(a);",
+    "an unused process": "reg [7:0] u; always @* u = a * 3;",
+    "an unused function": "function [7:0] f(input [7:0] x); f = x + 1; endfunction",
+    "an unused task": "task v; begin end endtask",
+    "a print": 'initial $display("inc");',
+    "a parameter": "parameter SIZE = 3;",
+    "a condition that is off": "generate if (0) begin wire [7:0] g = a + 1; end endgenerate",
+    "an unused loop": "genvar i; generate for (i = 0; i < 8; i = i + 1) begin : l wire w = a[i]; "
+    "end endgenerate",
+    "a state that nobody reads": "reg [7:0] n = 0; always @(posedge a[0]) n <= n + 1;",
+}
+SAME = {name: GIVEN.replace("endmodule", f"{text}\nendmodule") for name, text in INSIDE.items()}
+SAME |= {
+    "an unused instance": f"module one(output q); assign q = 1; endmodule\n"
+    f"{GIVEN.replace('endmodule', 'wire q; one u(q); endmodule')}",
+    "an unknown instance": GIVEN.replace("endmodule", "nothing u(a);\nendmodule"),
+    **{
+        f"{text} of it": GIVEN.replace("= t;", f"= {text};")
+        for text in (
+            *("t + 8'd0", "t | 8'd0", "~~t", "t * 1", "t ^ 8'd0", "-(-t)", "{t[7:4], t[3:0]}"),
+            *("a[0] ? t : t", "t & (t | a)", "(t >> 1) * 2 + t[0]", "$unsigned(t)", "t ^ a ^ a"),
+        )
+    },
+    "a delay": GIVEN.replace("assign", "assign #1"),
+    "another order": "module inc(input [7:0] a, output [7:0] y);\n"
+    "  assign y = t; wire [7:0] t; assign t = a;\nendmodule\n",
+    "a process in place of it": "module inc(input [7:0] a, output reg [7:0] y);\n"
+    "  always @* y = a;\nendmodule\n",
+    "a loop in place of it": "module inc(input [7:0] a, output logic [7:0] y);\n"
+    "  always_comb for (int i = 0; i < 8; i++) y[i] = a[i];\nendmodule\n",
+    "a port with a default": GIVEN.replace("(input", "(input more = 1'b0, input"),
+    "a port that nobody asked for": GIVEN.replace("(input", "(output more, input"),
+    "a word of one tool": GIVEN.replace(
+        "assign y", "`ifdef __ICARUS__\nassign y = t;\n`else\nassign y = 1;\n`endif\n//"
+    ),
+    "translate off": GIVEN.replace(
+        "assign", "assign y = 0; // synthesis translate_off\nassign", 1
+    ).replace("assign y = 0; ", ""),
+    "one word for another": GIVEN.replace("wire [7:0] t = a;", "logic [0:7] t; assign t = a;"),
+}
+COUNTER = """\
+module inc(input clk, input rst_n, input [7:0] a, output reg [7:0] y);
+  parameter WIDTH = 8;
+  reg [3:0] memory [0:7];
+  always @(posedge clk or negedge rst_n)
+    if (!rst_n) y <= 0; else y <= y + a + memory[a[2:0]];
+  always @(posedge clk) memory[a[5:3]] <= a[3:0];
+endmodule
+"""
+COUNTED = {
+    "as given": COUNTER,
+    "other names": COUNTER.replace("memory", "table_q"),
+    "an inner register": COUNTER.replace("output reg", "output")
+    .replace("reg [3:0]", "reg [7:0] q; assign y = q; reg [3:0]")
+    .replace("y <=", "q <=")
+    .replace("<= y", "<= q"),
+    "turned": COUNTER.replace("y + a +", "a + y +"),
+    "an if for an if": COUNTER.replace(
+        "if (!rst_n) y <= 0; else y <= y + a + memory[a[2:0]];",
+        "begin if (rst_n) y <= y + (memory[a[2:0]] + a); else y <= 8'h00; end",
+    ),
+    "a register more": COUNTER.replace(
+        "endmodule", "reg [7:0] n; always @(posedge clk) n <= n + 1;\nendmodule"
+    ),
+    "a first value": COUNTER.replace("endmodule", "initial y = 0;\nendmodule"),
+    "attributes": COUNTER.replace("always", "(* full_case, keep *) always"),
+}
+CHANGED = {
+    "a bit": COUNTER.replace("y <= 0;", "y <= 1;"),
+    "another edge": COUNTER.replace("posedge clk or", "negedge clk or"),
+    "a synchronous reset": COUNTER.replace(" or negedge rst_n", ""),
+    "no memory": COUNTER.replace(" + memory[a[2:0]]", ""),
+    "another place": COUNTER.replace("a[5:3]", "a[6:4]"),
+    "a late difference": COUNTER.replace(
+        "y <= y + a", "y <= (y == 8'hfe && a == 8'h01) ? 8'd0 : y + a"
+    ),
+    "a wider parameter": COUNTER.replace("y <= 0;", "y <= WIDTH - 8;"),
+    "a latch": COUNTER.replace(
+        "endmodule", "reg q; always @* if (clk) q = a[0]; endmodule"
+    ).replace("+ memory", "+ q + memory"),
+    "a state of more steps": COUNTER.replace(
+        "endmodule",
+        "reg [9:0] n; always @(posedge clk or negedge rst_n) "
+        "if (!rst_n) n <= 0; else n <= n + 1; endmodule",
+    ).replace("+ memory", "+ (n == 10'd1000) + memory"),
+    "the wrong sign": COUNTER.replace("y + a", "y - a"),
+}
+LARGE = """\
+module inc(input clk, input [11:0] a, input [31:0] d, output reg [31:0] y);
+  reg [31:0] memory [0:4095]; reg [63:0] p; integer i;
+  always @(posedge clk) begin
+    for (i = 0; i < 32; i = i + 1) if (d[i]) memory[a ^ i] <= d * p[31:0] + i;
+    p <= p * d + {p[31:0], p[63:32]}; y <= memory[a] * p[63:32];
+  end
+endmodule
+"""
+LARGER = {
+    "an empty process": (LARGE.replace("endmodule", "initial begin end\nendmodule"), 0.0),
+    "another name": (LARGE.replace("p <=", "q <=").replace("p[", "q[").replace("p *", "q *")
+                     .replace("[63:0] p;", "[63:0] q;"), 0.0),
+    "a bit": (LARGE.replace("+ {p[31:0]", "- {p[31:0]"), 0.5),
+}  # fmt: skip
+CLOCKED = """\
+import cocotb
+from cocotb.triggers import Timer
+
+@cocotb.test()
+async def never(dut):
+    dut.clk.value = dut.rst_n.value = dut.a.value = 0
+    await Timer(1, unit="ns")
+    assert False, int(dut.y.value)
+"""
+
 
 @pytest.mark.places("warm")
 @pytest.mark.parametrize("name", NEW)
@@ -78,6 +204,52 @@ def test_the_given_design_again_is_no_work(bench, name):
     assert reward.value == 0.0, reward.evidence
     shared = bench.rtl(AGAIN[name], problem, tests="share")
     assert shared.value == 0.0, shared.evidence
+
+
+@pytest.mark.places("warm")
+@pytest.mark.parametrize("name", SAME)
+def test_another_text_of_the_same_circuit_is_no_work(bench, name):
+    """What yosys shows to do the same as the given design is paid nothing."""
+    require_tool("yosys", "sudo apt-get install -y yosys")
+    problem = bench.problem(context={"rtl/inc.sv": GIVEN})
+    assert bench.rtl(SAME[name], problem).value == 0.0, SAME[name]
+
+
+@pytest.mark.places("warm")
+def test_files_that_end_within_a_line_are_compared(bench):
+    """The preprocessor puts files together without a line end between them."""
+    env = bench.env.replace("/code/rtl/inc.sv", "/code/rtl/inc.sv /code/rtl/one.sv")
+    one = "module one #(parameter N = 1) (output q); assign q = 1; endmodule"
+    context = {"rtl/inc.sv": GIVEN.rstrip() + " : inc", "rtl/one.sv": one}
+    problem = bench.problem(context=context, harness={"src/.env": env})
+    text = GIVEN.replace("= t;", "= ~~t;").rstrip() + " : inc"
+    assert bench.rtl(text, problem).value == 0.0
+
+
+@pytest.mark.places("warm")
+@pytest.mark.parametrize("name", [*COUNTED, *CHANGED])
+def test_a_circuit_with_a_state_is_compared_in_every_state(bench, name):
+    """Registers and memories of other names are the same; a difference at any time counts."""
+    require_tool("yosys", "sudo apt-get install -y yosys")
+    problem = bench.problem(
+        context={"rtl/inc.sv": COUNTER}, harness={"src/test_inc.py": CLOCKED},
+        targets={"rtl/inc.sv": ""},
+    )  # fmt: skip
+    value = 0.0 if name in COUNTED else 0.5
+    assert bench.rtl({**COUNTED, **CHANGED}[name], problem).value == value
+
+
+@pytest.mark.places("warm")
+@pytest.mark.parametrize("name", LARGER)
+def test_what_is_too_large_for_a_solver_is_compared_but_for_names(bench, name):
+    """Multipliers and a memory of 128 kbit: no solver ends there, the netlists are alike."""
+    require_tool("yosys", "sudo apt-get install -y yosys")
+    test = CLOCKED.replace("dut.clk.value = dut.rst_n.value = dut.a.value", "dut.a.value")
+    problem = bench.problem(
+        context={"rtl/inc.sv": LARGE}, harness={"src/test_inc.py": test}, targets={"rtl/inc.sv": ""}
+    )
+    text, value = LARGER[name]
+    assert bench.rtl(text, problem).value == value
 
 
 def test_a_changed_design_counts(bench):
@@ -141,7 +313,7 @@ def test_the_proxy_pays_for_work_too(bench):
 
     async def ask(text):
         async with reward:
-            judge = reward.scheduled(0, {})
+            judge = reward.at_step(0, {})
             answer = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": text})
             return (await judge(problem, answer)).value
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from rlvr import hookimpl
-from rlvr.specs import (
+from rlvr import (
     AlgorithmSpec,
     CommandSpec,
     CurriculumSpec,
@@ -14,8 +13,8 @@ from rlvr.specs import (
     SamplerSpec,
     TaskSpec,
     TeacherSpec,
+    hookimpl,
 )
-from rlvr_sad.house import offers as house
 from rlvr_sad.presets import PRESETS
 
 if TYPE_CHECKING:
@@ -28,11 +27,20 @@ RLVR_HOOKSPECS = "rlvr_sad.hookspecs"
 @hookimpl
 def rlvr_tasks() -> Iterable[TaskSpec]:
     """Recorded trajectories, and a house of text to live in."""
-    yield house.TASK
+    yield TaskSpec(
+        name="house",
+        target="rlvr_sad.household.task:HouseTask",
+        config="rlvr_sad.config:HouseConfig",
+        reward="house",
+        summary="Find, change and put away things in a house of text, turn by turn",
+        starter="rlvr_sad.starter.model_path:student_model",
+        # a turn ends with its action's bracket; the solver's longest has 21 tokens
+        values={"sampler.stop": ("]",), "sampler.max_tokens": 40},
+    )
     yield TaskSpec(
         name="sad",
         target="rlvr_sad.task:SadTask",
-        config="rlvr_sad.task:SadConfig",
+        config="rlvr_sad.config:SadConfig",
         reward="recorded",
         summary="Recorded trajectories of agents: --dataset FILE_OR_FOLDER,MORE",
         presets=PRESETS,
@@ -43,7 +51,12 @@ def rlvr_tasks() -> Iterable[TaskSpec]:
 @hookimpl
 def rlvr_rewards() -> Iterable[RewardSpec]:
     """A reward for what is not judged, and the house's."""
-    yield house.REWARD
+    yield RewardSpec(
+        name="house",
+        target="rlvr_sad.household.reward:HouseReward",
+        config="rlvr_sad.config:HouseConfig",
+        summary="1 when the commands, done again in a fresh house, reach the goal",
+    )
     yield RewardSpec(
         name="recorded",
         target="rlvr_sad.reward:RecordedReward",
@@ -90,8 +103,8 @@ def rlvr_curricula() -> Iterable[CurriculumSpec]:
     """Easy trajectories first."""
     yield CurriculumSpec(
         name="complexity",
-        target="rlvr_sad.complexity:ByComplexity",
-        config="rlvr_sad.complexity:ComplexityOptions",
+        target="rlvr_sad.corpus.complexity:ByComplexity",
+        config="rlvr_sad.corpus.complexity:ComplexityOptions",
         namespace="curriculum",
         summary="Recorded trajectories by length of their spans and the teacher's entropy",
     )
@@ -102,7 +115,7 @@ def rlvr_teachers() -> Iterable[TeacherSpec]:
     """Answers that a teacher gave before."""
     yield TeacherSpec(
         name="file",
-        target="rlvr_sad.filing.teacher:FileTeacher",
+        target="rlvr_sad.teacher_cache.teacher:FileTeacher",
         summary="Answers kept by rlvr sad cache-teacher",
         models=("file",),
     )
@@ -111,39 +124,80 @@ def rlvr_teachers() -> Iterable[TeacherSpec]:
 @hookimpl
 def rlvr_commands() -> Iterable[CommandSpec]:
     """Subcommands of `rlvr sad`: look at trajectories, write their spans, measure, ask teachers."""
-    return [
-        CommandSpec(
-            name="inspect",
-            target="rlvr_sad.commands.inspect:inspect",
-            summary="Show trajectories with their spans coloured, and what was read from each file",
+    for name, target, summary in (
+        (
+            "inspect",
+            "inspect:inspect",
+            "Show trajectories with their spans coloured, and what was read from each file",
         ),
-        CommandSpec(
-            name="spans",
-            target="rlvr_sad.commands.spans:spans",
-            summary="Write the spans of each record as JSON lines",
+        ("spans", "spans:spans", "Write the spans of each record as JSON lines"),
+        (
+            "gold",
+            "gold:gold",
+            "Compare spans with labelled ones: share of characters right, by source",
         ),
-        CommandSpec(
-            name="gold",
-            target="rlvr_sad.commands.gold:gold",
-            summary="Compare spans with labelled ones: share of characters right, by source",
+        ("formats", "formats:formats_command", "List the formats that can be read"),
+        (
+            "cache-teacher",
+            "cache_teacher:cache_teacher",
+            "Ask a teacher once about recorded trajectories, and keep its answers in files",
         ),
-        CommandSpec(
-            name="formats",
-            target="rlvr_sad.commands.formats:formats_command",
-            summary="List the formats that can be read",
+        (
+            "house-play",
+            "house:house_play",
+            "Let a model or the solver live in houses; write the trajectories",
         ),
-        CommandSpec(
-            name="cache-teacher",
-            target="rlvr_sad.commands.cache_teacher:cache_teacher",
-            summary="Ask a teacher once about recorded trajectories, and keep its answers in files",
+        (
+            "house-models",
+            "house:house_models",
+            "Print the specs of the small models that ship for the house",
         ),
-        *house.COMMANDS,
-    ]
+    ):
+        yield CommandSpec(name=name, target=f"rlvr_sad.commands.{target}", summary=summary)
 
 
 @hookimpl
 def sad_formats() -> Iterable[FormatSpec]:
     """The formats of rlvr-sad itself, through the hook that others use."""
-    from rlvr_sad.formats.builtin import FORMATS
+    from rlvr_sad.formats.spec import FormatSpec
 
-    return FORMATS
+    return (
+        FormatSpec(
+            name="toolbench",
+            target="rlvr_sad.formats.toolbench:ToolBench",
+            summary="ToolBench answers: the chosen branch of a search tree",
+            order=100,
+        ),
+        FormatSpec(
+            name="swe-agent",
+            target="rlvr_sad.formats.swe_agent:SweAgent",
+            summary="SWE-agent .traj files and demonstrations (fences, <command>, tool calls)",
+            order=110,
+        ),
+        FormatSpec(
+            name="openhands",
+            target="rlvr_sad.formats.openhands:OpenHands",
+            summary="OpenHands event streams and evaluation outputs",
+            order=120,
+        ),
+        FormatSpec(
+            name="chat",
+            target="rlvr_sad.formats.chat:Chat",
+            summary="Messages: OpenAI tools, ShareGPT, typed and multi-modal parts, verifiers, "
+            "Thought/Action chats, mini-swe-agent",
+            order=130,
+        ),
+        FormatSpec(
+            name="alpaca",
+            target="rlvr_sad.formats.alpaca:Alpaca",
+            summary="Instruction and output; the output may be a transcript",
+            order=140,
+        ),
+        FormatSpec(
+            name="transcript",
+            target="rlvr_sad.formats.transcript:Transcript",
+            summary="One text: ReAct, ALFWorld, tags, Hermes, Harmony, `role: text`, thought and "
+            "fence",
+            order=150,
+        ),
+    )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from rlvr.parts import BuildContext
-from rlvr.types import Problem, Reward, Trajectory
+from rlvr import BuildContext, Problem, Reward, RewardFn, Trajectory
 
 
-class RecordedReward:
+class RecordedReward(RewardFn):
     """1 for every trajectory, marked as a proxy: it never says that an answer is right."""
 
     def __init__(self, config: None, context: BuildContext) -> None:
@@ -15,7 +14,3 @@ class RecordedReward:
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:
         """The same for all."""
         return Reward(value=1.0, score01=0.0, is_proxy=True)
-
-    def verdict_key(self, problem: Problem, trajectory: Trajectory) -> None:
-        """Never stored."""
-        return

@@ -8,89 +8,72 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attrs import frozen
-from attrs.validators import ge, lt
 
-from rlvr import option
-from rlvr.episode import SingleTurn
-from rlvr.errors import ConfigError, UnknownNameError, explain
-from rlvr.parts import BuildContext
-from rlvr.types import Problem, Trajectory
-from rlvr_sad.corpus.corpus import NOTHING, Corpus, Wanted, read_corpus
-from rlvr_sad.corpus.shelf import Shelf
+from rlvr import (
+    BuildContext,
+    ConfigError,
+    Problem,
+    SingleTurn,
+    Trajectory,
+    UnknownNameError,
+    explain,
+)
+from rlvr_sad.config import SadConfig
+from rlvr_sad.corpus.corpus import NOTHING, Corpus, read_corpus
+from rlvr_sad.corpus.ref import TrajectoryRef
 from rlvr_sad.formats.catalog import format_named
-from rlvr_sad.reading.cache import TrajectoryCache
-from rlvr_sad.reading.stream import files_of
 from rlvr_sad.replay.layout import before, opening
+from rlvr_sad.replay.recorded_task import RecordedTask
+from rlvr_sad.sessions.cache import TrajectoryCache
+from rlvr_sad.sessions.stream import files_of
 from rlvr_sad.trajectory import AgentTrajectory
 
 _SHOWN = 3
-UNPOSED = "nothing stands before the agent's first word"
+UNANSWERABLE = "nothing stands before the agent's first word"
 SPAN = "span"
 """Annotation (T,): 0 nothing, 1 reasoning, 2 action."""
 
 
-@frozen(kw_only=True)
-class SadConfig:
-    """Options of the task sad."""
-
-    files: tuple[str, ...] = option((), "Further files or folders, besides --dataset")
-    format: str = option("", "Read as this format only; empty: found by content")
-    held_out: float = option(
-        0.1, "Share of the tasks that are kept for evaluation", validator=[ge(0), lt(1)]
-    )
-    split_by: str = option("", "Label that names a record's task; empty: task_id and the like")
-    min_reward: float | None = option(None, "Learn only from records of this reward or more")
-    workers: int = option(0, "Processes that read files; 0: none besides this", validator=ge(0))
-
-
-class SadTask:
+class SadTask(RecordedTask):
     """
     One problem a trajectory; nothing of their texts is held.
 
     Trajectories without reasoning and action, and records that cannot be read, are `unsupported`.
     """
 
-    is_recorded = True
-
     def __init__(self, config: SadConfig, context: BuildContext) -> None:
         self._config = config
         self._paths = _files(config, context.dataset)
         if config.format:
             format_named(config.format)
-        self._cache = TrajectoryCache()
-        self._shelf = Shelf(self._cache, config.format)
+        self.cache = TrajectoryCache()
 
     async def __aenter__(self) -> SadTask:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._cache.close()
+        self.cache.close()
 
     def problems(self, split: str) -> Sequence[Problem]:
         """Those of a split, in the order of the files."""
         return [p for p in self.corpus.problems if split in ("all", p.split)]
 
     def episode(self, problem: Problem) -> SingleTurn:
-        """What stood before the model's first turn, as messages (see `unposed`), and one answer."""
+        """One answer to the messages before the model's first turn."""
         trajectory = self.trajectory(problem)
         return SingleTurn(
             opening(trajectory, "turns") or before(trajectory) or list(problem.prompt)
         )
 
-    def unposed(self, problem: Problem) -> str:
+    def why_unanswerable(self, problem: Problem) -> str:
         """Why a policy cannot answer it: the log begins with the agent's words."""
-        return "" if problem.payload.has_prompt else UNPOSED
-
-    def reference(self, problem: Problem) -> None:
-        """None: a trajectory is more than one answer; the sampler replay gives the whole."""
-        return
+        return "" if problem.payload.has_prompt else UNANSWERABLE
 
     def unsupported(self) -> Mapping[str, str]:
         """Records that were refused, and trajectories that nothing can be learnt from."""
         return self.corpus.unsupported
 
-    def annotations(self, problem: Problem, trajectory: Trajectory) -> Mapping[str, Any]:
+    def annotate(self, problem: Problem, trajectory: Trajectory) -> Mapping[str, Any]:
         """The kind of each token of a replayed trajectory; of a sampled one nothing is known."""
         kinds = trajectory.notes.get("spans")
         if not isinstance(kinds, list | tuple) or len(kinds) != len(trajectory.segments):
@@ -98,7 +81,7 @@ class SadTask:
         lengths = [len(segment.tokens) for segment in trajectory.segments]
         return {SPAN: np.repeat(np.asarray(kinds, np.float32), lengths)}
 
-    def notices(self, split: str) -> Iterable[str]:
+    def warnings(self, split: str) -> Iterable[str]:
         """What was left out, how the corpus was split, and what its records say of themselves."""
         corpus = self.corpus
         train = sum(p.split == "train" for p in corpus.problems)
@@ -125,27 +108,13 @@ class SadTask:
         Raises:
             TaskError: Its file was changed since the run began.
         """
-        return self._shelf.trajectory(problem.payload)
-
-    @property
-    def cache(self) -> TrajectoryCache:
-        """Where results of reading and tokenising are kept by content."""
-        return self._cache
+        ref: TrajectoryRef = problem.payload
+        return ref.read(self.cache, self._config.format)
 
     @cached_property
     def corpus(self) -> Corpus:
         """The files, read when they are first asked for."""
-        return read_corpus(
-            Wanted(
-                paths=tuple(self._paths),
-                format_name=self._config.format,
-                held_out=self._config.held_out,
-                split_by=self._config.split_by,
-                min_reward=self._config.min_reward,
-                workers=self._config.workers,
-            ),
-            self._cache,
-        )
+        return read_corpus(self._paths, self._config, self.cache)
 
 
 def _files(config: SadConfig, dataset: Path | None) -> list[Path]:
@@ -162,23 +131,13 @@ def _files(config: SadConfig, dataset: Path | None) -> list[Path]:
             )
         )
     found = files_of(given)
-    twice = _twice(found)
-    if twice is not None:
+    first: dict[Path, int] = {}
+    again = [p for n, p in enumerate(found) if first.setdefault(p.resolve(), n) != n]
+    if again:
         raise UnknownNameError(
-            explain(f"{twice} was named twice.", do="name each file once, or its folder alone")
+            explain(f"{again[0]} was named twice.", do="name each file once, or its folder alone")
         )
     return found
-
-
-def _twice(paths: list[Path]) -> Path | None:
-    """The first file that stands there again, under whatever name."""
-    seen: set[Path] = set()
-    for path in paths:
-        real = path.resolve()
-        if real in seen:
-            return path
-        seen.add(real)
-    return None
 
 
 def _some(names: list[str]) -> str:

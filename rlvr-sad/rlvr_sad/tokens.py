@@ -7,25 +7,17 @@ the model predicts at position t - 1.
 
 from __future__ import annotations
 
-import hashlib
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
 
-from rlvr.errors import ConfigError, explain
-from rlvr.parts import Tokenizer
+from rlvr import ConfigError, Tokenizer, explain
 from rlvr_sad.trajectory import CODES, TRAINED, AgentTrajectory
 
 _TRAINED = np.array([name in TRAINED for name in CODES])
-
-
-class ByteTokenizer(Tokenizer, Protocol):
-    """A tokenizer that knows the exact bytes of each token."""
-
-    def bytes_of(self, token: int) -> bytes: ...
 
 
 @frozen(eq=False)
@@ -43,8 +35,25 @@ class Tokens:
     types: NDArray[np.uint8]
     mask: NDArray[np.bool_]
 
+    @classmethod
+    def of(cls, ids: NDArray[np.int32], types: NDArray[np.uint8]) -> Tokens:
+        """Tokens of these types: those that the model wrote are learnt."""
+        mask = _TRAINED[types]
+        mask[:1] = False
+        return cls(ids, types, mask)
 
-def tokenise(trajectory: AgentTrajectory, tokenizer: ByteTokenizer) -> Tokens:
+    def packed(self) -> bytes:
+        """As bytes, 5 a token."""
+        return self.ids.tobytes() + self.types.tobytes()
+
+    @classmethod
+    def unpacked(cls, data: bytes, count: int, at: int) -> Tokens:
+        """The `count` tokens that `packed` put at `at`."""
+        types = np.frombuffer(data, np.uint8, count, at + 4 * count)
+        return cls.of(np.frombuffer(data, np.int32, count, at), types)
+
+
+def tokenise(trajectory: AgentTrajectory, tokenizer: Tokenizer) -> Tokens:
     """
     The tokens of a trajectory.
 
@@ -61,16 +70,7 @@ def tokenise(trajectory: AgentTrajectory, tokenizer: ByteTokenizer) -> Tokens:
     data = text.encode("utf-8")
     if len(data) != (int(ends[-1]) if len(ids) else 0):
         raise _unfaithful(tokenizer, data, ids)
-    types = _types(trajectory, ends - lengths, ends)
-    mask = trained(types)
-    mask[:1] = False
-    return Tokens(ids, types, mask)
-
-
-def trained(types: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Which tokens (T,) are of a type that is learnt."""
-    result: NDArray[np.bool_] = _TRAINED[types]
-    return result
+    return Tokens.of(ids, _types(trajectory, ends - lengths, ends))
 
 
 def _types(
@@ -89,21 +89,10 @@ def _types(
     return result
 
 
-def fingerprint(tokenizer: ByteTokenizer) -> str:
-    """What tells tokenizers apart by content: all tokens' bytes, and how a sample is cut."""
-    digest = hashlib.sha256()
-    for token in range(tokenizer.vocab_size):
-        spelled = _bytes(tokenizer, token)
-        digest.update(len(spelled).to_bytes(4, "little") + spelled)
-    digest.update(np.asarray(tokenizer.encode(_SAMPLE), dtype=np.int32).tobytes())
-    return digest.hexdigest()
-
-
-_SAMPLE = 'Thought 1: the  quick\n\tbrown fox\'s 12345 jumps… Größe 雪 <tool_call>{"a": [1, 2]}\r\n'
 _TABLES: WeakKeyDictionary[Any, NDArray[np.int64]] = WeakKeyDictionary()
 
 
-def _lengths(tokenizer: ByteTokenizer) -> NDArray[np.int64]:
+def _lengths(tokenizer: Tokenizer) -> NDArray[np.int64]:
     """Bytes of every token of the vocabulary (V,); asked once."""
     table = _TABLES.get(tokenizer)
     if table is None:
@@ -114,20 +103,19 @@ def _lengths(tokenizer: ByteTokenizer) -> NDArray[np.int64]:
     return table
 
 
-def _bytes(tokenizer: ByteTokenizer, token: int) -> bytes:
-    ask = getattr(tokenizer, "bytes_of", None)
-    if ask is None:
+def _bytes(tokenizer: Tokenizer, token: int) -> bytes:
+    if not tokenizer.has_bytes:
         raise ConfigError(
             explain(
                 "trajectories were to be tokenised.",
                 f"found: {type(tokenizer).__name__} does not say the bytes of its tokens",
-                "give a tokenizer with bytes_of(token) -> bytes",
+                "give a tokenizer with bytes_of(token) -> bytes and has_bytes = True",
             )
         )
-    return bytes(ask(token))
+    return tokenizer.bytes_of(token)
 
 
-def _unfaithful(tokenizer: ByteTokenizer, data: bytes, ids: NDArray[np.int32]) -> ConfigError:
+def _unfaithful(tokenizer: Tokenizer, data: bytes, ids: NDArray[np.int32]) -> ConfigError:
     spelled = b"".join(_bytes(tokenizer, int(token)) for token in ids)
     at = next(
         (i for i, (a, b) in enumerate(zip(data, spelled, strict=False)) if a != b),

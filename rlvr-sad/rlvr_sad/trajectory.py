@@ -8,6 +8,7 @@ them in characters.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import groupby
 from typing import Any, Literal
 
 from attrs import field, frozen
@@ -97,12 +98,10 @@ class AgentTrajectory:
         """The segments as character offsets; neighbours of one type are one span."""
         spans: list[Span] = []
         at = 0
-        for segment in self.segments:
-            end = at + len(segment.text)
-            if spans and spans[-1].type == segment.type:
-                spans[-1] = Span(start=spans[-1].start, end=end, type=segment.type)
-            elif end > at:
-                spans.append(Span(start=at, end=end, type=segment.type))
+        written = (segment for segment in self.segments if segment.text)
+        for kind, run in groupby(written, lambda segment: segment.type):
+            end = at + sum(len(segment.text) for segment in run)
+            spans.append(Span(start=at, end=end, type=kind))
             at = end
         return tuple(spans)
 

@@ -11,12 +11,11 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from rlvr_sad.house.catalog import CHANGES, CLOSED, THINGS
-from rlvr_sad.house.commands import Command, Turn
-from rlvr_sad.house.layout import House, make_house
-from rlvr_sad.house.problems import goal_split
-from rlvr_sad.house.solver import choose
-from rlvr_sad.house.state import State
+from rlvr_sad.household.catalog import CHANGES, CLOSED, THINGS
+from rlvr_sad.household.commands import Command, Turn
+from rlvr_sad.household.layout import House, goal_split, make_house
+from rlvr_sad.household.solver import choose
+from rlvr_sad.household.state import State
 
 LONGEST = 20
 """Turns of a lesson."""

@@ -27,9 +27,9 @@ from lessons import Piece, lessons
 from torch import Tensor
 from vocabulary import make_tokenizer
 
-from rlvr_torch.gpt2 import GPT2, GPT2Config
-from rlvr_torch.tokenizer import BytePairTokenizer
-from rlvr_torch.weights import save_gpt2
+from rlvr_torch.models.bpe import BytePairTokenizer
+from rlvr_torch.models.gpt2 import GPT2, GPT2Config
+from rlvr_torch.models.gpt2_files import save_gpt2
 
 POSITIONS = 384
 POOL = 512  # lessons sorted by length at a time

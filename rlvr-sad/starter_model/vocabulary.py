@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from rlvr_sad.house.catalog import CHANGES, FURNITURE, MOVABLE, THINGS
-from rlvr_sad.house.commands import VERBS
-from rlvr_torch.tokenizer import END_OF_TEXT, BytePairTokenizer
+from rlvr_sad.household.catalog import CHANGES, FURNITURE, MOVABLE, THINGS
+from rlvr_sad.household.commands import VERBS
+from rlvr_torch.models.bpe import END_OF_TEXT, BytePairTokenizer
 
 MARKS = ("Thought:", "Action:", "Observation:", "Task:", "Rooms:")
 PLAIN = "need try look in is it take here dirty wrong down closed empty Nothing happens. You hold"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from rlvr.types import Message
+from rlvr import Message, Tokenizer
 
 
-class ByteTokenizer:
+class ByteTokenizer(Tokenizer):
     """One token a byte; counts how often it is asked."""
 
     eos_id = 0
+    has_bytes = True
     vocab_size = 256
     calls = 0
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from rlvr_sad.reading import cache as cache_module
-from rlvr_sad.reading import limit
-from rlvr_sad.reading.cache import TrajectoryCache, code_digest
+from rlvr_sad.sessions import cache as cache_module
+from rlvr_sad.sessions.cache import TrajectoryCache, code_digest
 
 
 @pytest.fixture
@@ -23,8 +22,7 @@ def hour(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return connect(path, timeout=min(timeout, 0.05))
 
     monkeypatch.setattr(sqlite3, "connect", impatient)
-    for module in (limit, cache_module):
-        monkeypatch.setattr(module, "now", lambda: at[0])
+    monkeypatch.setattr(cache_module, "now", lambda: at[0])
     return at
 
 
@@ -79,7 +77,7 @@ def test_what_is_kept_goes_by_all_code_that_made_it(monkeypatch: pytest.MonkeyPa
     read = Path.read_bytes
 
     def changed(path: Path) -> Any:
-        return read(path) + (b"# changed" if path.name == "vision.py" else b"")
+        return read(path) + (b"# changed" if path.name == "images.py" else b"")
 
     assert code_digest.__wrapped__() == before
     monkeypatch.setattr(Path, "read_bytes", changed)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rlvr.errors import ConfigError, UnknownNameError
+from rlvr import ConfigError, UnknownNameError
 from rlvr_sad.commands.inspect import inspect
 
 CHAT = [
@@ -169,7 +169,7 @@ def test_the_report_of_a_file_in_which_nothing_can_be_learnt(write: Any) -> None
 
 GUEST = """
 from rlvr import hookimpl
-from rlvr_sad.draft import Draft, Piece
+from rlvr_sad.trajectory_builder import Piece, TrajectoryBuilder
 from rlvr_sad.formats.spec import FormatSpec
 RLVR_API = 1
 
@@ -178,7 +178,7 @@ class Morse:
         return isinstance(record, dict) and "morse" in record
 
     def read(self, record):
-        draft = Draft()
+        draft = TrajectoryBuilder()
         draft.message([Piece("action", record["morse"])])
         return [draft]
 

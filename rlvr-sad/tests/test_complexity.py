@@ -8,18 +8,16 @@ from pathlib import Path
 import pytest
 import structlog
 
-from rlvr.errors import ConfigError, UnknownNameError
-from rlvr.parts import BuildContext, Curriculum
+from rlvr import BuildContext, ConfigError, Curriculum, Problem, UnknownNameError
 from rlvr.testing import CurriculumContract
-from rlvr.types import Problem
-from rlvr_sad.complexity import ByComplexity, ComplexityOptions, complexities
-from rlvr_sad.corpus.place import Place
-from rlvr_sad.filing.index import Entry, Head, add_entries, write_head
+from rlvr_sad.corpus.complexity import ByComplexity, ComplexityOptions, complexities
+from rlvr_sad.corpus.ref import TrajectoryRef
+from rlvr_sad.teacher_cache.index import Entry, Head, add_entries, write_head
 
 
 def problem(n: int, reasoning: int, action: int) -> Problem:
     """A trajectory of so many characters of each kind."""
-    place = Place(
+    place = TrajectoryRef(
         key=b"k", index=n, source="f", line=n, record=str(n), reasoning=reasoning, action=action
     )
     return Problem(id=f"p{n:02}", prompt=(), payload=place, digest=f"d{n}")

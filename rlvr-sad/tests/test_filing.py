@@ -17,20 +17,33 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from replay_fixture import Policy, chat
 
-from rlvr.distributions import Capabilities
-from rlvr.errors import BackendError, ConfigError, UnknownNameError
-from rlvr.parts import BuildContext
-from rlvr.tokenization import fingerprint
-from rlvr.types import Datum, Group, Message, Question, SamplingParams, Segment, TopK
-from rlvr_sad.filing import teacher as filing_teacher
-from rlvr_sad.filing.index import INDEX, entropies, read_entries
-from rlvr_sad.filing.making import Made, Wish, make
-from rlvr_sad.filing.rows import entropy_of, rounded_down, rows_of
-from rlvr_sad.filing.shards import ShardReader, ShardWriter, shards_of
-from rlvr_sad.filing.teacher import FileTeacher
-from rlvr_sad.filing.tokenizer import keep_tokenizer, kept_tokenizer
+from rlvr import (
+    BackendError,
+    BuildContext,
+    ConfigError,
+    Datum,
+    FloatArray,
+    Group,
+    Message,
+    Question,
+    SamplingParams,
+    Segment,
+    Teacher,
+    TeacherCapabilities,
+    TopK,
+    UnknownNameError,
+    fingerprint,
+)
+from rlvr_sad.config import SadConfig
 from rlvr_sad.replay.sampler import ReplayConfig, ReplaySampler
-from rlvr_sad.task import SadConfig, SadTask
+from rlvr_sad.task import SadTask
+from rlvr_sad.teacher_cache import teacher
+from rlvr_sad.teacher_cache.index import INDEX, entropies, read_entries
+from rlvr_sad.teacher_cache.make import Made, Wish, make
+from rlvr_sad.teacher_cache.rows import entropy_of, rounded_down, rows_of
+from rlvr_sad.teacher_cache.shards import ShardReader, ShardWriter
+from rlvr_sad.teacher_cache.teacher import FileTeacher
+from rlvr_sad.teacher_cache.tokenizer import keep_tokenizer, kept_tokenizer
 
 V = 256
 
@@ -38,11 +51,13 @@ V = 256
 class Kept(ByteTokenizer):
     """Bytes, and can be saved."""
 
+    can_save = True
+
     def save(self, directory: Path) -> None:
         (directory / "tokenizer.json").write_text("{}")
 
 
-class Oracle:
+class Oracle(Teacher):
     """A teacher whose distribution depends on the last two bytes; counts what it is asked."""
 
     name = "oracle:1"
@@ -52,7 +67,12 @@ class Oracle:
     def __init__(self, breaks_after: int = 10**9, **capabilities: Any) -> None:
         self.asked = 0
         self._breaks_after = breaks_after
-        self.capabilities = Capabilities(tokenizer=fingerprint(self.tokenizer), **capabilities)
+        self.capabilities = TeacherCapabilities(
+            has_scores=True, tokenizer=fingerprint(self.tokenizer), **capabilities
+        )
+
+    async def logprobs(self, data: Sequence[Datum]) -> list[FloatArray]:
+        raise AssertionError("only its likeliest tokens are kept")
 
     async def score(self, questions: Sequence[Question]) -> list[TopK]:
         self.asked += len(questions)
@@ -84,7 +104,7 @@ class Oracle:
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLVR_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(filing_teacher, "kept_tokenizer", lambda folder: Kept())
+    monkeypatch.setattr(teacher, "kept_tokenizer", lambda folder: Kept())
 
 
 @pytest.fixture
@@ -351,11 +371,13 @@ def test_what_comes_after_the_last_learnt_token_is_no_part_of_it(
 def test_small_shards_hold_the_same(task: SadTask, tmp_path: Path, monkeypatch: Any) -> None:
     """A sequence a shard: as many files as sequences, and few of them open at a time."""
     made(tmp_path / "one", task, Oracle())
-    monkeypatch.setattr("rlvr_sad.filing.making.ShardWriter", lambda f: ShardWriter(f, limit=1))
+    monkeypatch.setattr(
+        "rlvr_sad.teacher_cache.make.ShardWriter", lambda f: ShardWriter(f, limit=1)
+    )
     made(tmp_path / "many", task, Oracle())
 
-    assert len(list(shards_of(tmp_path / "one"))) == 1
-    assert len(list(shards_of(tmp_path / "many"))) == 8
+    assert len(list((tmp_path / "one" / "shards").iterdir())) == 1
+    assert len(list((tmp_path / "many" / "shards").iterdir())) == 8
     readers = [ShardReader(tmp_path / name, open_files=2) for name in ("one", "many")]
     for left, right in zip(
         read_entries(tmp_path / "one"), read_entries(tmp_path / "many"), strict=True
@@ -396,7 +418,7 @@ def test_what_a_teacher_cannot_say(
 def test_another_tokenizer_is_refused(task: SadTask, tmp_path: Path) -> None:
     """Its ids mean something else."""
     teacher = Oracle()
-    teacher.capabilities = Capabilities(tokenizer="another")
+    teacher.capabilities = TeacherCapabilities(has_scores=True, tokenizer="another")
     with pytest.raises(ConfigError, match="different tokenizers"):
         made(tmp_path / "f", task, teacher)
 
@@ -424,7 +446,7 @@ def test_folders_that_cannot_be_used(task: SadTask, tmp_path: Path) -> None:
         opened(tmp_path / "nothing")
     made(tmp_path / "f", task, Oracle())
     datum = data_of(task)[0]
-    (shard,) = shards_of(tmp_path / "f")
+    (shard,) = (tmp_path / "f" / "shards").iterdir()
     shard.write_bytes(shard.read_bytes()[:100])
     with pytest.raises(BackendError, match="a shard that cannot be read"):
         asyncio.run(opened(tmp_path / "f").score([question_of(datum)]))
@@ -436,7 +458,7 @@ def test_folders_that_cannot_be_used(task: SadTask, tmp_path: Path) -> None:
 
 def test_the_tokenizer_beside_the_answers_is_the_students(tmp_path: Path) -> None:
     """Read back it spells and cuts as the one that was kept; one that cannot be kept is refused."""
-    bpe = pytest.importorskip("rlvr_torch.tokenizer").BytePairTokenizer
+    bpe = pytest.importorskip("rlvr_torch.models.bpe").BytePairTokenizer
     own = bpe.train(["the cat sat on the mat", "12345 <|endoftext|> é"] * 3, 300)
     keep_tokenizer(own, tmp_path / "tok")
     kept = kept_tokenizer(tmp_path / "tok")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rlvr_sad.reading.raw import Raw
-from rlvr_sad.reading.read import Outcome, read_record
+from rlvr_sad.sessions.read import Outcome, read_record
+from rlvr_sad.sessions.record import Raw
 from rlvr_sad.trajectory import AgentTrajectory
 
 LETTERS = {"other": "-", "reasoning": "r", "action": "a", "observation": "o"}

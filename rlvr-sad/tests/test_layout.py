@@ -9,10 +9,10 @@ from itertools import pairwise
 import numpy as np
 from byte_tokenizer import ByteTokenizer
 
-from rlvr.types import Message
-from rlvr_sad.reading.raw import Raw
-from rlvr_sad.reading.read import read_record
+from rlvr import Message
 from rlvr_sad.replay.layout import lay_out
+from rlvr_sad.sessions.read import read_record
+from rlvr_sad.sessions.record import Raw
 from rlvr_sad.tokens import Tokens
 from rlvr_sad.trajectory import TYPES, AgentTrajectory
 

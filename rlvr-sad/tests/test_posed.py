@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from training_fixture import bench_in
 
-from rlvr.episode import Posing
-from rlvr.parts import BuildContext
-from rlvr_sad.task import SadConfig, SadTask
+from rlvr import BuildContext
+from rlvr_sad.config import SadConfig
+from rlvr_sad.task import SadTask
 
 MUTE = "Thought: I look.\nAction: look\nObservation: a box\n"
 
@@ -33,9 +33,8 @@ def test_a_log_that_begins_with_the_agents_words_poses_nothing(
         SadConfig(),
         BuildContext(dataset=write("a.jsonl", "\n".join(map(json.dumps, records)))),
     )
-    assert isinstance(task, Posing)
 
-    found = [bool(task.unposed(problem)) for problem in task.problems("all")]
+    found = [bool(task.why_unanswerable(problem)) for problem in task.problems("all")]
 
     assert found == [True, True, False, False, True]
     for problem, is_mute in zip(task.problems("all"), found, strict=True):

@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 from byte_tokenizer import ByteTokenizer, Dying
 
-from rlvr.errors import ConfigError, PrerequisiteError
-from rlvr.parts import BuildContext
-from rlvr_sad.reading import cache as cache_module
-from rlvr_sad.reading import limit
-from rlvr_sad.reading.cache import TrajectoryCache
-from rlvr_sad.reading.prepare import Ready, prepare
-from rlvr_sad.reading.raw import Rejected
-from rlvr_sad.task import SadConfig, SadTask
+from rlvr import BuildContext, ConfigError, PrerequisiteError
+from rlvr_sad.config import SadConfig
+from rlvr_sad.sessions import cache as cache_module
+from rlvr_sad.sessions.cache import TrajectoryCache, limit_of
+from rlvr_sad.sessions.prepare import Ready, prepare
+from rlvr_sad.sessions.record import Rejected
+from rlvr_sad.task import SadTask
 
 
 def corpus(count: int, start: int = 0) -> str:
@@ -158,7 +157,6 @@ def test_a_cache_keeps_to_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     Ten results of 100 kB under a limit of 650 kB: at most 90 % of that is left.
     """
     hour = [0]
-    monkeypatch.setattr(limit, "now", lambda: hour[0])
     monkeypatch.setattr(cache_module, "now", lambda: hour[0])
     path, names = tmp_path / "c.sqlite", "abcdefghij"
     cache = TrajectoryCache(path, limit=650_000)
@@ -215,7 +213,7 @@ def test_a_run_goes_on_when_what_it_read_was_removed(
 @pytest.mark.parametrize(("text", "bytes_"), [("", 10_000_000_000), ("0.5", 500_000_000), ("0", 0)])
 def test_the_limit_is_a_number_of_gigabytes(text: str, bytes_: int) -> None:
     """Unset is ten; what is no such number is refused, with what to do."""
-    assert limit.limit_of({"RLVR_SAD_CACHE_GB": text}) == bytes_
+    assert limit_of({"RLVR_SAD_CACHE_GB": text}) == bytes_
     for wrong in ("much", "-1", "nan", "inf"):
         with pytest.raises(ConfigError, match="no number of gigabytes"):
-            limit.limit_of({"RLVR_SAD_CACHE_GB": wrong})
+            limit_of({"RLVR_SAD_CACHE_GB": wrong})

@@ -15,13 +15,24 @@ import structlog
 from byte_tokenizer import ByteTokenizer
 from replay_fixture import Policy, chat
 
-from rlvr.errors import BackendError, ConfigError, TaskError, UnknownNameError
-from rlvr.parts import BuildContext, RewardFn, Task
+from rlvr import (
+    BackendError,
+    BuildContext,
+    ConfigError,
+    Group,
+    Message,
+    RewardFn,
+    SamplingParams,
+    Task,
+    TaskError,
+    Trajectory,
+    UnknownNameError,
+)
 from rlvr.testing import TaskContract
-from rlvr.types import Group, Message, SamplingParams, Trajectory
+from rlvr_sad.config import SadConfig
 from rlvr_sad.replay.sampler import ReplayConfig, ReplaySampler
 from rlvr_sad.reward import RecordedReward
-from rlvr_sad.task import SadConfig, SadTask
+from rlvr_sad.task import SadTask
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +72,7 @@ def test_every_token_has_its_kind(write: Any) -> None:
     task = task_of(write("a.jsonl", json.dumps(chat(1))))
     (group,) = replayed(task)
     (one,) = group.trajectories
-    kinds = task.annotations(group.problem, one)["span"]
+    kinds = task.annotate(group.problem, one)["span"]
 
     assert kinds.shape == one.tokens.shape
     said = {k: bytes(one.tokens[kinds == k].tolist()).decode() for k in (0, 1, 2)}
@@ -80,7 +91,7 @@ def test_a_sampled_answer_has_no_kinds(write: Any) -> None:
     task = task_of(write("a.jsonl", json.dumps(chat(1))))
     (problem,) = task.problems("all")
 
-    assert task.annotations(problem, Trajectory.from_text(problem.id, "hm")) == {}
+    assert task.annotate(problem, Trajectory.from_text(problem.id, "hm")) == {}
 
 
 def test_a_long_trajectory_comes_in_windows(write: Any) -> None:
@@ -293,7 +304,7 @@ def test_notices_say_what_was_read(write: Any) -> None:
     shown["messages"][0]["content"] = [{"type": "image_url", "image_url": {"url": "a.png"}}]
     chats = [*(chat(n) for n in range(9)), shown]
     lines = [*map(json.dumps, chats), "{broken", json.dumps(empty)]
-    first, *others = task_of(write("a.jsonl", "\n".join(lines))).notices("train")
+    first, *others = task_of(write("a.jsonl", "\n".join(lines))).warnings("train")
 
     assert first.startswith("10 trajectories of 10 tasks: ")
     assert others[0] == "1 trajectories hold nothing to learn: a.jsonl:12 record 11"

@@ -11,8 +11,8 @@ from attrs import frozen
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rlvr_sad.reading.raw import Raw
-from rlvr_sad.reading.read import read_record
+from rlvr_sad.sessions.read import read_record
+from rlvr_sad.sessions.record import Raw
 
 Spans = list[tuple[str, str]]
 

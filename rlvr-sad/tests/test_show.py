@@ -15,14 +15,20 @@ from hypothesis import strategies as st
 from replay_fixture import Policy
 from vision_fixture import PATCHES, Image, picture, processor_of, record, write_records
 
-from rlvr.errors import BackendError, ConfigError
-from rlvr.parts import BuildContext
-from rlvr.pictures import Picture, Seeing
-from rlvr.tokenization import FastTokenizer, Sight
-from rlvr.types import Group, SamplingParams
+from rlvr import (
+    BackendError,
+    BuildContext,
+    ConfigError,
+    FastTokenizer,
+    Group,
+    ImageProcessor,
+    SamplingParams,
+    types,
+)
+from rlvr_sad.config import SadConfig
 from rlvr_sad.replay.sampler import ReplayConfig, ReplaySampler
 from rlvr_sad.replay.windows import Window, windows
-from rlvr_sad.task import SadConfig, SadTask
+from rlvr_sad.task import SadTask
 
 IMAGE = 2
 """The id of `<image>`."""
@@ -39,15 +45,15 @@ class Seer(Policy):
     def __init__(self, context_length: int = 4096) -> None:
         processor = processor_of()
         super().__init__(context_length, FastTokenizer(processor.tokenizer))
-        self.sight: Sight | None = Sight(lambda: processor)
+        self.image_processor: ImageProcessor | None = ImageProcessor(lambda: processor)
         self.asked = 0
-        tokens = self.sight.tokens
+        tokens = self.image_processor.tokens
 
         def counted(opened: Any) -> list[int]:
             self.asked += 1
             return tokens(opened)
 
-        self.sight.tokens = counted  # type: ignore[method-assign]
+        self.image_processor.tokens = counted  # type: ignore[method-assign]
 
 
 def blind() -> Policy:
@@ -87,7 +93,7 @@ def test_a_model_that_sees_gets_tokens_and_pictures(chats: Path) -> None:
     shown, text = replayed(chats, policy)
     (one,) = shown.trajectories
 
-    assert isinstance(policy, Seeing)
+    assert policy.image_processor is not None
     assert spelled(policy, shown).startswith(
         "<user>look at the picture 0\n[P]\n[P]<end><assistant>"
     )
@@ -96,7 +102,7 @@ def test_a_model_that_sees_gets_tokens_and_pictures(chats: Path) -> None:
     learnt = policy.tokenizer.decode(one.tokens[one.mask].tolist())
     assert learnt.startswith("<think>the door 0</think> is red")
     assert [p.open().getpixel((3, 3)) for p in one.pictures] == [(255, 0, 0), (0, 0, 255)]
-    assert all(isinstance(p, Picture) for p in one.pictures)
+    assert all(isinstance(p, types.Image) for p in one.pictures)
     assert text.trajectories[0].pictures == ()
     (as_blind, _) = replayed(chats, blind())
     same = as_blind.trajectories[0]
@@ -170,7 +176,7 @@ def test_a_picture_that_the_processor_refuses(tmp_path: Path) -> None:
                 raise ValueError("it is too narrow")
             return inner(images=images, **options)
 
-    policy.sight = Sight(Strict, "the model")
+    policy.image_processor = ImageProcessor(Strict, "the model")
     Image.new("RGB", (90, 2)).save(tmp_path / "narrow.png")
     picture(tmp_path, "a.png", (255, 0, 0))
     path = write_records(tmp_path / "p.jsonl", [record(0, "a.png"), record(1, "narrow.png")])
@@ -197,7 +203,7 @@ def test_a_processor_that_cannot_be_loaded_ends_the_run(chats: Path) -> None:
         raise BackendError("it has no processor")
 
     policy = Seer()
-    policy.sight = Sight(missing)
+    policy.image_processor = ImageProcessor(missing)
     with pytest.raises(ConfigError, match="it has no processor"):
         replayed(chats, policy)
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from test_show import IMAGE, Seer, replayed
 from vision_fixture import PATCHES, picture, processor_of, record, write_records
 
-from rlvr.errors import ConfigError
-from rlvr.tokenization import FastTokenizer
+from rlvr import ConfigError, FastTokenizer
 from rlvr_sad.replay.windows import Window, windows
 
 

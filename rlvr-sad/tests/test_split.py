@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlvr.errors import ConfigError
-from rlvr_sad.corpus.corpus import Corpus, Wanted, read_corpus
+from rlvr import ConfigError
+from rlvr_sad.config import SadConfig
+from rlvr_sad.corpus.corpus import Corpus, read_corpus
 from rlvr_sad.corpus.split import Named, held_out, settled
-from rlvr_sad.reading.cache import TrajectoryCache
+from rlvr_sad.sessions.cache import TrajectoryCache
 
 
 def record(question: str, answer: str = "a", **labels: Any) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def corpus_of(write: Any, records: list[dict[str, Any]], **wanted: Any) -> Corpu
     path = write("a.jsonl", "\n".join(map(json.dumps, records)))
     cache = TrajectoryCache(path.with_name("c.sqlite"))
     try:
-        return read_corpus(Wanted(paths=(path,), **wanted), cache)
+        return read_corpus([path], SadConfig(**wanted), cache)
     finally:
         cache.close()
 
@@ -90,7 +91,7 @@ def corpus_of_files(write: Any, files: dict[str, list[dict[str, Any]]], **wanted
         paths.append(path)
     cache = TrajectoryCache(paths[0].parent / "c.sqlite")
     try:
-        return read_corpus(Wanted(paths=tuple(paths), **wanted), cache)
+        return read_corpus(paths, SadConfig(**wanted), cache)
     finally:
         cache.close()
 
@@ -252,7 +253,7 @@ def test_a_label_that_no_record_has_is_refused(write: Any) -> None:
 def test_a_problem_is_what_it_says(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its digest goes with its words and not with the version of the readers: runs can go on."""
     before = [p.digest for p in corpus_of(write, [record("q"), record("p")]).problems]
-    monkeypatch.setattr("rlvr_sad.reading.cache.code_digest", lambda: "the next version")
+    monkeypatch.setattr("rlvr_sad.sessions.cache.code_digest", lambda: "the next version")
     after = [p.digest for p in corpus_of(write, [record("q", trial=1), record("r")]).problems]
 
     assert before[0] == after[0]
@@ -302,7 +303,7 @@ def test_what_is_left_out_is_listed(write: Any) -> None:
         ),
     )
     cache = TrajectoryCache(path.with_name("c.sqlite"))
-    corpus = read_corpus(Wanted(paths=(path,), min_reward=0.5), cache)
+    corpus = read_corpus([path], SadConfig(min_reward=0.5), cache)
     cache.close()
 
     assert [p.id for p in corpus.problems] == ["a.jsonl#0"]
@@ -323,7 +324,7 @@ def test_ids_are_unique_over_files(write: Any) -> None:
     second = folder / "a.jsonl"
     second.write_text(json.dumps({"id": "k", **text}))
     cache = TrajectoryCache(first.with_name("c.sqlite"))
-    corpus = read_corpus(Wanted(paths=(first, second)), cache)
+    corpus = read_corpus([first, second], SadConfig(), cache)
     cache.close()
 
     assert [p.id for p in corpus.problems] == ["a.jsonl#k", "a.jsonl#k~2", "more/a.jsonl#k"]

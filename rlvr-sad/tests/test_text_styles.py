@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlvr_sad.text.choose import UNMARKED, read_text
+from rlvr_sad.spans.choose import UNMARKED, read_text
 
 LETTERS = {"other": "-", "reasoning": "r", "action": "a", "observation": "o"}
 

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rlvr.errors import ConfigError
-from rlvr.types import Message
-from rlvr_sad.draft import Draft, Piece
-from rlvr_sad.tokens import fingerprint, tokenise
+from rlvr import ConfigError, Message, Tokenizer, fingerprint
+from rlvr_sad.tokens import tokenise
 from rlvr_sad.trajectory import CODES, TYPES, AgentTrajectory, SpanType
+from rlvr_sad.trajectory_builder import Piece, TrajectoryBuilder
 
 
-class Chunks:
+class Chunks(Tokenizer):
     """Tokens of 1 to 4 bytes, cut by the bytes themselves: they straddle spans and characters."""
 
     eos_id = 0
+    has_bytes = True
 
     def __init__(self, sizes: tuple[int, ...] = (3, 1, 4, 2)) -> None:
         self.sizes = sizes
@@ -49,7 +49,7 @@ class Chunks:
 
 def trajectory(*pieces: tuple[SpanType, str]) -> AgentTrajectory:
     """A trajectory of these pieces."""
-    draft = Draft()
+    draft = TrajectoryBuilder()
     draft.extend(Piece(kind, text) for kind, text in pieces)
     return draft.build(id="0", format="test", source="", line=1)
 

@@ -73,7 +73,7 @@ def test_options_that_cannot_be(bench: Bench) -> None:
 
 def test_a_larger_vocabulary_is_another_tokenizer(bench: Bench) -> None:
     """A teacher with more tokens is aligned by bytes, aloud, and the student learns."""
-    from rlvr_torch.tokenizer import BytePairTokenizer
+    from rlvr_torch.models.bpe import BytePairTokenizer
 
     folder = bench.folder / "larger"
     folder.mkdir()

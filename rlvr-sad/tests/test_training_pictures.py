@@ -12,13 +12,12 @@ import pytest
 from training_fixture import Bench, bench_in
 from vision_fixture import picture, record, save_model, write_records
 
-from rlvr.errors import ConfigError
-from rlvr.parts import BuildContext
-from rlvr.run.stages import datum_of
-from rlvr.types import SamplingParams
-from rlvr_sad.filing.making import Wish, make
+from rlvr import BuildContext, ConfigError, SamplingParams
+from rlvr.training.stages import datum_of
+from rlvr_sad.config import SadConfig
 from rlvr_sad.replay.sampler import ReplaySampler
-from rlvr_sad.task import SadConfig, SadTask
+from rlvr_sad.task import SadTask
+from rlvr_sad.teacher_cache.make import Wish, make
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 OPTIONS = "train.lr=1e-2 train.problems=4 eval.every=2 checkpoint.every=2 sad.held_out=0.2"
@@ -73,9 +72,9 @@ def test_a_student_that_sees_learns_from_a_teacher_that_sees(bench: Bench, strai
         assert f"p.jsonl:{line}: the picture {name} was to be read" in straight
     (kept,) = (bench.folder / "straight" / "checkpoints").glob("step-000004")
     assert (kept / "model" / "processor_config.json").is_file()
-    from rlvr_torch.hf_load import load_net
+    from rlvr_torch.models.hf.load import load_net
 
-    assert load_net(str(kept / "model")).sight is not None
+    assert load_net(str(kept / "model")).image_processor is not None
 
 
 def test_resumed_is_as_if_never_stopped(bench: Bench, straight: str) -> None:
@@ -113,7 +112,7 @@ def test_other_pixels_another_loss(
                 await backend.policy(), task, task.problems("all"), SamplingParams()
             )
             data = [datum_of(group.trajectories[0], 1.0) for group in groups]
-            return (await backend.appraise(data, LikelihoodLoss()))["loss"]
+            return (await backend.eval_loss(data, LikelihoodLoss()))["loss"]
 
     found = []
     for colour in ((255, 0, 0), (255, 0, 0), (0, 0, 255)):

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from vision_fixture import PATCHES, model_of, processor_of
 
-from rlvr.errors import ConfigError
-from rlvr_sad.reading.stream import trajectories_of
-from rlvr_sad.trajectory import TYPES, AgentTrajectory, Media
-from rlvr_sad.vision import Seen, open_picture, prepare
+from rlvr import ConfigError
+from rlvr_sad.replay.images import Seen, StoredPicture, prepare
+from rlvr_sad.sessions.stream import trajectories_of
+from rlvr_sad.trajectory import TYPES, AgentTrajectory
 
 torch = pytest.importorskip("torch")
 Image = pytest.importorskip("PIL.Image")
@@ -125,11 +125,10 @@ def test_a_student_that_sees_learns_from_a_teacher_that_sees(
     """The loss `distill` on both models' states: its gradient reaches the head and the eyes."""
     from types import SimpleNamespace
 
-    from rlvr.parts import BuildContext
-    from rlvr.types import Datum, States, TopK
+    from rlvr import BuildContext, Datum, States, TopK
 
-    distill = pytest.importorskip("rlvr_algos.distill.loss")
-    config = pytest.importorskip("rlvr_algos.distill.config")
+    distill = pytest.importorskip("rlvr_distill.loss")
+    config = pytest.importorskip("rlvr_distill.config")
     processor = processor_of()
     seen = prepare(recorded, processor)
     student, teacher = model_of(processor, 1), model_of(processor, 2)
@@ -160,7 +159,7 @@ def test_a_student_that_sees_learns_from_a_teacher_that_sees(
     values = []
     for _ in range(3):
         outputs = {"hidden": [states_of(student, seen)], "head": [head_of(student)]}
-        (datum,) = loss.weighed([datum])
+        (datum,) = loss.token_weights([datum])
         nothing = [torch.zeros(len(mask))]
         value, _ = loss([datum], nothing, outputs)
         optimiser.zero_grad()
@@ -204,7 +203,7 @@ def test_pictures_that_cannot_be_read(tmp_path: Path) -> None:
         ("data:image/png;base64,%%%", "nvalid base64|non-base64|Only base64|Non-base64"),
     ):
         with pytest.raises(ConfigError, match=said):
-            open_picture(Media(kind="image", source=name), source)
+            StoredPicture(source=name, file=source).open()
 
 
 def test_a_picture_that_would_fill_the_memory(
@@ -214,7 +213,7 @@ def test_a_picture_that_would_fill_the_memory(
     Image.new("RGB", (20, 20)).save(tmp_path / "large.png")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
     with pytest.raises(ConfigError, match="exceeds limit"):
-        open_picture(Media(kind="image", source="large.png"), str(tmp_path / "a.jsonl"))
+        StoredPicture(source="large.png", file=str(tmp_path / "a.jsonl")).open()
 
 
 def test_a_picture_in_the_record_itself(tmp_path: Path) -> None:
@@ -222,7 +221,7 @@ def test_a_picture_in_the_record_itself(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
     Image.new("RGB", (2, 3), (1, 2, 3)).save(path)
     data = base64.b64encode(path.read_bytes()).decode()
-    picture = open_picture(Media(kind="image", source=f"data:image/png;base64,{data}"))
+    picture = StoredPicture(source=f"data:image/png;base64,{data}").open()
 
     assert picture.size == (2, 3)
     assert picture.getpixel((0, 0)) == (1, 2, 3)

@@ -107,7 +107,7 @@ def react(things: list[str]) -> str:
 
 def bench_in(folder: Path) -> Bench:
     """Logs and a tokenizer in the folder."""
-    from rlvr_torch.tokenizer import BytePairTokenizer
+    from rlvr_torch.models.bpe import BytePairTokenizer
 
     records = [json.dumps(one) for one in chats(24)]
     (folder / "chat.jsonl").write_text("\n".join(records))

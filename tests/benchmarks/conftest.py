@@ -37,7 +37,7 @@ for line in open(args.f):
     at.mkdir(parents=True, exist_ok=True)
     wrong = any("endmodule" not in text for text in row["output"]["context"].values())
     log.write_text("failed to solve: no such host" if BLOCKED else "test session starts\\\\nE   no")
-    rc = 17 if BLOCKED else int(wrong)
+    rc = 17 if BLOCKED else STATUS if wrong else 0
     test = {"result": rc, "log": str(log), "error_msg": None, "execution": 1.5}
     if STOPPED:
         print(f"Timeout for {at}/run_docker_harness_direct.sh (77s) expired")
@@ -63,10 +63,11 @@ class Checkout:
         blocked: bool = False,
         stopped: bool = False,
         results: bool = True,
+        status: int = 1,
     ) -> Path:
         script = FAKE.replace("\\\\n", "\\n").replace("WRITTEN(text)", written)
         script = script.replace("BLOCKED", str(blocked)).replace("RESULTS", str(results))
-        script = script.replace("STOPPED", str(stopped))
+        script = script.replace("STOPPED", str(stopped)).replace("STATUS", str(status))
         (self.folder / "run_benchmark.py").write_text(script)
         return self.folder
 

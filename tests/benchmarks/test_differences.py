@@ -12,7 +12,7 @@ from judging.official import OfficialRun, OfficialVerdict
 from judging.ours import OurRun
 from judging.plain import PlainVerdict
 
-from rlvr.types import Failed, Outcome, Problem, Reward
+from rlvr import Failed, Outcome, Problem, Reward
 
 ANSWER = Answer(
     source=Path("x"), row={}, problem=Problem(id="p", prompt=()), kind="reference", files={}

@@ -12,7 +12,7 @@ from judging.answers import make_answers
 from judging.rewrites import NAMES, PLAIN, escaped_inside, renamed_inside
 
 from rlvr.testing.tools import require_tool
-from rlvr_cvdp.answers import from_text
+from rlvr_cvdp.answers.parse import from_text
 from rlvr_cvdp.audit.edits import edits
 
 COUNTER = """\

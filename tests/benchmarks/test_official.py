@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from judging.answers import Answer, make_answers
 from judging.official import OfficialRunner, official_row, unified
 
-from rlvr.types import Problem
+from rlvr import Problem
 
 from .conftest import Checkout, agentic
 
@@ -43,6 +43,16 @@ def test_a_container_that_could_not_be_made_is_no_verdict(
     run = runner(checkout.make(blocked=True)).judge(answers, tmp_path / "run")
     assert not any(v.ran for v in run.verdicts)
     assert run.verdicts[0].why == "no container: failed to solve: no such host"
+
+
+def test_a_container_that_docker_refused_is_no_verdict(
+    checkout: Checkout, starter_rows: Path, tmp_path: Path
+) -> None:
+    """125 is docker's own: without its compose plugin the runner calls every answer wrong."""
+    answers = make_answers([starter_rows], kinds=["broken"]).answers
+    run = runner(checkout.make(status=125)).judge(answers, tmp_path / "run")
+    assert not any(v.ran for v in run.verdicts)
+    assert run.verdicts[0].why == "no container: exit 125"
 
 
 def test_an_answer_that_ran_out_of_time_says_so(

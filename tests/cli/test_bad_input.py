@@ -135,7 +135,7 @@ def test_option_of_another_part(rlvr: Rlvr) -> None:
 
     _assert_explained(curriculum, 2, "curriculum.target", "--curriculum pass-rate")
     _assert_explained(other, 2, "curriculum.stages", "--curriculum difficulty")
-    _assert_explained(loss, 2, "grpo.clip_low", "an algorithm with the loss grpo")
+    _assert_explained(loss, 2, "grpo.clip_low", "choose run.loss=grpo, or an algorithm that has it")
 
 
 @_row("curriculum that does not fit")

@@ -17,16 +17,18 @@ pytestmark = pytest.mark.integration
 
 PLUGIN = """
 import asyncio, math, os
+from pathlib import Path
 import attrs
 import rlvr
 from attrs import frozen
 from rlvr import hookimpl
-from rlvr.builtin.curricula import *
-from rlvr.builtin.file_checkpointer import FileCheckpointer
-from rlvr.builtin.group_sampler import GroupSampler
+from rlvr.curriculum.builtin import *
+from rlvr.builtin.file_checkpoints import FileCheckpointer
+from rlvr.rollouts.group import GroupSampler
 from rlvr.builtin.toy import ToyConfig, ToyReward, ToyTask
+from rlvr import Advantage, Loss
 from rlvr.specs import *
-from rlvr.types import Message, Problem, Reward, Trajectory
+from rlvr import Message, Problem, Reward, Trajectory
 
 RLVR_API = rlvr.API_VERSION
 HOW = os.environ.get("BROKEN", "")
@@ -89,6 +91,12 @@ class Task(ToyTask):
             found[1] = attrs.evolve(found[1], prompt=[Message(role="user", content=3)])
         if is_("task.id"):
             found[1] = attrs.evolve(found[1], id=7)
+        if is_("task.half"):
+            found[1] = attrs.evolve(found[1], id="\\ud800")
+        if is_("task.half content"):
+            found[1] = attrs.evolve(found[1], prompt=[Message(role="user", content="\\ud800")])
+        if is_("task.role"):
+            found[1] = attrs.evolve(found[1], prompt=[Message(role=3, content="x")])
         return None if is_("task.none") else found
 
     def reference(self, problem):
@@ -121,6 +129,8 @@ class Sampler(GroupSampler):
             return [g.trajectories for g in groups]
         if is_("sampler.group"):
             return [attrs.evolve(g, trajectories=g.trajectories[1:]) for g in groups]
+        if is_("sampler.problem"):
+            return [attrs.evolve(g, problem=None) for g in groups]
         if is_("sampler.trajectory"):
             return [attrs.evolve(g, trajectories=["x"] * len(g.trajectories)) for g in groups]
         return groups
@@ -130,7 +140,7 @@ def sampler(config, context):
     return None if is_("sampler.build") else Sampler()
 
 
-class Credit:
+class Credit(Advantage):
     def __init__(self, config, context):
         pass
 
@@ -140,26 +150,30 @@ class Credit:
         return {"advantage.none": None, "advantage.number": 1.0, "advantage.few": rows[:-1],
                 "advantage.short": [row[:-1] for row in rows],
                 "advantage.long": [[*row, 1.0] for row in rows],
+                "advantage.huge": [[10**400 for _ in row] for row in rows],
                 "advantage.nan": [[math.nan for _ in row] for row in rows],
                 "advantage.text": [["1" for _ in row] for row in rows],
                 "advantage.all None": [[None for _ in row] for row in rows]}.get(HOW, rows)
 
 
-class Loss:
-    needs = frozenset()
+class Loss(Loss):
     importance_weighted = False
 
     def __init__(self, config, context):
         pass
 
-    def __call__(self, data, logprobs):
+    def __call__(self, data, logprobs, outputs):
         is_("loss")
         terms = [-(lp * lp.new_tensor(d.advantages * d.weights)).sum()
                  for d, lp in zip(data, logprobs)]
         whole = sum(terms)
         return {"loss.none": None, "loss.alone": whole, "loss.float": (1.0, {}),
                 "loss.vector": (whole.expand(2), {}), "loss.detached": (whole.detach(), {}),
-                "loss.metrics": (whole, None)}.get(HOW, (whole, {}))
+                "loss.metrics": (whole, None), "loss.metric text": (whole, {"a": "b"}),
+                "loss.metric name": (whole, {1: 1.0}),
+                "loss.metric vector": (whole, {"a": logprobs[0]}),
+                "loss.complex": (whole * 1j, {}), "loss.meta": (whole.to("meta"), {}),
+                }.get(HOW, (whole, {}))
 
 
 class Keeper(FileCheckpointer):
@@ -169,10 +183,20 @@ class Keeper(FileCheckpointer):
     async def save(self, step, state, backend):
         is_("checkpointer")
         found = await super().save(step, state, backend)
+        if is_("checkpointer.leaves"):
+            raise SystemExit(0)
+        if is_("checkpointer.step"):
+            return attrs.evolve(found, step=7)
+        if is_("checkpointer.step text"):
+            return attrs.evolve(found, step="0")
+        if is_("checkpointer.path"):
+            return attrs.evolve(found, path=Path("nowhere"))
+        if is_("checkpointer.no path"):
+            return attrs.evolve(found, path=None)
         return None if is_("checkpointer.none") else found
 
 
-class Order:
+class Order(Curriculum):
     def __init__(self, config, context):
         pass
 
@@ -205,7 +229,15 @@ HOW = {
     "loss raises": "No space left", "loss.none": "None", "loss.alone": "tensor",
     "loss.float": "no scalar tensor", "loss.vector": "no scalar tensor",
     "loss.detached": "without a gradient", "loss.metrics": "as metrics",
-    "checkpointer raises": "save", "checkpointer.none": "a Checkpoint",
+    "checkpointer raises": "save",
+    "checkpointer.none": "promised: the Checkpoint of step 1; came: None",
+    "task.half": "half a character", "task.half content": "half a character",
+    "task.role": "as a role", "sampler.problem": "a group of None", "advantage.huge": "(int)",
+    "loss.metric text": "'b' (str) as metric", "loss.metric name": "as metric 1",
+    "loss.metric vector": "as metric 'a'", "loss.complex": "no real number",
+    "loss.meta": "no real number", "checkpointer.leaves": "SystemExit",
+    "checkpointer.step": "the Checkpoint of step 7", "checkpointer.step text": "'0' (str)",
+    "checkpointer.path": "where nothing is", "checkpointer.no path": "None as path",
     "curriculum raises": "choose", "curriculum.ids": "unknown", "curriculum.texts": "'toy_",
     "curriculum.none": "choose",
 }  # fmt: skip
@@ -284,8 +316,9 @@ KEYED = """
 import hashlib
 import rlvr
 from rlvr import hookimpl
-from rlvr.specs import RewardSpec
-from rlvr.types import Reward
+from rlvr import RewardFn
+from rlvr import RewardSpec
+from rlvr import Reward
 from site_helper import WORTH
 
 RLVR_API = rlvr.API_VERSION
@@ -294,7 +327,7 @@ RLVR_API = rlvr.API_VERSION
 def rlvr_rewards():
     yield RewardSpec(name="keyed", target=__name__ + ":Keyed", bounds=(-5.0, 5.0))
 
-class Keyed:
+class Keyed(RewardFn):
     def __init__(self, config, context):
         pass
 

@@ -79,7 +79,7 @@ def test_a_curriculum_brings_its_options(plugin_site):
 
 PRESETS = """
 from rlvr import hookimpl
-from rlvr.specs import TaskSpec
+from rlvr import TaskSpec
 
 RLVR_API = 1
 
@@ -153,7 +153,7 @@ def test_what_suits_a_tasks_problems_stands_below_all_but_defaults(plugin_site):
         "brief",
         """
         from rlvr import hookimpl
-        from rlvr.specs import TaskSpec
+        from rlvr import TaskSpec
 
         RLVR_API = 1
 

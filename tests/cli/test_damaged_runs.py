@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ from typing import Any
 import pytest
 
 from rlvr.cli.main import main
-from rlvr.run.rundir import RunDir
+from rlvr.records.run_directory import RunDir
 
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
@@ -244,3 +247,41 @@ def test_a_directory_that_is_moved_under_its_run(
     assert "step-000002.jsonl" in shown
     code, shown = said(capsys, "run", "--resume", "moved")
     assert code == 0, shown
+
+
+FORBIDDEN = ("checkpoints", "checkpoints/step-000002", "trajectories", "run.json", ".")
+UNPRIVILEGED = ("setpriv", "--inh-caps=-all", "--bounding-set=-all")
+"""Root without its capabilities is refused as anybody is."""
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_what_nobody_may_look_into_is_named(name: str, whole: Path, tmp_path: Path) -> None:
+    """By every command that needs it; no run begins anew beside what it cannot read."""
+    if os.geteuid() == 0 and shutil.which("setpriv") is None:
+        pytest.skip("root may read everything, and setpriv is not installed")
+    run = tmp_path / "r"
+    shutil.copytree(whole, run)
+    before = (run / "metrics.jsonl").read_bytes()
+    (run / name).chmod(0)
+    first = UNPRIVILEGED if os.geteuid() == 0 else ()
+    try:
+        for words in (
+            ("runs", "show", "r"), ("runs", "compare", "r", str(whole), "--out", "c.png"),
+            ("rescore", "r", "--out", "s.jsonl"),
+            ("run", "--plugin", "toy", "--algo", "grpo", "--resume", "r", "--steps", "3"),
+        ):  # fmt: skip
+            done = subprocess.run(
+                [*first, sys.executable, "-m", "rlvr.cli.main", *words],
+                cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+            )  # fmt: skip
+            assert "Traceback" not in done.stderr, done.stderr
+            assert done.returncode in (0, 2, 6), done.stderr
+            if done.returncode:
+                assert "ermission denied" in done.stderr, done.stderr
+    finally:
+        (run / name).chmod(0o755)
+    after = (run / "metrics.jsonl").read_bytes()
+    if name == "checkpoints/step-000002":  # passed by: the step is made again from the one before
+        assert [json.loads(line)["step"] for line in after.splitlines()] == [1, 2, 3]
+    else:
+        assert after == before

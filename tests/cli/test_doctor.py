@@ -6,7 +6,7 @@ import json
 
 CHECKS = """
     from rlvr import hookimpl
-    from rlvr.specs import Check, CheckResult
+    from rlvr import Check, CheckResult
     RLVR_API = 1
 
     @hookimpl

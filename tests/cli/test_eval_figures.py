@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from rlvr import Figure
 from rlvr.cli.eval_figures import figure_line, figures_as_json, figures_as_text, measured
-from rlvr.types import Figure
 
 FIGURES = [
     Figure(name="policy/regret", value=0.277, low=0.25, high=0.3, n=140),
@@ -136,9 +136,9 @@ def test_an_interrupt_keeps_what_was_measured() -> None:
 
 EXAMINED = """
     from rlvr import hookimpl
-    from rlvr.specs import BackendSpec, TaskSpec
+    from rlvr import BackendSpec, TaskSpec
     from rlvr.testing.fakes import TinyBackend, ToyTask
-    from rlvr.types import Figure
+    from rlvr import Figure
 
     RLVR_API = 1
 
@@ -153,7 +153,7 @@ EXAMINED = """
 
     @hookimpl
     def rlvr_rewards():
-        from rlvr.specs import RewardSpec
+        from rlvr import RewardSpec
         yield RewardSpec(name="exam", target=f"{__name__}:reward")
 
     @hookimpl

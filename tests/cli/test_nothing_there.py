@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rlvr.testing import require_tool
+from tests.conftest import PluginSite
 
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
 pytest.importorskip("rlvr_cvdp", reason="rlvr-cvdp is not installed: pip install rlvr-cvdp")
@@ -29,6 +30,22 @@ def starter_row(tmp_path: Path, split: str) -> str:
     row = json.loads(path.read_text(encoding="utf-8").splitlines()[0])
     (tmp_path / "d.jsonl").write_text(json.dumps({**row, "split": split}), encoding="utf-8")
     return "d.jsonl"
+
+
+def test_a_data_set_that_is_not_there_is_said_before_torch_is_imported(
+    plugin_site: PluginSite,
+) -> None:
+    """Within moments, and no run directory is left behind."""
+    stop = "raise RuntimeError('torch was imported')\n"
+    (plugin_site.path / "torch.py").write_text(stop, encoding="utf-8")
+    for plugin in ("toy", "sad", "cvdp", "chess"):
+        done = plugin_site.rlvr(
+            "run", "--plugin", plugin, "--algo", "sad" if plugin == "sad" else "grpo",
+            "--dataset", "none.jsonl", "--model", "gpt2:new",
+        )  # fmt: skip
+        assert done.returncode == 2, done.stderr
+        assert "the data set none.jsonl was asked for" in done.stderr
+    assert not (plugin_site.home / "runs").exists()
 
 
 def test_nothing_to_train_on_says_where_the_problems_are(rlvr: Call, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.run.owner import owned
+from rlvr.records.owner import owned
 
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
@@ -118,6 +118,8 @@ def test_a_running_run_is_neither_resumed_nor_scored_into(rlvr: Call, begun: Pat
             ("rescore", "r"),
             ("score", "--plugin", "toy", "--golden", "--out", "r/scores.jsonl"),
             ("eval", "--run", "r", "--samples", "1", "--out", "r/trajectories/x.jsonl"),
+            ("torch", "export", "r", "--out", "r/model"),
+            ("torch", "export", "r", "--out=r"),
         ):
             refused = rlvr(*words)
             assert refused.returncode == 2, (words, refused.stderr)
@@ -130,6 +132,27 @@ def test_a_running_run_is_neither_resumed_nor_scored_into(rlvr: Call, begun: Pat
             read = rlvr(*words)
             assert read.returncode == 0, (words, read.stderr)
     assert not (begun / "rescored.jsonl").exists()
+
+
+def test_no_command_replaces_what_a_run_has_written(rlvr: Call, begun: Path) -> None:
+    """Not of a run that has ended either: every file that a run leaves is refused (exit 2)."""
+    commands = (
+        ("score", "--plugin", "toy", "--golden", "--out"),
+        ("runs", "trace", "r", "--out"),
+        ("torch", "export", "r", "--out"),
+    )
+    before = {path: path.read_bytes() for path in begun.rglob("*") if path.is_file()}
+    names = sorted({path.relative_to(begun).parts[0] for path in before})
+    assert {"run.json", "metrics.jsonl", "checkpoints"} <= set(names)
+    for at, name in enumerate(names):  # every record, by one command or another
+        refused = rlvr(*commands[at % len(commands)], f"r/{name}")
+        assert refused.returncode == 2, (name, refused.stderr)
+        assert "Traceback" not in refused.stderr
+    for words in commands:
+        refused = rlvr(*words, "r/checkpoints/new")
+        assert (refused.returncode, "only its run writes" in refused.stderr) == (2, True), words
+    after = {path: path.read_bytes() for path in begun.rglob("*") if path.is_file()}
+    assert after == before
 
 
 def test_auto_passes_over_a_run_that_is_running(rlvr: Call, begun: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 GOOD = """
     from rlvr import hookimpl
-    from rlvr.specs import CommandSpec, TaskSpec
+    from rlvr import CommandSpec, TaskSpec
 
     RLVR_API = 1
 
@@ -325,6 +325,56 @@ def test_a_plugins_command_runs(plugin_site):
     assert done.stdout == "hello you --flag\n"
 
 
+PARSED = """
+    import argparse, sys
+
+    def hello(argv):
+        parser = argparse.ArgumentParser(prog="rlvr sums hello")
+        verbs = parser.add_subparsers(dest="verb", required=True)
+        say = verbs.add_parser("say")
+        say.add_argument("--loud", choices=["yes", "no"])
+        say.add_argument("count", type=int)
+        parser.parse_args(argv)
+        sys.exit("nothing to say\\n")
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "rlvr: the following arguments are required: verb"),
+        (["sya"], "did you mean 'say'?"),
+        (["say"], "rlvr: the following arguments are required: count"),
+        (["say", "x"], "rlvr: argument count: invalid int value: 'x'"),
+        (["say", "1", "--lod", "no"], "did you mean '--loud'?"),
+        (["say", "1", "--loud", "nay"], "there are: yes, no"),
+        (["say", "1", "2"], "'2'"),
+        (["say", "1"], "rlvr: nothing to say"),
+    ],
+)
+def test_a_plugins_own_parser_refuses_as_ours_does(plugin_site, words, said):
+    """One message that begins with `rlvr:` and ends with the code; no usage of argparse's."""
+    plugin_site.add("sums", GOOD.replace("def hello(argv):", "def unused(argv):") + PARSED)
+
+    done = plugin_site.rlvr("sums", "hello", *words)
+
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.startswith("rlvr: ")
+    assert done.stderr.rstrip().endswith("(exit 2)")
+    assert "usage:" not in done.stderr
+
+
+def test_a_plugins_help_is_its_own(plugin_site):
+    """`--help` is no mistake."""
+    plugin_site.add("sums", GOOD.replace("def hello(argv):", "def unused(argv):") + PARSED)
+
+    done = plugin_site.rlvr("sums", "hello", "say", "--help")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--loud" in done.stdout
+
+
 def test_a_plugins_commands_are_listed(plugin_site):
     """`rlvr PLUGIN` alone shows what it can do."""
     plugin_site.add("sums", GOOD)
@@ -375,8 +425,8 @@ def test_a_plugin_may_explain_its_errors(plugin_site):
         "sums",
         GOOD
         + """
-    from rlvr.errors import ExitCode
-    from rlvr.specs import Advice
+    from rlvr import ExitCode
+    from rlvr import Advice
 
     @hookimpl
     def rlvr_explain_error(error):
@@ -393,7 +443,7 @@ def test_a_plugin_may_explain_its_errors(plugin_site):
 
 TOP = """
     from rlvr import hookimpl
-    from rlvr.specs import CommandSpec
+    from rlvr import CommandSpec
 
     RLVR_API = 1
 
@@ -452,7 +502,7 @@ def test_a_plugins_name_goes_before_a_top_command(plugin_site):
 
 def test_a_command_of_ours_says_what_to_install(plugin_site):
     """`rlvr tinker-server` where its plugin is not active names the distribution (exit 3)."""
-    done = plugin_site.rlvr("tinker-server", RLVR_DISABLE_PLUGINS="tinker")
+    done = plugin_site.rlvr("tinker-server", RLVR_DISABLE_PLUGINS="tinker-api")
 
     assert done.returncode == 3
-    assert re.search(r"pip install .*rlvr-tinker", done.stderr)
+    assert re.search(r"pip install .*rlvr-tinker-server", done.stderr)

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from rlvr import PluginError
+from rlvr.assembly.configure import configure
+from rlvr.assembly.configured import Configured
 from rlvr.cli.main import main
 from rlvr.config.part_flags import PartFlags
-from rlvr.errors import PluginError
 from rlvr.plugins.host import PluginHost
-from rlvr.run.configure import Configured, configure
 
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
@@ -189,7 +190,7 @@ def test_help_shows_the_algorithms_options(capsys: pytest.CaptureFixture[str]) -
 FAR = """
     from attrs import frozen
     from rlvr import hookimpl, option
-    from rlvr.specs import AdvantageSpec, AlgorithmSpec, TeacherSpec
+    from rlvr import AdvantageSpec, AlgorithmSpec, TeacherSpec
     RLVR_API = 1
 
     @frozen(kw_only=True)
@@ -206,8 +207,8 @@ FAR = """
     @hookimpl
     def rlvr_advantages():
         yield AdvantageSpec(
-            name="taught", target="rlvr_algos.opd:OpdAdvantage", namespace="advantage",
-            config="rlvr_algos.credit_config:OpdConfig", {teachers}
+            name="taught", target="rlvr_algos.advantages.opd:OpdAdvantage", namespace="advantage",
+            config="rlvr_algos.shaping.config:OpdConfig", {teachers}
         )
 
     @hookimpl

@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlvr.checks import check_data, extent, fault_of
-from rlvr.errors import BackendError
-from rlvr.types import Datum, States, TopK
+from rlvr import BackendError, Datum, States, TopK, check_data, extent, fault_of
 
 
 def datum(**more: Any) -> Datum:

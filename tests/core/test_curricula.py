@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from rlvr.builtin.curricula import (
+from rlvr import BuildContext, ConfigError, Curriculum, PassRate, Problem
+from rlvr.curriculum.builtin import (
     ByDifficulty,
     ByPassRate,
     ByStrength,
@@ -19,10 +20,7 @@ from rlvr.builtin.curricula import (
     PassRateOptions,
     StrengthOptions,
 )
-from rlvr.errors import ConfigError
-from rlvr.parts import BuildContext, Curriculum
-from rlvr.run.strengths import read_strengths
-from rlvr.types import PassRate, Problem
+from rlvr.verifier_audit.read import read_strengths
 
 CONTEXT = BuildContext()
 POOL = [

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlvr.curriculum import LEAST, by_pass_rate, by_stages, by_weight, epochs
-from rlvr.types import PassRate, Problem
+from rlvr import PassRate, Problem, by_pass_rate, by_stages, by_weight, epochs
+from rlvr.curriculum.choices import LEAST
 
 
 def problems(count: int) -> list[Problem]:

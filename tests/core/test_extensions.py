@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlvr.errors import PluginError
-from rlvr.extensions import Offer, offered
+from rlvr import Offer, PluginError, offered
 from rlvr.plugins.host import PluginHost
 
 OWNER = """

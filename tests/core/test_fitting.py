@@ -11,14 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rlvr import (
+    BackendSpec,
+    ConfigError,
+    ModelFacts,
+    PluginError,
+    Proposed,
+    RewardSpec,
+    Situation,
+    TaskSpec,
+    check_known,
+    parse_variables,
+    variables_of,
+)
+from rlvr.assembly.configured import Chosen
+from rlvr.assembly.fitted_values import fitted_layers
 from rlvr.config.core import CORE_OPTIONS
 from rlvr.config.layers import Layer, resolve
-from rlvr.errors import ConfigError, PluginError
-from rlvr.fitting import ModelFacts, Proposed, Situation
-from rlvr.run.configure import Chosen
-from rlvr.run.fitted import fitted_layers
-from rlvr.specs import BackendSpec, RewardSpec, TaskSpec
-from rlvr.tokenization import check_known, parse_variables, variables_of
 
 FACTS = ModelFacts(context_length=9, count=len, prompt_tokens=len)
 Fit = Callable[[Situation], Any]

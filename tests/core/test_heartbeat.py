@@ -11,13 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from rlvr import log
+from rlvr import CommandSpec, ConfigError, log, tells
 from rlvr.cli import main as command_line
 from rlvr.cli import plugin_commands
-from rlvr.errors import ConfigError
-from rlvr.heartbeat import INTERVAL_S, heartbeat, tells
-from rlvr.run.board import Board
-from rlvr.specs import CommandSpec
+from rlvr.heartbeat import INTERVAL_S, heartbeat
+from rlvr.progress.status import RunStatus
 
 
 class Stream(io.StringIO):
@@ -43,13 +41,13 @@ def redirected(monkeypatch: pytest.MonkeyPatch) -> Stream:
 
 
 def test_a_silent_command_says_what_it_is_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Again and again, with the phase of its board and the longest verification."""
+    """Again and again, with the phase of its status and the longest verification."""
     stream = redirected(monkeypatch)
-    board = Board()
+    status = RunStatus()
     with heartbeat("score", interval_s=0.01):
-        tells(board.told)
-        board.begin_verifying(3)
-        with board.during("verify"), board.verifying("problem_7"):
+        tells(status.told)
+        status.begin_verifying(3)
+        with status.during("verify"), status.verifying("problem_7"):
             assert stream.is_enough.wait(60)
 
     said = stream.getvalue()

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rlvr import errors, hookspecs
+from rlvr import Checkpoint, EvalReport, RunInfo, errors, hookspecs
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.offers import OFFERS, label
-from rlvr.types import Checkpoint, EvalReport, RunInfo
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "hooks.md").read_text(encoding="utf-8")
@@ -55,6 +54,8 @@ def arguments():
         "metrics": {"reward/mean": 0.5},
         "checkpoint": Checkpoint(path=Path("runs/r1/checkpoints/1"), step=1),
         "outcome": "done",
+        "directory": Path(),
+        "entries": {},
         "error": MemoryError(),
     }
 
@@ -94,7 +95,7 @@ def test_each_example_runs_as_a_plugin(importable_site, hook, capsys):
         wanted = inspect.signature(getattr(hookspecs, hook)).parameters
         failures = host.announce(hook, **{key: given[key] for key in wanted})
         assert [failure for failure in failures if failure[0] == name] == []
-        assert capsys.readouterr().out
+        assert capsys.readouterr().out or given["entries"]
 
 
 def test_every_offering_hook_has_a_typed_method():

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from rlvr import hookimpl
-from rlvr.errors import ExitCode, PluginError
+from rlvr import Advice, ExitCode, PluginError, hookimpl
+from rlvr.cli.run import _of_plugins
 from rlvr.plugins.host import PluginHost
-from rlvr.specs import Advice
 
 OFFERING = """
     from rlvr import hookimpl
-    from rlvr.specs import TaskSpec
+    from rlvr import TaskSpec
     RLVR_API = 1
 
     @hookimpl
@@ -99,6 +98,26 @@ def test_a_failing_observer_is_reported_and_stops_nobody(host):
     assert name == "full-disk"
     assert str(error) == "no space left"
     assert len(told) == 1
+
+
+def test_plugins_add_to_the_summary_of_a_run(host, tmp_path, capsys):
+    """One that fails takes nothing from the others, and is named."""
+
+    class Adds:
+        @hookimpl
+        def rlvr_run_summarised(self, directory, entries):
+            entries["mine"] = {"in": directory.name}
+
+    class Fails:
+        @hookimpl
+        def rlvr_run_summarised(self):
+            raise RuntimeError("no ledger")
+
+    host.register_observer(Fails(), "fails")
+    host.register_observer(Adds(), "adds")
+
+    assert _of_plugins(host, tmp_path) == {"mine": {"in": tmp_path.name}}
+    assert "no ledger" in "".join(capsys.readouterr())
 
 
 def test_ctrl_c_passes_through_an_announcement(host):

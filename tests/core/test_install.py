@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from rlvr.install import FOLDERS, pip_install
+from rlvr import pip_install
+from rlvr.install import FOLDERS
 
 ROOT = Path(__file__).parents[2]
 Installed = Callable[..., None]
@@ -53,7 +54,7 @@ def clone(tmp_path: Path) -> Path:
     root = tmp_path / "a clone"
     needs = {
         "rlvr-torch": ('dependencies = ["rlvr>=0.1"]', 'hf = ["transformers"]'),
-        "rlvr-tinker": ('dependencies = ["rlvr>=0.1"]', 'server = ["rlvr-torch>=0.1,<0.2"]'),
+        "rlvr-tinker-server": ('dependencies = ["rlvr>=0.1", "rlvr-torch>=0.1,<0.2"]', ""),
     }
     for name, folder in FOLDERS.items():
         dependencies, extra = needs.get(name, ("dependencies = []", ""))
@@ -96,14 +97,14 @@ def test_from_a_clone(installed: Installed, clone: Path) -> None:
 
 
 def test_what_is_needed_besides_comes_along(installed: Installed, clone: Path) -> None:
-    """An extra that needs another distribution of ours installs that one from the clone too."""
+    """What needs another distribution of ours installs that one from the clone too."""
     installed("rlvr", editable(clone))
-    both = ["-e", f"{clone}/plugins/rlvr-tinker[server]", "-e", f"{clone}/plugins/rlvr-torch"]
+    both = ["-e", f"{clone}/plugins/rlvr-tinker-server", "-e", f"{clone}/plugins/rlvr-torch"]
 
-    assert line("rlvr-tinker[server]") == both
+    assert line("rlvr-tinker-server") == both
     assert line("rlvr-tinker") == ["-e", f"{clone}/plugins/rlvr-tinker"]
     installed("rlvr-torch", editable(clone / "plugins" / "rlvr-torch"))
-    assert line("rlvr-tinker[server]") == both[:2]
+    assert line("rlvr-tinker-server") == both[:2]
 
 
 def test_from_a_folder_that_was_installed_for_good(installed: Installed, clone: Path) -> None:
@@ -229,6 +230,7 @@ def test_no_message_writes_the_command_by_hand() -> None:
                 by_hand.append(f"{path.relative_to(ROOT)}:{node.lineno}")
     allowed = {
         "core/rlvr/install.py",
-        "plugins/rlvr-tinker/rlvr_tinker/server/handlers.py",  # told to a client elsewhere
+        # told to a client elsewhere
+        "plugins/rlvr-tinker-server/rlvr_tinker_server/api/handlers.py",
     }
     assert {place.partition(":")[0] for place in by_hand} <= allowed, by_hand

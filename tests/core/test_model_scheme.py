@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from attrs import frozen
 
-from rlvr.errors import ConfigError
-from rlvr.run.model_scheme import backend_for_model, check_fit, default_model, is_starter
-from rlvr.specs import BackendSpec, SamplerSpec, TaskSpec
+from rlvr import BackendSpec, ConfigError, SamplerSpec, TaskSpec
+from rlvr.assembly.model_spec import backend_for_model, check_fit, default_model, is_starter
 
 
 @frozen

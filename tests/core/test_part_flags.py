@@ -9,10 +9,9 @@ from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlvr import option
+from rlvr import ConfigError, UnknownNameError, option
 from rlvr.cli.parser import CommandParser
 from rlvr.config.part_flags import PartFlags, flags_of, part_layer, split_flags
-from rlvr.errors import ConfigError, UnknownNameError
 
 
 @frozen(kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlvr.builtin.progress import step_line
+from rlvr.builtin.terminal import step_line
 
 METRICS = {
     "reward/mean": 0.5,

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from rlvr.errors import PluginError
+from rlvr import PluginError
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.known import NAMES, PLUGINS, distribution_for
 from rlvr.plugins.registry import Registry
@@ -14,7 +14,7 @@ from rlvr.plugins.resolve import load_object
 
 TASKS = """
     from rlvr import hookimpl
-    from rlvr.specs import TaskSpec
+    from rlvr import TaskSpec
     RLVR_API = 1
 
     @hookimpl
@@ -128,7 +128,7 @@ def test_an_option_is_found_with_the_parts_that_have_it(importable_site):
         "adder",
         """
         from rlvr import hookimpl
-        from rlvr.specs import CurriculumSpec
+        from rlvr import CurriculumSpec
         RLVR_API = 1
 
         @hookimpl

@@ -12,15 +12,14 @@ from pathlib import Path
 import attrs
 import pytest
 
+from rlvr import PartSpec, RlvrError
 from rlvr.cli.main import COMMANDS
 from rlvr.cli.parser import CommandParser
 from rlvr.config.core import CORE_OPTIONS
 from rlvr.config.part_flags import flag_of
-from rlvr.errors import RlvrError
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.offers import OFFERS, label
 from rlvr.plugins.resolve import load_object
-from rlvr.specs import PartSpec
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(

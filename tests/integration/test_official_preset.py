@@ -152,7 +152,7 @@ def test_a_prompt_that_is_too_long_is_cut_by_its_ranks(
     """The budget follows from the context: every prompt that can be cut so far fits."""
     from transformers import AutoTokenizer
 
-    from rlvr.parts import BuildContext
+    from rlvr import BuildContext
     from rlvr_cvdp.config import CvdpConfig
     from rlvr_cvdp.task import CvdpTask
 
@@ -287,8 +287,8 @@ def test_variables_come_from_the_template(
 
     assert found["torch.template"][0] == default, words
 
-    from rlvr.errors import ConfigError
-    from rlvr_torch.hf_tokenizer import HFTokenizer
+    from rlvr import ConfigError
+    from rlvr_torch.models.hf.tokenizer import HFTokenizer
 
     with pytest.raises(ConfigError, match="reads"):
         HFTokenizer.load(str(model), template=["enable_thnking=false"])

@@ -15,7 +15,7 @@ from rlvr.cli.main import main
 
 torch = pytest.importorskip("torch", reason="losses speak torch; pip install torch")
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
-bpe = pytest.importorskip("rlvr_torch.tokenizer", reason="rlvr-torch is not installed")
+bpe = pytest.importorskip("rlvr_torch.models.bpe", reason="rlvr-torch is not installed")
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
 
 RUNS: dict[str, list[str]] = {

@@ -17,8 +17,11 @@ DISTRIBUTIONS = {
     "rlvr-cvdp": ROOT / "rlvr-cvdp",
     "rlvr-sad": ROOT / "rlvr-sad",
     "rlvr-algos": ROOT / "plugins" / "rlvr-algos",
+    "rlvr-distill": ROOT / "plugins" / "rlvr-distill",
     "rlvr-servers": ROOT / "plugins" / "rlvr-servers",
     "rlvr-tinker": ROOT / "plugins" / "rlvr-tinker",
+    "rlvr-tinker-cookbook": ROOT / "plugins" / "rlvr-tinker-cookbook",
+    "rlvr-tinker-server": ROOT / "plugins" / "rlvr-tinker-server",
     "rlvr-torch": ROOT / "plugins" / "rlvr-torch",
     "rlvr-countdown": ROOT / "examples" / "rlvr-countdown",
 }

@@ -33,8 +33,11 @@ def venv(wheels: dict[str, Path], make_venv: Callable[..., Any]) -> Any:
         ("rlvr-cvdp", "rlvr_cvdp"),
         ("rlvr-sad", "rlvr_sad"),
         ("rlvr-algos", "rlvr_algos"),
+        ("rlvr-distill", "rlvr_distill"),
         ("rlvr-servers", "rlvr_servers"),
         ("rlvr-tinker", "rlvr_tinker"),
+        ("rlvr-tinker-cookbook", "rlvr_tinker_cookbook"),
+        ("rlvr-tinker-server", "rlvr_tinker_server"),
         ("rlvr-torch", "rlvr_torch"),
         ("rlvr-countdown", "rlvr_countdown"),
     ],
@@ -58,7 +61,14 @@ def test_wheel_of_the_plugin_brings_its_data(wheels: dict[str, Path]) -> None:
     assert "rlvr_chess/starter/positions.jsonl.gz" in chess.namelist()
     assert "rlvr_chess/starter/model/model.safetensors" in chess.namelist()
     assert "rlvr_chess/selfplay/openings.txt" in chess.namelist()
-    assert "rlvr_cvdp/starter/problems.jsonl" in zipfile.ZipFile(wheels["rlvr-cvdp"]).namelist()
+    cvdp = zipfile.ZipFile(wheels["rlvr-cvdp"]).namelist()
+    assert "rlvr_cvdp/starter/problems.jsonl" in cvdp
+    assert {
+        name for name in cvdp if name.startswith("rlvr_cvdp/starter/") and name[-3:] == ".py"
+    } == {
+        "rlvr_cvdp/starter/__init__.py",
+        "rlvr_cvdp/starter/model_path.py",
+    }  # what makes problems and models is not needed to use them
     assert "rlvr_countdown/puzzles.jsonl" in zipfile.ZipFile(wheels["rlvr-countdown"]).namelist()
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.errors import UnknownNameError
-from rlvr.run.answers import Answer, read_answers
-from rlvr.types import Message, Problem
+from rlvr import Message, Problem, UnknownNameError
+from rlvr.evaluation.answers_file import Answer, read_answers
 
 PROBLEMS = {"p1": Problem(id="p1", prompt=[Message(role="user", content="?")])}
 GOOD = json.dumps({"id": "p1", "completion": "x"})

@@ -14,32 +14,40 @@ import attrs
 import numpy as np
 import pytest
 
-from rlvr.abilities import Adaptive, Annotating, Appraising, Recorded
-from rlvr.builtin.file_checkpointer import FileCheckpointer
-from rlvr.builtin.group_sampler import GroupSampler
-from rlvr.builtin.reference_sampler import ReferenceSampler
-from rlvr.config.core import CheckpointOptions, EvalOptions, ParityOptions, TrainOptions
-from rlvr.distributions import Ask, Weighing
-from rlvr.errors import ConfigError, PartError
-from rlvr.parts import BuildContext
-from rlvr.plugins.host import PluginHost
-from rlvr.run.appraisal import (
-    appraise_held_out,
-    check_can_appraise,
-    check_is_judged,
-    is_recorded,
+from rlvr import (
+    Advantage,
+    Ask,
+    BuildContext,
+    Capabilities,
+    ConfigError,
+    Datum,
+    Loss,
+    Needs,
+    PartError,
+    Problem,
+    Reward,
+    RewardFn,
+    RunInfo,
+    SamplingParams,
+    Trajectory,
 )
-from rlvr.run.best import best_step
-from rlvr.run.board import Board
-from rlvr.run.loop import train
-from rlvr.run.recipe import Judge, Recipe, Student
-from rlvr.run.rundir import RunDir
-from rlvr.run.scoring import Scorer
-from rlvr.run.state import RunState
-from rlvr.run.watch import Watch
+from rlvr.assembly.compatibility import check_eval_loss, check_is_judged
+from rlvr.assembly.recipe import Recipe
+from rlvr.builtin.file_checkpoints import FileCheckpointer
+from rlvr.config.core import CheckpointOptions, EvalOptions, ParityOptions, TrainOptions
+from rlvr.plugins.host import PluginHost
+from rlvr.progress.status import RunStatus
+from rlvr.records.run_directory import RunDir
+from rlvr.records.run_state import RunState
+from rlvr.rollouts.group import GroupSampler
+from rlvr.rollouts.references import ReferenceSampler
 from rlvr.testing.backend_losses import head_logits, log_softmax
 from rlvr.testing.fakes import TinyBackend, TinyTeacher, ToyReward, ToyTask
-from rlvr.types import Datum, Problem, Reward, RunInfo, SamplingParams, Trajectory
+from rlvr.training.best_checkpoint import best_step
+from rlvr.training.callbacks import Callbacks
+from rlvr.training.eval_loss import held_out_loss
+from rlvr.training.loop import train
+from rlvr.verification.runner import VerificationRunner
 
 torch = pytest.importorskip("torch", reason="losses speak torch; pip install torch")
 
@@ -47,47 +55,42 @@ torch = pytest.importorskip("torch", reason="losses speak torch; pip install tor
 class Diary(ToyTask):
     """Answers exist already; the task knows a number of each of their tokens."""
 
-    is_recorded = True
+    is_offline = True
 
-    def annotations(self, problem: Problem, trajectory: Trajectory) -> Mapping[str, Any]:
+    def annotate(self, problem: Problem, trajectory: Trajectory) -> Mapping[str, Any]:
         return {"place": np.arange(len(trajectory.tokens)) * trajectory.mask}
 
 
-class Always:
+class Always(RewardFn):
     """The reward of what is learnt from as it is."""
 
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:
         return Reward(value=1.0, score01=1.0)
 
 
-class One:
+class One(Advantage):
     """Every trajectory counts the same."""
 
     def __call__(self, groups: Sequence[Any]) -> list[list[float]]:
         return [[1.0] * len(group.trajectories) for group in groups]
 
 
-class Likeness:
+class Likeness(Loss):
     """Cross-entropy of the student with the whole distribution of its teacher."""
 
-    needs: frozenset[str] = frozenset()
     importance_weighted = False
-    outputs = frozenset({"hidden", "head"})
-    uses_logprobs = False
+    needs = Needs(distributions={"teacher": Ask(k=0)}, outputs={"hidden", "head"}, logprobs=False)
 
     def __init__(self) -> None:
-        self.distributions = {"teacher": Ask(k=0)}
         self.seen: list[int] = []
 
-    def meet(self, teachers: Any) -> None: ...
-
-    def weighed(self, data: Sequence[Datum]) -> list[Datum]:
+    def token_weights(self, data: Sequence[Datum]) -> list[Datum]:
         self.seen.append(len(data))
         return [
             attrs.evolve(d, annotations={**d.annotations, "double": 2.0 * d.mask}) for d in data
         ]
 
-    def __call__(self, data: Any, logprobs: Any, outputs: Any = None) -> Any:
+    def __call__(self, data: Any, logprobs: Any, outputs: Any) -> Any:
         (head,), loss, largest = outputs["head"], 0.0, 0.0
         for datum, hidden in zip(data, outputs["hidden"], strict=True):
             assert datum.annotations["double"].tolist() == (2.0 * datum.mask).tolist()
@@ -103,14 +106,14 @@ class Likeness:
 
 def recipe(directory: Path, **changes: Any) -> Recipe:
     task = Diary()
-    scorer = Scorer(reward=Always(), workers=4)
+    runner = VerificationRunner(reward=Always(), workers=4)
     options: dict[str, Any] = {
-        "student": Student(
-            judge=Judge(task=task, reward=scorer.reward, scorer=scorer),
-            sampler=ReferenceSampler(None, BuildContext()),
-            backend=TinyBackend(seed=3, lr=60.0),
-            params=SamplingParams(max_tokens=4),
-        ),
+        "task": task,
+        "reward": runner.reward,
+        "runner": runner,
+        "sampler": ReferenceSampler(None, BuildContext()),
+        "backend": TinyBackend(seed=3, lr=60.0),
+        "params": SamplingParams(max_tokens=4),
         "eval_sampler": GroupSampler(),
         "advantage": One(),
         "loss": Likeness(),
@@ -130,29 +133,26 @@ def recipe(directory: Path, **changes: Any) -> Recipe:
     return Recipe(**{**options, **changes})
 
 
-def watch_of(directory: Path) -> Watch:
+def watch_of(directory: Path) -> Callbacks:
     info = RunInfo(
         id="t", directory=directory, plugin="toy", algo="x", model="tiny", steps=1, seed=1
     )
     for name in ("trajectories", "checkpoints"):
         (directory / name).mkdir(parents=True, exist_ok=True)
     host = PluginHost.load({"RLVR_PLUGINS": ""})
-    return Watch(host=host, run=info, directory=RunDir(directory), board=Board())
+    return Callbacks(host=host, run=info, directory=RunDir(directory), status=RunStatus())
 
 
 def test_what_they_are() -> None:
     """The abilities are told by shape, and a task may say no."""
-    assert is_recorded(Diary())
-    assert not is_recorded(ToyTask())
-    assert isinstance(Diary(), Recorded)
-    assert isinstance(Diary(), Annotating)
-    assert isinstance(TinyBackend(), Appraising)
-    assert isinstance(Likeness(), Weighing)
+    assert Diary().is_offline
+    assert not ToyTask().is_offline
+    assert TinyBackend().capabilities.eval_loss
 
     class No(Diary):
-        is_recorded = False
+        is_offline = False
 
-    assert not is_recorded(No())
+    assert not No().is_offline
 
 
 def test_replayed_trajectories_are_not_written_out_again(tmp_path: Path) -> None:
@@ -170,8 +170,7 @@ def test_replayed_trajectories_are_not_written_out_again(tmp_path: Path) -> None
     assert len({line["recorded"]["digest"] for line in lines}) > 1
     assert watch.directory.trajectory_files("eval") == []
 
-    student = attrs.evolve(replayed.student, sampler=GroupSampler())
-    sampled = recipe(tmp_path / "b", steps=1, student=student, eval_problems=())
+    sampled = recipe(tmp_path / "b", steps=1, sampler=GroupSampler(), eval_problems=())
     assert (replayed.replays, sampled.replays) == (True, False)
 
 
@@ -182,8 +181,8 @@ def test_held_out_trajectories_are_appraised_as_one_update(tmp_path: Path) -> No
     The twelve problems of the split come in parts of five, five and two.
     """
     plan = recipe(tmp_path)
-    before = plan.student.backend.table  # type: ignore[attr-defined]
-    report, scored = asyncio.run(appraise_held_out(plan, RunState()))
+    before = plan.backend.table  # type: ignore[attr-defined]
+    report, scored = asyncio.run(held_out_loss(plan, RunState()))
     loss: Any = plan.loss
     assert loss.seen == [5, 5, 2]
     assert len(scored) == len(report.scores) == 12
@@ -197,12 +196,12 @@ def test_held_out_trajectories_are_appraised_as_one_update(tmp_path: Path) -> No
     each = [-(np.exp(teacher[p]) * student[p]).sum() for p in previous]
     assert report.measures["eval/loss"] == pytest.approx(np.mean(each), rel=1e-5)
     assert report.measures["eval/worst/max"] == pytest.approx(max(each), rel=1e-5)
-    assert np.array_equal(plan.student.backend.table, before)  # type: ignore[attr-defined]
+    assert np.array_equal(plan.backend.table, before)  # type: ignore[attr-defined]
     assert (report.pass_at, report.split) == ({}, "test")
     assert set(report.scores.values()) == {()}
 
     other = recipe(tmp_path, train=TrainOptions(problems=99))
-    whole, _ = asyncio.run(appraise_held_out(other, RunState()))
+    whole, _ = asyncio.run(held_out_loss(other, RunState()))
     assert whole.measures["eval/loss"] == pytest.approx(report.measures["eval/loss"], rel=1e-6)
 
 
@@ -214,18 +213,18 @@ class Watched(Likeness):
         self.told: list[Any] = []
         self.alive: list[int] = []
 
-    def weighed(self, data: Sequence[Datum]) -> list[Datum]:
+    def token_weights(self, data: Sequence[Datum]) -> list[Datum]:
         gc.collect()
         self.alive.append(sum(one() is not None for one in self.told))
         self.told += [weakref.ref(datum.distributions["teacher"]) for datum in data]
-        return super().weighed(data)
+        return super().token_weights(data)
 
 
 def test_distributions_of_a_part_are_let_go_before_the_next(tmp_path: Path) -> None:
     """Memory of an evaluation does not grow with the held-out set: whole rows are large."""
     loss = Watched()
     plan = recipe(tmp_path, loss=loss, train=TrainOptions(problems=2))
-    asyncio.run(appraise_held_out(plan, RunState()))
+    asyncio.run(held_out_loss(plan, RunState()))
     assert loss.alive == [0] * 6
 
 
@@ -234,7 +233,7 @@ class Moving(Likeness):
 
     scale = 1.0
 
-    def recalled(self, memory: Mapping[str, float]) -> Moving:
+    def with_memory(self, memory: Mapping[str, float]) -> Moving:
         found = copy.copy(self)
         found.scale = memory.get("scale", 1.0)
         return found
@@ -242,7 +241,7 @@ class Moving(Likeness):
     def adapted(self, memory: Mapping[str, Any], metrics: Mapping[str, float]) -> Any:
         return {"scale": memory.get("scale", 1.0) / 2}
 
-    def __call__(self, data: Any, logprobs: Any, outputs: Any = None) -> Any:
+    def __call__(self, data: Any, logprobs: Any, outputs: Any) -> Any:
         loss, metrics = super().__call__(data, logprobs, outputs)
         return self.scale * loss, metrics
 
@@ -250,9 +249,8 @@ class Moving(Likeness):
 def test_evaluations_are_measured_by_one_and_the_same_loss(tmp_path: Path) -> None:
     """Weights that fall while training goes on must not make later weights look better."""
     plan, loss = recipe(tmp_path, loss=Moving()), {"loss": {"scale": 0.125}}
-    assert isinstance(plan.loss, Adaptive)
-    before, _ = asyncio.run(appraise_held_out(plan, RunState()))
-    after, _ = asyncio.run(appraise_held_out(plan, RunState(step=3, memory=loss)))
+    before, _ = asyncio.run(held_out_loss(plan, RunState()))
+    after, _ = asyncio.run(held_out_loss(plan, RunState(step=3, memory=loss)))
     assert after.measures["eval/loss"] == before.measures["eval/loss"] > 0
 
 
@@ -268,17 +266,18 @@ def test_held_out_trajectories_that_teach_nothing_are_refused(tmp_path: Path) ->
             ]
 
     plan = recipe(tmp_path)
-    student = attrs.evolve(plan.student, sampler=Lost(None, BuildContext()))
     with pytest.raises(ConfigError, match=r"none has a token(.|\n)*eval\.samples=0"):
-        asyncio.run(appraise_held_out(attrs.evolve(plan, student=student), RunState()))
+        asyncio.run(
+            held_out_loss(attrs.evolve(plan, sampler=Lost(None, BuildContext())), RunState())
+        )
 
 
 @pytest.mark.parametrize("aggregation", ["sequence", "fixed"])
 def test_other_aggregations_count_trajectories(tmp_path: Path, aggregation: str) -> None:
     """Answers are equally long here, so that the mean is the same number of nats a token."""
     options = TrainOptions(problems=5, aggregation=aggregation)
-    report, _ = asyncio.run(appraise_held_out(recipe(tmp_path, train=options), RunState()))
-    wanted, _ = asyncio.run(appraise_held_out(recipe(tmp_path), RunState()))
+    report, _ = asyncio.run(held_out_loss(recipe(tmp_path, train=options), RunState()))
+    wanted, _ = asyncio.run(held_out_loss(recipe(tmp_path), RunState()))
     found = report.measures["eval/loss"]
     share = 0.5 if aggregation == "fixed" else 1.0  # two tokens an answer of the four allowed
     assert found == pytest.approx(share * wanted.measures["eval/loss"], rel=1e-5)
@@ -308,7 +307,7 @@ class Turning(TinyBackend):
         super().__init__(seed=3)
         self.asked = 0
 
-    async def appraise(self, data: Any, loss: Any) -> dict[str, float]:
+    async def eval_loss(self, data: Any, loss: Any) -> dict[str, float]:
         self.asked += 1
         return {"loss": self.script[self._version]}
 
@@ -324,7 +323,7 @@ def test_the_best_weights_survive_a_resumed_run(tmp_path: Path, stop: int) -> No
             train=TrainOptions(problems=99),
             checkpoint=CheckpointOptions(every=1, keep=1),
         )
-        return attrs.evolve(made, student=attrs.evolve(made.student, backend=Turning()))
+        return attrs.evolve(made, backend=Turning())
 
     steps = {1: [1], 2: [2], 3: [2, 3], 4: [2, 4], 5: [5], 6: [5, 6]}
     first = plan(stop)
@@ -333,12 +332,12 @@ def test_the_best_weights_survive_a_resumed_run(tmp_path: Path, stop: int) -> No
 
     again, watch = plan(6), watch_of(tmp_path)
     newest = again.checkpointer.list()[-1]
-    state = RunState.from_json(asyncio.run(again.checkpointer.load(newest, again.student.backend)))
+    state = RunState.from_json(asyncio.run(again.checkpointer.load(newest, again.backend)))
     watch.last_checkpoint = newest
     watch.reports.update(watch.directory.read_evals())
     asyncio.run(train(again, state, watch))
     assert [c.step for c in again.checkpointer.list()] == steps[6]
-    assert again.student.backend.asked == 6 - stop  # type: ignore[attr-defined]
+    assert again.backend.asked == 6 - stop  # type: ignore[attr-defined]
 
 
 class Killed(FileCheckpointer):
@@ -366,7 +365,7 @@ def test_a_run_that_dies_between_saving_and_sparing_loses_no_best(
     def plan(**changes: Any) -> Recipe:
         options = CheckpointOptions(every=every, keep=1)
         made = recipe(tmp_path, steps=6, checkpoint=options, **changes)
-        return attrs.evolve(made, student=attrs.evolve(made.student, backend=Turning()))
+        return attrs.evolve(made, backend=Turning())
 
     first = plan(checkpointer=Killed(tmp_path, at))
     with pytest.raises(PartError, match="killed"):
@@ -375,7 +374,7 @@ def test_a_run_that_dies_between_saving_and_sparing_loses_no_best(
     kept = again.checkpointer.list()
     assert len(kept) <= 3
     assert kept[-1].step == at
-    loaded = again.checkpointer.load(kept[-1], again.student.backend)
+    loaded = again.checkpointer.load(kept[-1], again.backend)
     state = RunState.from_json(asyncio.run(loaded))
     watch.last_checkpoint = kept[-1]
     watch.directory.truncate_after(state.step)
@@ -387,7 +386,7 @@ def test_a_run_that_dies_between_saving_and_sparing_loses_no_best(
 def test_a_better_evaluation_between_two_checkpoints_is_kept(tmp_path: Path) -> None:
     """Nobody asked for a checkpoint at steps 2 and 5; the weights would be lost."""
     made = recipe(tmp_path, steps=6, checkpoint=CheckpointOptions(every=3, keep=1))
-    plan = attrs.evolve(made, student=attrs.evolve(made.student, backend=Turning()))
+    plan = attrs.evolve(made, backend=Turning())
     asyncio.run(train(plan, RunState(), watch_of(tmp_path)))
     assert [c.step for c in plan.checkpointer.list()] == [5, 6]
 
@@ -395,14 +394,16 @@ def test_a_better_evaluation_between_two_checkpoints_is_kept(tmp_path: Path) -> 
 def test_a_backend_that_only_trains_is_refused_early() -> None:
     """With what to set; a task that is sampled needs no such backend."""
 
-    class Trainer:
-        """No `appraise`."""
+    class Trainer(TinyBackend):
+        """No `eval_loss`."""
 
-    trainer: Any = Trainer()
+        capabilities = Capabilities()
+
+    trainer = Trainer()
     with pytest.raises(ConfigError, match=r"backend b cannot(.|\n)*eval\.samples=0"):
-        check_can_appraise(Diary(), trainer, "b")
-    check_can_appraise(ToyTask(), trainer, "b")
-    check_can_appraise(Diary(), TinyBackend(), "b")
+        check_eval_loss(Diary(), trainer, "b")
+    check_eval_loss(ToyTask(), trainer, "b")
+    check_eval_loss(Diary(), TinyBackend(), "b")
 
 
 def test_there_is_nothing_for_rlvr_eval_to_judge() -> None:
@@ -415,10 +416,9 @@ def test_there_is_nothing_for_rlvr_eval_to_judge() -> None:
 def test_what_is_judged_is_still_judged(tmp_path: Path) -> None:
     """A task without the ability is sampled by the policy, as before."""
     made = recipe(tmp_path, steps=0, eval=EvalOptions(samples=2))
-    scorer = Scorer(reward=ToyReward(), workers=2)
-    judge = Judge(task=ToyTask(), reward=scorer.reward, scorer=scorer)
+    runner = VerificationRunner(reward=ToyReward(), workers=2)
     watch = watch_of(tmp_path)
-    plan = attrs.evolve(made, student=attrs.evolve(made.student, judge=judge))
+    plan = attrs.evolve(made, task=ToyTask(), reward=runner.reward, runner=runner)
     asyncio.run(train(plan, RunState(), watch))
     assert watch.reports[0].samples == 24
     assert not watch.reports[0].measures

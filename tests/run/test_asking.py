@@ -10,24 +10,33 @@ import attrs
 import numpy as np
 import pytest
 
-from rlvr.checks import check_data
-from rlvr.distributions import Ask
-from rlvr.errors import BackendError, ConfigError
-from rlvr.run import stages
-from rlvr.run.asking import introduce
-from rlvr.run.faults import fault_of_rows
+from rlvr import (
+    Ask,
+    BackendError,
+    ConfigError,
+    Datum,
+    FloatArray,
+    Needs,
+    Question,
+    States,
+    Teacher,
+    TeacherCapabilities,
+    TopK,
+    check_data,
+)
+from rlvr.teachers.checks import fault_of_rows
+from rlvr.teachers.requests import introduce
 from rlvr.testing import TinyBackend, TinyRevealer, TinyTeacher, random_data
-from rlvr.types import Datum, Question, States, TopK
+from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss
+from rlvr.training import stages
 
 
-class Wish:
+class Wish(ReinforceLoss):
     """A loss, as far as it is asked."""
 
-    needs: frozenset[str] = frozenset()
-
     def __init__(self, k: int, temperature: float = 1.0, needs: Sequence[str] = ()) -> None:
-        self.distributions = {"teacher": Ask(k=k, temperature=temperature)}
-        self.needs = frozenset(needs)
+        ask = Ask(k=k, temperature=temperature)
+        self.needs = Needs(annotations=needs, distributions={"teacher": ask})
         self.met: list[Mapping[str, Any]] = []
 
     def meet(self, teachers: Mapping[str, Any]) -> None:
@@ -35,7 +44,7 @@ class Wish:
 
 
 def consulted(teacher: Any, wish: Wish, data: list[Datum]) -> list[Datum]:
-    return asyncio.run(stages.consult({"teacher": teacher}, [object(), wish], data))
+    return asyncio.run(stages.consult({"teacher": teacher}, wish.needs, data))
 
 
 def table(teacher: TinyTeacher, datum: Datum, temperature: float) -> np.ndarray:
@@ -180,7 +189,7 @@ def test_rounding_and_short_rows_that_miss_nothing_are_no_fault() -> None:
 
 def test_faults_are_found_in_any_block_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are looked at a few at a time, all of them."""
-    monkeypatch.setattr("rlvr.run.faults._ENTRIES", 4)
+    monkeypatch.setattr("rlvr.teachers.checks._ENTRIES", 4)
     logprobs = np.full((9, 2), np.log(0.5))
     whole = TopK(ids=np.tile([0, 1], (9, 1)), logprobs=logprobs, actual=logprobs[:, 0])
     assert fault_of_rows(whole, 2, 2) == ""
@@ -241,10 +250,13 @@ def test_what_comes_after_the_last_supervised_token_is_not_sent() -> None:
     assert found.distributions["teacher"] == wanted.distributions["teacher"]
 
 
-class Silent:
+class Silent(Teacher):
     """Tells logprobs of given tokens only."""
 
     name, context_length, tokenizer = "silent", 64, TinyBackend().tokenizer
+
+    async def logprobs(self, data: Sequence[Datum]) -> list[FloatArray]:
+        raise AssertionError
 
 
 @pytest.mark.parametrize(
@@ -283,7 +295,7 @@ def test_a_loss_meets_its_teachers_once() -> None:
     """When all can answer; parts that do not distil are left alone."""
     pytest.importorskip("torch")
     wish, teachers = Wish(0, 2.0), {"teacher": TinyRevealer()}
-    introduce([object(), wish], teachers)
+    introduce([CentredAdvantage(), wish], teachers)
     assert wish.met == [teachers]
     with pytest.raises(ConfigError, match="no such teacher"):
         introduce([Wish(3)], {})
@@ -291,6 +303,10 @@ def test_a_loss_meets_its_teachers_once() -> None:
 
 class Reader(TinyTeacher):
     """Answers with whole data, and leaves a note."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.capabilities = TeacherCapabilities(has_scores=True, reads_data=True)
 
     async def answer(self, data: Sequence[Datum], name: str, ask: Ask | None) -> list[Datum]:
         return [

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from rlvr.episode import SingleTurn
-from rlvr.errors import VerifierError
-from rlvr.run.audit import Auditor, AuditPlan
-from rlvr.run.audit_file import AuditFile
-from rlvr.run.audit_record import ProblemAudit
-from rlvr.run.scoring import Scorer
-from rlvr.run.store import SqliteStore
-from rlvr.types import Outcome, Probe, Problem, Reward, Trajectory, Unscorable
+from rlvr import (
+    Outcome,
+    Probe,
+    Problem,
+    Reward,
+    RewardFn,
+    SingleTurn,
+    Task,
+    Trajectory,
+    Unscorable,
+    VerifierError,
+)
+from rlvr.verification.runner import VerificationRunner
+from rlvr.verification.verdict_cache import SqliteStore
+from rlvr.verifier_audit.auditor import Auditor, AuditPlan
+from rlvr.verifier_audit.file import AuditFile
+from rlvr.verifier_audit.findings import ProblemAudit
 
 RIGHT = "right"
 
@@ -25,7 +34,7 @@ def text(problem: Problem, completion: str) -> Trajectory:
     return Trajectory.from_text(problem.id, completion)
 
 
-class Plain:
+class Plain(Task):
     """A task without probes."""
 
     def __init__(self, ids: Iterable[str] = ("p",), reference: str | None = RIGHT) -> None:
@@ -40,9 +49,6 @@ class Plain:
 
     def reference(self, problem: Problem) -> Trajectory | None:
         return None if self._reference is None else text(problem, self._reference)
-
-    def unsupported(self) -> Mapping[str, str]:
-        return {}
 
 
 class Probing(Plain):
@@ -63,13 +69,13 @@ class Probing(Plain):
                 is_mutant=True,
             )
 
-    def is_equivalent(self, problem: Problem, probe: Probe) -> bool | None:
+    def prove(self, problem: Problem, probe: Probe) -> bool | None:
         name = probe.trajectory.completion
         self.proofs.append(name)
         return {"m0": True, "m1": True, "m2": None}.get(name, False)
 
 
-class Judge:
+class Judge(RewardFn):
     """Accepts the texts it was told to accept."""
 
     def __init__(self, *accepted: str, wavers: str = "", seed: int = 1) -> None:
@@ -97,7 +103,7 @@ class Judge:
 class SeededJudge(Judge):
     """One whose random tests miss the reference with seed 2."""
 
-    def reseeded(self, seed: int) -> Judge:
+    def with_seed(self, seed: int) -> Judge:
         accepted = self.accepted if seed != 2 or not self.wavers else ()
         return Judge(*accepted, seed=seed)
 
@@ -106,7 +112,7 @@ def audit(task: Plain, judge: Judge, workers: int = 2, **plan: int) -> dict[str,
     found: dict[str, ProblemAudit] = {}
     auditor = Auditor(
         task,
-        Scorer(reward=judge, workers=workers),
+        VerificationRunner(reward=judge, workers=workers),
         AuditPlan(mutants=plan.get("mutants", 4)),
         lambda one: found.__setitem__(one.problem.id, one),
     )
@@ -221,7 +227,7 @@ def test_a_second_audit_judges_only_what_the_store_lacks(tmp_path: Path) -> None
     for _ in range(2):
         judge, task = SeededJudge(RIGHT), Probing()
         store = SqliteStore(tmp_path / "v.sqlite")
-        auditor = Auditor(task, Scorer(reward=judge, store=store), AuditPlan(mutants=4))
+        auditor = Auditor(task, VerificationRunner(reward=judge, store=store), AuditPlan(mutants=4))
         asyncio.run(auditor.audit(list(task.problems("all"))))
         store.close()
         calls.append(judge.calls)
@@ -240,7 +246,9 @@ def test_each_finished_problem_is_kept_at_once(tmp_path: Path) -> None:
         if one.problem.id == "b":
             raise KeyboardInterrupt
 
-    auditor = Auditor(task, Scorer(reward=Judge(RIGHT)), AuditPlan(mutants=4), stop_after_b)
+    auditor = Auditor(
+        task, VerificationRunner(reward=Judge(RIGHT)), AuditPlan(mutants=4), stop_after_b
+    )
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(auditor.audit(list(task.problems("all"))))
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlvr.run.batches import seed_of, updates, weigh
-from rlvr.types import Datum
+from rlvr import Datum
+from rlvr.seeds import seed_of
+from rlvr.training.minibatches import updates, weigh
 
 
 def datum(length: int, prompt: int = 2) -> Datum:

@@ -10,13 +10,12 @@ import attrs
 import numpy as np
 import pytest
 
-from rlvr.builtin.file_checkpointer import FileCheckpointer
+from rlvr import BuildContext, EvalReport
+from rlvr.builtin.file_checkpoints import FileCheckpointer
 from rlvr.config.core import CheckpointOptions
-from rlvr.parts import BuildContext
-from rlvr.run.best import best, best_step, recorded_reports, sentence
-from rlvr.run.rundir import RunDir
+from rlvr.records.run_directory import RunDir
 from rlvr.testing.fakes import TinyBackend
-from rlvr.types import EvalReport
+from rlvr.training.best_checkpoint import best, best_step, recorded_reports, sentence
 
 
 def judged(pass1: float, reward: float = 0.0) -> EvalReport:
@@ -91,12 +90,12 @@ def test_what_is_spared_stays_beside_the_newest(tmp_path: Path) -> None:
             asyncio.run(checkpointer.save(step, {}, backend))
 
     save(1, 2)
-    checkpointer.spare(1)
+    checkpointer.pin(1)
     save(3, 4, 5)
     assert steps() == [1, 4, 5]
-    checkpointer.spare(4)
+    checkpointer.pin(4)
     assert steps() == [4, 5]
     save(6, 7)
     assert steps() == [4, 6, 7]
-    checkpointer.spare(None)
+    checkpointer.pin(None)
     assert steps() == [6, 7]

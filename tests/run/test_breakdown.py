@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlvr.errors import UnknownNameError
-from rlvr.run.breakdown import breakdown
-from rlvr.types import Failed, Outcome, Problem, Reward, ScoredGroup, Trajectory, Unscorable
+from rlvr import (
+    Failed,
+    Outcome,
+    Problem,
+    Reward,
+    ScoredGroup,
+    Trajectory,
+    UnknownNameError,
+    Unscorable,
+)
+from rlvr.evaluation.breakdown import breakdown
 
 
 def group(name: str, verdicts: str, **labels: str) -> ScoredGroup:

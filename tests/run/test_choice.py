@@ -9,28 +9,48 @@ from typing import Any
 import pytest
 import structlog
 
-from rlvr.builtin.curricula import ByPassRate, PassRateOptions
-from rlvr.errors import ConfigError, TaskError
-from rlvr.parts import BuildContext
-from rlvr.run.choice import check_choice, problems_of_step
-from rlvr.run.feed import Feed
-from rlvr.run.lineage import Lineage
-from rlvr.run.state import RunState
+from rlvr import (
+    BuildContext,
+    ConfigError,
+    Curriculum,
+    Failed,
+    PassRate,
+    Problem,
+    Reward,
+    ScoredGroup,
+    TaskError,
+    Trajectory,
+    Unscorable,
+)
+from rlvr.curriculum.builtin import ByPassRate, PassRateOptions
+from rlvr.curriculum.select import check_choice, problems_of_step
+from rlvr.records.lineage import Lineage
+from rlvr.records.problem_stream import ProblemStream
+from rlvr.records.run_state import RunState
 from rlvr.testing.fakes import ToyTask
-from rlvr.types import Failed, PassRate, Problem, Reward, ScoredGroup, Trajectory, Unscorable
 
 
 class Choosing(ToyTask):
-    """Chooses what it was told to."""
+    """Has a curriculum that chooses what it was told to."""
 
     def __init__(self, chosen: Sequence[Problem]) -> None:
         super().__init__()
         self.chosen = chosen
         self.asked: dict[str, Any] = {}
 
+    def curriculum(self) -> Curriculum:
+        return Choice(self)
+
+
+class Choice(Curriculum):
+    """The curriculum of `Choosing`."""
+
+    def __init__(self, task: Choosing) -> None:
+        self._task = task
+
     def choose(self, problems: Sequence[Problem], count: int, **facts: Any) -> Sequence[Problem]:
-        self.asked = {"count": count, **facts}
-        return self.chosen
+        self._task.asked = {"count": count, **facts}
+        return self._task.chosen
 
 
 POOL = list(ToyTask().problems("train"))
@@ -54,13 +74,13 @@ def test_the_task_chooses_from_step_seed_and_pass_rates() -> None:
 )
 def test_a_wrong_choice_names_the_task_and_what_is_wrong(chosen: list[Problem], said: str) -> None:
     """A wrong number of problems, or one that is not in the data set, is the task's error."""
-    with pytest.raises(TaskError, match=r"Choosing.choose was asked for 2 of 12") as caught:
+    with pytest.raises(TaskError, match=r"Choosing: Choice.choose was asked for 2 of 12") as caught:
         problems_of_step(Choosing(chosen), POOL, 2, seed=1, state=RunState())
 
     assert said in str(caught.value)
 
 
-class Backwards:
+class Backwards(Curriculum):
     """A curriculum: the last problems first."""
 
     def choose(self, problems: Sequence[Problem], count: int, **facts: Any) -> Sequence[Problem]:
@@ -70,9 +90,9 @@ class Backwards:
 class Told(Choosing):
     """A task that knows whether it was told to choose."""
 
-    def __init__(self, chooses_by: str) -> None:
+    def __init__(self, option: str) -> None:
         super().__init__(POOL[:2])
-        self.chooses_by = chooses_by
+        self.curriculum_option = option
 
 
 def test_a_curriculum_comes_before_the_tasks_choice() -> None:
@@ -225,5 +245,5 @@ def test_the_state_survives_json() -> None:
 
     assert RunState.from_json(json.loads(json.dumps(state.to_json()))) == state
     assert RunState.from_json({"step": 3, "seconds": 1.5, "later": 1}) == RunState(
-        step=3, seconds=1.5, feed=Feed(drawn=3, calls=3)
+        step=3, seconds=1.5, problem_stream=ProblemStream(drawn=3, calls=3)
     )

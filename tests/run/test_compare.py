@@ -5,9 +5,17 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from rlvr.errors import ConfigError, UnknownNameError
-from rlvr.run.compare import compare
-from rlvr.types import Failed, Outcome, Problem, Reward, ScoredGroup, Trajectory
+from rlvr import (
+    ConfigError,
+    Failed,
+    Outcome,
+    Problem,
+    Reward,
+    ScoredGroup,
+    Trajectory,
+    UnknownNameError,
+)
+from rlvr.evaluation.compare_models import compare
 
 VERDICTS: dict[str, Outcome] = {
     "1": Reward(value=1.0, score01=1.0),

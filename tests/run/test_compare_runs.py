@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rlvr.run.compare_runs import (
+from rlvr.evaluation.compare_runs import (
     PASS1,
     STEP_S,
     config_differences,
@@ -16,15 +16,15 @@ from rlvr.run.compare_runs import (
     points,
     summary,
 )
-from rlvr.run.recorded import Recorded
+from rlvr.records.read_runs import RunRecord
 
 
 def run(
     metrics: list[dict[str, Any]] | None = None,
     evaluations: list[dict[str, Any]] | None = None,
     **record: Any,
-) -> Recorded:
-    return Recorded(
+) -> RunRecord:
+    return RunRecord(
         path=Path("r"), record=record, metrics=metrics or [], evaluations=evaluations or []
     )
 

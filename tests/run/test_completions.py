@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.run.answers import Answer, read_answers
-from rlvr.run.breakdown import breakdown
-from rlvr.run.completions import Completions, group_answers, with_missing
-from rlvr.run.trajectory_lines import trajectory_records
-from rlvr.types import Failed, Message, Outcome, Problem, Reward, ScoredGroup, Trajectory
+from rlvr import Failed, Message, Outcome, Problem, Reward, ScoredGroup, Trajectory
+from rlvr.evaluation.answers_file import Answer, read_answers
+from rlvr.evaluation.breakdown import breakdown
+from rlvr.evaluation.completions_file import Completions, group_answers, with_missing
+from rlvr.records.trajectories import trajectory_records
 
 PROBLEMS = [Problem(id=name, prompt=[Message(role="user", content="?")]) for name in "abc"]
 

@@ -8,12 +8,19 @@ from typing import Any
 
 import pytest
 
-from rlvr.builtin.group_sampler import GroupSampler
-from rlvr.episode import SingleTurn
-from rlvr.errors import ConfigError
-from rlvr.run import metrics
+from rlvr import (
+    ConfigError,
+    Group,
+    Message,
+    Problem,
+    Reward,
+    SamplingParams,
+    ScoredGroup,
+    SingleTurn,
+)
+from rlvr.rollouts.group import GroupSampler
 from rlvr.testing.fakes import ScriptedPolicy, ToyTask
-from rlvr.types import Group, Message, Problem, Reward, SamplingParams, ScoredGroup
+from rlvr.training import metrics
 
 
 class Asking(ToyTask):

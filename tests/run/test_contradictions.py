@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import structlog
 
+from rlvr import ConfigError, Needs, SamplingParams
+from rlvr.assembly.compatibility import check_together
 from rlvr.config.core import TrainOptions
-from rlvr.errors import ConfigError
-from rlvr.run.contradictions import check_together
-from rlvr.types import Datum, SamplingParams
+from rlvr.testing.fakes import ReinforceLoss
 
 
-class Part:
+class Part(ReinforceLoss):
     """A loss or a sampler, as far as it is asked."""
 
     def __init__(
@@ -22,10 +22,7 @@ class Part:
     ) -> None:
         self.importance_weighted = weighted
         self.draws_from_policy = draws
-        self.needs = frozenset(needs)
-
-    def refine(self, data: Sequence[Datum]) -> list[Datum]:
-        return list(data)
+        self.needs = Needs(annotations=needs)
 
 
 def check(

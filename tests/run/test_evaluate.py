@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlvr.run.evaluate import gain, interval, pass_at, report_of
-from rlvr.types import EvalReport, Failed, Problem, Reward, ScoredGroup, Trajectory
+from rlvr import EvalReport, Failed, Problem, Reward, ScoredGroup, Trajectory
+from rlvr.evaluation.pass_at_k import gain, interval, pass_at, report_of
 
 
 @given(

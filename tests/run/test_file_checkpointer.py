@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.builtin.file_checkpointer import FileCheckpointer
+from rlvr import BuildContext, CheckpointError
+from rlvr.builtin.file_checkpoints import FileCheckpointer
 from rlvr.config.core import CheckpointOptions
-from rlvr.errors import CheckpointError
-from rlvr.parts import BuildContext
 from rlvr.testing.fakes import TinyBackend
 
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from rlvr.builtin.group_sampler import GroupSampler
+from rlvr import Completion, GenerateRequest, Policy, SamplingParams
+from rlvr.rollouts.group import GroupSampler
 from rlvr.testing.fakes import TinyBackend, ToyTask
-from rlvr.types import Completion, GenerateRequest, SamplingParams
 
 
-class Live:
+class Live(Policy):
     """A policy that is updated with every call; a completion begins with the version before."""
 
     context_length = 16
@@ -22,7 +22,7 @@ class Live:
         self.version = 3
 
     @property
-    def digest(self) -> str:
+    def digest(self) -> str:  # type: ignore[override]
         return f"digest-{self.version}"
 
     async def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:

@@ -11,25 +11,32 @@ from typing import Any
 import attrs
 import pytest
 
-from rlvr.builtin.file_checkpointer import FileCheckpointer
-from rlvr.builtin.group_sampler import GroupSampler
+from rlvr import (
+    BuildContext,
+    Curriculum,
+    PassRate,
+    Policy,
+    Problem,
+    RunInfo,
+    SamplingParams,
+    TaskError,
+    epochs,
+)
+from rlvr.assembly.recipe import Recipe
+from rlvr.builtin.file_checkpoints import FileCheckpointer
 from rlvr.config.core import CheckpointOptions, EvalOptions, ParityOptions, TrainOptions
-from rlvr.curriculum import epochs
-from rlvr.errors import TaskError
-from rlvr.parts import BuildContext, Policy
+from rlvr.curriculum.discovered import Growth
 from rlvr.plugins.host import PluginHost
-from rlvr.run.board import Board
-from rlvr.run.feed import Feed
-from rlvr.run.growth import Growth
-from rlvr.run.lineage import Lineage, lineage_of
-from rlvr.run.loop import train
-from rlvr.run.recipe import Judge, Recipe, Student
-from rlvr.run.rundir import RunDir
-from rlvr.run.scoring import Scorer
-from rlvr.run.state import RunState
-from rlvr.run.watch import Watch
+from rlvr.progress.status import RunStatus
+from rlvr.records.lineage import Lineage, lineage_of
+from rlvr.records.problem_stream import ProblemStream
+from rlvr.records.run_directory import RunDir
+from rlvr.records.run_state import RunState
+from rlvr.rollouts.group import GroupSampler
 from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss, TinyBackend, ToyReward, ToyTask
-from rlvr.types import PassRate, Problem, RunInfo, SamplingParams
+from rlvr.training.callbacks import Callbacks
+from rlvr.training.loop import train
+from rlvr.verification.runner import VerificationRunner
 
 pytest.importorskip("torch", reason="losses speak torch; pip install torch")
 
@@ -39,23 +46,32 @@ FOUND = "found-"
 class Exploring(ToyTask):
     """Each step finds one of its own problems anew; keeps the last three. Takes those first."""
 
+    discovers_problems = True
+
     def __init__(self) -> None:
         super().__init__()
         self.versions: list[int] = []
 
-    async def grow(
+    async def discover(
         self, policy: Policy, memory: Mapping[str, Any], *, seed: int, step: int
     ) -> Mapping[str, Any]:
         self.versions.append(policy.version)
         letter = "abcdefghijkl"[seed % 12]
         return {"letters": [*memory.get("letters", []), f"{step}{letter}"][-3:]}
 
-    def grown(self, memory: Mapping[str, Any]) -> Sequence[Problem]:
+    def discovered(self, memory: Mapping[str, Any]) -> Sequence[Problem]:
         fixed = {problem.id: problem for problem in self.problems("train")}
         return [
             attrs.evolve(fixed[f"after-{name[-1]}"], id=FOUND + name)
             for name in memory.get("letters", [])
         ]
+
+    def curriculum(self) -> Curriculum:
+        return FoundFirst()
+
+
+class FoundFirst(Curriculum):
+    """All found problems, then epochs of the others."""
 
     def choose(
         self, problems: Sequence[Problem], count: int, *, seed: int, step: int, history: Any
@@ -66,16 +82,15 @@ class Exploring(ToyTask):
 
 
 def recipe(directory: Path, task: ToyTask, **changes: Any) -> Recipe:
-    scorer = Scorer(reward=ToyReward(), workers=4)
-    student = Student(
-        judge=Judge(task=task, reward=scorer.reward, scorer=scorer),
+    runner = VerificationRunner(reward=ToyReward(), workers=4)
+    plan = Recipe(
+        task=task,
+        reward=runner.reward,
+        runner=runner,
         sampler=GroupSampler(),
         backend=TinyBackend(seed=3, lr=60.0),
         params=SamplingParams(max_tokens=1, group_size=4),
-    )
-    plan = Recipe(
-        student=student,
-        eval_sampler=student.sampler,
+        eval_sampler=GroupSampler(),
         advantage=CentredAdvantage(),
         loss=ReinforceLoss(),
         checkpointer=FileCheckpointer(CheckpointOptions(keep=9), BuildContext(run_dir=directory)),
@@ -91,14 +106,14 @@ def recipe(directory: Path, task: ToyTask, **changes: Any) -> Recipe:
     return attrs.evolve(plan, **changes)
 
 
-def watch_of(directory: Path) -> Watch:
+def watch_of(directory: Path) -> Callbacks:
     info = RunInfo(
         id="t", directory=directory, plugin="toy", algo="x", model="tiny", steps=1, seed=1
     )
     for name in ("trajectories", "checkpoints"):
         (directory / name).mkdir(parents=True, exist_ok=True)
     host = PluginHost.load({"RLVR_PLUGINS": ""})
-    return Watch(host=host, run=info, directory=RunDir(directory), board=Board())
+    return Callbacks(host=host, run=info, directory=RunDir(directory), status=RunStatus())
 
 
 def ids_of(directory: Path, step: int) -> list[str]:
@@ -126,7 +141,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:
     asyncio.run(train(recipe(parts, Exploring(), steps=3), RunState(), watch_of(parts)))
     again = recipe(parts, Exploring())
     newest = again.checkpointer.list()[-1]
-    saved = asyncio.run(again.checkpointer.load(newest, again.student.backend))
+    saved = asyncio.run(again.checkpointer.load(newest, again.backend))
     asyncio.run(train(again, RunState.from_json(saved), watch_of(parts)))
     for step in range(1, 7):
         assert ids_of(whole, step) == ids_of(parts, step)
@@ -150,7 +165,7 @@ def test_an_id_that_is_taken_is_refused() -> None:
     """A found problem must not stand for another one."""
 
     class Clashing(Exploring):
-        def grown(self, memory: Mapping[str, Any]) -> Sequence[Problem]:
+        def discovered(self, memory: Mapping[str, Any]) -> Sequence[Problem]:
             return list(self.problems("train"))[:1]
 
     with pytest.raises(TaskError, match="after-a"):
@@ -170,7 +185,7 @@ HANDLE: Any = type("Handle", (), {"version": 0})()
 class Careless(Exploring):
     """Changes the memory that it was given, and keeps tuples in it."""
 
-    async def grow(
+    async def discover(
         self, policy: Policy, memory: Mapping[str, Any], *, seed: int, step: int
     ) -> Mapping[str, Any]:
         assert isinstance(memory, dict)
@@ -195,7 +210,7 @@ def test_a_memory_that_is_no_json_is_refused(kept: Any) -> None:
     """It shows in the first step, not when a checkpoint is written."""
 
     class Keeping(Exploring):
-        async def grow(self, *_: Any, **__: Any) -> Any:
+        async def discover(self, *_: Any, **__: Any) -> Any:
             return kept
 
     with pytest.raises(TaskError, match="found: a memory"):
@@ -224,10 +239,10 @@ class Straying(Exploring):
         found = super().problems(split)
         return [attrs.evolve(problem, labels={"family": "data set"}) for problem in found]
 
-    def grown(self, memory: Mapping[str, Any]) -> Sequence[Problem]:
+    def discovered(self, memory: Mapping[str, Any]) -> Sequence[Problem]:
         return [
             attrs.evolve(problem, labels={"family": problem.id.removeprefix(FOUND)[-1]})
-            for problem in super().grown(memory)
+            for problem in super().discovered(memory)
         ]
 
 
@@ -258,16 +273,21 @@ def test_pass_rates_of_what_was_let_go_are_forgotten() -> None:
         asyncio.run(growth.grow(Exploring(), HANDLE, seed=1, step=step, waiting=[waiting]))
     met = PassRate(rate=0.5, count=1, step=2)
     names = [gone, waiting, found, "after-a"]
-    state = RunState(history=dict.fromkeys(names, met), feed=Feed(waiting=[waiting]))
+    state = RunState(
+        history=dict.fromkeys(names, met), problem_stream=ProblemStream(waiting=[waiting])
+    )
     assert set(growth.settled(state).history) == {waiting, found, "after-a"}
-    assert set(growth.settled(attrs.evolve(state, feed=Feed())).history) == {found, "after-a"}
+    assert set(growth.settled(attrs.evolve(state, problem_stream=ProblemStream())).history) == {
+        found,
+        "after-a",
+    }
 
 
 def test_a_checkpoint_holds_no_more_pass_rates_than_problems(tmp_path: Path) -> None:
     """However long a run finds problems: its state stays as large as what the memory holds."""
     task = Exploring()
     state = asyncio.run(train(recipe(tmp_path, task), RunState(), watch_of(tmp_path)))
-    found = {problem.id for problem in task.grown(state.memory["task"])}
+    found = {problem.id for problem in task.discovered(state.memory["task"])}
     assert {name for name in state.history if name.startswith(FOUND)} == found
 
 
@@ -275,8 +295,8 @@ def test_two_found_problems_of_one_id_are_refused() -> None:
     """One of them could not be told from the other."""
 
     class Doubling(Exploring):
-        def grown(self, memory: Mapping[str, Any]) -> Sequence[Problem]:
-            return [*super().grown(memory)] * 2
+        def discovered(self, memory: Mapping[str, Any]) -> Sequence[Problem]:
+            return [*super().discovered(memory)] * 2
 
     with pytest.raises(TaskError, match="which is taken"):
         grown_by(Doubling(), 0)

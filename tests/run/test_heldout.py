@@ -11,26 +11,25 @@ from typing import Any, cast
 
 import pytest
 
-from rlvr.builtin.file_checkpointer import FileCheckpointer
-from rlvr.config.core import CheckpointOptions
-from rlvr.errors import CheckpointError
-from rlvr.parts import BuildContext
-from rlvr.run.configure import Configured
-from rlvr.run.heldout import facts, held_out, marked, sentence
-from rlvr.run.lineage import (
-    FILE,
-    UNKNOWN,
-    Lineage,
-    after_training,
-    lineage_at_start,
-    lineage_of,
-    record_of,
+from rlvr import (
+    BackendSpec,
+    BuildContext,
+    CheckpointError,
+    CheckpointerSpec,
+    EvalReport,
+    Problem,
+    Reward,
+    ScoredGroup,
+    Trajectory,
 )
-from rlvr.run.state import RunState
-from rlvr.run.trained import load_last
-from rlvr.specs import BackendSpec, CheckpointerSpec
+from rlvr.assembly.configured import Configured
+from rlvr.assembly.trained_model import lineage_at_start, load_last
+from rlvr.builtin.file_checkpoints import FileCheckpointer
+from rlvr.config.core import CheckpointOptions
+from rlvr.evaluation.contamination import facts, held_out, marked, sentence
+from rlvr.records.lineage import FILE, UNKNOWN, Lineage, after_training, lineage_of, record_of
+from rlvr.records.run_state import RunState
 from rlvr.testing.fakes import TinyBackend
-from rlvr.types import EvalReport, Problem, Reward, ScoredGroup, Trajectory
 
 
 def problems(*names: str) -> list[Problem]:
@@ -193,7 +192,7 @@ def stub(spec: CheckpointerSpec) -> Configured:
     return cast(Configured, SimpleNamespace(chosen=SimpleNamespace(checkpointer=spec)))
 
 
-FILES = CheckpointerSpec(name="file", target="rlvr.builtin.file_checkpointer:FileCheckpointer")
+FILES = CheckpointerSpec(name="file", target="rlvr.builtin.file_checkpoints:FileCheckpointer")
 
 
 def test_the_last_checkpoint_is_loaded_and_none_is_said_aloud(tmp_path: Path) -> None:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.errors import ConfigError, UnknownNameError
-from rlvr.run.judged import holds_verdicts, judged_lines, read_judged
-from rlvr.types import (
+from rlvr import (
+    ConfigError,
     Failed,
     Outcome,
     Problem,
@@ -16,8 +15,10 @@ from rlvr.types import (
     ScoredGroup,
     Segment,
     Trajectory,
+    UnknownNameError,
     Unscorable,
 )
+from rlvr.evaluation.saved import holds_verdicts, judged_lines, read_judged
 
 OUTCOMES: list[Outcome] = [
     Reward(value=0.5, score01=1.0, components={"x": 0.5}, cost_s=1.5),

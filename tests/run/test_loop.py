@@ -12,49 +12,53 @@ from typing import Any
 import attrs
 import pytest
 
-from rlvr.builtin.file_checkpointer import FileCheckpointer
-from rlvr.builtin.group_sampler import GroupSampler
-from rlvr.config.core import CheckpointOptions, EvalOptions, ParityOptions, TrainOptions
-from rlvr.curriculum import by_pass_rate, by_stages, by_weight
-from rlvr.errors import BackendError, VerifierError
-from rlvr.parts import BuildContext, RewardFn
-from rlvr.plugins.host import PluginHost
-from rlvr.run.board import Board
-from rlvr.run.loop import train
-from rlvr.run.recipe import Judge, Recipe, Student
-from rlvr.run.rundir import RunDir
-from rlvr.run.scoring import Scorer
-from rlvr.run.state import RunState
-from rlvr.run.watch import Watch
-from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss, TinyBackend, ToyReward, ToyTask
-from rlvr.types import (
+from rlvr import (
+    BackendError,
+    BuildContext,
+    Curriculum,
     Datum,
     Outcome,
     PassRate,
     Problem,
     Reward,
+    RewardFn,
     RunInfo,
     SamplingParams,
     Trajectory,
+    VerifierError,
+    by_pass_rate,
+    by_stages,
+    by_weight,
 )
+from rlvr.assembly.recipe import Recipe
+from rlvr.builtin.file_checkpoints import FileCheckpointer
+from rlvr.config.core import CheckpointOptions, EvalOptions, ParityOptions, TrainOptions
+from rlvr.plugins.host import PluginHost
+from rlvr.progress.status import RunStatus
+from rlvr.records.run_directory import RunDir
+from rlvr.records.run_state import RunState
+from rlvr.rollouts.group import GroupSampler
+from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss, TinyBackend, ToyReward, ToyTask
+from rlvr.training.callbacks import Callbacks
+from rlvr.training.loop import train
+from rlvr.verification.runner import VerificationRunner
 
 torch = pytest.importorskip("torch", reason="losses speak torch; pip install torch")
 
 
 def recipe(directory: Path, **changes: Any) -> Recipe:
     task, backend = ToyTask(), TinyBackend(seed=3, lr=60.0)
-    scorer = Scorer(reward=changes.pop("reward", ToyReward()), workers=4)
-    student = Student(
-        judge=Judge(task=task, reward=scorer.reward, scorer=scorer),
-        sampler=GroupSampler(),
-        backend=changes.pop("backend", backend),
-        params=SamplingParams(max_tokens=1, group_size=8),
-    )
+    runner = VerificationRunner(reward=changes.pop("reward", ToyReward()), workers=4)
     context = BuildContext(run_dir=directory, seed=1)
     return attrs.evolve(
         Recipe(
-            student=student,
-            eval_sampler=student.sampler,
+            task=task,
+            reward=runner.reward,
+            runner=runner,
+            sampler=GroupSampler(),
+            backend=changes.pop("backend", backend),
+            params=SamplingParams(max_tokens=1, group_size=8),
+            eval_sampler=GroupSampler(),
             advantage=CentredAdvantage(),
             loss=ReinforceLoss(),
             checkpointer=FileCheckpointer(CheckpointOptions(keep=9), context),
@@ -71,7 +75,7 @@ def recipe(directory: Path, **changes: Any) -> Recipe:
     )
 
 
-def watch_of(directory: Path) -> Watch:
+def watch_of(directory: Path) -> Callbacks:
     info = RunInfo(
         id="t", directory=directory, plugin="toy", algo="x", model="tiny", steps=1, seed=1
     )
@@ -79,7 +83,7 @@ def watch_of(directory: Path) -> Watch:
     run_dir = RunDir(directory)
     for name in ("trajectories", "checkpoints"):
         (directory / name).mkdir(parents=True, exist_ok=True)
-    return Watch(host=host, run=info, directory=run_dir, board=Board())
+    return Callbacks(host=host, run=info, directory=run_dir, status=RunStatus())
 
 
 def test_the_line_learns(tmp_path: Path) -> None:
@@ -112,7 +116,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:
 
     again = recipe(parts)
     newest = again.checkpointer.list()[-1]
-    restored = asyncio.run(again.checkpointer.load(newest, again.student.backend))
+    restored = asyncio.run(again.checkpointer.load(newest, again.backend))
     asyncio.run(train(again, RunState.from_json(restored), watch_of(parts)))
 
     for step in range(1, 7):
@@ -125,14 +129,14 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:
     ).read_bytes()
 
 
-class ByPassRate(ToyTask):
+class ByPassRate(Curriculum):
     """A curriculum by running pass rates."""
 
     def choose(self, problems: Sequence[Problem], count: int, **facts: Any) -> list[Problem]:
         return by_pass_rate(problems, count, **facts)
 
 
-class ByStages(ToyTask):
+class ByStages(Curriculum):
     """A curriculum by letter."""
 
     def choose(
@@ -142,7 +146,7 @@ class ByStages(ToyTask):
         return by_stages(problems, count, stages=stages, ramp_steps=5, seed=seed, step=step)
 
 
-class ByWeight(ToyTask):
+class ByWeight(Curriculum):
     """A curriculum by weight."""
 
     def choose(
@@ -155,11 +159,11 @@ class ByWeight(ToyTask):
 class ProxyFirst(ToyReward):
     """Three steps by a proxy, which rewards any letter and knows of no right answer."""
 
-    def scheduled(self, step: int, history: Mapping[str, PassRate]) -> RewardFn:
+    def at_step(self, step: int, history: Mapping[str, PassRate]) -> RewardFn:
         return AnyLetter() if step < 3 else self
 
 
-class AnyLetter:
+class AnyLetter(RewardFn):
     """The proxy."""
 
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:
@@ -167,30 +171,40 @@ class AnyLetter:
         return Reward(value=0.5 * is_letter, score01=0.0, is_proxy=True)
 
 
+class Ordered(ToyTask):
+    """The toy task with a curriculum of its own."""
+
+    def __init__(self, curriculum: type[Curriculum]) -> None:
+        super().__init__()
+        self._curriculum = curriculum
+
+    def curriculum(self) -> Curriculum:
+        return self._curriculum()
+
+
 def with_task(plan: Recipe, task: Any) -> Recipe:
     """The same recipe with another task."""
-    judge = attrs.evolve(plan.student.judge, task=task)
-    return attrs.evolve(plan, student=attrs.evolve(plan.student, judge=judge))
+    return attrs.evolve(plan, task=task)
 
 
-@pytest.mark.parametrize("task", [ByPassRate, ByStages, ByWeight])
+@pytest.mark.parametrize("order", [ByPassRate, ByStages, ByWeight])
 def test_a_run_resumed_under_a_curriculum_is_the_uninterrupted_one(
-    tmp_path: Path, task: type[ToyTask]
+    tmp_path: Path, order: type[Curriculum]
 ) -> None:
     """With a choice that depends on all that was seen, and a proxy at first: equal to the bit."""
 
     def plan(directory: Path, steps: int = 6) -> Recipe:
         train = TrainOptions(problems=5)
-        return with_task(recipe(directory, steps=steps, reward=ProxyFirst(), train=train), task())
+        return with_task(
+            recipe(directory, steps=steps, reward=ProxyFirst(), train=train), Ordered(order)
+        )
 
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     one = asyncio.run(train(plan(whole), RunState(), watch_of(whole)))
     asyncio.run(train(plan(parts, steps=4), RunState(), watch_of(parts)))
 
     again = plan(parts)
-    restored = asyncio.run(
-        again.checkpointer.load(again.checkpointer.list()[-1], again.student.backend)
-    )
+    restored = asyncio.run(again.checkpointer.load(again.checkpointer.list()[-1], again.backend))
     other = asyncio.run(train(again, RunState.from_json(restored), watch_of(parts)))
 
     for step in range(1, 7):
@@ -234,7 +248,7 @@ def test_an_evaluation_during_proxy_steps_uses_the_full_reward(tmp_path: Path) -
     assert not any("is_proxy" in outcome for outcome in outcomes)
 
 
-class Crashing:
+class Crashing(RewardFn):
     """A verifier that cannot run for half of what it is shown."""
 
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
@@ -295,10 +309,10 @@ def test_cancelling_during_an_update_keeps_state_and_weights_together(tmp_path: 
     """Ctrl-C in the middle of an update: the step is finished, counted, then the line stops."""
 
     class Slow(TinyBackend):
-        async def step(self, data: Sequence[Datum], loss: Any) -> dict[str, float]:
+        async def update(self, data: Sequence[Datum], loss: Any) -> dict[str, float]:
             asyncio.get_running_loop().call_later(0.01, running.cancel)
             await asyncio.sleep(0.05)
-            return await super().step(data, loss)
+            return await super().update(data, loss)
 
     backend = Slow(seed=3)
     plan, watch = recipe(tmp_path, backend=backend), watch_of(tmp_path)
@@ -320,12 +334,7 @@ def test_the_line_trains_over_several_turns(tmp_path: Path) -> None:
     """A two-turn episode is one datum: both of the policy's turns are trained, no other token."""
     task = ToyTask(turns=2)
     plan = recipe(tmp_path, steps=2)
-    judge = attrs.evolve(plan.student.judge, task=task)
-    plan = attrs.evolve(
-        plan,
-        student=attrs.evolve(plan.student, judge=judge),
-        problems=tuple(task.problems("train")),
-    )
+    plan = attrs.evolve(plan, task=task, problems=tuple(task.problems("train")))
     watch = watch_of(tmp_path)
 
     asyncio.run(train(plan, RunState(), watch))

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlvr.run import batches, metrics, stages
-from rlvr.types import Datum, Problem, Reward, ScoredGroup, Trajectory
+from rlvr import Datum, Loss, Problem, Reward, ScoredGroup, Trajectory
+from rlvr.training import metrics, minibatches, stages
 
 
 def datum(length: int, **annotations: Any) -> Datum:
@@ -28,15 +28,20 @@ def datum(length: int, **annotations: Any) -> Datum:
 class Summing:
     """A backend whose step gives one nat a token, weighted as losses do, and its own numbers."""
 
-    async def step(self, data: Sequence[Datum], loss: Any) -> dict[str, float]:
+    async def update(self, data: Sequence[Datum], loss: Any) -> dict[str, float]:
         total = sum(float(d.weights.sum()) for d in data)
         return {"loss": 3.0, "kl/reference": total, "ratio/max": 7.0, "grad/norm": 5.0, "lr": 0.1}
+
+
+class Unused(Loss):
+    def __call__(self, data: Any, logprobs: Any, outputs: Any) -> Any:
+        raise NotImplementedError
 
 
 @pytest.mark.parametrize("aggregation", ["token", "sequence", "fixed"])
 def test_a_nat_a_token_is_one_whatever_the_aggregation(aggregation: str) -> None:
     """Weighted sums become means; the loss, maxima and the optimiser's numbers stay."""
-    parts = batches.updates(
+    parts = minibatches.updates(
         [datum(3), datum(5), datum(2)],
         passes=1,
         minibatches=1,
@@ -45,8 +50,7 @@ def test_a_nat_a_token_is_one_whatever_the_aggregation(aggregation: str) -> None
         seed=1,
     )
     backend: Any = Summing()
-    loss: Any = None
-    (found,) = asyncio.run(stages.update(backend, parts, loss))
+    (found,) = asyncio.run(stages.update(backend, parts, Unused()))
     assert found["kl/reference"] == pytest.approx(1.0, rel=1e-5)
     assert {k: v for k, v in found.items() if k != "kl/reference"} == {
         "loss": 3.0,

@@ -7,9 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.errors import ConfigError, PluginError, UnknownNameError
-from rlvr.opening import Verifying, open_verifying
-from rlvr.types import Failed, Outcome, Reward, Trajectory
+from rlvr import (
+    ConfigError,
+    Failed,
+    Outcome,
+    PluginError,
+    Reward,
+    Trajectory,
+    UnknownNameError,
+    Verifying,
+    open_verifying,
+)
 
 
 def judged(texts: list[str], *options: str) -> tuple[Verifying, list[Outcome]]:

@@ -12,31 +12,11 @@ from typing import Any
 import attrs
 import pytest
 
-from rlvr.builtin.file_checkpointer import FileCheckpointer
-from rlvr.builtin.group_sampler import GroupSampler
-from rlvr.config.core import (
-    CheckpointOptions,
-    EvalOptions,
-    ParityOptions,
-    TrainOptions,
-    VerifyOptions,
-)
-from rlvr.errors import PrerequisiteError, VerifierError
-from rlvr.parts import BuildContext
-from rlvr.plugins.host import PluginHost
-from rlvr.run.board import Board
-from rlvr.run.loop import train
-from rlvr.run.opinions import Opinions, drawn
-from rlvr.run.recipe import Judge, Recipe, Student
-from rlvr.run.rundir import RunDir
-from rlvr.run.scoring import Scorer, Slots
-from rlvr.run.state import RunState
-from rlvr.run.trust import Trust
-from rlvr.run.watch import Watch
-from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss, TinyBackend, ToyReward, ToyTask
-from rlvr.types import (
+from rlvr import (
+    BuildContext,
     Failed,
     Outcome,
+    PrerequisiteError,
     Problem,
     Reward,
     RunInfo,
@@ -44,7 +24,28 @@ from rlvr.types import (
     ScoredGroup,
     Trajectory,
     Unscorable,
+    VerifierError,
 )
+from rlvr.assembly.recipe import Recipe
+from rlvr.builtin.file_checkpoints import FileCheckpointer
+from rlvr.config.core import (
+    CheckpointOptions,
+    EvalOptions,
+    ParityOptions,
+    TrainOptions,
+    VerifyOptions,
+)
+from rlvr.plugins.host import PluginHost
+from rlvr.progress.status import RunStatus
+from rlvr.records.run_directory import RunDir
+from rlvr.records.run_state import RunState
+from rlvr.rollouts.group import GroupSampler
+from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss, TinyBackend, ToyReward, ToyTask
+from rlvr.training.callbacks import Callbacks
+from rlvr.training.loop import train
+from rlvr.training.second_opinions import Opinions, drawn
+from rlvr.verification.runner import Slots, VerificationRunner
+from rlvr.verification.trust import Trust
 
 pytest.importorskip("torch", reason="losses speak torch; pip install torch")
 
@@ -53,6 +54,8 @@ RIGHT, WRONG = Reward(value=1, score01=1), Reward(value=0, score01=0)
 
 class Easy(ToyReward):
     """Takes any letter for right; its second judge takes the right one only."""
+
+    has_second_opinion = True
 
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
         return RIGHT if trajectory.completion.isalpha() else WRONG
@@ -75,15 +78,15 @@ class Honest(Easy):
 def plan(directory: Path, reward: Any, *, steps: int = 4, **verify: Any) -> Recipe:
     """A run of the tiny backend on the toy, 12 problems of 8 answers a step."""
     task, context = ToyTask(), BuildContext(run_dir=directory, seed=1)
-    scorer = Scorer(reward=reward, workers=4)
+    runner = VerificationRunner(reward=reward, workers=4)
     sampler = GroupSampler()
     return Recipe(
-        student=Student(
-            judge=Judge(task=task, reward=reward, scorer=scorer),
-            sampler=sampler,
-            backend=TinyBackend(seed=3, lr=60.0),
-            params=SamplingParams(max_tokens=1, group_size=8),
-        ),
+        task=task,
+        reward=reward,
+        runner=runner,
+        sampler=sampler,
+        backend=TinyBackend(seed=3, lr=60.0),
+        params=SamplingParams(max_tokens=1, group_size=8),
         eval_sampler=sampler,
         advantage=CentredAdvantage(),
         loss=ReinforceLoss(),
@@ -100,14 +103,14 @@ def plan(directory: Path, reward: Any, *, steps: int = 4, **verify: Any) -> Reci
     )
 
 
-def watch_of(directory: Path) -> Watch:
+def watch_of(directory: Path) -> Callbacks:
     info = RunInfo(
         id="t", directory=directory, plugin="toy", algo="x", model="tiny", steps=1, seed=1
     )
     for name in ("trajectories", "checkpoints"):
         (directory / name).mkdir(parents=True, exist_ok=True)
     host = PluginHost.load({"RLVR_PLUGINS": ""})
-    return Watch(host=host, run=info, directory=RunDir(directory), board=Board())
+    return Callbacks(host=host, run=info, directory=RunDir(directory), status=RunStatus())
 
 
 def run(directory: Path, reward: Any, **changes: Any) -> list[dict[str, Any]]:
@@ -296,7 +299,7 @@ def test_a_step_never_waits_for_an_opinion(tmp_path: Path) -> None:
         while watch.state.step < 4 or reward.most < 4:
             await asyncio.sleep(0.01)
         assert not training.done()
-        assert "second opinions" in watch.board.phase
+        assert "second opinions" in watch.status.phase
         reward.gate.set()
         await training
 
@@ -323,7 +326,7 @@ def test_while_training_goes_on_few_are_asked_at_a_time(tmp_path: Path) -> None:
             threshold=0.1,
             seed=1,
             directory=RunDir(tmp_path),
-            board=Board(),
+            status=RunStatus(),
             slots=slots,
         )
         async with opinions:
@@ -359,7 +362,7 @@ def test_a_resumed_run_draws_the_same_answers_and_loses_none(tmp_path: Path) -> 
 
     again = plan(parts, Easy(), steps=6)
     kept = next(c for c in again.checkpointer.list() if c.step == 2)
-    restored = asyncio.run(again.checkpointer.load(kept, again.student.backend))
+    restored = asyncio.run(again.checkpointer.load(kept, again.backend))
     asyncio.run(train(again, RunState.from_json(restored), watch_of(parts)))
 
     assert sampled(whole) == sampled(parts)
@@ -379,9 +382,7 @@ def test_what_was_drawn_before_a_crash_is_judged_after_it(tmp_path: Path) -> Non
     path.write_text("".join(asked))
 
     again = plan(parts, Easy(), steps=4)
-    restored = asyncio.run(
-        again.checkpointer.load(again.checkpointer.list()[-1], again.student.backend)
-    )
+    restored = asyncio.run(again.checkpointer.load(again.checkpointer.list()[-1], again.backend))
     asyncio.run(train(again, RunState.from_json(restored), watch_of(parts)))
 
     assert settled(RunDir(parts).read_lines("opinions.jsonl")) == expected
@@ -398,9 +399,7 @@ def test_an_answer_that_cannot_be_read_again_is_a_failure(tmp_path: Path) -> Non
     (tmp_path / "opinions.jsonl").write_text("".join(json.dumps(o) + "\n" for o in odd))
 
     again = plan(tmp_path, Easy(), steps=3)
-    restored = asyncio.run(
-        again.checkpointer.load(again.checkpointer.list()[-1], again.student.backend)
-    )
+    restored = asyncio.run(again.checkpointer.load(again.checkpointer.list()[-1], again.backend))
     state = asyncio.run(train(again, RunState.from_json(restored), watch_of(tmp_path)))
 
     assert state.step == 3

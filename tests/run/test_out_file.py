@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.errors import CheckpointError
-from rlvr.run.out_file import write_out
+from rlvr import CheckpointError
+from rlvr.records.atomic import write_out
 
 
 def test_a_full_disk_is_explained_and_the_old_file_stays(
@@ -22,7 +22,7 @@ def test_a_full_disk_is_explained_and_the_old_file_stays(
     def fill(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("rlvr.run.rundir.os.fsync", fill)
+    monkeypatch.setattr("rlvr.records.run_directory.os.fsync", fill)
     with pytest.raises(CheckpointError, match=r"verdicts\.jsonl(.|\n)*No space left") as raised:
         write_out(path, "new\n")
 

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,16 +18,17 @@ from typing import Any
 
 import pytest
 
-from rlvr.errors import ConfigError, ExitCode
-from rlvr.run import lock as locks
-from rlvr.run.lock import LOCK
-from rlvr.run.owner import RunOwnedError, owned, writing_to
+from rlvr import ConfigError, ExitCode
+from rlvr.records import lock as locks
+from rlvr.records.lock import LOCK
+from rlvr.records.owner import RunOwnedError, apart_from_runs, owned, writing_to
+from rlvr.records.run_directory import RECORDS
 
 OWN = """
 import os, sys, time
 from pathlib import Path
-from rlvr.errors import RlvrError
-from rlvr.run.owner import owned
+from rlvr import RlvrError
+from rlvr.records.owner import owned
 where, go = Path(sys.argv[1]), Path(sys.argv[2])
 while not go.exists():
     time.sleep(0.001)
@@ -213,6 +215,9 @@ CHILDREN = {
     "worker": MULTIPROCESSING.format("fork"),
     "grandchild": "import subprocess; subprocess.Popen('sleep 60 & sleep 60', shell=True)",
     "server": MULTIPROCESSING.format("forkserver"),
+    # a started program has the lock until the kernel closes it, after its parent may go on
+    "starting": "import subprocess; from rlvr.records.lock import _held; "
+    "subprocess.Popen(['sleep', '0.5'], pass_fds=tuple(_held))",
 }
 
 
@@ -347,6 +352,65 @@ def test_results_inside_a_run_directory_need_its_owner(tmp_path: Path) -> None:
             pass
     with writing_to(run / "x.jsonl"), pytest.raises(RunOwnedError):
         owned(run).__enter__()
+
+
+@pytest.mark.parametrize("name", sorted(RECORDS))
+def test_no_result_takes_the_place_of_a_record(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whatever path it is named: absolute, relative, through links, there already or not."""
+    run = a_run(tmp_path / "r")
+    (tmp_path / "linked").symlink_to(run)
+    (tmp_path / "record").symlink_to(run / name)
+    monkeypatch.chdir(tmp_path)
+    paths = ["r", f"r/{name}", run / name, f"linked/{name}", f"r/trajectories/../{name}", "record"]
+    if name == "run.json":
+        paths += ["r/trajectories/step-000001.jsonl", "r/checkpoints/step-000009/model"]
+    before = sorted(run.rglob("*"))
+
+    for path in paths:
+        with pytest.raises(ConfigError, match="only its run writes"):
+            apart_from_runs(Path(path)).__enter__()
+
+    assert sorted(run.rglob("*")) in (before, sorted([*before, run / LOCK]))
+    with writing_to(run / "mine.json"), pytest.raises(RunOwnedError):
+        owned(run).__enter__()
+
+
+def test_results_do_not_go_into_a_run_that_begins(tmp_path: Path) -> None:
+    """Between the lock and the first record a directory is its owner's already."""
+    with another(tmp_path / "r"), pytest.raises(RunOwnedError):
+        apart_from_runs(tmp_path / "r" / "model").__enter__()
+
+
+def test_the_copy_of_a_directory_is_no_owners(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its lock speaks of the directory that was copied: nobody has left the copy."""
+    (a_run(tmp_path / "r") / "run.json").touch()
+    with another(tmp_path / "r") as owner:
+        shutil.copytree(tmp_path / "r", tmp_path / "copy")
+        with owned(tmp_path / "copy") as left:
+            assert (left["pid"], left["why"]) == (owner.pid, "a copy")
+            with pytest.raises(RunOwnedError, match=str(owner.pid)):
+                owned(tmp_path / "r").__enter__()
+    said = capsys.readouterr().err
+    assert "is a copy of a directory that process" in said
+    assert "was left by" not in said
+    (tmp_path / "r").rename(tmp_path / "moved")
+    with owned(tmp_path / "moved") as left:
+        assert left["why"] == "its lock is free"
+
+
+def test_devices_are_numbered_anew_after_a_restart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same directory is no copy of itself then."""
+    there = a_run(tmp_path / "r").stat()
+    record = {"pid": 1, "host": os.uname().nodename, "boot": "earlier", "device": there.st_dev + 1}
+    (tmp_path / "r" / LOCK).write_text(json.dumps({**record, "inode": there.st_ino}))
+    with owned(tmp_path / "r") as left:
+        assert left["why"] == "the machine was restarted"
 
 
 def test_nothing_stays_open(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The canary: what it measures, when it stops the run, and what it looks at."""
+"""Train-inference mismatch: what the check measures and looks at, and when it stops the run."""
 
 from __future__ import annotations
 
@@ -10,10 +10,18 @@ from typing import Any
 import attrs
 import pytest
 
-from rlvr.errors import BackendError
-from rlvr.run.parity import Parity, check_parity, probe_again
+from rlvr import (
+    BackendError,
+    Capabilities,
+    Datum,
+    Group,
+    Problem,
+    SamplingParams,
+    Segment,
+    Trajectory,
+)
 from rlvr.testing.fakes import TinyBackend, ToyTask
-from rlvr.types import Datum, Group, Problem, SamplingParams, Segment, Trajectory
+from rlvr.training.mismatch import Parity, check_parity, probe_again
 
 PROBLEM = Problem(id="p", prompt=())
 
@@ -29,6 +37,8 @@ def trajectory() -> Trajectory:
 
 
 class Trainer:
+    capabilities = Capabilities()
+
     """Scores what it is shown with an offset from the sampler's logprobs."""
 
     def __init__(self, offset: float) -> None:

@@ -10,23 +10,23 @@ from typing import Any
 import attrs
 import pytest
 
-from rlvr.distributions import Ask
-from rlvr.errors import ConfigError
-from rlvr.run.asking import answered
-from rlvr.run.batches import updates
-from rlvr.run.routed_teacher import RoutedTeacher
-from rlvr.run.routes import routes_of
-from rlvr.run.stages import datum_of
+from rlvr import Ask, ConfigError, Datum, Image, ImageProcessor, Question, Segment, TopK, Trajectory
+from rlvr.teachers.requests import answered
+from rlvr.teachers.route_spec import routes_of
+from rlvr.teachers.routed import RoutedTeacher
 from rlvr.testing import TinyTeacher, random_data
-from rlvr.tokenization import Sight
-from rlvr.types import Datum, Question, Segment, TopK, Trajectory
+from rlvr.training.minibatches import updates
+from rlvr.training.stages import datum_of
 
 
 @attrs.frozen
-class Place:
+class Place(Image):
     """Where a picture is; opening it would be an error."""
 
     path: str
+
+    def open(self) -> Any:
+        raise AssertionError("opened")
 
 
 class Seer(TinyTeacher):
@@ -34,7 +34,7 @@ class Seer(TinyTeacher):
 
     def __init__(self) -> None:
         super().__init__()
-        self.sight = Sight(lambda: None)
+        self.image_processor = ImageProcessor(lambda: None)
         self.shown: list[tuple[Any, ...]] = []
 
     async def score(self, questions: Sequence[Question]) -> list[TopK]:

@@ -12,24 +12,35 @@ import attrs
 import numpy as np
 import pytest
 
-from rlvr import hookimpl
-from rlvr.builtin.file_checkpointer import FileCheckpointer
-from rlvr.builtin.group_sampler import GroupSampler
+from rlvr import (
+    BackendError,
+    BuildContext,
+    Datum,
+    Needs,
+    Outcome,
+    PrerequisiteError,
+    Problem,
+    RunInfo,
+    SamplingParams,
+    ScoredGroup,
+    Trajectory,
+    epochs,
+    hookimpl,
+)
+from rlvr.assembly.recipe import Recipe
+from rlvr.builtin.file_checkpoints import FileCheckpointer
 from rlvr.config.core import CheckpointOptions, EvalOptions, ParityOptions, TrainOptions
-from rlvr.curriculum import epochs
-from rlvr.errors import BackendError, PrerequisiteError
-from rlvr.parts import BuildContext
 from rlvr.plugins.host import PluginHost
-from rlvr.run import batches, stages
-from rlvr.run.board import Board
-from rlvr.run.loop import train
-from rlvr.run.recipe import Judge, Recipe, Student
-from rlvr.run.rundir import RunDir
-from rlvr.run.scoring import Scorer
-from rlvr.run.state import RunState
-from rlvr.run.watch import Watch
+from rlvr.progress.status import RunStatus
+from rlvr.records.run_directory import RunDir
+from rlvr.records.run_state import RunState
+from rlvr.rollouts.group import GroupSampler
+from rlvr.seeds import seed_of
 from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss, TinyBackend, ToyReward, ToyTask
-from rlvr.types import Datum, Outcome, Problem, RunInfo, SamplingParams, ScoredGroup, Trajectory
+from rlvr.training import minibatches, stages
+from rlvr.training.callbacks import Callbacks
+from rlvr.training.loop import train
+from rlvr.verification.runner import VerificationRunner
 
 torch = pytest.importorskip("torch", reason="losses speak torch; pip install torch")
 
@@ -38,16 +49,15 @@ PROBLEMS = 6
 
 def recipe(directory: Path, *, reward: Any = None, **changes: Any) -> Recipe:
     task = ToyTask()
-    scorer = Scorer(reward=reward or ToyReward(), workers=4)
-    student = Student(
-        judge=Judge(task=task, reward=scorer.reward, scorer=scorer),
+    runner = VerificationRunner(reward=reward or ToyReward(), workers=4)
+    plan = Recipe(
+        task=task,
+        reward=runner.reward,
+        runner=runner,
         sampler=GroupSampler(),
         backend=changes.pop("backend", None) or TinyBackend(seed=3, lr=60.0),
         params=SamplingParams(max_tokens=1, group_size=4),
-    )
-    plan = Recipe(
-        student=student,
-        eval_sampler=student.sampler,
+        eval_sampler=GroupSampler(),
         advantage=CentredAdvantage(),
         loss=ReinforceLoss(),
         checkpointer=FileCheckpointer(CheckpointOptions(keep=9), BuildContext(run_dir=directory)),
@@ -63,20 +73,20 @@ def recipe(directory: Path, *, reward: Any = None, **changes: Any) -> Recipe:
     return attrs.evolve(plan, **changes)
 
 
-def watch_of(directory: Path) -> Watch:
+def watch_of(directory: Path) -> Callbacks:
     info = RunInfo(
         id="t", directory=directory, plugin="toy", algo="x", model="tiny", steps=1, seed=1
     )
     for name in ("trajectories", "checkpoints"):
         (directory / name).mkdir(parents=True, exist_ok=True)
     host = PluginHost.load({"RLVR_PLUGINS": ""})
-    return Watch(host=host, run=info, directory=RunDir(directory), board=Board())
+    return Callbacks(host=host, run=info, directory=RunDir(directory), status=RunStatus())
 
 
 def go(plan: Recipe, directory: Path) -> tuple[RunState, list[dict[str, Any]]]:
     """Run it; the last state and the lines of metrics."""
     watch = watch_of(directory)
-    watch.board = plan.student.judge.scorer.board
+    watch.status = plan.runner.status
     state = asyncio.run(train(plan, RunState(), watch))
     return state, RunDir(directory).read_lines("metrics.jsonl")
 
@@ -90,25 +100,24 @@ def weights(backend: Any, directory: Path) -> bytes:
 
 async def synchronous(plan: Recipe) -> None:
     """The line without any pipeline: one stage after the other, written out."""
-    student, scorer = plan.student, plan.student.judge.scorer
     for step in range(plan.steps):
         problems = epochs(plan.problems, plan.train.problems, seed=plan.seed, step=step)
-        seed = batches.seed_of(plan.seed, "sample", step + 1)
-        params = attrs.evolve(student.params, seed=seed)
-        policy = await student.backend.policy()
-        groups = await student.sampler.sample(policy, student.judge.task, problems, params)
-        scored = await scorer.groups(groups)
-        data = stages.collate(scored, plan.advantage(scored))
-        parts = batches.updates(
+        seed = seed_of(plan.seed, "sample", step + 1)
+        params = attrs.evolve(plan.params, seed=seed)
+        policy = await plan.backend.policy()
+        groups = await plan.sampler.sample(policy, plan.task, problems, params)
+        scored = await plan.runner.groups(groups)
+        data = stages.collate(scored, plan.advantage(scored), plan.task)
+        parts = minibatches.updates(
             data,
             passes=plan.train.passes,
             minibatches=plan.train.minibatches,
             aggregation=plan.train.aggregation,
             max_tokens=params.max_tokens,
-            seed=batches.seed_of(plan.seed, "updates", step + 1),
+            seed=seed_of(plan.seed, "updates", step + 1),
         )
         for part in parts:
-            await student.backend.step(part, plan.loss)
+            await plan.backend.update(part, plan.loss)
 
 
 def test_staleness_0_is_the_synchronous_run_to_the_bit(tmp_path: Path) -> None:
@@ -118,7 +127,7 @@ def test_staleness_0_is_the_synchronous_run_to_the_bit(tmp_path: Path) -> None:
     asyncio.run(synchronous(plain))
     piped = recipe(tmp_path / "b", train=options, max_staleness=0)
     go(piped, tmp_path / "b")
-    found = [weights(p.student.backend, tmp_path / str(i)) for i, p in enumerate((plain, piped))]
+    found = [weights(p.backend, tmp_path / str(i)) for i, p in enumerate((plain, piped))]
     assert found[0] == found[1]
 
 
@@ -142,9 +151,9 @@ class Training(TinyBackend):
 
     seconds = 0.05
 
-    async def step(self, data: Sequence[Datum], loss: Any) -> dict[str, float]:
+    async def update(self, data: Sequence[Datum], loss: Any) -> dict[str, float]:
         await asyncio.sleep(self.seconds)
-        return await super().step(data, loss)
+        return await super().update(data, loss)
 
 
 def test_training_and_verification_overlap(tmp_path: Path) -> None:
@@ -195,12 +204,12 @@ def test_one_slow_verification_stalls_no_batch(tmp_path: Path) -> None:
 class Picky(CentredAdvantage):
     """Learns from groups that are not all alike, and asks for others in their place."""
 
-    refills = 3
+    refill_limit = 3
 
     def __init__(self) -> None:
         self.asked = 0
 
-    def keeps(self, group: ScoredGroup) -> bool:
+    def keep(self, group: ScoredGroup) -> bool:
         self.asked += 1
         return len({r.value for r in group.rewards}) > 1
 
@@ -224,11 +233,11 @@ def test_groups_that_teach_nothing_are_replaced(tmp_path: Path) -> None:
         batch = epochs(plan.problems, PROBLEMS, seed=1, step=len(wanted) // PROBLEMS)
         wanted += [p.id for p in batch]
     assert sorted(seen) == sorted(wanted[: len(seen)]), "a problem was skipped"
-    assert len(state.feed.waiting) == -len(seen) % PROBLEMS
+    assert len(state.problem_stream.waiting) == -len(seen) % PROBLEMS
 
 
 def test_a_resumed_run_with_refills_is_the_uninterrupted_one(tmp_path: Path) -> None:
-    """The feed is part of the state: seeds and problems go on where they stopped."""
+    """The problem stream is part of the state: seeds and problems go on where they stopped."""
     whole = recipe(tmp_path / "whole", advantage=Picky(), steps=4)
     go(whole, tmp_path / "whole")
     half = recipe(tmp_path / "half", advantage=Picky(), steps=2)
@@ -237,11 +246,11 @@ def test_a_resumed_run_with_refills_is_the_uninterrupted_one(tmp_path: Path) -> 
 
     async def resume() -> None:
         newest = again.checkpointer.list()[-1]
-        saved = await again.checkpointer.load(newest, again.student.backend)
+        saved = await again.checkpointer.load(newest, again.backend)
         await train(again, RunState.from_json(saved), watch_of(tmp_path / "half"))
 
     asyncio.run(resume())
-    found = [weights(p.student.backend, tmp_path / str(i)) for i, p in enumerate((whole, again))]
+    found = [weights(p.backend, tmp_path / str(i)) for i, p in enumerate((whole, again))]
     assert found[0] == found[1]
 
 
@@ -259,10 +268,10 @@ def test_a_pipelined_run_that_was_interrupted_skips_no_problem(tmp_path: Path) -
             await running
 
     asyncio.run(interrupted())
-    feed = watch.state.feed
+    problem_stream = watch.state.problem_stream
     drawn = [
         p.id
-        for batch in range(feed.drawn)
+        for batch in range(problem_stream.drawn)
         for p in epochs(plan.problems, PROBLEMS, seed=1, step=batch)
     ]
     trained = [
@@ -270,15 +279,15 @@ def test_a_pipelined_run_that_was_interrupted_skips_no_problem(tmp_path: Path) -
         for step in range(1, watch.state.step + 1)
         for t in RunDir(tmp_path).read_lines(f"trajectories/step-{step:06d}.jsonl")[::4]
     ]
-    assert sorted([*trained, *feed.waiting]) == sorted(drawn)
+    assert sorted([*trained, *problem_stream.waiting]) == sorted(drawn)
 
 
 class Refining(CentredAdvantage):
     """Halves every token's advantage and asks for the trainer's own logprobs."""
 
-    needs = frozenset({"policy"})
+    needs = Needs(annotations={"policy"})
 
-    def refine(self, data: Sequence[Datum]) -> list[Datum]:
+    def per_token(self, data: Sequence[Datum]) -> list[Datum]:
         for datum in data:
             own = datum.annotations["policy"][datum.mask]
             assert np.allclose(own, datum.logprobs[datum.mask], atol=1e-5)
@@ -286,7 +295,7 @@ class Refining(CentredAdvantage):
 
 
 def test_an_advantage_may_have_the_last_word_token_by_token(tmp_path: Path) -> None:
-    """`TokenCredit`: its annotations are there, and what it gives is trained on."""
+    """Its annotations are there, and what it gives is trained on."""
     _, plain = go(recipe(tmp_path / "a", steps=1), tmp_path / "a")
     _, half = go(recipe(tmp_path / "b", steps=1, advantage=Refining()), tmp_path / "b")
     assert half[0]["advantage/std"] == pytest.approx(plain[0]["advantage/std"] / 2, rel=1e-4)
@@ -299,10 +308,8 @@ class Growing(ReinforceLoss):
     def __init__(self, weight: float = 1.0) -> None:
         self.weight = weight
 
-    def __call__(
-        self, data: Sequence[Datum], logprobs: Sequence[Any]
-    ) -> tuple[Any, dict[str, float]]:
-        value, _ = super().__call__(data, logprobs)
+    def __call__(self, data: Any, logprobs: Any, outputs: Any) -> tuple[Any, dict[str, float]]:
+        value, _ = super().__call__(data, logprobs, outputs)
         return self.weight * value, {"weight/max": self.weight}
 
     def adapted(
@@ -310,15 +317,15 @@ class Growing(ReinforceLoss):
     ) -> Mapping[str, float]:
         return {"weight": 2 * metrics["weight/max"]}
 
-    def recalled(self, memory: Mapping[str, float]) -> Self:
+    def with_memory(self, memory: Mapping[str, float]) -> Self:
         return type(self)(memory.get("weight", 1.0))
 
-    def notices(self, metrics: Mapping[str, float]) -> list[str]:
+    def warnings(self, metrics: Mapping[str, float]) -> list[str]:
         return ["it is four"] if metrics["weight/max"] == 4.0 else []
 
 
 def test_an_adaptive_part_remembers_over_steps_and_a_resume(tmp_path: Path) -> None:
-    """Its memory is in the state; what it notices is logged."""
+    """Its memory is in the state; what it warns of is logged."""
     plan = recipe(tmp_path, loss=Growing(), steps=2)
     state, lines = go(plan, tmp_path)
     assert [line["weight/max"] for line in lines] == [1.0, 2.0]

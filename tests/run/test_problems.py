@@ -8,14 +8,11 @@ from typing import Any
 import pytest
 import structlog
 
-from rlvr.builtin.group_sampler import GroupSampler
-from rlvr.builtin.reference_sampler import ReferenceSampler
-from rlvr.episode import Posing
-from rlvr.errors import ConfigError
-from rlvr.parts import BuildContext
-from rlvr.run.problems import posed, train_problems
+from rlvr import BuildContext, ConfigError, Problem
+from rlvr.assembly.problems import posed, train_problems
+from rlvr.rollouts.group import GroupSampler
+from rlvr.rollouts.references import ReferenceSampler
 from rlvr.testing.fakes import ToyTask
-from rlvr.types import Problem
 
 
 class Begun(ToyTask):
@@ -25,7 +22,7 @@ class Begun(ToyTask):
         super().__init__()
         self.silent = silent
 
-    def unposed(self, problem: Problem) -> str:
+    def why_unanswerable(self, problem: Problem) -> str:
         return "it begins with the answer" if problem.id in self.silent else ""
 
 
@@ -36,7 +33,6 @@ def test_what_cannot_be_put_to_a_policy_is_left_out_aloud() -> None:
     """Counted and named where the policy samples; all of them where it does not."""
     first, second, *others = (p.id for p in ToyTask().problems("train"))
     task = Begun(first, second)
-    assert isinstance(task, Posing)
     with structlog.testing.capture_logs() as logs:
         kept = train_problems(task, GroupSampler(), "toy")
         assert len(train_problems(task, REPLAY, "toy")) == len(others) + 2

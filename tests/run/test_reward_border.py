@@ -14,18 +14,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlvr import border
-from rlvr.errors import ConfigError, PrerequisiteError, VerifierError
-from rlvr.run import loop_watch
-from rlvr.run.scoring import Scorer
-from rlvr.specs import RewardSpec
-from rlvr.types import Failed, Outcome, Problem, Reward, Trajectory, Unscorable
+from rlvr import (
+    ConfigError,
+    Failed,
+    Outcome,
+    PrerequisiteError,
+    Problem,
+    Reward,
+    RewardFn,
+    RewardSpec,
+    Trajectory,
+    Unscorable,
+    VerifierError,
+)
+from rlvr.border import calls
+from rlvr.verification import blocked_loop
+from rlvr.verification.runner import VerificationRunner
 
 PROBLEM = Problem(id="the problem", prompt=())
 RIGHT = Reward(value=1.0, score01=1.0)
 
 
-class Foreign:
+class Foreign(RewardFn):
     """A plugin's reward: does what it is told for answers that say so, and judges the others."""
 
     def __init__(self, does: Callable[[], Any]) -> None:
@@ -45,11 +55,20 @@ class Plain(Foreign):
         return self._does() if trajectory.completion == "bad" else RIGHT  # type: ignore[no-any-return]
 
 
+def as_reward(function: Any) -> RewardFn:
+    """A reward that does what a function does."""
+
+    class Judge(RewardFn):
+        __call__ = staticmethod(function)
+
+    return Judge()
+
+
 def score(reward: Any, *texts: str, **options: Any) -> list[Outcome]:
-    border.built(RewardSpec(name="own/judge", target="a:b", provider="stranger"), reward)
+    calls.built(RewardSpec(name="own/judge", target="a:b", provider="stranger"), reward)
     options = {"bounds": (0.0, 1.0), "workers": 4, **options}
     pairs = [(PROBLEM, Trajectory.from_text("the problem", text)) for text in texts]
-    return asyncio.run(Scorer(reward=reward, **options).pairs(pairs))
+    return asyncio.run(VerificationRunner(reward=reward, **options).pairs(pairs))
 
 
 def raises(error: BaseException) -> Callable[[], Any]:
@@ -62,6 +81,13 @@ def raises(error: BaseException) -> Callable[[], Any]:
 class Silent(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
+
+
+class Leaving(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(0)
+
+    __repr__ = __str__
 
 
 class Unpicklable(Exception):
@@ -98,6 +124,8 @@ BROKEN: dict[str, tuple[Callable[[], Any], str]] = {
     "a dict": (lambda: {"value": 1.0}, "(dict)"),
     "a class": (lambda: Reward, "(type)"),
     "no repr": (NoRepr, "its repr raised ValueError"),
+    "a repr that leaves": (Leaving, "its repr raised SystemExit"),
+    "a text that leaves": (raises(Leaving()), "its text raised SystemExit"),
     "a long text": (lambda: "x" * 10**6, "..."),
     "NaN": (lambda: Reward(value=math.nan, score01=1.0), "got value=nan"),
     "infinity": (changed(value=math.inf), "no finite number"),
@@ -111,6 +139,8 @@ BROKEN: dict[str, tuple[Callable[[], Any], str]] = {
     "components of NaN": (lambda: Reward(value=1, score01=1, components={"a": math.nan}), "nan"),
     "counts": (lambda: Reward(value=1, score01=1, tests_passed=-1), "tests_passed = -1"),
     "evidence": (lambda: Reward(value=1, score01=1, evidence={"a": {1, 2}}), "no JSON"),
+    "a flag": (changed(cached="yes"), "cached = 'yes' (str), which is neither"),
+    "another flag": (changed(is_proxy=None), "is_proxy = None"),
     "no reason": (lambda: Unscorable(reason=None), "a reason that is no text"),  # type: ignore[arg-type]
     "ValueError": (raises(ValueError("bad value")), "ValueError: bad value"),
     "OSError": (raises(OSError(28, "No space left on device")), "No space left"),
@@ -188,9 +218,9 @@ def test_plain_functions_are_rewards_and_run_in_threads() -> None:
     def decorated(problem: Problem, trajectory: Trajectory) -> Any:
         return own(1, problem, trajectory)
 
-    assert all(isinstance(o, Reward) for o in score(sleeping, *["x"] * 4))
+    assert all(isinstance(o, Reward) for o in score(as_reward(sleeping), *["x"] * 4))
     for reward in (lambda p, t: RIGHT, functools.partial(own, 1), decorated):
-        (found,) = score(reward, "x")
+        (found,) = score(as_reward(reward), "x")
         assert isinstance(found, Reward), found
 
 
@@ -202,7 +232,7 @@ def test_a_plain_function_that_hangs_meets_the_deadline() -> None:
         forever.wait(60)
         return RIGHT
 
-    (found,) = score(hanging, "x", deadline_s=0.2)
+    (found,) = score(as_reward(hanging), "x", deadline_s=0.2)
     forever.set()
     assert isinstance(found, Failed)
     assert "did not answer within 0.2 s" in found.reason
@@ -212,21 +242,22 @@ def test_a_reward_that_ignores_its_cancellation_is_left_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It had its time to clean up."""
-    monkeypatch.setattr("rlvr.run.verdicts._GRACE_S", 0.1)
+    monkeypatch.setattr("rlvr.verification.verdict._GRACE_S", 0.1)
     stop = False
 
-    async def stubborn(problem: Problem, trajectory: Trajectory) -> Reward:
-        while not stop:
-            try:
-                await asyncio.sleep(0.05)
-            except asyncio.CancelledError:
-                continue
-        return RIGHT
+    class Stubborn(RewardFn):
+        async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:
+            while not stop:
+                try:
+                    await asyncio.sleep(0.05)
+                except asyncio.CancelledError:
+                    continue
+            return RIGHT
 
     async def run() -> list[Outcome]:
         nonlocal stop
         pair = (PROBLEM, Trajectory.from_text("the problem", "x"))
-        found = await Scorer(reward=stubborn, deadline_s=0.1).pairs([pair])
+        found = await VerificationRunner(reward=Stubborn(), deadline_s=0.1).pairs([pair])
         stop = True
         await asyncio.sleep(0.2)
         return found
@@ -240,11 +271,11 @@ def test_a_reward_that_blocks_the_event_loop_is_named_once(
     how: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sleeping and computing alike, in one long step or in many short ones."""
-    monkeypatch.setattr(loop_watch, "_LONG_S", 0.2)
-    monkeypatch.setattr(loop_watch, "_OFTEN_S", 0.4)
-    loop_watch.LoopWatch.shared.cache_clear()
+    monkeypatch.setattr(blocked_loop, "_LONG_S", 0.2)
+    monkeypatch.setattr(blocked_loop, "_OFTEN_S", 0.4)
+    blocked_loop.LoopWatch.shared.cache_clear()
 
-    class Blocking:
+    class Blocking(RewardFn):
         async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:
             await asyncio.sleep(0)
             if how == "often":
@@ -268,11 +299,11 @@ def test_a_block_that_never_ends_is_named_while_it_lasts(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message comes from another thread: the loop itself cannot speak."""
-    monkeypatch.setattr(loop_watch, "_LONG_S", 0.1)
-    loop_watch.LoopWatch.shared.cache_clear()
+    monkeypatch.setattr(blocked_loop, "_LONG_S", 0.1)
+    blocked_loop.LoopWatch.shared.cache_clear()
     seen: list[str] = []
 
-    class Endless:
+    class Endless(RewardFn):
         async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:
             for _ in range(100):
                 time.sleep(0.05)
@@ -305,10 +336,10 @@ def test_a_key_that_is_none_costs_one_verification(key: Any) -> None:
 
 
 def test_an_order_that_cannot_be_told_loses_no_verdict() -> None:
-    """`expected_s` orders what begins first, and nothing else."""
+    """`expected_seconds` orders what begins first, and nothing else."""
 
     class Costed(Foreign):
-        def expected_s(self, problem: Problem, trajectory: Trajectory) -> Any:
+        def expected_seconds(self, problem: Problem, trajectory: Trajectory) -> Any:
             return None if trajectory.completion == "bad" else 1.0
 
     assert all(isinstance(o, Reward) for o in score(Costed(lambda: RIGHT), "good", "bad"))
@@ -318,7 +349,7 @@ def test_cancelling_a_run_still_cancels_its_verifications() -> None:
     """Ctrl-C is no fault of the reward: nothing is swallowed."""
     ended: list[str] = []
 
-    class Slow:
+    class Slow(RewardFn):
         async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:
             try:
                 await asyncio.sleep(60)
@@ -328,7 +359,7 @@ def test_cancelling_a_run_still_cancels_its_verifications() -> None:
 
     async def run() -> None:
         pair = (PROBLEM, Trajectory.from_text("the problem", "x"))
-        task = asyncio.create_task(Scorer(reward=Slow()).pairs([pair]))
+        task = asyncio.create_task(VerificationRunner(reward=Slow()).pairs([pair]))
         await asyncio.sleep(0.05)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

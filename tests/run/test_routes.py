@@ -9,14 +9,12 @@ from typing import Any
 import attrs
 import pytest
 
-from rlvr.distributions import Answering, Ask, Revealing
-from rlvr.errors import BackendError, ConfigError
-from rlvr.run import stages
-from rlvr.run.routed_teacher import RoutedTeacher
-from rlvr.run.routes import Route, models_of, routes_of
-from rlvr.run.teachers import check_routes
+from rlvr import Ask, BackendError, ConfigError, Datum, FloatArray, Needs, Problem, Teacher, TopK
+from rlvr.assembly.teachers import check_routes
+from rlvr.teachers.route_spec import Route, models_of, routes_of
+from rlvr.teachers.routed import RoutedTeacher
 from rlvr.testing import TeacherContract, TinyBackend, TinyRevealer, TinyTeacher, random_data
-from rlvr.types import Datum, FloatArray, Problem, TopK
+from rlvr.training import stages
 
 
 @pytest.mark.parametrize(
@@ -90,23 +88,17 @@ def test_each_datum_is_put_to_the_teacher_of_its_label() -> None:
     whose = [one, two, two, one, two]
 
     teacher = routed(a=one, rest=two)
-    assert isinstance(teacher, Answering)
+    assert teacher.capabilities.reads_data
     found = asyncio.run(teacher.answer(data, "teacher", None))
     for datum, after, own in zip(data, found, whose, strict=True):
         (wanted,) = asyncio.run(own.logprobs([datum]))
         assert after.annotations["teacher"].tolist() == wanted.tolist()
 
-    class Wish:
-        def __init__(self) -> None:
-            self.distributions = {"teacher": Ask(k=3)}
-
-        def meet(self, teachers: Any) -> None: ...
-
-    parts: Any = [Wish()]
+    needs = Needs(distributions={"teacher": Ask(k=3)})
     for datum, after, own in zip(
-        data, asyncio.run(stages.consult({"teacher": teacher}, parts, data)), whose, strict=True
+        data, asyncio.run(stages.consult({"teacher": teacher}, needs, data)), whose, strict=True
     ):
-        (alone,) = asyncio.run(stages.consult({"teacher": own}, parts, [datum]))
+        (alone,) = asyncio.run(stages.consult({"teacher": own}, needs, [datum]))
         mine: Any = after.distributions["teacher"]
         wanted_: Any = alone.distributions["teacher"]
         assert mine.ids.tolist() == wanted_.ids.tolist()
@@ -117,8 +109,6 @@ def test_whole_distributions_come_as_tokens() -> None:
     """States of several models belong to several heads: nobody gets them."""
     pytest.importorskip("torch")
     teacher = routed(a=TinyRevealer(), b=TinyRevealer())
-    assert not isinstance(teacher, Revealing)
-    assert teacher.capabilities is not None
     assert not teacher.capabilities.has_states
     (found,) = asyncio.run(teacher.answer(labelled(random_data(count=1), "b"), "t", Ask(k=0)))
     told = found.distributions["t"]
@@ -129,16 +119,19 @@ def test_whole_distributions_come_as_tokens() -> None:
 def test_they_can_together_what_each_of_them_can() -> None:
     """The smallest k, the shortest context, the temperatures of all; logprobs only if one has."""
 
-    class Silent:
+    class Silent(Teacher):
         name, context_length, tokenizer = "s", 9, TinyBackend().tokenizer
+
+        async def logprobs(self, data: Sequence[Datum]) -> list[FloatArray]:
+            raise AssertionError
 
     small = TinyTeacher(max_k=5, temperatures=(1.0, 2.0))
     other = TinyTeacher(max_k=9, temperatures=(2.0, 3.0))
     able = routed(a=small, b=TinyTeacher(), c=other).capabilities
-    assert able is not None
+    assert able.has_scores
     assert (able.max_k, able.temperatures) == (5, (2.0,))
     assert able.tokenizer
-    assert routed(a=TinyTeacher(), b=Silent()).capabilities is None
+    assert not routed(a=TinyTeacher(), b=Silent()).capabilities.has_scores
     assert routed(a=TinyTeacher(), b=Silent()).context_length == 9
 
 

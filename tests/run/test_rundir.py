@@ -11,12 +11,11 @@ from typing import Any
 import attrs
 import pytest
 
+from rlvr import ConfigError, Problem, Reward, ScoredGroup, Segment, Trajectory, UnknownNameError
 from rlvr.cli.rescore import _rescore
-from rlvr.errors import ConfigError, UnknownNameError
-from rlvr.run.rundir import RunDir, check_writable, write_atomic
-from rlvr.run.store import outcome_from_json, outcome_to_json
-from rlvr.run.trajectory_lines import trajectory_from_json
-from rlvr.types import Problem, Reward, ScoredGroup, Segment, Trajectory
+from rlvr.records.run_directory import RunDir, check_writable, write_atomic
+from rlvr.records.trajectories import trajectory_from_json
+from rlvr.verification.verdict_cache import outcome_from_json, outcome_to_json
 
 TRAJECTORY = Trajectory(
     problem_id="p",

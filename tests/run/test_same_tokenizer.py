@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import structlog
 
-from rlvr.errors import ConfigError
-from rlvr.run.aligned import AlignedTeacher
-from rlvr.run.aligned_fit import in_tokens_of
-from rlvr.run.same_tokenizer import difference
+from rlvr import BuildContext, Message, PluginError, Teacher, TeacherSpec
+from rlvr.assembly import build_part
+from rlvr.assembly.teachers import in_tokens_of
+from rlvr.teachers.same_tokenizer import difference
 from rlvr.testing import TinyTeacher
 from rlvr.testing.fakes import CharTokenizer
-from rlvr.types import Message
 
 LETTERS = "abcdefghij"
 
@@ -32,6 +32,8 @@ class Padded(CharTokenizer):
 
 class Exact(CharTokenizer):
     """Knows the bytes of its ids, which `decode` would not tell apart."""
+
+    has_bytes = True
 
     def __init__(self, swapped: bool) -> None:
         super().__init__(LETTERS)
@@ -78,16 +80,19 @@ class Plain(CharTokenizer):
 class Bytes(CharTokenizer):
     """Knows the bytes of its characters."""
 
+    has_bytes = True
+
     def bytes_of(self, token: int) -> bytes:
         return self.decode([token]).encode()
 
 
-def fitted(student: Any, theirs: Any) -> tuple[Any, list[dict[str, Any]]]:
-    """The teacher that a run asks, itself under `inner`, and what was warned of."""
+def fitted(student: Any, theirs: Any, *adapters: TeacherSpec) -> tuple[Any, list[dict[str, Any]]]:
+    """The teacher that a run asks in place of this one, and what was warned of."""
+    configured: Any = SimpleNamespace(host=SimpleNamespace(teachers=lambda: adapters))
     inner = TinyTeacher(name="t")
     inner.tokenizer = theirs
     with structlog.testing.capture_logs() as logs:
-        found = in_tokens_of(student, inner)
+        found = in_tokens_of(configured, student, inner)
     return (None if found is inner else found), logs
 
 
@@ -129,31 +134,33 @@ def test_differences_are_shown(student: Any, teacher: Any, said: str) -> None:
     assert difference(teacher, student)
 
 
-def test_another_tokenizer_without_bytes_is_refused() -> None:
-    """Both ways round: whose tokens have no bytes, and what to do."""
-    with pytest.raises(ConfigError, match=r"another tokenizer: 2 of 7 ids(.|\n)*the policy's and"):
+def test_another_tokenizer_without_an_adapter_is_refused() -> None:
+    """What differs, and what to install."""
+    with pytest.raises(PluginError, match=r"another tokenizer: 2 of 7 ids(.|\n)*rlvr-distill"):
         fitted(CharTokenizer("abc"), CharTokenizer("abd"))
-    with pytest.raises(ConfigError, match="and the teacher's does not say") as caught:
-        fitted(Bytes("abc"), CharTokenizer("abd"))
-    assert "teacher t" in str(caught.value)
-    with pytest.raises(ConfigError, match="and the policy's does not say"):
-        fitted(CharTokenizer("abd"), Bytes("abc"))
+    with pytest.raises(PluginError, match=r"2 plugins adapt it: one, two(.|\n)*RLVR_DISABLE"):
+        fitted(CharTokenizer("abc"), CharTokenizer("abd"), adapter("one"), adapter("two"))
 
 
-def test_another_tokenizer_with_bytes_is_aligned() -> None:
-    """Said once, with how many texts both have a token for: 2 of 3, and 2 of 4."""
-    aligned, (line,) = fitted(Bytes("abc"), Bytes("bcde"))
-
-    assert isinstance(aligned, AlignedTeacher)
-    assert (line["event"], line["log_level"]) == ("teacher_aligned_by_bytes", "warning")
-    assert (line["shared"], line["of_policy"], line["of_teacher"]) == (2, 0.6667, 0.5)
-    assert "7 ids here, 9 there" in line["differs"]
+def adapted(config: None, context: BuildContext) -> Teacher:
+    """A teacher named after what the adapter was told."""
+    found = TinyTeacher(name=f"{context.inner.name}: {context.notes['differs']}")
+    found.tokenizer = context.tokenizer
+    return found
 
 
-def test_alphabets_that_do_not_meet_are_refused() -> None:
-    """No token of one is a token of the other: nothing could be learnt."""
-    with pytest.raises(ConfigError, match="none of its 2 texts is one of the policy's 3"):
-        fitted(Bytes("abc"), Bytes("de"))
+def adapter(provider: str) -> TeacherSpec:
+    return TeacherSpec(name="a", target=f"{__name__}:adapted", adapts=True, provider=provider)
+
+
+def test_another_tokenizer_is_adapted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the only plugin that does so; it is told teacher, tokenizer and difference."""
+    monkeypatch.setattr(build_part, "load_object", lambda *_: adapted)
+    student = CharTokenizer("abc")
+    found, logs = fitted(student, CharTokenizer("abd"), adapter("one"))
+    assert found.name.startswith("t: 2 of 7 ids differ")
+    assert found.tokenizer is student
+    assert logs == []
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.errors import PrerequisiteError, VerifierError
-from rlvr.run.scoring import Scorer
-from rlvr.run.store import SqliteStore
-from rlvr.types import Failed, Group, Outcome, Problem, Reward, Trajectory, Unscorable
+from rlvr import (
+    Failed,
+    Group,
+    Outcome,
+    PrerequisiteError,
+    Problem,
+    Reward,
+    RewardFn,
+    Trajectory,
+    Unscorable,
+    VerifierError,
+)
+from rlvr.verification.runner import VerificationRunner
+from rlvr.verification.verdict_cache import SqliteStore
 
 PROBLEM = Problem(id="p", prompt=())
 
 
-class Verifier:
+class Verifier(RewardFn):
     """Does what the completion says: a number, or how to fail."""
 
     def __init__(self, key: bool = False) -> None:
@@ -48,14 +58,16 @@ class Verifier:
         return trajectory.completion if self._has_key else None
 
 
-def score(scorer: Scorer, *texts: str) -> list[Outcome]:
+def score(scorer: VerificationRunner, *texts: str) -> list[Outcome]:
     pairs = [(PROBLEM, Trajectory.from_text("p", text)) for text in texts]
     return asyncio.run(scorer.pairs(pairs))
 
 
 def test_outcomes_keep_the_order_and_the_three_kinds_apart() -> None:
     """A crash is Failed, no verdict is Unscorable, and neither is reward 0."""
-    outcomes = score(Scorer(reward=Verifier(), workers=4), "1", "crash", "unscorable", "0.5")
+    outcomes = score(
+        VerificationRunner(reward=Verifier(), workers=4), "1", "crash", "unscorable", "0.5"
+    )
 
     assert [type(o) for o in outcomes] == [Reward, Failed, Unscorable, Reward]
     assert isinstance(outcomes[1], Failed)
@@ -66,7 +78,7 @@ def test_workers_bound_what_runs_at_a_time() -> None:
     """Three workers: never four verifications at once, and all three used."""
     verifier = Verifier()
 
-    score(Scorer(reward=verifier, workers=3), *["1"] * 12)
+    score(VerificationRunner(reward=verifier, workers=3), *["1"] * 12)
 
     assert verifier.most == 3
 
@@ -76,14 +88,14 @@ def test_the_longest_verifications_begin_first() -> None:
     begun: list[str] = []
 
     class Timed(Verifier):
-        def expected_s(self, problem: Problem, trajectory: Trajectory) -> float:
+        def expected_seconds(self, problem: Problem, trajectory: Trajectory) -> float:
             return {"0.1": 1.0, "0.2": 9.0, "0.3": 0.0, "0.4": 9.0}[trajectory.completion]
 
         async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
             begun.append(trajectory.completion)
             return await super().__call__(problem, trajectory)
 
-    outcomes = score(Scorer(reward=Timed(), workers=1), "0.1", "0.2", "0.3", "0.4")
+    outcomes = score(VerificationRunner(reward=Timed(), workers=1), "0.1", "0.2", "0.3", "0.4")
 
     assert begun == ["0.2", "0.4", "0.1", "0.3"]
     assert [o.value for o in outcomes if isinstance(o, Reward)] == [0.1, 0.2, 0.3, 0.4]
@@ -91,7 +103,7 @@ def test_the_longest_verifications_begin_first() -> None:
 
 def test_the_runner_gives_up_on_a_hanging_verifier() -> None:
     """The deadline is the runner's, and passing it is a failure to run."""
-    (outcome,) = score(Scorer(reward=Verifier(), deadline_s=0.05), "hang")
+    (outcome,) = score(VerificationRunner(reward=Verifier(), deadline_s=0.05), "hang")
 
     assert isinstance(outcome, Failed)
     assert "within 0.05 s" in outcome.reason
@@ -101,7 +113,7 @@ def test_duplicates_in_flight_are_verified_once() -> None:
     """A group's equal answers cost one verification; the joined ones say so."""
     verifier = Verifier(key=True)
 
-    outcomes = score(Scorer(reward=verifier, workers=4), "1", "1", "1", "0")
+    outcomes = score(VerificationRunner(reward=verifier, workers=4), "1", "1", "1", "0")
 
     assert verifier.calls == 2
     assert [o.cached for o in outcomes if isinstance(o, Reward)] == [False, True, True, False]
@@ -112,11 +124,11 @@ def test_verdicts_outlive_the_process_and_failures_do_not(tmp_path: Path) -> Non
     """What could not run is tried again; what was judged is not."""
     first, second = Verifier(key=True), Verifier(key=True)
     with_store = SqliteStore(tmp_path / "v.sqlite")
-    score(Scorer(reward=first, store=with_store), "1", "crash", "unscorable")
+    score(VerificationRunner(reward=first, store=with_store), "1", "crash", "unscorable")
     with_store.close()
 
     again = SqliteStore(tmp_path / "v.sqlite")
-    outcomes = score(Scorer(reward=second, store=again), "1", "crash", "unscorable")
+    outcomes = score(VerificationRunner(reward=second, store=again), "1", "crash", "unscorable")
 
     assert (first.calls, second.calls) == (3, 1)
     assert isinstance(outcomes[0], Reward)
@@ -133,15 +145,15 @@ def test_too_many_failures_stop_the_run() -> None:
     )
 
     with pytest.raises(VerifierError, match=r"1 of 4 .*\n.*simulator was killed"):
-        asyncio.run(Scorer(reward=Verifier()).groups([group]))
-    scored = asyncio.run(Scorer(reward=Verifier(), max_failures=0.25).groups([group]))
+        asyncio.run(VerificationRunner(reward=Verifier()).groups([group]))
+    scored = asyncio.run(VerificationRunner(reward=Verifier(), max_failures=0.25).groups([group]))
     assert len(scored[0].rewards) == 3
 
 
 def test_a_missing_tool_is_no_verdict_on_anything() -> None:
     """PrerequisiteError passes through: nothing else of the step can run either."""
     with pytest.raises(PrerequisiteError, match="no simulator"):
-        score(Scorer(reward=Verifier(key=True), workers=2), "missing", "missing", "1")
+        score(VerificationRunner(reward=Verifier(key=True), workers=2), "missing", "missing", "1")
 
 
 def test_a_broken_rollout_is_not_judged() -> None:
@@ -149,7 +161,7 @@ def test_a_broken_rollout_is_not_judged() -> None:
     verifier = Verifier()
     broken = Trajectory(problem_id="p", finish="error", error="tool died")
 
-    (outcome,) = asyncio.run(Scorer(reward=verifier).pairs([(PROBLEM, broken)]))
+    (outcome,) = asyncio.run(VerificationRunner(reward=verifier).pairs([(PROBLEM, broken)]))
 
     assert verifier.calls == 0
     assert outcome == Failed(reason="the rollout broke off: tool died")

@@ -10,19 +10,21 @@ import attrs
 import numpy as np
 import pytest
 
-from rlvr.checks import check_data
-from rlvr.errors import BackendError
-from rlvr.run import stages
-from rlvr.types import (
+from rlvr import (
+    BackendError,
     Datum,
     Failed,
+    Needs,
     Problem,
     Reward,
     ScoredGroup,
     Segment,
     Trajectory,
     Unscorable,
+    check_data,
 )
+from rlvr.testing.fakes import ToyTask
+from rlvr.training import stages
 
 PROBLEM = Problem(id="p", prompt=())
 
@@ -63,7 +65,7 @@ def test_a_datum_trains_the_policys_tokens_only() -> None:
 def test_a_step_without_data_asks_nobody() -> None:
     """No trajectory was left: no backend is asked for what only an advantage makes."""
     nobody: Any = object()
-    assert asyncio.run(stages.annotate(nobody, [], {"return", "value"})) == []
+    assert asyncio.run(stages.annotate(nobody, [], Needs(annotations={"return", "value"}))) == []
 
 
 def test_what_was_not_scored_leaves_the_baseline() -> None:
@@ -83,7 +85,7 @@ def test_what_was_not_scored_leaves_the_baseline() -> None:
     (admitted,) = stages.admit([group, lonely], smallest=2)
 
     assert [r.value for r in admitted.rewards] == [1, 0]
-    assert len(stages.collate([admitted], [[1.0, -1.0]])) == 2
+    assert len(stages.collate([admitted], [[1.0, -1.0]], ToyTask())) == 2
 
 
 @pytest.mark.parametrize(

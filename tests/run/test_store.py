@@ -6,14 +6,15 @@ import json
 import os
 import sqlite3
 import stat
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-import rlvr.run.store as store_module
-from rlvr.run.store import SqliteStore, open_store
-from rlvr.types import Reward
+import rlvr.verification.verdict_cache as store_module
+from rlvr import Reward
+from rlvr.verification.verdict_cache import SqliteStore, open_store
 
 RIGHT = Reward(value=1.0, score01=1.0)
 
@@ -248,3 +249,75 @@ def test_only_the_owner_may_read_it(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         os.umask(old_mask)
     assert stat.S_IMODE((folder / "verdicts.sqlite").stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm"])
+@pytest.mark.parametrize("what", ["folder", "link"])
+def test_what_is_no_file_beside_it_is_set_aside(
+    what: str, suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SQLite opens nothing where its own files should be: once renamed, verdicts are kept."""
+    path = tmp_path / "v.sqlite"
+    filled(path)
+    part = Path(f"{path}{suffix}")
+    part.mkdir() if what == "folder" else part.symlink_to("/nonexistent/x")
+
+    store = SqliteStore(path)
+    store.put("new", RIGHT)
+
+    assert store.get("new") is not None
+    assert store.get("key 0001") is not None
+    assert capsys.readouterr().err.count("verdict_store_set_aside") == 1
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "CREATE TABLE verdicts (key TEXT PRIMARY KEY, verdict TEXT, must TEXT NOT NULL)",
+        "CREATE TABLE verdicts (key TEXT PRIMARY KEY, verdict TEXT CHECK (verdict < 'a'))",
+        "CREATE TABLE verdicts (key TEXT, verdict TEXT)",
+    ],
+)
+def test_a_rule_that_keeps_nothing_is_no_silence(
+    rule: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`INSERT OR IGNORE` would leave out every verdict without a word."""
+    path = tmp_path / "v.sqlite"
+    with sqlite3.connect(path) as db:
+        db.execute(rule)
+    db.close()
+
+    store = SqliteStore(path)
+    store.put("old", RIGHT)
+    store.put("new", RIGHT)
+
+    assert store.get("new") is not None
+    assert "verdict_store_set_aside" in capsys.readouterr().err
+
+
+def test_another_thread_may_use_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And nothing that a caller does wrong makes the file damaged."""
+    store = SqliteStore(tmp_path / "v.sqlite")
+    store.put("key 0001", RIGHT)
+    found: list[object] = []
+    thread = threading.Thread(target=lambda: found.append(store.get("key 0001")))
+    thread.start()
+    thread.join()
+
+    assert found[0] is not None
+    assert capsys.readouterr().err == ""
+
+
+def test_a_huge_row_is_not_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It counts as unknown, and is written again."""
+    path = tmp_path / "v.sqlite"
+    filled(path)
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE verdicts SET verdict = zeroblob(100000000) WHERE key = 'key 0001'")
+    db.close()
+    store = SqliteStore(path)
+
+    assert store.get("key 0001") is None
+    assert "(char 0)" in capsys.readouterr().err
+    store.put("key 0001", RIGHT)
+    assert store.get("key 0001") is not None

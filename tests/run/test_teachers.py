@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import operator
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -12,13 +14,23 @@ import numpy as np
 import pytest
 import structlog
 
-from rlvr.errors import BackendError, ConfigError, PluginError
-from rlvr.parts import BuildContext
-from rlvr.run import building, stages
-from rlvr.run.teachers import check_fit, model_of, open_teachers, teacher_for, teachers_wanted
-from rlvr.specs import TaskSpec, TeacherSpec
+from rlvr import (
+    BackendError,
+    BuildContext,
+    ConfigError,
+    Datum,
+    FloatArray,
+    Needs,
+    PluginError,
+    SamplingParams,
+    TaskSpec,
+    TeacherSpec,
+)
+from rlvr.assembly import build_part
+from rlvr.assembly.teachers import check_fit, model_of, open_teachers, teacher_for, teachers_wanted
 from rlvr.testing import ScriptedPolicy, TinyBackend, TinyTeacher, random_data
-from rlvr.types import Datum, FloatArray, SamplingParams
+from rlvr.testing.fakes import ReinforceLoss
+from rlvr.training import stages
 
 
 @attrs.frozen
@@ -35,13 +47,11 @@ def spec(name: str, *models: str) -> TeacherSpec:
     return TeacherSpec(name=name, target="m:x", models=models, provider=name)
 
 
-class Part:
+class Part(ReinforceLoss):
     """An advantage or a loss, as far as it is asked."""
 
     def __init__(self, needs: Sequence[str] = (), teachers: Mapping[str, str] | None = None):
-        self.needs = frozenset(needs)
-        if teachers is not None:
-            self.teachers = teachers
+        self.needs = Needs(annotations=needs, teachers=teachers or {})
 
 
 def test_the_scheme_chooses() -> None:
@@ -86,8 +96,9 @@ def fit(teacher: TinyTeacher, max_tokens: int = 8) -> list[dict[str, Any]]:
     """What was warned of."""
     policy = ScriptedPolicy(["x"], tokenizer=TinyBackend().tokenizer, context_length=64)
     context = BuildContext(sampling=SamplingParams(max_tokens=max_tokens))
+    configured: Any = SimpleNamespace(host=Host(()))
     with structlog.testing.capture_logs() as logs:
-        check_fit(teacher, policy, context)
+        check_fit(configured, teacher, policy, context)
     return logs
 
 
@@ -104,7 +115,7 @@ def test_a_teacher_must_have_room_for_answers() -> None:
 def opened(monkeypatch: Any, given: str, heat: float, needs: Sequence[str]) -> list[str]:
     """Names of the teachers of a run that samples at this temperature; all score at 1 only."""
     monkeypatch.setattr(
-        building,
+        build_part,
         "load_object",
         lambda *_: lambda _, context: TinyTeacher(name=context.model, temperatures=(1.0,)),
     )
@@ -140,8 +151,9 @@ def test_a_teacher_that_scores_at_one_temperature_is_refused_at_the_start(
         opened(monkeypatch, given, 0.7, ["teacher"])
 
 
-def ask(teachers: Mapping[str, Any], parts: Sequence[Any], data: list[Datum]) -> list[Datum]:
-    return asyncio.run(stages.consult(teachers, parts, data))
+def ask(teachers: Mapping[str, Any], parts: Sequence[Part], data: list[Datum]) -> list[Datum]:
+    needs = functools.reduce(operator.or_, [part.needs for part in parts])
+    return asyncio.run(stages.consult(teachers, needs, data))
 
 
 def test_only_what_is_needed_is_asked() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlvr.run.trace import Trace, chrome_trace, overlap
+from rlvr.progress.spans import Spans, chrome_trace, overlap
 
 
 def span(lane: str, begin: float, end: float) -> dict[str, object]:
@@ -13,7 +13,7 @@ def span(lane: str, begin: float, end: float) -> dict[str, object]:
 
 def test_overlapping_spans_of_a_kind_get_lanes_of_their_own() -> None:
     """Two at once: two lanes; a lane that is free again is used again."""
-    trace = Trace()
+    trace = Spans()
     with trace.span("a", "verification"):
         with trace.span("b", "verification"):
             pass

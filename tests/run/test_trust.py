@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlvr.run.trust import Trust, clopper_pearson
+from rlvr.verification.trust import Trust, clopper_pearson
 
 
 @pytest.mark.parametrize(

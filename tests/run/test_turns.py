@@ -4,41 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rlvr.builtin.group_sampler import GroupSampler
-from rlvr.builtin.reference_sampler import ReferenceSampler
-from rlvr.checks import check_data
-from rlvr.episode import CountsTokens, LeavesFiles, LeavesNotes
-from rlvr.errors import PrerequisiteError
-from rlvr.parts import BuildContext, Tokenizer
-from rlvr.run.batches import weigh
-from rlvr.run.rundir import RunDir
-from rlvr.run.stages import collate
-from rlvr.run.trajectory_lines import trajectory_from_json
-from rlvr.testing.fakes import ScriptedPolicy, ToyTask
-from rlvr.types import (
+from rlvr import (
+    BuildContext,
     Completion,
     Datum,
+    Episode,
+    EpisodeResult,
     Group,
     Message,
+    PrerequisiteError,
     Problem,
     Reward,
     SamplingParams,
     ScoredGroup,
     Segment,
+    Tokenizer,
     Trajectory,
+    check_data,
 )
+from rlvr.records.run_directory import RunDir
+from rlvr.records.trajectories import trajectory_from_json
+from rlvr.rollouts.group import GroupSampler
+from rlvr.rollouts.references import ReferenceSampler
+from rlvr.testing.fakes import ScriptedPolicy, ToyTask
+from rlvr.testing.fakes.toy import ToyEpisode
+from rlvr.training.minibatches import weigh
+from rlvr.training.stages import collate
 
 PARAMS = SamplingParams(max_tokens=64, group_size=3)
 
 
-class Told:
+class Told(Episode):
     """An episode of `turns` turns; `on_take(text)` is awaited with each completion."""
 
     def __init__(
@@ -59,13 +62,11 @@ class Told:
         self.texts.append(completion)
         await self._on_take(completion)
 
-    def files(self) -> Mapping[str, str] | None:
-        return {"a.txt": self.texts[-1]}
+    def result(self) -> EpisodeResult:
+        notes = {"turns": [{"length": len(text)} for text in self.texts]}
+        return EpisodeResult(files={"a.txt": self.texts[-1]}, notes=notes)
 
-    def notes(self) -> Mapping[str, Any]:
-        return {"turns": [{"length": len(text)} for text in self.texts]}
-
-    def count_with(self, tokenizer: Tokenizer) -> None:
+    def start(self, tokenizer: Tokenizer) -> None:
         assert self._is_first
         self.tokenizer = tokenizer
 
@@ -99,7 +100,7 @@ def three_turns() -> list[Datum]:
         )
         for group in groups
     ]
-    data = weigh(collate(scored, [[-1.0, 0.5, 2.0] for _ in scored]), "token", 64)
+    data = weigh(collate(scored, [[-1.0, 0.5, 2.0] for _ in scored], ToyTask()), "token", 64)
     check_data(data)
     return data
 
@@ -131,13 +132,13 @@ def test_tokens_of_the_environment_are_never_trained_on() -> None:
 def test_no_loss_has_a_gradient_on_the_environment() -> None:
     """Whatever probability the trainer gives a tool's words, the loss of grpo does not move."""
     torch = pytest.importorskip("torch", reason="losses speak torch; pip install torch")
-    grpo = pytest.importorskip("rlvr_algos.grpo", reason="pip install rlvr-algos")
+    grpo = pytest.importorskip("rlvr_algos.losses.grpo", reason="pip install rlvr-algos")
     data = three_turns()
     rng = np.random.default_rng(1)
     logprobs = [
         torch.tensor(rng.uniform(-3, -0.1, len(d.tokens)), requires_grad=True) for d in data
     ]
-    loss, _ = grpo.GrpoLoss(None, BuildContext())(data, logprobs)
+    loss, _ = grpo.GrpoLoss(None, BuildContext())(data, logprobs, {})
     loss.backward()
     for datum, leaf in zip(data, logprobs, strict=True):
         assert not leaf.grad.numpy()[~datum.mask].any()
@@ -153,8 +154,6 @@ def test_an_episode_leaves_files_and_notes(tmp_path: Path) -> None:
     task = Tasked(lambda problem: Told(problem, nothing, turns=2))
     groups = sample(task)
     episode = task.episodes[0]
-    for protocol in (LeavesFiles, LeavesNotes, CountsTokens):
-        assert isinstance(episode, protocol)
     assert episode.tokenizer is not None
     first = groups[0].trajectories[0]
     assert first.files == {"a.txt": first.completion}
@@ -320,3 +319,47 @@ def test_a_reference_that_ends_before_its_episode_is_learnt_as_far_as_it_goes() 
     sampler = ReferenceSampler(None, BuildContext())
     (told,) = asyncio.run(sampler.sample(policy, task, [problem], SamplingParams(max_tokens=64)))
     assert told.trajectories[0].completions == ("a", "b", "c")
+
+
+class Noting(ToyEpisode):
+    """Three turns; leaves a file and a note behind, and ends the policy's turns at "!"."""
+
+    def result(self) -> EpisodeResult:
+        return EpisodeResult(files={"a.txt": "a"}, notes={"turns": self._taken})
+
+    def stop_texts(self) -> Sequence[str]:
+        return ("!",)
+
+
+def test_a_reference_leaves_what_its_rollout_leaves() -> None:
+    """Files and notes of the episode, also where the reference ends before it does."""
+
+    class Task(Referred):
+        def episode(self, problem: Problem) -> Noting:
+            return Noting(problem)
+
+    task, policy = Task(turns=5), ScriptedPolicy(["x! y"])
+    problems = list(task.problems("train"))[:1]
+    sampler = ReferenceSampler(None, BuildContext())
+    (told,) = asyncio.run(sampler.sample(policy, task, problems, PARAMS))
+    assert told.trajectories[0].notes == {"turns": 3}
+    assert told.trajectories[0].files == {"a.txt": "a"}
+
+    (drawn,) = asyncio.run(GroupSampler(1).sample(policy, task, problems, PARAMS))
+    assert {request.params.stop for request in policy.requests} == {("!",)}
+    assert drawn.trajectories[0].completions == ("x",) * 5
+
+
+def test_a_result_of_another_type_fails_one_rollout() -> None:
+    """The message says which method gave what."""
+
+    class Untidy(ToyEpisode):
+        def result(self) -> Any:
+            return {"files": {}}
+
+    tidy = itertools.cycle([False, True, True])
+    task = Tasked(lambda problem: (ToyEpisode if next(tidy) else Untidy)(problem))
+    first, *others = sample(task)[0].trajectories
+    assert first.finish == "error"
+    assert "Untidy.result gave {'files': {}} (dict)" in first.error
+    assert {trajectory.finish for trajectory in others} == {"stop"}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -11,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.run import verdict_keys
-from rlvr.run.verdict_keys import salt_of
+from rlvr.verification import reward_sources
+from rlvr.verification.verdict_keys import salt_of
 
 ASK = """
 import importlib, json, sys
 sys.dont_write_bytecode = True
-from rlvr.run.verdict_keys import salt_of
+from rlvr.verification.verdict_keys import salt_of
 module, _, name = sys.argv[1].partition(":")
 made = getattr(importlib.import_module(module), name)()
 print(salt_of(made, [sys.argv[1]], sys.argv[2], json.loads(sys.argv[3])))
@@ -108,6 +110,67 @@ def namespace(place: Path) -> None:
     )  # fmt: skip
 
 
+def beside(place: Path) -> None:
+    """One file that names what it reads beside it, and imports in ways that no line begins with."""
+    write(
+        place,
+        judge="import importlib\nfrom pathlib import Path\nHERE = Path(__file__).parent\n"
+        "X = 1; import joined\n"
+        "try: import tried\nexcept ImportError: pass\n"
+        "class Judge:\n"
+        "    def go(self):\n        importlib.import_module('named')\n"
+        "        __import__('called')\n        exec((HERE / 'script.txt').read_text())\n"
+        "        return (HERE / 'table.json', f'{HERE}/lists/short.txt', HERE / 'tables')\n"
+        "ODD = ('../../x/y', '..', '.', './', '.a.b', '*.?', '/', 'x" + "y" * 190 + "',\n"
+        "    '.py/', '**/*.x', 'secret/x.json', '.csv')\n",
+        joined="", tried="", named="", called="",
+    )  # fmt: skip
+    (place / "lists").mkdir()
+    (place / "tables" / "deep").mkdir(parents=True)
+    (place / "judge.csv").write_text("1")
+    for name in ("script.txt", "table.json", "lists/short.txt", "tables/deep/one.csv"):
+        (place / name).write_text("1")
+
+
+def linked(place: Path) -> None:
+    """A package in which folders are links: to data, and to itself."""
+    package(place)
+    (place / "elsewhere").mkdir()
+    (place / "elsewhere" / "table.csv").write_text("1")
+    (place / "judge" / "data").symlink_to(place / "elsewhere")
+    (place / "judge" / "loop").symlink_to(place / "judge")
+    (place / "judge" / ".limits.toml").write_text("")
+
+
+def archive(place: Path) -> None:
+    """A zipped package that imports a module that lies outside of the archive."""
+    write(place, outside="X = 1\n")
+    with zipfile.ZipFile(place / "z.zip", "w") as file:
+        file.writestr("judge/__init__.py", "from judge.more import *\n" + JUDGE)
+        file.writestr("judge/more.py", "def f():\n    import outside\n")
+
+
+def redirected(place: Path) -> None:
+    """A namespace's package that a finder of its own finds, as setuptools' editable installs do."""
+    write(
+        place, src__deep__init="", src__late="", src__more="",
+        sitecustomize="import sys\nfrom importlib.machinery import ModuleSpec, PathFinder\n"
+        "from importlib.util import spec_from_file_location\n"
+        "class Finder:\n"
+        "    @classmethod\n"
+        "    def find_spec(cls, name, path=None, target=None):\n"
+        "        if name == 'company.judge':\n"
+        f"            return spec_from_file_location(name, r'{place}/src/__init__.py',\n"
+        f"                submodule_search_locations=[r'{place}/src'])\n"
+        "        if name == 'company':\n"
+        "            spec = ModuleSpec(name, None, is_package=True)\n"
+        "            spec.submodule_search_locations = ['nowhere']\n"
+        "            return spec\n"
+        "sys.meta_path.append(Finder)\n",
+    )  # fmt: skip
+    (place / "src" / "__init__.py").write_text(JUDGE)
+
+
 SAME: dict[str, tuple[Callable[[Path], None], str, Callable[[Path], None]]] = {
     "the class": (package, "judge:Judge", edit("judge/__init__.py")),
     "a helper": (package, "judge:Judge", edit("judge/helper.py", "LIMIT = 2\n")),
@@ -128,6 +191,19 @@ SAME: dict[str, tuple[Callable[[Path], None], str, Callable[[Path], None]]] = {
     "what it closes over": (partial, "judge:Judge", edit("held.py")),
     "a namespace's module": (namespace, "company.judge:Judge", edit("company/judge.py")),
     "a namespace's helper": (namespace, "company.judge:Judge", edit("company/helper.py")),
+    "imported after a semicolon": (beside, "judge:Judge", edit("joined.py")),
+    "imported on a line of try": (beside, "judge:Judge", edit("tried.py")),
+    "import_module of a name": (beside, "judge:Judge", edit("named.py")),
+    "__import__ of a name": (beside, "judge:Judge", edit("called.py")),
+    "a script it runs": (beside, "judge:Judge", edit("script.txt")),
+    "a data file beside it": (beside, "judge:Judge", edit("table.json")),
+    "a data file in a folder beside it": (beside, "judge:Judge", edit("lists/short.txt")),
+    "a file of another suffix": (beside, "judge:Judge", edit("judge.csv")),
+    "a folder of data beside it": (beside, "judge:Judge", edit("tables/deep/one.csv")),
+    "a linked folder": (linked, "judge:Judge", edit("elsewhere/table.csv")),
+    "a hidden file": (linked, "judge:Judge", edit("judge/.limits.toml")),
+    "what an archive imports": (archive, "judge:Judge", edit("outside.py")),
+    "behind a finder": (redirected, "company.judge:Judge", edit("src/late.py")),
     "a relative import": (namespace, "company.judge:Judge", edit("company/parts/two.py")),
 }
 
@@ -192,6 +268,45 @@ def test_an_installed_package_counts_by_its_own_files_and_others_versions(tmp_pa
     assert salt(place) != before
 
 
+def install(place: Path, name: str, *modules: str, requires: str = "", version: str = "1") -> None:
+    """As pip leaves a wheel: modules, metadata, and a RECORD with the digest of each file."""
+    info = place / f"{name}-{version}.dist-info"
+    for old in place.glob(f"{name}-*.dist-info"):
+        shutil.rmtree(old)
+    info.mkdir()
+    needs = f"Requires-Dist: {requires}\n" if requires else ""
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}"
+    )
+    (info / "top_level.txt").write_text("".join(f"{m}\n" for m in modules))
+    files = [f"{m}.py" for m in modules]
+    digests = [hashlib.sha256((place / f).read_bytes()).hexdigest() for f in files]
+    lines = [f"{f},sha256={d},1\n" for f, d in zip(files, digests, strict=True)]
+    (info / "RECORD").write_text("".join(lines))
+
+
+def test_a_wheel_that_was_built_again_with_the_same_version_is_another(tmp_path: Path) -> None:
+    """Each module of the reward's own wheel is read; of others and what they need the RECORD."""
+    place = tmp_path / "site-packages"
+    write(
+        place, judge="import judge_helper, library\n" + JUDGE, judge_helper="X = 1\n",
+        library="import below\n", below="",
+    )  # fmt: skip
+    install(place, "judge", "judge", "judge_helper", requires="library")
+    install(place, "library", "library", requires='below (>=1) ; python_version > "3"')
+    install(place, "below", "below")
+    told = [salt(place)]
+    assert salt(place) == told[0]
+    edit("judge_helper.py")(place)  # by hand, in the place where pip put it
+    told.append(salt(place))
+    edit("library.py")(place)
+    install(place, "library", "library", requires="below")  # built and installed again
+    told.append(salt(place))
+    install(place, "below", "below", version="2")  # an upgrade of what a dependency needs
+    told.append(salt(place))
+    assert len(set(told)) == 4
+
+
 def test_a_class_without_a_source_keeps_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     """Of what was typed into an interpreter nobody can say that it did not change."""
     made = type("Judge", (), {"__module__": "typed_in"})
@@ -206,8 +321,8 @@ def test_it_is_read_once_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     import judge  # type: ignore[import-not-found]
 
     read: list[Path] = []
-    content = verdict_keys._content
-    monkeypatch.setattr(verdict_keys, "_content", lambda path: read.append(path) or content(path))
+    content = reward_sources._content
+    monkeypatch.setattr(reward_sources, "_content", lambda path: read.append(path) or content(path))
     before = salt_of(judge.Judge(), ["judge:Judge"], "", {})
     count = len(read)
     edit("judge/helper.py")(tmp_path)

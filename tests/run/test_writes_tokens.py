@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from rlvr.builtin.group_sampler import GroupSampler
-from rlvr.episode import WritesTokens
-from rlvr.errors import ConfigError
+from rlvr import Completion, ConfigError, Episode, Group, Message, Problem, SamplingParams
+from rlvr.rollouts.group import GroupSampler
 from rlvr.testing.fakes import ScriptedPolicy, ToyTask
-from rlvr.types import Completion, Group, Message, Problem, SamplingParams
 
 PARAMS = SamplingParams(max_tokens=64, group_size=2, stop=("!",))
 
 
-class Spelled:
+class Spelled(Episode):
     """Gives the ids of "a=", later those of "b="; keeps what it was given."""
+
+    writes_tokens = True
 
     def __init__(self, turns: Sequence[Any] = ("a=", "b=")) -> None:
         self._turns = list(turns)
@@ -31,7 +31,7 @@ class Spelled:
     async def take(self, completion: str) -> None:
         raise AssertionError("an episode of tokens is not given text")
 
-    def count_with(self, tokenizer: Any) -> None:
+    def start(self, tokenizer: Any) -> None:
         self.encode = tokenizer.encode
 
     async def next_tokens(self) -> Sequence[int] | None:
@@ -58,7 +58,7 @@ class Tasked(ToyTask):
         self._turns = turns or ("a=", "b=")
         self.played: list[Spelled] = []
 
-    def episode(self, problem: Problem) -> Spelled:  # type: ignore[override]
+    def episode(self, problem: Problem) -> Any:
         self.played.append(Spelled(self._turns))
         return self.played[-1]
 
@@ -68,11 +68,11 @@ def sample(task: Tasked, policy: ScriptedPolicy) -> Group:
     return asyncio.run(GroupSampler(workers=2).sample(policy, task, [problem], PARAMS))[0]
 
 
-def test_protocol_is_told_apart() -> None:
+def test_episodes_of_tokens_are_told_apart() -> None:
     """An episode of messages is not taken for one of tokens."""
     task = ToyTask()
-    assert isinstance(Spelled(), WritesTokens)
-    assert not isinstance(task.episode(next(iter(task.problems("train")))), WritesTokens)
+    assert Spelled().writes_tokens
+    assert not task.episode(next(iter(task.problems("train")))).writes_tokens
 
 
 def test_tokens_reach_the_policy_and_come_back_as_they_are() -> None:

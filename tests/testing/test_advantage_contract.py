@@ -9,14 +9,14 @@ import attrs
 import numpy as np
 import pytest
 
+from rlvr import Advantage, Datum, Needs, ScoredGroup
 from rlvr.testing import AdvantageContract
 from rlvr.testing.contract import Contract
-from rlvr.types import Datum, ScoredGroup
 
 Broken = Callable[[type[Contract]], set[str]]
 
 
-class RightAdvantage:
+class RightAdvantage(Advantage):
     """Reward minus the group's mean."""
 
     def __call__(self, groups: Sequence[ScoredGroup]) -> list[list[float]]:
@@ -80,17 +80,17 @@ class LeavesOutTheBest(RightAdvantage):
 class Refines(RightAdvantage):
     """Takes a multiple of a token's gap to the reference off its advantage; drops equal groups."""
 
-    needs: frozenset[str] = frozenset({"reference"})
-    refills = 2
+    needs = Needs(annotations={"reference"})
+    refill_limit = 2
 
-    def refine(self, data: Sequence[Datum]) -> list[Datum]:
+    def per_token(self, data: Sequence[Datum]) -> list[Datum]:
         return [self.refined(d) for d in data]
 
     def refined(self, d: Datum) -> Datum:
         gap = np.where(d.mask, d.logprobs - d.annotations["reference"], 0.0)
         return attrs.evolve(d, advantages=d.advantages - 0.1 * gap)
 
-    def keeps(self, group: ScoredGroup) -> bool:
+    def keep(self, group: ScoredGroup) -> bool:
         return len({reward.value for reward in group.rewards}) > 1
 
 
@@ -100,13 +100,13 @@ class RefinesThePrompt(Refines):
 
 
 class RefinesBackwards(Refines):
-    def refine(self, data: Sequence[Datum]) -> list[Datum]:
-        return super().refine(data)[::-1]
+    def per_token(self, data: Sequence[Datum]) -> list[Datum]:
+        return super().per_token(data)[::-1]
 
 
 class DropsData(Refines):
-    def refine(self, data: Sequence[Datum]) -> list[Datum]:
-        return super().refine(data)[1:]
+    def per_token(self, data: Sequence[Datum]) -> list[Datum]:
+        return super().per_token(data)[1:]
 
 
 class RefinesInPlace(Refines):
@@ -127,7 +127,7 @@ class LetsThePromptLeak(Refines):
 
 
 class AsksForNothingItUses(Refines):
-    needs = frozenset({"reference", "teacher"})
+    needs = Needs(annotations={"reference", "teacher"})
 
 
 class UsesWhatItDoesNotAskFor(Refines):
@@ -137,18 +137,69 @@ class UsesWhatItDoesNotAskFor(Refines):
 
 
 class FailsOnNothing(Refines):
-    def refine(self, data: Sequence[Datum]) -> list[Datum]:
+    def per_token(self, data: Sequence[Datum]) -> list[Datum]:
         top = max(float(d.advantages.max()) for d in data)
         return [attrs.evolve(d, advantages=d.advantages / max(top, 1.0)) for d in data]
 
 
 class DropsWhatTeaches(Refines):
-    def keeps(self, group: ScoredGroup) -> bool:
+    def keep(self, group: ScoredGroup) -> bool:
         return group.rewards[0].value > 0.2
 
 
 class RefillsByHalves(Refines):
-    refills = 0.5  # type: ignore[assignment]  # the fault
+    refill_limit = 0.5  # type: ignore[assignment]  # the fault
+
+
+class RefillsWithoutDropping(RightAdvantage):
+    refill_limit = 1
+
+
+class AsksAndDoesNotListen(RightAdvantage):
+    needs = Needs(annotations={"reference"})
+
+
+class NeedsAnEntropy(RightAdvantage):
+    needs = Needs(outputs={"entropy"})
+
+
+class GivesReturns(Refines):
+    """Annotates for the loss, and says so."""
+
+    needs = Needs(annotations={"reference"}, provides={"return"})
+
+    def refined(self, d: Datum) -> Datum:
+        d = super().refined(d)
+        return attrs.evolve(d, annotations={**d.annotations, "return": d.advantages})
+
+    def metrics(self, data: Sequence[Datum]) -> dict[str, Any]:
+        return {"return/mean": float(np.mean([d.annotations["return"].sum() for d in data]))}
+
+
+class GivesWhatItDoesNotDeclare(GivesReturns):
+    needs = Needs(annotations={"reference"})
+
+
+class DeclaresWhatItDoesNotGive(Refines):
+    needs = Needs(annotations={"reference"}, provides={"return"})
+
+
+class MeasuresInArrays(GivesReturns):
+    def metrics(self, data: Sequence[Datum]) -> dict[str, Any]:
+        return {"return/mean": np.float32(1.0)}
+
+
+class RemembersInVain(RightAdvantage):
+    def adapted(self, memory: Any, metrics: Any) -> dict[str, float]:
+        return {"steps": memory.get("steps", 0.0) + 1}
+
+
+class DerivesFromNothing:
+    """Does all that is essential."""
+
+    needs = Needs()
+    __call__ = RightAdvantage.__call__
+    row = RightAdvantage.row
 
 
 def contract_of(advantage: type) -> type[AdvantageContract]:
@@ -161,7 +212,7 @@ def contract_of(advantage: type) -> type[AdvantageContract]:
     return Case
 
 
-@pytest.mark.parametrize("advantage", [RightAdvantage, Refines])
+@pytest.mark.parametrize("advantage", [RightAdvantage, Refines, GivesReturns])
 def test_a_right_advantage_holds_every_promise(advantage: type, broken: Broken) -> None:
     """The kit raises no false alarm."""
     assert broken(contract_of(advantage)) == set()
@@ -192,6 +243,14 @@ def test_a_right_advantage_holds_every_promise(advantage: type, broken: Broken) 
         (FailsOnNothing, "refines_nothing_to_nothing"),
         (DropsWhatTeaches, "drops_only_groups_that_teach_nothing"),
         (RefillsByHalves, "drops_only_groups_that_teach_nothing"),
+        (RefillsWithoutDropping, "drops_only_groups_that_teach_nothing"),
+        (AsksAndDoesNotListen, "asks_for_what_an_advantage_can_use"),
+        (NeedsAnEntropy, "asks_for_what_an_advantage_can_use"),
+        (GivesWhatItDoesNotDeclare, "refines_advantages_and_nothing_else"),
+        (DeclaresWhatItDoesNotGive, "refines_advantages_and_nothing_else"),
+        (MeasuresInArrays, "metrics_are_plain_numbers"),
+        (RemembersInVain, "what_adapts_is_kept_in_the_memory"),
+        (DerivesFromNothing, "is_a_part_without_slips"),
     ],
 )
 def test_faults_are_found(advantage: type, promise: str, broken: Broken) -> None:

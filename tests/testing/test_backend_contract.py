@@ -10,11 +10,11 @@ import attrs
 import numpy as np
 import pytest
 
-from rlvr.parts import Loss, Policy
+from rlvr import Capabilities, Completion, Datum, FloatArray, GenerateRequest, Loss, Policy
 from rlvr.testing import BackendContract, TinyBackend
 from rlvr.testing.contract import Contract
+from rlvr.testing.fakes import CharTokenizer
 from rlvr.testing.fakes.tiny import TinyPolicy
-from rlvr.types import Completion, Datum, FloatArray, GenerateRequest
 
 Broken = Callable[[type[Contract]], set[str]]
 
@@ -42,15 +42,15 @@ class HandleFollows(TinyBackend):
         self._shared[:] = self._logits
         return TinyPolicy(self._shared, self._version, self.tokenizer)
 
-    async def step(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
-        metrics = await super().step(data, loss)
+    async def update(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+        metrics = await super().update(data, loss)
         self._shared[:] = self._logits
         return metrics
 
 
 class NoVersion(TinyBackend):
-    async def step(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
-        metrics = await super().step(data, loss)
+    async def update(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+        metrics = await super().update(data, loss)
         self._version = 0
         return metrics
 
@@ -68,8 +68,8 @@ class ForgetsTheReference(TinyBackend):
 
 
 class MovesTheReference(TinyBackend):
-    async def step(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
-        metrics = await super().step(data, loss)
+    async def update(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+        metrics = await super().update(data, loss)
         self._reference = self._logits.copy()
         return metrics
 
@@ -88,8 +88,8 @@ class AnyModelIsThePolicy(TinyBackend):
 class AveragesMicroBatches(TinyBackend):
     """Runs the loss datum by datum and averages the metrics."""
 
-    async def step(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
-        metrics = await super().step(data, loss)
+    async def update(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+        metrics = await super().update(data, loss)
         return {**metrics, "weight/sum": metrics["weight/sum"] / len(data)}
 
 
@@ -131,24 +131,24 @@ class _Long(TinyPolicy):
 class OverhearsOutputs(TinyBackend):
     """Calls a loss that asks for more as if it did not."""
 
-    async def step(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
-        return await super().step(data, lambda *given: loss(*given))  # type: ignore[arg-type]
+    async def update(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+        return await super().update(data, lambda *given: loss(*given))  # type: ignore[arg-type]
 
 
 class LearnsWhileLooking(TinyBackend):
     """Appraises by taking the step."""
 
-    async def appraise(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
-        metrics = await self.step(data, loss)
+    async def eval_loss(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+        metrics = await self.update(data, loss)
         return {name: value for name, value in metrics.items() if name not in ("lr", "grad/norm")}
 
 
 class AppraisesTheStart(TinyBackend):
     """Says what the loss was before any step."""
 
-    async def appraise(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+    async def eval_loss(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
         other = TinyBackend(seed=1)
-        return await other.appraise(data, loss)
+        return await other.eval_loss(data, loss)
 
 
 class StatesOfTheNextToken(TinyBackend):
@@ -172,10 +172,10 @@ class MakesLogprobsAnyway(TinyBackend):
     """For a loss that does without them."""
 
     def _leaves(self, data: Any, loss: Any, *, with_grad: bool) -> Any:
-        uses = getattr(loss, "uses_logprobs", True)
-        loss.uses_logprobs = True
+        needs = loss.needs
+        loss.needs = attrs.evolve(needs, logprobs=True)
         found = super()._leaves(data, loss, with_grad=with_grad)
-        loss.uses_logprobs = uses
+        loss.needs = needs
         return found
 
 
@@ -186,7 +186,62 @@ class StatesOfEveryToken(TinyBackend):
         return super().states([attrs.evolve(d, mask=np.ones_like(d.mask)) for d in data])
 
 
-def contract_of(backend: type) -> type[BackendContract]:
+class HidesEvalLoss(TinyBackend):
+    capabilities = Capabilities()
+
+
+class OnlySaysLive(TinyBackend):
+    capabilities = Capabilities(eval_loss=True, partial_rollouts=True)
+
+
+class Exporting(TinyPolicy):
+    """Says that it can, and cannot."""
+
+    can_export = True
+
+
+class SaysItExports(TinyBackend):
+    async def policy(self) -> Policy:
+        return Exporting(self._logits.copy(), self._version, self.tokenizer)
+
+
+class LeavesNothing(TinyBackend):
+    async def policy(self) -> Policy:
+        class Empty(Exporting):
+            async def export_weights(self, directory: Path) -> None:
+                """Write nothing."""
+
+        return Empty(self._logits.copy(), self._version, self.tokenizer)
+
+
+class Spelling(CharTokenizer):
+    """Defines bytes that nobody will ask for."""
+
+    def bytes_of(self, token: int) -> bytes:
+        return b"x"
+
+
+class Stopping(CharTokenizer):
+    """Slips in a name that `__init__` sets: no turn would end where it says."""
+
+    def __init__(self) -> None:
+        super().__init__("abcdefghijklmnopqrstuvwxyz")
+        self.stop_id = frozenset({1})
+
+
+class Doubling(CharTokenizer):
+    """Closes a turn that is closed."""
+
+    def closing(self, tokens: Sequence[int]) -> list[int]:
+        return [self.eos_id]
+
+
+def speaking(tokenizer: type[CharTokenizer]) -> Callable[[], TinyBackend]:
+    """A backend with such a tokenizer."""
+    return lambda: TinyBackend(tokenizer())
+
+
+def contract_of(backend: Callable[[], object]) -> type[BackendContract]:
     """The contract on that backend."""
 
     class Case(BackendContract):
@@ -213,14 +268,21 @@ def contract_of(backend: type) -> type[BackendContract]:
         (SharedRandomness, "equal_requests_give_equal_completions"),
         (OverhearsOutputs, "outputs_are_given_or_refused"),
         (TalksTooLong, "completions_keep_their_limits"),
-        (LearnsWhileLooking, "appraising_tells_what_a_step_would_and_changes_nothing"),
-        (AppraisesTheStart, "appraising_tells_what_a_step_would_and_changes_nothing"),
+        (LearnsWhileLooking, "eval_loss_tells_what_an_update_would_and_changes_nothing"),
+        (AppraisesTheStart, "eval_loss_tells_what_an_update_would_and_changes_nothing"),
         (StatesOfTheNextToken, "states_and_head_make_the_distribution"),
         (HeadWithoutGradient, "a_loss_over_distributions_is_learnt_from"),
         (MakesLogprobsAnyway, "a_loss_over_distributions_is_learnt_from"),
         (StatesOfEveryToken, "a_loss_over_distributions_is_learnt_from"),
+        (HidesEvalLoss, "it_can_do_what_it_says"),
+        (OnlySaysLive, "it_can_do_what_it_says"),
+        (SaysItExports, "it_can_do_what_it_says"),
+        (LeavesNothing, "exported_weights_are_written_or_refused"),
+        (speaking(Spelling), "it_can_do_what_it_says"),
+        (speaking(Stopping), "it_can_do_what_it_says"),
+        (speaking(Doubling), "its_tokenizer_is_one"),
     ],
 )
-def test_faults_are_found(backend: type, promise: str, broken: Broken) -> None:
+def test_faults_are_found(backend: Callable[[], object], promise: str, broken: Broken) -> None:
     """Each planted fault fails the test whose promise it breaks."""
     assert promise in broken(contract_of(backend))

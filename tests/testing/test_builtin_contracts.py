@@ -8,7 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.builtin.curricula import (
+from rlvr import (
+    Backend,
+    BuildContext,
+    Callback,
+    Checkpointer,
+    Curriculum,
+    Problem,
+    Sampler,
+    Teacher,
+)
+from rlvr.builtin.file_checkpoints import FileCheckpointer
+from rlvr.builtin.learning_curve import LearningCurve
+from rlvr.config.core import CheckpointOptions
+from rlvr.curriculum.builtin import (
     ByDifficulty,
     ByPassRate,
     ByStrength,
@@ -17,13 +30,11 @@ from rlvr.builtin.curricula import (
     PassRateOptions,
     StrengthOptions,
 )
-from rlvr.builtin.file_checkpointer import FileCheckpointer
-from rlvr.builtin.group_sampler import GroupSampler
-from rlvr.builtin.reference_sampler import ReferenceSampler
-from rlvr.config.core import CheckpointOptions
-from rlvr.parts import Backend, BuildContext, Checkpointer, Curriculum, Sampler, Teacher
+from rlvr.rollouts.group import GroupSampler
+from rlvr.rollouts.references import ReferenceSampler
 from rlvr.testing import (
     BackendContract,
+    CallbackContract,
     CheckpointerContract,
     CurriculumContract,
     PluginContract,
@@ -32,7 +43,6 @@ from rlvr.testing import (
     TinyBackend,
     TinyTeacher,
 )
-from rlvr.types import Problem
 
 
 class TestPlugin(PluginContract):
@@ -89,6 +99,11 @@ class TestReferenceSampler(SamplerContract):
 class TestFileCheckpointer(CheckpointerContract):
     def make_checkpointer(self, directory: Path) -> Checkpointer:
         return FileCheckpointer(CheckpointOptions(), BuildContext(run_dir=directory))
+
+
+class TestLearningCurve(CallbackContract):
+    def make_callback(self, directory: Path) -> Callback:
+        return LearningCurve(None, BuildContext(run_dir=directory))
 
 
 class TestTinyTeacher(TeacherContract):

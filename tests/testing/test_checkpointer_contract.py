@@ -10,12 +10,11 @@ from typing import Any
 import attrs
 import pytest
 
-from rlvr.builtin.file_checkpointer import FileCheckpointer
+from rlvr import Backend, BuildContext, Checkpoint
+from rlvr.builtin.file_checkpoints import FileCheckpointer
 from rlvr.config.core import CheckpointOptions
-from rlvr.parts import Backend, BuildContext
 from rlvr.testing import CheckpointerContract
 from rlvr.testing.contract import Contract
-from rlvr.types import Checkpoint
 
 Broken = Callable[[type[Contract]], set[str]]
 
@@ -65,8 +64,8 @@ class NoDigest(FileCheckpointer):
         return [attrs.evolve(checkpoint, digest="") for checkpoint in super().list()]
 
 
-class SparesNothing(FileCheckpointer):
-    def spare(self, step: int | None) -> None:
+class PinsNothing(FileCheckpointer):
+    def pin(self, step: int | None) -> None:
         """Forget it."""
 
 
@@ -92,9 +91,32 @@ def contract_of(checkpointer: type) -> type[CheckpointerContract]:
         (NoDigest, "lists_oldest_first"),
         (WritesInPlace, "failing_save_leaves_the_previous_one"),
         (WritesInPlace, "kill_while_saving_leaves_the_previous_one"),
-        (SparesNothing, "what_is_spared_outlives_the_newest"),
+        (PinsNothing, "a_pinned_checkpoint_outlives_the_newest"),
     ],
 )
 def test_faults_are_found(checkpointer: type, promise: str, broken: Broken) -> None:
     """Each planted fault fails the test whose promise it breaks."""
     assert promise in broken(contract_of(checkpointer))
+
+
+@pytest.mark.parametrize("slip", ["pins", "pni", "Pins", "_pin"])
+def test_a_slip_in_an_optional_name_is_refused(slip: str) -> None:
+    """A misspelt `pin` would lose the best weights in silence."""
+    if slip.startswith("_"):  # a private name is the author's own
+        type("Slipped", (FileCheckpointer,), {slip: lambda self, step: None})
+        return
+    with pytest.raises(TypeError, match="did you mean pin"):
+        type("Slipped", (FileCheckpointer,), {slip: lambda self, step: None})
+
+
+def test_a_stranger_is_no_checkpointer(broken: Any) -> None:
+    """An object with all methods and without the base class is found."""
+
+    class Stranger:
+        def __init__(self, *given: Any) -> None:
+            self._inner = FileCheckpointer(*given)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._inner, name)
+
+    assert broken(contract_of(Stranger)) == {"is_a_checkpointer"}

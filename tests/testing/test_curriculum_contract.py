@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from rlvr.curriculum import epochs
+from rlvr import Curriculum, PassRate, Problem, epochs
 from rlvr.testing import CurriculumContract
 from rlvr.testing.contract import Contract
-from rlvr.types import PassRate, Problem
 
 Broken = Callable[[type[Contract]], set[str]]
 NUMBER = "gives_known_problems_and_as_many_as_asked"
@@ -20,7 +19,7 @@ RESUMED = "an_interrupted_run_goes_on_as_it_would_have"
 ALL = "meets_every_problem"
 
 
-class Right:
+class Right(Curriculum):
     """Epochs."""
 
     def choose(

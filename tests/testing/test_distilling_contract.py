@@ -9,37 +9,38 @@ import attrs
 import numpy as np
 import pytest
 
-from rlvr.distributions import Ask
+from rlvr import Ask, Datum, Loss, Needs, TopK
 from rlvr.testing import LossContract
 from rlvr.testing.contract import Contract
-from rlvr.types import Datum, TopK
 
 torch = pytest.importorskip("torch", reason="losses are computed with torch, not installed")
 
 Broken = Callable[[type[Contract]], set[str]]
 
 
-class RightDistillation:
+def needs_of(k: int) -> Needs:
+    """Those of a loss over k tokens a position."""
+    return Needs(distributions={"teacher": Ask(k=k)}, outputs={"hidden", "head"}, logprobs=False)
+
+
+class RightDistillation(Loss):
     """Cross-entropy from a teacher's whole distribution; the mean factor of an update is 1."""
 
-    needs: frozenset[str] = frozenset()
-    outputs: frozenset[str] = frozenset({"hidden", "head"})
+    needs = needs_of(0)
     importance_weighted = False
-    uses_logprobs = False
-    distributions: Mapping[str, Ask] = {"teacher": Ask(k=0)}
     size = 0
 
     def meet(self, teachers: Mapping[str, Any]) -> None:
         self.size = teachers["teacher"].tokenizer.vocab_size
 
-    def weighed(self, data: Sequence[Datum]) -> list[Datum]:
+    def token_weights(self, data: Sequence[Datum]) -> list[Datum]:
         return [
             attrs.evolve(d, annotations={**d.annotations, "own": np.full(len(d.tokens), 1.0)})
             for d in data
         ]
 
     def __call__(
-        self, data: Sequence[Datum], logprobs: Sequence[Any], outputs: Any = None
+        self, data: Sequence[Datum], logprobs: Sequence[Any], outputs: Any
     ) -> tuple[Any, dict[str, float]]:
         hidden, weights = outputs["hidden"], self.head(outputs["head"][0].weights)
         total = torch.zeros((), dtype=torch.float64)
@@ -72,7 +73,7 @@ class LosesTheHead(RightDistillation):
 
 
 class ReadsADistributionOfNobody(RightDistillation):
-    distributions: Mapping[str, Ask] = {"teacher": Ask(k=2)}
+    needs = needs_of(2)
 
 
 def contract_of(loss: type) -> type[LossContract]:

@@ -7,23 +7,25 @@ from typing import Any
 
 import pytest
 
+from rlvr import Datum, Loss, Needs
 from rlvr.testing import LossContract
 from rlvr.testing.contract import Contract
-from rlvr.types import Datum
 
 torch = pytest.importorskip("torch", reason="losses are computed with torch, not installed")
 
 Broken = Callable[[type[Contract]], set[str]]
 
 
-class RightLoss:
+class RightLoss(Loss):
     """Importance-weighted REINFORCE with a squared pull to the reference."""
 
-    needs: frozenset[str] = frozenset({"reference"})
-    importance_weighted = True
+    needs = Needs(annotations={"reference"})
 
     def __call__(
-        self, data: Sequence[Datum], logprobs: Sequence[Any]
+        self,
+        data: Sequence[Datum],
+        logprobs: Sequence[Any],
+        outputs: Mapping[str, Sequence[Any]],
     ) -> tuple[Any, dict[str, float]]:
         total, top, mean = torch.zeros((), dtype=logprobs[0].dtype), 0.0, 0.0
         for datum, x in zip(data, logprobs, strict=True):
@@ -86,7 +88,7 @@ class ReadsTheTeacherToo(RightLoss):
 
 
 class ReadsUndeclared(RightLoss):
-    needs: frozenset[str] = frozenset()
+    needs = Needs()
 
 
 class WrongSign(RightLoss):
@@ -110,9 +112,12 @@ class AveragesOverData(RightLoss):
     """Divides by the number of data it happens to see."""
 
     def __call__(
-        self, data: Sequence[Datum], logprobs: Sequence[Any]
+        self,
+        data: Sequence[Datum],
+        logprobs: Sequence[Any],
+        outputs: Mapping[str, Sequence[Any]],
     ) -> tuple[Any, dict[str, float]]:
-        loss, metrics = super().__call__(data, logprobs)
+        loss, metrics = super().__call__(data, logprobs, outputs)
         return loss, {name: value / len(data) for name, value in metrics.items()}
 
 
@@ -146,9 +151,12 @@ class WritesIntoItsInput(RightLoss):
         return ratio * advantages
 
     def __call__(
-        self, data: Sequence[Datum], logprobs: Sequence[Any]
+        self,
+        data: Sequence[Datum],
+        logprobs: Sequence[Any],
+        outputs: Mapping[str, Sequence[Any]],
     ) -> tuple[Any, dict[str, float]]:
-        answer = super().__call__(data, logprobs)
+        answer = super().__call__(data, logprobs, outputs)
         for x in logprobs:
             x.data.clamp_(min=-0.5)
         return answer
@@ -158,10 +166,13 @@ class LooksAtTheFirstDatum(RightLoss):
     """A baseline that depends on the order of the data."""
 
     def __call__(
-        self, data: Sequence[Datum], logprobs: Sequence[Any]
+        self,
+        data: Sequence[Datum],
+        logprobs: Sequence[Any],
+        outputs: Mapping[str, Sequence[Any]],
     ) -> tuple[Any, dict[str, float]]:
         self._first = float(data[0].advantages.max())
-        return super().__call__(data, logprobs)
+        return super().__call__(data, logprobs, outputs)
 
     def credit(self, ratio: Any, advantages: Any, x: Any) -> Any:
         return ratio * advantages + 0.1 * (advantages != 0) * ratio * self._first
@@ -170,16 +181,16 @@ class LooksAtTheFirstDatum(RightLoss):
 class WithValue(RightLoss):
     """Adds a critic's squared error: a loss that asks for an output."""
 
-    outputs: frozenset[str] = frozenset({"value"})
+    needs = Needs(annotations={"reference"}, outputs={"value"})
 
     def __call__(
         self,
         data: Sequence[Datum],
         logprobs: Sequence[Any],
-        outputs: Mapping[str, Sequence[Any]] | None = None,
+        outputs: Mapping[str, Sequence[Any]],
     ) -> tuple[Any, dict[str, float]]:
-        total, metrics = super().__call__(data, logprobs)
-        for datum, x in zip(data, self.values(outputs or {}), strict=True):
+        total, metrics = super().__call__(data, logprobs, outputs)
+        for datum, x in zip(data, self.values(outputs), strict=True):
             mask = torch.tensor(datum.mask)
             weights = torch.tensor(datum.weights)[mask]
             total = total + (weights * (self.own(x, mask) - 1) ** 2).sum()
@@ -202,9 +213,8 @@ class DoesWithoutItsOutput(WithValue):
         self,
         data: Sequence[Datum],
         logprobs: Sequence[Any],
-        outputs: Mapping[str, Sequence[Any]] | None = None,
+        outputs: Mapping[str, Sequence[Any]],
     ) -> tuple[Any, dict[str, float]]:
-        outputs = outputs or {}
         return super().__call__(data, logprobs, {"value": outputs.get("value", logprobs)})
 
 
@@ -223,10 +233,10 @@ class Adapts(RightLoss):
     ) -> Mapping[str, float]:
         return {"coef": memory.get("coef", 1.0) + metrics.get("kl/reference", 0.0)}
 
-    def recalled(self, memory: Mapping[str, float]) -> Any:
+    def with_memory(self, memory: Mapping[str, float]) -> Any:
         return type(self)()
 
-    def notices(self, metrics: Mapping[str, float]) -> Iterable[str]:
+    def warnings(self, metrics: Mapping[str, float]) -> Iterable[str]:
         return ["far"] if metrics.get("kl/reference", 0.0) > 0.1 else []
 
 
@@ -246,7 +256,7 @@ class RemembersTensors(Adapts):
 
 
 class RecallsAnotherPart(Adapts):
-    def recalled(self, memory: Mapping[str, float]) -> Any:
+    def with_memory(self, memory: Mapping[str, float]) -> Any:
         return RightLoss()
 
 
@@ -261,13 +271,35 @@ class StartsElsewhere(Adapts):
     ) -> Mapping[str, float]:
         return {"coef": self._step}
 
-    def recalled(self, memory: Mapping[str, float]) -> Any:
+    def with_memory(self, memory: Mapping[str, float]) -> Any:
         return type(self)(memory.get("coef", 0.0))
 
 
 class CriesWolf(Adapts):
-    def notices(self, metrics: Mapping[str, float]) -> Iterable[str]:
+    def warnings(self, metrics: Mapping[str, float]) -> Iterable[str]:
         return ["something may be wrong"]
+
+
+class DeniesItsRatio(RightLoss):
+    importance_weighted = False
+
+
+class DeniesItsLogprobs(WithValue):
+    needs = Needs(annotations={"reference"}, outputs={"value"}, logprobs=False)
+
+
+class ReadsNothing(RightLoss):
+    needs = Needs(annotations={"reference"}, logprobs=False)
+
+
+class DropsDataOfAnUpdate(RightLoss):
+    def token_weights(self, data: Sequence[Datum]) -> list[Datum]:
+        return list(data[1:])
+
+
+class IsNamedByAText(RightLoss):
+    def builtin_form(self) -> Any:
+        return "importance_sampling"
 
 
 def contract_of(loss: type) -> type[LossContract]:
@@ -300,7 +332,7 @@ def test_a_right_loss_holds_every_promise(loss: type, broken: Broken) -> None:
         (IgnoresWeightsInMetrics, "is_a_weighted_sum"),
         (AveragesOverData, "micro_batches_add_up"),
         (GivesTensors, "gives_a_finite_scalar_and_plain_metrics"),
-        (NeedsAList, "says_what_it_needs"),
+        (NeedsAList, "needs_are_declared"),
         (CountsCalls, "keeps_nothing_between_calls"),
         (WritesIntoItsInput, "keeps_nothing_between_calls"),
         (LooksAtTheFirstDatum, "order_of_data_does_not_matter"),
@@ -311,7 +343,12 @@ def test_a_right_loss_holds_every_promise(loss: type, broken: Broken) -> None:
         (RemembersTensors, "what_adapts_is_kept_in_the_memory"),
         (RecallsAnotherPart, "what_adapts_is_kept_in_the_memory"),
         (StartsElsewhere, "an_empty_memory_changes_nothing"),
-        (CriesWolf, "notices_are_sentences"),
+        (CriesWolf, "warnings_are_sentences"),
+        (DeniesItsRatio, "does_without_what_it_does_not_ask_for"),
+        (DeniesItsLogprobs, "does_without_what_it_does_not_ask_for"),
+        (ReadsNothing, "says_what_it_needs"),
+        (DropsDataOfAnUpdate, "weighs_the_tokens_of_all_data"),
+        (IsNamedByAText, "names_a_builtin_form_or_none"),
     ],
 )
 def test_faults_are_found(loss: type, promise: str, broken: Broken) -> None:

@@ -15,7 +15,7 @@ Broken = Callable[[type[Contract]], set[str]]
 RIGHT = """
 from attrs import frozen
 from rlvr import hookimpl, option
-from rlvr.specs import AlgorithmSpec, LossSpec
+from rlvr import AlgorithmSpec, LossSpec
 
 RLVR_API = 1
 

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
 import pytest
 
-from rlvr.errors import VerifierError
+from rlvr import (
+    NearMissWarning,
+    Outcome,
+    Problem,
+    Reward,
+    RewardFn,
+    RewardWrapper,
+    Trajectory,
+    Unscorable,
+    VerifierError,
+)
 from rlvr.testing import RewardContract, ToyReward, ToyTask
 from rlvr.testing.contract import Contract
-from rlvr.types import Outcome, Problem, Reward, Trajectory, Unscorable
 
 Broken = Callable[[type[Contract]], set[str]]
 
@@ -104,8 +115,6 @@ class MixesUpCalls(ToyReward):
     """Keeps the answer in itself while it waits."""
 
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
-        import asyncio
-
         self._now = trajectory
         await asyncio.sleep(0)
         return await super().__call__(problem, self._now)
@@ -149,36 +158,67 @@ class Undecided(ToyReward):
 
 
 class HasASecondJudge(ToyReward):
+    has_second_opinion = True
+
     async def second_opinion(self, problem: Problem, trajectory: Trajectory) -> Any:
         return await ToyReward()(problem, trajectory)
 
 
 class HasNoOpinion(ToyReward):
-    def second_opinion(self, problem: Problem, trajectory: Trajectory) -> None:
+    has_second_opinion = True
+
+    def second_opinion(self, problem: Problem, trajectory: Trajectory) -> Any:
         """Neither on right answers nor on wrong ones."""
 
 
 class RejectsWhatIsRight(ToyReward):
+    has_second_opinion = True
+
     async def second_opinion(self, problem: Problem, trajectory: Trajectory) -> Any:
         return Reward(value=0, score01=0)
 
 
 class ConfirmsAnything(ToyReward):
+    has_second_opinion = True
+
     async def second_opinion(self, problem: Problem, trajectory: Trajectory) -> Any:
         return Reward(value=1, score01=1)
 
 
 class ThinksInNumbers(ToyReward):
+    has_second_opinion = True
+
     async def second_opinion(self, problem: Problem, trajectory: Trajectory) -> Any:
         return 1.0
 
 
+class HidesItsSecondJudge(ToyReward):
+    async def second_opinion(self, problem: Problem, trajectory: Trajectory) -> Any:
+        return await ToyReward()(problem, trajectory)
+
+
+class PromisesASecondJudge(ToyReward):
+    has_second_opinion = True
+
+
+class Stands(RewardWrapper):
+    """Before another reward."""
+
+
+class StandsDeaf(RewardWrapper):
+    """Before another reward, whose second judge it denies."""
+
+    def __init__(self, inner: RewardFn) -> None:
+        super().__init__(inner)
+        self.has_second_opinion = False
+
+
 class ForgetsWhenReseeded(HasASecondJudge):
-    def reseeded(self, seed: int) -> ToyReward:
+    def with_seed(self, seed: int) -> ToyReward:
         return ToyReward()
 
 
-def contract_of(reward: type, broken_reward: type = ToolIsMissing) -> type[RewardContract]:
+def contract_of(reward: Any, broken_reward: type = ToolIsMissing) -> type[RewardContract]:
     """The contract on that reward."""
 
     class Case(RewardContract):
@@ -200,8 +240,14 @@ def contract_of(reward: type, broken_reward: type = ToolIsMissing) -> type[Rewar
     return Case
 
 
-@pytest.mark.parametrize("reward", [ToyReward, Opens, Undecided, HasASecondJudge, HasNoOpinion])
-def test_a_right_reward_holds_every_promise(reward: type, broken: Broken) -> None:
+@pytest.mark.parametrize(
+    "reward",
+    [
+        *(ToyReward, Opens, Undecided, HasASecondJudge, HasNoOpinion),
+        *(partial(Stands, Opens()), partial(Stands, HasASecondJudge())),
+    ],
+)
+def test_a_right_reward_holds_every_promise(reward: Any, broken: Broken) -> None:
     """The kit raises no false alarm, also where a reward must be opened or has no verdict."""
     assert broken(contract_of(reward)) == set()
 
@@ -225,10 +271,13 @@ def test_a_right_reward_holds_every_promise(reward: type, broken: Broken) -> Non
         (RejectsWhatIsRight, "second_opinions_confirm_what_is_right_and_nothing_else"),
         (ConfirmsAnything, "second_opinions_confirm_what_is_right_and_nothing_else"),
         (ThinksInNumbers, "second_opinions_confirm_what_is_right_and_nothing_else"),
+        (HidesItsSecondJudge, "is_a_reward_that_declares_what_it_can"),
+        (PromisesASecondJudge, "is_a_reward_that_declares_what_it_can"),
+        (partial(StandsDeaf, HasASecondJudge()), "is_a_reward_that_declares_what_it_can"),
         (ForgetsWhenReseeded, "a_reseeded_reward_keeps_its_second_judge"),
     ],
 )
-def test_faults_are_found(reward: type, promise: str, broken: Broken) -> None:
+def test_faults_are_found(reward: Any, promise: str, broken: Broken) -> None:
     """Each planted fault fails the test whose promise it breaks."""
     assert promise in broken(contract_of(reward))
 
@@ -257,3 +306,70 @@ def test_a_changed_environment_is_found(monkeypatch: pytest.MonkeyPatch) -> None
 
     with pytest.raises(AssertionError):
         contract_of(ChangesTheEnvironment)().test_leaves_nothing_behind()
+
+
+SLIPS = (
+    *("verdict_keys", "verdictKeys", "verdict_kye", "with_seeds", "withSeeds", "wiht_seed"),
+    *("at_steps", "at_setp", "expected_second", "expectedSecond", "epxected_seconds"),
+    *("second_opinions", "secondOpinions", "second_opnion", "has_second_opinions"),
+    *("has_second_opinon", "hasSecondOpinions"),
+)
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_a_slip_in_an_optional_name_is_refused(slip: str) -> None:
+    """A misspelt ability would be switched off in silence: its class cannot be made."""
+    with pytest.raises(TypeError, match="did you mean"):
+        type("Slipped", (ToyReward,), {slip: lambda self: None})
+
+
+def test_a_likeness_of_an_optional_name_fails_the_kit(broken: Broken) -> None:
+    """What is only warned of when the class is made is a failure of the kit."""
+    with pytest.warns(NearMissWarning, match="expected_seconds"):
+        likeness = type("Likely", (ToyReward,), {"expected_secs": lambda self: None})
+    with pytest.warns(NearMissWarning, match="second_opinion"):
+        other = type("Likely", (ToyReward,), {"second_opinion_of": lambda self: None})
+
+    for reward in (likeness, other):
+        assert broken(contract_of(reward)) == {"is_a_reward_that_declares_what_it_can"}
+
+
+class HasTheLot(HasASecondJudge):
+    """A reward with every ability."""
+
+    made_with: Any = None
+
+    def with_seed(self, seed: int) -> RewardFn:
+        other = HasTheLot()
+        other.made_with = seed
+        return other
+
+    def at_step(self, step: int, history: Any) -> RewardFn:
+        other = HasTheLot()
+        other.made_with = step
+        return other
+
+    def expected_seconds(self, problem: Problem, trajectory: Trajectory) -> float:
+        return 7.0
+
+
+def test_a_wrapper_can_do_all_that_the_inner_reward_can() -> None:
+    """Keys, seeds, steps, durations and the second judge come through, and their absence too."""
+    case = PROBLEM, Trajectory.from_text(PROBLEM.id, "b")
+    whole, plain = Stands(HasTheLot()), Stands(ToyReward())
+
+    assert whole.verdict_key(*case) == ToyReward().verdict_key(*case)
+    seeded, stepped = whole.with_seed(3), whole.at_step(2, {})
+    assert isinstance(seeded, Stands)
+    assert isinstance(seeded.inner, HasTheLot)
+    assert isinstance(stepped, Stands)
+    assert isinstance(stepped.inner, HasTheLot)
+    assert (seeded.inner.made_with, stepped.inner.made_with) == (3, 2)
+    assert (whole.expected_seconds(*case), plain.expected_seconds(*case)) == (7.0, 0.0)
+    assert (whole.has_second_opinion, plain.has_second_opinion) == (True, False)
+    opinion = asyncio.run(whole.second_opinion(*case))
+    assert opinion is not None
+    assert opinion.score01 == 1.0
+    assert asyncio.run(plain.second_opinion(*case)) is None
+    assert plain.with_seed(3) is None
+    assert plain.at_step(2, {}) is plain

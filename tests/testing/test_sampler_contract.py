@@ -9,11 +9,10 @@ import attrs
 import numpy as np
 import pytest
 
-from rlvr.builtin.group_sampler import GroupSampler
-from rlvr.parts import Policy, Task
+from rlvr import Group, Policy, Problem, SamplingParams, Segment, Task, Trajectory
+from rlvr.rollouts.group import GroupSampler
 from rlvr.testing import SamplerContract
 from rlvr.testing.contract import Contract
-from rlvr.types import Group, Problem, SamplingParams, Segment, Trajectory
 
 Broken = Callable[[type[Contract]], set[str]]
 

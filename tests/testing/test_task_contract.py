@@ -8,9 +8,9 @@ from typing import Any
 import attrs
 import pytest
 
+from rlvr import Message, Problem, Trajectory
 from rlvr.testing import TaskContract, ToyReward, ToyTask
 from rlvr.testing.contract import Contract
-from rlvr.types import Message, Problem, Trajectory
 
 Broken = Callable[[type[Contract]], set[str]]
 

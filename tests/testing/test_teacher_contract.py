@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import numpy as np
 import pytest
 
+from rlvr import (
+    Ask,
+    Datum,
+    FloatArray,
+    NearMissWarning,
+    Question,
+    States,
+    Teacher,
+    TeacherCapabilities,
+    TopK,
+)
+from rlvr.teachers.requests import answered
 from rlvr.testing import TeacherContract, TinyBackend, TinyRevealer, TinyTeacher
 from rlvr.testing.contract import Contract
-from rlvr.types import Datum, FloatArray, Question, States, TopK
 
 Broken = Callable[[type[Contract]], set[str]]
 
@@ -242,3 +253,144 @@ def test_one_temperature_is_enough(broken: Broken) -> None:
         temperatures = (1.0,)
 
     assert broken(AtOne) == set()
+
+
+class DeclaresNothing(Tiny):
+    """It tells likely tokens, and a run would never ask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.capabilities = TeacherCapabilities()
+
+
+class DeclaresStates(Tiny):
+    def __init__(self) -> None:
+        super().__init__()
+        self.capabilities = attrs.evolve(self.capabilities, has_states=True)
+
+
+class HidesItsStates(TinyRevealer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.capabilities = attrs.evolve(self.capabilities, has_states=False)
+
+
+class DeclaresThatItReads(Tiny):
+    def __init__(self) -> None:
+        super().__init__()
+        self.capabilities = attrs.evolve(self.capabilities, reads_data=True)
+
+
+class Reads(DeclaresThatItReads):
+    """Answers whole data with what it tells of tokens."""
+
+    async def answer(self, data: Sequence[Datum], name: str, ask: Ask | None) -> list[Datum]:
+        return await answered(TinyTeacher(TinyBackend(seed=7)), data, name, ask)
+
+
+class ReadsAndDeclaresNothing(Reads):
+    def __init__(self) -> None:
+        super().__init__()
+        self.capabilities = attrs.evolve(self.capabilities, reads_data=False)
+
+
+class TurnsTheDataRound(Reads):
+    async def answer(self, data: Sequence[Datum], name: str, ask: Ask | None) -> list[Datum]:
+        return (await super().answer(data, name, ask))[::-1]
+
+
+class TellsOtherLogprobs(Reads):
+    async def answer(self, data: Sequence[Datum], name: str, ask: Ask | None) -> list[Datum]:
+        other = TinyTeacher(TinyBackend(seed=8))
+        return await answered(other, data, name, ask)
+
+
+class AnswersWithoutDistributions(Reads):
+    async def answer(self, data: Sequence[Datum], name: str, ask: Ask | None) -> list[Datum]:
+        return await super().answer(data, name, None)
+
+
+CAN = "it_can_what_it_declares_and_nothing_else"
+WHOLE = "whole_data_come_back_with_what_was_asked_for"
+
+
+@pytest.mark.parametrize(
+    ("teacher", "promise"),
+    [
+        (DeclaresNothing, CAN),
+        (DeclaresStates, STATES),
+        (HidesItsStates, CAN),
+        (DeclaresThatItReads, CAN),
+        (ReadsAndDeclaresNothing, CAN),
+        (TurnsTheDataRound, WHOLE),
+        (TellsOtherLogprobs, WHOLE),
+        (AnswersWithoutDistributions, WHOLE),
+    ],
+)
+def test_what_is_declared_is_what_it_can(
+    broken: Broken, teacher: Callable[[], Any], promise: str
+) -> None:
+    """Declared and missing, or there and not declared: both fail."""
+    assert promise in broken(contract_of(teacher))
+    assert broken(contract_of(Reads)) == set()
+
+
+OPTIONAL = (
+    "capabilities",
+    "head",
+    "image_processor",
+    "check_problems",
+    "metrics",
+    "score",
+    "states",
+    "answer",
+)
+
+
+def slips(name: str) -> set[str]:
+    """A letter less, one more, two exchanged, and the same in camelCase."""
+    head, *rest = name.split("_")
+    camel = head + "".join(part.title() for part in rest)
+    swapped = name[0] + name[2] + name[1] + name[3:]
+    return {name[:-2] + name[-1], name + "s", swapped, camel} - {name}
+
+
+def test_every_optional_name_of_a_teacher_is_tried() -> None:
+    """The list above is all that a teacher may define besides its essentials."""
+    essentials = {"kind", "not_a_part_method", "name", "tokenizer", "context_length", "logprobs"}
+    known = {n for n in (*vars(Teacher), *Teacher.__annotations__) if not n.startswith("_")}
+    assert known - essentials == set(OPTIONAL)
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_misspelt_abilities_are_caught(broken: Broken, name: str) -> None:
+    """In a class when it is made; set on the object, by the kit."""
+    for slip in slips(name):
+        with pytest.raises((TypeError, NearMissWarning), match=f"did you mean {name}"):
+            type("Slip", (Tiny,), {slip: None})
+
+        class SetLate(Tiny):
+            late: ClassVar[str] = slip
+
+            def __init__(self) -> None:
+                super().__init__()
+                setattr(self, self.late, None)
+
+        assert "says_who_it_is" in broken(contract_of(SetLate))
+
+
+@pytest.mark.parametrize("name", [f.name for f in attrs.fields(TeacherCapabilities)])
+def test_misspelt_capabilities_are_refused(name: str) -> None:
+    """By the record itself."""
+    for slip in slips(name):
+        with pytest.raises(TypeError, match=slip):
+            TeacherCapabilities(**{slip: True})
+
+
+def test_a_stranger_is_no_teacher(broken: Broken) -> None:
+    """A class that only looks like one fails."""
+
+    class Stranger:
+        name, context_length, tokenizer = "s", 9, TinyBackend().tokenizer
+
+    assert "says_who_it_is" in broken(contract_of(Stranger))

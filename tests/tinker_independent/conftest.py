@@ -41,8 +41,8 @@ os.environ.update(QUIET)  # also for the backends that the tests make in this pr
 def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
     """Starts `rlvr tinker-server` for a model spec; it ends after the tests."""
     for name in ("tinker", "torch", "starlette", "uvicorn", "rlvr_torch"):
-        pytest.importorskip(name, reason=f"{name} is not installed (extra `server`)")
-    from rlvr_tinker.server.process import started
+        pytest.importorskip(name, reason=f"{name} is not installed")
+    from server_process import started
 
     with ExitStack() as running:
 
@@ -58,8 +58,8 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., An
 def serving() -> Callable[..., AbstractContextManager[Any]]:
     """The same for a test that ends and starts its server itself."""
     for name in ("tinker", "torch", "starlette", "uvicorn", "rlvr_torch"):
-        pytest.importorskip(name, reason=f"{name} is not installed (extra `server`)")
-    from rlvr_tinker.server.process import started
+        pytest.importorskip(name, reason=f"{name} is not installed")
+    from server_process import started
 
     return lambda spec, state, port=0: started(
         spec, "--threads", "1", state=state, port=port, env=QUIET

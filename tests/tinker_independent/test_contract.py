@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 from attrs import frozen
 
-from rlvr.parts import Backend, BuildContext
+from rlvr import Backend, BuildContext
 from rlvr.testing import BackendContract
 
 pytestmark = [

@@ -24,7 +24,7 @@ def cookbook(environment: Mapping[str, str], log: Path, **fields: Any) -> list[d
         f"{name}={value}" for name, value in {"log_path": log, "lora_rank": 8, **fields}.items()
     ]
     done = subprocess.run(
-        [sys.executable, "-m", "rlvr_tinker.cookbook.train", *words],
+        [sys.executable, "-m", "rlvr_tinker_cookbook.train", *words],
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from rlvr.errors import BackendError
-from rlvr.tokenization import ChatTemplate
-from rlvr.types import Message
+from rlvr import BackendError, ChatTemplate, Message
 
 jinja2 = pytest.importorskip("jinja2")
 

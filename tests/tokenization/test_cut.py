@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlvr.tokenization.cut import Cut, cut
+from rlvr.tokenization.stop import Cut, cut
 
 
 def letters(token: int) -> bytes:

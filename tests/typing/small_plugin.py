@@ -10,21 +10,33 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import frozen
 
-from rlvr import hookimpl, option
-from rlvr.curriculum import by_stages
-from rlvr.errors import ExitCode
-from rlvr.parts import BuildContext, Curriculum, Episode, RewardFn, Task
-from rlvr.specs import (
+from rlvr import (
     Advice,
     AlgorithmSpec,
+    BuildContext,
     Check,
     CheckResult,
     CommandSpec,
+    Curriculum,
     CurriculumSpec,
+    Episode,
+    ExitCode,
+    Message,
+    Outcome,
+    PassRate,
+    Problem,
+    Reward,
+    RewardFn,
     RewardSpec,
+    RunInfo,
+    Task,
     TaskSpec,
+    Trajectory,
+    Unscorable,
+    by_stages,
+    hookimpl,
+    option,
 )
-from rlvr.types import Message, Outcome, PassRate, Problem, Reward, RunInfo, Trajectory, Unscorable
 
 RLVR_API = 1
 
@@ -36,7 +48,7 @@ class SumConfig:
     largest: int = option(9, "Largest number that is added")
 
 
-class SumEpisode:
+class SumEpisode(Episode):
     """One question, one answer."""
 
     def __init__(self, problem: Problem) -> None:
@@ -51,7 +63,7 @@ class SumEpisode:
         self._messages = None
 
 
-class SumTask:
+class SumTask(Task):
     """Sums of two numbers."""
 
     def __init__(self, config: SumConfig, context: BuildContext) -> None:
@@ -81,12 +93,8 @@ class SumTask:
         """The right number."""
         return Trajectory.from_text(problem.id, str(problem.payload))
 
-    def unsupported(self) -> Mapping[str, str]:
-        """Every sum is supported."""
-        return {}
 
-
-class SumReward:
+class SumReward(RewardFn):
     """1 for the right number, 0 for another one."""
 
     def __init__(self, config: SumConfig | None, context: BuildContext) -> None:
@@ -107,7 +115,7 @@ class SmallFirstConfig:
     ramp_steps: int = option(20, "Steps until all sums take part", unit="steps")
 
 
-class SmallFirst:
+class SmallFirst(Curriculum):
     """Small sums first."""
 
     def __init__(self, config: SmallFirstConfig, context: BuildContext) -> None:

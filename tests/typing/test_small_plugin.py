@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.parts import BuildContext
+from rlvr import BuildContext
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.registry import Registry
 from rlvr.plugins.resolve import load_object

@@ -1,1 +1,1 @@
-"""The core's own plugin: it offers its parts through the same hooks as anyone."""
+"""The core's own plugin: the built-in parts, offered through the same hooks as any plugin's."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from rlvr import hookimpl
-from rlvr.specs import CheckpointerSpec, CurriculumSpec, RewardSpec, SamplerSpec, TaskSpec
-
-if TYPE_CHECKING:
-    from rlvr.types import RunInfo
+from rlvr.specs import (
+    CallbackSpec,
+    CheckpointerSpec,
+    CurriculumSpec,
+    RewardSpec,
+    SamplerSpec,
+    TaskSpec,
+)
 
 RLVR_API = 1
 
@@ -50,27 +53,27 @@ def rlvr_curricula() -> Iterable[CurriculumSpec]:
     """Orders of training for any task; their options share the namespace `curriculum`."""
     yield CurriculumSpec(
         name="epochs",
-        target="rlvr.builtin.curricula:Epochs",
+        target="rlvr.curriculum.builtin:Epochs",
         summary="Each problem once before any is met twice",
     )
     yield CurriculumSpec(
         name="difficulty",
-        target="rlvr.builtin.curricula:ByDifficulty",
-        config="rlvr.builtin.curricula:DifficultyOptions",
+        target="rlvr.curriculum.builtin:ByDifficulty",
+        config="rlvr.curriculum.builtin:DifficultyOptions",
         namespace="curriculum",
         summary="Stages by a label of the problems, one after another",
     )
     yield CurriculumSpec(
         name="pass-rate",
-        target="rlvr.builtin.curricula:ByPassRate",
-        config="rlvr.builtin.curricula:PassRateOptions",
+        target="rlvr.curriculum.builtin:ByPassRate",
+        config="rlvr.curriculum.builtin:PassRateOptions",
         namespace="curriculum",
         summary="Problems neither always nor never solved, by their running pass rate",
     )
     yield CurriculumSpec(
         name="strength",
-        target="rlvr.builtin.curricula:ByStrength",
-        config="rlvr.builtin.curricula:StrengthOptions",
+        target="rlvr.curriculum.builtin:ByStrength",
+        config="rlvr.curriculum.builtin:StrengthOptions",
         namespace="curriculum",
         summary="Problems with a strong verifier more often, by the file of an audit",
     )
@@ -81,12 +84,12 @@ def rlvr_samplers() -> Iterable[SamplerSpec]:
     """Groups drawn from the policy, and references in their place."""
     yield SamplerSpec(
         name="group",
-        target="rlvr.builtin.group_sampler:group_sampler",
+        target="rlvr.rollouts.group:group_sampler",
         summary="G trajectories a problem from the policy, any number of turns",
     )
     yield SamplerSpec(
         name="reference",
-        target="rlvr.builtin.reference_sampler:ReferenceSampler",
+        target="rlvr.rollouts.references:ReferenceSampler",
         summary="Each problem's reference answer (for sft)",
     )
 
@@ -96,7 +99,7 @@ def rlvr_checkpointers() -> Iterable[CheckpointerSpec]:
     """Checkpoints in the run directory."""
     yield CheckpointerSpec(
         name="file",
-        target="rlvr.builtin.file_checkpointer:FileCheckpointer",
+        target="rlvr.builtin.file_checkpoints:FileCheckpointer",
         config="rlvr.config.core:CheckpointOptions",
         namespace="checkpoint",
         summary="Atomic folders under RUN/checkpoints, verified by sha256",
@@ -104,8 +107,11 @@ def rlvr_checkpointers() -> Iterable[CheckpointerSpec]:
 
 
 @hookimpl
-def rlvr_run_finished(run: RunInfo) -> None:
-    """Draw the learning curve into the run directory."""
-    from rlvr.builtin.curve import draw
-
-    draw(run)
+def rlvr_callbacks() -> Iterable[CallbackSpec]:
+    """The learning curve."""
+    yield CallbackSpec(
+        name="curve",
+        target="rlvr.builtin.learning_curve:LearningCurve",
+        config="rlvr.builtin.learning_curve:CurveOptions",
+        summary="The learning curve as a picture in the run directory",
+    )

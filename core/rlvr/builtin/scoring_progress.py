@@ -8,11 +8,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rlvr.run.board import Board
+from rlvr.progress.status import RunStatus
 
 
 @contextmanager
-def scoring_progress(board: Board, *, quiet: bool = False) -> Iterator[None]:
+def scoring_progress(status: RunStatus, *, quiet: bool = False) -> Iterator[None]:
     """
     Show `done/total`, the rate and the longest verification in flight, redrawn in place.
 
@@ -27,10 +27,10 @@ def scoring_progress(board: Board, *, quiet: bool = False) -> Iterator[None]:
     def draw() -> None:
         while not over.wait(0.25):
             elapsed = time.monotonic() - begun
-            waiting = board.longest_wait()
+            waiting = status.longest_wait()
             longest = f"  longest: {waiting[0]} {waiting[1]:.0f} s" if waiting else ""
-            rate = board.verify_done / elapsed
-            text = f"{board.verify_done}/{board.verify_total} judged  {rate:.1f}/s{longest}"
+            rate = status.verify_done / elapsed
+            text = f"{status.verify_done}/{status.verify_total} judged  {rate:.1f}/s{longest}"
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 

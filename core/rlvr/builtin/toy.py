@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from attrs import frozen
 
 from rlvr.config.fields import option
-from rlvr.episode import SingleTurn
 from rlvr.errors import ConfigError, VerifierError, explain
-from rlvr.parts import BuildContext
+from rlvr.parts import BuildContext, RewardFn, SingleTurn, Task
 from rlvr.types import Message, Problem, Reward, Trajectory
 
 
@@ -24,7 +23,7 @@ class ToyConfig:
     fail_share: float = option(0.0, "Share of verifications that fail to run (to see what happens)")
 
 
-class ToyTask:
+class ToyTask(Task):
     """One problem a letter: `a=` wants `aaaa`. The same problems in every split."""
 
     def __init__(self, config: ToyConfig, context: BuildContext) -> None:
@@ -59,12 +58,8 @@ class ToyTask:
         """The letter, repeated."""
         return Trajectory.from_text(problem.id, problem.payload[0])
 
-    def unsupported(self) -> Mapping[str, str]:
-        """Nothing is left out."""
-        return {}
 
-
-class ToyReward:
+class ToyReward(RewardFn):
     """Share of places that hold the wanted letter; 1.0 only for the exact answer."""
 
     def __init__(self, config: None, context: BuildContext) -> None:
@@ -85,10 +80,6 @@ class ToyReward:
             tests_passed=sum(places),
             tests_total=len(answer),
         )
-
-    def verdict_key(self, problem: Problem, trajectory: Trajectory) -> None:
-        """Never stored: computing it is cheaper than looking it up."""
-        return
 
 
 def starter() -> str:

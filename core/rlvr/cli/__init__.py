@@ -1,1 +1,1 @@
-"""."""
+"""The command line: one module for each subcommand, imported when it is used."""

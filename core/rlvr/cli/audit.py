@@ -8,26 +8,26 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from rlvr.assembly.configure import configure as resolve_configuration
+from rlvr.assembly.configured import Configured
+from rlvr.assembly.prerequisites import check_prerequisites
+from rlvr.assembly.recipe import build_context, open_verifier
+from rlvr.border.promises import problems_of
 from rlvr.builtin.scoring_progress import scoring_progress
 from rlvr.cli.options import add_config_flags, add_run_flags
 from rlvr.cli.output import print_json, table
 from rlvr.cli.parser import examples
 from rlvr.errors import ConfigError, ExitCode, UnknownNameError, explain
 from rlvr.log import setup
-from rlvr.nearest import did_you_mean
 from rlvr.plugins.host import PluginHost
-from rlvr.run.audit import Auditor, AuditPlan
-from rlvr.run.audit_file import AuditFile
-from rlvr.run.audit_record import ProblemAudit
-from rlvr.run.board import Board
-from rlvr.run.configure import Configured
-from rlvr.run.configure import configure as resolve_configuration
-from rlvr.run.identity import versions
-from rlvr.run.owner import writing_to
-from rlvr.run.prerequisites import check_prerequisites
-from rlvr.run.promises import problems_of
-from rlvr.run.recipe import build_context, open_judge
+from rlvr.progress.status import RunStatus
+from rlvr.records.owner import writing_to
+from rlvr.suggest import did_you_mean
+from rlvr.training.run_json import versions
 from rlvr.types import Failed, Problem
+from rlvr.verifier_audit.auditor import Auditor, AuditPlan
+from rlvr.verifier_audit.file import AuditFile
+from rlvr.verifier_audit.findings import ProblemAudit
 
 SUMMARY = "find problems whose verifier is weak, flaky or wrong"
 
@@ -118,10 +118,10 @@ async def _audit(
     configured: Configured, args: argparse.Namespace, file: AuditFile
 ) -> tuple[list[str], int, int]:
     """Ids in order, verifications that could not run, and all of them."""
-    board = Board()
+    status = RunStatus()
     context = build_context(configured, None)
-    async with open_judge(configured, context, board) as judge:
-        problems = _chosen(problems_of(judge.task, args.split), args)
+    async with open_verifier(configured, context, status) as verifier:
+        problems = _chosen(problems_of(verifier.task, args.split), args)
         plan = AuditPlan(
             mutants=args.mutants,
             seeds=tuple(range(1, args.repeats + 1)),
@@ -135,8 +135,8 @@ async def _audit(
             line = _line(audit, args.weak)
             print(f"{clear}{count}/{len(problems)}  {line}", file=sys.stderr, flush=True)
 
-        auditor = Auditor(judge.task, judge.scorer, plan, finished)
-        with scoring_progress(board, quiet=args.json):
+        auditor = Auditor(verifier.task, verifier.runner, plan, finished)
+        with scoring_progress(status, quiet=args.json):
             await auditor.audit(problems)
     failed = sum(isinstance(o, Failed) for o in auditor.outcomes)
     return [p.id for p in problems], failed, len(auditor.outcomes)

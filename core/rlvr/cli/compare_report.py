@@ -9,9 +9,9 @@ import attrs
 
 from rlvr.cli.eval_report import NOTHING, cost
 from rlvr.cli.output import table
-from rlvr.run.breakdown import Slice
-from rlvr.run.compare import Comparison
-from rlvr.run.paired import Paired
+from rlvr.evaluation.breakdown import Slice
+from rlvr.evaluation.compare_models import Comparison
+from rlvr.evaluation.paired_test import Paired
 
 Side = tuple[Slice, Mapping[str, Any]]
 """One evaluation: its numbers over all problems, and its facts."""

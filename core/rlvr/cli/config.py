@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from rlvr.cli.options import add_config_flags, add_run_flags, add_training_flags
 from rlvr.cli.output import print_json, table
@@ -19,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = examples(
         "rlvr config show --plugin cvdp --algo grpo",
         "rlvr config show --plugin cvdp train.lr=1e-4 --json",
-        "rlvr config show --plugin cvdp --config run.toml",
+        "rlvr config show --algo dapo",
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="show")
     show = verbs.add_parser("show", help="options as `rlvr run` would take them")
@@ -36,10 +37,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Resolve as `rlvr run` would, and print."""
-    from rlvr.run.configure import configure as resolve_options
+    """Resolve as `rlvr run` would, and print; parts that nobody named may be missing."""
+    from rlvr.assembly.configure import configure as resolve_options
 
-    configured = resolve_options(args, PluginHost.load(), needs=args.needs)
+    configured = resolve_options(
+        args, PluginHost.load(), needs=args.needs, reads_data=False, is_partial=True
+    )
+    for why in configured.missing:
+        print(f"rlvr: not shown: {why}", file=sys.stderr)
     rows = describe(configured.specs, configured.options)
     if args.json:
         print_json([_as_json(row) for row in rows])

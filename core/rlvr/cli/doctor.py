@@ -135,7 +135,7 @@ def _check_python() -> CheckResult:
 
 
 def _check_cache() -> CheckResult:
-    from rlvr.run.store import cache_dir
+    from rlvr.verification.verdict_cache import cache_dir
 
     folder = cache_dir(os.environ)
     try:

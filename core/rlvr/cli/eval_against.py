@@ -8,15 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
+from rlvr.assembly.configure import configure
+from rlvr.assembly.configured import STARTER, Configured
+from rlvr.assembly.prerequisites import check_prerequisites
+from rlvr.assembly.trained_model import options_of, trained_at
 from rlvr.cli.eval_sources import Evaluated, from_file, judged_before, sampled
 from rlvr.config.layers import Layer
 from rlvr.errors import UnknownNameError, explain
+from rlvr.evaluation.saved import holds_verdicts
 from rlvr.plugins.host import PluginHost
-from rlvr.run.configure import Configured, configure
-from rlvr.run.judged import holds_verdicts
-from rlvr.run.prerequisites import check_prerequisites
-from rlvr.run.trained import options_of, trained_at
-from rlvr.run.vetted import STARTER
 
 Kind = Literal["model", "run", "answers", "judged"]
 

@@ -1,4 +1,4 @@
-"""What a task measures besides right and wrong (`Measuring`): asked for, as a table, as JSON."""
+"""What a task measures besides right and wrong (`Task.measure`): asked for, as a table, as JSON."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from rlvr.abilities import Measuring
 from rlvr.cli.output import number, table
-from rlvr.parts import Policy
+from rlvr.parts import Policy, Task
 from rlvr.types import Figure
 
 
@@ -32,9 +31,7 @@ class Measured:
         return told
 
 
-async def measured(
-    task: Measuring, policy: Policy, *, split: str, seed: int, quiet: bool
-) -> Measured:
+async def measured(task: Task, policy: Policy, *, split: str, seed: int, quiet: bool) -> Measured:
     """
     Ask the task; each number is said on standard error when it is there, unless `quiet`.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlvr.cli.output import table
-from rlvr.run.breakdown import Breakdown, Slice
+from rlvr.evaluation.breakdown import Breakdown, Slice
 
 NOTHING = "-"
 _HEADER = ("LABEL", "VALUE", "PROBLEMS", "SAMPLES", "PASS@1", "95 % INTERVAL")

@@ -12,26 +12,25 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from rlvr.abilities import Measuring
+from rlvr.assembly.compatibility import check_is_judged
+from rlvr.assembly.configured import Configured
+from rlvr.assembly.recipe import build_context, open_policy_context, open_verifier
+from rlvr.assembly.trained_model import lineage_at_start, lineage_in, load_last, trained_at
+from rlvr.border.promises import policy_of, problems_of
 from rlvr.builtin.scoring_progress import scoring_progress
 from rlvr.cli.eval_figures import Measured, measured
 from rlvr.config.core import EvalOptions
 from rlvr.errors import ConfigError, explain
+from rlvr.evaluation import contamination
+from rlvr.evaluation.answers_file import read_answers
+from rlvr.evaluation.breakdown import check_labels
+from rlvr.evaluation.completions_file import group_answers, with_missing
+from rlvr.evaluation.pass_at_k import judge_groups
+from rlvr.evaluation.saved import read_judged
 from rlvr.parts import Policy, Task
-from rlvr.run import heldout
-from rlvr.run.answers import read_answers
-from rlvr.run.appraisal import check_is_judged
-from rlvr.run.batches import seed_of
-from rlvr.run.board import Board
-from rlvr.run.breakdown import check_labels
-from rlvr.run.completions import group_answers, with_missing
-from rlvr.run.configure import Configured
-from rlvr.run.evaluate import judge_groups
-from rlvr.run.judged import read_judged
-from rlvr.run.lineage import UNKNOWN, lineage_at_start
-from rlvr.run.promises import policy_of, problems_of
-from rlvr.run.recipe import build_context, open_judge, open_student
-from rlvr.run.trained import lineage_in, load_last, trained_at
+from rlvr.progress.status import RunStatus
+from rlvr.records.lineage import UNKNOWN
+from rlvr.seeds import seed_of
 from rlvr.types import Problem, ScoredGroup
 
 DEFAULT_SAMPLES = 4
@@ -52,7 +51,7 @@ class Evaluated:
         held: Whether the problems are held-out for the model; None where a file said it.
         max_failures: Share of verifications that may fail to run; None where none ran now.
         counts: What only some sources have: `missing`, `unusable`, `unsupported`, `held_out`, ...
-        besides: What the task measured besides (`Measuring`).
+        besides: What the task measured besides (`Task.measure`).
     """
 
     model: str
@@ -61,7 +60,7 @@ class Evaluated:
     split: str
     sample_s: float | None = None
     judge_s: float | None = None
-    held: heldout.HeldOut | None = None
+    held: contamination.HeldOut | None = None
     max_failures: float | None = None
     counts: Mapping[str, Any] = attrs.field(factory=dict)
     besides: Measured = attrs.field(factory=Measured)
@@ -79,7 +78,7 @@ class Evaluated:
             "judge_s": _rounded(self.judge_s),
             "seconds": round((self.sample_s or 0.0) + (self.judge_s or 0.0), 2),
             **self.counts,
-            **({} if self.held is None else heldout.facts(self.held, self.scored)),
+            **({} if self.held is None else contamination.facts(self.held, self.scored)),
         }
 
     @property
@@ -91,27 +90,27 @@ class Evaluated:
 
 async def sampled(configured: Configured, args: argparse.Namespace) -> Evaluated:
     """A model's answers, judged."""
-    board = Board()
+    status = RunStatus()
     context = build_context(configured, None)
-    async with open_student(configured, context, board) as student:
+    async with open_policy_context(configured, context, status) as opened:
         if args.run_dir:
             trained = trained_at(Path(args.run_dir))
-            await load_last(configured, context, trained.run, student.backend, trained.checkpoint)
+            await load_last(configured, context, trained.run, opened.backend, trained.checkpoint)
         options: EvalOptions = configured.options.record("eval")
-        task = student.judge.task
+        task = opened.task
         check_is_judged(task, configured.chosen.task.name)
         problems = _problems(task, options, crossed(args))
         params = attrs.evolve(
-            student.params,
+            opened.params,
             group_size=options.samples or DEFAULT_SAMPLES,
             seed=seed_of(configured.run.seed, "evaluate"),
         )
-        policy = await policy_of(student.backend)
+        policy = await policy_of(opened.backend)
         begun = time.monotonic()
-        groups = await student.sampler.sample(policy, task, problems, params)
+        groups = await opened.sampler.sample(policy, task, problems, params)
         drawn = time.monotonic()
-        with scoring_progress(board, quiet=args.json):
-            scored = await judge_groups(student.judge.scorer, groups)
+        with scoring_progress(status, quiet=args.json):
+            scored = await judge_groups(opened.runner, groups)
         judged = time.monotonic()
         besides = await _measured(task, policy, configured, args)
         lineage = (
@@ -126,7 +125,7 @@ async def sampled(configured: Configured, args: argparse.Namespace) -> Evaluated
             split=options.split,
             sample_s=drawn - begun,
             judge_s=judged - drawn,
-            held=heldout.held_out(problems, lineage),
+            held=contamination.held_out(problems, lineage),
             max_failures=configured.options.values["verify.max_failures"],
             counts={"unsupported": _unsupported(task)},
             besides=besides,
@@ -137,7 +136,7 @@ async def _measured(
     task: Task, policy: Policy, configured: Configured, args: argparse.Namespace
 ) -> Measured:
     """What the task measures besides, unless nobody wants to know."""
-    if not isinstance(task, Measuring) or args.figures == "no":
+    if args.figures == "no":
         return Measured()
     split: str = configured.options.values["eval.split"]
     seed = seed_of(configured.run.seed, "measure")
@@ -151,13 +150,13 @@ async def from_file(configured: Configured, args: argparse.Namespace) -> Evaluat
     Raises:
         ConfigError: None of them answers one of the problems.
     """
-    board = Board()
-    async with open_judge(configured, build_context(configured, None), board) as judge:
-        check_is_judged(judge.task, configured.chosen.task.name)
+    status = RunStatus()
+    async with open_verifier(configured, build_context(configured, None), status) as verifier:
+        check_is_judged(verifier.task, configured.chosen.task.name)
         options: EvalOptions = configured.options.record("eval")
-        problems = _problems(judge.task, options, crossed(args))
-        every = {p.id: p for p in [*problems_of(judge.task, "all"), *problems]}
-        unsupported = _unsupported(judge.task)
+        problems = _problems(verifier.task, options, crossed(args))
+        every = {p.id: p for p in [*problems_of(verifier.task, "all"), *problems]}
+        unsupported = _unsupported(verifier.task)
         answers = [
             answer
             for answer in read_answers(args.completions, every, unsupported)
@@ -177,8 +176,8 @@ async def from_file(configured: Configured, args: argparse.Namespace) -> Evaluat
                 )
             )
         begun = time.monotonic()
-        with scoring_progress(board, quiet=args.json):
-            scored = await judge_groups(judge.scorer, completions.groups)
+        with scoring_progress(status, quiet=args.json):
+            scored = await judge_groups(verifier.runner, completions.groups)
         as_wrong = args.missing != "skip"
         lowest = configured.chosen.reward.bounds[0]
         counted = with_missing(scored, completions.samples, lowest, as_wrong=as_wrong)
@@ -188,7 +187,7 @@ async def from_file(configured: Configured, args: argparse.Namespace) -> Evaluat
             samples=completions.samples,
             split=options.split,
             judge_s=time.monotonic() - begun,
-            held=heldout.held_out([group.problem for group in counted], UNKNOWN),
+            held=contamination.held_out([group.problem for group in counted], UNKNOWN),
             max_failures=configured.options.values["verify.max_failures"],
             counts={
                 "unsupported": unsupported,

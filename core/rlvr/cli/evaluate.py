@@ -10,6 +10,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from rlvr.assembly import trained_model
+from rlvr.assembly.configure import configure as resolve_configuration
+from rlvr.assembly.configured import Configured
+from rlvr.assembly.prerequisites import check_prerequisites
 from rlvr.cli.compare_report import comparison_as_json, comparison_as_text
 from rlvr.cli.eval_against import prepare
 from rlvr.cli.eval_figures import figures_as_text
@@ -19,17 +23,14 @@ from rlvr.cli.eval_sources import Evaluated, crossed, from_file, judged_before, 
 from rlvr.cli.options import add_config_flags, add_run_flags
 from rlvr.cli.parser import examples
 from rlvr.errors import ExitCode, explain
+from rlvr.evaluation import contamination
+from rlvr.evaluation.breakdown import breakdown
+from rlvr.evaluation.compare_models import compare
+from rlvr.evaluation.saved import judged_lines
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
-from rlvr.run import heldout, trained
-from rlvr.run.breakdown import breakdown
-from rlvr.run.compare import compare
-from rlvr.run.configure import Configured
-from rlvr.run.configure import configure as resolve_configuration
-from rlvr.run.judged import judged_lines
-from rlvr.run.out_file import write_out
-from rlvr.run.owner import writing_to
-from rlvr.run.prerequisites import check_prerequisites
+from rlvr.records.atomic import write_out
+from rlvr.records.owner import writing_to
 from rlvr.types import Failed
 
 SUMMARY = "measure how often a model is right"
@@ -117,7 +118,7 @@ def main(args: argparse.Namespace) -> int:
 def _configured(args: argparse.Namespace, host: PluginHost) -> Configured:
     needs = "score" if args.completions else "trained" if args.run_dir else "eval"
     if args.run_dir:
-        args.base = trained.options_of(trained.trained_at(Path(args.run_dir)).run)
+        args.base = trained_model.options_of(trained_model.trained_at(Path(args.run_dir)).run)
     configured = resolve_configuration(args, host, needs=needs)
     check_prerequisites(host, configured.chosen.task.provider)
     return configured
@@ -170,8 +171,8 @@ def _print_comparison(this: Evaluated, against: Evaluated, args: argparse.Namesp
 
 def _held_out(side: Evaluated) -> str:
     if side.held is None:
-        return heldout.recorded_sentence(side.facts)
-    return heldout.sentence(side.held, side.facts)
+        return contamination.recorded_sentence(side.facts)
+    return contamination.sentence(side.held, side.facts)
 
 
 def _exit_code(sides: Iterable[Evaluated]) -> int:

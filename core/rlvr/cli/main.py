@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import rlvr
 from rlvr.cli.parser import CommandParser, examples
-from rlvr.errors import ExitCode, PartError, RlvrError
+from rlvr.errors import ConfigError, ExitCode, PartError, RlvrError, explain
 from rlvr.heartbeat import heartbeat
 from rlvr.log import plain_lines
 
@@ -36,10 +36,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """Command to module and summary. Static, so that help imports none of them."""
 
-OFFERED = {"tinker-server": "the Tinker API on your own machine (rlvr-tinker)"}
+OFFERED = {"tinker-server": "the Tinker API on your own machine (rlvr-tinker-server)"}
 """Words of our own plugins (`CommandSpec.is_top`); static for the same reason."""
 
 _DO = "this is a bug of the plugin: --debug shows its traceback"
+_ALLOW = "run as its owner, or give yourself access: ls -ld PATH shows who has it"
 _PREFIX = re.compile(r"\Arlvr(?: [a-z][\w-]*){0,3}: (?:error: )?")
 """What argparse and commands put before a message; it is said once, by us."""
 BROKEN_PIPE = 128 + 13  # as a shell reports a process that SIGPIPE ended
@@ -158,9 +159,12 @@ def _report(error: RlvrError, words: Sequence[str]) -> int:
 
 
 def _report_bug(error: Exception, words: Sequence[str]) -> int:
-    from rlvr.border import culprit, said
+    from rlvr.border.calls import culprit, said
 
     advice = _advice(error)
+    if advice is None and isinstance(error, PermissionError) and error.filename:
+        said_of = explain(f"{error.filename} was to be used.", f"found: {error.strerror}", _ALLOW)
+        return _report(ConfigError(said_of), words)
     if advice is None and (who := culprit(error)):
         print(f"rlvr: {who} raised {said(error)}\n  {_DO}    (exit 3)", file=sys.stderr)
         if _is_debugging(words):

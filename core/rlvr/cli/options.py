@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 
@@ -58,6 +59,12 @@ def add_training_flags(parser: argparse.ArgumentParser) -> None:
         help="which problems a step takes: epochs, difficulty, pass-rate, strength (default: as "
         "the task says)",
     )
+    parser.add_argument(
+        "--callback",
+        dest="callbacks",
+        metavar="NAME[,NAME]",
+        help="observers of the run (default: curve; run.callbacks= for none)",
+    )
     parser.add_argument("--steps", type=int, metavar="N", help="batches of problems to train on")
     parser.add_argument(
         "--max-staleness",
@@ -74,16 +81,21 @@ def narrowed_help(words: Sequence[str], own: Collection[str] = ()) -> str:
     """
     The options of the parts that `--plugin` (or `--task`, `--reward`) names, with their flags.
 
-    With `--algo` those of its advantage and loss too, with `--curriculum` the curriculum's. What
-    is a flag of the command's `own`, or of a part shown before, has no flag here.
+    With `--algo`, `run.advantage=` and `run.loss=` those of advantage and loss too, with
+    `--curriculum` the curriculum's, with `--callback` the callbacks'. What is a flag of the
+    command's `own`, or of a part shown before, has no flag here.
 
     Empty where nothing is named. A plugin that cannot be used yields its reason: help never fails.
     """
     reader = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for name in ("plugin", "task", "reward", "curriculum", "algo"):
+    for name in ("plugin", "task", "reward", "curriculum", "callback", "algo", "advantage", "loss"):
         reader.add_argument(f"--{name}")
+    asked = [w for w in words if w not in ("-h", "--help")]
+    for name in ("advantage", "loss"):  # `--loss` is an option of some parts
+        asked = [w for w in asked if w.partition("=")[0] != f"--{name}"]
+        asked = [re.sub(f"^run.{name}=", f"--{name}=", w) for w in asked]
     try:
-        chosen, _ = reader.parse_known_args([w for w in words if w not in ("-h", "--help")])
+        chosen, _ = reader.parse_known_args(asked)
     except argparse.ArgumentError:
         return ""
     if not (chosen.plugin or chosen.task):
@@ -112,12 +124,15 @@ def _options_of(chosen: argparse.Namespace, own: Collection[str]) -> str:
     specs = {p.option_namespace: load_object(p.config, p.provider) for p in parts if p.config}
     flags = flags_of([row.key for row in describe(specs)], own)
     sections = [_section(task, specs, flags)]
-    others = []
-    if chosen.algo:
-        algorithm = registry.find("algorithm", chosen.algo)
-        others = [registry.find(kind, getattr(algorithm, kind)) for kind in ("advantage", "loss")]
+    others: list[PartSpec] = []
+    algorithm = registry.find("algorithm", chosen.algo) if chosen.algo else None
+    for kind in ("advantage", "loss"):
+        if name := getattr(chosen, kind) or (algorithm and getattr(algorithm, kind)):
+            others.append(registry.find(kind, name))
     if chosen.curriculum:
         others.append(registry.find("curriculum", chosen.curriculum))
+    for name in filter(None, (chosen.callback or "").split(",")):
+        others.append(registry.find("callback", name))
     its = {p: {p.option_namespace: load_object(p.config, p.provider)} for p in others if p.config}
     keys = [row.key for spec in its.values() for row in describe(spec)]
     flags = flags_of(keys, [*own, *flags.values()])

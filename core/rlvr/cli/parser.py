@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from rlvr.config.part_flags import split_flags, unknown_flag
 from rlvr.errors import ConfigError, UnknownNameError, explain
-from rlvr.nearest import nearest
+from rlvr.suggest import nearest
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -67,25 +68,11 @@ class CommandParser(argparse.ArgumentParser):
             UnknownNameError: A subcommand or flag that does not exist.
             ConfigError: Anything else.
         """
-        do = f"try: {self.prog} --help"
-        if match := re.match(r"unrecognized arguments: (.*)", message):
-            words = match.group(1).split()
-            unknown = next((word for word in words if word.startswith("-")), words[0])
-            raise unknown_flag(unknown, self.prog, self.flags())
-        if match := re.search(r"invalid choice: '?([^' ]*)'? \(choose from (.*)\)", message):
-            choices = [choice.strip(" '") for choice in match.group(2).split(",")]
-            found = f"there are: {', '.join(choices)}"
-            close = nearest(match.group(1), choices)
-            hint = f"    did you mean {close!r}?" if close else ""
-            raise UnknownNameError(explain(f"{self.prog}: {message}", found + hint, do))
-        raise ConfigError(explain(f"{self.prog}: {message}", do=do))
+        refuse(self, message)
 
     def flags(self) -> list[str]:
         """Every long flag of this parser and its subparsers."""
-        found = [f for f in self._option_string_actions if f.startswith("--")]
-        for parser in self.subparsers():
-            found += parser.flags()
-        return found
+        return _flags_of(self)
 
     def subparsers(self) -> list[CommandParser]:
         """The parsers of this command's verbs."""
@@ -105,6 +92,52 @@ class CommandParser(argparse.ArgumentParser):
         return bool(positionals) and all(
             action.nargs not in (argparse.PARSER, argparse.REMAINDER) for action in positionals
         )
+
+
+def refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
+    """
+    Refuse a command line in rlvr's words, also where a parser is argparse's own.
+
+    Raises:
+        UnknownNameError: A subcommand or flag that does not exist.
+        ConfigError: Anything else.
+    """
+    do = f"try: {parser.prog} --help"
+    if match := re.match(r"unrecognized arguments: (.*)", message):
+        words = match.group(1).split()
+        unknown = next((word for word in words if word.startswith("-")), words[0])
+        raise unknown_flag(unknown, parser.prog, _flags_of(parser))
+    if match := re.search(r"invalid choice: '?([^' ]*)'? \(choose from (.*)\)", message):
+        choices = [choice.strip(" '") for choice in match.group(2).split(",")]
+        found = f"there are: {', '.join(choices)}"
+        close = nearest(match.group(1), choices)
+        hint = f"    did you mean {close!r}?" if close else ""
+        raise UnknownNameError(explain(f"{parser.prog}: {message}", found + hint, do))
+    raise ConfigError(explain(f"{parser.prog}: {message}", do=do))
+
+
+@contextmanager
+def refusals_are_ours() -> Iterator[None]:
+    """While it is open, parsers that a plugin makes of argparse refuse as `CommandParser` does."""
+    theirs = argparse.ArgumentParser.error
+    argparse.ArgumentParser.error = refuse  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    except SystemExit as leaving:  # `sys.exit("why")`
+        if isinstance(leaving.code, str):
+            raise ConfigError(leaving.code) from None
+        raise
+    finally:
+        argparse.ArgumentParser.error = theirs  # type: ignore[method-assign]
+
+
+def _flags_of(parser: argparse.ArgumentParser) -> list[str]:
+    found = [f for f in parser._option_string_actions if f.startswith("--")]
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                found += _flags_of(below)
+    return found
 
 
 def examples(*lines: str) -> str:

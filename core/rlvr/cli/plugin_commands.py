@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
 
 from rlvr.cli.output import table
+from rlvr.cli.parser import refusals_are_ours
 from rlvr.errors import ExitCode, PluginError, UnknownNameError, explain
 from rlvr.heartbeat import hush, tells
 from rlvr.install import pip_install
 from rlvr.log import setup
-from rlvr.nearest import did_you_mean
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.known import COMMANDS, distribution_for
 from rlvr.plugins.registry import Registry
 from rlvr.plugins.resolve import load_object
+from rlvr.records.owner import apart_from_runs
 from rlvr.specs import CommandSpec
+from rlvr.suggest import did_you_mean
 
 
 def run_plugin_command(plugin: str, words: Sequence[str], own: Sequence[str]) -> int:
@@ -91,8 +96,17 @@ def _call(command: CommandSpec, words: Sequence[str]) -> int:
     setup()  # else structlog's own default logs on standard output, among the results
     target = load_object(command.target, command.provider)
     hush() if command.is_interactive else tells(lambda: command.name)
-    result: int = target(list(words))
+    with refusals_are_ours(), ExitStack() as held:
+        for path in _outs(words):
+            held.enter_context(apart_from_runs(path))
+        result: int = target(list(words))
     return result
+
+
+def _outs(words: Sequence[str]) -> list[Path]:
+    """What a command is to write by `--out PATH`, as every command of ours calls it."""
+    pairs = [w.split("=", 1) if "=" in w else [w, after] for w, after in pairwise([*words, ""])]
+    return [Path(value) for name, value in pairs if name == "--out" and value][-1:]  # argparse's
 
 
 def _listing(plugin: str, commands: Sequence[tuple[str, str]]) -> str:

@@ -6,19 +6,19 @@ import argparse
 import sys
 from typing import Any
 
-from rlvr import hookspecs
+import rlvr.hookspecs as hookspecs
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import print_json, table
 from rlvr.cli.parser import examples
 from rlvr.config.describe import as_text, describe
 from rlvr.errors import ExitCode, PluginError, UnknownNameError, explain
-from rlvr.nearest import did_you_mean
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.offers import OFFERS, label
 from rlvr.plugins.registry import Registry
 from rlvr.plugins.report import HEADER, MINIMAL_WIDTHS, as_json, rows
 from rlvr.plugins.resolve import load_object
 from rlvr.plugins.status import PluginStatus
+from rlvr.suggest import did_you_mean
 
 SUMMARY = "List installed plugins, or show what one offers."
 

@@ -83,15 +83,16 @@ underscores, `--NAME` alone for true. So `--plugin cvdp --timeout-s 60` is `cvdp
 `--algo opd --teacher hf:PATH` is `advantage.teacher=hf:PATH`. Task and reward come first: an option
 of another part with the same name is written with its namespace.
 `rlvr COMMAND --plugin NAME --help` lists those of task and reward, with `--algo NAME` those of the
-algorithm's parts too.
+algorithm's parts too, and with `run.advantage=NAME` or `run.loss=NAME` those of another part in
+place of the algorithm's.
 
 ## Core
 
 {reference_markdown(CORE_OPTIONS)}""",
         f"""## Built-in parts
 
-Options of the [curricula](curriculum.md), of which a run has at most one (`run.curriculum`), and of
-the toy task.
+Options of the [curricula](curriculum.md), of which a run has at most one (`run.curriculum`), of the
+callback that draws the learning curve (`run.callbacks`), and of the toy task.
 
 {_tables(_plugin_options(host, BUILTIN))}""",
     ]
@@ -125,6 +126,7 @@ def _plugin_options(host: PluginHost, plugin: str) -> list[tuple[str, type]]:
         host.backends(),
         host.teachers(),
         host.checkpointers(),
+        host.callbacks(),
     )
     found = {
         (spec.option_namespace, load_object(spec.config, plugin)): None

@@ -9,22 +9,22 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from rlvr.assembly.configure import configure as resolve_configuration
+from rlvr.assembly.configured import Configured
+from rlvr.assembly.recipe import build_context, open_verifier
+from rlvr.border.promises import problems_of
 from rlvr.cli.options import add_config_flags
 from rlvr.cli.parser import examples
 from rlvr.config.layers import Layer
 from rlvr.errors import ConfigError, ExitCode, explain
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
-from rlvr.run.board import Board
-from rlvr.run.configure import Configured
-from rlvr.run.configure import configure as resolve_configuration
-from rlvr.run.out_file import write_out
-from rlvr.run.owner import writing_to
-from rlvr.run.promises import problems_of
-from rlvr.run.recipe import build_context, open_judge
-from rlvr.run.rundir import RunDir
-from rlvr.run.store import outcome_to_json
-from rlvr.run.trajectory_lines import trajectory_from_json
+from rlvr.progress.status import RunStatus
+from rlvr.records.atomic import write_out
+from rlvr.records.owner import writing_to
+from rlvr.records.run_directory import RunDir
+from rlvr.records.trajectories import trajectory_from_json
+from rlvr.verification.verdict_cache import outcome_to_json
 
 SUMMARY = "apply a (new) reward to the trajectories of a run"
 
@@ -97,10 +97,10 @@ async def _rescore(
             )
         )
     context = build_context(configured, directory.path)
-    async with open_judge(configured, context, Board()) as judge:
-        problems = {p.id: p for p in problems_of(judge.task, "all")}
+    async with open_verifier(configured, context, RunStatus()) as verifier:
+        problems = {p.id: p for p in problems_of(verifier.task, "all")}
         known = [line for line in lines if line["id"] in problems]
-        outcomes = await judge.scorer.pairs(
+        outcomes = await verifier.runner.pairs(
             [(problems[line["id"]], line["trajectory"]) for line in known]
         )
     records = [

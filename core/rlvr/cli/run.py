@@ -9,24 +9,24 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rlvr.builtin.progress import progress_for
+from rlvr.assembly.configure import configure as resolve_configuration
+from rlvr.assembly.configured import Configured
+from rlvr.builtin.terminal import progress_for
 from rlvr.cli.options import add_config_flags, add_run_flags, add_training_flags
 from rlvr.cli.parser import examples
 from rlvr.config.layers import Layer
+from rlvr.evaluation.pass_at_k import gain
 from rlvr.log import get, setup
 from rlvr.plugins.host import PluginHost
-from rlvr.run.best import best, best_step, sentence
-from rlvr.run.board import Board
-from rlvr.run.configure import Configured
-from rlvr.run.configure import configure as resolve_configuration
-from rlvr.run.evaluate import gain
-from rlvr.run.identity import check_unchanged
-from rlvr.run.opinions import FILE
-from rlvr.run.owner import RunOwnedError, owned
-from rlvr.run.rundir import RunDir
-from rlvr.run.session import Finished, make_default_directory
-from rlvr.run.session import run as run_session
-from rlvr.run.trust import Trust
+from rlvr.progress.status import RunStatus
+from rlvr.records.owner import RunOwnedError, owned
+from rlvr.records.run_directory import RunDir
+from rlvr.training.best_checkpoint import best, best_step, sentence
+from rlvr.training.run_json import check_unchanged
+from rlvr.training.second_opinions import FILE
+from rlvr.training.session import Finished, make_default_directory
+from rlvr.training.session import run as run_session
+from rlvr.verification.trust import Trust
 
 log = get(__name__)
 
@@ -65,13 +65,13 @@ def main(args: argparse.Namespace) -> int:
         setup(verbosity=args.verbosity, run_file=directory.events_file)
         if left:
             log.debug("dead_owner_replaced", **left)
-        board = Board()
-        display = progress_for(board, quiet=args.json)
+        status = RunStatus()
+        display = progress_for(status, quiet=args.json)
         if display is not None:
             host.register_observer(display, "progress")
-        finished = run_session(configured, directory, board, resume=previous is not None)
-        summary = _summary(finished)
-    print(json.dumps(summary) if args.json else _as_text(summary))
+        finished = run_session(configured, directory, status, resume=previous is not None)
+        summary = _of_plugins(host, finished.directory) | _summary(finished, configured)
+    print(json.dumps(summary, default=str) if args.json else _as_text(summary))
     return 0
 
 
@@ -135,14 +135,22 @@ def _fits(directory: RunDir, wanted: Configured) -> bool:
     return True
 
 
-def _summary(finished: Finished) -> dict[str, Any]:
+def _of_plugins(host: PluginHost, directory: Path) -> dict[str, Any]:
+    """What plugins add to the summary; one that fails adds nothing more."""
+    hook, entries = "rlvr_run_summarised", dict[str, Any]()
+    for name, error in host.announce(hook, directory=directory, entries=entries):
+        log.error("observer_failed", hook=hook, observer=name, error=repr(error))
+    return entries
+
+
+def _summary(finished: Finished, configured: Configured) -> dict[str, Any]:
     summary: dict[str, Any] = {
         "run": str(finished.directory),
         "steps": finished.state.step,
         "seconds": round(finished.state.seconds, 1),
     }
-    curve = finished.directory / "curve.png"
-    if curve.exists():
+    curve = finished.directory / configured.options.values.get("curve.file", "curve.png")
+    if curve.is_file():
         summary["curve"] = str(curve)
     evaluations = RunDir(finished.directory).read_lines("eval.jsonl")
     summary["evaluations"] = [

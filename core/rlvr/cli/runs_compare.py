@@ -14,11 +14,11 @@ from rlvr.cli.compare_report import paired_as_json, verdict
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import number, print_json, table
 from rlvr.errors import ConfigError, ExitCode, explain
-from rlvr.run import compare_runs
-from rlvr.run.compare_plot import check_drawable, draw
-from rlvr.run.compare_runs import CURVES, Curve, Difference, Points, Summary
-from rlvr.run.owner import writing_to
-from rlvr.run.recorded import Recorded, locate, read_run
+from rlvr.evaluation import compare_runs
+from rlvr.evaluation.compare_runs import CURVES, Curve, Difference, Points, Summary
+from rlvr.evaluation.plot import check_drawable, draw
+from rlvr.records.owner import writing_to
+from rlvr.records.read_runs import RunRecord, locate, read_run
 
 SUMMARY = "several runs: reward, pass rate, KL, lengths, time, settings"
 EXAMPLE = "rlvr runs compare runs/ONE runs/OTHER --out curves.svg"
@@ -84,7 +84,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
     return names if len(set(names)) == len(names) else [str(path) for path in paths]
 
 
-def _as_text(runs: dict[str, Recorded], curves: Curves, there: Curves) -> str:
+def _as_text(runs: dict[str, RunRecord], curves: Curves, there: Curves) -> str:
     parts = ["\n".join(_state(name, run) for name, run in runs.items())]
     rows = [
         _row(curve, name, compare_runs.summary(found, curve.better))
@@ -106,7 +106,7 @@ def _as_text(runs: dict[str, Recorded], curves: Curves, there: Curves) -> str:
     return "\n\n".join(parts)
 
 
-def _state(name: str, run: Recorded) -> str:
+def _state(name: str, run: RunRecord) -> str:
     done = run.metrics[-1].get("step", 0) if run.metrics else 0
     total = compare_runs.points(run, "time/total_s")
     took = f", {total[-1][1]:.0f} s" if total else ""
@@ -137,7 +137,7 @@ def _value(value: object, origin: str) -> str:
     return f"{text} ({origin})" if origin else text
 
 
-def _as_json(runs: dict[str, Recorded], curves: Curves) -> dict[str, Any]:
+def _as_json(runs: dict[str, RunRecord], curves: Curves) -> dict[str, Any]:
     first, *others = runs
     return {
         "runs": {
@@ -170,7 +170,7 @@ def _curve(found: Points, curve: Curve) -> dict[str, Any] | None:
     )
 
 
-def _difference(found: Difference, runs: dict[str, Recorded]) -> dict[str, Any]:
+def _difference(found: Difference, runs: dict[str, RunRecord]) -> dict[str, Any]:
     return {
         "key": found.key,
         "values": dict(zip(runs, found.values, strict=True)),

@@ -10,7 +10,7 @@ from typing import Any
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import number, print_json, table
 from rlvr.errors import ConfigError, ExitCode, UnknownNameError, explain
-from rlvr.run.recorded import DEFAULT_DIRECTORY, read_run
+from rlvr.records.read_runs import DEFAULT_DIRECTORY, read_run
 
 SUMMARY = "all runs of a folder, oldest first"
 EXAMPLE = "rlvr runs list"

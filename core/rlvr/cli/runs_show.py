@@ -8,9 +8,9 @@ from typing import Any
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import number, print_json, table
 from rlvr.errors import ExitCode
-from rlvr.run.best import best, best_step, recorded_reports, sentence
-from rlvr.run.recorded import locate, read_run
-from rlvr.run.trust import Trust, by_answer
+from rlvr.records.read_runs import locate, read_run
+from rlvr.training.best_checkpoint import best, best_step, recorded_reports, sentence
+from rlvr.verification.trust import Trust, by_answer
 
 SUMMARY = "one run: identity, evaluations, last metrics"
 EXAMPLE = "rlvr runs show runs/NAME"

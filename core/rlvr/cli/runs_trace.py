@@ -9,10 +9,11 @@ from pathlib import Path
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import number, print_json, table
 from rlvr.errors import ExitCode, UnknownNameError, explain
-from rlvr.run.out_file import write_out
-from rlvr.run.recorded import locate
-from rlvr.run.rundir import RunDir
-from rlvr.run.trace import chrome_trace, overlap
+from rlvr.progress.spans import chrome_trace, overlap
+from rlvr.records.atomic import write_out
+from rlvr.records.owner import writing_to
+from rlvr.records.read_runs import locate
+from rlvr.records.run_directory import RunDir
 
 SUMMARY = "what overlapped: a Chrome trace of sampling, verification and training"
 EXAMPLE = "rlvr runs trace runs/NAME --out trace.json"
@@ -40,6 +41,7 @@ def main(args: argparse.Namespace) -> int:
     Raises:
         UnknownNameError: There is no such run, or it has finished no step among those asked for.
         CheckpointError: The file cannot be written.
+        ConfigError: It is a run's own record, or its folder is missing.
     """
     directory = RunDir(locate(args.run))
     first, last = args.steps or (0, 2**63)
@@ -53,7 +55,8 @@ def main(args: argparse.Namespace) -> int:
             )
         )
     out = args.out or directory.path / "trace.json"
-    write_out(out, json.dumps(chrome_trace(spans)) + "\n")
+    with writing_to(args.out):  # the default place is no record: a live run's may be written
+        write_out(out, json.dumps(chrome_trace(spans)) + "\n")
     found = overlap(spans)
     if args.json:
         print_json({"trace": out, "spans": len(spans), "seconds": found})

@@ -11,21 +11,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rlvr.assembly.configure import configure as resolve_configuration
+from rlvr.assembly.configured import Configured
+from rlvr.assembly.prerequisites import check_prerequisites
+from rlvr.assembly.recipe import build_context, open_verifier
+from rlvr.border.promises import problems_of
 from rlvr.builtin.scoring_progress import scoring_progress
 from rlvr.cli.options import add_config_flags, add_run_flags
 from rlvr.cli.parser import examples
 from rlvr.errors import ConfigError, ExitCode, explain
+from rlvr.evaluation.answers_file import Answer, golden_answers, read_answers
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
-from rlvr.run.answers import Answer, golden_answers, read_answers
-from rlvr.run.board import Board
-from rlvr.run.configure import Configured
-from rlvr.run.configure import configure as resolve_configuration
-from rlvr.run.out_file import write_out
-from rlvr.run.owner import writing_to
-from rlvr.run.prerequisites import check_prerequisites
-from rlvr.run.promises import problems_of
-from rlvr.run.recipe import build_context, open_judge
+from rlvr.progress.status import RunStatus
+from rlvr.records.atomic import write_out
+from rlvr.records.owner import writing_to
 from rlvr.types import Failed, Outcome, Reward, Unscorable
 
 SUMMARY = "judge answers with a task's verifier"
@@ -80,7 +80,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _is_unusable(record: Mapping[str, Any]) -> bool:
-    """Neither judged nor said to be beyond judging: the fault is the line's."""
+    """Neither judged nor unscorable: the fault is in the line of the file."""
     error = record["error"]
     return bool(error) and not str(error).startswith(("unscorable", "verification failed"))
 
@@ -88,17 +88,17 @@ def _is_unusable(record: Mapping[str, Any]) -> bool:
 async def _score(
     configured: Configured, args: argparse.Namespace
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    board = Board()
+    status = RunStatus()
     context = build_context(configured, None)
-    async with open_judge(configured, context, board) as judge:
-        problems = {p.id: p for p in problems_of(judge.task, args.split)}
-        unsupported = judge.task.unsupported()
+    async with open_verifier(configured, context, status) as verifier:
+        problems = {p.id: p for p in problems_of(verifier.task, args.split)}
+        unsupported = verifier.task.unsupported()
         for name, reason in unsupported.items():
             print(f"rlvr: {name}: unsupported: {reason}", file=sys.stderr)
         if not problems:
             raise _nothing_to_score(args.split, unsupported)
         if args.golden:
-            answers = list(golden_answers(judge.task, problems.values()))
+            answers = list(golden_answers(verifier.task, problems.values()))
             if all(answer.trajectory is None for answer in answers):
                 raise ConfigError(
                     explain(
@@ -110,8 +110,8 @@ async def _score(
         else:
             answers = list(read_answers(args.completions, problems, unsupported))
         pairs = [(problems[a.id], a.trajectory) for a in answers if a.trajectory is not None]
-        with scoring_progress(board, quiet=args.json):
-            outcomes = iter(await judge.scorer.pairs(pairs))
+        with scoring_progress(status, quiet=args.json):
+            outcomes = iter(await verifier.runner.pairs(pairs))
         records = [
             _record(a, next(outcomes) if a.trajectory is not None else None) for a in answers
         ]

@@ -1,1 +1,1 @@
-"""Options: how they are declared, layered, checked and described."""
+"""Options: declared by parts, resolved in layers, checked, and shown with their origin."""

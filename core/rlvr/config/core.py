@@ -1,4 +1,4 @@
-"""The core's own options, one record a namespace: at most 42 keys in all.
+"""The core's own options, one record a namespace: at most 45 keys in all.
 
 Everything else is a plugin's and lives under its namespace.
 """
@@ -22,11 +22,14 @@ class RunOptions:
     backend: str = option("torch", "Backend that trains")
     sampler: str = option("", "Sampler; empty: the algorithm's")
     reward: str = option("", "Reward; empty: the task's")
+    advantage: str = option("", "Advantage; empty: the algorithm's")
+    loss: str = option("", "Loss; empty: the algorithm's")
     checkpointer: str = option("file", "Where states are kept")
     dataset: str = option("", "Data set path; empty: the task's embedded one")
     out: str = option("", "Run directory; empty: runs/TIME-PLUGIN-ALGO")
     steps: int = option(40, "Batches of problems to train on", unit="steps", validator=ge(0))
     seed: int = option(1, "Seed of everything random", validator=ge(0))
+    callbacks: tuple[str, ...] = option(("curve",), "Observers told what happens in the run")
     curriculum: str = option("", "Which problems a step takes; empty: as the task says, or epochs")
     max_staleness: int = option(
         0,
@@ -114,7 +117,7 @@ class CheckpointOptions:
 
 @frozen(kw_only=True)
 class ParityOptions:
-    """The canary: sampler and trainer must agree on what was just sampled."""
+    """Train-inference mismatch: sampler and trainer must agree on what was just sampled."""
 
     threshold: float = option(
         0.0,

@@ -18,7 +18,7 @@ from rlvr.config.layer import Layer
 from rlvr.config.overrides import overrides_layer
 from rlvr.config.schema import OptionSchema, options_of
 from rlvr.errors import ConfigError, UnknownNameError, explain
-from rlvr.nearest import did_you_mean
+from rlvr.suggest import did_you_mean
 
 __all__ = ["Layer", "Options", "environment_layer", "file_layer", "overrides_layer", "resolve"]
 

@@ -18,7 +18,7 @@ from rlvr.config.layer import Layer
 from rlvr.config.overrides import COMMAND_LINE
 from rlvr.config.schema import OptionSchema, options_of
 from rlvr.errors import ConfigError, UnknownNameError, explain
-from rlvr.nearest import nearest
+from rlvr.suggest import nearest
 
 _OVERRIDE = re.compile(r"[A-Za-z_]\w*(\.\w+)+=")
 _NUMBER = re.compile(r"-\.?\d")

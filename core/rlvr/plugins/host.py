@@ -16,9 +16,8 @@ from typing import Any
 import pluggy
 from attrs import evolve
 
-from rlvr import hookspecs
+import rlvr.hookspecs as hookspecs
 from rlvr.errors import PluginError, explain
-from rlvr.nearest import did_you_mean
 from rlvr.plugins.controls import BUILTIN, Controls
 from rlvr.plugins.discovery import Found, discover
 from rlvr.plugins.loading import broken, load_module
@@ -30,6 +29,7 @@ from rlvr.specs import (
     Advice,
     AlgorithmSpec,
     BackendSpec,
+    CallbackSpec,
     Check,
     CheckpointerSpec,
     CommandSpec,
@@ -40,6 +40,7 @@ from rlvr.specs import (
     TaskSpec,
     TeacherSpec,
 )
+from rlvr.suggest import did_you_mean
 
 __all__ = ["PluginHost", "PluginStatus"]
 
@@ -86,8 +87,6 @@ class PluginHost:
             for name, variable in sorted(self._controls.named.items())
             if name not in installed
         )
-
-    # --- loading --------------------------------------------------------------------------------
 
     def _load(self, found: Found, everyone: tuple[Found, ...]) -> tuple[PluginStatus, Any]:
         status = PluginStatus(
@@ -171,8 +170,6 @@ class PluginHost:
             return result
         return [] if result is None else [result]
 
-    # --- offers ---------------------------------------------------------------------------------
-
     def tasks(self) -> list[TaskSpec]:
         """All tasks that active plugins offer."""
         return list(self._records["rlvr_tasks"])
@@ -212,6 +209,10 @@ class PluginHost:
     def checkpointers(self) -> list[CheckpointerSpec]:
         """All checkpointers that active plugins offer."""
         return list(self._records["rlvr_checkpointers"])
+
+    def callbacks(self) -> list[CallbackSpec]:
+        """All callbacks that active plugins offer."""
+        return list(self._records["rlvr_callbacks"])
 
     def checks(self) -> list[Check]:
         """All prerequisite checks that active plugins offer."""

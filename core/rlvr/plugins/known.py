@@ -10,32 +10,41 @@ from collections.abc import Mapping
 PLUGINS: Mapping[str, str] = {
     "algos": "rlvr-algos",
     "chess": "rlvr-chess",
-    "cookbook": "rlvr-tinker",
+    "cookbook": "rlvr-tinker-cookbook",
     "cvdp": "rlvr-cvdp",
+    "distill": "rlvr-distill",
     "sad": "rlvr-sad",
     "servers": "rlvr-servers",
     "tinker": "rlvr-tinker",
+    "tinker-api": "rlvr-tinker-server",
     "torch": "rlvr-torch",
 }
 """Entry-point name to distribution."""
 
 _ALGORITHMS = (
     *("grpo", "dr-grpo", "dapo", "gspo", "cispo", "rloo", "reinforce++", "ppo"),
-    *("best-of-n", "opd", "sft"),
+    *("best-of-n", "sft"),
 )
 _ADVANTAGES = ("group", "rloo", "global", "gae", "best", "one", "opd")
 _SERVED = ("vllm", "sglang", "openai")
-_LOSSES = ("grpo", "gspo", "cispo", "reinforce", "ppo", "sft", "opd", "distill")
+_LOSSES = ("grpo", "gspo", "cispo", "reinforce", "ppo", "sft")
 
-_DOMAINS = {"chess": "rlvr-chess", "cookbook": "rlvr-tinker", "cvdp": "rlvr-cvdp"}
+_DOMAINS = {"chess": "rlvr-chess", "cookbook": "rlvr-tinker-cookbook", "cvdp": "rlvr-cvdp"}
 
 NAMES: Mapping[str, Mapping[str, str]] = {
     "plugin": PLUGINS,
     "task": {**_DOMAINS, **dict.fromkeys(("sad", "house"), "rlvr-sad")},
     "reward": {**_DOMAINS, **dict.fromkeys(("recorded", "house"), "rlvr-sad")},
-    "algorithm": {**dict.fromkeys(_ALGORITHMS, "rlvr-algos"), "sad": "rlvr-sad"},
+    "algorithm": {
+        **dict.fromkeys(_ALGORITHMS, "rlvr-algos"),
+        "opd": "rlvr-distill",
+        "sad": "rlvr-sad",
+    },
     "advantage": dict.fromkeys(_ADVANTAGES, "rlvr-algos"),
-    "loss": dict.fromkeys(_LOSSES, "rlvr-algos"),
+    "loss": {
+        **dict.fromkeys(_LOSSES, "rlvr-algos"),
+        **dict.fromkeys(("opd", "distill"), "rlvr-distill"),
+    },
     "sampler": {
         **dict.fromkeys(("chat", *_SERVED), "rlvr-servers"),
         "agent": "rlvr-cvdp",
@@ -60,7 +69,7 @@ MODELS: Mapping[str, str] = {
 }
 """Scheme of a model spec to the backend of ours that takes it, installed or not."""
 
-COMMANDS: Mapping[str, str] = {"tinker-server": "rlvr-tinker"}
+COMMANDS: Mapping[str, str] = {"tinker-server": "rlvr-tinker-server"}
 """Command of a plugin that is a word of its own (`rlvr NAME`) to distribution."""
 
 

@@ -12,6 +12,7 @@ from rlvr.specs import (
     AdvantageSpec,
     AlgorithmSpec,
     BackendSpec,
+    CallbackSpec,
     Check,
     CheckpointerSpec,
     CommandSpec,
@@ -37,6 +38,7 @@ OFFERS: dict[str, type[Any]] = {
     "rlvr_backends": BackendSpec,
     "rlvr_teachers": TeacherSpec,
     "rlvr_checkpointers": CheckpointerSpec,
+    "rlvr_callbacks": CallbackSpec,
     "rlvr_checks": Check,
     "rlvr_commands": CommandSpec,
 }

@@ -9,12 +9,12 @@ import attrs
 
 from rlvr.errors import PluginError, RlvrError, explain
 from rlvr.install import pip_install
-from rlvr.nearest import did_you_mean
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.known import NAMES, distribution_for
 from rlvr.plugins.resolve import load_object
 from rlvr.plugins.status import PluginStatus
 from rlvr.specs import TaskSpec
+from rlvr.suggest import did_you_mean
 
 
 class Registry:
@@ -33,6 +33,7 @@ class Registry:
             "backend": host.backends,
             "teacher": host.teachers,
             "checkpointer": host.checkpointers,
+            "callback": host.callbacks,
         }
 
     def names(self, kind: str) -> list[str]:

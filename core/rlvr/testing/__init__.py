@@ -12,8 +12,8 @@ A contract is a class of tests. Inherit it, give one or two factories, and pytes
         def right(self): ...
 
 Contracts (one a part): TaskContract, RewardContract, CurriculumContract, SamplerContract,
-AdvantageContract, LossContract, BackendContract, TeacherContract, CheckpointerContract, and
-PluginContract for `plugin.py` itself.
+AdvantageContract, LossContract, BackendContract, TeacherContract, CheckpointerContract,
+CallbackContract, and PluginContract for `plugin.py` itself.
 Fakes: CharTokenizer, ScriptedPolicy, ToyTask, ToyReward, TinyBackend, TinyTeacher, TinyRevealer,
 random_data.
 Tools: require_tool, shared_data, opened.
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rlvr.testing.advantage import AdvantageContract
     from rlvr.testing.backend import BackendContract
+    from rlvr.testing.callback import CallbackContract
     from rlvr.testing.checkpointer import CheckpointerContract
     from rlvr.testing.contract import opened
     from rlvr.testing.curriculum import CurriculumContract
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "AdvantageContract": "advantage",
     "BackendContract": "backend",
+    "CallbackContract": "callback",
     "CharTokenizer": "fakes",
     "CheckpointerContract": "checkpointer",
     "CurriculumContract": "curriculum",
@@ -76,6 +78,7 @@ _HOMES = {
 __all__ = [
     "AdvantageContract",
     "BackendContract",
+    "CallbackContract",
     "CharTokenizer",
     "CheckpointerContract",
     "CurriculumContract",

@@ -11,28 +11,28 @@ import attrs
 import numpy as np
 import pytest
 
-from rlvr.abilities import Selective, TokenCredit
 from rlvr.parts import Advantage
-from rlvr.testing.abilities import AbilitiesContract
-from rlvr.testing.contract import not_given
+from rlvr.testing.contract import is_overridden, not_given
 from rlvr.testing.fakes.data import random_data
 from rlvr.testing.forward import padded, soiled
+from rlvr.testing.learning_part import LearningPartContract
 from rlvr.types import Datum, Message, Problem, Reward, ScoredGroup, Trajectory
 
 REWARDS_P_G = ((0.0, 1.0, 0.5, 1.0), (0.3, 0.1, 0.2), (1.0, 0.0), (0.5, 0.5, 0.5))
 NO_TIES_P_G = ((0.0, 1.0, 0.5, 0.2), (0.3, 0.1, 0.2), (1.0, 0.0))
 
 
-class AdvantageContract(AbilitiesContract):
+class AdvantageContract(LearningPartContract):
     """
     What every advantage must hold. Give `make_advantage`.
 
     Set `is_group_relative = False` where a group's mean is no baseline (constants, values): the
     promises about baselines are then skipped, aloud. Set `is_per_group = False` where groups are
     normalised together, and `breaks_ties = True` where one of equally good answers is chosen.
-    What `rlvr.abilities` adds, `refine` and `keeps`, is held to its promises where it is there.
+    Methods that an advantage leaves as they are hold the promises about them, too.
     """
 
+    _base = Advantage
     is_group_relative: ClassVar[bool] = True
     is_per_group: ClassVar[bool] = True
     breaks_ties: ClassVar[bool] = False
@@ -50,12 +50,13 @@ class AdvantageContract(AbilitiesContract):
         assert all(value is None or math.isfinite(value) for row in advantages for value in row)
 
     def test_equal_rewards_give_zeros(self) -> None:
-        """A group that is all right, all wrong or all alike teaches nothing: exact zeros."""
+        """A group that is all right, all wrong or all alike teaches nothing: zeros."""
         self._only_for_group_relative()
         for reward in (0.0, 0.1, 1.0, -3.0):
             for size in (2, 3, 7):
                 rows = self._advantages([[reward] * size])
-                assert rows == [[0.0] * size], (reward, size, rows)
+                found = np.asarray(rows, float)  # None is not a number, and fails
+                assert np.abs(found).max() < 1e-9, (reward, size, rows)
 
     def test_sums_to_zero_in_a_group(self) -> None:
         """What one trajectory gains the others of its group lose."""
@@ -99,16 +100,16 @@ class AdvantageContract(AbilitiesContract):
 
     def test_refines_advantages_and_nothing_else(self) -> None:
         """Data keep number, order and content; advantages are finite, and 0 outside the mask."""
-        part, data = self._token_credit()
+        part, data = self._case()
         before = _contents(data)
-        refined = part.refine(data)
+        refined = part.per_token(data)
         assert _contents(data) == before
         assert len(refined) == len(data)
         for old, new in zip(data, refined, strict=True):
             assert attrs.evolve(new, advantages=old.advantages, annotations={}) == attrs.evolve(
                 old, annotations={}
             )
-            assert new.annotations.keys() >= old.annotations.keys()
+            assert new.annotations.keys() == old.annotations.keys() | part.needs.provides
             for name, values in new.annotations.items():
                 assert values.shape == old.tokens.shape, name
                 if name in old.annotations:
@@ -118,10 +119,9 @@ class AdvantageContract(AbilitiesContract):
             assert not new.advantages[~old.mask].any()
 
     def test_refines_by_what_it_declares(self) -> None:
-        """`needs` is a frozenset, all of it is used, and other annotations change nothing."""
-        part, data = self._token_credit()
-        assert isinstance(part.needs, frozenset)
-        wanted = part.refine(data)
+        """All annotations that it needs are used, and others change nothing."""
+        part, data = self._case()
+        wanted = part.per_token(data)
         others = ("reference", "teacher", "policy", "value")
         more = [
             attrs.evolve(
@@ -133,45 +133,63 @@ class AdvantageContract(AbilitiesContract):
             )
             for d in data
         ]
-        _same_advantages(part.refine(more), wanted)
-        for name in part.needs:
+        _same_advantages(part.per_token(more), wanted)
+        for name in part.needs.annotations:
             fewer = [
                 attrs.evolve(d, annotations={k: v for k, v in d.annotations.items() if k != name})
                 for d in data
             ]
             with pytest.raises(Exception, match=name):
-                part.refine(fewer)
+                part.per_token(fewer)
 
     def test_refines_the_policys_tokens_only(self) -> None:
         """NaN outside the mask, padding and the order of the data change no advantage."""
-        part, data = self._token_credit()
-        wanted = part.refine(data)
-        _same_advantages(part.refine([soiled(d) for d in data]), wanted)
-        _same_advantages(part.refine(data[::-1])[::-1], wanted)
-        longer = part.refine([padded(d, 3) for d in data])
+        part, data = self._case()
+        wanted = part.per_token(data)
+        _same_advantages(part.per_token([soiled(d) for d in data]), wanted)
+        _same_advantages(part.per_token(data[::-1])[::-1], wanted)
+        longer = part.per_token([padded(d, 3) for d in data])
         cut = [attrs.evolve(d, advantages=d.advantages[:-3]) for d in longer]
         _same_advantages(cut, wanted)
         assert all(not d.advantages[-3:].any() for d in longer)
 
     def test_refines_nothing_to_nothing(self) -> None:
         """A step without data is no error."""
-        part, _ = self._token_credit()
-        assert part.refine([]) == []
+        part, _ = self._case()
+        assert part.per_token([]) == []
 
     def test_drops_only_groups_that_teach_nothing(self) -> None:
-        """`keeps` is a bool that is False only for groups of zeros and Nones; `refills` a count."""
+        """`keep` is False only for groups of zeros and Nones; `refill_limit` is a count."""
         part = self.make_advantage()
-        if not isinstance(part, Selective):
-            pytest.skip("it drops no groups")
-        assert isinstance(part.refills, int)
-        assert part.refills >= 0
+        assert isinstance(part.refill_limit, int)
+        assert part.refill_limit >= 0
+        assert is_overridden(part, Advantage, "keep") or not part.refill_limit
         for rewards in REWARDS_P_G:
             group = _group(0, rewards)
-            keeps = part.keeps(group)
-            assert isinstance(keeps, bool)
-            assert keeps == part.keeps(group)
+            keep = part.keep(group)
+            assert isinstance(keep, bool | np.bool_), keep
+            assert keep == part.keep(group)
             if self.is_group_relative and any(_numbers(part([group])[0])):
-                assert keeps, rewards
+                assert keep, rewards
+
+    def test_asks_for_what_an_advantage_can_use(self) -> None:
+        """What others tell is read in `per_token`; the forward pass is the loss's."""
+        part = self.make_advantage()
+        if part.needs.annotations or part.needs.distributions or part.needs.provides:
+            assert is_overridden(part, Advantage, "per_token")
+        assert not part.needs.outputs
+        assert part.needs.logprobs
+
+    def test_metrics_are_plain_numbers(self) -> None:
+        """Finite floats under string names: a function of the data, which stay as they are."""
+        part, data = self._case()
+        data = part.per_token(data)
+        before = _contents(data)
+        metrics = part.metrics(data)
+        assert all(isinstance(name, str) for name in metrics)
+        assert all(type(v) is float and math.isfinite(v) for v in metrics.values()), metrics
+        assert part.metrics(data) == metrics
+        assert _contents(data) == before
 
     # --- helpers --------------------------------------------------------------------------------
 
@@ -182,11 +200,9 @@ class AdvantageContract(AbilitiesContract):
         groups = [_group(place, rewards) for place, rewards in enumerate(rewards_P_G)]
         return [list(row) for row in self.make_advantage()(groups)]
 
-    def _token_credit(self) -> tuple[TokenCredit, list[Datum]]:
+    def _case(self) -> tuple[Advantage, list[Datum]]:
         part = self.make_advantage()
-        if not isinstance(part, TokenCredit):
-            pytest.skip("it has no word on single tokens")
-        return part, random_data(seed=5, count=5, needs=part.needs)
+        return part, random_data(seed=5, count=5, needs=part.needs.annotations)
 
     def _only_for_group_relative(self) -> None:
         if not self.is_group_relative:

@@ -13,6 +13,7 @@ from attrs import evolve
 
 from rlvr.errors import BackendError, ConfigError
 from rlvr.parts import Backend, Policy
+from rlvr.testing.backend_abilities import AbilityPromises
 from rlvr.testing.backend_distributions import DistributionPromises
 from rlvr.testing.backend_losses import LikelihoodLoss, OutputLoss
 from rlvr.testing.contract import Contract, not_given, opened
@@ -21,9 +22,9 @@ from rlvr.types import Datum, GenerateRequest, SamplingParams
 T = TypeVar("T")
 
 
-class BackendContract(DistributionPromises, Contract):
+class BackendContract(AbilityPromises, DistributionPromises, Contract):
     """
-    What every backend must hold. Give `make_backend`; torch is imported when a step is taken.
+    What every backend must hold. Give `make_backend`; losses are given in torch, where it is there.
 
     Attributes:
         parity_nats: Largest allowed difference of a sampler's and the trainer's logprob.
@@ -64,7 +65,7 @@ class BackendContract(DistributionPromises, Contract):
                         assert found.shape == datum.tokens.shape
                         gap = np.abs(found - datum.logprobs)[datum.mask].max()
                         assert gap <= self.parity_nats, (round_, temperature, gap)
-                await backend.step(data, LikelihoodLoss())
+                await backend.update(data, LikelihoodLoss())
 
         self._with(body)
 
@@ -79,7 +80,7 @@ class BackendContract(DistributionPromises, Contract):
                 gap = np.abs(alone - wanted)[datum.mask].max()
                 assert gap <= self.parity_nats, gap
 
-        self._with(body)
+        self._run(body)
 
     def test_equal_requests_give_equal_completions(self) -> None:
         """Seed, prompt, weights and params decide; neither order nor company does."""
@@ -92,7 +93,7 @@ class BackendContract(DistributionPromises, Contract):
             for one, other in zip(first, turned[::-1], strict=True):
                 assert one.tokens.tolist() == other.tokens.tolist()
 
-        self._with(body)
+        self._run(body)
 
     def test_completions_keep_their_limits(self) -> None:
         """At least one token, at most `max_tokens`; logprobs are at most 0, finish is told."""
@@ -110,7 +111,7 @@ class BackendContract(DistributionPromises, Contract):
                 is_full = len(completion.tokens) == request.params.max_tokens
                 assert completion.finish == "stop" or is_full
 
-        self._with(body)
+        self._run(body)
 
     def test_steps_on_the_same_data_lower_the_loss(self) -> None:
         """Making some tokens likelier makes them likelier."""
@@ -118,7 +119,7 @@ class BackendContract(DistributionPromises, Contract):
         async def body(backend: Backend) -> None:
             data = await self._rollouts(backend)
             losses = [
-                (await backend.step(data, LikelihoodLoss()))["loss"] for _ in range(self.steps)
+                (await backend.update(data, LikelihoodLoss()))["loss"] for _ in range(self.steps)
             ]
             assert all(np.isfinite(losses)), losses
             assert losses[-1] < losses[0], losses
@@ -129,7 +130,7 @@ class BackendContract(DistributionPromises, Contract):
         """Sums add up over micro-batches however the backend splits: the weights sum to 1."""
 
         async def body(backend: Backend) -> None:
-            metrics = await backend.step(await self._rollouts(backend), LikelihoodLoss())
+            metrics = await backend.update(await self._rollouts(backend), LikelihoodLoss())
             assert metrics["weight/sum"] == pytest.approx(1.0, abs=1e-5)
             assert metrics["weight/max"] <= 1.0
             assert np.isfinite(metrics.get("grad/norm", np.nan)) or not self.tells_gradient
@@ -145,7 +146,7 @@ class BackendContract(DistributionPromises, Contract):
             data = [evolve(datum, temperature=0.7) for datum in await self._rollouts(backend)]
             before = (await backend.policy()).version
             with pytest.raises((BackendError, ConfigError)):
-                await backend.step(data, LikelihoodLoss())
+                await backend.update(data, LikelihoodLoss())
             assert (await backend.policy()).version == before
 
         self._with(body)
@@ -156,7 +157,7 @@ class BackendContract(DistributionPromises, Contract):
         async def body(backend: Backend) -> None:
             before, same = await backend.policy(), await backend.policy()
             assert (same.version, same.digest) == (before.version, before.digest)
-            await backend.step(await self._rollouts(backend), LikelihoodLoss())
+            await backend.update(await self._rollouts(backend), LikelihoodLoss())
             after = await backend.policy()
             assert after.version == before.version + 1
             assert after.digest != before.digest
@@ -172,7 +173,7 @@ class BackendContract(DistributionPromises, Contract):
             before = await old.generate(requests)
             data = await self._rollouts(backend)
             for _ in range(self.steps):
-                await backend.step(data, LikelihoodLoss())
+                await backend.update(data, LikelihoodLoss())
             try:
                 after = await old.generate(requests)
             except BackendError:
@@ -190,7 +191,7 @@ class BackendContract(DistributionPromises, Contract):
             data = await self._rollouts(backend)
             start = await backend.logprobs(data, "policy")
             before = await backend.logprobs(data, "reference")
-            await backend.step(data, LikelihoodLoss())
+            await backend.update(data, LikelihoodLoss())
             after = await backend.logprobs(data, "reference")
             moved = await backend.logprobs(data, "policy")
             for datum, a, b, c, d in zip(data, start, before, after, moved, strict=True):
@@ -208,7 +209,7 @@ class BackendContract(DistributionPromises, Contract):
             with pytest.raises(BackendError):
                 await backend.logprobs(data, "nobody")
 
-        self._with(body)
+        self._run(body)
 
     def test_outputs_are_given_or_refused(self) -> None:
         """A loss gets what it asks for, one tensor (T,) a datum with gradients, or a refusal."""
@@ -219,7 +220,7 @@ class BackendContract(DistributionPromises, Contract):
                 loss = OutputLoss(name)
                 before = (await backend.policy()).version
                 try:
-                    await backend.step(data, loss)
+                    await backend.update(data, loss)
                 except BackendError:
                     assert (await backend.policy()).version == before
                     continue
@@ -233,7 +234,7 @@ class BackendContract(DistributionPromises, Contract):
 
         async def body(backend: Backend) -> None:
             data = await self._rollouts(backend)
-            await backend.step(data, LikelihoodLoss())
+            await backend.update(data, LikelihoodLoss())
             await backend.save(tmp_path)
             async with opened(self.make_backend()) as other:
                 await other.load(tmp_path)
@@ -249,16 +250,18 @@ class BackendContract(DistributionPromises, Contract):
                             strict=True,
                         ):
                             assert np.abs(a - b)[datum.mask].max() <= self.exact_nats
-                    await backend.step(data, LikelihoodLoss())
-                    await other.step(data, LikelihoodLoss())
+                    await backend.update(data, LikelihoodLoss())
+                    await other.update(data, LikelihoodLoss())
 
         self._with(body)
 
     # --- helpers --------------------------------------------------------------------------------
 
     def _with(self, body: Callable[[Backend], Awaitable[T]]) -> T:
-        pytest.importorskip("torch", reason="a step needs a loss, a loss needs torch")
+        pytest.importorskip("torch", reason="an update needs a loss, a loss needs torch")
+        return self._run(body)
 
+    def _run(self, body: Callable[[Backend], Awaitable[T]]) -> T:
         async def run() -> T:
             async with opened(self.make_backend()) as backend:
                 return await body(backend)

@@ -9,8 +9,7 @@ import attrs
 import numpy as np
 import pytest
 
-from rlvr.abilities import Appraising
-from rlvr.errors import BackendError
+from rlvr.errors import BackendError, UnsupportedError
 from rlvr.parts import Backend, Loss
 from rlvr.testing.backend_losses import LikelihoodLoss, PullLoss
 from rlvr.types import Datum
@@ -20,7 +19,7 @@ LARGEST = 2000
 
 
 class DistributionPromises:
-    """A part of `BackendContract`: skipped where a backend gives no states, or cannot appraise."""
+    """A part of `BackendContract`: skipped where a backend gives no states."""
 
     steps: ClassVar[int]
     parity_nats: ClassVar[float]
@@ -29,24 +28,26 @@ class DistributionPromises:
     _with: Callable[[Callable[[Backend], Awaitable[None]]], None]
     _rollouts: Callable[..., Awaitable[list[Datum]]]
 
-    def test_appraising_tells_what_a_step_would_and_changes_nothing(self) -> None:
-        """Loss and metrics are the next step's; weights, version and digest stay."""
+    def test_eval_loss_tells_what_an_update_would_and_changes_nothing(self) -> None:
+        """Loss and metrics are the next update's; weights, version and digest stay."""
 
         async def body(backend: Backend) -> None:
-            if not isinstance(backend, Appraising):
-                pytest.skip("it cannot appraise")
             data = await self._rollouts(backend)
-            losses: list[Any] = [LikelihoodLoss()]
+            if not backend.capabilities.eval_loss:
+                with pytest.raises(UnsupportedError):
+                    await backend.eval_loss(data, LikelihoodLoss())
+                return
+            losses: list[Loss] = [LikelihoodLoss()]
             if await _gives_states(backend, data):
                 losses += [PullLoss(), PullLoss(with_logprobs=True)]
             for loss in losses:
                 before = await backend.policy()
-                first = await backend.appraise(data, loss)
-                again = await backend.appraise(data, loss)
+                first = await backend.eval_loss(data, loss)
+                again = await backend.eval_loss(data, loss)
                 after = await backend.policy()
                 assert (after.version, after.digest) == (before.version, before.digest)
                 assert first == again
-                stepped = await backend.step(data, loss)
+                stepped = await backend.update(data, loss)
                 for name, value in first.items():
                     assert stepped[name] == pytest.approx(value, rel=1e-5, abs=1e-6), name
 
@@ -76,7 +77,7 @@ class DistributionPromises:
             logprobs = [float(x[-1]) for x in await backend.logprobs(every, "policy")]
             target = np.array([1.0 + (i % 5) for i in range(size)])
             look = _Look()
-            await backend.step([one], look)
+            await backend.update([one], look)
             assert look.logprobs is not None
             assert np.abs(look.logprobs[0, :size] - logprobs).max() <= self.parity_nats
             assert np.isfinite(target @ look.logprobs[0, :size])
@@ -92,7 +93,7 @@ class DistributionPromises:
                 pytest.skip("it gives no states")
             for is_both in (False, True):
                 loss = PullLoss(with_logprobs=is_both)
-                found = [await backend.step(data, loss) for _ in range(self.steps)]
+                found = [await backend.update(data, loss) for _ in range(self.steps)]
                 values = [step["loss"] for step in found]
                 assert all(np.isfinite(values)), values
                 assert values[-1] < values[0], values
@@ -109,7 +110,7 @@ class _Look(PullLoss):
         super().__init__()
         self.logprobs: Any = None
 
-    def __call__(self, data: Any, logprobs: Any, outputs: Any = None) -> Any:
+    def __call__(self, data: Any, logprobs: Any, outputs: Any) -> Any:
         from rlvr.testing.backend_losses import head_logits, log_softmax
 
         (head,), (hidden,) = outputs["head"], outputs["hidden"]
@@ -123,10 +124,10 @@ async def _gives_states(backend: Backend, data: Sequence[Datum]) -> bool:
     before = (await backend.policy()).version
     loss: Loss = PullLoss()
     try:
-        if isinstance(backend, Appraising):
-            await backend.appraise(data, loss)
+        if backend.capabilities.eval_loss:
+            await backend.eval_loss(data, loss)
         else:
-            await backend.step(data, loss)
+            await backend.update(data, loss)
     except BackendError:
         assert (await backend.policy()).version == before
         return False

@@ -7,17 +7,20 @@ from typing import Any
 
 import numpy as np
 
+from rlvr.parts import Loss, Needs
 from rlvr.types import Datum
 
 
-class LikelihoodLoss:
+class LikelihoodLoss(Loss):
     """The plainest loss: minus the weighted logprob of the policy's tokens."""
 
-    needs: frozenset[str] = frozenset()
     importance_weighted = False
 
     def __call__(
-        self, data: Sequence[Datum], logprobs: Sequence[Any]
+        self,
+        data: Sequence[Datum],
+        logprobs: Sequence[Any],
+        outputs: Mapping[str, Sequence[Any]],
     ) -> tuple[Any, dict[str, float]]:
         """Loss, and `weight/sum` and `weight/max` to see how a backend combines metrics."""
         loss: Any = 0.0
@@ -28,26 +31,25 @@ class LikelihoodLoss:
         return loss, {"weight/sum": float(weights.sum()), "weight/max": float(weights.max())}
 
 
-class OutputLoss:
+class OutputLoss(Loss):
     """A loss that asks the forward pass for one more thing, and looks at what it gets."""
 
-    needs: frozenset[str] = frozenset()
     importance_weighted = False
 
     def __init__(self, name: str) -> None:
-        self.outputs = frozenset({name})
+        self.needs = Needs(outputs={name})
         self.seen = 0
 
     def __call__(
         self,
         data: Sequence[Datum],
         logprobs: Sequence[Any],
-        outputs: Mapping[str, Sequence[Any]] | None = None,
+        outputs: Mapping[str, Sequence[Any]],
     ) -> tuple[Any, dict[str, float]]:
         """The weighted sum of the output's squares, beside that of `LikelihoodLoss`."""
-        loss, metrics = LikelihoodLoss()(data, logprobs)
-        for name in self.outputs if outputs is not None else ():
-            for datum, lp, values in zip(data, logprobs, (outputs or {})[name], strict=True):
+        loss, metrics = LikelihoodLoss()(data, logprobs, {})
+        for name in self.needs.outputs & outputs.keys():
+            for datum, lp, values in zip(data, logprobs, outputs[name], strict=True):
                 places = np.flatnonzero(datum.mask).tolist()
                 assert values.shape == lp.shape
                 assert values.requires_grad
@@ -57,7 +59,7 @@ class OutputLoss:
         return loss, metrics
 
 
-class PullLoss:
+class PullLoss(Loss):
     """
     A small loss over whole distributions: cross-entropy with a fixed, uneven target.
 
@@ -68,30 +70,27 @@ class PullLoss:
         with_logprobs: Whether it adds the loss of `LikelihoodLoss`.
     """
 
-    needs: frozenset[str] = frozenset()
     importance_weighted = False
-    outputs = frozenset({"hidden", "head"})
 
     def __init__(self, *, with_logprobs: bool = False) -> None:
-        self.uses_logprobs = with_logprobs
+        self.needs = Needs(outputs={"hidden", "head"}, logprobs=with_logprobs)
         self.calls = 0
 
     def __call__(
         self,
         data: Sequence[Datum],
         logprobs: Sequence[Any],
-        outputs: Mapping[str, Sequence[Any]] | None = None,
+        outputs: Mapping[str, Sequence[Any]],
     ) -> tuple[Any, dict[str, float]]:
         """The weighted sum over all supervised tokens; `pull/rows` counts them."""
-        assert outputs is not None, "states and head were asked for, the loss was called without"
         (head,) = outputs["head"]
         self.calls += 1
-        loss: Any = LikelihoodLoss()(data, logprobs)[0] if self.uses_logprobs else 0.0
+        loss: Any = LikelihoodLoss()(data, logprobs, {})[0] if self.needs.logprobs else 0.0
         rows = 0
         for datum, lp, hidden in zip(data, logprobs, outputs["hidden"], strict=True):
             places = np.flatnonzero(datum.mask).tolist()
             assert hidden.shape == (len(places), head.weights.shape[1])
-            assert self.uses_logprobs or not lp.any(), "logprobs that nobody asked for"
+            assert self.needs.logprobs or not lp.any(), "logprobs that nobody asked for"
             every = log_softmax(head_logits(head, hidden) / datum.temperature)  # (n, V)
             size = every.shape[1]
             target = every.new_tensor([1.0 + (i % 5) for i in range(size)])
@@ -102,7 +101,7 @@ class PullLoss:
 
 
 def head_logits(head: Any, hidden: Any) -> Any:
-    """Logits (n, V) of states (n, C), float32 or more, as `ForwardLoss` says them."""
+    """Logits (n, V) of states (n, C), float32 or more, as `Loss` says them."""
     weights = head.weights.to(hidden.dtype) if hidden.dtype.itemsize > 4 else head.weights.float()
     logits = hidden.to(weights.dtype) @ weights.T
     if head.bias is not None:

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlvr.abilities import Sparing
 from rlvr.errors import CheckpointError
 from rlvr.parts import Checkpointer
-from rlvr.testing.contract import Contract, not_given, opened
+from rlvr.testing.contract import Contract, check_part, not_given, opened
 from rlvr.testing.fakes.tiny import TinyBackend
 from rlvr.types import Checkpoint
 
@@ -32,6 +31,10 @@ class CheckpointerContract(Contract):
         raise not_given(self, "make_checkpointer")
 
     # --- promises -------------------------------------------------------------------------------
+
+    def test_is_a_checkpointer(self, tmp_path: Path) -> None:
+        """It derives from `Checkpointer`, and misspells no name."""
+        check_part(self.make_checkpointer(tmp_path), Checkpointer)
 
     def test_load_gives_back_what_was_saved(self, tmp_path: Path) -> None:
         """State and backend come back equal, through a checkpointer made anew."""
@@ -123,14 +126,12 @@ class CheckpointerContract(Contract):
         self._load(tmp_path, saved, other)
         assert _digest(other) == _digest(newer)
 
-    def test_what_is_spared_outlives_the_newest(self, tmp_path: Path) -> None:
-        """A checkpoint that a `Sparing` one is told of stays while others come and go."""
+    def test_a_pinned_checkpoint_outlives_the_newest(self, tmp_path: Path) -> None:
+        """The checkpoint that `pin` names stays while others come and go."""
 
         async def body(part: Checkpointer) -> list[int]:
-            if not isinstance(part, Sparing):
-                pytest.skip("it cannot be told what is not to go")
             await part.save(1, {}, TinyBackend())
-            part.spare(1)
+            part.pin(1)
             for step in range(2, 30):
                 await part.save(step, {}, TinyBackend())
             return [checkpoint.step for checkpoint in part.list()]
@@ -210,6 +211,7 @@ def _digest(backend: TinyBackend) -> str:
 
 
 def _files(folder: Path) -> list[Path]:
-    files = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.stat().st_size]
+    found = [folder] if folder.is_file() else sorted(folder.rglob("*"))
+    files = [file for file in found if file.is_file() and file.stat().st_size]
     assert files, f"the checkpoint {folder} holds no file"
     return files

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from rlvr.parts import Part
 
 P = TypeVar("P")
 
@@ -51,6 +56,47 @@ async def opened(part: P) -> AsyncIterator[P]:
             yield entered
     else:
         yield part
+
+
+async def judged(reward: Any, problem: Any, trajectory: Any) -> Any:
+    """The outcome of a reward, whose `__call__` may be a plain function or a coroutine."""
+    found = reward(problem, trajectory)
+    return await found if inspect.isawaitable(found) else found
+
+
+def check_part(part: object, base: type[Part]) -> None:
+    """Fail unless the part derives from the base class of its kind and no name is misspelt."""
+    # here, not above: rlvr.parts needs numpy, and a PluginContract promises a light import
+    from rlvr.parts.base import NearMissWarning, Part, check_names
+
+    assert isinstance(part, base), f"{part!r} does not derive from rlvr.parts.{base.__name__}"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NearMissWarning)
+        for cls in type(part).__mro__:
+            if issubclass(cls, Part):
+                check_names(cls)
+        own = {n for n in getattr(part, "__dict__", ()) if not n.startswith("_")}
+        check_names(type(part), own)  # what `__init__` sets
+
+
+def is_overridden(part: object, base: type, name: str) -> bool:
+    """Whether a part has a method of its own, instead of the default of a base class."""
+    return getattr(type(part), name) is not getattr(base, name)
+
+
+def check_declared(part: Part, base: type[Part], flag: str, *methods: str) -> None:
+    """
+    A declared ability and the methods that it asks for come together.
+
+    A part that has the methods may say False of itself, where its options switch them off.
+    """
+    of, own = type(part).__qualname__, [m for m in methods if is_overridden(part, base, m)]
+    if getattr(part, flag):
+        lacking = ", ".join(m for m in methods if m not in own)
+        assert not lacking, f"{of}.{flag} is declared, and {of} does not define {lacking}"
+    classes = type(part).__mro__[: type(part).__mro__.index(base)]
+    is_said = any(flag in vars(one) for one in (*classes, part) if hasattr(one, "__dict__"))
+    assert is_said or not own, f"{of} defines {', '.join(own)}, and does not declare {flag}"
 
 
 def not_given(contract: Contract, factory: str) -> NotImplementedError:

@@ -9,28 +9,30 @@ from typing import Any
 import attrs
 import numpy as np
 
-from rlvr.distributions import Ask, Distilling, Weighing
-from rlvr.parts import Loss
-from rlvr.types import Datum, TopK
+from rlvr.parts import Loss, Teacher
+from rlvr.types import Ask, Datum, FloatArray, TopK
 
 VOCABULARY = 7
 """Tokens of the made-up models, as of `random_data`."""
 
 
-def asks_of(loss: Loss) -> Mapping[str, Ask]:
-    """What the loss asks of teachers, by annotation; {} where it compares no distributions."""
-    return loss.distributions if isinstance(loss, Distilling) else {}
+class MadeUp(Teacher):
+    """A teacher that is met and never asked."""
+
+    context_length = 4096
+    tokenizer: Any = SimpleNamespace(vocab_size=VOCABULARY)
+
+    def __init__(self, name: str = "teacher") -> None:
+        self.name = name
+
+    async def logprobs(self, data: Sequence[Datum]) -> list[FloatArray]:
+        """Never asked."""
+        raise NotImplementedError
 
 
 def met(loss: Loss) -> Loss:
     """The loss after it met its teachers, who tell logprobs and have no states."""
-    if isinstance(loss, Distilling):
-        tokenizer = SimpleNamespace(vocab_size=VOCABULARY)
-        teachers: Any = {
-            name: SimpleNamespace(name=name, tokenizer=tokenizer, head=None)
-            for name in loss.distributions
-        }
-        loss.meet(teachers)
+    loss.meet({name: MadeUp(name) for name in loss.needs.distributions})
     return loss
 
 
@@ -46,11 +48,6 @@ def taught(
         }
         made.append(attrs.evolve(datum, distributions=told) if told else datum)
     return made
-
-
-def weighed(loss: Loss, data: Sequence[Datum]) -> list[Datum]:
-    """The data of an update as a run hands them to the loss."""
-    return loss.weighed(data) if isinstance(loss, Weighing) else list(data)
 
 
 def _told(rng: np.random.Generator, tokens: np.ndarray, k: int, spread: float) -> TopK:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -107,12 +107,8 @@ class Forward:
         return attrs.evolve(self, outputs=found)
 
     def through(self, loss: Loss, data: Sequence[Datum]) -> tuple[Any, dict[str, float]]:
-        """Call the loss as the backend does: with outputs where it names some."""
-        if not self.outputs:
-            return loss(data, self.logprobs)
-        call: Any = loss
-        answer: tuple[Any, dict[str, float]] = call(data, self.logprobs, self.outputs)
-        return answer
+        """Call the loss as the backend does."""
+        return loss(data, self.logprobs, self.outputs)
 
     def gradients(self) -> list[np.ndarray]:
         """
@@ -161,12 +157,6 @@ def _spread(states: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return found
 
 
-def outputs_of(loss: Loss) -> frozenset[str]:
-    """What the loss asks of the forward pass besides logprobs."""
-    found: frozenset[str] = getattr(loss, "outputs", frozenset())
-    return found
-
-
 def leaves(rows: Any) -> list[Any]:
     """Arrays as tensors with gradients."""
     return [torch().tensor(np.asarray(row), requires_grad=True) for row in rows]
@@ -183,7 +173,7 @@ def torch() -> Any:
     return pytest.importorskip("torch", reason="losses are computed with torch, not installed")
 
 
-def agreeing(data: Sequence[Datum], needs: frozenset[str]) -> list[Datum]:
+def agreeing(data: Sequence[Datum], needs: Collection[str]) -> list[Datum]:
     """The data as if every model the loss asks for were the sampler itself."""
     return [attrs.evolve(d, annotations=dict.fromkeys(needs, d.logprobs)) for d in data]
 

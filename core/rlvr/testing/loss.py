@@ -9,28 +9,28 @@ import attrs
 import numpy as np
 import pytest
 
-from rlvr.parts import Loss
-from rlvr.testing.abilities import AbilitiesContract
+from rlvr.parts import Loss, NamedForm
 from rlvr.testing.contract import not_given
-from rlvr.testing.distilling import asks_of, met, taught, weighed
+from rlvr.testing.distilling import met, taught
 from rlvr.testing.fakes.data import random_data
-from rlvr.testing.forward import Forward, agreeing, leaves, outputs_of, padded, soiled
+from rlvr.testing.forward import Forward, agreeing, leaves, padded, soiled
+from rlvr.testing.learning_part import LearningPartContract
 from rlvr.types import Datum
 
 EXTREMES = (-1e4, -200.0, -40.0, -1e-4, 0.0)
 
 
-class LossContract(AbilitiesContract):
+class LossContract(LearningPartContract):
     """
     What every loss must hold. Give `make_loss`; torch is imported when a test runs.
 
     Set `is_policy_gradient = False` for a loss that ignores advantages (pure distillation): the
-    two promises about advantages are then skipped, aloud. A loss with `outputs`
-    (`rlvr.abilities.ForwardLoss`) gets random ones, and its gradients through them are held to
-    the same promises; so does one that compares distributions (`rlvr.distributions.Distilling`),
-    whose teachers are made up, and which sees all data at once where it is `Weighing`.
+    two promises about advantages are then skipped, aloud. A loss that needs outputs
+    gets random ones, and its gradients through them are held to the same promises; so does one
+    that compares distributions, whose teachers are made up. `token_weights` sees all data at once.
     """
 
+    _base = Loss
     is_policy_gradient: ClassVar[bool] = True
 
     def make_loss(self) -> Loss:
@@ -40,12 +40,11 @@ class LossContract(AbilitiesContract):
     # --- promises -------------------------------------------------------------------------------
 
     def test_says_what_it_needs(self) -> None:
-        """`needs` and `outputs` are frozensets of names; `importance_weighted` a bool."""
+        """It reads something of the forward pass, and makes no annotations for others."""
         loss = self.make_loss()
-        for names in (loss.needs, outputs_of(loss)):
-            assert isinstance(names, frozenset)
-            assert all(isinstance(name, str) for name in names)
         assert isinstance(loss.importance_weighted, bool)
+        assert loss.needs.logprobs or loss.needs.outputs
+        assert not loss.needs.provides
 
     def test_gives_a_finite_scalar_and_plain_metrics(self) -> None:
         """The loss is one differentiable number; metrics are finite floats under string names."""
@@ -147,11 +146,11 @@ class LossContract(AbilitiesContract):
                 logprobs=old,
                 advantages=advantage * mask,
                 weights=mask / len(pairs),
-                annotations={name: old.astype(np.float32) for name in loss.needs},
+                annotations={name: old.astype(np.float32) for name in loss.needs.annotations},
             )
-            data = weighed(loss, taught([datum], asks_of(loss), spread=1e3))
+            data = loss.token_weights(taught([datum], loss.needs.distributions, spread=1e3))
             forward = attrs.evolve(
-                Forward.near(data, outputs_of(loss), spread=0.0),
+                Forward.near(data, loss.needs.outputs, spread=0.0),
                 logprobs=leaves([[float(pair[0]) for pair in pairs]]),
             )
             forward = forward.extreme(old)
@@ -182,17 +181,46 @@ class LossContract(AbilitiesContract):
     def test_uses_every_output_it_asks_for(self) -> None:
         """An output costs memory: each has a gradient, and is not done without where missing."""
         loss = met(self.make_loss())
-        names = sorted(outputs_of(loss))
-        if not names:
-            pytest.skip("it asks for no outputs")
         data, forward = self._case()
         forward.through(loss, data)[0].backward()
-        for name in names:
+        for name in sorted(loss.needs.outputs):
             assert forward.moves(name), name
             fewer = {k: v for k, v in forward.outputs.items() if k != name}
-            call: Any = loss
             with pytest.raises(Exception, match=name):
-                call(data, forward.logprobs, fewer)
+                loss(data, forward.logprobs, fewer)
+
+    def test_does_without_what_it_does_not_ask_for(self) -> None:
+        """Logprobs, or those of the sampler, change nothing where it says that it reads none."""
+        data, forward = self._case()
+        value, grads, _ = self._run(data, forward)
+        loss = self.make_loss()
+        if not loss.needs.logprobs:
+            forward = attrs.evolve(forward, logprobs=leaves(0.0 * d.logprobs for d in data))
+        if not loss.importance_weighted:
+            data = [attrs.evolve(d, logprobs=d.logprobs / 2) for d in data]
+        again, again_grads, _ = self._run(data, forward.fresh())
+        assert _near(again, value), (again, value)
+        assert all(_near(a, b) for a, b in zip(again_grads, grads, strict=True))
+
+    def test_weighs_the_tokens_of_all_data(self) -> None:
+        """`token_weights` keeps data, order and what came with them; weights stay finite."""
+        loss = met(self.make_loss())
+        data = random_data(seed=3, count=5, needs=loss.needs.annotations)
+        data = taught(data, loss.needs.distributions)
+        weighed = loss.token_weights(data)
+        for old, new in zip(data, weighed, strict=True):
+            assert attrs.evolve(new, weights=old.weights, annotations=old.annotations) == old
+            assert new.annotations.keys() >= old.annotations.keys()
+            assert np.isfinite(new.weights).all()
+
+    def test_names_a_builtin_form_or_none(self) -> None:
+        """A service's loss is known by its name, and made of logprobs alone."""
+        loss = self.make_loss()
+        form = loss.builtin_form()
+        assert form == self.make_loss().builtin_form()
+        if form is not None:
+            assert isinstance(form, NamedForm)
+            assert not loss.needs.outputs
 
     def test_keeps_nothing_between_calls(self) -> None:
         """The same loss object gives the same answer twice and leaves its inputs as they were."""
@@ -213,15 +241,15 @@ class LossContract(AbilitiesContract):
     def _case(self) -> tuple[list[Datum], Forward]:
         """Data, and a forward pass near, but not at, the sampler's."""
         loss = met(self.make_loss())
-        data = random_data(seed=3, count=5, needs=loss.needs)
-        data = weighed(loss, taught(data, asks_of(loss)))
-        return data, Forward.near(data, outputs_of(loss), spread=0.6)
+        data = random_data(seed=3, count=5, needs=loss.needs.annotations)
+        data = loss.token_weights(taught(data, loss.needs.distributions))
+        return data, Forward.near(data, loss.needs.outputs, spread=0.6)
 
     def _on_policy(self, data: list[Datum]) -> list[Any]:
         """Gradients (T,) of the logprobs where all models agree."""
         loss = met(self.make_loss())
-        forward = Forward.near(data, outputs_of(loss), spread=0.0)
-        forward.through(loss, agreeing(data, loss.needs))[0].backward()
+        forward = Forward.near(data, loss.needs.outputs, spread=0.0)
+        forward.through(loss, agreeing(data, loss.needs.annotations))[0].backward()
         return [gradient[0] for gradient in forward.gradients()]
 
     def _run(

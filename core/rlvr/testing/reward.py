@@ -14,10 +14,17 @@ from typing import Any, ClassVar
 
 import pytest
 
-from rlvr.abilities import Rechecking
 from rlvr.errors import VerifierError
-from rlvr.parts import Cacheable, Reseedable, RewardFn
-from rlvr.testing.contract import Contract, not_given, opened
+from rlvr.parts import RewardFn, RewardWrapper
+from rlvr.testing.contract import (
+    Contract,
+    check_declared,
+    check_part,
+    is_overridden,
+    judged,
+    not_given,
+    opened,
+)
 from rlvr.types import Outcome, Problem, Reward, Trajectory, Unscorable
 
 Case = tuple[Problem, Trajectory]
@@ -57,6 +64,16 @@ class RewardContract(Contract):
         return None
 
     # --- promises -------------------------------------------------------------------------------
+
+    def test_is_a_reward_that_declares_what_it_can(self) -> None:
+        """It derives from `RewardFn`, misspells no name, and declares its second opinion."""
+        reward = self.make_reward()
+        check_part(reward, RewardFn)
+        if isinstance(reward, RewardWrapper):
+            is_own = is_overridden(reward, RewardWrapper, "second_opinion")
+            assert reward.has_second_opinion == (is_own or reward.inner.has_second_opinion)
+        else:
+            check_declared(reward, RewardFn, "has_second_opinion", "second_opinion")
 
     def test_right_answer_earns_the_top(self) -> None:
         """The right answer scores 1 and has the highest value that was declared."""
@@ -109,7 +126,10 @@ class RewardContract(Contract):
 
         async def together() -> list[Outcome]:
             async with opened(self.make_reward()) as reward:
-                return await asyncio.gather(*(reward(*case) for case in cases * 2))
+                found: list[Outcome] = await asyncio.gather(
+                    *(judged(reward, *c) for c in cases * 2)
+                )
+                return found
 
         assert [_verdict(outcome) for outcome in asyncio.run(together())] == alone * 2
 
@@ -130,7 +150,8 @@ class RewardContract(Contract):
 
         async def judge() -> Outcome:
             async with opened(broken) as reward:
-                return await reward(*self.right())
+                outcome: Outcome = await judged(reward, *self.right())
+                return outcome
 
         with pytest.raises(VerifierError):
             asyncio.run(judge())
@@ -138,8 +159,6 @@ class RewardContract(Contract):
     def test_verdict_keys_tell_answers_apart(self) -> None:
         """Keys are sha256 in hexadecimal, the same from a new verifier, different by answer."""
         reward, other = self.make_reward(), self.make_reward()
-        if not isinstance(reward, Cacheable) or not isinstance(other, Cacheable):
-            pytest.skip("this reward is not Cacheable: its verdicts are never kept")
         case = self.right()
         key = reward.verdict_key(*case)
         assert key == other.verdict_key(*case)
@@ -151,8 +170,8 @@ class RewardContract(Contract):
 
     def test_second_opinions_confirm_what_is_right_and_nothing_else(self) -> None:
         """The second judge never rejects the right answer, and never confirms a wrong one."""
-        if not isinstance(self.make_reward(), Rechecking):
-            pytest.skip("this reward has no second_opinion")
+        if not self.make_reward().has_second_opinion:
+            pytest.skip("this reward has no second opinion")
         right, wrong = self.right(), [*self.wrong(), *self.cheats()]
         said = self._second_opinions([right, right, *wrong])
         for opinion in said:
@@ -166,11 +185,13 @@ class RewardContract(Contract):
             assert opinion is None or opinion.score01 < 1.0, ("wrong, and confirmed", *shown)
 
     def test_a_reseeded_reward_keeps_its_second_judge(self) -> None:
-        """What `reseeded` gives can be asked for a second opinion, as the reward itself."""
+        """Other seeds and other steps change no answer to whether there is a second opinion."""
         reward = self.make_reward()
-        if not (isinstance(reward, Rechecking) and isinstance(reward, Reseedable)):
-            pytest.skip("this reward has no second_opinion, or cannot be reseeded")
-        assert isinstance(reward.reseeded(1), Rechecking)
+        for other in (reward.with_seed(1), reward.at_step(0, {})):
+            if other is not None:
+                assert isinstance(other, RewardFn), f"{other!r} does not derive from RewardFn"
+        seeded = reward.with_seed(1)
+        assert seeded is None or seeded.has_second_opinion == reward.has_second_opinion
 
     def test_leaves_nothing_behind(self) -> None:
         """After closing, no child process lives and environment and directory are as before."""
@@ -190,7 +211,7 @@ class RewardContract(Contract):
     def _judge_often(self, case: Case, times: int) -> list[Outcome]:
         async def judge() -> list[Outcome]:
             async with opened(self.make_reward()) as reward:
-                return [await reward(*case) for _ in range(times)]
+                return [await judged(reward, *case) for _ in range(times)]
 
         outcomes = asyncio.run(judge())
         for outcome in outcomes:
@@ -202,7 +223,6 @@ class RewardContract(Contract):
     def _second_opinions(self, cases: Sequence[Case]) -> list[Any]:
         async def ask() -> list[Any]:
             async with opened(self.make_reward()) as reward:
-                assert isinstance(reward, Rechecking)
                 said = []
                 for case in cases:
                     opinion: Any = reward.second_opinion(*case)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from rlvr.parts import Episode, Sampler, Task
-from rlvr.testing.contract import Contract, not_given, opened
+from rlvr.parts import Sampler, Task
+from rlvr.testing.contract import Contract, check_part, not_given, opened
 from rlvr.testing.fakes.policy import ScriptedPolicy
-from rlvr.testing.fakes.toy import ToyTask
-from rlvr.types import Group, Message, Problem, SamplingParams, Trajectory
+from rlvr.testing.fakes.toy import ToyEpisode, ToyTask
+from rlvr.types import Group, Problem, SamplingParams
 
 
 class SamplerContract(Contract):
@@ -30,6 +30,10 @@ class SamplerContract(Contract):
         raise not_given(self, "make_sampler")
 
     # --- promises -------------------------------------------------------------------------------
+
+    def test_it_is_a_sampler(self) -> None:
+        """It derives from the base class, and none of its names looks like another one's slip."""
+        check_part(self.make_sampler(), Sampler)
 
     def test_group_size_and_order(self) -> None:
         """One group a problem, in the order of the problems, G trajectories each, if it draws."""
@@ -160,35 +164,17 @@ class SamplerContract(Contract):
             pytest.skip("this sampler does not draw from the policy (draws_from_policy is False)")
 
 
-class _FailingTask:
+class _FailingTask(ToyTask):
     """The toy task, whose second episode raises when it takes its completion."""
 
-    def __init__(self) -> None:
-        self._toy = ToyTask()
-        self._opened = 0
+    _opened = 0
 
-    def problems(self, split: str) -> Iterable[Problem]:
-        return self._toy.problems(split)
-
-    def episode(self, problem: Problem) -> Episode:
+    def episode(self, problem: Problem) -> ToyEpisode:
         self._opened += 1
-        episode = self._toy.episode(problem)
-        return _FailingEpisode(episode) if self._opened == 2 else episode
-
-    def reference(self, problem: Problem) -> Trajectory | None:
-        return self._toy.reference(problem)
-
-    def unsupported(self) -> Mapping[str, str]:
-        return {}
+        return _FailingEpisode(problem) if self._opened == 2 else ToyEpisode(problem)
 
 
-class _FailingEpisode:
-    def __init__(self, episode: Episode) -> None:
-        self._episode = episode
-
-    def prompt(self) -> Sequence[Message] | None:
-        return self._episode.prompt()
-
+class _FailingEpisode(ToyEpisode):
     async def take(self, completion: str) -> None:
         raise RuntimeError("the board caught fire")
 

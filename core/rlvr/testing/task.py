@@ -9,8 +9,16 @@ from typing import Any, ClassVar
 
 import pytest
 
-from rlvr.parts import Chooser, RewardFn, Task
-from rlvr.testing.contract import Contract, not_given, opened
+from rlvr.parts import Episode, EpisodeResult, RewardFn, Task
+from rlvr.testing.contract import (
+    Contract,
+    check_declared,
+    check_part,
+    is_overridden,
+    judged,
+    not_given,
+    opened,
+)
 from rlvr.types import PassRate, Problem, Reward, Trajectory
 
 GARBAGE = "~#@! 0110 !@#~"
@@ -46,6 +54,37 @@ class TaskContract(Contract):
 
     # --- promises -------------------------------------------------------------------------------
 
+    def test_names_are_those_of_a_task(self) -> None:
+        """The task and its episodes derive from the base classes, and no name is misspelt."""
+        task = self.make_task()
+        check_part(task, Task)
+        for problem in islice(task.problems("all"), self.max_judged):
+            check_part(task.episode(problem), Episode)
+
+    def test_declares_what_it_can_do(self) -> None:
+        """Flags and options agree with the methods that they stand for, of episodes too."""
+        task = self.make_task()
+        check_declared(task, Task, "discovers_problems", "discover", "discovered")
+        if task.curriculum_option is not None:
+            assert is_overridden(task, Task, "curriculum"), "curriculum_option, and no curriculum"
+        if task.curriculum_option:
+            assert task.curriculum() is not None, f"{task.curriculum_option} gives no curriculum"
+        if is_overridden(task, Task, "prove"):
+            assert is_overridden(task, Task, "probes"), "prove is asked of probes; there are none"
+        for problem in islice(task.problems("all"), self.max_judged):
+            methods = ("next_tokens", "take_tokens")
+            check_declared(task.episode(problem), Episode, "writes_tokens", *methods)
+
+    def test_says_why_in_words(self) -> None:
+        """Warnings of each split are texts; so is the reason why a problem cannot be answered."""
+        task = self.make_task()
+        for split in self.splits:
+            for text in task.warnings(split):
+                assert isinstance(text, str), text
+                assert text.strip(), f"an empty warning of split {split!r}"
+            for problem in task.problems(split):
+                assert isinstance(task.why_unanswerable(problem), str), problem.id
+
     def test_each_split_has_problems(self) -> None:
         """No declared split is empty, and every problem has a prompt and its split's name."""
         for split in self.splits:
@@ -80,19 +119,21 @@ class TaskContract(Contract):
             assert first == second
 
     def test_choices_are_functions_of_step_and_history(self) -> None:
-        """A task that chooses gives known problems, as many as asked, the same when asked again."""
+        """A task's own curriculum gives known problems, as many as asked, the same again."""
         task = self.make_task()
-        if not isinstance(task, Chooser):
-            pytest.skip("the task leaves the choice to the run")
+        if task.curriculum() is None:
+            return  # the run chooses
         problems = list(task.problems(self.splits[0]))
         known = {problem.id for problem in problems}
         history = {p.id: PassRate(rate=0.5, count=1, step=0) for p in problems[::2]}
         for step in (0, 1, 7):
             for count in (1, len(problems) + 1):
                 for facts in ({}, history):
+                    own = [task.curriculum() for _ in range(2)]
                     first, second = (
-                        task.choose(problems, count, seed=1, step=step, history=facts)
-                        for _ in range(2)
+                        one.choose(problems, count, seed=1, step=step, history=facts)
+                        for one in own
+                        if one is not None
                     )
                     assert [p.id for p in first] == [p.id for p in second]
                     assert len(first) == count
@@ -174,16 +215,17 @@ class TaskContract(Contract):
 
         async def judge() -> Any:
             async with opened(reward) as judge_one:
-                return await judge_one(problem, trajectory)
+                return await judged(judge_one, problem, trajectory)
 
         return asyncio.run(judge())
 
 
-async def _play(episode: Any, answer: str, limit: int) -> int:
+async def _play(episode: Episode, answer: str, limit: int) -> int:
     turns = 0
     while turns <= limit and episode.prompt() is not None:
         await episode.take(answer)
         turns += 1
+    assert isinstance(episode.result(), EpisodeResult), episode.result()
     return turns
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from rlvr.errors import BackendError
 from rlvr.parts import Teacher
-from rlvr.testing.contract import Contract, not_given, opened
+from rlvr.testing.contract import Contract, check_part, not_given, opened
 from rlvr.testing.teacher_scoring import LARGEST, ScoringPromises
 from rlvr.types import Datum
 
@@ -24,7 +24,7 @@ class TeacherContract(ScoringPromises, Contract):
     Attributes:
         tolerance_nats: Largest allowed difference of one token's logprob between two requests.
         temperatures: At which it can score; the first is the one of most tests.
-        tops: Numbers of likeliest tokens that are asked for of a teacher that is `Scoring`, the
+        tops: Numbers of likeliest tokens that are asked for of a teacher that `has_scores`, the
             smallest first; beyond what it gives (`capabilities.max_k`) they are left out.
         is_padded: Whether its model has rows that no token has: they take a part of the
             probability, up to half of it.
@@ -45,6 +45,7 @@ class TeacherContract(ScoringPromises, Contract):
         """A name for messages, a tokenizer, and how many tokens it reads."""
 
         async def body(teacher: Teacher) -> None:
+            check_part(teacher, Teacher)
             assert isinstance(teacher.name, str)
             assert teacher.name
             assert teacher.context_length > 1

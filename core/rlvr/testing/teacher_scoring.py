@@ -10,19 +10,19 @@ import attrs
 import numpy as np
 import pytest
 
-from rlvr.distributions import Capabilities, Revealing, Scoring
-from rlvr.errors import BackendError
-from rlvr.parts import Teacher
-from rlvr.run.faults import fault_of_rows
+from rlvr.errors import BackendError, UnsupportedError
+from rlvr.parts import Teacher, TeacherCapabilities
+from rlvr.teachers.checks import fault_of_answer, fault_of_rows
 from rlvr.testing.backend_losses import head_logits, log_softmax
-from rlvr.types import Datum, Question, TopK
+from rlvr.testing.contract import is_overridden
+from rlvr.types import Ask, Datum, Question, TopK
 
 LARGEST = 2000
 """Ids of a vocabulary that a distribution is summed over."""
 
 
 class ScoringPromises:
-    """A part of `TeacherContract`: skipped where a teacher is not `Scoring`, or not `Revealing`."""
+    """A part of `TeacherContract`: its capabilities are true, both those it has and has not."""
 
     tolerance_nats: ClassVar[float]
     is_padded: ClassVar[bool]
@@ -31,6 +31,52 @@ class ScoringPromises:
 
     _with: Callable[[Callable[[Teacher], Awaitable[None]]], None]
     _data: Callable[[Teacher], list[Datum]]
+
+    def test_it_can_what_it_declares_and_nothing_else(self) -> None:
+        """An undeclared ability raises `UnsupportedError`: a run would never ask for it."""
+
+        async def body(teacher: Teacher) -> None:
+            able, data = teacher.capabilities, self._data(teacher)
+            assert isinstance(able, TeacherCapabilities)
+            unasked: list[tuple[str, Callable[[], Awaitable[Any]]]] = []
+            if able.reads_data:
+                assert is_overridden(teacher, Teacher, "answer"), "reads_data, so it has `answer`"
+            else:
+                unasked.append(("reads_data", lambda: teacher.answer(data, "told", None)))
+                if not able.has_scores:
+                    questions = self._questions(teacher)
+                    unasked.append(("has_scores", lambda: teacher.score(questions)))
+            if not able.has_states:
+                unasked.append(("has_states", lambda: teacher.states(data)))
+            for name, asked in unasked:
+                with pytest.raises(UnsupportedError):
+                    pytest.fail(f"it answers without {name}: {await asked()!r}")
+
+        self._with(body)
+
+    def test_whole_data_come_back_with_what_was_asked_for(self) -> None:
+        """In order, with the logprobs that it tells otherwise, and distributions if it has them."""
+
+        async def body(teacher: Teacher) -> None:
+            able, data = teacher.capabilities, self._data(teacher)
+            if not able.reads_data:
+                pytest.skip("it is asked by tokens")
+            wanted = await teacher.logprobs(data)
+            found = await teacher.answer(data, "told", None)
+            for datum, answer, values in zip(data, found, wanted, strict=True):
+                assert fault_of_answer(answer, datum, "told", None) == ""
+                gap = np.abs(answer.annotations["told"] - values)[datum.mask]
+                assert gap.max() <= self.tolerance_nats
+            if able.has_scores:
+                k, size = self._tops(teacher)[-1], teacher.tokenizer.vocab_size
+                ask = Ask(k=k, temperature=self.temperatures[0])
+                for datum, answer in zip(data, await teacher.answer(data, "t", ask), strict=True):
+                    assert fault_of_answer(answer, datum, "t", ask) == ""
+                    told = answer.distributions["t"]
+                    assert isinstance(told, TopK)
+                    assert fault_of_rows(told, k, size, able.is_partial) == ""
+
+        self._with(body)
 
     def test_likeliest_tokens_are_rows_of_a_distribution(self) -> None:
         """One row a position from `start` on, each id once, sums of at most 1, nothing missing."""
@@ -156,31 +202,35 @@ class ScoringPromises:
         """Softmax of the head on a state gives the likeliest tokens, at any temperature."""
 
         async def body(teacher: Teacher) -> None:
-            if not isinstance(teacher, Revealing) or not isinstance(teacher, Scoring):
+            if not teacher.capabilities.has_states:
                 pytest.skip("it keeps its states to itself")
-            assert teacher.capabilities.has_states
-            data = self._data(teacher)
-            head: Any = teacher.head
+            data, head = self._data(teacher), teacher.head
+            assert head is not None
             for datum, found in zip(data, await teacher.states(data), strict=True):
                 assert found.states.shape == (int(datum.mask.sum()), head.weights.shape[1])
                 for temperature in self.temperatures:
                     states = head.weights.new_tensor(found.states.tolist())
                     rows = log_softmax(head_logits(head, states) / temperature).cpu().numpy()
+                    (own,) = await teacher.logprobs([attrs.evolve(datum, temperature=temperature)])
+                    told = rows[np.arange(len(rows)), datum.tokens[datum.mask]]
+                    gap = np.abs(told - own[datum.mask]).max()
+                    assert gap <= max(self.tolerance_nats, 1e-4)
+                    if not teacher.capabilities.has_scores:
+                        continue
                     start = int(np.argmax(datum.mask))
                     (answer,) = await teacher.score(
                         [Question(ids=datum.tokens, start=start, k=3, temperature=temperature)]
                     )
-                    told = answer.rows(np.flatnonzero(datum.mask) - start)
-                    wanted = np.take_along_axis(rows, told.ids.astype(int), axis=-1)
-                    assert np.abs(told.logprobs - wanted).max() <= max(self.tolerance_nats, 1e-4)
+                    few = answer.rows(np.flatnonzero(datum.mask) - start)
+                    wanted = np.take_along_axis(rows, few.ids.astype(int), axis=-1)
+                    assert np.abs(few.logprobs - wanted).max() <= max(self.tolerance_nats, 1e-4)
 
         self._with(body)
 
     # --- helpers --------------------------------------------------------------------------------
 
-    def _tops(self, teacher: Any) -> list[int]:
-        able: Capabilities = teacher.capabilities
-        size = teacher.tokenizer.vocab_size
+    def _tops(self, teacher: Teacher) -> list[int]:
+        able, size = teacher.capabilities, teacher.tokenizer.vocab_size
         return [k for k in self.tops if k <= size and (not able.max_k or k <= able.max_k)]
 
     def _questions(self, teacher: Teacher) -> list[Question]:
@@ -197,9 +247,9 @@ class ScoringPromises:
         ]
 
 
-def _scoring(teacher: Teacher) -> Any:
-    if not isinstance(teacher, Scoring):
-        pytest.skip("it tells logprobs of given tokens only")
+def _scoring(teacher: Teacher) -> Teacher:
+    if not teacher.capabilities.has_scores or teacher.capabilities.reads_data:
+        pytest.skip("it tells logprobs of given tokens only, or is asked by data")
     return teacher
 
 

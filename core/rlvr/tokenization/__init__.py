@@ -1,4 +1,4 @@
-"""Tokenizers of models as the line needs them: exact bytes, and the model's own chat template.
+"""Tokenizers of models: exact bytes, the model's own chat template, image processors.
 
 For backends that have a model's tokenizer in the form of the `tokenizers` library, as transformers
 does; nothing of either is imported here.
@@ -6,22 +6,25 @@ does; nothing of either is imported here.
 
 from __future__ import annotations
 
-from rlvr.tokenization.chat import ChatTemplate, Piece
-from rlvr.tokenization.fast import FastTokenizer
+from rlvr.tokenization.chat_template import ChatTemplate, Piece
+from rlvr.tokenization.end_ids import end_ids, listed
 from rlvr.tokenization.fingerprint import fingerprint
-from rlvr.tokenization.sight import Sight
+from rlvr.tokenization.image_processor import ImageProcessor
 from rlvr.tokenization.template_variables import check_known, parse_variables, variables_of
 from rlvr.tokenization.token_bytes import ByteLevel, byte_table
+from rlvr.tokenization.transformers import FastTokenizer
 
 __all__ = [
     "ByteLevel",
     "ChatTemplate",
     "FastTokenizer",
+    "ImageProcessor",
     "Piece",
-    "Sight",
     "byte_table",
     "check_known",
+    "end_ids",
     "fingerprint",
+    "listed",
     "parse_variables",
     "variables_of",
 ]

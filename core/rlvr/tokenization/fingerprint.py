@@ -15,13 +15,13 @@ _SAMPLE = (
 
 def fingerprint(tokenizer: Tokenizer) -> str:
     """
-    sha256 over all tokens' bytes (their texts, where it has no `bytes_of`) and how a text is cut.
+    sha256 over all tokens' bytes (their texts, where they have none) and how a text is cut.
 
     Equal fingerprints mean that ids of one are ids of the other.
     """
     digest = hashlib.sha256()
     for token in range(tokenizer.vocab_size):
-        spelled = _spelled(tokenizer, token)
+        spelled = tokenizer.bytes_of(token)
         digest.update(len(spelled).to_bytes(4, "little") + spelled)
     try:
         cut = list(tokenizer.encode(_SAMPLE))
@@ -29,9 +29,3 @@ def fingerprint(tokenizer: Tokenizer) -> str:
         cut = []
     digest.update(np.asarray(cut, dtype=np.int64).tobytes())
     return digest.hexdigest()
-
-
-def _spelled(tokenizer: Tokenizer, token: int) -> bytes:
-    if hasattr(tokenizer, "bytes_of"):
-        return bytes(tokenizer.bytes_of(token))
-    return tokenizer.decode([token]).encode("utf-8", "surrogatepass")

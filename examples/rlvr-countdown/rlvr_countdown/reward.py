@@ -11,9 +11,7 @@ from operator import add, mul, sub, truediv
 from attrs import frozen
 from attrs.validators import ge, le
 
-from rlvr import option
-from rlvr.parts import BuildContext
-from rlvr.types import Problem, Reward, Trajectory
+from rlvr import BuildContext, Problem, Reward, RewardFn, Trajectory, option
 
 ANSWER = re.compile(r"<answer>([^<]{1,200})</answer>")
 OPERATORS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
@@ -33,7 +31,7 @@ class CountdownOptions:
     )
 
 
-class CountdownReward:
+class CountdownReward(RewardFn):
     """1 for an expression that uses each number once and makes the target."""
 
     def __init__(self, config: CountdownOptions | None, context: BuildContext) -> None:

@@ -10,10 +10,16 @@ from typing import Any
 
 from attrs import frozen
 
-from rlvr.episode import SingleTurn
-from rlvr.errors import UnknownNameError, explain
-from rlvr.parts import BuildContext
-from rlvr.types import Message, Problem, Trajectory
+from rlvr import (
+    BuildContext,
+    Message,
+    Problem,
+    SingleTurn,
+    Task,
+    Trajectory,
+    UnknownNameError,
+    explain,
+)
 
 EMBEDDED = Path(__file__).with_name("puzzles.jsonl")
 
@@ -27,7 +33,7 @@ class Puzzle:
     solution: str
 
 
-class CountdownTask:
+class CountdownTask(Task):
     """Puzzles such as: reach 24 with 3, 5 and 9."""
 
     def __init__(self, config: None, context: BuildContext) -> None:

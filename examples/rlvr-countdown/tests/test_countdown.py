@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.parts import BuildContext
+from rlvr import BuildContext, Problem, Trajectory
 from rlvr.testing import PluginContract, RewardContract, TaskContract
-from rlvr.types import Problem, Trajectory
 from rlvr_countdown.reward import CountdownOptions, CountdownReward, evaluate
 from rlvr_countdown.task import CountdownTask
 

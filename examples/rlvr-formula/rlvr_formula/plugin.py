@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rlvr import hookimpl
-from rlvr.specs import RewardSpec, TaskSpec
+from rlvr import RewardSpec, TaskSpec, hookimpl
 
 RLVR_API = 1
 

@@ -7,9 +7,7 @@ from collections.abc import Iterable
 
 from attrs import frozen
 
-from rlvr import option
-from rlvr.parts import BuildContext
-from rlvr.types import Problem, Reward, Trajectory
+from rlvr import BuildContext, Problem, Reward, RewardFn, Trajectory, option
 
 FORMULA = re.compile(r"([x23])([+*])([x23])")
 PLACES = ("x23", "+*", "x23")
@@ -25,8 +23,10 @@ class FormulaOptions:
     weak: str = option("", "Functions (of d, s, t, f) that are tested at x = 2 alone")
 
 
-class FormulaReward:
+class FormulaReward(RewardFn):
     """1 for a formula that agrees with the function wherever it is tested."""
+
+    has_second_opinion = True
 
     def __init__(self, config: FormulaOptions | None, context: BuildContext) -> None:
         self._weak = (config or FormulaOptions()).weak

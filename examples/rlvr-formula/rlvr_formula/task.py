@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
-from rlvr.episode import SingleTurn
-from rlvr.errors import ConfigError, explain
-from rlvr.parts import BuildContext
-from rlvr.types import Message, Problem, Trajectory
+from rlvr import BuildContext, ConfigError, Message, Problem, SingleTurn, Task, Trajectory, explain
 
 SOLUTIONS = {"d": "x+x", "s": "x*x", "t": "x*3", "f": "x+3"}
 """A right formula of each function: double, square, triple, three further."""
 
 
-class FormulaTask:
+class FormulaTask(Task):
     """One problem a function, `f` to test with; `problem.payload` is its letter."""
 
     def __init__(self, config: None, context: BuildContext) -> None:
@@ -50,10 +47,6 @@ class FormulaTask:
     def reference(self, problem: Problem) -> Trajectory:
         """A right formula."""
         return Trajectory.from_text(problem.id, SOLUTIONS[problem.payload])
-
-    def unsupported(self) -> Mapping[str, str]:
-        """Nothing is left out."""
-        return {}
 
 
 def starter() -> str:

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from rlvr.parts import BuildContext
+from rlvr import BuildContext, Problem, Trajectory
 from rlvr.testing import PluginContract, RewardContract, TaskContract
-from rlvr.types import Problem, Trajectory
 from rlvr_formula.reward import FormulaOptions, FormulaReward
 from rlvr_formula.task import SOLUTIONS, FormulaTask
 

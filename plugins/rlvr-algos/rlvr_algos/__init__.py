@@ -1,1 +1,1 @@
-"""Algorithms of rlvr: losses, advantages, and what goes together."""
+"""Algorithms of rlvr: losses, advantages, and the combinations that make an algorithm."""

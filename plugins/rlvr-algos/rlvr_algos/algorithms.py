@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlvr.specs import AlgorithmSpec
+from rlvr import AlgorithmSpec
 
 _SAMPLING: Mapping[str, Any] = {"sampler.group_size": 8, "sampler.temperature": 1.0}
 _TRAINING: Mapping[str, Any] = {
@@ -146,25 +146,6 @@ ALGORITHMS: tuple[AlgorithmSpec, ...] = (
             "ppo.value_coef": 0.5,
             "ppo.value_clip": 0.2,
             "ppo.kl_coef": 0.0,
-        },
-    ),
-    AlgorithmSpec(
-        name="opd",
-        sampler="group",
-        advantage="opd",
-        loss="opd",
-        summary="on-policy distillation from a teacher, with or without a reward (--teacher)",
-        values={
-            **_POLICY,
-            "sampler.group_size": 4,
-            "advantage.normalise_std": False,
-            "advantage.kl_penalty_coef": 1.0,
-            "advantage.kl_discount_factor": 0.0,
-            "advantage.reward_coef": 1.0,
-            "advantage.clip": 5.0,
-            "opd.mode": "pg",
-            "opd.kl_coef": 0.0,
-            "opd.loss": "reverse_kl",
         },
     ),
     AlgorithmSpec(

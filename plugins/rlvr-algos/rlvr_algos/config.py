@@ -8,39 +8,7 @@ from __future__ import annotations
 from attrs import frozen
 from attrs.validators import and_, ge, gt, le, lt
 
-from rlvr import option
-
-CORRECTIONS = ("none", "tis-token", "tis-sequence", "mis-token", "mis-sequence")
-
-
-@frozen(kw_only=True, slots=False)  # `opd` has these beside those of distillation
-class PolicyGradientConfig:
-    """What every policy-gradient loss offers under its own namespace."""
-
-    kl_coef: float = option(
-        0.0, "Weight of the KL to the reference; 0: no reference is needed", validator=ge(0)
-    )
-    kl_estimator: str = option(
-        "k3", "Estimate of the KL, see docs/algorithms/grpo.md", choices=("k1", "k2", "k3")
-    )
-    kl_target: float = option(
-        0.0, "KL that kl_coef is steered to; 0: kl_coef stays", unit="nats", validator=ge(0)
-    )
-    kl_horizon: float = option(
-        10.0, "Steps in which kl_coef follows the KL; longer: slower", unit="steps", validator=gt(1)
-    )
-    entropy_coef: float = option(0.0, "Weight of the entropy bonus; 0: none", validator=ge(0))
-    correction: str = option(
-        "none",
-        "Correct for a sampler that is not the trainer: none, tis-*, mis-* (token or sequence)",
-        choices=CORRECTIONS,
-    )
-    correction_cap: float = option(
-        2.0, "Largest trainer/sampler ratio; mis: the least is 1 / this", validator=gt(1)
-    )
-    mismatch_warn: float = option(
-        0.01, "Warn at a sampler-trainer KL above this; 0: never", unit="nats", validator=ge(0)
-    )
+from rlvr import PolicyGradientConfig, option
 
 
 @frozen(kw_only=True)

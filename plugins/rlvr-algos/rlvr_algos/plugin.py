@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rlvr import hookimpl
-from rlvr.specs import AdvantageSpec, AlgorithmSpec, LossSpec
+from rlvr import AdvantageSpec, AlgorithmSpec, LossSpec, hookimpl
 from rlvr_algos.algorithms import ALGORITHMS
 
 RLVR_API = 1
@@ -15,45 +14,45 @@ def rlvr_advantages() -> list[AdvantageSpec]:
     return [
         _advantage(
             "group",
-            "rlvr_algos.group:GroupAdvantage",
+            "rlvr_algos.advantages.group:GroupAdvantage",
             "GroupAdvantageConfig",
             "reward minus the group's mean, over its standard deviation if asked",
         ),
         _advantage(
             "rloo",
-            "rlvr_algos.rloo:RlooAdvantage",
+            "rlvr_algos.advantages.rloo:RlooAdvantage",
             "RlooAdvantageConfig",
             "reward minus the mean of the others of its group",
         ),
         _advantage(
             "global",
-            "rlvr_algos.global_batch:GlobalAdvantage",
+            "rlvr_algos.advantages.global_batch:GlobalAdvantage",
             "GlobalAdvantageConfig",
             "returns of tokens, normalised over the batch of the step",
         ),
         _advantage(
             "gae",
-            "rlvr_algos.gae:GaeAdvantage",
+            "rlvr_algos.advantages.gae:GaeAdvantage",
             "GaeConfig",
             "generalised advantage estimates with a critic",
         ),
         AdvantageSpec(
             name="opd",
-            target="rlvr_algos.opd:OpdAdvantage",
-            config="rlvr_algos.credit_config:OpdConfig",
+            target="rlvr_algos.advantages.opd:OpdAdvantage",
+            config="rlvr_algos.shaping.config:OpdConfig",
             namespace="advantage",
             teachers=("advantage.teacher",),
             summary="reward minus the group's mean, less each token's KL to a teacher",
         ),
         _advantage(
             "best",
-            "rlvr_algos.best:BestAdvantage",
+            "rlvr_algos.advantages.best:BestAdvantage",
             "BestConfig",
             "1 for the best right answer of a group, the others are left out",
         ),
         AdvantageSpec(
             name="one",
-            target="rlvr_algos.one:OneAdvantage",
+            target="rlvr_algos.advantages.one:OneAdvantage",
             summary="1 for every trajectory: imitate all of them",
         ),
     ]
@@ -70,21 +69,8 @@ def rlvr_losses() -> list[LossSpec]:
         _loss("ppo", "Ppo", "clipped importance ratio and a critic's clipped error"),
         LossSpec(
             name="sft",
-            target="rlvr_algos.sft:SftLoss",
+            target="rlvr_algos.losses.sft:SftLoss",
             summary="negative logprob, times the advantage",
-        ),
-        LossSpec(
-            name="opd",
-            target="rlvr_algos.opd_loss:OpdLoss",
-            config="rlvr_algos.opd_config:OpdLossConfig",
-            summary="reinforce, and a divergence from the teacher's distributions if asked",
-        ),
-        LossSpec(
-            name="distill",
-            target="rlvr_algos.distill.loss:DistillLoss",
-            config="rlvr_algos.distill.config:DistillConfig",
-            teachers=("distill.teacher",),
-            summary="divergence of the student's distributions from a teacher's",
         ),
     ]
 
@@ -99,7 +85,7 @@ def _advantage(name: str, target: str, config: str, summary: str) -> AdvantageSp
     return AdvantageSpec(
         name=name,
         target=target,
-        config=f"rlvr_algos.credit_config:{config}",
+        config=f"rlvr_algos.shaping.config:{config}",
         namespace="advantage",
         summary=summary,
     )
@@ -108,7 +94,7 @@ def _advantage(name: str, target: str, config: str, summary: str) -> AdvantageSp
 def _loss(name: str, prefix: str, summary: str) -> LossSpec:
     return LossSpec(
         name=name,
-        target=f"rlvr_algos.{name}:{prefix}Loss",
+        target=f"rlvr_algos.losses.{name}:{prefix}Loss",
         config=f"rlvr_algos.config:{prefix}Config",
         summary=f"{summary}, optional KL to the reference",
     )

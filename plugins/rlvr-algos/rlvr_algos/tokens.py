@@ -9,8 +9,7 @@ import torch
 from attrs import frozen
 from torch import Tensor
 
-from rlvr.errors import BackendError, explain
-from rlvr.types import Datum
+from rlvr import BackendError, Datum, explain
 
 FLOOR = -1e4
 """Logprobs below this many nats count as this, and pass no gradient: sums stay finite."""
@@ -90,19 +89,19 @@ class PolicyTokens:
         values = np.concatenate([np.asarray(d.annotations[name]) for d in self._data])
         return torch.from_numpy(values[self._mask]).to(self.logprobs)
 
-    def output(self, outputs: Mapping[str, Sequence[Tensor]] | None, name: str) -> Tensor:
+    def output(self, outputs: Mapping[str, Sequence[Tensor]], name: str) -> Tensor:
         """
         A further output (N,) of the forward pass at the same tokens, with its gradient.
 
         Raises:
             BackendError: The backend did not give it.
         """
-        if outputs is None or name not in outputs:
+        if name not in outputs:
             raise BackendError(
                 explain(
                     f"The loss needs {name!r} from the forward pass.",
-                    f"The backend gave: {', '.join(outputs or ()) or 'logprobs only'}.",
-                    "Use a backend that gives it, or another algorithm: see the loss's `outputs`.",
+                    f"The backend gave: {', '.join(outputs) or 'logprobs only'}.",
+                    "Use a backend that gives it, or another algorithm: see the loss's `needs`.",
                 )
             )
         return _flat(outputs[name]).index_select(0, self._index).to(self.logprobs)

@@ -7,10 +7,8 @@ from typing import Any
 import attrs
 import pytest
 
-from rlvr.parts import BuildContext
+from rlvr import AlgorithmSpec, BuildContext, PartSpec, SamplingParams
 from rlvr.plugins.resolve import load_object
-from rlvr.specs import AlgorithmSpec, PartSpec
-from rlvr.types import SamplingParams
 from rlvr_algos import plugin
 
 ALGORITHMS = {spec.name: spec for spec in plugin.rlvr_algorithms()}
@@ -36,7 +34,7 @@ def test_everything_the_field_asks_for_is_offered() -> None:
     """The names that people know."""
     assert set(ALGORITHMS) == {
         "grpo", "dr-grpo", "dapo", "gspo", "cispo", "rloo", "reinforce++", "ppo", "best-of-n",
-        "opd", "sft",
+        "sft",
     }  # fmt: skip
 
 
@@ -53,13 +51,13 @@ def test_vetted_values_build_the_parts(algorithm: AlgorithmSpec) -> None:
 
 @each
 def test_only_reinforce_plus_plus_runs_a_reference(algorithm: AlgorithmSpec) -> None:
-    """Elsewhere one model is in memory; ppo asks for a critic, opd for a teacher."""
+    """Elsewhere one model is in memory; ppo asks for a critic."""
     values = dict(algorithm.values)
     advantage = part(ADVANTAGES[algorithm.advantage], values)
     loss = part(LOSSES[algorithm.loss], values)
-    needs = getattr(advantage, "needs", frozenset()) | loss.needs
+    needs = advantage.needs.annotations | loss.needs.annotations
 
-    wanted = {"reinforce++": {"reference"}, "ppo": {"value", "return"}, "opd": {"teacher"}}
+    wanted = {"reinforce++": {"reference"}, "ppo": {"value", "return"}}
     assert needs == wanted.get(algorithm.name, set())
 
 
@@ -67,5 +65,5 @@ def test_options_are_shared() -> None:
     """One advantage or loss in the place of another is given the same shared options."""
     for specs, shared in ((ADVANTAGES, "truncated"), (LOSSES, "kl_coef")):
         for spec in specs.values():
-            if spec.config and spec.name != "distill":  # no policy gradient
+            if spec.config:
                 assert shared in attrs.fields_dict(load_object(spec.config, "algos")), spec.name

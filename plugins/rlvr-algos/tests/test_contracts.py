@@ -6,25 +6,21 @@ from typing import Any
 
 import pytest
 
-from rlvr.parts import Advantage, BuildContext, Loss
+from rlvr import CORRECTIONS, Advantage, BuildContext, Loss
 from rlvr.testing import AdvantageContract, LossContract, PluginContract
-from rlvr_algos.best import BestAdvantage
-from rlvr_algos.cispo import CispoLoss
-from rlvr_algos.config import CORRECTIONS
-from rlvr_algos.distill.config import DistillConfig
-from rlvr_algos.distill.loss import DistillLoss
-from rlvr_algos.gae import GaeAdvantage
-from rlvr_algos.global_batch import GlobalAdvantage
-from rlvr_algos.group import GroupAdvantage
-from rlvr_algos.grpo import GrpoLoss
-from rlvr_algos.gspo import GspoLoss
-from rlvr_algos.one import OneAdvantage
-from rlvr_algos.opd import OpdAdvantage
-from rlvr_algos.opd_loss import OpdLoss
-from rlvr_algos.ppo import PpoLoss
-from rlvr_algos.reinforce import ReinforceLoss
-from rlvr_algos.rloo import RlooAdvantage
-from rlvr_algos.sft import SftLoss
+from rlvr_algos.advantages.best import BestAdvantage
+from rlvr_algos.advantages.gae import GaeAdvantage
+from rlvr_algos.advantages.global_batch import GlobalAdvantage
+from rlvr_algos.advantages.group import GroupAdvantage
+from rlvr_algos.advantages.one import OneAdvantage
+from rlvr_algos.advantages.opd import OpdAdvantage
+from rlvr_algos.advantages.rloo import RlooAdvantage
+from rlvr_algos.losses.cispo import CispoLoss
+from rlvr_algos.losses.grpo import GrpoLoss
+from rlvr_algos.losses.gspo import GspoLoss
+from rlvr_algos.losses.ppo import PpoLoss
+from rlvr_algos.losses.reinforce import ReinforceLoss
+from rlvr_algos.losses.sft import SftLoss
 
 CONTEXT = BuildContext()
 KL = [{"kl_coef": 0.3, "kl_estimator": name} for name in ("k1", "k2", "k3")]
@@ -94,11 +90,6 @@ class TestReinforce(_OurLoss):
     part = ReinforceLoss
 
 
-@variants({}, {**ALL, "correction": "mis-token"})
-class TestOpdLoss(_OurLoss):
-    part = OpdLoss
-
-
 @variants({}, {"value_clip": 0.0}, ALL)
 class TestPpo(_OurLoss):
     part = PpoLoss
@@ -107,26 +98,6 @@ class TestPpo(_OurLoss):
 class TestSft(LossContract):
     def make_loss(self) -> Loss:
         return SftLoss(None, CONTEXT)
-
-
-@variants(
-    {},
-    {"loss": "jsd", "top_k": 3, "weighting": "difficulty"},
-    {"loss": "reverse_kl", "top_k": 3, "tail": "renorm", "temperature": 2.0, "scale_t2": True},
-    {"loss": "wasserstein", "support": 2, "weighting": "confidence", "reduction": "span"},
-    {"loss": "akl", "reduction": "paper", "weighting": "adaptive", "span_metrics": False},
-    {"loss": "focal", "adapt_temperature": 0.5, "weighting": "curriculum"},
-)
-class TestDistill(_OurLoss):
-    is_policy_gradient = False
-
-    def make_loss(self) -> Loss:
-        return DistillLoss(DistillConfig(teacher="gpt2:there", **self.options), CONTEXT)
-
-
-@variants({"mode": "both"}, {"mode": "both", "loss": "skew_rkl", "top_k": 2, "kl_coef": 0.1})
-class TestOpdWithDivergence(_OurLoss):
-    part = OpdLoss
 
 
 @variants(

@@ -11,11 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlvr.errors import ConfigError
-from rlvr.parts import BuildContext
-from rlvr.run.stages import collate
-from rlvr.testing import random_data
-from rlvr.types import (
+from rlvr import (
+    BuildContext,
+    ConfigError,
     Finish,
     Message,
     Problem,
@@ -25,12 +23,14 @@ from rlvr.types import (
     Segment,
     Trajectory,
 )
-from rlvr_algos.best import BestAdvantage
-from rlvr_algos.credit import Credit
-from rlvr_algos.gae import GaeAdvantage
-from rlvr_algos.global_batch import GlobalAdvantage
-from rlvr_algos.group import GroupAdvantage
-from rlvr_algos.rloo import RlooAdvantage
+from rlvr.testing import ToyTask, random_data
+from rlvr.training.stages import collate
+from rlvr_algos.advantages.best import BestAdvantage
+from rlvr_algos.advantages.credit import Credit
+from rlvr_algos.advantages.gae import GaeAdvantage
+from rlvr_algos.advantages.global_batch import GlobalAdvantage
+from rlvr_algos.advantages.group import GroupAdvantage
+from rlvr_algos.advantages.rloo import RlooAdvantage
 
 CONTEXT = BuildContext(sampling=SamplingParams(max_tokens=100, group_size=4))
 Answer = tuple[float, int] | tuple[float, int, Finish]
@@ -65,7 +65,7 @@ def of_task(task: str, rewards: Sequence[float]) -> ScoredGroup:
 
 def data_of(groups: Sequence[ScoredGroup], part: Credit) -> list[list[float]]:
     """The advantages of all tokens, as a step computes them: call, collate, refine."""
-    data = part.refine(collate(groups, part(groups)))
+    data = part.per_token(collate(groups, part(groups), ToyTask()))
     return [datum.advantages[datum.mask].tolist() for datum in data]
 
 
@@ -96,8 +96,8 @@ def test_gae_is_whitened_apart_too() -> None:
         attrs.evolve(datum, labels={"task": "ab"[i % 2]})
         for i, datum in enumerate(random_data(seed=4, needs={"value"}))
     ]
-    plain = GaeAdvantage(GaeAdvantage.config_class(whiten=False), CONTEXT).refine(data)
-    found = GaeAdvantage(GaeAdvantage.config_class(whiten_by="task"), CONTEXT).refine(data)
+    plain = GaeAdvantage(GaeAdvantage.config_class(whiten=False), CONTEXT).per_token(data)
+    found = GaeAdvantage(GaeAdvantage.config_class(whiten_by="task"), CONTEXT).per_token(data)
 
     for task in "ab":
         before, after = (
@@ -196,10 +196,10 @@ def test_groups_of_equal_verdicts_are_dropped_if_asked() -> None:
     equal, mixed = group([(1, 5), (1, 90)]), group([(1, 5), (0, 5)])
     dropping = centred(drop_equal=True, refills=3, length_penalty=1.0)
 
-    assert [dropping.keeps(equal), dropping.keeps(mixed)] == [False, True]
-    assert dropping.refills == 3
-    assert centred().keeps(equal)
-    assert centred().refills == 0
+    assert [dropping.keep(equal), dropping.keep(mixed)] == [False, True]
+    assert dropping.refill_limit == 3
+    assert centred().keep(equal)
+    assert centred().refill_limit == 0
 
 
 def test_best_takes_the_first_of_the_best_right_answers() -> None:
@@ -209,8 +209,8 @@ def test_best_takes_the_first_of_the_best_right_answers() -> None:
     wrong = group([(0.9, 5), (0, 5)])
 
     assert best([right, wrong]) == [[None, 1.0, None, None], [None, None]]
-    assert [best.keeps(right), best.keeps(wrong)] == [True, False]
-    assert best.refills == 2
+    assert [best.keep(right), best.keep(wrong)] == [True, False]
+    assert best.refill_limit == 2
 
 
 def test_best_heeds_threshold_length_and_truncation() -> None:

@@ -10,12 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlvr.errors import TaskError
-from rlvr.parts import BuildContext
-from rlvr.types import Failed, Message, Outcome, Problem, Reward, ScoredGroup, Trajectory
-from rlvr_algos.credit_config import GroupAdvantageConfig
-from rlvr_algos.group import GroupAdvantage
-from rlvr_algos.one import OneAdvantage
+from rlvr import (
+    BuildContext,
+    Failed,
+    Message,
+    Outcome,
+    Problem,
+    Reward,
+    ScoredGroup,
+    TaskError,
+    Trajectory,
+)
+from rlvr_algos.advantages.group import GroupAdvantage
+from rlvr_algos.advantages.one import OneAdvantage
+from rlvr_algos.shaping.config import GroupAdvantageConfig
 
 CONTEXT = BuildContext()
 WITH_STD = GroupAdvantage(GroupAdvantageConfig(normalise_std=True), CONTEXT)

@@ -12,13 +12,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlvr.errors import BackendError
-from rlvr.parts import BuildContext
-from rlvr.run.batches import weigh
+from rlvr import BackendError, BuildContext, Datum
 from rlvr.testing import random_data
-from rlvr.types import Datum
+from rlvr.training.minibatches import weigh
 from rlvr_algos.config import GrpoConfig
-from rlvr_algos.grpo import GrpoLoss
+from rlvr_algos.losses.grpo import GrpoLoss
 
 CONTEXT = BuildContext()
 CONFIGS = st.builds(
@@ -91,7 +89,7 @@ def test_equals_the_brute_force_oracle(config: GrpoConfig, seed: int) -> None:
     data = random_data(seed=seed, needs={"reference"})
     logprobs = tensors(data, seed)
 
-    loss, metrics = GrpoLoss(config, CONTEXT)(data, logprobs)
+    loss, metrics = GrpoLoss(config, CONTEXT)(data, logprobs, {})
 
     wanted = brute_force(config, data, [x.tolist() for x in logprobs])
     assert loss.dtype == torch.float64
@@ -109,7 +107,7 @@ def test_gradient_equals_the_brute_force_oracle(config: GrpoConfig, seed: int) -
     data = random_data(seed=seed, needs={"reference"})
     logprobs = tensors(data, seed)
 
-    GrpoLoss(config, CONTEXT)(data, logprobs)[0].backward()
+    GrpoLoss(config, CONTEXT)(data, logprobs, {})[0].backward()
 
     for datum, x in zip(data, logprobs, strict=True):
         assert x.grad is not None
@@ -144,7 +142,7 @@ def test_worked_by_hand(ratio: float, advantage: float, loss: float) -> None:
     datum = one_token(0.0, -math.log(ratio) - 1.0, advantage)
     new = torch.tensor([-1.0], dtype=torch.float64)
 
-    value, _ = GrpoLoss(GrpoConfig(clip_low=0.2, clip_high=0.28), CONTEXT)([datum], [new])
+    value, _ = GrpoLoss(GrpoConfig(clip_low=0.2, clip_high=0.28), CONTEXT)([datum], [new], {})
 
     assert value.item() == pytest.approx(loss, abs=1e-6)
 
@@ -156,7 +154,7 @@ def test_kl_worked_by_hand() -> None:
         datum = one_token(0.0, math.log(0.5), 0.0, reference=math.log(0.25))
         new = torch.tensor([math.log(0.5)], dtype=torch.float64)
 
-        value, metrics = GrpoLoss(config, CONTEXT)([datum], [new])
+        value, metrics = GrpoLoss(config, CONTEXT)([datum], [new], {})
 
         assert metrics["kl/reference"] == pytest.approx(wanted, abs=1e-6)
         assert value.item() == pytest.approx(2.0 * wanted, abs=2e-6)
@@ -173,7 +171,7 @@ def test_gradcheck(estimator: str) -> None:
     data = random_data(seed=5, needs={"reference"})
     loss = GrpoLoss(config, CONTEXT)
 
-    assert torch.autograd.gradcheck(lambda *x: loss(data, list(x))[0], tuple(tensors(data, 6)))
+    assert torch.autograd.gradcheck(lambda *x: loss(data, list(x), {})[0], tuple(tensors(data, 6)))
 
 
 @pytest.mark.parametrize("aggregation", ["sequence", "token", "fixed"])
@@ -183,7 +181,9 @@ def test_published_averages(aggregation: str) -> None:
     data = weigh(random_data(seed=8, count=6), aggregation, max_tokens=16)
     rows = [x.tolist() for x in tensors(data, 9)]
 
-    value, _ = GrpoLoss(config, CONTEXT)(data, [torch.tensor(r, dtype=torch.float64) for r in rows])
+    value, _ = GrpoLoss(config, CONTEXT)(
+        data, [torch.tensor(r, dtype=torch.float64) for r in rows], {}
+    )
 
     sums, lengths = [], []
     for datum, row in zip(data, rows, strict=True):
@@ -225,7 +225,7 @@ def test_later_steps_on_a_batch_stay_corrected() -> None:
     config = GrpoConfig(clip_low=0.999, clip_high=1e6)  # the clip off: it is what biases
 
     new = logits.log_softmax(0)
-    loss, metrics = GrpoLoss(config, CONTEXT)(data, [new[v : v + 1] for v in range(6)])
+    loss, metrics = GrpoLoss(config, CONTEXT)(data, [new[v : v + 1] for v in range(6)], {})
     (found,) = torch.autograd.grad(loss, logits)
 
     expected_advantage = (logits.softmax(0) * advantages).sum()
@@ -238,9 +238,9 @@ def test_later_steps_on_a_batch_stay_corrected() -> None:
 
 def test_needs_the_reference_only_for_a_kl() -> None:
     """No KL, no reference model: nobody pays for a second forward pass that is multiplied by 0."""
-    assert GrpoLoss(GrpoConfig(kl_coef=0.0), CONTEXT).needs == frozenset()
-    assert GrpoLoss(GrpoConfig(kl_coef=0.1), CONTEXT).needs == {"reference"}
-    assert GrpoLoss(None, CONTEXT).needs == frozenset()
+    assert GrpoLoss(GrpoConfig(kl_coef=0.0), CONTEXT).needs.annotations == frozenset()
+    assert GrpoLoss(GrpoConfig(kl_coef=0.1), CONTEXT).needs.annotations == {"reference"}
+    assert GrpoLoss(None, CONTEXT).needs.annotations == frozenset()
 
 
 def test_missing_reference_is_named() -> None:
@@ -248,7 +248,7 @@ def test_missing_reference_is_named() -> None:
     datum = attrs.evolve(one_token(0.0, -1.0, 1.0), problem_id="p7")
 
     with pytest.raises(BackendError, match=r"reference(.|\n)*'p7'"):
-        GrpoLoss(GrpoConfig(kl_coef=0.1), CONTEXT)([datum], [torch.tensor([-1.0])])
+        GrpoLoss(GrpoConfig(kl_coef=0.1), CONTEXT)([datum], [torch.tensor([-1.0])], {})
 
 
 def test_logprobs_of_other_lengths_are_refused() -> None:
@@ -256,7 +256,7 @@ def test_logprobs_of_other_lengths_are_refused() -> None:
     data = random_data(count=2)
 
     with pytest.raises(BackendError, match="one logprob a token"):
-        GrpoLoss(None, CONTEXT)(data, [torch.zeros(len(d.tokens) - 1) for d in data])
+        GrpoLoss(None, CONTEXT)(data, [torch.zeros(len(d.tokens) - 1) for d in data], {})
 
 
 def test_half_precision_is_computed_in_float32() -> None:
@@ -264,7 +264,7 @@ def test_half_precision_is_computed_in_float32() -> None:
     data = random_data(count=3)
     logprobs = [torch.zeros(len(d.tokens), dtype=torch.bfloat16) - 1 for d in data]
 
-    assert GrpoLoss(None, CONTEXT)(data, logprobs)[0].dtype == torch.float32
+    assert GrpoLoss(None, CONTEXT)(data, logprobs, {})[0].dtype == torch.float32
 
 
 def test_data_without_policy_tokens_weigh_nothing() -> None:
@@ -272,7 +272,7 @@ def test_data_without_policy_tokens_weigh_nothing() -> None:
     datum = attrs.evolve(one_token(0.0, 0.0, 0.0), mask=[False], weights=[0.0])
     logprobs = torch.tensor([-1.0], requires_grad=True)
 
-    loss, metrics = GrpoLoss(None, CONTEXT)([datum], [logprobs])
+    loss, metrics = GrpoLoss(None, CONTEXT)([datum], [logprobs], {})
     loss.backward()
 
     assert loss.item() == 0.0
@@ -285,7 +285,7 @@ def test_ratios_are_finite_for_tokens_the_policy_forbids() -> None:
     for estimator in ("k1", "k2", "k3"):
         logprobs = [torch.tensor([-math.inf], requires_grad=True) for _ in data]
         loss, metrics = GrpoLoss(GrpoConfig(kl_coef=0.1, kl_estimator=estimator), CONTEXT)(
-            data, logprobs
+            data, logprobs, {}
         )
         loss.backward()
 

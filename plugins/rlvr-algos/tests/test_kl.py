@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlvr_algos.kl import LOG_RATIO_LIMIT, kl_to_reference
+from rlvr_algos.shaping.kl import LOG_RATIO_LIMIT, kl_to_reference
 
 
 def distributions(seed: int) -> tuple[Tensor, Tensor]:

@@ -12,17 +12,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlvr.errors import BackendError
-from rlvr.parts import BuildContext
+from rlvr import CORRECTIONS, BackendError, BuildContext, Datum
 from rlvr.testing import random_data
-from rlvr.types import Datum
-from rlvr_algos.cispo import CispoLoss
-from rlvr_algos.config import CORRECTIONS
-from rlvr_algos.grpo import GrpoLoss
-from rlvr_algos.gspo import GspoLoss
-from rlvr_algos.policy_gradient import PolicyGradientLoss
-from rlvr_algos.ppo import PpoLoss
-from rlvr_algos.reinforce import ReinforceLoss
+from rlvr_algos.losses.cispo import CispoLoss
+from rlvr_algos.losses.grpo import GrpoLoss
+from rlvr_algos.losses.gspo import GspoLoss
+from rlvr_algos.losses.policy_gradient import PolicyGradientLoss
+from rlvr_algos.losses.ppo import PpoLoss
+from rlvr_algos.losses.reinforce import ReinforceLoss
 
 CONTEXT = BuildContext()
 LOSSES: dict[str, type[PolicyGradientLoss]] = {
@@ -62,9 +59,9 @@ def forward(
 ) -> tuple[list[Datum], list[torch.Tensor], dict[str, list[torch.Tensor]]]:
     """Data with what the loss needs near the sampler's numbers, logprobs, and outputs."""
     rng = np.random.default_rng(seed)
-    data = random_data(seed=seed, needs=loss.needs)
+    data = random_data(seed=seed, needs=loss.needs.annotations)
     for datum in data:
-        for name in {"policy"} & loss.needs:
+        for name in {"policy"} & loss.needs.annotations:
             datum.annotations[name][:] = datum.logprobs + rng.normal(0, 0.5, datum.mask.size)
     rows = [
         torch.tensor(d.logprobs + rng.uniform(-0.8, 0.8, d.mask.size), requires_grad=True)
@@ -72,7 +69,7 @@ def forward(
     ]
     outputs = {
         name: [torch.tensor(rng.uniform(-1, 2, d.mask.size), requires_grad=True) for d in data]
-        for name in sorted(loss.outputs)
+        for name in sorted(loss.needs.outputs)
     }
     return data, rows, outputs
 
@@ -216,7 +213,7 @@ def test_cispo_keeps_the_gradient_that_grpo_drops() -> None:
         cls = LOSSES[name]
         options = {} if name == "reinforce" else {"clip_low": 0.2, "clip_high": 0.2}
         row = torch.tensor([-1.0], dtype=torch.float64, requires_grad=True)
-        cls(cls.config_class(**options), CONTEXT)([datum], [row])[0].backward()
+        cls(cls.config_class(**options), CONTEXT)([datum], [row], {})[0].backward()
         assert row.grad is not None
         found[name] = row.grad.item()
 
@@ -236,7 +233,7 @@ def test_gspo_worked_by_hand() -> None:
     for high, loss, gradient in ((0.3, -math.exp(0.2), -math.exp(0.2) / 2), (0.2, -1.2, 0.0)):
         row = torch.tensor([-0.7, -1.9], dtype=torch.float64, requires_grad=True)
         config = GspoLoss.config_class(clip_low=0.2, clip_high=high)
-        value, _ = GspoLoss(config, CONTEXT)([datum], [row])
+        value, _ = GspoLoss(config, CONTEXT)([datum], [row], {})
         value.backward()
         assert row.grad is not None
         assert value.item() == pytest.approx(loss)
@@ -267,7 +264,7 @@ def test_corrections_worked_by_hand(kind: str, scales: tuple[float, float]) -> N
     row = torch.tensor(trained, requires_grad=True)
     config = GrpoLoss.config_class(correction=kind, correction_cap=2.5)
 
-    value, metrics = GrpoLoss(config, CONTEXT)([datum], [row])
+    value, metrics = GrpoLoss(config, CONTEXT)([datum], [row], {})
     value.backward()
 
     assert row.grad is not None
@@ -287,7 +284,7 @@ def test_correction_equals_the_plain_ratio_on_the_first_pass() -> None:
     for correction in ("none", "tis-token"):
         leaves = [x.clone().requires_grad_() for x in rows]
         config = ReinforceLoss.config_class(correction=correction, correction_cap=1e6)
-        ReinforceLoss(config, CONTEXT)(data, leaves)[0].backward()
+        ReinforceLoss(config, CONTEXT)(data, leaves, {})[0].backward()
         gradients.append(torch.cat([x.grad for x in leaves if x.grad is not None]))
 
     assert torch.allclose(*gradients, rtol=1e-5)
@@ -347,7 +344,7 @@ def test_a_backend_without_the_output_is_told() -> None:
     loss = GrpoLoss(GrpoLoss.config_class(entropy_coef=0.1), CONTEXT)
 
     with pytest.raises(BackendError, match=r"'entropy'(.|\n)*logprobs only"):
-        loss(data, rows)
+        loss(data, rows, {})
 
 
 def test_extras_are_off_by_default() -> None:
@@ -355,18 +352,18 @@ def test_extras_are_off_by_default() -> None:
     for name, cls in LOSSES.items():
         loss = cls(None, CONTEXT)
         wanted = ({"value", "return"}, {"value"}) if name == "ppo" else (set(), set())
-        assert (loss.needs, loss.outputs) == wanted
+        assert (loss.needs.annotations, loss.needs.outputs) == wanted
 
 
 def test_mismatch_is_noticed() -> None:
     """Past the threshold a sentence says the number and what to set; otherwise silence."""
     loss = GrpoLoss(GrpoLoss.config_class(mismatch_warn=0.01), CONTEXT)
 
-    (text,) = loss.notices({"mismatch/kl": 0.5})
+    (text,) = loss.warnings({"mismatch/kl": 0.5})
 
     assert "0.5 nats" in text
     assert "grpo.correction=tis-token" in text
-    assert list(loss.notices({"mismatch/kl": 0.01})) == []
-    assert list(loss.notices({})) == []
+    assert list(loss.warnings({"mismatch/kl": 0.01})) == []
+    assert list(loss.warnings({})) == []
     never = GrpoLoss(GrpoLoss.config_class(mismatch_warn=0.0), CONTEXT)
-    assert list(never.notices({"mismatch/kl": 0.5})) == []
+    assert list(never.warnings({"mismatch/kl": 0.5})) == []

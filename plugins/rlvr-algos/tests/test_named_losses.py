@@ -12,17 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rlvr.abilities import NamedForm, NamedLoss
-from rlvr.parts import BuildContext
-from rlvr.run.batches import weigh
+from rlvr import BuildContext, Datum, NamedForm
 from rlvr.testing import random_data
-from rlvr.types import Datum
-from rlvr_algos.cispo import CispoLoss
-from rlvr_algos.grpo import GrpoLoss
-from rlvr_algos.gspo import GspoLoss
-from rlvr_algos.ppo import PpoLoss
-from rlvr_algos.reinforce import ReinforceLoss
-from rlvr_algos.sft import SftLoss
+from rlvr.training.minibatches import weigh
+from rlvr_algos.losses.cispo import CispoLoss
+from rlvr_algos.losses.grpo import GrpoLoss
+from rlvr_algos.losses.gspo import GspoLoss
+from rlvr_algos.losses.ppo import PpoLoss
+from rlvr_algos.losses.reinforce import ReinforceLoss
+from rlvr_algos.losses.sft import SftLoss
 
 CONTEXT = BuildContext()
 Row = NDArray[np.float64]
@@ -92,13 +90,13 @@ def test_the_services_sum_is_our_loss(
     """Value and gradient, whatever the aggregation: the weights travel in the advantages."""
     clips = {"clip_low": clip_low, "clip_high": clip_high} if name in CLIPPED else {}
     loss = LOSSES[name](**clips)
-    form = loss.named()
+    form = loss.builtin_form()
     rng = np.random.default_rng(seed)
     data = weigh(random_data(seed=seed, count=5), aggregation, 9)
     now = [d.logprobs + rng.uniform(-spread, spread, len(d.tokens)) * d.mask for d in data]
     leaves = [torch.tensor(row, dtype=torch.float64, requires_grad=True) for row in now]
 
-    value, _ = loss(data, leaves)
+    value, _ = loss(data, leaves, {})
     value.backward()
 
     theirs = [
@@ -115,13 +113,13 @@ def test_bounds_are_thresholds_of_the_ratio() -> None:
     clips = {"clip_low": 0.25, "clip_high": 0.5}
     wanted = {"clip_low_threshold": 0.75, "clip_high_threshold": 1.5}
 
-    assert LOSSES["grpo"](**clips).named() == NamedForm(name="ppo", config=wanted)
-    assert LOSSES["cispo"](**clips).named() == NamedForm(name="cispo", config=wanted)
-    assert LOSSES["gspo"](**clips).named() == NamedForm(
+    assert LOSSES["grpo"](**clips).builtin_form() == NamedForm(name="ppo", config=wanted)
+    assert LOSSES["cispo"](**clips).builtin_form() == NamedForm(name="cispo", config=wanted)
+    assert LOSSES["gspo"](**clips).builtin_form() == NamedForm(
         name="gspo", config=wanted, masks=("sequence_ratio_mask",)
     )
-    assert LOSSES["reinforce"]().named() == NamedForm(name="importance_sampling")
-    assert LOSSES["sft"]().named() == NamedForm(name="cross_entropy")
+    assert LOSSES["reinforce"]().builtin_form() == NamedForm(name="importance_sampling")
+    assert LOSSES["sft"]().builtin_form() == NamedForm(name="cross_entropy")
 
 
 @pytest.mark.parametrize("name", ["grpo", "gspo", "cispo", "reinforce"])
@@ -132,6 +130,5 @@ def test_what_the_service_has_not_is_not_named(name: str, setting: dict[str, Any
     """A KL, an entropy bonus or a correction makes it a custom loss; so does a critic."""
     loss = LOSSES[name](**setting)
 
-    assert isinstance(loss, NamedLoss)
-    assert loss.named() is None
-    assert PpoLoss(None, CONTEXT).named() is None
+    assert loss.builtin_form() is None
+    assert PpoLoss(None, CONTEXT).builtin_form() is None

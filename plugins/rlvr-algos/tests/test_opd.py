@@ -12,12 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rlvr.abilities import Taught, Telling, TokenCredit
-from rlvr.errors import BackendError, ConfigError
-from rlvr.parts import BuildContext
+from rlvr import (
+    BackendError,
+    BuildContext,
+    ConfigError,
+    Datum,
+    Problem,
+    Reward,
+    SamplingParams,
+    ScoredGroup,
+    Trajectory,
+)
 from rlvr.testing import random_data
-from rlvr.types import Datum, Problem, Reward, SamplingParams, ScoredGroup, Trajectory
-from rlvr_algos.opd import OpdAdvantage
+from rlvr_algos.advantages.opd import OpdAdvantage
 
 TEACHER = "gpt2:somewhere"
 
@@ -63,7 +70,7 @@ def test_each_token_answers_for_itself_worked_by_hand() -> None:
     """
     d = datum(0.5, [None, -1, -2, None, -1], [9, -3, -1, 9, -1])
 
-    assert own(opd(kl_penalty_coef=0.5).refine([d])) == [pytest.approx([-0.5, 1.0, 0.5])]
+    assert own(opd(kl_penalty_coef=0.5).per_token([d])) == [pytest.approx([-0.5, 1.0, 0.5])]
 
 
 def test_a_discount_looks_ahead_worked_by_hand() -> None:
@@ -74,7 +81,7 @@ def test_a_discount_looks_ahead_worked_by_hand() -> None:
     """
     d = datum(0.0, [None, -1, -2, None, -1], [9, -3, -1, 9, -5])
 
-    found = own(opd(kl_discount_factor=0.5).refine([d]))
+    found = own(opd(kl_discount_factor=0.5).per_token([d]))
 
     assert found == [pytest.approx([-2.0, 0.0, -4.0])]
 
@@ -117,7 +124,7 @@ def test_is_the_discounted_sum(seed: int, coef: float, gamma: float) -> None:
     """Against two loops, on ragged data of several turns."""
     data = random_data(seed=seed, needs={"teacher"})
 
-    found = own(opd(kl_penalty_coef=coef, kl_discount_factor=gamma).refine(data))
+    found = own(opd(kl_penalty_coef=coef, kl_discount_factor=gamma).per_token(data))
 
     for d, row in zip(data, found, strict=True):
         credit = float(d.advantages[d.mask][0])
@@ -147,7 +154,7 @@ def test_is_the_cookbooks_formula(seed: int, gamma: float) -> None:
     """With reward minus mean as its credit, the advantages are those of `train_on_policy`."""
     data = random_data(seed=seed, needs={"teacher"})
 
-    for d, refined in zip(data, opd(kl_discount_factor=gamma).refine(data), strict=True):
+    for d, refined in zip(data, opd(kl_discount_factor=gamma).per_token(data), strict=True):
         wanted = d.advantages + cookbook(
             d.logprobs, d.annotations["teacher"], d.mask.astype(float), 1.0, gamma
         )
@@ -158,7 +165,7 @@ def test_a_student_like_its_teacher_learns_from_the_reward_alone() -> None:
     """Where both agree nothing is taken off."""
     d = datum(0.75, [None, -1, -2], [0, -1, -2])
 
-    assert own(opd(kl_discount_factor=1.0).refine([d])) == [[0.75, 0.75]]
+    assert own(opd(kl_discount_factor=1.0).per_token([d])) == [[0.75, 0.75]]
 
 
 def test_an_absurd_token_is_bounded() -> None:
@@ -166,12 +173,11 @@ def test_an_absurd_token_is_bounded() -> None:
     d = datum(0.0, [None, -0.5, -1.0], [0, -1e4, -1.25])
     part = opd(clip=5.0)
 
-    refined = part.refine([d])
+    refined = part.per_token([d])
 
-    assert own(opd().refine([d])) == [pytest.approx([-20.0, -0.25])]
+    assert own(opd().per_token([d])) == [pytest.approx([-20.0, -0.25])]
     assert own(refined) == [pytest.approx([-5.0, -0.25])]
-    assert isinstance(part, Telling)
-    assert part.numbers(refined) == {
+    assert part.metrics(refined) == {
         "teacher/kl": pytest.approx((20 + 0.25) / 2),
         "teacher/logprob": pytest.approx((-1e4 - 1.25) / 2),
         "advantage/clipped": 0.5,
@@ -186,8 +192,8 @@ def test_both_kl_penalties_add_up() -> None:
     )
     part = opd(kl_coef=2.0)
 
-    assert part.needs == {"teacher", "reference"}
-    assert own(part.refine([d])) == [pytest.approx([-2 * 0.75 - 1, -2 * 0.25 - 2])]
+    assert part.needs.annotations == {"teacher", "reference"}
+    assert own(part.per_token([d])) == [pytest.approx([-2 * 0.75 - 1, -2 * 0.25 - 2])]
 
 
 def test_the_kl_of_whole_answers_is_taken_off_the_reward_by_hand() -> None:
@@ -202,7 +208,7 @@ def test_the_kl_of_whole_answers_is_taken_off_the_reward_by_hand() -> None:
     alone = attrs.evolve(datum(0.0, [None, -1], [9, -5]), problem_id="q")
     part = opd(kl_in="reward", kl_penalty_coef=0.5)
 
-    refined = part.refine([first, alone, second])
+    refined = part.per_token([first, alone, second])
 
     assert own(refined) == [
         pytest.approx([1.0, 1.0]),
@@ -228,7 +234,7 @@ def test_the_kl_in_the_reward_is_the_group_advantage_of_that_reward() -> None:
     ]
 
     shaped = rewards - coef * kl
-    assert own(part.refine(data)) == [
+    assert own(part.per_token(data)) == [
         pytest.approx([value] * 3, abs=1e-5) for value in shaped - shaped.mean()
     ]
     with pytest.raises(ConfigError, match="groups of one"):
@@ -239,7 +245,7 @@ def test_the_rewards_share_is_bounded_like_the_whole() -> None:
     """The annotation that `opd.mode=supervised` learns from: clipped, without the teacher."""
     d = datum(7.0, [None, -1, -2], [9, -3, -1])
 
-    (refined,) = opd(clip=5.0).refine([d])
+    (refined,) = opd(clip=5.0).per_token([d])
 
     assert refined.annotations["credit/reward"].tolist() == [0, 5, 5]
     assert own([refined]) == [[5, 5]]
@@ -250,13 +256,11 @@ def test_names_its_teacher() -> None:
     part = opd()
     off = opd(kl_penalty_coef=0.0, teacher="")
 
-    assert isinstance(part, Taught)
-    assert isinstance(part, TokenCredit)
-    assert (part.teachers, part.needs) == ({"teacher": TEACHER}, {"teacher"})
-    assert (off.teachers, off.needs) == ({}, frozenset())
+    assert (part.needs.teachers, part.needs.annotations) == ({"teacher": TEACHER}, {"teacher"})
+    assert (off.needs.teachers, off.needs.annotations) == ({}, frozenset())
     d = datum(0.5, [None, -1], [0, -3])
-    assert own(off.refine([d])) == [[0.5]]
-    assert off.numbers([d]) == {}
+    assert own(off.per_token([d])) == [[0.5]]
+    assert off.metrics([d]) == {}
 
 
 def test_a_missing_annotation_is_named() -> None:
@@ -264,7 +268,7 @@ def test_a_missing_annotation_is_named() -> None:
     d = attrs.evolve(datum(0.0, [None, -1], [0, -1]), annotations={})
 
     with pytest.raises(BackendError, match="'teacher'"):
-        opd().refine([d])
+        opd().per_token([d])
 
 
 @pytest.mark.parametrize(

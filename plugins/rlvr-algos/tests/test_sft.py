@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from rlvr.parts import BuildContext
-from rlvr.run.batches import weigh
+from rlvr import BuildContext
 from rlvr.testing import random_data
-from rlvr_algos.sft import SftLoss
+from rlvr.training.minibatches import weigh
+from rlvr_algos.losses.sft import SftLoss
 
 LOSS = SftLoss(None, BuildContext())
 
@@ -28,7 +28,7 @@ def test_is_cross_entropy_where_advantages_are_one() -> None:
         x.log_softmax(-1).gather(-1, y[:, None])[:, 0] for x, y in zip(logits, targets, strict=True)
     ]
 
-    loss, metrics = LOSS(data, logprobs)
+    loss, metrics = LOSS(data, logprobs, {})
 
     mask = torch.tensor(np.concatenate([d.mask for d in data]))
     wanted = torch.nn.functional.cross_entropy(torch.cat(logits)[mask], torch.cat(targets)[mask])
@@ -50,7 +50,7 @@ def test_worked_by_hand() -> None:
         logprobs=[0, 0, 0],
     )
 
-    loss, _ = LOSS([datum], [torch.tensor([-9.0, math.log(0.5), math.log(0.125)])])
+    loss, _ = LOSS([datum], [torch.tensor([-9.0, math.log(0.5), math.log(0.125)])], {})
 
     assert loss.item() == pytest.approx(math.log(4))
 
@@ -64,7 +64,7 @@ def test_advantages_scale_what_is_imitated() -> None:
     ]
     logprobs = [torch.full((len(d.tokens),), -1.0, requires_grad=True) for d in data]
 
-    LOSS(data, logprobs)[0].backward()
+    LOSS(data, logprobs, {})[0].backward()
 
     assert logprobs[0].grad is not None
     assert logprobs[1].grad is not None
@@ -79,6 +79,6 @@ def test_does_not_ask_who_sampled() -> None:
 
     silent = [attrs.evolve(d, logprobs=np.zeros(len(d.tokens))) for d in data]
 
-    assert LOSS(data, logprobs)[0] == LOSS(silent, logprobs)[0]
+    assert LOSS(data, logprobs, {})[0] == LOSS(silent, logprobs, {})[0]
     assert not LOSS.importance_weighted
-    assert LOSS.needs == frozenset()
+    assert LOSS.needs.annotations == frozenset()

@@ -11,16 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlvr.errors import BackendError
-from rlvr.parts import BuildContext
+from rlvr import BackendError, BuildContext, Datum
 from rlvr.testing import random_data
-from rlvr.types import Datum
-from rlvr_algos.adaptive_kl import adapted
+from rlvr_algos.advantages.gae import GaeAdvantage
+from rlvr_algos.advantages.global_batch import GlobalAdvantage
+from rlvr_algos.advantages.group import GroupAdvantage
 from rlvr_algos.config import GrpoConfig
-from rlvr_algos.gae import GaeAdvantage
-from rlvr_algos.global_batch import GlobalAdvantage
-from rlvr_algos.group import GroupAdvantage
-from rlvr_algos.grpo import GrpoLoss
+from rlvr_algos.losses.grpo import GrpoLoss
+from rlvr_algos.shaping.adaptive_kl import adapted
 
 CONTEXT = BuildContext()
 
@@ -75,8 +73,8 @@ def test_kl_in_the_reward_worked_by_hand() -> None:
     )
     part = GroupAdvantage(GroupAdvantage.config_class(kl_coef=0.5), CONTEXT)
 
-    assert part.needs == {"reference"}
-    assert own(part.refine([d])) == [pytest.approx([0.65, 0.7, 0.8])]
+    assert part.needs.annotations == {"reference"}
+    assert own(part.per_token([d])) == [pytest.approx([0.65, 0.7, 0.8])]
 
 
 def test_without_a_kl_nothing_is_touched() -> None:
@@ -84,8 +82,8 @@ def test_without_a_kl_nothing_is_touched() -> None:
     data = random_data()
     part = GroupAdvantage(None, CONTEXT)
 
-    assert part.needs == frozenset()
-    assert all(a is b for a, b in zip(part.refine(data), data, strict=True))
+    assert part.needs.annotations == frozenset()
+    assert all(a is b for a, b in zip(part.per_token(data), data, strict=True))
 
 
 @given(
@@ -98,9 +96,9 @@ def test_global_equals_a_double_sum(seed: int, discount: float, beta: float) -> 
     """The discounted sum of a token's and all later rewards, normalised over the step."""
     config = GlobalAdvantage.config_class(discount=discount, kl_coef=beta)
     part = GlobalAdvantage(config, CONTEXT)
-    data = random_data(seed=seed, needs=part.needs)
+    data = random_data(seed=seed, needs=part.needs.annotations)
 
-    found = own(part.refine(data))
+    found = own(part.per_token(data))
 
     returns = []
     for d in data:
@@ -117,7 +115,7 @@ def test_global_worked_by_hand() -> None:
     """Returns 1 on one token and 0 on three: mean 1/4, deviation 1/2, so 3/2 and -1/2."""
     part = GlobalAdvantage(None, CONTEXT)
 
-    found = own(part.refine([datum(1.0, [False, True]), datum(0.0, [True, True, True])]))
+    found = own(part.per_token([datum(1.0, [False, True]), datum(0.0, [True, True, True])]))
 
     assert found[0] == pytest.approx([1.5], rel=1e-5)
     assert found[1] == pytest.approx([-0.5] * 3, rel=1e-5)
@@ -127,7 +125,7 @@ def test_a_batch_of_equal_returns_gives_zeros() -> None:
     """Nothing is better than anything: exact zeros, and no rounding residue is blown up."""
     part = GlobalAdvantage(None, CONTEXT)
 
-    assert own(part.refine([datum(0.1, [True, True]), datum(0.1, [True])])) == [[0, 0], [0]]
+    assert own(part.per_token([datum(0.1, [True, True]), datum(0.1, [True])])) == [[0, 0], [0]]
 
 
 @given(
@@ -145,9 +143,9 @@ def test_gae_equals_a_double_sum(
     options = {"discount": discount, "gae_lambda": decay, "kl_coef": beta, "whiten": is_white}
     config = GaeAdvantage.config_class(**options)
     part = GaeAdvantage(config, CONTEXT)
-    data = random_data(seed=seed, needs=part.needs)
+    data = random_data(seed=seed, needs=part.needs.annotations)
 
-    found = part.refine(data)
+    found = part.per_token(data)
 
     rows = []
     for d, new in zip(data, found, strict=True):
@@ -175,7 +173,7 @@ def test_gae_worked_by_hand() -> None:
     Advantages 0.3 + 0.2 / 2 = 0.4 and 0.2; returns 0.9 and 1.
     """
     config = GaeAdvantage.config_class(gae_lambda=0.5, whiten=False)
-    (found,) = GaeAdvantage(config, CONTEXT).refine(
+    (found,) = GaeAdvantage(config, CONTEXT).per_token(
         [datum(1.0, [False, True, False, True], value=[7, 0.5, 7, 0.8])]
     )
 
@@ -189,7 +187,7 @@ def test_lambda_one_is_return_minus_value() -> None:
     part = GaeAdvantage(config, CONTEXT)
     data = random_data(seed=9, needs={"value"})
 
-    for old, new in zip(data, part.refine(data), strict=True):
+    for old, new in zip(data, part.per_token(data), strict=True):
         reward = float(old.advantages[old.mask][-1])
         wanted = reward - old.annotations["value"][old.mask]
         assert new.advantages[old.mask] == pytest.approx(wanted, abs=1e-5)
@@ -199,7 +197,7 @@ def test_lambda_one_is_return_minus_value() -> None:
 def test_missing_values_are_an_error() -> None:
     """GAE without a critic says which annotation is missing, and of which problem."""
     with pytest.raises(BackendError, match=r"'value'(.|\n)*'p'"):
-        GaeAdvantage(None, CONTEXT).refine([datum(1.0, [True])])
+        GaeAdvantage(None, CONTEXT).per_token([datum(1.0, [True])])
 
 
 @pytest.mark.parametrize(
@@ -222,16 +220,18 @@ def test_what_is_recalled_is_used(part: Any) -> None:
     start = part(config, CONTEXT)
     memory = start.adapted({"kl_coef": 0.3}, {"kl/reference": 1.0})
     direct = part(attrs.evolve(config, kl_coef=memory["kl_coef"]), CONTEXT)
-    data = random_data(seed=2, needs=start.needs)
+    data = random_data(seed=2, needs=start.needs.annotations)
 
     assert memory == {"kl_coef": pytest.approx(0.3 * 1.02)}
-    again = start.recalled(memory)
+    again = start.with_memory(memory)
     if isinstance(again, GrpoLoss):
         torch = pytest.importorskip("torch")
         rows = [torch.tensor(d.logprobs) for d in data]
-        assert again(data, rows)[0] == direct(data, rows)[0] != start(data, rows)[0]
+        assert again(data, rows, {})[0] == direct(data, rows, {})[0] != start(data, rows, {})[0]
     else:
-        assert own(again.refine(data)) == own(direct.refine(data)) != own(start.refine(data))
+        assert (
+            own(again.per_token(data)) == own(direct.per_token(data)) != own(start.per_token(data))
+        )
 
 
 def test_a_fixed_weight_remembers_nothing() -> None:
@@ -239,4 +239,4 @@ def test_a_fixed_weight_remembers_nothing() -> None:
     loss = GrpoLoss(GrpoConfig(kl_coef=0.5), CONTEXT)
 
     assert loss.adapted({}, {"kl/reference": 9.0}) == {}
-    assert loss.recalled({}) is loss
+    assert loss.with_memory({}) is loss

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import structlog
 
-from rlvr.errors import BackendError, ConfigError, PrerequisiteError, UnknownNameError, explain
-from rlvr.parts import BuildContext
-from rlvr_servers.address import Address
-from rlvr_servers.caller import key_error
-from rlvr_servers.client import ChatClient
+from rlvr import (
+    BackendError,
+    BuildContext,
+    ConfigError,
+    PrerequisiteError,
+    SampledBackend,
+    UnknownNameError,
+    explain,
+)
+from rlvr_servers.client.address import Address
+from rlvr_servers.client.chat import ChatClient
+from rlvr_servers.client.endpoint import LISTING_TIMEOUT_S, server_key
+from rlvr_servers.client.http import UnreachableError, exchange
+from rlvr_servers.client.requests import key_error
 from rlvr_servers.config import ServerConfig
-from rlvr_servers.exchange import UnreachableError, exchange
-from rlvr_servers.line import LISTING_TIMEOUT_S, server_key
 from rlvr_servers.policy import ServerPolicy
 
 log = structlog.get_logger(__name__)
 
 
-class ServerBackend:
+class ServerBackend(SampledBackend):
     """
     Samples from `server:URL#NAME`. Opening it asks the server which models it has.
 
@@ -91,23 +98,9 @@ class ServerBackend:
             )
         )
 
-    # --- what a trainer would do ----------------------------------------------------------------
-
-    async def logprobs(self, *_args: Any) -> NoReturn:
-        """Refused: see `untrainable`."""
-        raise untrainable()
-
-    async def step(self, *_args: Any) -> NoReturn:
-        """Refused: see `untrainable`."""
-        raise untrainable()
-
-    async def save(self, *_args: Any) -> NoReturn:
-        """Refused: see `untrainable`."""
-        raise untrainable()
-
-    async def load(self, *_args: Any) -> NoReturn:
-        """Refused: see `untrainable`."""
-        raise untrainable()
+    def untrainable(self) -> ConfigError:
+        """See `rlvr_servers.backend.untrainable`."""
+        return untrainable()
 
 
 def untrainable() -> ConfigError:

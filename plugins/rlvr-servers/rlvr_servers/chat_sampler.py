@@ -11,11 +11,25 @@ from typing import Any
 import structlog
 from attrs import define, field
 
-from rlvr.episode import LeavesFiles, LeavesNotes
-from rlvr.errors import ConfigError, PrerequisiteError, explain
-from rlvr.parts import BuildContext, Episode, Task
-from rlvr.types import Finish, Group, Message, Problem, SamplingParams, Segment, Trajectory
-from rlvr_servers.client import ChatAnswer
+from rlvr import (
+    BuildContext,
+    ConfigError,
+    Episode,
+    EpisodeResult,
+    Finish,
+    Group,
+    Message,
+    PrerequisiteError,
+    Problem,
+    Sampler,
+    SamplingParams,
+    Segment,
+    Task,
+    Trajectory,
+    explain,
+    with_stop_texts,
+)
+from rlvr_servers.client.chat import ChatAnswer
 from rlvr_servers.policy import ServerPolicy
 
 NOTE_EVERY_S = 10.0
@@ -35,8 +49,7 @@ class _Chat:
     answers: list[ChatAnswer] = field(factory=list)
     finish: Finish = "stop"
     error: str = ""
-    files: Any = None
-    notes: dict[str, Any] = field(factory=dict)
+    result: EpisodeResult = field(factory=EpisodeResult)
 
     def ask(self, messages: Sequence[Message]) -> None:
         author: Any = "env" if self.segments else "prompt"
@@ -50,14 +63,8 @@ class _Chat:
         self.answers.append(answer)
         self.finish = answer.finish
 
-    def close(self) -> None:
-        if isinstance(self.episode, LeavesFiles):
-            self.files = self.episode.files()
-        if isinstance(self.episode, LeavesNotes):
-            self.notes = dict(self.episode.notes())
 
-
-class ChatSampler:
+class ChatSampler(Sampler):
     """
     Draws `params.group_size` trajectories a problem, each a chat of its own.
 
@@ -133,10 +140,11 @@ async def _converse(
         while (messages := chat.episode.prompt()) is not None:
             chat.ask(messages)
             seed = _seed(chat.seed, len(chat.messages))
-            chat.accept(await policy.complete(chat.messages, params, seed))
+            asked = with_stop_texts(params, chat.episode)
+            chat.accept(await policy.complete(chat.messages, asked, seed))
             async with slots:
                 await chat.episode.take(chat.answers[-1].text)
-        chat.close()
+        chat.result = chat.episode.result()
     except (ConfigError, PrerequisiteError):  # every rollout's fault
         raise
     except Exception as error:  # the plugin border: one rollout must not sink the rest
@@ -158,8 +166,8 @@ def _trajectory(chat: _Chat, policy: ServerPolicy, params: SamplingParams) -> Tr
         policy_version=policy.version,
         policy_digest=policy.digest,
         error=chat.error,
-        files=chat.files,
-        notes={**chat.notes, "server": told},
+        files=chat.result.files,
+        notes={**chat.result.notes, "server": told},
     )
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rlvr import hookimpl
-from rlvr.specs import BackendSpec, SamplerSpec, TeacherSpec
+from rlvr import BackendSpec, SamplerSpec, TeacherSpec, hookimpl
 
 RLVR_API = 1
 

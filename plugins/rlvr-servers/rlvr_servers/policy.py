@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
 
-from attrs import frozen
+from attrs import field, frozen
 
-from rlvr.types import Message, SamplingParams
-from rlvr_servers.client import ChatAnswer, ChatClient
+from rlvr import BackendError, GenerateRequest, Message, Policy, SamplingParams
+from rlvr_servers.client.chat import ChatAnswer, ChatClient
 
 
 @frozen(kw_only=True)
-class ServerPolicy:
+class ServerPolicy(Policy):
     """What the sampler `chat` asks. `digest` is the model's name: its weights are the server's."""
 
     client: ChatClient
     version: int = 0
+    digest: str = field(init=False)
 
-    @property
-    def digest(self) -> str:
-        """The model's name."""
+    @digest.default
+    def _name(self) -> str:
         return self.client.model
+
+    async def generate(self, requests: Sequence[GenerateRequest]) -> NoReturn:
+        """Refused: only the sampler `chat` asks it."""
+        raise BackendError(f"the server's model {self.digest} gives texts, no tokens")
 
     async def complete(
         self, messages: Sequence[Message], params: SamplingParams, seed: int

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
-
 import structlog
 
-from rlvr.errors import BackendError
-from rlvr.parts import BuildContext
+from rlvr import BackendError, BuildContext, ConfigError, SampledBackend
 from rlvr_servers.backend import untrainable
-from rlvr_servers.dialects import build_dialect
-from rlvr_servers.echo import Echo
-from rlvr_servers.probe import first_ids
+from rlvr_servers.protocols.choose import build_protocol
+from rlvr_servers.protocols.completions import Echo
+from rlvr_servers.protocols.probe import first_ids
 from rlvr_servers.served_policy import ServedPolicy
 from rlvr_servers.servers_config import ServersConfig
 
 log = structlog.get_logger(__name__)
 
 
-class ServedBackend:
+class ServedBackend(SampledBackend):
     """Samples from `vllm:URL#NAME`, `sglang:URL#NAME` or `openai:URL#NAME`; trains nothing."""
 
     def __init__(self, config: ServersConfig | None, context: BuildContext) -> None:
@@ -34,21 +31,21 @@ class ServedBackend:
             PrerequisiteError: It cannot be reached, wants a key, or its tokenizer is not here.
             ConfigError: No such model, or nobody says where its tokenizer is.
         """
-        dialect, tokenizer, served = await build_dialect(self._spec, self._config)
-        if isinstance(dialect, Echo):
-            await dialect.settle(first_ids(tokenizer))
+        protocol, tokenizer, served = await build_protocol(self._spec, self._config)
+        if isinstance(protocol, Echo):
+            await protocol.settle(first_ids(tokenizer))
         known = f"@{served.version}" if served.version else ""
         if not known:
             log.warning(
                 "weights_unknown",
-                model=dialect.line.model,
+                model=protocol.line.model,
                 why="the server names no version of its weights; results say its name alone",
             )
         self._policy = ServedPolicy(
-            dialect,
+            protocol,
             tokenizer,
             context_length=served.context_length or 1 << 20,
-            digest=f"{dialect.line.model}{known}",
+            digest=f"{protocol.line.model}{known}",
         )
         return self
 
@@ -62,18 +59,6 @@ class ServedBackend:
             raise BackendError("the server's backend was not opened: use `async with`")
         return self._policy
 
-    async def logprobs(self, *_args: Any) -> NoReturn:
-        """Refused: see `rlvr_servers.backend.untrainable`."""
-        raise untrainable()
-
-    async def step(self, *_args: Any) -> NoReturn:
-        """Refused: see `rlvr_servers.backend.untrainable`."""
-        raise untrainable()
-
-    async def save(self, *_args: Any) -> NoReturn:
-        """Refused: see `rlvr_servers.backend.untrainable`."""
-        raise untrainable()
-
-    async def load(self, *_args: Any) -> NoReturn:
-        """Refused: see `rlvr_servers.backend.untrainable`."""
-        raise untrainable()
+    def untrainable(self) -> ConfigError:
+        """See `rlvr_servers.backend.untrainable`."""
+        return untrainable()

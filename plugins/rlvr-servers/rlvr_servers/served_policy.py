@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 import attrs
 import numpy as np
 
-from rlvr.errors import BackendError, UnknownNameError, explain
-from rlvr.parts import Tokenizer
-from rlvr.sampling import cut
-from rlvr.types import Completion, GenerateRequest
-from rlvr_servers.dialect import AmbiguousError, Dialect, Drawn, LacksError
-from rlvr_servers.line import RequestError
+from rlvr import (
+    BackendError,
+    Completion,
+    GenerateRequest,
+    ImageProcessor,
+    Policy,
+    Tokenizer,
+    UnknownNameError,
+    cut,
+    explain,
+)
+from rlvr_servers.client.endpoint import RequestError
+from rlvr_servers.protocols.protocol import AmbiguousError, Drawn, LacksError, ServerProtocol
 
 ADAPTERS = "rlvr-"
 """What the names of a run's adapters begin with, on the server."""
 
 
-class ServedPolicy:
+class ServedPolicy(Policy):
     """
     The `rlvr.parts.Policy` of a server's model: ids go out, ids and logprobs come back.
 
@@ -34,19 +40,20 @@ class ServedPolicy:
 
     def __init__(
         self,
-        dialect: Dialect,
+        protocol: ServerProtocol,
         tokenizer: Tokenizer,
         *,
         context_length: int,
         version: int = 0,
         digest: str = "",
+        image_processor: ImageProcessor | None = None,
         label: str = "",
     ) -> None:
         """`label` is the weight version that every answer must name, where the server names one."""
         self.version, self.digest = version, digest
         self.tokenizer, self.context_length = tokenizer, context_length
-        self._dialect, self._label = dialect, label
-        self._ends = frozenset(getattr(tokenizer, "stop_ids", None) or {tokenizer.eos_id})
+        self._protocol, self._label = protocol, label
+        self.image_processor = image_processor
 
     async def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
         """
@@ -76,11 +83,11 @@ class ServedPolicy:
             return Completion(tokens=[], logprobs=[], text="", finish="length")
         params = attrs.evolve(request.params, max_tokens=room)
         try:
-            drawn = await self._dialect.draw(
-                request.prompt.tolist(), params, request.seed, self._ends
+            drawn = await self._protocol.draw(
+                request.prompt.tolist(), params, request.seed, self.tokenizer.ends
             )
         except UnknownNameError as error:
-            if not self._dialect.line.model.startswith(ADAPTERS):
+            if not self._protocol.line.model.startswith(ADAPTERS):
                 raise
             raise self._failed(
                 f"{error}; it had this run's adapter, and has lost it",
@@ -97,7 +104,12 @@ class ServedPolicy:
                 "--resume when the server answers again",
             ) from error
         self._check(drawn)
-        found = cut(drawn.tokens, ends=self._ends, stops=params.stop, bytes_of=self._bytes_of)
+        found = cut(
+            drawn.tokens,
+            ends=self.tokenizer.ends,
+            stops=params.stop,
+            bytes_of=self.tokenizer.bytes_of,
+        )
         return Completion(
             tokens=drawn.tokens[: found.count],
             logprobs=np.minimum(np.asarray(drawn.logprobs[: found.count], np.float32), 0.0),
@@ -120,7 +132,7 @@ class ServedPolicy:
             raise self._failed(problem, "look at the log of the server")
 
     def _failed(self, found: object, do: str) -> BackendError:
-        line = self._dialect.line
+        line = self._protocol.line
         return BackendError(
             explain(
                 f"a completion of {line.model} was asked of the server at {line.address.base}.",
@@ -128,12 +140,6 @@ class ServedPolicy:
                 do,
             )
         )
-
-    def _bytes_of(self, token: int) -> bytes:
-        tokenizer: Any = self.tokenizer
-        if hasattr(tokenizer, "bytes_of"):
-            return bytes(tokenizer.bytes_of(token))
-        return str(tokenizer.decode([token])).encode()
 
 
 PADDED = 1024

@@ -6,36 +6,43 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import structlog
 
-from rlvr.abilities import Portable
-from rlvr.errors import BackendError, ConfigError, explain
-from rlvr.parts import BuildContext, Policy, Task
-from rlvr.sampling import GroupSampler
-from rlvr.types import Group, Problem, SamplingParams
-from rlvr_servers.dialect import Dialect
-from rlvr_servers.dialects import KINDS, build_dialect
+from rlvr import (
+    BackendError,
+    BuildContext,
+    ConfigError,
+    Group,
+    GroupSampler,
+    Policy,
+    Problem,
+    Sampler,
+    SamplingParams,
+    Task,
+    explain,
+)
+from rlvr_servers.protocols.choose import KINDS, build_protocol
+from rlvr_servers.protocols.protocol import ServerProtocol
+from rlvr_servers.protocols.sglang import Sglang
+from rlvr_servers.protocols.vllm import Vllm
 from rlvr_servers.served_policy import ServedPolicy
 from rlvr_servers.servers_config import ServersConfig
-from rlvr_servers.sglang import Sglang
-from rlvr_servers.sinks import SglangSink, VllmSink, Weights, WeightSink
-from rlvr_servers.vllm import Vllm
+from rlvr_servers.weight_push import SglangSink, VllmSink, Weights, WeightSink
 
 OFFSPRING = "served-weights"
 
 log = structlog.get_logger(__name__)
 
 
-class ServerSampler:
+class ServerSampler(Sampler):
     """
     The group sampler, with a server in place of the policy's own engine.
 
     Asked with a server's policy (`rlvr eval --model vllm:URL`) it draws from that. Asked with any
     other (`rlvr run --backend torch --sampler vllm`), it hands that policy's weights to the server
     at `servers.url` first, whenever they have changed, and draws with the policy's tokenizer,
-    version and digest. The run's parity canary then compares what was drawn with the trainer.
+    version and digest. The run's mismatch check then compares what was drawn with the trainer.
 
     Raises:
         ConfigError: A server that cannot take weights was to sample for a run.
@@ -48,7 +55,7 @@ class ServerSampler:
         self._config = config or ServersConfig()
         self._groups = GroupSampler(context.workers)
         self._run_dir = context.run_dir
-        self._dialect: Dialect | None = None
+        self._protocol: ServerProtocol | None = None
         self._sink: WeightSink | None = None
         self._held = 0
         self._loaded: tuple[int, str] | None = None
@@ -89,7 +96,7 @@ class ServerSampler:
         """The server with the policy's weights in it."""
         if not self._takes_weights:
             raise self._untrainable()
-        if not isinstance(policy, Portable):
+        if not policy.can_export:
             raise ConfigError(
                 explain(
                     f"sampler {self.scheme} was asked for.",
@@ -98,24 +105,25 @@ class ServerSampler:
                     "train with --backend torch and --max-staleness 0, or leave --sampler out",
                 )
             )
-        dialect = await self._open(policy)
-        if params.temperature not in (0.0, 1.0) and isinstance(dialect, Vllm):
-            await _check_temperature(dialect, policy, params)
+        protocol = await self._open(policy)
+        if params.temperature not in (0.0, 1.0) and isinstance(protocol, Vllm):
+            await _check_temperature(protocol, policy, params)
         label = policy.digest[:16] or f"v{policy.version}"
         if self._loaded != (policy.version, policy.digest):
             await self._refresh(policy, label)
-        is_named = isinstance(dialect, Sglang) and not dialect.adapter
+        is_named = isinstance(protocol, Sglang) and not protocol.adapter
         return ServedPolicy(
-            dialect,
+            protocol,
             policy.tokenizer,
             context_length=min(policy.context_length, self._held or policy.context_length),
             version=policy.version,
             digest=policy.digest,
+            image_processor=policy.image_processor,
             label=label if is_named else "",
         )
 
-    async def _open(self, policy: Policy) -> Dialect:
-        if self._dialect is None:
+    async def _open(self, policy: Policy) -> ServerProtocol:
+        if self._protocol is None:
             if not self._config.url:
                 raise ConfigError(
                     explain(
@@ -125,16 +133,16 @@ class ServerSampler:
                     )
                 )
             url = self._config.url.removeprefix(f"{self.scheme}:")
-            dialect, _, served = await build_dialect(
+            protocol, _, served = await build_protocol(
                 f"{self.scheme}:{url}", self._config, policy.tokenizer
             )
-            self._sink = VllmSink(dialect) if isinstance(dialect, Vllm) else None
-            if isinstance(dialect, Sglang):
-                self._sink = SglangSink(dialect)
-            self._dialect, self._held = dialect, served.context_length
-        return self._dialect
+            self._sink = VllmSink(protocol) if isinstance(protocol, Vllm) else None
+            if isinstance(protocol, Sglang):
+                self._sink = SglangSink(protocol)
+            self._protocol, self._held = protocol, served.context_length
+        return self._protocol
 
-    async def _refresh(self, policy: Any, label: str) -> None:
+    async def _refresh(self, policy: Policy, label: str) -> None:
         assert self._sink is not None
         self._loaded = None
         home = self._home()
@@ -142,7 +150,7 @@ class ServerSampler:
         shutil.rmtree(directory, ignore_errors=True)
         try:
             directory.mkdir(parents=True)
-            await policy.write(directory)
+            await policy.export_weights(directory)
         except OSError as error:
             raise BackendError(
                 explain(
@@ -186,10 +194,10 @@ class ServerSampler:
         )
 
 
-async def _check_temperature(dialect: Vllm, policy: Any, params: SamplingParams) -> None:
+async def _check_temperature(protocol: Vllm, policy: Policy, params: SamplingParams) -> None:
     """Refuse a server that draws at a temperature and tells the logprobs of another."""
     ids = [int(i) for i in policy.tokenizer.encode("a b")][:4] or [0]
-    told = [await dialect.drawn_spread(ids, t) for t in (1.0, 2.0)]
+    told = [await protocol.drawn_spread(ids, t) for t in (1.0, 2.0)]
     if told[0] > 1e-3 and abs(told[1] / told[0] - 0.5) > 0.1:
         raise ConfigError(
             explain(

@@ -10,30 +10,38 @@ from typing import Any, TypeVar
 import numpy as np
 import structlog
 
-from rlvr.distributions import Capabilities
-from rlvr.errors import BackendError, explain
-from rlvr.parts import BuildContext, Tokenizer
-from rlvr.tokenization import fingerprint
-from rlvr.types import Datum, FloatArray, Question, TopK
-from rlvr_servers.dialect import Dialect, OtherIdsError, Scored
-from rlvr_servers.dialects import build_dialect
-from rlvr_servers.line import RequestError
-from rlvr_servers.probe import probe
+from rlvr import (
+    BackendError,
+    BuildContext,
+    Datum,
+    FloatArray,
+    Question,
+    Teacher,
+    TeacherCapabilities,
+    Tokenizer,
+    TopK,
+    explain,
+    fingerprint,
+)
+from rlvr_servers.client.endpoint import RequestError
+from rlvr_servers.protocols.choose import build_protocol
+from rlvr_servers.protocols.probe import probe
+from rlvr_servers.protocols.protocol import OtherIdsError, Scored, ServerProtocol
+from rlvr_servers.protocols.top_k import check_actual, top_k
 from rlvr_servers.servers_config import ServersConfig
-from rlvr_servers.topk import check_actual, top_k
 
 T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
 
-class ServerTeacher:
+class ServerTeacher(Teacher):
     """
-    The `rlvr.parts.Teacher` of `vllm:URL`, `sglang:URL` and `server:URL`, and `Scoring`.
+    The teacher of `vllm:URL`, `sglang:URL` and `server:URL`.
 
     Each sequence is one request, `servers.concurrency` of them at a time; one that fails for good
     ends the others. Nothing is taken for granted: what the server can do is probed when the
-    teacher is opened (`rlvr_servers.probe`), and the ids of every answer are compared.
+    teacher is opened (`rlvr_servers.protocols.probe`), and the ids of every answer are compared.
 
     Attributes:
         name: The model spec.
@@ -45,10 +53,10 @@ class ServerTeacher:
     def __init__(self, config: ServersConfig | None, context: BuildContext) -> None:
         self.name = context.model
         self._config = config or ServersConfig()
-        self._dialect: Dialect
+        self._protocol: ServerProtocol
         self.tokenizer: Tokenizer
         self.context_length = 0
-        self.capabilities = Capabilities()
+        self.capabilities = TeacherCapabilities(has_scores=True)
         self._has_lost = False
 
     async def __aenter__(self) -> ServerTeacher:
@@ -60,20 +68,21 @@ class ServerTeacher:
             ConfigError: No such model, or its ids are not the tokenizer's.
             BackendError: It cannot score prompts.
         """
-        self._dialect, self.tokenizer, served = await build_dialect(self.name, self._config)
+        self._protocol, self.tokenizer, served = await build_protocol(self.name, self._config)
         held = served.context_length
         if not held:
             held = 1 << 20
             log.warning("context_unknown", teacher=self.name, why="the server does not say")
         self.context_length = held - 1
         found = await probe(
-            self._dialect,
+            self._protocol,
             self.tokenizer,
             length=self.context_length,
             most=self._config.probe_k,
             name=self.name,
         )
-        self.capabilities = Capabilities(
+        self.capabilities = TeacherCapabilities(
+            has_scores=True,
             max_k=found.max_k,
             temperatures=None if found.honours_temperature else (1.0,),
             tokenizer=fingerprint(self.tokenizer),
@@ -179,7 +188,7 @@ class ServerTeacher:
         if len(ids) <= start:
             return Scored(rows=[], actual=[])
         try:
-            return await self._dialect.score(ids, start, k, temperature)
+            return await self._protocol.score(ids, start, k, temperature)
         except OtherIdsError as error:
             raise BackendError(
                 explain(
@@ -201,7 +210,7 @@ class ServerTeacher:
 
     async def _all(self, work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         """All of them at once; the first error ends the others."""
-        begun, repeated = time.monotonic(), self._dialect.line.caller.repeated
+        begun, repeated = time.monotonic(), self._protocol.line.caller.repeated
         tasks = [asyncio.ensure_future(each) for each in work]
         try:
             return list(await asyncio.gather(*tasks))
@@ -213,7 +222,7 @@ class ServerTeacher:
                 "teacher_asked",
                 requests=len(tasks),
                 seconds=round(time.monotonic() - begun, 3),
-                repeated=self._dialect.line.caller.repeated - repeated,
+                repeated=self._protocol.line.caller.repeated - repeated,
             )
 
 

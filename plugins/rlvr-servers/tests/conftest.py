@@ -139,8 +139,8 @@ def _model_folder(folder: Path, spec: str, seed: int) -> Path:
     """A small model as transformers reads it; weights far enough apart to be told."""
     torch = pytest.importorskip("torch", reason="the doubles compute with torch")
     pytest.importorskip("transformers", reason="the doubles compute with transformers")
-    source = pytest.importorskip("rlvr_torch.model_source", reason="rlvr-torch is not installed")
-    from rlvr_torch.net_files import save_net
+    source = pytest.importorskip("rlvr_torch.models.source", reason="rlvr-torch is not installed")
+    from rlvr_torch.models.save import save_net
 
     found = source.ModelSource.parse(spec, seed)
     tokenizer = found.tokenizer()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rlvr.errors import ConfigError
-from rlvr_servers.address import Address
+from rlvr import ConfigError
+from rlvr_servers.client.address import Address
 
 
 @pytest.mark.parametrize(

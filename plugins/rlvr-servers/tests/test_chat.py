@@ -10,11 +10,19 @@ from typing import Any
 import pytest
 import structlog
 
-from rlvr.errors import ConfigError, PrerequisiteError, UnknownNameError
-from rlvr.parts import BuildContext
+from rlvr import (
+    BuildContext,
+    ConfigError,
+    EpisodeResult,
+    Group,
+    PrerequisiteError,
+    Problem,
+    SamplingParams,
+    Trajectory,
+    UnknownNameError,
+)
 from rlvr.testing.fakes.policy import ScriptedPolicy
 from rlvr.testing.fakes.toy import ToyTask
-from rlvr.types import Group, Problem, SamplingParams, Trajectory
 from rlvr_servers.backend import ServerBackend
 from rlvr_servers.chat_sampler import ChatSampler
 from rlvr_servers.config import ServerConfig
@@ -162,21 +170,22 @@ class _FilesTask(ToyTask):
 
     def episode(self, problem: Problem) -> Any:
         class Leaving(type(super().episode(problem))):  # type: ignore[misc]
-            def files(self) -> dict[str, str]:
-                return {"a.sv": "module a; endmodule"}
+            def stop_texts(self) -> list[str]:
+                return ["endmodule"]
 
-            def notes(self) -> dict[str, Any]:
-                return {"tries": 2}
+            def result(self) -> EpisodeResult:
+                return EpisodeResult(files={"a.sv": "module a; endmodule"}, notes={"tries": 2})
 
         return Leaving(problem)
 
 
 def test_what_an_episode_leaves_behind_is_kept(server: Any) -> None:
-    """Files are the answer, notes stand beside the server's own."""
+    """Files are the answer, notes stand beside the server's own; its stop texts are sent."""
     trajectory = only(draw(server, task=_FilesTask()))
 
     assert trajectory.files == {"a.sv": "module a; endmodule"}
     assert trajectory.notes["tries"] == 2
+    assert server.requests[0]["stop"] == ["endmodule"]
     assert trajectory.notes["server"]["model"] == "tiny"
 
 
@@ -384,10 +393,13 @@ def test_the_sampler_asks_servers_only() -> None:
         asyncio.run(sampling)
 
 
-@pytest.mark.parametrize("name", ["logprobs", "step", "save", "load"])
-def test_it_cannot_be_trained(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [("logprobs", ([], "policy")), ("update", ([], None)), ("save", (".",)), ("load", (".",))],
+)
+def test_it_cannot_be_trained(name: str, given: tuple[Any, ...]) -> None:
     """Each of a trainer's primitives says why."""
     backend = ServerBackend(None, BuildContext(model="server:http://h#m"))
 
     with pytest.raises(ConfigError, match="no gradients"):
-        asyncio.run(getattr(backend, name)())
+        asyncio.run(getattr(backend, name)(*given))

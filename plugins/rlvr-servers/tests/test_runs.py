@@ -49,7 +49,7 @@ def rows(tmp_path: Path) -> list[dict[str, Any]]:
 def test_a_served_teacher_teaches(
     rlvr: Call, double: Start, toy_model: Path, tmp_path: Path, kind: str
 ) -> None:
-    """Each dialect by its model spec alone; the gap to the teacher is in the metrics."""
+    """Each protocol by its model spec alone; the gap to the teacher is in the metrics."""
     server = double(kind, toy_model, most_k=0)
     words = ["run", "--plugin", "toy", "--algo", "opd", "--teacher", server.spec, "--steps", "3"]
     if kind == "echo":
@@ -165,7 +165,7 @@ def test_a_teacher_that_dies_ends_the_run_and_it_resumes(
 def test_a_run_draws_through_a_server(
     rlvr: Call, double: Start, toy_model: Path, tmp_path: Path, kind: str
 ) -> None:
-    """The server gets each step's weights; the canary finds no gap between it and the trainer."""
+    """The server gets each step's weights; the mismatch check finds no gap to the trainer."""
     server = double(kind, toy_model)
 
     done = rlvr(

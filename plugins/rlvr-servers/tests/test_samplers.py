@@ -10,11 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlvr.errors import BackendError, ConfigError, PrerequisiteError
-from rlvr.parts import BuildContext
+from rlvr import (
+    BackendError,
+    BuildContext,
+    ConfigError,
+    Datum,
+    Group,
+    Loss,
+    PrerequisiteError,
+    SamplingParams,
+    Trajectory,
+)
 from rlvr.testing.fakes.policy import ScriptedPolicy
 from rlvr.testing.fakes.toy import ToyTask
-from rlvr.types import Datum, Group, SamplingParams, Trajectory
 from rlvr_servers.served_backend import ServedBackend
 from rlvr_servers.server_sampler import (
     OpenAISampler,
@@ -257,7 +265,7 @@ class Student:
                 problems = list(task.problems("train"))[:2]
                 for number in range(rounds):
                     if number:
-                        await backend.step([_lesson()], _Likely())
+                        await backend.update([_lesson()], _Likely())
                     params = SamplingParams(max_tokens=5, group_size=2, seed=number)
                     policy = await backend.policy()
                     groups = await sampler.sample(policy, task, problems, params)
@@ -268,20 +276,19 @@ class Student:
         return asyncio.run(body())
 
     async def _same(self, groups: list[Group]) -> None:
-        """What the parity canary asks: the trainer finds the drawn tokens as likely."""
-        from rlvr.run.parity import check_parity
+        """The mismatch check: the trainer finds the drawn tokens as likely."""
+        from rlvr.training.mismatch import check_parity
 
         measured = await check_parity(self.backend, groups, probe=4)
         assert measured is not None
 
 
-class _Likely:
+class _Likely(Loss):
     """A loss that makes some tokens likelier."""
 
-    needs: frozenset[str] = frozenset()
     importance_weighted = False
 
-    def __call__(self, data: Any, logprobs: Any) -> Any:
+    def __call__(self, data: Any, logprobs: Any, outputs: Any) -> Any:
         return -sum(row[1:].mean() for row in logprobs), {}
 
 
@@ -350,7 +357,7 @@ def test_an_adapter_that_is_gone_is_an_error_of_the_server(
 def test_a_weight_sync_that_did_not_arrive_is_found_out(
     double: Start, student: Any, byte_model: Path
 ) -> None:
-    """A server that says yes and keeps its weights: the parity canary ends the run."""
+    """A server that says yes and keeps its weights: the mismatch check ends the run."""
     server = double("vllm", byte_model)
     server.faults = lambda path, _r, _n: (
         (200, {"results": [None]}) if path == "/collective_rpc" else None

@@ -16,10 +16,18 @@ import numpy as np
 import pytest
 import structlog
 
-from rlvr.errors import BackendError, ConfigError, PrerequisiteError, RlvrError
-from rlvr.parts import BuildContext, Teacher
+from rlvr import (
+    BackendError,
+    BuildContext,
+    ConfigError,
+    Datum,
+    PrerequisiteError,
+    Question,
+    RlvrError,
+    Teacher,
+    TopK,
+)
 from rlvr.testing import TeacherContract
-from rlvr.types import Datum, Question, TopK
 from rlvr_servers.servers_config import ServersConfig
 from rlvr_servers.teacher import ServerTeacher
 
@@ -57,7 +65,7 @@ def local(folder: Path, question: Question) -> TopK:
 
 
 def byte_ids(text: str) -> list[int]:
-    from rlvr_torch.tokenizer import BytePairTokenizer
+    from rlvr_torch.models.bpe import BytePairTokenizer
 
     return BytePairTokenizer.bytes_only().encode(text)
 
@@ -98,7 +106,7 @@ def same(found: TopK, wanted: TopK) -> None:
 def test_a_server_says_what_the_local_teacher_says(
     double: Start, byte_model: Path, kind: str
 ) -> None:
-    """The k likeliest tokens with their logprobs, and the actual token's, by each dialect."""
+    """The k likeliest tokens with their logprobs, and the actual token's, by each protocol."""
     server = double(kind, byte_model)
 
     (found,) = ask(server, lambda t: t.score([question(k=7)]))
@@ -111,8 +119,8 @@ def test_answers_are_not_kept_as_objects(double: Start, byte_model: Path) -> Non
     server = double("sglang", byte_model)
 
     async def body(teacher: ServerTeacher) -> list[int]:
-        dialect: Any = teacher._dialect
-        score, told, alive = type(dialect).score, [], []
+        protocol: Any = teacher._protocol
+        score, told, alive = type(protocol).score, [], []
 
         async def watched(self: Any, *asked: Any, **options: Any) -> Any:
             found = await score(self, *asked, **options)
@@ -122,7 +130,7 @@ def test_answers_are_not_kept_as_objects(double: Start, byte_model: Path) -> Non
             return found
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(type(dialect), "score", watched)
+            patch.setattr(type(protocol), "score", watched)
             await teacher.score([question(k=5, start=3, length=n) for n in (6, 8, 10, 12)])
         return alive
 
@@ -475,7 +483,7 @@ def test_an_answer_without_end_is_given_up(
     double: Start, byte_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is longer than any answer is not read into memory, and not taken cut off."""
-    monkeypatch.setattr("rlvr_servers.exchange.MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("rlvr_servers.client.http.MOST_BYTES", 1 << 20)
     server = double("vllm", byte_model)
 
     error = fails(server, lambda *_: (200, " " * (2 << 20)))

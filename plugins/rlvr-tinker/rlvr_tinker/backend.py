@@ -9,34 +9,43 @@ from pathlib import Path
 import numpy as np
 import structlog
 
-from rlvr.checks import extent
-from rlvr.errors import BackendError, CheckpointError
-from rlvr.parts import BuildContext, Loss
-from rlvr.tokenization import FastTokenizer
-from rlvr.types import Datum, FloatArray, Question, TopK
-from rlvr_tinker import datum, scores
-from rlvr_tinker.checkpoint import Stored
-from rlvr_tinker.checks import check_sendable, check_temperature
+from rlvr import (
+    Backend,
+    BackendError,
+    BuildContext,
+    CheckpointError,
+    Datum,
+    FastTokenizer,
+    FloatArray,
+    Loss,
+    Question,
+    TopK,
+    extent,
+)
 from rlvr_tinker.config import TinkerConfig
-from rlvr_tinker.errors import LostError, RefusedError, status_of
-from rlvr_tinker.likeliest import likeliest
-from rlvr_tinker.losses import NotFiniteError, form_of
-from rlvr_tinker.model import ModelName
-from rlvr_tinker.opening import find_model, read_tokenizer
+from rlvr_tinker.open_run import find_model, read_tokenizer
 from rlvr_tinker.policy import TinkerPolicy
-from rlvr_tinker.rates import Rates
-from rlvr_tinker.samplers import Samplers
-from rlvr_tinker.service import Service
-from rlvr_tinker.trainer import Saved, Trainer
-from rlvr_tinker.update import Updater, logprobs_of
-from rlvr_tinker.usage import Usage
+from rlvr_tinker.scoring import logprobs
+from rlvr_tinker.scoring.top_k import likeliest
+from rlvr_tinker.service.client import Service
+from rlvr_tinker.service.errors import LostError, RefusedError, status_of
+from rlvr_tinker.service.model_spec import ModelName
+from rlvr_tinker.service.usage import Usage
+from rlvr_tinker.training import datum
+from rlvr_tinker.training.checkpoint import Stored
+from rlvr_tinker.training.client import Saved, Trainer
+from rlvr_tinker.training.datum_checks import check_sendable, check_temperature
+from rlvr_tinker.training.losses import NotFiniteError, form_of
+from rlvr_tinker.training.rates import Rates
+from rlvr_tinker.training.snapshots import Samplers
+from rlvr_tinker.training.step import Updater, logprobs_of
 
 log = structlog.get_logger(__name__)
 
 _SCORES = ("policy", "reference")
 
 
-class TinkerBackend:
+class TinkerBackend(Backend):
     """
     The `rlvr.parts.Backend` of a Tinker service, or of any server that speaks its API.
 
@@ -77,8 +86,6 @@ class TinkerBackend:
         """Optimiser updates that the weights have seen."""
         return self._trainer.version
 
-    # --- opening ----------------------------------------------------------------------------------
-
     async def __aenter__(self) -> TinkerBackend:
         """
         Find the service and its model; in a run, begin to train.
@@ -106,10 +113,9 @@ class TinkerBackend:
         else:
             trainer.start = self._name.path
         trainer.metadata = {"program": "rlvr", "run": run_dir.name if run_dir is not None else ""}
-        trainer.digest = _sha256(
-            *(model.name, self._name.path, config.rank, self._context.seed),
-            *(config.train_mlp, config.train_attn, config.train_unembed),
-        )
+        about: tuple[object, ...] = (model.name, self._name.path, config.rank, self._context.seed)
+        about += (config.train_mlp, config.train_attn, config.train_unembed)
+        trainer.digest = hashlib.sha256("\x1f".join(map(str, about)).encode()).hexdigest()
         if run_dir is not None:
             await trainer.training()
         self._tokenizer = await read_tokenizer(trainer, self._samplers)
@@ -129,8 +135,6 @@ class TinkerBackend:
             await self._trainer.close(status)
         finally:
             self._service.health.stop()
-
-    # --- the four primitives ----------------------------------------------------------------------
 
     async def policy(self) -> TinkerPolicy:
         """A handle of the current weights: saved for sampling once a version."""
@@ -177,7 +181,7 @@ class TinkerBackend:
 
     async def _by_reference(self, data: Sequence[Datum]) -> list[FloatArray]:
         client = await self._samplers.of_reference()
-        return await scores.score(client, data, self._trainer.wait)
+        return await logprobs.score(client, data, self._trainer.wait)
 
     async def likeliest(self, questions: Sequence[Question]) -> list[TopK]:
         """
@@ -191,11 +195,11 @@ class TinkerBackend:
         async def ask() -> list[TopK]:
             client, wait = await self._samplers.of_reference(), self._trainer.wait
             self._usage.spend(scored=sum(len(question.ids) for question in questions))
-            return await scores.gather([likeliest(client, q, size, wait) for q in questions])
+            return await logprobs.gather([likeliest(client, q, size, wait) for q in questions])
 
         return await self._trainer.steadily(ask, "likeliest tokens were being asked for")
 
-    async def step(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+    async def update(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
         """
         One optimiser update; skipped where the loss or its gradient is not finite.
 
@@ -208,7 +212,7 @@ class TinkerBackend:
                 service failed, or too many updates were skipped one after another.
         """
         form = form_of(loss, is_custom=self._config.custom_loss)
-        self._check(data, loss.needs)
+        self._check(data, loss.needs.annotations)
         used = [d for d in data if extent(d)]
         if not used:
             raise BackendError(
@@ -283,8 +287,6 @@ class TinkerBackend:
         trainer.digest, self._samplers.reference = stored.digest, stored.reference
         self._samplers.forget()
 
-    # --- helpers ----------------------------------------------------------------------------------
-
     def _known_tokenizer(self) -> FastTokenizer:
         if self._tokenizer is None:
             raise BackendError("the backend of the Tinker service was not opened: use `async with`")
@@ -293,7 +295,3 @@ class TinkerBackend:
     def _check(self, data: Sequence[Datum], needs: frozenset[str] = frozenset()) -> None:
         vocab_size = self._known_tokenizer().vocab_size
         check_sendable(data, vocab_size=vocab_size, positions=self._positions, needs=needs)
-
-
-def _sha256(*parts: object) -> str:
-    return hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rlvr import hookimpl
-from rlvr.errors import ExitCode
-from rlvr.specs import Advice, BackendSpec, Check, CommandSpec, TeacherSpec
+from rlvr import Advice, BackendSpec, Check, CommandSpec, ExitCode, TeacherSpec, hookimpl
 
 if TYPE_CHECKING:
-    from rlvr.types import RunInfo
+    from pathlib import Path
+
+    from rlvr import RunInfo
 
 RLVR_API = 1
 
@@ -25,7 +25,7 @@ def rlvr_backends() -> Iterable[BackendSpec]:
         config="rlvr_tinker.config:TinkerConfig",
         models=("tinker",),
         default_model="tinker:",
-        find_model="rlvr_tinker.only:only_model",
+        find_model="rlvr_tinker.service.default_model:only_model",
     )
 
 
@@ -46,13 +46,13 @@ def rlvr_checks() -> Iterable[Check]:
     """Whether a run on the service could begin."""
     yield Check(
         name="tinker-key",
-        target="rlvr_tinker.prerequisites:check_key",
+        target="rlvr_tinker.service.doctor:check_key",
         summary="A key for the Tinker service is set",
         required=False,
     )
     yield Check(
         name="tinker-service",
-        target="rlvr_tinker.prerequisites:check_service",
+        target="rlvr_tinker.service.doctor:check_service",
         summary="The Tinker service answers and takes the key",
         required=False,
         is_slow=True,
@@ -64,28 +64,31 @@ def rlvr_commands() -> Iterable[CommandSpec]:
     """Subcommands of `rlvr tinker`."""
     yield CommandSpec(
         name="models",
-        target="rlvr_tinker.models:main",
+        target="rlvr_tinker.commands.models:main",
         summary="List the models that the service offers",
     )
     yield CommandSpec(
         name="cost",
-        target="rlvr_tinker.cost:main",
+        target="rlvr_tinker.commands.cost:main",
         summary="What a run has cost, by a table of prices",
-    )
-    yield CommandSpec(
-        name="tinker-server",
-        target="rlvr_tinker.server.command:main",
-        summary="Serve the Tinker API on this machine: --model SPEC",
-        is_top=True,
     )
 
 
 @hookimpl
 def rlvr_run_finished(run: RunInfo) -> None:
     """Say what a run that asked the service for something has used so far, crashes included."""
-    from rlvr_tinker.cost import say_used
+    from rlvr_tinker.commands.cost import say_used
 
     say_used(run.directory)
+
+
+@hookimpl
+def rlvr_run_summarised(directory: Path, entries: dict[str, Any]) -> None:
+    """Put the tokens of each model of the run into its summary."""
+    from rlvr_tinker.commands.cost import tokens_of
+
+    if parts := tokens_of(directory):
+        entries["tinker"] = parts
 
 
 @hookimpl
@@ -93,7 +96,7 @@ def rlvr_explain_error(error: BaseException) -> Advice | None:
     """Advice for an error of the SDK that nothing here has caught."""
     if type(error).__module__.partition(".")[0] != "tinker":
         return None
-    from rlvr_tinker.errors import explained
+    from rlvr_tinker.service.errors import explained
 
     found = explained(error, "the Tinker service was asked for something")
     return Advice(message=str(found), exit_code=ExitCode(found.exit_code))

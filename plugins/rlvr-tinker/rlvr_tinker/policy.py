@@ -8,20 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from rlvr.errors import BackendError
-from rlvr.sampling import cut
-from rlvr.tokenization import FastTokenizer
-from rlvr.types import Completion, FloatArray, GenerateRequest
-from rlvr_tinker import scores
-from rlvr_tinker.checks import PADDED
-from rlvr_tinker.errors import LostError, RefusedError
-from rlvr_tinker.samplers import Sampler, Samplers
-from rlvr_tinker.usage import Usage
+from rlvr import BackendError, Completion, FastTokenizer, FloatArray, GenerateRequest, Policy, cut
+from rlvr_tinker.scoring import logprobs
+from rlvr_tinker.service.errors import LostError, RefusedError
+from rlvr_tinker.service.usage import Usage
+from rlvr_tinker.training.datum_checks import PADDED
+from rlvr_tinker.training.snapshots import Sampler, Samplers
 
 _SEEDS = 2**31
 
 
-class TinkerPolicy:
+class TinkerPolicy(Policy):
     """
     Samples from the weights of one version, however far training has gone on.
 
@@ -56,7 +53,7 @@ class TinkerPolicy:
         """
         for request in requests:
             self._check(request)
-        return await scores.gather([self._generate(request) for request in requests])
+        return await logprobs.gather([self._generate(request) for request in requests])
 
     async def choices(self, prompt: Sequence[int], choices: Sequence[Sequence[int]]) -> FloatArray:
         """
@@ -74,7 +71,7 @@ class TinkerPolicy:
             )
         client = await self._samplers.of(self.version)
         self._usage.spend(scored=len(prompt) + sum(map(len, choices)))
-        return await scores.of_choices(client, prompt, choices, self._trainer.wait)
+        return await logprobs.of_choices(client, prompt, choices, self._trainer.wait)
 
     async def _generate(self, request: GenerateRequest) -> Completion:
         room = min(request.params.max_tokens, self.context_length - len(request.prompt))
@@ -104,7 +101,7 @@ class TinkerPolicy:
         params = request.params
         stops = [stop for stop in params.stop if stop]
         # a service takes texts or ids, not both: end tokens are then named by their spelling
-        ends = sorted(self.tokenizer.stop_ids)
+        ends = sorted(self.tokenizer.ends)
         spelled = [text for text in map(self.tokenizer.decode, ([i] for i in ends)) if text]
         return (
             types.ModelInput.from_ints(request.prompt.tolist()),
@@ -127,7 +124,7 @@ class TinkerPolicy:
             raise BackendError("the service sampled tokens and gave no logprobs of them")
         found = cut(
             tokens,
-            ends=self.tokenizer.stop_ids,
+            ends=self.tokenizer.ends,
             stops=request.params.stop,
             bytes_of=self.tokenizer.bytes_of,
         )

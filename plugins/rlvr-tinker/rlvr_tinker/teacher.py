@@ -6,21 +6,29 @@ from collections.abc import Sequence
 
 from attrs import evolve
 
-from rlvr.checks import extent
-from rlvr.distributions import Capabilities
-from rlvr.errors import BackendError, explain
-from rlvr.parts import BuildContext, Tokenizer
-from rlvr.tokenization import fingerprint
-from rlvr.types import Datum, FloatArray, Question, TopK
+from rlvr import (
+    BackendError,
+    BuildContext,
+    Datum,
+    FloatArray,
+    Question,
+    Teacher,
+    TeacherCapabilities,
+    Tokenizer,
+    TopK,
+    explain,
+    extent,
+    fingerprint,
+)
 from rlvr_tinker.backend import TinkerBackend
-from rlvr_tinker.checks import PADDED, TEMPERATURES
 from rlvr_tinker.config import TinkerConfig
-from rlvr_tinker.usage import Usage
+from rlvr_tinker.service.usage import Usage
+from rlvr_tinker.training.datum_checks import PADDED, TEMPERATURES
 
 
-class TinkerTeacher:
+class TinkerTeacher(Teacher):
     """
-    The `rlvr.parts.Teacher` of `tinker:NAME`, or of weights saved for sampling.
+    The teacher of `tinker:NAME`, or of weights saved for sampling.
 
     Several sequences are scored at the same time; the service gives logprobs at temperature 1.
 
@@ -39,7 +47,7 @@ class TinkerTeacher:
         self._backend = TinkerBackend(config, alone, usage=usage)
         self.tokenizer: Tokenizer
         self.context_length = 0
-        self.capabilities = Capabilities(temperatures=TEMPERATURES)
+        self.capabilities = TeacherCapabilities(has_scores=True, temperatures=TEMPERATURES)
 
     async def __aenter__(self) -> TinkerTeacher:
         """Find the service and the model; raises as `TinkerBackend` does."""

@@ -9,37 +9,43 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from rlvr.errors import BackendError, ConfigError
-from rlvr.parts import BuildContext, Loss
-from rlvr.types import Datum, FloatArray
+from rlvr import (
+    Backend,
+    BackendError,
+    BuildContext,
+    Capabilities,
+    ConfigError,
+    Datum,
+    FloatArray,
+    Loss,
+)
 from rlvr_torch.config import TorchConfig
-from rlvr_torch.crew import Crew, suited_budget
-from rlvr_torch.data import check_data
-from rlvr_torch.device import choose_device
-from rlvr_torch.engine import Engine
-from rlvr_torch.engines import build_engine
-from rlvr_torch.leaves import outputs_of
-from rlvr_torch.logprobs import sequence_logprobs, sequence_values
-from rlvr_torch.mapped import Pieces
-from rlvr_torch.model_source import ModelSource
-from rlvr_torch.net import Net
-from rlvr_torch.net_files import save_net
-from rlvr_torch.not_finite import NotFiniteError, Skips
-from rlvr_torch.optim import OptimSettings
+from rlvr_torch.generation.choose import build_engine
+from rlvr_torch.generation.engine import Engine
+from rlvr_torch.generation.vllm import VLLMEngine
+from rlvr_torch.models.interface import Net
+from rlvr_torch.models.save import save_net
+from rlvr_torch.models.source import ModelSource
 from rlvr_torch.policy import LiveTorchPolicy, TorchPolicy
-from rlvr_torch.reference import Reference, is_adapter_off, on_device
-from rlvr_torch.seeing import sight_of
-from rlvr_torch.state import TrainingState, read_state, read_weights, write_state
-from rlvr_torch.update import Learner, accumulate, appraise, explain_gradient
-from rlvr_torch.updater import Updater
-from rlvr_torch.versions import Versions
-from rlvr_torch.vllm_engine import VLLMEngine
-from rlvr_torch.worker import Worker
+from rlvr_torch.runtime.batch_threads import BatchThreads, suited_budget
+from rlvr_torch.runtime.device import choose_device
+from rlvr_torch.runtime.executor import Executor
+from rlvr_torch.training.accumulate import Learner, accumulate, eval_loss, explain_gradient
+from rlvr_torch.training.checkpoint import TrainingState, read_state, read_weights, write_state
+from rlvr_torch.training.images import image_processor_of
+from rlvr_torch.training.logprobs import sequence_logprobs, sequence_values
+from rlvr_torch.training.loss_inputs import outputs_of
+from rlvr_torch.training.microbatches import check_data
+from rlvr_torch.training.no_grad import Pieces
+from rlvr_torch.training.optimizer import OptimSettings, Updater
+from rlvr_torch.training.reference import Reference, is_adapter_off, on_device
+from rlvr_torch.training.skip_bad_updates import NotFiniteError, Skips
+from rlvr_torch.training.weight_version import Versions
 
 _SCORES = ("policy", "reference", "value")
 
 
-class TorchBackend:
+class TorchBackend(Backend):
     """
     The `rlvr.parts.Backend` of this machine.
 
@@ -63,14 +69,16 @@ class TorchBackend:
         self.tokenizer = self._source.tokenizer()
         self.net = self._read_net()
         count = sum(value.numel() for value in self.model.parameters())
-        self._crew = Crew.suited(self.device, count, config.threads)
+        self._threads = BatchThreads.suited(self.device, count, config.threads)
         self._budget = suited_budget(self.device, count, config.microbatch_tokens)
         self._engine = build_engine(
             config, self.net, self.tokenizer, self._source, lambda: self.version
         )
         is_exact = config.dtype == "float32" and config.engine == "own"
-        self.parity_threshold = 0.01 if is_exact else 1.0
-        self._worker = Worker()
+        self.capabilities = Capabilities(
+            eval_loss=True, partial_rollouts=True, logprob_tolerance=0.01 if is_exact else 1.0
+        )
+        self._worker = Executor()
         settings = OptimSettings.of(context.train, config.weight_decay)
         updates = context.steps * settings.passes * settings.minibatches
         self._updater = Updater(self.net, config, settings, updates)
@@ -106,7 +114,7 @@ class TorchBackend:
 
     async def __aexit__(self, *_: object) -> None:
         self._worker.close()
-        self._crew.close()
+        self._threads.close()
 
     async def policy(self) -> TorchPolicy:
         """A handle of the current weights; it refuses to sample once they have changed."""
@@ -119,14 +127,14 @@ class TorchBackend:
                 self._worker,
                 lambda: self.version,
                 lambda directory: save_net(self.net, self.tokenizer, directory),
-                sight_of(self.net),
+                image_processor_of(self.net),
             )
 
         return await self._worker.run(work)
 
     async def live_policy(self) -> LiveTorchPolicy:
         """
-        A handle that draws each token with the newest weights (`rlvr.abilities.Continuing`).
+        A handle that draws each token with the newest weights.
 
         From now on each step ends with the digest of its weights, so that reading it never meets
         an update that is under way.
@@ -149,7 +157,7 @@ class TorchBackend:
                 lambda: self.version,
                 self._versions.digest,
                 self._config.slice_tokens,
-                sight_of(self.net),
+                image_processor_of(self.net),
             )
 
         return await self._worker.run(work)
@@ -175,7 +183,7 @@ class TorchBackend:
     ) -> list[FloatArray]:
         check_data(data, self.net.vocab_size, self.net.positions)
         self._make_room()
-        pieces = Pieces(budget=self._budget, crew=self._crew, is_cancelled=is_cancelled)
+        pieces = Pieces(budget=self._budget, threads=self._threads, is_cancelled=is_cancelled)
         chunk, dtype = self._config.logprob_chunk, self.dtype
         if which == "value":
             critic = self._updater.have_critic()
@@ -183,7 +191,7 @@ class TorchBackend:
         with self._reference if which == "reference" else nullcontext(self.net) as net:
             return pieces.numbers(data, lambda d: sequence_logprobs(net, d, chunk, dtype))
 
-    async def step(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+    async def update(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
         """
         One optimiser update; skipped where the loss or its gradient is not finite.
 
@@ -211,7 +219,7 @@ class TorchBackend:
                 loss,
                 learner,
                 budget=self._budget,
-                crew=self._crew,
+                threads=self._threads,
                 is_cancelled=is_cancelled,
             )
             norms = self._updater.clip(learner.critic)
@@ -231,7 +239,7 @@ class TorchBackend:
 
     def _learner(self, data: Sequence[Datum], loss: Loss) -> Learner:
         wants_value = "value" in outputs_of(loss)
-        check_data(data, self.net.vocab_size, self.net.positions, loss.needs)
+        check_data(data, self.net.vocab_size, self.net.positions, loss.needs.annotations)
         self._make_room()
         return Learner(
             net=self.net,
@@ -240,7 +248,7 @@ class TorchBackend:
             chunk=self._config.logprob_chunk,
         )
 
-    async def appraise(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+    async def eval_loss(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
         """
         `loss` and the loss's own metrics on the data; nothing is learnt from them.
 
@@ -250,12 +258,12 @@ class TorchBackend:
         """
 
         def work(is_cancelled: Callable[[], bool]) -> dict[str, float]:
-            return appraise(
+            return eval_loss(
                 data,
                 loss,
                 self._learner(data, loss),
                 budget=self._budget,
-                crew=self._crew,
+                threads=self._threads,
                 is_cancelled=is_cancelled,
             )
 

@@ -10,17 +10,14 @@ from pathlib import Path
 
 import torch
 
-from rlvr.errors import BackendError
-from rlvr.fitting import ModelFacts, Proposed, Situation
-from rlvr.tokenization import variables_of
-from rlvr.types import Message
+from rlvr import BackendError, Message, ModelFacts, Proposed, Situation, variables_of
 from rlvr_torch.config import TorchConfig
-from rlvr_torch.device import choose_device
-from rlvr_torch.hf_check import is_seeing
-from rlvr_torch.hf_load import import_transformers, load_config, quietly
-from rlvr_torch.hf_tokenizer import OPTION, HFTokenizer
-from rlvr_torch.model_source import ModelSource
-from rlvr_torch.weights import read_config
+from rlvr_torch.models.gpt2_files import read_config
+from rlvr_torch.models.hf.load import import_transformers, load_config, quietly
+from rlvr_torch.models.hf.supported import is_seeing
+from rlvr_torch.models.hf.tokenizer import OPTION, HFTokenizer
+from rlvr_torch.models.source import ModelSource
+from rlvr_torch.runtime.device import choose_device
 
 TRAINED = 16
 """Bytes of a weight that is trained: itself, its gradient and AdamW's two moments, in float32."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rlvr import hookimpl
-from rlvr.errors import ExitCode
-from rlvr.specs import Advice, BackendSpec, Check, CommandSpec, TeacherSpec
+from rlvr import Advice, BackendSpec, Check, CommandSpec, ExitCode, TeacherSpec, hookimpl
 
 RLVR_API = 1
 
@@ -43,7 +41,7 @@ def rlvr_checks() -> Iterable[Check]:
     """Which device the backend would use."""
     yield Check(
         name="torch-device",
-        target="rlvr_torch.device:check_device",
+        target="rlvr_torch.runtime.device:check_device",
         summary="PyTorch works on the device it would choose",
         required=False,
     )
@@ -54,7 +52,7 @@ def rlvr_commands() -> Iterable[CommandSpec]:
     """Subcommands of `rlvr torch`."""
     yield CommandSpec(
         name="export",
-        target="rlvr_torch.export:main",
+        target="rlvr_torch.models.export:main",
         summary="Write the model of a run as transformers or peft reads it",
     )
 

@@ -6,13 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from rlvr.errors import BackendError
-from rlvr.parts import Tokenizer
-from rlvr.tokenization import Sight
-from rlvr.types import Completion, GenerateRequest
-from rlvr_torch.engine import Engine
-from rlvr_torch.generation import Generation
-from rlvr_torch.worker import Worker
+from rlvr import BackendError, Completion, GenerateRequest, ImageProcessor, Policy, Tokenizer
+from rlvr_torch.generation.engine import Engine
+from rlvr_torch.generation.resumable import Generation
+from rlvr_torch.runtime.executor import Executor
 
 
 class Generates(Protocol):
@@ -32,7 +29,7 @@ class Generates(Protocol):
         """One completion a request, in order."""
 
 
-class TorchPolicy:
+class TorchPolicy(Policy):
     """
     Samples from the live weights, for as long as they are the ones it stands for.
 
@@ -44,33 +41,35 @@ class TorchPolicy:
         digest: sha256 of the weights.
         tokenizer: The model's tokenizer.
         context_length: Positions of the model: prompt and completion together.
-        sight: How the model takes pictures; None: it reads text alone.
+        image_processor: How the model takes pictures; None: it reads text alone.
     """
+
+    can_export = True
 
     def __init__(
         self,
         version: int,
         digest: str,
         engine: Generates,
-        worker: Worker,
+        worker: Executor,
         newest: Callable[[], int],
         save: Callable[[Path], None],
-        sight: Sight | None = None,
+        image_processor: ImageProcessor | None = None,
     ) -> None:
         """`newest` gives the version of the live weights, `save` writes them into a folder."""
-        self.sight = sight
+        self.image_processor = image_processor
         self.version = version
         self.digest = digest
-        self.tokenizer: Tokenizer = engine.tokenizer
-        self.context_length: int = engine.context_length
+        self.tokenizer = engine.tokenizer
+        self.context_length = engine.context_length
         self._engine = engine
         self._worker = worker
         self._newest = newest
         self._save = save
 
-    async def write(self, directory: Path) -> None:
+    async def export_weights(self, directory: Path) -> None:
         """
-        Write weights and tokenizer as a model's folder, or an adapter's (`abilities.Portable`).
+        Write weights and tokenizer as a model's folder, or an adapter's.
 
         Raises:
             BackendError: The weights have changed since.
@@ -105,7 +104,7 @@ class TorchPolicy:
             )
 
 
-class LiveTorchPolicy:
+class LiveTorchPolicy(Policy):
     """
     Samples with whatever the weights are: completions go on while training changes them.
 
@@ -117,20 +116,20 @@ class LiveTorchPolicy:
     Attributes:
         tokenizer: The model's tokenizer.
         context_length: Positions of the model: prompt and completion together.
-        sight: How the model takes pictures; None: it reads text alone.
+        image_processor: How the model takes pictures; None: it reads text alone.
     """
 
     def __init__(
         self,
         engine: Engine,
-        worker: Worker,
+        worker: Executor,
         read_version: Callable[[], int],
         read_digest: Callable[[], str],
         slice_tokens: int,
-        sight: Sight | None = None,
+        image_processor: ImageProcessor | None = None,
     ) -> None:
         """
-        For `Continuing.live_policy`.
+        For `Backend.live_policy`.
 
         Args:
             engine: Samples from the live weights.
@@ -138,11 +137,11 @@ class LiveTorchPolicy:
             read_version: Version of the live weights; called in the worker and outside of it.
             read_digest: sha256 of them, of the same version; called likewise.
             slice_tokens: Tokens each row draws before other work of the worker has its turn.
-            sight: Of the model.
+            image_processor: Of the model.
         """
-        self.sight = sight
-        self.tokenizer: Tokenizer = engine.tokenizer
-        self.context_length: int = engine.context_length
+        self.image_processor = image_processor
+        self.tokenizer = engine.tokenizer
+        self.context_length = engine.context_length
         self._engine = engine
         self._worker = worker
         self._read_version = read_version
@@ -150,12 +149,12 @@ class LiveTorchPolicy:
         self._slice_tokens = slice_tokens
 
     @property
-    def version(self) -> int:
+    def version(self) -> int:  # type: ignore[override] # of now
         """Optimiser updates that the weights have seen by now."""
         return self._read_version()
 
     @property
-    def digest(self) -> str:
+    def digest(self) -> str:  # type: ignore[override] # of now
         """sha256 of the weights as they are now."""
         return self._read_digest()
 

@@ -11,30 +11,37 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlvr.distributions import Capabilities
-from rlvr.errors import BackendError
-from rlvr.parts import BuildContext
-from rlvr.tokenization import fingerprint
-from rlvr.types import Datum, FloatArray, Question, States, TopK
+from rlvr import (
+    BackendError,
+    BuildContext,
+    Datum,
+    FloatArray,
+    Question,
+    States,
+    Teacher,
+    TeacherCapabilities,
+    TopK,
+    fingerprint,
+)
 from rlvr_torch.config import TorchConfig
-from rlvr_torch.crew import Crew, suited_budget
-from rlvr_torch.data import check_data
-from rlvr_torch.device import choose_device
-from rlvr_torch.head import Head
-from rlvr_torch.logprobs import sequence_logprobs, trunk
-from rlvr_torch.mapped import Pieces
-from rlvr_torch.model_source import ModelSource
-from rlvr_torch.reference import on_device
-from rlvr_torch.seeing import sight_of
-from rlvr_torch.topk import as_datum, top_k
-from rlvr_torch.worker import Worker
+from rlvr_torch.models.source import ModelSource
+from rlvr_torch.runtime.batch_threads import BatchThreads, suited_budget
+from rlvr_torch.runtime.device import choose_device
+from rlvr_torch.runtime.executor import Executor
+from rlvr_torch.training.images import image_processor_of
+from rlvr_torch.training.logprobs import sequence_logprobs, trunk
+from rlvr_torch.training.microbatches import check_data
+from rlvr_torch.training.no_grad import Pieces
+from rlvr_torch.training.output_head import Head
+from rlvr_torch.training.reference import on_device
+from rlvr_torch.training.top_k import as_datum, top_k
 
 Found = TypeVar("Found")
 
 
-class TorchTeacher:
+class TorchTeacher(Teacher):
     """
-    The `rlvr.parts.Teacher` of `gpt2:` and `hf:` models: one copy of the weights, no optimiser.
+    The teacher of `gpt2:` and `hf:` models: one copy of the weights, no optimiser.
 
     Computes in a thread of its own, so the event loop is free meanwhile. Device, precision and
     micro-batches are those of the `torch.*` options, and weights of `hf:` models are stored in
@@ -43,8 +50,9 @@ class TorchTeacher:
     Attributes:
         name: The model spec.
         tokenizer: The model's.
+        capabilities: Any k, any temperature, and states.
         context_length: Positions of the model: prompt and answer together.
-        sight: How the model takes pictures; None: it reads text alone.
+        image_processor: How the model takes pictures; None: it reads text alone.
     """
 
     def __init__(self, config: TorchConfig | None, context: BuildContext) -> None:
@@ -65,31 +73,29 @@ class TorchTeacher:
         device = choose_device(config.device)
         source = ModelSource.parse(context.model, context.seed, config)
         self.tokenizer = source.tokenizer()
+        self.capabilities = TeacherCapabilities(
+            has_scores=True, has_states=True, tokenizer=fingerprint(self.tokenizer)
+        )
         net = source.net(self.tokenizer.vocab_size)
         net.module.requires_grad_(False)
         if source.hf is not None:  # nothing is ever added to them, so half the bytes are enough
             net.module.to(self._dtype)
         self._net = on_device(net, device)
         self.context_length: int = self._net.positions
-        self.sight = sight_of(self._net)
+        self.image_processor = image_processor_of(self._net)
         count = sum(value.numel() for value in self._net.module.parameters())
-        self._crew = Crew.suited(device, count, config.threads)
+        self._threads = BatchThreads.suited(device, count, config.threads)
         self._budget = suited_budget(device, count, config.microbatch_tokens)
-        self._worker = Worker()
+        self._worker = Executor()
 
     async def __aenter__(self) -> TorchTeacher:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._worker.close()
-        self._crew.close()
+        self._threads.close()
 
     @cached_property
-    def capabilities(self) -> Capabilities:
-        """Any k, any temperature, and states."""
-        return Capabilities(has_states=True, tokenizer=fingerprint(self.tokenizer))
-
-    @property
     def head(self) -> Head:
         """What makes logits of `states`; its weights lie on the model's device, in its type."""
         return Head.leaf(self._net, with_grad=False)
@@ -158,6 +164,6 @@ class TorchTeacher:
             raise BackendError(f"teacher {self.name}: {error}") from error
         return await self._worker.run(
             lambda is_cancelled: work(
-                Pieces(budget=self._budget, crew=self._crew, is_cancelled=is_cancelled)
+                Pieces(budget=self._budget, threads=self._threads, is_cancelled=is_cancelled)
             )
         )

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from rlvr.types import Datum
-from rlvr_torch.gpt2 import GPT2, GPT2Config
-from rlvr_torch.tokenizer import BytePairTokenizer
+from rlvr import Datum
+from rlvr_torch.models.bpe import BytePairTokenizer
+from rlvr_torch.models.gpt2 import GPT2, GPT2Config
 
 TEXTS = ["module adder(input a, input b, output y);\n  assign y = a ^ b;\nendmodule\n"] * 8
 

@@ -9,25 +9,33 @@ import numpy as np
 import pytest
 import torch
 
-from rlvr.abilities import Continuing, Imprecise
-from rlvr.errors import BackendError, CheckpointError, ConfigError
-from rlvr.parts import Backend, BuildContext, Policy
+from rlvr import (
+    Backend,
+    BackendError,
+    BuildContext,
+    CheckpointError,
+    ConfigError,
+    Datum,
+    GenerateRequest,
+    Loss,
+    Needs,
+    Policy,
+    SamplingParams,
+)
 from rlvr.testing import BackendContract
-from rlvr.types import Datum, GenerateRequest, SamplingParams
 from rlvr_torch.backend import TorchBackend
 from rlvr_torch.config import TorchConfig
-from rlvr_torch.data import microbatches
-from rlvr_torch.optim import OptimSettings
-from rlvr_torch.weights import save_gpt2
+from rlvr_torch.models.gpt2_files import save_gpt2
+from rlvr_torch.training.microbatches import microbatches
+from rlvr_torch.training.optimizer import OptimSettings
 
 
-class WeightedLogprob:
+class WeightedLogprob(Loss):
     """-sum(weight * advantage * logprob): policy gradient at its plainest."""
 
-    needs: frozenset[str] = frozenset()
     importance_weighted = False
 
-    def __call__(self, data, logprobs):
+    def __call__(self, data, logprobs, outputs):
         loss = torch.zeros(())
         for datum, values in zip(data, logprobs, strict=True):
             credit = torch.tensor(datum.weights * datum.advantages, device=values.device)
@@ -152,7 +160,7 @@ def test_a_stale_policy_is_refused(make, data, tokenizer):
     async def main():
         old = await backend.policy()
         await old.generate([request])
-        await backend.step(data, WeightedLogprob())
+        await backend.update(data, WeightedLogprob())
         new = await backend.policy()
         assert (old.version, new.version) == (0, 1)
         assert old.digest != new.digest
@@ -170,14 +178,14 @@ def test_a_live_policy_goes_on_over_an_update(make, data, tokenizer):
 
     async def main():
         live = await backend.live_policy()
-        assert isinstance(backend, Continuing)
+        assert backend.capabilities.partial_rollouts
         assert (live.version, live.digest) == (0, (await strict.policy()).digest)
         sampling = asyncio.create_task(live.generate([request] * 8))
         for _ in range(4):  # takes turns with the slices: the first ones have been drawn then
             await backend.policy()
-        await backend.step(data, WeightedLogprob())
+        await backend.update(data, WeightedLogprob())
         completions = await sampling
-        await strict.step(data, WeightedLogprob())
+        await strict.update(data, WeightedLogprob())
         assert (live.version, live.digest) == (1, (await strict.policy()).digest)
         return completions
 
@@ -187,9 +195,8 @@ def test_a_live_policy_goes_on_over_an_update(make, data, tokenizer):
 
 def test_the_canary_may_round_more_in_low_precision(make):
     """The bound goes with the type that matrix products are computed in."""
-    assert make().parity_threshold == 0.01
-    assert make(dtype="bfloat16").parity_threshold == 1.0
-    assert isinstance(make(), Imprecise)
+    assert make().capabilities.logprob_tolerance == 0.01
+    assert make(dtype="bfloat16").capabilities.logprob_tolerance == 1.0
 
 
 def test_vllm_goes_with_no_rollout_over_an_update(make):
@@ -227,7 +234,7 @@ def gradient(backend, data):
     backend._updater._optimizer.step = lambda: caught.update(
         {name: value.grad.clone() for name, value in backend.model.named_parameters()}
     )
-    metrics = run(backend.step(data, WeightedLogprob()))
+    metrics = run(backend.update(data, WeightedLogprob()))
     backend._updater._optimizer.step = plain
     return caught, metrics
 
@@ -249,8 +256,8 @@ def test_microbatches_add_up_exactly(make, data):
 def test_order_of_data_does_not_matter(make, data):
     """The same data in another order give the same weights, bit for bit."""
     first, second = make(microbatch_tokens=60), make(microbatch_tokens=60)
-    run(first.step(data, WeightedLogprob()))
-    run(second.step(data[::-1], WeightedLogprob()))
+    run(first.update(data, WeightedLogprob()))
+    run(second.update(data[::-1], WeightedLogprob()))
     assert same_weights(weights(first), weights(second))
 
 
@@ -261,7 +268,7 @@ def test_steps_make_good_tokens_likelier(make, data):
     async def main():
         before = await backend.logprobs(data, "policy")
         for _ in range(5):
-            metrics = await backend.step(data, WeightedLogprob())
+            metrics = await backend.update(data, WeightedLogprob())
         return before, await backend.logprobs(data, "policy"), metrics
 
     before, after, metrics = run(main())
@@ -279,7 +286,7 @@ def test_zero_advantage_moves_nothing(make, data):
     backend = make()
     before = weights(backend)
     still = [attrs.evolve(d, advantages=np.zeros(len(d.tokens))) for d in data]
-    metrics = run(backend.step(still, WeightedLogprob()))
+    metrics = run(backend.update(still, WeightedLogprob()))
     assert metrics["grad/norm"] == 0
     assert same_weights(before, weights(backend))
 
@@ -287,7 +294,7 @@ def test_zero_advantage_moves_nothing(make, data):
 def test_the_schedule_counts_every_update(make, data):
     """Lr follows warm-up and decay over steps * passes * minibatches updates."""
     backend = make(steps=2, passes=2, lr=1.0, warmup=1, decay="linear")
-    rates = [run(backend.step(data, WeightedLogprob()))["lr"] for _ in range(4)]
+    rates = [run(backend.update(data, WeightedLogprob()))["lr"] for _ in range(4)]
     assert rates == pytest.approx([1.0, 1.0, 2 / 3, 1 / 3])
 
 
@@ -297,8 +304,8 @@ class Explosive(WeightedLogprob):
     def __init__(self, where, factor):
         self.where, self.factor = where, factor
 
-    def __call__(self, data, logprobs):
-        loss, metrics = super().__call__(data, logprobs)
+    def __call__(self, data, logprobs, outputs):
+        loss, metrics = super().__call__(data, logprobs, outputs)
         for datum, values in zip(data, logprobs, strict=True):
             if datum.problem_id == self.where:
                 loss = loss + self.factor(values)
@@ -320,12 +327,12 @@ def test_what_is_not_finite_changes_nothing(make, data, factor, message):
     untouched = make(microbatch_tokens=60)
     before = weights(backend)
     with pytest.raises(BackendError, match=rf"{message}.*'problem-4';") as caught:
-        run(backend.step(data, Explosive("problem-4", factor)))
+        run(backend.update(data, Explosive("problem-4", factor)))
     assert "problem-5" not in str(caught.value)
     assert same_weights(before, weights(backend))
     assert backend.version == 0
-    run(backend.step(data, WeightedLogprob()))
-    run(untouched.step(data, WeightedLogprob()))
+    run(backend.update(data, WeightedLogprob()))
+    run(untouched.update(data, WeightedLogprob()))
     assert same_weights(weights(backend), weights(untouched))
 
 
@@ -335,12 +342,12 @@ BROKEN = Explosive("problem-4", lambda values: values.sum() * float("nan"))
 def test_an_update_that_is_not_finite_is_skipped(make, data):
     """One bad update in a run is as if it had never been asked for, and is counted."""
     backend, untouched = make(), make()
-    first = run(backend.step(data, WeightedLogprob()))
-    assert run(backend.step(data, BROKEN)) == {"update/skipped": 1.0}
+    first = run(backend.update(data, WeightedLogprob()))
+    assert run(backend.update(data, BROKEN)) == {"update/skipped": 1.0}
     assert backend.version == 1
-    second = run(backend.step(data, WeightedLogprob()))
-    assert first == run(untouched.step(data, WeightedLogprob()))
-    assert second == run(untouched.step(data, WeightedLogprob()))
+    second = run(backend.update(data, WeightedLogprob()))
+    assert first == run(untouched.update(data, WeightedLogprob()))
+    assert second == run(untouched.update(data, WeightedLogprob()))
     assert first["update/skipped"] == second["update/skipped"] == 0.0
     assert same_weights(weights(backend), weights(untouched))
 
@@ -351,7 +358,7 @@ def test_a_policy_still_samples_after_a_skipped_update(make, data, tokenizer):
 
     async def main():
         policy = await backend.policy()
-        await backend.step(data, BROKEN)
+        await backend.update(data, BROKEN)
         params = SamplingParams(max_tokens=3)
         request = GenerateRequest(prompt=tokenizer.encode("a"), params=params, seed=1)
         return await policy.generate([request])
@@ -363,10 +370,10 @@ def test_too_many_skipped_updates_end_the_run(make, data):
     """Two in a row are allowed here; an update between them starts the count again."""
     backend = make(max_skipped=2)
     for loss in (BROKEN, BROKEN, WeightedLogprob(), BROKEN, BROKEN):
-        run(backend.step(data, loss))
+        run(backend.update(data, loss))
     before = weights(backend)
     with pytest.raises(BackendError, match=r"'problem-4'.*\n.*after 2 .*max_skipped=2") as caught:
-        run(backend.step(data, BROKEN))
+        run(backend.update(data, BROKEN))
     assert caught.value.exit_code == 6
     assert same_weights(before, weights(backend))
     assert backend.version == 1
@@ -378,7 +385,7 @@ def test_unusable_data_change_nothing(make, data):
     before = weights(backend)
     bad = attrs.evolve(data[3], advantages=np.full(len(data[3].tokens), np.nan))
     with pytest.raises(BackendError, match=r"datum 1 of 2 \(problem 'problem-3'\)"):
-        run(backend.step([data[0], bad], WeightedLogprob()))
+        run(backend.update([data[0], bad], WeightedLogprob()))
     assert same_weights(before, weights(backend))
 
 
@@ -386,7 +393,7 @@ def test_a_step_without_supervised_tokens_is_an_error(make, make_datum):
     """Never a silent step on nothing."""
     empty = make_datum(3, 8, mask=np.zeros(8, bool))
     with pytest.raises(BackendError, match="nothing to learn from"):
-        run(make().step([empty], WeightedLogprob()))
+        run(make().update([empty], WeightedLogprob()))
     assert not run(make().logprobs([empty], "policy"))[0].any()
 
 
@@ -396,15 +403,15 @@ def test_a_cancelled_step_changes_nothing(make, data):
     before = weights(backend)
 
     class Slow(WeightedLogprob):
-        def __call__(self, data, logprobs):
+        def __call__(self, data, logprobs, outputs):
             loop.call_soon_threadsafe(began.set)
             torch.ones(400, 400).matmul(torch.ones(400, 400))
-            return super().__call__(data, logprobs)
+            return super().__call__(data, logprobs, outputs)
 
     async def main():
         nonlocal loop, began
         loop, began = asyncio.get_running_loop(), asyncio.Event()
-        task = asyncio.create_task(backend.step(data, Slow()))
+        task = asyncio.create_task(backend.update(data, Slow()))
         await began.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -424,7 +431,7 @@ def test_cores_do_not_change_the_result(make, make_datum):
 
     async def main():
         for _ in range(3):
-            assert await one.step(data, WeightedLogprob()) == await three.step(
+            assert await one.update(data, WeightedLogprob()) == await three.update(
                 data, WeightedLogprob()
             )
         for a, b in zip(
@@ -455,10 +462,10 @@ def test_no_more_threads_than_asked_for(make, data):
 class WithCritic(WeightedLogprob):
     """Policy gradient, a critic's squared error towards 0.7, and a bonus for entropy."""
 
-    outputs = frozenset({"entropy", "value"})
+    needs = Needs(outputs={"entropy", "value"})
 
     def __call__(self, data, logprobs, outputs):
-        loss, metrics = super().__call__(data, logprobs)
+        loss, metrics = super().__call__(data, logprobs, outputs)
         error = entropy = 0.0
         for datum, v, h in zip(data, outputs["value"], outputs["entropy"], strict=True):
             weights = torch.tensor(datum.weights)
@@ -476,7 +483,7 @@ def test_a_critic_learns(make, data):
         first = await backend.logprobs(data, "value")
         assert not any(values.any() for values in first)
         assert (await backend.policy()).digest == before
-        metrics = [await backend.step(data, WithCritic()) for _ in range(40)]
+        metrics = [await backend.update(data, WithCritic()) for _ in range(40)]
         return metrics, await backend.logprobs(data, "value")
 
     metrics, after = run(main())
@@ -492,7 +499,7 @@ def test_a_critic_learns(make, data):
 def test_a_critic_has_a_rate_of_its_own(make, data, critic_lr, wanted):
     """Ten times the model's, or what was asked for; on the same schedule."""
     backend = make(critic_lr=critic_lr, warmup=2)
-    run(backend.step(data, WithCritic()))
+    run(backend.update(data, WithCritic()))
     assert [group["lr"] for group in backend._updater._optimizer.param_groups] == pytest.approx(
         [0.005, 0.005, wanted / 2]
     )
@@ -504,7 +511,7 @@ def test_resume_with_a_critic_is_bit_identical(make, data, tmp_path):
 
     async def main():
         for _ in range(2):
-            await straight.step(data, WithCritic())
+            await straight.update(data, WithCritic())
         await straight.save(tmp_path)
         await resumed.load(tmp_path)
         for a, b in zip(
@@ -514,7 +521,7 @@ def test_resume_with_a_critic_is_bit_identical(make, data, tmp_path):
         ):
             assert np.array_equal(a, b)
             assert a.any()
-        assert await straight.step(data, WithCritic()) == await resumed.step(data, WithCritic())
+        assert await straight.update(data, WithCritic()) == await resumed.update(data, WithCritic())
 
     run(main())
     assert same_weights(weights(straight), weights(resumed))
@@ -525,22 +532,22 @@ def test_a_state_without_a_critic_leaves_none(make, data, tmp_path):
     """What was made since is gone: the run goes on as the one that was saved."""
     backend = make()
     run(backend.save(tmp_path))
-    run(backend.step(data, WithCritic()))
+    run(backend.update(data, WithCritic()))
     run(backend.load(tmp_path))
     assert backend._updater.critic is None
     assert len(backend._updater._optimizer.param_groups) == 2
-    run(backend.step(data, WithCritic()))
+    run(backend.update(data, WithCritic()))
 
 
 def test_unknown_outputs_change_nothing(make, data):
     """The step is refused before anything is computed."""
 
     class Curious(WeightedLogprob):
-        outputs = frozenset({"weather"})
+        needs = Needs(outputs={"weather"})
 
     backend = make()
     with pytest.raises(BackendError, match="'weather'"):
-        run(backend.step(data, Curious()))
+        run(backend.update(data, Curious()))
     assert backend.version == 0
 
 
@@ -555,13 +562,13 @@ def test_resume_is_bit_identical(make, data, tmp_path):
     loss = WeightedLogprob()
 
     async def main():
-        wanted = [await straight.step(data, loss) for _ in range(4)]
-        found = [await first.step(data, loss) for _ in range(2)]
+        wanted = [await straight.update(data, loss) for _ in range(4)]
+        found = [await first.update(data, loss) for _ in range(2)]
         await first.save(tmp_path)
         await resumed.load(tmp_path)
         assert resumed.version == 2
         assert (await resumed.policy()).digest == (await first.policy()).digest
-        found += [await resumed.step(data, loss) for _ in range(2)]
+        found += [await resumed.update(data, loss) for _ in range(2)]
         assert wanted == found
 
     run(main())
@@ -571,7 +578,7 @@ def test_resume_is_bit_identical(make, data, tmp_path):
 def test_a_saved_state_is_a_model(make, data, tmp_path):
     """`gpt2:DIR` of a checkpoint starts a run from its weights."""
     backend = make()
-    run(backend.step(data, WeightedLogprob()))
+    run(backend.update(data, WeightedLogprob()))
     run(backend.save(tmp_path))
     fresh = make(model=f"gpt2:{tmp_path}")
     assert same_weights(weights(backend), weights(fresh))
@@ -586,7 +593,7 @@ def test_reference_is_the_start_whenever_it_is_asked_for(make, make_datum, spec,
 
     async def main():
         start = await backend.logprobs(data, "policy")
-        await backend.step(data, WeightedLogprob())
+        await backend.update(data, WeightedLogprob())
         late = await backend.logprobs(data, "reference")
         await backend.save(tmp_path)
         await resumed.load(tmp_path)
@@ -625,7 +632,7 @@ def test_a_damaged_state_changes_nothing(make, data, tmp_path, name):
     """A truncated file is a `CheckpointError` and leaves the backend as it was."""
     backend = make()
     run(backend.save(tmp_path))
-    run(backend.step(data, WeightedLogprob()))
+    run(backend.update(data, WeightedLogprob()))
     before = weights(backend)
     path = tmp_path / name
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
@@ -666,7 +673,7 @@ def test_bfloat16_stays_near_float32(make, data):
         )
         differences = [np.abs(a - b).max() for a, b in pairs]
         (completion,) = await (await rough.policy()).generate([request])
-        await rough.step(data, WeightedLogprob())
+        await rough.update(data, WeightedLogprob())
         return max(differences), completion
 
     difference, completion = run(main())
@@ -686,6 +693,6 @@ def test_cuda_agrees_with_the_cpu(make, data):
             await cpu.logprobs(data, "policy"), await gpu.logprobs(data, "policy"), strict=True
         ):
             assert np.abs(a - b).max() < 1e-3
-        await gpu.step(data, WeightedLogprob())
+        await gpu.update(data, WeightedLogprob())
 
     run(main())

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from rlvr.errors import BackendError, ConfigError
-from rlvr.parts import BuildContext
+from rlvr import BackendError, BuildContext, ConfigError
 from rlvr.testing import BackendContract
 from rlvr.testing.backend import LikelihoodLoss
 from rlvr_torch.backend import TorchBackend
 from rlvr_torch.config import TorchConfig
-from rlvr_torch.optim import OptimSettings
+from rlvr_torch.training.optimizer import OptimSettings
 
 CPU = TorchConfig(device="cpu", microbatch_tokens=40)
 LORA = attrs.evolve(CPU, lora_rank=4)
@@ -82,7 +81,7 @@ def test_only_adapters_are_trained(make_hf, data):
     before = {n: v.detach().clone() for n, v in backend.model.named_parameters()}
     trained = sum(len(group["params"]) for group in backend._updater._optimizer.param_groups)
     digest = run(backend.policy()).digest
-    run(backend.step(data, LikelihoodLoss()))
+    run(backend.update(data, LikelihoodLoss()))
     moved = {n for n, v in backend.model.named_parameters() if not torch.equal(v, before[n])}
     assert moved
     assert all("lora_" in name for name in moved)
@@ -100,7 +99,7 @@ def test_the_reference_of_adapters_is_the_bare_model(make_hf, data, option):
     async def main():
         wanted = await bare.logprobs(data, "policy")
         for _ in range(2):
-            await backend.step(data, LikelihoodLoss())
+            await backend.update(data, LikelihoodLoss())
         found = await backend.logprobs(data, "reference")
         moved = await backend.logprobs(data, "policy")
         for a, b, c in zip(wanted, found, moved, strict=True):
@@ -118,7 +117,7 @@ def test_a_run_from_saved_adapters_starts_from_them(make_hf, data, tmp_path):
     first = build(directory, LORA)
 
     async def main():
-        await first.step(data, LikelihoodLoss())
+        await first.update(data, LikelihoodLoss())
         await first.save(tmp_path)
         adapted = await first.logprobs(data, "policy")
         bare = await first.logprobs(data, "reference")
@@ -127,7 +126,7 @@ def test_a_run_from_saved_adapters_starts_from_them(make_hf, data, tmp_path):
             backend = build(directory, config)
             for a, b in zip(await backend.logprobs(data, "policy"), adapted, strict=True):
                 assert np.abs(a - b).max() < 1e-6
-            await backend.step(data, LikelihoodLoss())
+            await backend.update(data, LikelihoodLoss())
             for a, b in zip(await backend.logprobs(data, "reference"), wanted, strict=True):
                 assert np.abs(a - b).max() < 1e-6
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlvr.errors import BackendError
-from rlvr_torch.data import check_data, microbatches
+from rlvr import BackendError
+from rlvr_torch.training.microbatches import check_data, microbatches
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from rlvr_torch.config import TorchConfig
-from rlvr_torch.weights import load_gpt2
+from rlvr_torch.models.gpt2_files import load_gpt2
 
 PAGE = Path(__file__).parents[3] / "docs" / "torch.md"
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from rlvr.types import GenerateRequest, SamplingParams
-from rlvr_torch.draws import Draws, _invert, _sums
-from rlvr_torch.leaders import leaders, likeliest
+from rlvr import GenerateRequest, SamplingParams
+from rlvr_torch.generation.blockwise_top_k import leaders, likeliest
+from rlvr_torch.generation.token_sampling import TokenSampler, _invert, _sums
 
 CPU = torch.device("cpu")
 LOGITS = torch.tensor([2.0, 0.5, 1.0, -1.0, 0.0])
@@ -23,7 +23,7 @@ def draw(count=4000, **params):
 
 def seated(requests):
     """A row for each request."""
-    draws = Draws(len(requests), CPU)
+    draws = TokenSampler(len(requests), CPU)
     draws.seat(range(len(requests)), requests, [r.params.max_tokens for r in requests])
     return draws
 

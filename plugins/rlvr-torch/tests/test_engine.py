@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from rlvr.errors import BackendError
-from rlvr.types import GenerateRequest, SamplingParams
-from rlvr_torch.crew import Crew
-from rlvr_torch.engine import Engine
-from rlvr_torch.gpt2 import GPT2
+from rlvr import BackendError, GenerateRequest, SamplingParams
+from rlvr_torch.generation.engine import Engine
+from rlvr_torch.models.gpt2 import GPT2
+from rlvr_torch.runtime.batch_threads import BatchThreads
 
 PROMPTS = ["module ", "m", "assign y = a ^ b;\n  assign y = b"]
 
@@ -81,10 +80,10 @@ def test_a_request_draws_the_same_in_any_batch(model, tokenizer):
 def test_a_crew_draws_the_same(model, tokenizer):
     """Divided over three threads, a group larger than its share included: the same tokens."""
     requests = requests_of(tokenizer, seeds=9) + requests_of(tokenizer, ["xyz"], seeds=30)
-    crew = Crew(3)
+    threads = BatchThreads(3)
     alone = Engine(model, tokenizer).generate(requests)
-    divided = Engine(model, tokenizer, crew=crew).generate(requests)
-    crew.close()
+    divided = Engine(model, tokenizer, threads=threads).generate(requests)
+    threads.close()
     for one, other in zip(alone, divided, strict=True):
         assert one.tokens.tolist() == other.tokens.tolist()
         assert np.abs(one.logprobs - other.logprobs).max() < 1e-5

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from rlvr.types import GenerateRequest, SamplingParams
-from rlvr_torch.engine import Engine
-from rlvr_torch.hf_check import FAMILIES
-from rlvr_torch.hf_load import load_net
+from rlvr import GenerateRequest, SamplingParams
+from rlvr.testing.fakes import CharTokenizer
+from rlvr_torch.generation.engine import Engine
+from rlvr_torch.models.hf.load import load_net
+from rlvr_torch.models.hf.supported import FAMILIES
 
 transformers = pytest.importorskip("transformers")
 
 
-class NoEnd:
+class NoEnd(CharTokenizer):
     """A tokenizer without an end: each completion has as many tokens as it asked for."""
 
     eos_id = -1

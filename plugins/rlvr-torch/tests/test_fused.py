@@ -9,15 +9,15 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rlvr.errors import BackendError, PartError
+from rlvr import BackendError, Loss, Needs, PartError
 from rlvr.testing.backend_losses import PullLoss
-from rlvr_torch.crew import Crew
-from rlvr_torch.critic import Critic
-from rlvr_torch.gpt2 import attend_causal
-from rlvr_torch.head import Head
-from rlvr_torch.hf_load import load_net
-from rlvr_torch.leaves import outputs_of
-from rlvr_torch.update import Learner, accumulate, appraise
+from rlvr_torch.models.gpt2 import attend_causal
+from rlvr_torch.models.hf.load import load_net
+from rlvr_torch.runtime.batch_threads import BatchThreads
+from rlvr_torch.training.accumulate import Learner, accumulate, eval_loss
+from rlvr_torch.training.loss_inputs import outputs_of
+from rlvr_torch.training.output_head import Head
+from rlvr_torch.training.value_head import Critic
 
 
 class ToyNet(nn.Module):
@@ -62,12 +62,10 @@ NETS = {
 }
 
 
-class TokenLoss:
+class TokenLoss(Loss):
     """Weighted, curved in the logprobs: its gradient depends on them."""
 
-    outputs: frozenset[str] = frozenset()
-
-    def __call__(self, data, logprobs, outputs=None):
+    def __call__(self, data, logprobs, outputs):
         loss = sum(
             (own(d.weights * d.advantages, lp) * (lp + 0.1 * lp**2)).sum()
             for d, lp in zip(data, logprobs, strict=True)
@@ -78,7 +76,7 @@ class TokenLoss:
 class SequenceLoss(TokenLoss):
     """The ratio of whole sequences (as GSPO's): every token's gradient depends on all others."""
 
-    def __call__(self, data, logprobs, outputs=None):
+    def __call__(self, data, logprobs, outputs):
         loss = 0.0
         for d, lp in zip(data, logprobs, strict=True):
             mean = (lp - 5.7 * own(d.logprobs, lp)).sum() / int(d.mask.sum())
@@ -89,10 +87,10 @@ class SequenceLoss(TokenLoss):
 class EntropyLoss(TokenLoss):
     """Logprobs and entropies together."""
 
-    outputs = frozenset({"entropy"})
+    needs = Needs(outputs={"entropy"})
 
-    def __call__(self, data, logprobs, outputs=None):
-        loss, metrics = super().__call__(data, logprobs)
+    def __call__(self, data, logprobs, outputs):
+        loss, metrics = super().__call__(data, logprobs, outputs)
         for d, lp, h in zip(data, logprobs, outputs["entropy"], strict=True):
             loss = loss + (own(d.weights, lp) * h.square()).sum()
         return loss, metrics
@@ -101,10 +99,10 @@ class EntropyLoss(TokenLoss):
 class ValueLoss(TokenLoss):
     """Logprobs and a critic's squared error."""
 
-    outputs = frozenset({"value", "entropy"})
+    needs = Needs(outputs={"value", "entropy"})
 
-    def __call__(self, data, logprobs, outputs=None):
-        loss, metrics = super().__call__(data, logprobs)
+    def __call__(self, data, logprobs, outputs):
+        loss, metrics = super().__call__(data, logprobs, outputs)
         for d, lp, v in zip(data, logprobs, outputs["value"], strict=True):
             loss = loss + (own(d.weights, lp) * (v - own(d.advantages, lp)).square()).sum()
         return loss, metrics
@@ -173,7 +171,7 @@ def plain(net, data, loss, critic=None):
     head = Head(
         weights=net.head, bias=net.head_bias, scale=net.logit_scale, softcap=net.logit_softcap
     )
-    if not getattr(loss, "uses_logprobs", True):
+    if not loss.needs.logprobs:
         logprobs = [torch.zeros(len(d.tokens)) for d in data]
     outputs = {"entropy": entropy, "value": value, "hidden": states, "head": [head]}
     amount, _ = loss(data, logprobs, outputs)
@@ -187,7 +185,7 @@ def found(net, data, loss, chunk, critic=None, budget=10_000):
     learner = Learner(net=net, critic=critic, chunk=chunk)
     for value in learner.weights:
         value.grad = None
-    metrics = accumulate(data, loss, learner, budget=budget, crew=Crew())
+    metrics = accumulate(data, loss, learner, budget=budget, threads=BatchThreads())
     return metrics, [value.grad for value in learner.weights]
 
 
@@ -239,7 +237,7 @@ def test_models_of_transformers_get_autograds_gradients(make_hf, data, family, c
         chosen = all_of.gather(1, tokens[0, 1:, None])[:, 0]
         logprobs.append(torch.cat([torch.zeros(1), chosen]) * own(d.mask, chosen))
     weights = list(net.module.parameters())
-    amount, _ = TokenLoss()(data, logprobs)
+    amount, _ = TokenLoss()(data, logprobs, {})
     wanted = torch.autograd.grad(amount, weights)
     metrics, mine = found(net, data, TokenLoss(), chunk)
     assert metrics["loss"] == pytest.approx(amount.item(), rel=1e-5)
@@ -262,7 +260,7 @@ def test_a_frozen_head_gets_no_gradient(data):
     net.out.requires_grad_(False)
     learner = Learner(net=net)
     assert len(learner.weights) == 3
-    accumulate(data, TokenLoss(), learner, budget=1000, crew=Crew())
+    accumulate(data, TokenLoss(), learner, budget=1000, threads=BatchThreads())
     assert net.out.weight.grad is None
     assert net.inner.weight.grad.abs().max() > 0
 
@@ -273,7 +271,7 @@ def test_a_frozen_head_is_no_leaf_of_a_loss_over_states(data, loss):
     seen = []
 
     class Look(loss):
-        def __call__(self, data, logprobs, outputs=None):
+        def __call__(self, data, logprobs, outputs):
             seen.append(outputs["head"][0].weights.requires_grad)
             return super().__call__(data, logprobs, outputs)
 
@@ -297,7 +295,7 @@ def test_bfloat16_states_give_nearly_the_same_gradient(make_hf, data, loss):
     learner = Learner(net=net, dtype=torch.bfloat16, chunk=64)
     for value in learner.weights:
         value.grad = None
-    told = accumulate(data, loss(), learner, budget=10_000, crew=Crew())
+    told = accumulate(data, loss(), learner, budget=10_000, threads=BatchThreads())
     mine = torch.cat([value.grad.flatten() for value in learner.weights])
     whole = torch.cat([grad.flatten() for grad in grads])
     assert told["loss"] == pytest.approx(wanted["loss"], rel=1e-2)
@@ -318,12 +316,12 @@ def test_appraising_gives_the_same_numbers_and_no_gradient(model, data, loss):
     seen = []
 
     class Look(loss):
-        def __call__(self, data, logprobs, outputs=None):
-            given = [*logprobs, *(outputs or {}).get("hidden", ())]
+        def __call__(self, data, logprobs, outputs):
+            given = [*logprobs, *outputs.get("hidden", ())]
             seen.extend(tensor.requires_grad for tensor in given)
             return super().__call__(data, logprobs, outputs)
 
-    told = appraise(data, Look(), Learner(net=model, chunk=16), budget=30, crew=Crew())
+    told = eval_loss(data, Look(), Learner(net=model, chunk=16), budget=30, threads=BatchThreads())
     assert told == pytest.approx(wanted, rel=1e-6)
     assert seen
     assert not any(seen)
@@ -333,7 +331,7 @@ def test_a_loss_over_states_makes_no_logits_of_ours(model, make_datum):
     """With thousands of supervised tokens nothing as wide as the vocabulary is made here."""
 
     class Small(PullLoss):
-        def __call__(self, data, logprobs, outputs=None):
+        def __call__(self, data, logprobs, outputs):
             (head,) = outputs["head"]
             loss = sum((h.mean() * 3) ** 2 for h in outputs["hidden"]) + head.weights[0].sum()
             return loss, {}
@@ -358,7 +356,7 @@ def test_problems_of_a_loss_over_states_are_named(model, data):
     """Each datum is tried alone where the whole is not finite."""
 
     class Bad(PullLoss):
-        def __call__(self, data, logprobs, outputs=None):
+        def __call__(self, data, logprobs, outputs):
             loss, metrics = super().__call__(data, logprobs, outputs)
             is_bad = any(d.problem_id == "problem-8" for d in data)
             return loss * (float("nan") if is_bad else 1.0), metrics
@@ -395,18 +393,19 @@ def test_logits_exist_once(model, make_datum, loss, buffers):
 def test_a_loss_without_gradient_is_refused(model, data):
     """A loss that depends on no logprob would train nothing, in silence."""
 
-    def constant(data, logprobs):
-        return torch.tensor(2.0), {}
+    class Constant(TokenLoss):
+        def __call__(self, data, logprobs, outputs):
+            return torch.tensor(2.0), {}
 
     with pytest.raises(PartError, match="without a gradient"):
-        found(model, data, constant, 1000)
+        found(model, data, Constant(), 1000)
 
 
 def test_unknown_outputs_are_refused():
     """What is supported is named."""
 
     class Curious(TokenLoss):
-        outputs = frozenset({"entropy", "weather"})
+        needs = Needs(outputs={"entropy", "weather"})
 
     with pytest.raises(BackendError, match=r"'weather'\n.*entropy, head, hidden, value"):
         outputs_of(Curious())

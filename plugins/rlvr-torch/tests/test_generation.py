@@ -7,15 +7,16 @@ import pytest
 import torch
 from torch import nn
 
-from rlvr.types import GenerateRequest, SamplingParams
-from rlvr_torch.attention import attend_over, causal
-from rlvr_torch.crew import Crew
-from rlvr_torch.draft import Draft
-from rlvr_torch.engine import Engine
-from rlvr_torch.kv_cache import KVCache
-from rlvr_torch.lane import Lane
-from rlvr_torch.net import Heads
-from rlvr_torch.row_cache import RowCache
+from rlvr import GenerateRequest, SamplingParams
+from rlvr.testing.fakes import CharTokenizer
+from rlvr_torch.generation.cache.per_row import RowCache
+from rlvr_torch.generation.cache.shared_prompt import KVCache
+from rlvr_torch.generation.decode_batch import DecodeBatch
+from rlvr_torch.generation.engine import Engine
+from rlvr_torch.generation.sequence import RunningSequence
+from rlvr_torch.models.attention import attend_over, causal
+from rlvr_torch.models.interface import Heads
+from rlvr_torch.runtime.batch_threads import BatchThreads
 
 VOCAB, WIDTH = 50, 24
 
@@ -73,7 +74,7 @@ class TinyNet(nn.Module):
         return logprobs.gather(1, tokens[0, start:, None])[:, 0].numpy()
 
 
-class NoEnd:
+class NoEnd(CharTokenizer):
     """A tokenizer without an end: each completion has as many tokens as it asked for."""
 
     eos_id = -1
@@ -130,10 +131,12 @@ def test_logprobs_are_those_of_a_full_pass(kind, rows):
 
 
 def lane_of(net, requests, **settings):
-    """The lane that completes the requests, and what it completes."""
-    drafts = [Draft(request, request.params.max_tokens, NoEnd()) for request in requests]
+    """The decode batch that completes the requests, and what it completes."""
+    sequences = [
+        RunningSequence(request, request.params.max_tokens, NoEnd()) for request in requests
+    ]
     given = {"rows": 4, "prefill_tokens": 64, "dtype": torch.float32, **settings}
-    return Lane(net, drafts, **given), drafts
+    return DecodeBatch(net, sequences, **given), sequences
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -143,13 +146,13 @@ def test_rows_that_share_nothing_are_those_of_a_full_pass(kind, rows):
     net = TinyNet(*KINDS[kind])
     lengths = np.random.default_rng(1).integers(1, 150, 14)
     requests = requests_of(lengths, prompts=14)
-    lane, drafts = lane_of(net, requests, rows=rows)
-    assert isinstance(lane._cache, RowCache)
-    first = lane._cache._slots
-    while not lane.is_done:
-        lane.run(tokens=9)
-    assert lane._cache._slots != first  # it had to make room
-    check(net, requests, [draft.completion for draft in drafts])
+    batch, sequences = lane_of(net, requests, rows=rows)
+    assert isinstance(batch._cache, RowCache)
+    first = batch._cache._slots
+    while not batch.is_done:
+        batch.run(tokens=9)
+    assert batch._cache._slots != first  # it had to make room
+    check(net, requests, [sequence.completion for sequence in sequences])
 
 
 def test_rows_of_equal_prompts_lengths_need_no_mask():
@@ -161,13 +164,13 @@ def test_rows_of_equal_prompts_lengths_need_no_mask():
         GenerateRequest(prompt=random.integers(0, VOCAB, 12), params=params, seed=i)
         for i in range(5)
     ]
-    lane, drafts = lane_of(net, requests)
-    lane.run(tokens=29)
-    assert lane._cache._bias is None
-    lane.run(tokens=3)
-    assert [draft is not None for draft in lane._rows].count(True) == 1
-    lane.run()
-    check(net, requests, [draft.completion for draft in drafts])
+    batch, sequences = lane_of(net, requests)
+    batch.run(tokens=29)
+    assert batch._cache._bias is None
+    batch.run(tokens=3)
+    assert [sequence is not None for sequence in batch._rows].count(True) == 1
+    batch.run()
+    check(net, requests, [sequence.completion for sequence in sequences])
 
 
 def test_which_cache_a_batch_gets():
@@ -193,11 +196,11 @@ def test_what_was_never_written_is_never_read():
     """Slots before a short prompt may hold anything at first, also what is not a number."""
     net = TinyNet(*KINDS["plain"])
     requests = requests_of([20] * 6, prompts=6)
-    lane, drafts = lane_of(net, requests)
-    for store in (*lane._cache._keys, *lane._cache._values):
+    batch, sequences = lane_of(net, requests)
+    for store in (*batch._cache._keys, *batch._cache._values):
         store.fill_(float("nan"))
-    lane.run()
-    check(net, requests, [draft.completion for draft in drafts])
+    batch.run()
+    check(net, requests, [sequence.completion for sequence in sequences])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -205,10 +208,12 @@ def test_shapes_that_stay_give_the_same(kind):
     """The step that a GPU captures (fixed shapes, all of the ring) gives the same, on a CPU."""
     net = TinyNet(*KINDS[kind])
     requests = requests_of(np.random.default_rng(2).integers(1, 80, 12))
-    drafts = [Draft(request, request.params.max_tokens, NoEnd()) for request in requests]
-    ordered = sorted(drafts, key=lambda draft: draft.request.prompt.tobytes())
-    Lane(net, ordered, rows=4, prefill_tokens=64, dtype=torch.float32, is_static=True).run()
-    check(net, requests, [draft.completion for draft in drafts])
+    sequences = [
+        RunningSequence(request, request.params.max_tokens, NoEnd()) for request in requests
+    ]
+    ordered = sorted(sequences, key=lambda sequence: sequence.request.prompt.tobytes())
+    DecodeBatch(net, ordered, rows=4, prefill_tokens=64, dtype=torch.float32, is_static=True).run()
+    check(net, requests, [sequence.completion for sequence in sequences])
 
 
 def test_a_freed_row_is_taken_at_once():
@@ -263,7 +268,7 @@ def test_places_of_stragglers_are_kept():
 
 
 def test_a_prompt_longer_than_all_before_finds_room():
-    """Prompts wait longest first, but one lane's places grow with what it needs."""
+    """Prompts wait longest first, but the places of one decode batch grow with what it needs."""
     net = TinyNet(*KINDS["plain"])
     requests = requests_of([5] * 9, prompts=9)
     check(net, requests, Engine(net, NoEnd(), rows=2).generate(requests))
@@ -271,23 +276,25 @@ def test_a_prompt_longer_than_all_before_finds_room():
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_equal_calls_give_equal_bits(threads):
-    """Tokens and logprobs are the same to the last bit, call after call, with the same crew."""
+    """Tokens and logprobs are the same to the last bit, call after call, with the same threads."""
     net = TinyNet(*KINDS["gemma"])
     requests = requests_of(np.random.default_rng(4).integers(1, 50, 60), prompts=7)
-    crew = Crew(threads)
-    first, second = (Engine(net, NoEnd(), rows=12, crew=crew).generate(requests) for _ in range(2))
-    crew.close()
+    threads = BatchThreads(threads)
+    first, second = (
+        Engine(net, NoEnd(), rows=12, threads=threads).generate(requests) for _ in range(2)
+    )
+    threads.close()
     for one, other in zip(first, second, strict=True):
         assert one.tokens.tolist() == other.tokens.tolist()
         assert one.logprobs.tobytes() == other.logprobs.tobytes()
 
 
 def test_rows_of_the_engine_are_shared_by_the_crew():
-    """Never more completions at the same time than were allowed, whatever the crew."""
+    """Never more completions at the same time than were allowed, however many threads."""
     net = TinyNet(*KINDS["plain"])
-    crew = Crew(3)
-    Engine(net, NoEnd(), rows=7, crew=crew).generate(requests_of([9] * 60))
-    crew.close()
+    threads = BatchThreads(3)
+    Engine(net, NoEnd(), rows=7, threads=threads).generate(requests_of([9] * 60))
+    threads.close()
     assert max(rows for rows, tokens in net.passes if tokens == 1) <= 7 // 3
 
 
@@ -330,12 +337,11 @@ def test_new_weights_draw_from_the_next_slice_on():
         assert np.abs(new.logprobs[5:]).max(initial=0.0) < 1e-5
 
 
-class ShardTokenizer:
-    """A tokenizer without `bytes_of`: each token is one byte, which may be part of a character."""
+class ShardTokenizer(CharTokenizer):
+    """A tokenizer without exact bytes: each token is one byte, which may be part of a character."""
 
     eos_id = 0
     stop_ids = frozenset({0, 1})
-    vocab_size = VOCAB
 
     def decode(self, tokens):
         return bytes(0xE0 if t == 20 else 0x80 + t if t > 20 else 97 + t for t in tokens).decode(
@@ -369,22 +375,26 @@ def test_a_shape_that_stays_is_the_same_memory():
     """What a captured pass reads is at the same address in every pass of its shape."""
     net = TinyNet(*KINDS["gpt-oss"])
     requests = requests_of([30] * 8)
-    drafts = [Draft(request, request.params.max_tokens, NoEnd()) for request in requests]
-    lane = Lane(net, drafts, rows=4, prefill_tokens=64, dtype=torch.float32, is_static=True)
+    sequences = [
+        RunningSequence(request, request.params.max_tokens, NoEnd()) for request in requests
+    ]
+    batch = DecodeBatch(
+        net, sequences, rows=4, prefill_tokens=64, dtype=torch.float32, is_static=True
+    )
     seen = {}
 
     def watch(shape, step):
-        cache = lane._cache
+        cache = batch._cache
         stores = (cache.ring.keys, cache.ring.values, cache.prompts.keys, cache.prompts.values)
-        tables = [cache._seats.of_row, cache._seats.of_seat, *cache._biases.values()]
+        tables = [cache._group_rows.of_row, cache._group_rows.of_seat, *cache._biases.values()]
         now = [tensor.data_ptr() for tensor in [*tables, *(t for store in stores for t in store)]]
         assert seen.setdefault(shape, now) == now
         return step()
 
-    lane._graphs.run = watch
-    lane.run()
+    batch._graphs.run = watch
+    batch.run()
     assert 0 < len(seen) < 12
-    check(net, requests, [draft.completion for draft in drafts])
+    check(net, requests, [sequence.completion for sequence in sequences])
 
 
 @pytest.mark.gpu
@@ -399,4 +409,4 @@ def test_a_gpu_draws_from_the_same_distribution():
     generation = Engine(net, NoEnd(), rows=4).begin(requests)
     generation.advance()
     check(cpu, requests, generation.completions(), tolerance=1e-3)
-    assert generation._lanes[0]._graphs.count > 0
+    assert generation._batches[0]._graphs.count > 0

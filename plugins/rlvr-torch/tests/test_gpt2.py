@@ -6,9 +6,9 @@ import pytest
 import torch
 import transformers
 
-from rlvr.errors import BackendError
-from rlvr_torch.gpt2 import GPT2, GPT2Config
-from rlvr_torch.weights import load_gpt2
+from rlvr import BackendError
+from rlvr_torch.models.gpt2 import GPT2, GPT2Config
+from rlvr_torch.models.gpt2_files import load_gpt2
 
 SMALL = {"vocab_size": 211, "n_positions": 64, "n_embd": 48, "n_layer": 3, "n_head": 4}
 SIZE_124M = {"vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12}

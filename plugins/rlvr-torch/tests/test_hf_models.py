@@ -11,14 +11,14 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from rlvr.errors import BackendError, ConfigError, PrerequisiteError
-from rlvr_torch import hf_check
+from rlvr import BackendError, ConfigError, PrerequisiteError
 from rlvr_torch.config import TorchConfig
-from rlvr_torch.hf import HFNet
-from rlvr_torch.hf_load import load_config, load_net, load_tokenizer
-from rlvr_torch.lora import save_adapter
-from rlvr_torch.model_source import ModelSource
-from rlvr_torch.net import Heads
+from rlvr_torch.models.hf import supported
+from rlvr_torch.models.hf.load import load_config, load_net, load_tokenizer
+from rlvr_torch.models.hf.net import HFNet
+from rlvr_torch.models.interface import Heads
+from rlvr_torch.models.lora.adapters import save_adapter
+from rlvr_torch.models.source import ModelSource
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def edit_weights(directory, change):
     save_file(tensors, path, metadata={"format": "pt"})
 
 
-@pytest.mark.parametrize("family", hf_check.FAMILIES)
+@pytest.mark.parametrize("family", supported.FAMILIES)
 def test_logits_are_the_models_own(family, make_hf):
     """Head, bias, scale and soft caps included, within 1e-5, for a batch of two rows."""
     directory = make_hf(family)
@@ -151,7 +151,7 @@ def test_attention_of_its_own_is_refused(make_hf, monkeypatch):
     layer = model.model.layers[1]
     monkeypatch.setattr(layer.self_attn, "forward", lambda hidden_states, **_: (hidden_states, 0))
     with pytest.raises(BackendError, match=r"2 of 3 layers attend"):
-        hf_check.build_net(model, "somewhere")
+        supported.build_net(model, "somewhere")
 
 
 def test_logits_that_differ_are_refused(make_hf, monkeypatch):
@@ -168,7 +168,7 @@ def test_logits_that_differ_are_refused(make_hf, monkeypatch):
 def test_a_window_that_is_ignored_is_seen(make_hf, monkeypatch):
     """The check's text is longer than short windows."""
     monkeypatch.setattr(
-        "rlvr_torch.hf.causal",
+        "rlvr_torch.models.hf.net.causal",
         lambda n, device, window: torch.ones(1, 1, n, n, dtype=torch.bool).tril(),
     )
     assert "its logits differ by" in refusal(make_hf("mistral"))
@@ -297,7 +297,7 @@ def test_without_transformers(make_hf, monkeypatch):
 
 def test_gpt2_through_transformers_is_our_gpt2(model, tokenizer, tmp_path):
     """One directory, two ways in: the same hidden states within 1e-4."""
-    from rlvr_torch.net_files import save_net
+    from rlvr_torch.models.save import save_net
 
     save_net(model, tokenizer, tmp_path)
     net = ModelSource.parse(f"hf:{tmp_path}").net(tokenizer.vocab_size)

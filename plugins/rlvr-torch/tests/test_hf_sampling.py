@@ -7,12 +7,11 @@ import asyncio
 import numpy as np
 import pytest
 
-from rlvr.parts import BuildContext
-from rlvr.types import Datum, GenerateRequest, Message, SamplingParams
+from rlvr import BuildContext, Datum, GenerateRequest, Message, SamplingParams
 from rlvr_torch.backend import TorchBackend
 from rlvr_torch.config import TorchConfig
-from rlvr_torch.hf_check import FAMILIES
-from rlvr_torch.optim import OptimSettings
+from rlvr_torch.models.hf.supported import FAMILIES
+from rlvr_torch.training.optimizer import OptimSettings
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -10,9 +10,8 @@ import tokenizers
 import transformers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from rlvr.errors import BackendError
-from rlvr.types import Message
-from rlvr_torch.hf_tokenizer import HFTokenizer
+from rlvr import BackendError, Message
+from rlvr_torch.models.hf.tokenizer import HFTokenizer
 
 LLAMA2 = (
     "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}"

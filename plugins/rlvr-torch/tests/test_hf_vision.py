@@ -9,22 +9,27 @@ import numpy as np
 import pytest
 import torch
 
-from rlvr.errors import BackendError, ConfigError
-from rlvr.parts import BuildContext
-from rlvr.pictures import Seeing
+from rlvr import (
+    BackendError,
+    BuildContext,
+    ConfigError,
+    Datum,
+    ImageProcessor,
+    Message,
+    Question,
+    types,
+)
 from rlvr.testing.backend import LikelihoodLoss
-from rlvr.tokenization import Sight
-from rlvr.types import Datum, Message, Question
 from rlvr_torch.backend import TorchBackend
 from rlvr_torch.config import TorchConfig
-from rlvr_torch.data import microbatches
-from rlvr_torch.export import export
-from rlvr_torch.hf_check import build_net
-from rlvr_torch.hf_load import load_net, load_processor, read_model
-from rlvr_torch.hf_vision import HFVisionNet
-from rlvr_torch.logprobs import sequence_logprobs, trunk
-from rlvr_torch.optim import OptimSettings
+from rlvr_torch.models.export import export
+from rlvr_torch.models.hf.load import load_net, load_processor, read_model
+from rlvr_torch.models.hf.supported import build_net
+from rlvr_torch.models.hf.vision import HFVisionNet
 from rlvr_torch.teacher import TorchTeacher
+from rlvr_torch.training.logprobs import sequence_logprobs, trunk
+from rlvr_torch.training.microbatches import microbatches
+from rlvr_torch.training.optimizer import OptimSettings
 
 transformers = pytest.importorskip("transformers")
 Image = pytest.importorskip("PIL.Image")
@@ -47,7 +52,7 @@ SPEAKS |= {"bos_token_id": None, "eos_token_id": 0, "pad_token_id": 1}
 
 
 @attrs.frozen
-class Plain:
+class Plain(types.Image):
     """A picture of one colour."""
 
     colour: tuple[int, int, int]
@@ -243,21 +248,25 @@ def net(request, make_vision):
     if "qwen" not in request.param:
         return load_net(where)
     processor = QwenProcessor(transformers.AutoTokenizer.from_pretrained(where))
-    return build_net(read_model(where), where, Sight(lambda: processor, where))
+    return build_net(read_model(where), where, ImageProcessor(lambda: processor, where))
 
 
 @pytest.fixture
-def sight(make_vision):
+def image_processor(make_vision):
     """LLaVA's."""
-    return load_net(str(make_vision("llava"))).sight
+    return load_net(str(make_vision("llava"))).image_processor
 
 
-def datum_of(sight, *parts, learnt=3, **changes):
+def datum_of(image_processor, *parts, learnt=3, **changes):
     """Text and pictures in order; the last tokens are learnt."""
     ids = []
     for part in parts:
-        own = sight.processor.tokenizer(part)["input_ids"] if isinstance(part, str) else None
-        ids += sight.tokens(part.open()) if own is None else own
+        own = (
+            image_processor.processor.tokenizer(part)["input_ids"]
+            if isinstance(part, str)
+            else None
+        )
+        ids += image_processor.tokens(part.open()) if own is None else own
     mask = np.arange(len(ids)) >= len(ids) - learnt
     fields = {
         "tokens": ids,
@@ -276,7 +285,7 @@ def theirs(net, datum):
     ids = torch.tensor(datum.tokens[None].astype(np.int64))
     inputs = {}
     if datum.pictures:
-        inputs = net.sight.pixels([picture.open() for picture in datum.pictures])
+        inputs = net.image_processor.pixels([picture.open() for picture in datum.pictures])
     types = (ids == net.image_token).long()
     if net.model.config.model_type == "gemma3":
         inputs["token_type_ids"] = types
@@ -293,8 +302,10 @@ def theirs(net, datum):
 def test_states_are_those_of_the_models_own_code(net):
     """Two pictures of two sizes between text, in a micro-batch with text alone: to 1e-5."""
     small, large = Plain((200, 30, 0), 9, 17), Plain((0, 90, 250), 40, 30)
-    seen = datum_of(net.sight, "the door ", small, " is red ", large, " the door is")
-    text = [datum_of(net.sight, "the door is", tail) for tail in (" red", " the red door")]
+    seen = datum_of(net.image_processor, "the door ", small, " is red ", large, " the door is")
+    text = [
+        datum_of(net.image_processor, "the door is", tail) for tail in (" red", " the red door")
+    ]
     data = [text[0], seen, text[1]]
     with torch.no_grad():
         ours = trunk(net, data, torch.float32)
@@ -308,7 +319,7 @@ def test_states_are_those_of_the_models_own_code(net):
 
 def test_other_pixels_other_logprobs(net):
     """The picture itself is read, and not only its place."""
-    data = [datum_of(net.sight, "a ", one, " the door is") for one in (RED, BLUE)]
+    data = [datum_of(net.image_processor, "a ", one, " the door is") for one in (RED, BLUE)]
     assert np.array_equal(data[0].tokens, data[1].tokens)
     with torch.no_grad():
         one, other = sequence_logprobs(net, data)
@@ -329,7 +340,7 @@ def run(coroutine):
 
 async def trained(backend, data, steps=1):
     """The metrics of some steps."""
-    return [await backend.step(data, LikelihoodLoss()) for _ in range(steps)]
+    return [await backend.update(data, LikelihoodLoss()) for _ in range(steps)]
 
 
 def changed(backend, before):
@@ -343,11 +354,11 @@ def weights(backend):
 
 
 @pytest.mark.parametrize("vision", ["frozen", "trained"])
-def test_what_is_trained(make_vision, sight, vision):
+def test_what_is_trained(make_vision, image_processor, vision):
     """The language model and its head; what sees and what joins the two on demand only."""
     backend = backend_of(make_vision("llava"), attrs.evolve(CPU, vision=vision))
     before = weights(backend)
-    data = [datum_of(sight, "a ", one, " the door is") for one in (RED, BLUE)]
+    data = [datum_of(image_processor, "a ", one, " the door is") for one in (RED, BLUE)]
     metrics = run(trained(backend, data, 3))
     parts = {name.removeprefix("model.").partition(".")[0] for name in changed(backend, before)}
 
@@ -357,12 +368,12 @@ def test_what_is_trained(make_vision, sight, vision):
     assert len(parts) == (4 if vision == "trained" else 2)
 
 
-def test_adapters_go_beside_the_language_model(make_vision, sight):
+def test_adapters_go_beside_the_language_model(make_vision, image_processor):
     """All its linear layers, none of those that see; a training of those is refused."""
     lora = attrs.evolve(CPU, lora_rank=2)
     backend = backend_of(make_vision("llava"), lora)
     before = weights(backend)
-    run(trained(backend, [datum_of(sight, "a ", RED, " the door is")]))
+    run(trained(backend, [datum_of(image_processor, "a ", RED, " the door is")]))
     found = changed(backend, before)
 
     assert found
@@ -374,10 +385,10 @@ def test_adapters_go_beside_the_language_model(make_vision, sight):
 
 
 @pytest.mark.parametrize("rank", [0, 2])
-def test_a_checkpoint_goes_on_bit_for_bit_and_sees(make_vision, sight, tmp_path, rank):
+def test_a_checkpoint_goes_on_bit_for_bit_and_sees(make_vision, image_processor, tmp_path, rank):
     """Saved after two steps and loaded elsewhere: the same third step; an export has eyes."""
     config = attrs.evolve(CPU, lora_rank=rank)
-    data = [datum_of(sight, "a ", one, " the door is") for one in (RED, BLUE)]
+    data = [datum_of(image_processor, "a ", one, " the door is") for one in (RED, BLUE)]
     first = backend_of(make_vision("llava"), config)
     run(trained(first, data, 2))
     (tmp_path / "kept").mkdir()
@@ -399,10 +410,10 @@ def test_a_checkpoint_goes_on_bit_for_bit_and_sees(make_vision, sight, tmp_path,
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
 
 
-def test_a_teacher_sees(make_vision, sight):
+def test_a_teacher_sees(make_vision, image_processor):
     """States with its head, likeliest tokens and logprobs say the same of a sequence."""
     teacher = TorchTeacher(CPU, BuildContext(model=f"hf:{make_vision('llava', 2)}"))
-    datum = datum_of(sight, "a ", RED, " the door is")
+    datum = datum_of(image_processor, "a ", RED, " the door is")
     other = attrs.evolve(datum, pictures=[BLUE])
     start = int(np.flatnonzero(datum.mask)[0])
     size = teacher.tokenizer.vocab_size
@@ -424,21 +435,20 @@ def test_a_teacher_sees(make_vision, sight):
     np.testing.assert_allclose(scored.actual, chosen, atol=1e-5)
     np.testing.assert_allclose(logprobs[start:], chosen, atol=1e-5)
     assert np.abs(others - logprobs).max() > 1e-4
-    assert isinstance(teacher, Seeing)
-    assert teacher.sight is not None
+    assert teacher.image_processor is not None
 
 
 def test_a_policy_says_whether_it_sees(make_vision, make_hf):
-    """A sampler may ask; one of text alone has no sight."""
+    """A sampler may ask; one of text alone has no image processor."""
     policy, blind = run(backend_of(make_vision("llava")).policy()), None
-    assert policy.sight.tokens(RED.open()) == [2] * 4
+    assert policy.image_processor.tokens(RED.open()) == [2] * 4
     blind = run(backend_of(make_hf("llama")).policy())
-    assert blind.sight is None
+    assert blind.image_processor is None
 
 
 def test_text_is_sampled_as_by_any_model(make_vision):
     """Greedy tokens are those of the model's own code."""
-    from rlvr.types import GenerateRequest, SamplingParams
+    from rlvr import GenerateRequest, SamplingParams
 
     backend = backend_of(make_vision("llava"))
     prompt = backend.tokenizer.render([Message(role="user", content="the door")])
@@ -454,24 +464,24 @@ def test_text_is_sampled_as_by_any_model(make_vision):
     assert completion.tokens.tolist() == ids[0, len(prompt) :].tolist()
 
 
-def test_tokens_that_are_not_the_pictures(make_vision, sight):
+def test_tokens_that_are_not_the_pictures(make_vision, image_processor):
     """A picture whose tokens are not there is named, and weights stay as they were."""
     backend = backend_of(make_vision("llava"))
     before = weights(backend)
-    text = attrs.evolve(datum_of(sight, "a the door is"), pictures=[RED])
+    text = attrs.evolve(datum_of(image_processor, "a the door is"), pictures=[RED])
     with pytest.raises(BackendError, match=r"0 of the tokens stand for pictures"):
         run(trained(backend, [text]))
     assert not changed(backend, before)
 
 
-def test_pictures_for_a_model_of_text_are_refused(make_hf, sight):
+def test_pictures_for_a_model_of_text_are_refused(make_hf, image_processor):
     """Never left out in silence."""
-    datum = attrs.evolve(datum_of(sight, "a the door is"), pictures=[RED])
+    datum = attrs.evolve(datum_of(image_processor, "a the door is"), pictures=[RED])
     with pytest.raises(BackendError, match="reads text alone"):
         run(trained(backend_of(make_hf("llama")), [datum]))
 
 
-def test_a_model_without_a_processor_reads_text(make_vision, tmp_path, sight):
+def test_a_model_without_a_processor_reads_text(make_vision, tmp_path, image_processor):
     """It trains on text; a picture is an error that says what is missing."""
     import shutil
 
@@ -479,14 +489,14 @@ def test_a_model_without_a_processor_reads_text(make_vision, tmp_path, sight):
     shutil.copytree(make_vision("llava"), where)
     (where / "processor_config.json").unlink()
     backend = backend_of(where)
-    run(trained(backend, [datum_of(sight, "look, the door is")]))
+    run(trained(backend, [datum_of(image_processor, "look, the door is")]))
     with pytest.raises(BackendError, match="processor"):
-        run(trained(backend, [datum_of(sight, "a ", RED, " the door is")]))
+        run(trained(backend, [datum_of(image_processor, "a ", RED, " the door is")]))
 
 
-def test_data_with_pictures_share_no_prompt(sight):
+def test_data_with_pictures_share_no_prompt(image_processor):
     """Equal tokens and other pictures are two sequences; each counts whole."""
-    data = [datum_of(sight, "a ", one, " the door is") for one in (RED, BLUE, RED)]
+    data = [datum_of(image_processor, "a ", one, " the door is") for one in (RED, BLUE, RED)]
     length = len(data[0].tokens)
     assert list(map(len, microbatches(data, 2 * length))) == [2, 1]
     text = [attrs.evolve(datum, pictures=()) for datum in data]
@@ -495,10 +505,10 @@ def test_data_with_pictures_share_no_prompt(sight):
 
 
 @pytest.mark.parametrize("rank", [0, 2])
-def test_bfloat16_sees_nearly_the_same(make_vision, sight, rank):
+def test_bfloat16_sees_nearly_the_same(make_vision, image_processor, rank):
     """Products in bfloat16, weights too beside adapters."""
     config = attrs.evolve(CPU, dtype="bfloat16", lora_rank=rank)
-    datum = datum_of(sight, "a ", RED, " the door is")
+    datum = datum_of(image_processor, "a ", RED, " the door is")
     found = run(backend_of(make_vision("llava"), config).logprobs([datum], "policy"))
     exact = run(backend_of(make_vision("llava")).logprobs([datum], "policy"))
     np.testing.assert_allclose(found[0], exact[0], atol=0.1)

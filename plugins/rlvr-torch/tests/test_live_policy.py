@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from rlvr.errors import BackendError
-from rlvr.types import GenerateRequest, SamplingParams
-from rlvr_torch.engine import Engine
+from rlvr import BackendError, GenerateRequest, SamplingParams
+from rlvr_torch.generation.engine import Engine
 from rlvr_torch.policy import LiveTorchPolicy
-from rlvr_torch.worker import Worker
+from rlvr_torch.runtime.executor import Executor
 
 
 class Weights:
@@ -21,7 +20,7 @@ class Weights:
     def __init__(self, model, tokenizer, slice_tokens=4):
         tokenizer.eos_id = -1  # no completion ends early
         self.model, self.version = model, 0
-        self.worker = Worker()
+        self.worker = Executor()
         self.log = []
         self.policy = LiveTorchPolicy(
             Engine(model, tokenizer),

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rlvr_torch.gpt2 import GPT2
-from rlvr_torch.logprobs import sequence_logprobs
-from rlvr_torch.packed import Extent
+from rlvr_torch.models.gpt2 import GPT2
+from rlvr_torch.training.logprobs import sequence_logprobs
+from rlvr_torch.training.prefix_packing import Extent
 
 
 def naive(model, datum):

@@ -14,14 +14,14 @@ import pytest
 import torch
 import transformers
 
-from rlvr.errors import BackendError, ConfigError, PrerequisiteError
+from rlvr import BackendError, ConfigError, PrerequisiteError
 from rlvr_torch.config import TorchConfig
-from rlvr_torch.export import export, find_model
-from rlvr_torch.gpt2 import GPT2
-from rlvr_torch.lora import without_adapter
-from rlvr_torch.model_source import ModelSource
-from rlvr_torch.net_files import load_weights, save_net
-from rlvr_torch.packed import supervised_hidden
+from rlvr_torch.models.export import export, find_model
+from rlvr_torch.models.gpt2 import GPT2
+from rlvr_torch.models.lora.adapters import without_adapter
+from rlvr_torch.models.save import load_weights, save_net
+from rlvr_torch.models.source import ModelSource
+from rlvr_torch.training.prefix_packing import supervised_hidden
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing.*:FutureWarning"),

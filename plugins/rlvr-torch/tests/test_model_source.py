@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from rlvr.errors import BackendError, ConfigError
-from rlvr_torch.model_source import ModelSource
-from rlvr_torch.weights import save_gpt2
+from rlvr import BackendError, ConfigError
+from rlvr_torch.models.gpt2_files import save_gpt2
+from rlvr_torch.models.source import ModelSource
 
 
 def test_a_directory(model, tokenizer, tmp_path):

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from rlvr_torch.optim import OptimSettings, build_adamw, clip_gradients, learning_rate
+from rlvr_torch.training.optimizer import OptimSettings, build_adamw, clip_gradients, learning_rate
 
 
 def rates(total, **options):

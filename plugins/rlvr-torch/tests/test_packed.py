@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from rlvr_torch.gpt2 import GPT2
-from rlvr_torch.hf import HFNet
-from rlvr_torch.hf_load import load_net
-from rlvr_torch.packed import Extent, supervised_hidden
+from rlvr_torch.models.gpt2 import GPT2
+from rlvr_torch.models.hf.load import load_net
+from rlvr_torch.models.hf.net import HFNet
+from rlvr_torch.training.prefix_packing import Extent, supervised_hidden
 
 FAMILIES = (
     "own",

@@ -5,28 +5,28 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rlvr_torch import product
-from rlvr_torch.gpt2 import attend_causal
-from rlvr_torch.packed_weights import PackedWeights
-from rlvr_torch.product import Product, gelu
+from rlvr_torch.generation.cpu import matmul
+from rlvr_torch.generation.cpu.matmul import Matmul, gelu
+from rlvr_torch.generation.cpu.weights import DecodeWeights
+from rlvr_torch.models.gpt2 import attend_causal
 
 
 @pytest.fixture(params=["small", "by rows", "by rows, in pieces", "in blocks", "many rows"])
 def kind(request, monkeypatch):
     """Each of the ways in which a product is made; all but the first are of large weights."""
     if request.param != "small":
-        monkeypatch.setattr(product, "_LARGE", 1)
-    monkeypatch.setattr(product, "_MANY", 4 if request.param == "many rows" else 1 << 40)
+        monkeypatch.setattr(matmul, "_LARGE", 1)
+    monkeypatch.setattr(matmul, "_MANY", 4 if request.param == "many rows" else 1 << 40)
     if request.param == "in blocks":
-        monkeypatch.setattr(product, "_STREAMED", 1 << 40)
-        monkeypatch.setattr(product, "_TRIALS", 0)
+        monkeypatch.setattr(matmul, "_STREAMED", 1 << 40)
+        monkeypatch.setattr(matmul, "_TRIALS", 0)
     if request.param == "by rows, in pieces":
-        monkeypatch.setattr(product, "_PIECE", 70)
+        monkeypatch.setattr(matmul, "_PIECE", 70)
 
 
 def test_products_are_those_of_the_weights(model, kind):
     """Layers and head, in every layout: within 1e-5 of plain products."""
-    weights = PackedWeights(model, torch.float32, 64)
+    weights = DecodeWeights(model, torch.float32, 64)
     x = torch.randn(3, 5, 32, generator=torch.Generator().manual_seed(0))
     linear = model.h[0].mlp.c_fc
     with torch.inference_mode():
@@ -50,7 +50,7 @@ def test_what_follows_a_product_is_fused_rightly(kind, has_bias, rows):
     before = weight.clone()
     plain = torch.nn.functional.linear(x, weight, bias)
     with torch.inference_mode():
-        made = Product(weight, bias)
+        made = Matmul(weight, bias)
         wanted = total + plain
         made.add_to(total, x)
         assert (total - wanted).abs().max() < 1e-5
@@ -65,13 +65,13 @@ def test_what_follows_a_product_is_fused_rightly(kind, has_bias, rows):
 )
 def test_a_large_weight_is_copied_only_for_few_rows_again_and_again(monkeypatch, rows, is_copied):
     """Not for dozens of rows, nor for the first few products; results stay what they were."""
-    monkeypatch.setattr(product, "_LARGE", 1)
+    monkeypatch.setattr(matmul, "_LARGE", 1)
     random = torch.Generator().manual_seed(0)
     weight, x = torch.randn(48, 32, generator=random), torch.randn(rows, 32, generator=random)
-    made = Product(weight, None)
+    made = Matmul(weight, None)
     with torch.inference_mode():
-        for i in range(product._TRIALS + 2):
-            assert (made._blocks is not None) == (is_copied and i > product._TRIALS)
+        for i in range(matmul._TRIALS + 2):
+            assert (made._blocks is not None) == (is_copied and i > matmul._TRIALS)
             assert (made(x) - x @ weight.t()).abs().max() < 1e-5
 
 
@@ -80,7 +80,7 @@ def test_a_weight_that_lies_the_other_way_is_copied():
     random = torch.Generator().manual_seed(0)
     weight, x = torch.randn(32, 48, generator=random).t(), torch.randn(32, 32, generator=random)
     with torch.inference_mode():
-        assert (Product(weight, None)(x) - x @ weight.t()).abs().max() < 1e-5
+        assert (Matmul(weight, None)(x) - x @ weight.t()).abs().max() < 1e-5
 
 
 def test_gelu_is_torchs():
@@ -94,12 +94,12 @@ def test_gelu_is_torchs():
 @pytest.mark.parametrize("rows", [1, 3, 1 << 20])
 def test_a_block_is_the_block(model, kind, monkeypatch, rows):
     """All layers with packed blocks: within 1e-5 of the model, MLP rows in parts or together."""
-    monkeypatch.setattr("rlvr_torch.packed_block._INNER", 1)
-    monkeypatch.setattr("rlvr_torch.packed_block._FEWEST", rows)
+    monkeypatch.setattr("rlvr_torch.generation.cpu.gpt2_block._INNER", 1)
+    monkeypatch.setattr("rlvr_torch.generation.cpu.gpt2_block._FEWEST", rows)
     tokens = torch.randint(0, model.vocab_size, (3, 9), generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
         wanted = model.hidden(tokens, None, attend_causal)
-        with PackedWeights(model, torch.float32, 64).packed():
+        with DecodeWeights(model, torch.float32, 64).packed():
             assert "forward" in model.h[1].__dict__
             found = model.hidden(tokens, None, attend_causal)
     assert (found - wanted).abs().max() < 1e-5
@@ -119,7 +119,7 @@ def test_the_ends_of_prompts_are_those_of_a_whole_pass(model, odd):
         seen.append((layer, tuple(k.shape)))
         return attend_causal(layer, q, k, v, sinks)
 
-    weights = PackedWeights(model, torch.float32, 64)
+    weights = DecodeWeights(model, torch.float32, 64)
     with torch.inference_mode():
         wanted = model.hidden(tokens)[torch.arange(3), last]
         with weights.packed():
@@ -132,7 +132,7 @@ def test_the_ends_of_prompts_are_those_of_a_whole_pass(model, odd):
 
 def test_nothing_is_kept(model):
     """After it, also after an error, the model computes with its weights as they are then."""
-    weights = PackedWeights(model, torch.float32, 64)
+    weights = DecodeWeights(model, torch.float32, 64)
     linear, x = model.h[0].mlp.c_fc, torch.ones(2, 32)
     with pytest.raises(KeyError), weights.packed():
         raise KeyError
@@ -145,7 +145,7 @@ def test_nothing_is_kept(model):
 @pytest.mark.parametrize(("dtype", "passes"), [(torch.bfloat16, 64), (torch.float32, 3)])
 def test_nothing_is_laid_out_where_it_would_not_pay(model, dtype, passes):
     """Lower precision and short generations use the weights as they lie."""
-    with PackedWeights(model, dtype, passes).packed():
+    with DecodeWeights(model, dtype, passes).packed():
         assert not any("forward" in module.__dict__ for module in model.modules())
 
 
@@ -162,7 +162,7 @@ def test_an_adapters_hook_is_heard(model):
     handles = [model.h[0].mlp.c_fc.register_forward_hook(lambda _m, _x, y: y + 0.5)]
     handles.append(model.h[-1].attn.c_proj.register_forward_pre_hook(lambda _m, x: (x[0] * 2,)))
     wanted = run()
-    with PackedWeights(model, torch.float32, 64).packed():
+    with DecodeWeights(model, torch.float32, 64).packed():
         found = run()
     for handle in handles:
         handle.remove()

@@ -8,11 +8,11 @@ import sys
 import pytest
 import torch
 
-from rlvr.errors import ExitCode, PrerequisiteError
+from rlvr import ExitCode, PrerequisiteError
 from rlvr.testing import PluginContract
 from rlvr.testing.plugin import HEAVY
 from rlvr_torch import plugin
-from rlvr_torch.device import check_device, choose_device
+from rlvr_torch.runtime.device import check_device, choose_device
 
 
 class TestContract(PluginContract):
@@ -25,7 +25,7 @@ class TestContract(PluginContract):
 def test_transformers_waits_until_it_is_needed():
     """A run of a `gpt2:` model never pays for importing transformers or peft."""
     code = (
-        "import sys; from rlvr_torch.model_source import ModelSource; "
+        "import sys; from rlvr_torch.models.source import ModelSource; "
         "ModelSource.parse('gpt2:new').net(257); "
         "print({'transformers', 'peft'} & {*sys.modules})"
     )

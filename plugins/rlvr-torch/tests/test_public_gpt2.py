@@ -17,10 +17,10 @@ import transformers
 from safetensors.torch import load_file, save_file
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from rlvr.types import GenerateRequest, SamplingParams
-from rlvr_torch.engine import Engine
-from rlvr_torch.gpt2 import GPT2, GPT2Config
-from rlvr_torch.model_source import ModelSource
+from rlvr import GenerateRequest, SamplingParams
+from rlvr_torch.generation.engine import Engine
+from rlvr_torch.models.gpt2 import GPT2, GPT2Config
+from rlvr_torch.models.source import ModelSource
 
 POLICY = "2b3k1/Q4rqn/p2p4/4p3/p6p/2PP3P/BP3PP1/R5K1 b - - 0 34"
 PROMPTS = [  # as RookWorld's generators write them: the fields are padded with spaces

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlvr_torch.stop_watch import StopWatch, TailDecoder
+from rlvr_torch.generation.stop_strings import StopStrings, TailDecoder
 
 
 @given(st.text(alphabet="abé", max_size=30), st.data())
@@ -18,7 +18,7 @@ def test_finds_a_stop_across_any_cut(text, data):
     raw = text.encode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=8)))
     bounds = [0, *cuts, len(raw)]
-    watch = StopWatch(stops)
+    watch = StopStrings(stops)
     for low, high in pairwise(bounds):
         is_complete = any(stop.encode() in raw[:high] for stop in stops)
         assert watch.add(raw[low:high]) == is_complete
@@ -32,7 +32,7 @@ def test_finds_a_stop_across_any_cut(text, data):
 @pytest.mark.parametrize("stops", [[], [""]])
 def test_nothing_to_watch_for(stops):
     """No stop text, or an empty one, never stops."""
-    watch = StopWatch(stops)
+    watch = StopStrings(stops)
     assert not watch.add(b"anything")
     assert watch.text == "anything"
 

@@ -12,19 +12,17 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rlvr.errors import BackendError, ConfigError
-from rlvr.parts import BuildContext, Teacher
+from rlvr import BackendError, BuildContext, ConfigError, Datum, FloatArray, Question, Teacher, TopK
 from rlvr.testing import TeacherContract, opened
-from rlvr.types import Datum, FloatArray, Question, TopK
 from rlvr_torch.backend import TorchBackend
 from rlvr_torch.config import TorchConfig
-from rlvr_torch.gpt2 import GPT2
-from rlvr_torch.head import Head
-from rlvr_torch.logprobs import trunk
-from rlvr_torch.net_files import save_net
+from rlvr_torch.models.bpe import BytePairTokenizer
+from rlvr_torch.models.gpt2 import GPT2
+from rlvr_torch.models.save import save_net
 from rlvr_torch.teacher import TorchTeacher
-from rlvr_torch.tokenizer import BytePairTokenizer
-from rlvr_torch.topk import as_datum, top_k
+from rlvr_torch.training.logprobs import trunk
+from rlvr_torch.training.output_head import Head
+from rlvr_torch.training.top_k import as_datum, top_k
 
 SMALL = "gpt2:new?layers=2&heads=2&width=16&positions=48&seed=3"
 

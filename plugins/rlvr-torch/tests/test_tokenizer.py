@@ -9,10 +9,8 @@ import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlvr.errors import BackendError
-from rlvr.parts import Tokenizer
-from rlvr.types import Message
-from rlvr_torch.tokenizer import END_OF_TEXT, BytePairTokenizer
+from rlvr import BackendError, Message, Tokenizer
+from rlvr_torch.models.bpe import END_OF_TEXT, BytePairTokenizer
 
 from .conftest import TEXTS
 

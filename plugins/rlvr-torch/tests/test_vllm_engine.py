@@ -11,17 +11,17 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from rlvr.errors import BackendError, ConfigError, PrerequisiteError
-from rlvr.types import GenerateRequest, SamplingParams
-from rlvr_torch.vllm_engine import VLLMEngine
+from rlvr import BackendError, ConfigError, GenerateRequest, PrerequisiteError, SamplingParams
+from rlvr.testing.fakes import CharTokenizer
+from rlvr_torch.generation.vllm import VLLMEngine
 
 transformers = pytest.importorskip("transformers")
 
 
-class Tokenizer:
+class Letters(CharTokenizer):
     """Letters; tokens 0 and 1 end a text."""
 
-    eos_id, vocab_size, stop_ids = 0, 32, frozenset({0, 1})
+    eos_id, stop_ids = 0, frozenset({0, 1})
 
     def decode(self, tokens):
         return "".join(chr(97 + token) for token in tokens)
@@ -108,7 +108,7 @@ def tiny():
 
 
 def net_of(model, adapted=None):
-    from rlvr_torch.hf import HFNet
+    from rlvr_torch.models.hf.net import HFNet
 
     return HFNet(model, adapted)
 
@@ -123,7 +123,7 @@ def test_it_sleeps_while_training_and_wakes_with_new_weights(fake):
     """Weights wake, then new ones are loaded, then the cache wakes; equal ones are not loaded."""
     version = [0]
     engine = VLLMEngine(
-        net_of(tiny()), Tokenizer(), model="DIR", read_version=lambda: version[0], memory=0.4
+        net_of(tiny()), Letters(), model="DIR", read_version=lambda: version[0], memory=0.4
     )
     assert fake.settings["model"] == "DIR"
     assert fake.settings["enable_sleep_mode"] is True
@@ -153,7 +153,7 @@ def test_the_trained_weights_are_handed_over(fake):
     """Names and values are those of the model's own parameters."""
     net = net_of(tiny())
     version = [0]
-    engine = VLLMEngine(net, Tokenizer(), model="DIR", read_version=lambda: version[0])
+    engine = VLLMEngine(net, Letters(), model="DIR", read_version=lambda: version[0])
     with torch.no_grad():
         for value in net.model.parameters():
             value += 1
@@ -171,7 +171,7 @@ def test_adapters_are_merged_for_the_handover_only(fake):
     plain = {name: value.clone() for name, value in model.named_parameters()}
     config = peft.LoraConfig(r=2, lora_alpha=4, target_modules=["q_proj"], init_lora_weights=False)
     adapted = peft.get_peft_model(model, config)
-    engine = VLLMEngine(net_of(model, adapted), Tokenizer(), model="DIR", read_version=lambda: 0)
+    engine = VLLMEngine(net_of(model, adapted), Letters(), model="DIR", read_version=lambda: 0)
     engine.generate([request()])
     assert fake.llm.loaded.keys() == plain.keys()
     changed = [n for n, value in plain.items() if not torch.equal(value, fake.llm.loaded[n])]
@@ -184,7 +184,7 @@ def test_adapters_are_merged_for_the_handover_only(fake):
 
 def test_requests_and_answers_are_translated(fake):
     """Prompts are token ids; a completion keeps its stop token, and its text does not."""
-    engine = VLLMEngine(net_of(tiny()), Tokenizer(), model="DIR", read_version=lambda: 0)
+    engine = VLLMEngine(net_of(tiny()), Letters(), model="DIR", read_version=lambda: 0)
     fake.tokens[:] = [5, 6, 1, 7]
     done, stopped, full = engine.generate(
         [request(), request(stop=("g",), top_k=3, temperature=0.7), request(length=40)]
@@ -202,7 +202,7 @@ def test_requests_and_answers_are_translated(fake):
 
 def test_a_completion_without_a_stop_is_cut_by_length(fake):
     """As many tokens as there is room for, which the model's positions bound."""
-    engine = VLLMEngine(net_of(tiny()), Tokenizer(), model="DIR", read_version=lambda: 0)
+    engine = VLLMEngine(net_of(tiny()), Letters(), model="DIR", read_version=lambda: 0)
     one, two = engine.generate([request(max_tokens=4), request(length=37, max_tokens=10)])
     assert (one.tokens.tolist(), one.finish) == ([2, 3, 4, 5], "length")
     assert (len(two.tokens), two.finish) == (3, "length")
@@ -210,7 +210,7 @@ def test_a_completion_without_a_stop_is_cut_by_length(fake):
 
 def test_cancelling_and_empty_prompts(fake):
     """Neither reaches vLLM."""
-    engine = VLLMEngine(net_of(tiny()), Tokenizer(), model="DIR", read_version=lambda: 0)
+    engine = VLLMEngine(net_of(tiny()), Letters(), model="DIR", read_version=lambda: 0)
     with pytest.raises(BackendError, match="cancelled"):
         engine.generate([request()], lambda: True)
     with pytest.raises(BackendError, match="empty prompt"):
@@ -221,7 +221,7 @@ def test_cancelling_and_empty_prompts(fake):
 def test_only_hf_models(fake, model):
     """Our GPT-2 is refused, with what to do."""
     with pytest.raises(ConfigError, match=r"hf: model[\s\S]*torch.engine=own"):
-        VLLMEngine(model, Tokenizer(), model="DIR", read_version=lambda: 0)
+        VLLMEngine(model, Letters(), model="DIR", read_version=lambda: 0)
 
 
 def test_without_vllm_or_cuda_it_says_what_to_install(monkeypatch, fake):
@@ -229,7 +229,7 @@ def test_without_vllm_or_cuda_it_says_what_to_install(monkeypatch, fake):
     net = net_of(tiny())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(PrerequisiteError, match="needs a CUDA GPU"):
-        VLLMEngine(net, Tokenizer(), model="DIR", read_version=lambda: 0)
+        VLLMEngine(net, Letters(), model="DIR", read_version=lambda: 0)
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(PrerequisiteError, match="pip install vllm"):
-        VLLMEngine(net, Tokenizer(), model="DIR", read_version=lambda: 0)
+        VLLMEngine(net, Letters(), model="DIR", read_version=lambda: 0)

@@ -9,8 +9,8 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from rlvr.errors import BackendError
-from rlvr_torch.weights import load_gpt2, read_config, save_gpt2
+from rlvr import BackendError
+from rlvr_torch.models.gpt2_files import load_gpt2, read_config, save_gpt2
 
 
 @pytest.fixture

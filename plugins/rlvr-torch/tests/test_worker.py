@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from rlvr_torch.worker import Worker
+from rlvr_torch.runtime.executor import Executor
 
 
 def test_the_event_loop_lives_meanwhile():
@@ -16,7 +16,7 @@ def test_the_event_loop_lives_meanwhile():
 
     async def main():
         release = threading.Event()
-        task = asyncio.create_task(Worker().run(lambda _: release.wait(5)))
+        task = asyncio.create_task(Executor().run(lambda _: release.wait(5)))
         for _ in range(3):
             await asyncio.sleep(0)
         release.set()
@@ -38,7 +38,7 @@ def test_work_is_done_in_the_order_it_was_asked_for():
         return run
 
     async def main():
-        worker = Worker()
+        worker = Executor()
         await asyncio.gather(worker.run(work("a")), worker.run(work("b")))
 
     asyncio.run(main())
@@ -57,7 +57,7 @@ def test_cancelled_work_that_gives_up_has_ended_before_the_caller_goes_on():
         raise RuntimeError("gave up")
 
     async def main():
-        task = asyncio.create_task(Worker().run(work))
+        task = asyncio.create_task(Executor().run(work))
         await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -77,7 +77,7 @@ def test_cancelled_work_that_finished_gives_its_result_first():
         seen.append("not cancelled")
 
     async def main():
-        task = asyncio.create_task(caller(Worker()))
+        task = asyncio.create_task(caller(Executor()))
         await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from rlvr.errors import PrerequisiteError, explain
+from rlvr import PrerequisiteError, explain
 
 FIX = "apt-get install stockfish"
 """The command that installs it on Debian and Ubuntu."""

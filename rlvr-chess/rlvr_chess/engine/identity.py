@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import asdict, evolve, field, fields_dict, frozen
 from attrs.validators import ge, instance_of, matches_re
 
-from rlvr.errors import PrerequisiteError, explain
+from rlvr import PrerequisiteError, explain
 from rlvr_chess.engine.find import FIX
 
 OPTIONS: Mapping[str, int] = {"Hash": 16, "MultiPV": 256, "Threads": 1}
@@ -65,18 +65,12 @@ class EngineIdentity:
 
     def to_json(self) -> dict[str, Any]:
         """For the header of a table; `of_json` reads it."""
-        return {
-            "name": self.name,
-            "net": self.net,
-            "binary": self.binary,
-            "options": dict(self.options),
-            "nodes": self.nodes,
-        }
+        return {**asdict(self), "options": dict(self.options)}
 
     @classmethod
     def of_json(cls, record: Mapping[str, Any]) -> EngineIdentity:
         """The identity of a table's header; KeyError, TypeError or ValueError where it is none."""
-        return cls(**{name: record[name] for name in ("name", "net", "binary", "options", "nodes")})
+        return cls(**{name: record[name] for name in fields_dict(cls)})
 
     def difference(self, other: EngineIdentity) -> str:
         """What differs, "nodes 100000 against 20000, ..."; "" where nothing does."""

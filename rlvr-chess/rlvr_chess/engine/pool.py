@@ -11,21 +11,20 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeVar
 
 import structlog
 from attrs import define, field, frozen
 from attrs.validators import ge, gt
 
-from rlvr.errors import VerifierError, explain
+from rlvr import VerifierError, explain
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.engine.find import find_engine
 from rlvr_chess.engine.identity import OPTIONS, EngineIdentity, identify
 from rlvr_chess.engine.process import EngineFailure, EngineProcess
 from rlvr_chess.engine.search import best_of, last_complete
 from rlvr_chess.fen import read_board
-from rlvr_chess.values import ActionValues
+from rlvr_chess.values import ActionValues, Entry
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -65,14 +64,6 @@ class EngineConfig:
         return self.processes or max(1, (os.cpu_count() or 1) - 1)
 
 
-@frozen(kw_only=True)
-class Analysis:
-    """The value of every legal move, and the iteration (depth in plies) that gave them."""
-
-    values: ActionValues
-    depth: int
-
-
 @define
 class EnginePool:
     """
@@ -87,7 +78,7 @@ class EnginePool:
     _identity: EngineIdentity | None = field(init=False, default=None)
     _free: asyncio.LifoQueue[EngineProcess] = field(init=False, factory=asyncio.LifoQueue)
     _all: list[EngineProcess] = field(init=False, factory=list)
-    _flying: dict[str, asyncio.Task[Analysis]] = field(init=False, factory=dict)
+    _flying: dict[str, asyncio.Task[Entry]] = field(init=False, factory=dict)
 
     async def __aenter__(self) -> Self:
         """
@@ -104,12 +95,7 @@ class EnginePool:
             self._free.put_nowait(process)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """End every search and every process."""
         searches = list(self._flying.values())
         for search in searches:
@@ -134,7 +120,7 @@ class EnginePool:
         """The value of every legal move, best first; as `analyse`."""
         return (await self.analyse(fen)).values
 
-    async def analyse(self, fen: str) -> Analysis:
+    async def analyse(self, fen: str) -> Entry:
         """
         The value of every legal move at `config.nodes` nodes.
 
@@ -186,14 +172,14 @@ class EnginePool:
 
         return await self._with_engine(board.fen(), play)
 
-    async def _all_moves(self, fen: str, legal: list[str]) -> Analysis:
+    async def _all_moves(self, fen: str, legal: list[str]) -> Entry:
         settings: dict[str, str | int] = {**OPTIONS, **_FULL_STRENGTH}
 
-        async def rank(process: EngineProcess) -> Analysis:
+        async def rank(process: EngineProcess) -> Entry:
             lines = await self._search(process, fen, self.config.nodes, settings)
             ranking = last_complete(lines, legal)
             values = ActionValues(fen=fen, moves=ranking.moves, engine=self.identity.text)
-            return Analysis(values=values, depth=ranking.depth)
+            return Entry(values=values, depth=ranking.depth)
 
         return await self._with_engine(fen, rank)
 
@@ -235,7 +221,7 @@ class EnginePool:
             )
         )
 
-    def _landed(self, fen: str, search: asyncio.Task[Analysis]) -> None:
+    def _landed(self, fen: str, search: asyncio.Task[Entry]) -> None:
         """Forget a finished search; nobody may be waiting for its failure any more."""
         self._flying.pop(fen, None)
         if not search.cancelled():

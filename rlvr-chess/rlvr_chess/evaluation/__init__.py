@@ -1,1 +1,1 @@
-"""What `rlvr eval --plugin chess` measures besides right and wrong."""
+"""Metrics of `rlvr eval --plugin chess` besides right and wrong."""

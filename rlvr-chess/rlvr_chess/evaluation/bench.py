@@ -6,16 +6,13 @@ from collections.abc import Callable, Sequence
 
 from attrs import define, field, frozen
 
-from rlvr.parts import Policy
-from rlvr.types import Problem
+from rlvr import Policy, Problem
+from rlvr_chess.asking import Player, seed_of
 from rlvr_chess.config import ChessConfig
-from rlvr_chess.evaluation.asking import seed_of
 from rlvr_chess.evaluation.environment import Foretold
 from rlvr_chess.evaluation.policy import Judged
-from rlvr_chess.evaluation.puzzles import BUCKET, Attempt
-from rlvr_chess.evaluation.suites import Tried
-from rlvr_chess.grammar import Profile
-from rlvr_chess.records import EnvironmentStep, PolicyPosition, Solution
+from rlvr_chess.evaluation.solving import BUCKET, Attempt, Tried
+from rlvr_chess.questions.records import EnvironmentStep, PolicyPosition, Solution
 from rlvr_chess.rows import Material
 from rlvr_chess.selfplay.game import Game
 
@@ -59,9 +56,9 @@ class Bench:
     found: Found = field(factory=Found)
 
     @property
-    def profile(self) -> Profile:
-        """Wording of prompts and answers."""
-        return "rookworld" if self.config.profile == "rookworld" else "canonical"
+    def player(self) -> Player:
+        """The policy, in the wording it is asked in."""
+        return Player(self.policy, self.config.wording)
 
 
 def sorted_out(problems: Sequence[Problem], limit: int) -> Questions:

@@ -1,7 +1,10 @@
 """Figures of the environment task: whole answers, by category and by field.
 
 Most moves of games can be foretold by editing the FEN, without any rule (`without_rules`). So the
-headline is the mean over the kinds of moves, and what a player without rules gets stands beside it.
+headline is the mean over the kinds of moves, and what a player without rules gets stands beside it:
+it moves the letter from square to square, sets the clocks and the side, drops the castling rights
+of squares that are touched, and calls a move illegal where no piece of the side to move stands. It
+does not know how pieces move, castle or capture in passing, nor what check and mate are.
 
 On natural data one outcome makes up almost everything, so the outcome's three fields are given as
 balanced accuracy: the mean over true values of the share that was read right.
@@ -11,16 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import chess
 from attrs import evolve, frozen
 
-from rlvr.types import Figure
+from rlvr import Figure
 from rlvr_chess.evaluation.statistics import macro, rate
-from rlvr_chess.grammar import EnvironmentAnswer
-from rlvr_chess.transition import Transition
+from rlvr_chess.fen import placement_of, squares_of
+from rlvr_chess.questions.transition import ILLEGAL, LEGAL, UCI, State
 
 FIELDS = ("placement", "turn", "castling", "en_passant", "halfmove", "fullmove")
 """The six fields of a FEN, in order."""
 OUTCOME = ("reward", "terminated", "truncated")
+_HOMES = {"a1": "Q", "e1": "KQ", "h1": "K", "a8": "q", "e8": "kq", "h8": "k"}
 LEAST = 30
 """Rows from which on a category counts in the headline."""
 
@@ -37,36 +42,15 @@ class Foretold:
         category: The kind of the move, "" where it is unknown.
     """
 
-    truth: Transition
-    answer: EnvironmentAnswer | None
-    floor: EnvironmentAnswer | None = None
+    truth: State
+    answer: State | None
+    floor: State | None = None
     category: str = ""
 
     @property
     def is_exact(self) -> bool:
         """Whether the whole answer is right."""
-        return is_exact(self.truth, self.answer)
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """The nine fields as they were said; () where the answer is malformed."""
-        return () if self.answer is None else all_fields(self.answer.fen, self.answer)
-
-
-def all_fields(fen: str, said: Transition | EnvironmentAnswer) -> tuple[str, ...]:
-    """The nine fields of a state and its outcome."""
-    return (*fen.split(), *outcome(said))
-
-
-def is_exact(truth: Transition, answer: EnvironmentAnswer | None) -> bool:
-    """Whether every field of an answer is right."""
-    said = () if answer is None else all_fields(answer.fen, answer)
-    return said == all_fields(truth.new_fen, truth)
-
-
-def outcome(said: Transition | EnvironmentAnswer) -> tuple[str, str, str]:
-    """Reward and the two bits, as texts."""
-    return said.reward, said.terminated, said.truncated
+        return self.answer == self.truth
 
 
 def figures(answers: Sequence[Foretold]) -> list[Figure]:
@@ -104,7 +88,7 @@ def _floors(answers: Sequence[Foretold]) -> list[Figure]:
     """The same two figures for a player without rules, where it was asked."""
     if not all(one.floor for one in answers):
         return []
-    hits = [is_exact(one.truth, one.floor) for one in answers]
+    hits = [one.floor == one.truth for one in answers]
     note = "a player without rules, the same questions"
     return [
         evolve(headline("environment/macro_floor", by_category(answers, hits)), note=note),
@@ -115,23 +99,43 @@ def _floors(answers: Sequence[Foretold]) -> list[Figure]:
 def _field_figures(answers: Sequence[Foretold]) -> list[Figure]:
     """Each field of the FEN by itself; each part of the outcome balanced over its true values."""
     found = []
-    for place, name in enumerate(FIELDS):
-        hits = [_said(one, place) == one.truth.new_fen.split()[place] for one in answers]
-        found.append(rate(f"environment/field/{name}", hits))
-    for place, name in enumerate(OUTCOME):
+    true = [(*one.truth.fen.split(), *one.truth.outcome) for one in answers]
+    said = [(*one.answer.fen.split(), *one.answer.outcome) if one.answer else () for one in answers]
+    for place, name in enumerate((*FIELDS, *OUTCOME)):
         by_truth: dict[str, list[bool]] = {}
-        for one in answers:
-            true = outcome(one.truth)[place]
-            by_truth.setdefault(true, []).append(_said(one, len(FIELDS) + place) == true)
-        note = _balance(by_truth)
-        found.append(macro(f"environment/field/{name}", by_truth, note))
+        for right, told in zip(true, said, strict=True):
+            hit = bool(told) and told[place] == right[place]
+            by_truth.setdefault(right[place], []).append(hit)
+        path = f"environment/field/{name}"
+        if name in OUTCOME:
+            found.append(macro(path, by_truth, _balance(by_truth)))
+        else:
+            found.append(rate(path, [hit for hits in by_truth.values() for hit in hits]))
     return found
-
-
-def _said(one: Foretold, place: int) -> str:
-    return one.fields[place] if one.answer else ""
 
 
 def _balance(by_truth: Mapping[str, Sequence[bool]]) -> str:
     parts = ", ".join(f"{value}: {len(hits)}" for value, hits in sorted(by_truth.items()))
     return f"balanced over {parts}" if len(by_truth) > 1 else f"only one value occurs ({parts})"
+
+
+def without_rules(fen: str, uci: str) -> State:
+    """The answer to an environment question, from the text of position and move alone."""
+    _, side, castling, _, half, full = fen.split(" ")
+    squares = list(squares_of(fen))
+    if UCI.fullmatch(uci) is None:
+        return State(fen, ILLEGAL, "0", "1")
+    start, end, letter = uci[:2], uci[2:4], uci[4:]
+    origin, target = (chess.square_mirror(chess.parse_square(name)) for name in (start, end))
+    piece = squares[origin]
+    if piece == "." or piece.isupper() != (side == "w"):
+        return State(fen, ILLEGAL, "0", "1")
+    resets = piece in "Pp" or squares[target] != "."
+    squares[origin] = "."
+    squares[target] = (letter.upper() if side == "w" else letter) or piece
+    lost = _HOMES.get(start, "") + _HOMES.get(end, "")
+    rights = "".join(right for right in castling if right not in lost) or "-"
+    board = placement_of("".join(squares))
+    clock = 0 if resets else int(half) + 1
+    after = f"{'b' if side == 'w' else 'w'} {rights} - {clock} {int(full) + (side == 'b')}"
+    return State(f"{board} {after}", LEGAL, "0", "0")

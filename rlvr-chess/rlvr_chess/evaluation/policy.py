@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-import chess
 from attrs import evolve, field, frozen
 
-from rlvr.types import Figure
+from rlvr import Figure
 from rlvr_chess.evaluation.statistics import kendall_tau, mean, rate
-from rlvr_chess.grammar import PolicyAnswer, eval_win_probability
-from rlvr_chess.values import BAND, CLAMP, ActionValues, win_probability
+from rlvr_chess.questions.categories import colour_of
+from rlvr_chess.questions.grammar import PolicyAnswer, eval_win_probability
+from rlvr_chess.values import BAND, CLAMP, ActionValues, centipawns, win_probability
 
 CENTIPAWNS_CAP = 1000
 """Most centipawns that one move can lose in ACPL; an illegal move loses them all."""
@@ -66,15 +66,14 @@ class Judged:
         """Best score minus that of `B`, mates as +-2000, 0..1000; illegal: 1000."""
         if self.answer is None or not self.is_legal:
             return CENTIPAWNS_CAP
-        scores = {uci: _centipawns(kind, value) for uci, kind, value in self.values.moves}
-        lost = max(scores.values()) - scores[self.answer.best]
-        return min(CENTIPAWNS_CAP, lost)
+        best = max(centipawns(kind, value) for _, kind, value in self.values.moves)
+        return min(CENTIPAWNS_CAP, best - centipawns(*self.values.score(self.answer.best)))
 
     @property
     def overlap(self) -> float:
         """Distinct candidates among the k best (and what ties with the last of them), over k."""
         table, k = self.values.table, self.values.count
-        least = sorted(table.values(), reverse=True)[k - 1] - BAND
+        least = self.values.least(k)
         named = set(self.answer.moves) if self.answer else set()
         return sum(table.get(uci, -1.0) >= least for uci in named) / k
 
@@ -95,8 +94,10 @@ class Judged:
         for uci, _, _ in self.values.moves:
             if len(told) < self.values.count:
                 told.setdefault(uci, math.nan)
-        scores = {uci: _centipawns(kind, value) for uci, kind, value in self.values.moves}
-        return [(wp, self.values.table[uci], scores[uci]) for uci, wp in told.items()]
+        return [
+            (wp, self.values.table[uci], centipawns(*self.values.score(uci)))
+            for uci, wp in told.items()
+        ]
 
     @property
     def wrong_signs(self) -> float | None:
@@ -107,7 +108,7 @@ class Judged:
         for, is beyond: that is the position's doing, whatever was answered.
         """
         best = self.values.moves[: self.values.count]
-        if not any(abs(_centipawns(kind, value)) > SIGN_FROM for _, kind, value in best):
+        if not any(abs(centipawns(kind, value)) > SIGN_FROM for _, kind, value in best):
             return None
         clear = [(wp, cp) for wp, _, cp in self.said if abs(cp) > SIGN_FROM]
         return sum(not (wp - EVEN) * cp > 0 for wp, cp in clear) / len(clear) if clear else 1.0
@@ -120,8 +121,7 @@ class Judged:
         0 where nothing is ordered; None where the best moves, as many as were asked for, are all
         worth the same: that is the position's doing, whatever was answered.
         """
-        worth = sorted(self.values.table.values(), reverse=True)
-        if worth[0] == worth[self.values.count - 1]:
+        if self.values.best == self.values.table[self.values.ranked[self.values.count - 1]]:
             return None
         said = self.said
         return kendall_tau([wp for wp, _, _ in said], [true for _, true, _ in said]) or 0.0
@@ -154,7 +154,7 @@ def sampled_figures(judged: Sequence[Judged]) -> list[Figure]:
 def _by_kind(name: str, judged: Sequence[Judged], is_hit: Callable[[Judged], bool]) -> list[Figure]:
     """All together, by colour, by phase."""
     figures = [rate(name, [is_hit(one) for one in judged])]
-    kinds = [(_colour(one), one) for one in judged]
+    kinds = [(colour_of(one.values.fen), one) for one in judged]
     kinds += [(one.labels["phase"], one) for one in judged if one.labels.get("phase")]
     for kind in dict.fromkeys(["white", "black", *sorted({kind for kind, _ in kinds})]):
         figures.append(rate(f"{name}/{kind}", [is_hit(one) for k, one in kinds if k == kind]))
@@ -189,13 +189,3 @@ def _floors(judged: Sequence[Judged]) -> list[Figure]:
         mean("policy/best_floor", best, note),
         mean("policy/regret_floor", [sum(every) / len(every) for every in regrets], note),
     ]
-
-
-def _colour(one: Judged) -> str:
-    return "white" if chess.Board(one.values.fen).turn else "black"
-
-
-def _centipawns(kind: str, value: int) -> int:
-    if kind == "mate":
-        return CLAMP if value > 0 else -CLAMP
-    return max(-CLAMP, min(CLAMP, value))

@@ -7,19 +7,19 @@ A board that cannot be drawn is left out with its reason; its caption stays.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from attrs import frozen
 
-from rlvr.errors import ConfigError, explain
-from rlvr.types import Figure
+from rlvr import ConfigError, Figure, explain
 from rlvr_chess.evaluation.bench import Bench
 from rlvr_chess.evaluation.environment import Foretold
-from rlvr_chess.evaluation.policy import Judged
-from rlvr_chess.evaluation.puzzles import Attempt
-from rlvr_chess.human.pgn import game_pgn
-from rlvr_chess.human.svg import BAD, GOOD, board_svg
+from rlvr_chess.play.board import BAD, GOOD, board_svg
+from rlvr_chess.play.pgn import game_pgn
+
+T = TypeVar("T")
 
 WORST = 8
 """Mistakes of each kind that are shown."""
@@ -81,7 +81,7 @@ def _page(bench: Bench, figures: Sequence[Figure], shown: Iterable[str]) -> str:
         "# Chess evaluation",
         "",
         f"Policy {bench.policy.digest or 'without a digest'}, split {bench.split}, "
-        f"seed {bench.seed}, profile {bench.profile}. Intervals are of 95 %.",
+        f"seed {bench.seed}, profile {bench.config.wording}. Intervals are of 95 %.",
         "",
         "| figure | value | interval | n | note |",
         "| --- | --- | --- | --- | --- |",
@@ -105,65 +105,60 @@ def _row(figure: Figure) -> str:
     return f"| {figure.name} | {figure.value:.4g} | {interval} | {figure.n} | {figure.note} |"
 
 
-def _policy_mistakes(bench: Bench) -> list[Mistake]:
+def _policy_mistakes(bench: Bench) -> Iterator[Mistake]:
     """Legal choices that gave the most away."""
     legal = [(name, one) for name, one in bench.found.policy.items() if one.is_legal]
-    legal.sort(key=lambda entry: (-entry[1].regret, entry[0]))
-    return [
-        _policy_mistake(f"policy-{place}", name, one)
-        for place, (name, one) in enumerate(legal[:WORST], 1)
-        if one.regret > 0
-    ]
+    for place, (name, one) in _worst(legal, lambda one: -one.regret):
+        values, chosen = one.values, one.answer.best if one.answer else ""
+        best = values.moves[0][0]
+        if one.regret > 0:
+            yield Mistake(
+                name=f"policy-{place}",
+                fen=values.fen,
+                arrows=((best, GOOD), (chosen, BAD)),
+                caption=f"Position {name}: {chosen} ({values.score_text(chosen)}) gives away "
+                f"{one.regret:.2f} of win probability; {best} is {values.score_text(best)}. "
+                f"`{values.fen}`",
+            )
 
 
-def _policy_mistake(file: str, name: str, one: Judged) -> Mistake:
-    best = one.values.moves[0][0]
-    chosen = one.answer.best if one.answer else ""
-    caption = (
-        f"Position {name}: {chosen} ({one.values.score_text(chosen)}) gives away "
-        f"{one.regret:.2f} of win probability; {best} is {one.values.score_text(best)}. "
-        f"`{one.values.fen}`"
-    )
-    arrows = ((best, GOOD), (chosen, BAD))
-    return Mistake(name=file, fen=one.values.fen, arrows=arrows, caption=caption)
-
-
-def _environment_mistakes(bench: Bench) -> list[Mistake]:
+def _environment_mistakes(bench: Bench) -> Iterator[Mistake]:
     """Boards that came out wrong after a legal move, those with the most wrong fields first."""
     wrong = [
         (name, one)
         for name, one in bench.found.environment.items()
         if one.answer is not None and not one.is_exact and one.truth.is_legal
     ]
-    wrong.sort(key=lambda entry: (-_wrong_fields(entry[1]), entry[0]))
-    return [
-        Mistake(
+    for place, (name, one) in _worst(wrong, lambda one: -_wrong_fields(one)):
+        yield Mistake(
             name=f"environment-{place}",
-            fen=one.truth.new_fen,
+            fen=one.truth.fen,
             caption=f"Move {name} ({one.category or 'no category'}): the board becomes "
-            f"`{one.truth.new_fen}`; the model says `{one.answer.fen if one.answer else ''}`.",
+            f"`{one.truth.fen}`; the model says `{one.answer.fen if one.answer else ''}`.",
         )
-        for place, (name, one) in enumerate(wrong[:WORST], 1)
-    ]
 
 
 def _wrong_fields(one: Foretold) -> int:
     said = one.answer.fen.split() if one.answer else []
-    return sum(a != b for a, b in zip(said, one.truth.new_fen.split(), strict=False))
+    return sum(a != b for a, b in zip(said, one.truth.fen.split(), strict=False))
 
 
-def _puzzle_mistakes(bench: Bench) -> list[Mistake]:
+def _puzzle_mistakes(bench: Bench) -> Iterator[Mistake]:
     """The easiest puzzles that went wrong."""
     failed = [(name, one) for name, one in bench.found.puzzles.items() if not one.is_whole]
-    failed.sort(key=lambda entry: (entry[1].puzzle.rating, entry[0]))
-    return [
-        _puzzle_mistake(f"puzzle-{place}", name, one)
-        for place, (name, one) in enumerate(failed[:WORST], 1)
-    ]
+    for place, (name, one) in _worst(failed, lambda one: one.puzzle.rating):
+        said = one.wrong or "no legal move"
+        yield Mistake(
+            name=f"puzzle-{place}",
+            fen=one.fen,
+            arrows=((one.expected, GOOD), *(((one.wrong, BAD),) if one.wrong else ())),
+            caption=f"Puzzle {name}, rated {one.puzzle.rating}: {said} instead of {one.expected}.",
+        )
 
 
-def _puzzle_mistake(file: str, name: str, one: Attempt) -> Mistake:
-    arrows = ((one.expected, GOOD), *(((one.wrong, BAD),) if one.wrong else ()))
-    said = one.wrong or "no legal move"
-    caption = f"Puzzle {name}, rated {one.puzzle.rating}: {said} instead of {one.expected}."
-    return Mistake(name=file, fen=one.fen, arrows=arrows, caption=caption)
+def _worst(
+    found: Iterable[tuple[str, T]], rank: Callable[[T], float]
+) -> Iterator[tuple[int, tuple[str, T]]]:
+    """Place (from 1), id and answer of those that rank first; equal ones by their ids."""
+    ordered = sorted(found, key=lambda entry: (rank(entry[1]), entry[0]))
+    return enumerate(ordered[:WORST], 1)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rlvr.types import Figure
+from rlvr import Figure
 
 Z = 1.959963984540054
 """Two-sided 95 % of the normal distribution."""
@@ -177,19 +177,18 @@ def kendall_tau(one: Sequence[float], other: Sequence[float]) -> float | None:
 
     None where `other`, the truth, holds one value only; 0 where `one` does: it orders nothing.
     """
-    signs = [
-        (_sign(one[i] - one[j]), _sign(other[i] - other[j]))
-        for i in range(len(one))
-        for j in range(i)
-    ]
-    ordered, true = sum(a != 0 for a, _ in signs), sum(b != 0 for _, b in signs)
-    if not true:
+    mine, true = (_order(values) for values in (one, other))
+    if not true.any():
         return None
-    return sum(a * b for a, b in signs) / math.sqrt(ordered * true) if ordered else 0.0
+    ordered = math.sqrt(np.abs(mine).sum() * np.abs(true).sum())
+    return float((mine * true).sum() / ordered) if ordered else 0.0
 
 
-def _sign(x: float) -> int:
-    return (x > 0) - (x < 0)
+def _order(values: Sequence[float]) -> NDArray[np.int64]:
+    """Of each pair (n, n) the sign of its difference; 0 of ties and of what is NaN."""
+    array = np.array(values, dtype=float)
+    later, earlier = array[:, None], array[None, :]
+    return (later > earlier).astype(int) - (later < earlier)
 
 
 def _redrawn_means(values: NDArray[np.float64], salt: int = 0) -> NDArray[np.float64]:

@@ -12,41 +12,27 @@ from typing import Protocol
 
 from attrs import evolve
 
-from rlvr.errors import ConfigError, PrerequisiteError
-from rlvr.parts import Policy
-from rlvr.types import Figure, Problem
+from rlvr import ConfigError, Figure, Policy, PrerequisiteError, Problem
+from rlvr_chess.asking import answer_text, seed_of
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.engine.pool import EngineConfig, EnginePool
-from rlvr_chess.evaluation import (
-    contamination,
-    environment,
-    puzzles,
-    rollout,
-    selfplay,
-    stand_in,
-    suites,
-)
+from rlvr_chess.evaluation import contamination, environment, solving
 from rlvr_chess.evaluation import policy as policy_figures
-from rlvr_chess.evaluation.asking import answer_text, ask, seed_of
 from rlvr_chess.evaluation.bench import Bench, category, sorted_out
-from rlvr_chess.evaluation.environment import Foretold
-from rlvr_chess.evaluation.ladder import MODES, climb
-from rlvr_chess.evaluation.player import MAX_TOKENS, Player
+from rlvr_chess.evaluation.environment import Foretold, without_rules
+from rlvr_chess.evaluation.games import rollout, selfplay
+from rlvr_chess.evaluation.games.ladder import MODES, climb
 from rlvr_chess.evaluation.policy import Judged
 from rlvr_chess.evaluation.report import write_report
-from rlvr_chess.evaluation.seen import STARTER, Seen, read_hashes
 from rlvr_chess.evaluation.statistics import left_out
-from rlvr_chess.evaluation.suites import Tried
-from rlvr_chess.evaluation.unseen import unseen_figures
-from rlvr_chess.evaluation.without_rules import without_rules
 from rlvr_chess.fen import four_fields
-from rlvr_chess.grammar import parse_environment
+from rlvr_chess.questions.grammar import parse_environment
+from rlvr_chess.questions.transition import transition
 from rlvr_chess.rows import GameLine, Material
 from rlvr_chess.selfplay.openings import Opening, book
 from rlvr_chess.splits import split_of
 from rlvr_chess.tables.shipped import shipped_positions, shipped_questions
 from rlvr_chess.tables.store import TableStore
-from rlvr_chess.transition import transition
 from rlvr_chess.values import ActionValues
 
 HELD_OUT = "test"
@@ -104,7 +90,7 @@ async def _policy(bench: Bench) -> list[Figure]:
     if not values:
         return [left_out("policy", missing or "no position to choose a move in")]
     problems = [p for p in bench.questions.policy if p.id in values]
-    fens, player = [p.payload.fen for p in problems], Player(bench.policy, bench.profile)
+    fens, player = [p.payload.fen for p in problems], bench.player
     judged = [
         Judged(values=values[p.id], answer=line, labels=p.labels)
         for p, line in zip(problems, await player.lines(fens), strict=True)
@@ -141,12 +127,12 @@ async def _environment(bench: Bench) -> list[Figure]:
     if not problems:
         return [left_out("environment", "no move to foretell")]
     prompts = ["".join(message.content for message in p.prompt) for p in problems]
-    answers = await ask(bench.policy, prompts, max_tokens=MAX_TOKENS[bench.profile])
+    answers = await bench.player.texts(prompts)
     for problem, answer in zip(problems, answers, strict=True):
         text = answer_text(answer)
         bench.found.environment[problem.id] = Foretold(
             truth=transition(problem.payload.fen, problem.payload.uci),
-            answer=None if text is None else parse_environment(text, bench.profile),
+            answer=None if text is None else parse_environment(text, bench.config.wording),
             floor=without_rules(problem.payload.fen, problem.payload.uci),
             category=category(problem),
         )
@@ -158,10 +144,9 @@ async def _puzzles(bench: Bench) -> list[Figure]:
     problems = bench.questions.puzzles
     if not problems:
         return [left_out("puzzles", "no puzzles in the data set")]
-    player = Player(bench.policy, bench.profile)
-    tried = await puzzles.attempts(player, [p.payload for p in problems])
+    tried = await solving.attempts(bench.player, [p.payload for p in problems])
     bench.found.puzzles.update((p.id, one) for p, one in zip(problems, tried, strict=True))
-    return puzzles.figures(tried)
+    return solving.puzzle_figures(tried)
 
 
 async def _suites(bench: Bench) -> list[Figure]:
@@ -169,10 +154,10 @@ async def _suites(bench: Bench) -> list[Figure]:
     problems = bench.questions.suites
     if not problems:
         return [left_out("suites", "no test suite (EPD) in the data set")]
-    moves = await Player(bench.policy, bench.profile).moves([p.payload.fen for p in problems])
+    moves = await bench.player.moves([p.payload.fen for p in problems])
     for problem, move in zip(problems, moves, strict=True):
-        bench.found.suites[problem.id] = Tried(position=problem.payload, move=move)
-    return suites.figures(list(bench.found.suites.values()))
+        bench.found.suites[problem.id] = solving.Tried(position=problem.payload, move=move)
+    return solving.suite_figures(list(bench.found.suites.values()))
 
 
 async def _rollout(bench: Bench) -> list[Figure]:
@@ -182,20 +167,19 @@ async def _rollout(bench: Bench) -> list[Figure]:
     note = ""
     if not any(len(moves) >= rollout.PLIES for _, moves in games):
         why = f"no game of {rollout.PLIES} plies (PGN) in split '{bench.split}'"
-        count = min(stand_in.GAMES, bench.config.eval_games, most)
+        count = min(rollout.GAMES, bench.config.eval_games, most)
         if not count:
             return [left_out("rollout", f"{why}; chess.eval_games=0")]
         try:
             async with EnginePool(EngineConfig.of(bench.config)) as pool:
-                played = await stand_in.engine_games(pool, 2 * rollout.PLIES, count)
+                played = await rollout.engine_games(pool, 2 * rollout.PLIES, count)
         except PrerequisiteError as error:
             return [left_out("rollout", f"{why}; {str(error).splitlines()[0]}")]
-        games, note = [(game.start_fen, game.moves) for game in played], stand_in.NOTE
+        games, note = [(game.start_fen, game.moves) for game in played], rollout.NOTE
     walks = [rollout.walk_of(fen, moves, str(place)) for place, (fen, moves) in enumerate(games)]
     exact = await rollout.exact_plies(
-        bench.policy,
+        bench.player,
         [walk for walk in walks if walk is not None][:most],
-        profile=bench.profile,
         history=bench.config.history,
     )
     return rollout.figures(exact, note)
@@ -206,9 +190,7 @@ async def _legality(bench: Bench) -> list[Figure]:
     count = min(selfplay.GAMES, bench.config.eval_games)
     if not count:
         return [left_out("selfplay", "chess.eval_games=0")]
-    games = await selfplay.legality_games(
-        bench.policy, count, profile=bench.profile, seed=seed_of(bench.seed, "legality")
-    )
+    games = await selfplay.legality_games(bench.player, count, seed=seed_of(bench.seed, "legality"))
     bench.found.games["selfplay"] = games
     return selfplay.figures(games)
 
@@ -218,22 +200,21 @@ async def _elo(bench: Bench) -> list[Figure]:
     if bench.config.eval_games < 2:
         few = "; an opening takes two games" if bench.config.eval_games else ""
         return [left_out("elo", f"chess.eval_games={bench.config.eval_games}{few}")]
-    lines = [g for g in bench.material.openings if _is_of(g, bench.split)]
-    openings: Sequence[Opening] = [
+    openings = [
         Opening(name=f"line {line.id}", moves=line.moves, start_fen=line.start_fen)
-        for line in lines
+        for line in bench.material.openings
+        if _is_of(line, bench.split)
     ]
     figures = []
     try:
         async with EnginePool(EngineConfig.of(bench.config)) as pool:
             for mode in MODES:
                 found, match = await climb(
-                    bench.policy,
+                    bench.player,
                     pool,
                     openings or book(),
                     mode=mode,
                     games=bench.config.eval_games,
-                    profile=bench.profile,
                     seed=seed_of(bench.seed, "elo"),
                 )
                 bench.found.games[f"elo-{mode}"] = match.games
@@ -260,13 +241,13 @@ def _contamination(task: ChessProblems, bench: Bench) -> list[Figure]:
         own = contamination.seen_positions(p.payload.fen for p in task.problems("train"))
         if further := own - shipped:
             told.append(f"{len(further)} further ones of split 'train'")
-    seen = Seen(shipped | own, read_hashes(STARTER))
+    seen = contamination.Seen(shipped | own, contamination.read_hashes(contamination.STARTER))
     if pretrained := seen.hashes - seen.hashes_of_exact():
         told.append(f"{len(pretrained)} that the starter model was pretrained on")
     note = f"first four fields; each position once; against {' and '.join(told)}"
     return [
         *contamination.figures(bench.questions.every, seen, note),
-        *unseen_figures(bench.questions.every, bench.found, seen),
+        *contamination.unseen_figures(bench.questions.every, bench.found, seen),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Data sets of chess as they are found in the world, read row by row."""
+"""Public chess data sets in their own formats, read row by row."""
 
 from rlvr_chess.rows.read import DataSet, Material, read_data, read_rows
 from rlvr_chess.rows.row import GameLine, Row, Unsupported

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlvr_chess.fen import read_board
-from rlvr_chess.records import EnvironmentStep, PolicyPosition
-from rlvr_chess.rows.limits import check_clock, check_values
-from rlvr_chess.rows.lines import Lines
-from rlvr_chess.rows.row import Item, Row, RowError, refused
-from rlvr_chess.transition import Transition, transition
-from rlvr_chess.values import ActionValues
+from rlvr_chess.questions.records import EnvironmentStep, PolicyPosition
+from rlvr_chess.questions.transition import UCI, State, legal_moves, transition
+from rlvr_chess.rows.files import Lines
+from rlvr_chess.rows.row import Item, Row, RowError, check_clock, check_values, each
+from rlvr_chess.values import ActionValues, strength
 
 HEADER = "rlvr_chess_table"
 """Key of the first line of a table file (`rlvr chess build-table`), whose rows are read too."""
 _SHOWN = 3
 _LONGEST_MOVE = 40
 """Broken moves are questions too; this is none."""
-_MOVE = re.compile(r"0000|[a-h][1-8][a-h][1-8][qrbn]?")
 _SEPARATOR = "+"
 _LONGEST_FOUND = 100
 """Characters of a label that are shown; a FEN has fewer."""
@@ -28,14 +25,12 @@ _LONGEST_FOUND = 100
 
 def read(lines: Lines, _name: str) -> Iterator[Item]:
     """The rows of a file, in order."""
-    for number, text in lines.good:
-        try:
-            row = _object(text)
-            if HEADER in row:
-                continue
-            yield _row(row, number)
-        except ValueError as error:
-            yield refused(number, error)
+    return each(lines.good, _line)
+
+
+def _line(text: str, number: int) -> Row | None:
+    row = _object(text)
+    return None if HEADER in row else _row(row, number)
 
 
 def _object(text: str) -> Mapping[str, Any]:
@@ -97,7 +92,7 @@ def _step(row: Mapping[str, Any], fen: str) -> EnvironmentStep:
         raise RowError('"history" holds something that is no move')
     if _SEPARATOR in uci:
         raise RowError(f'"uci" is {uci!r}: "{_SEPARATOR}" ends a field of the question')
-    wrong = [move for move in moves if move != uci and _MOVE.fullmatch(move) is None]
+    wrong = [move for move in moves if move not in (uci, "0000") and not UCI.fullmatch(move)]
     if wrong:  # the last may be the broken move that is asked about
         raise RowError(f'"history" holds {wrong[0]!r}, which is no move in UCI')
     category = row.get("category") or ""
@@ -110,10 +105,10 @@ def _step(row: Mapping[str, Any], fen: str) -> EnvironmentStep:
     return EnvironmentStep(fen=fen, uci=uci, history=tuple(moves[-10:]), category=category)
 
 
-def _compare(row: Mapping[str, Any], truth: Transition) -> None:
+def _compare(row: Mapping[str, Any], truth: State) -> None:
     """Labels of the row, where it has some, are what the rules say."""
     said = {
-        "new_fen": (row.get("new_fen"), truth.new_fen),
+        "new_fen": (row.get("new_fen"), truth.fen),
         "reward": (_number(row.get("reward")), float(truth.reward)),
         "terminated": (_number(row.get("terminated")), float(truth.terminated)),
         "truncated": (_number(row.get("truncated")), float(truth.truncated)),
@@ -141,7 +136,7 @@ def _values(moves: Any, fen: str) -> ActionValues:
     if not isinstance(moves, list) or not all(_is_value(move) for move in moves):
         raise RowError('"moves" wants [uci, "cp" or "mate", whole number] for each move')
     given = [move[0] for move in moves]
-    legal = {move.uci() for move in read_board(fen).legal_moves}
+    legal = legal_moves(fen)
     wrong = sorted(set(given) - legal)
     if wrong:
         raise RowError(f"not legal here: {' '.join(wrong[:_SHOWN])}")
@@ -150,18 +145,10 @@ def _values(moves: Any, fen: str) -> ActionValues:
         raise RowError(f"no value of {len(missing)} legal moves: {' '.join(missing[:_SHOWN])}")
     if len(given) != len(legal):
         raise RowError("a move has two values")
-    ordered: list[Any] = sorted(moves, key=_strength, reverse=True)
+    ordered: list[Any] = sorted(moves, key=strength, reverse=True)
     values = ActionValues(fen=fen, moves=ordered)
     check_values(values)
     return values
-
-
-def _strength(move: Any) -> tuple[int, int]:
-    """Best first, as engines list moves; those of equal score keep their order."""
-    _, kind, value = move
-    if kind == "cp":
-        return 0, value
-    return (1, -value) if value > 0 else (-1, -value)
 
 
 def _is_value(move: Any) -> bool:

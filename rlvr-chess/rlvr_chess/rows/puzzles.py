@@ -6,14 +6,11 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 
-import chess
-
 from rlvr_chess.fen import read_board
-from rlvr_chess.records import Solution
-from rlvr_chess.rows.limits import check_clock
-from rlvr_chess.rows.lines import FileError, Lines
-from rlvr_chess.rows.row import Item, Row, RowError, refused
-from rlvr_chess.transition import legal_move
+from rlvr_chess.questions.records import Solution
+from rlvr_chess.questions.transition import first_illegal
+from rlvr_chess.rows.files import FileError, Lines
+from rlvr_chess.rows.row import Item, Row, RowError, check_clock, refused
 
 COLUMNS = ("PuzzleId", "FEN", "Moves", "Rating", "RatingDeviation", "Popularity", "NbPlays")
 """The first columns of the database, for files without a line of headings."""
@@ -61,7 +58,10 @@ def _puzzle(row: dict[str, str], number: int) -> Row:
     if missing:
         raise RowError(f"nothing in {', '.join(missing)}")
     board = read_board(row["FEN"].strip())
-    setup, *line = _played(board, row["Moves"].split())
+    moves = row["Moves"].split()
+    if wrong := first_illegal(board.copy(), moves):
+        raise RowError(f"move {wrong} of its line, {moves[wrong - 1]!r}, is not legal")
+    setup, *line = moves
     if len(line) % 2 == 0:
         raise RowError(f"{len(line) + 1} moves: wanted the set-up move and an odd number behind it")
     check_clock(board.fen())
@@ -85,14 +85,3 @@ def _puzzle(row: dict[str, str], number: int) -> Row:
         line=number,
         is_named=True,
     )
-
-
-def _played(board: chess.Board, moves: Sequence[str]) -> Sequence[str]:
-    """The moves, each legal after those before it."""
-    board = board.copy()
-    for count, uci in enumerate(moves, 1):
-        move = legal_move(board, uci)
-        if move is None:
-            raise RowError(f"move {count} of its line, {uci!r}, is not legal")
-        board.push(move)
-    return moves

@@ -7,20 +7,18 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
-from rlvr.errors import ConfigError, explain
-from rlvr_chess.records import PolicyPosition
-from rlvr_chess.rows import jsonl, openings, pgn, positions, puzzles
-from rlvr_chess.rows.detect import KINDS, kind_of
-from rlvr_chess.rows.games import rows_of
-from rlvr_chess.rows.lines import FileError, Lines, read_lines
+from rlvr import ConfigError, explain
+from rlvr_chess.questions.records import PolicyPosition
+from rlvr_chess.rows import games, jsonl, positions, puzzles
+from rlvr_chess.rows.files import KINDS, FileError, Lines, kind_of, read_lines
 from rlvr_chess.rows.row import LONGEST_ID, GameLine, Item, Row, Unsupported, free_id
 
 _READERS: Mapping[str, Callable[[Lines, str], Iterator[Item]]] = {
     "jsonl": jsonl.read,
     "positions": positions.read,
     "puzzles": puzzles.read,
-    "pgn": pgn.read,
-    "openings": openings.read,
+    "pgn": games.read_pgn,
+    "openings": games.read_openings,
 }
 _NO_DATA = ("README", "LICENSE", "LICENCE", "COPYING", "NOTICE", "CHANGELOG", "SHA256SUMS", ".")
 """Beginnings of names that are no data in a folder."""
@@ -86,8 +84,11 @@ def _read_folder(folder: Path) -> DataSet:
             rows.append(Unsupported(id=name, reason=f"the file {error}"))
             continue
         everything += items
-        asked = (i for i in items if isinstance(i, Unsupported) or _is_question(i))
-        rows += (evolve(i, id=f"{name}:{i.id}") for i in _only_rows(asked))
+        rows += (
+            evolve(item, id=f"{name}:{item.id}")
+            for item in items
+            if isinstance(item, Unsupported) or (isinstance(item, Row) and not item.is_bare)
+        )
     if not rows and not everything:
         raise ConfigError(
             explain(
@@ -109,21 +110,11 @@ def _read_file(path: Path) -> list[Item]:
     return items if kind == "pgn" else [*items, *lines.broken]
 
 
-def _is_question(item: Item) -> bool:
-    return isinstance(item, Row) and not item.is_bare
-
-
-def _only_rows(items: Iterable[Item]) -> Iterator[Row | Unsupported]:
-    for item in items:
-        if not isinstance(item, GameLine):
-            yield item
-
-
 def _questions(items: Iterable[Item]) -> Iterator[Row | Unsupported]:
     met: set[str] = set()
     for item in items:
         if isinstance(item, GameLine):
-            yield from rows_of(item, met)
+            yield from games.rows_of(item, met)
         else:
             yield item
 
@@ -156,13 +147,13 @@ def _unique(rows: Iterable[Row | Unsupported]) -> Iterator[Row | Unsupported]:
 
 def _material(items: Iterable[Item]) -> Material:
     items = list(items)
-    games = [item for item in items if isinstance(item, GameLine)]
+    played = [item for item in items if isinstance(item, GameLine)]
     return Material(
         positions=tuple(
             item.payload.fen
             for item in items
             if isinstance(item, Row) and item.is_bare and isinstance(item.payload, PolicyPosition)
         ),
-        games=tuple(game for game in games if not game.is_opening),
-        openings=tuple(game for game in games if game.is_opening),
+        games=tuple(game for game in played if not game.is_opening),
+        openings=tuple(game for game in played if game.is_opening),
     )

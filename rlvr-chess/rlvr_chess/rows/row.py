@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import TypeAlias
 
 from attrs import field, frozen
 
-from rlvr_chess.records import Payload
+from rlvr import as_tuple
+from rlvr_chess.questions.grammar import parse_environment, parse_policy, policy_text
+from rlvr_chess.questions.records import Payload
+from rlvr_chess.values import ActionValues
 
 LONGEST_ID = 500
 """Characters of an id: it goes into every verdict, trajectory and checkpoint."""
 _LONGEST_REASON = 400
+_SHOWN = 20
 
 
 @frozen(kw_only=True)
@@ -49,10 +53,6 @@ class Unsupported:
     is_named: bool = False
 
 
-def _texts(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(texts)
-
-
 @frozen(kw_only=True)
 class GameLine:
     """
@@ -69,7 +69,7 @@ class GameLine:
 
     id: str
     start_fen: str
-    moves: tuple[str, ...] = field(converter=_texts, repr=False)
+    moves: tuple[str, ...] = field(converter=as_tuple, repr=False)
     result: str = "*"
     is_opening: bool = False
     split: str = ""
@@ -85,6 +85,19 @@ class RowError(ValueError):
         super().__init__(reason)
         self.name = name
         self.is_named = bool(name) and is_named
+
+
+def each(
+    lines: Iterable[tuple[int, str]], read: Callable[[str, int], Item | None]
+) -> Iterator[Item]:
+    """What `read` makes of each line (its text, its number); None: nothing is said of it."""
+    for number, text in lines:
+        try:
+            item = read(text, number)
+        except ValueError as error:
+            item = refused(number, error)
+        if item is not None:
+            yield item
 
 
 def refused(number: int, error: Exception) -> Unsupported:
@@ -107,3 +120,34 @@ def free_id(name: str, taken: Container[str]) -> str:
         count += 1
         found = f"{name}~{count}"
     return found
+
+
+def check_clock(fen: str, plies: int = 1) -> None:
+    """
+    The position behind so many legal moves can be written.
+
+    Raises:
+        RowError: Its move number has too many digits.
+    """
+    *fields, clock = fen.split(" ")
+    number = int(clock) + (plies + (fields[1] == "b")) // 2
+    if parse_environment(f"{' '.join(fields)} {number}+0.001+0+0") is None:
+        raise RowError(
+            f"its move number is {clock}, so that a position behind it has {number}: more digits "
+            "than an answer may write; give it a smaller one"
+        )
+
+
+def check_values(values: ActionValues) -> None:
+    """
+    The evaluation of every move can be written.
+
+    Raises:
+        RowError: One has too many digits.
+    """
+    by_size = sorted(values.moves, key=lambda move: abs(move[2]))
+    largest = {kind: (uci, value) for uci, kind, value in by_size}
+    for kind, (uci, value) in largest.items():
+        if parse_policy(policy_text([uci], [values.score_text(uci)], uci), 1) is None:
+            shown = str(value) if len(str(value)) <= _SHOWN else f"{str(value)[:_SHOWN]}..."
+            raise RowError(f'"{kind}" {shown} of {uci} has more digits than an answer may write')

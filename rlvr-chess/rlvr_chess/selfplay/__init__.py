@@ -1,1 +1,1 @@
-"""Games between movers: a policy against itself, an engine, or a player at random."""
+"""Games of a policy against itself, an engine, or a random player."""

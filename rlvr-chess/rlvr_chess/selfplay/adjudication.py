@@ -19,13 +19,6 @@ Judge = Callable[[str], Awaitable[ActionValues | None]]
 """Value of every move of a position (FEN), None where nobody knows it."""
 
 DRAW = "1/2-1/2"
-TERMINATIONS = {
-    chess.Termination.CHECKMATE: "checkmate",
-    chess.Termination.STALEMATE: "stalemate",
-    chess.Termination.INSUFFICIENT_MATERIAL: "insufficient material",
-    chess.Termination.SEVENTYFIVE_MOVES: "75 moves",
-    chess.Termination.FIVEFOLD_REPETITION: "fivefold repetition",
-}
 ILLEGAL_RULES = ("loss", "resample", "random")
 
 
@@ -81,7 +74,8 @@ def ended_by_rules(board: chess.Board, played: int, rules: Rules) -> Ending | No
         rules: Claims and the cap.
     """
     if (outcome := board.outcome()) is not None:
-        return Ending(result=outcome.result(), reason=TERMINATIONS[outcome.termination])
+        reason = outcome.termination.name.lower().replace("_", " ").replace("seventyfive", "75")
+        return Ending(result=outcome.result(), reason=reason)
     if rules.claims and board.is_repetition(3):
         return Ending(result=DRAW, reason="threefold repetition")
     if rules.claims and board.is_fifty_moves():

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 import chess
 from attrs import define, field, frozen
 
-from rlvr.parts import Policy
-from rlvr.types import SamplingParams
-from rlvr_chess.grammar import Profile
+from rlvr_chess.asking import seed_of
+from rlvr_chess.fen import four_fields
+from rlvr_chess.questions.transition import legal_move
 from rlvr_chess.selfplay.adjudication import (
     Ending,
     Judge,
@@ -26,10 +26,9 @@ from rlvr_chess.selfplay.adjudication import (
     for_white,
     won_by,
 )
-from rlvr_chess.selfplay.diversity import Crowd
 from rlvr_chess.selfplay.game import Game
-from rlvr_chess.selfplay.movers import Move, Mover, PolicyMover, Turn, random_move, seed_of
-from rlvr_chess.selfplay.openings import Opening
+from rlvr_chess.selfplay.movers import Move, Mover, Turn, random_move
+from rlvr_chess.selfplay.openings import START, Opening
 
 
 @frozen(kw_only=True)
@@ -38,7 +37,34 @@ class Pairing:
 
     white: Mover
     black: Mover
-    opening: Opening
+    opening: Opening = START
+
+
+class Crowd:
+    """
+    Counts the games that came through each position.
+
+    Args:
+        limit: Games that may; 0: all.
+        retries: How often a mover is asked for another move before the crowd is suffered.
+    """
+
+    def __init__(self, limit: int, retries: int = 2) -> None:
+        self._limit = limit
+        self._retries = retries
+        self._games: dict[str, set[int]] = {}
+
+    def refuses(self, board: chess.Board, game: int, attempt: int) -> bool:
+        """Whether the game should not come here, and its mover may be asked again."""
+        if not self._limit or attempt >= self._retries:
+            return False
+        visitors = self._games.get(four_fields(board.fen()), set())
+        return game not in visitors and len(visitors) >= self._limit
+
+    def enter(self, board: chess.Board, game: int) -> None:
+        """The game came here."""
+        if self._limit:
+            self._games.setdefault(four_fields(board.fen()), set()).add(game)
 
 
 @define
@@ -72,10 +98,10 @@ class _Table:
 
     def take(self, said: Move, rules: Rules, crowd: Crowd) -> bool:
         """Play what was said, or deal with it; True where a move was played."""
-        move = _legal(self.board, said.uci)
+        move = legal_move(self.board, said.uci or "")
         if move is None and self.parted is not None:  # only a crowd asked for another move
             said = self.parted
-            move = _legal(self.board, said.uci)
+            move = legal_move(self.board, said.uci or "")
         if move is None:
             return self._refuse(rules)
         side = self.board.turn
@@ -175,21 +201,6 @@ async def play(
     return [table.game() for table in tables]
 
 
-async def play_games(
-    policy: Policy,
-    openings: Sequence[Opening],
-    params: SamplingParams,
-    *,
-    profile: Profile = "canonical",
-    rules: Rules | None = None,
-    seed: int = 0,
-) -> list[Game]:
-    """A policy against itself, one game an opening."""
-    mover = PolicyMover(policy, params, profile=profile)
-    pairings = [Pairing(white=mover, black=mover, opening=opening) for opening in openings]
-    return await play(pairings, rules=rules, seed=seed)
-
-
 async def _ask(tables: Sequence[_Table]) -> list[tuple[_Table, Move]]:
     """What the mover of each table says, in the order of the tables."""
     by_mover: dict[int, list[_Table]] = {}
@@ -213,12 +224,3 @@ async def _judge(tables: Sequence[_Table], judge: Judge, rules: Rules) -> None:
         if values is not None:
             table.judged.append(for_white(values, table.board.turn))
             table.ending = ended_by_value(table.judged, rules)
-
-
-def _legal(board: chess.Board, uci: str | None) -> chess.Move | None:
-    """The legal move that a text is; python-chess's `0000` and odd spellings are none."""
-    try:
-        move = chess.Move.from_uci(uci or "")
-    except ValueError:
-        return None
-    return move if move.uci() == uci and move in board.legal_moves else None

@@ -1,5 +1,5 @@
 """
-The positions that self-play found: new ones only, not too old, and not too many of one kind.
+Positions of games, and those that self-play keeps: new ones, not too old, not too many of a kind.
 
 A buffer is plain data and changes by returning another one, so it goes to JSON with a checkpoint
 and an interrupted run goes on exactly.
@@ -7,15 +7,20 @@ and an interrupted run goes on exactly.
 
 from __future__ import annotations
 
+import hashlib
+import random
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 import attrs
+import chess
 from attrs import field, frozen
 
-from rlvr.errors import CheckpointError, explain
-from rlvr_chess.selfplay.diversity import Found
+from rlvr import CheckpointError, as_tuple, explain
+from rlvr_chess.fen import four_fields
+from rlvr_chess.selfplay.game import Game
 
 VERSION = 1
 STRATUM = 20
@@ -26,22 +31,75 @@ MEMORY = 8
 """Positions that are remembered as met, as a multiple of the capacity."""
 
 
-@frozen(kw_only=True)
-class Entry:
-    """A position and the step that found it."""
+@frozen(kw_only=True, slots=False)
+class Found:
+    """
+    A position that a game came through.
 
-    found: Found
-    step: int
+    Attributes:
+        fen: Six fields.
+        ply: Half-moves since the initial position, or what the opening's FEN says.
+        opening: Name of the opening.
+        history: Moves before it, at most nine, the last one last.
+        move: The move that was played in it; "" where the game ended, an illegal answer included.
+        step: The step that found it.
+    """
 
-    @property
+    fen: str
+    ply: int
+    opening: str
+    history: tuple[str, ...] = field(default=(), converter=as_tuple)
+    move: str = ""
+    step: int = 0
+
+    @cached_property
     def key(self) -> str:
-        """Identity of the position, without its clocks."""
-        return self.found.key
+        """Twelve hexadecimal digits of the position: pieces, side, castling, en passant."""
+        return hashlib.sha256(four_fields(self.fen).encode()).hexdigest()[:12]
 
     @property
     def stratum(self) -> int:
         """Which phase of the game it is from."""
-        return min(self.found.ply // STRATUM, STRATA - 1)
+        return min(self.ply // STRATUM, STRATA - 1)
+
+
+def harvest(game: Game, count: int, *, seed: object) -> list[Found]:
+    """
+    Up to `count` positions of a game: one of each equal stretch of it, drawn at random.
+
+    Where an answer was illegal, that position comes first: it is what the mover cannot do yet.
+    Positions of the opening, those with a single legal move, and repeated ones are left out.
+    """
+    rng = random.Random(f"harvest/{seed}")
+    places = _places(game)
+    found: dict[str, Found] = {}
+    if game.illegal_at is not None and game.illegal_at in places:
+        found[places[game.illegal_at].key] = places[game.illegal_at]
+    plies = sorted(places)
+    for stretch in range(count):
+        own = plies[stretch * len(plies) // count : (stretch + 1) * len(plies) // count]
+        if own and len(found) < count:
+            chosen = places[rng.choice(own)]
+            found.setdefault(chosen.key, chosen)
+    return list(found.values())
+
+
+def _places(game: Game) -> dict[int, Found]:
+    """What may be taken from a game, by place in its moves; also its end, where nobody moved."""
+    board = chess.Board(game.start_fen)
+    found = {}
+    for place, uci in enumerate([*game.moves, ""]):
+        if place >= game.book and not board.is_game_over() and board.legal_moves.count() > 1:
+            found[place] = Found(
+                fen=board.fen(),
+                ply=board.ply(),
+                opening=game.opening,
+                history=game.moves[max(0, place - 9) : place],
+                move=uci,
+            )
+        if uci:
+            board.push_uci(uci)
+    return found
 
 
 @frozen(kw_only=True)
@@ -68,7 +126,7 @@ class PositionBuffer:
     `met` holds `MEMORY` times the capacity; beyond that the oldest are forgotten.
     """
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[Found, ...] = ()
     met: tuple[str, ...] = field(default=(), repr=False)
 
     def aged(self, step: int, limits: Limits) -> PositionBuffer:
@@ -85,14 +143,13 @@ class PositionBuffer:
         entries, met = list(self.entries), dict.fromkeys(self.met)
         met |= dict.fromkeys(e.key for e in entries if e.key not in met)  # forgotten, but held
         for position in found:
-            entry = Entry(found=position, step=step)
-            if entry.key not in met:
-                met[entry.key] = None
-                entries.append(entry)
-        openings = Counter(e.found.opening for e in entries)
+            if position.key not in met:
+                met[position.key] = None
+                entries.append(attrs.evolve(position, step=step))
+        openings = Counter(e.opening for e in entries)
         strata = Counter(e.stratum for e in entries)
         while crowded := _too_many(entries, openings, strata, limits):
-            openings[crowded.found.opening] -= 1
+            openings[crowded.opening] -= 1
             strata[crowded.stratum] -= 1
             entries.remove(crowded)
         return PositionBuffer(entries=tuple(entries), met=tuple(met)[-MEMORY * limits.capacity :])
@@ -102,17 +159,7 @@ class PositionBuffer:
         return {
             "version": VERSION,
             "met": list(self.met),
-            "positions": [
-                {
-                    "fen": e.found.fen,
-                    "ply": e.found.ply,
-                    "opening": e.found.opening,
-                    "history": list(e.found.history),
-                    "move": e.found.move,
-                    "step": e.step,
-                }
-                for e in self.entries
-            ],
+            "positions": [attrs.asdict(e) for e in self.entries],
         }
 
     @classmethod
@@ -133,29 +180,17 @@ class PositionBuffer:
                     "go on with the rlvr-chess that began the run, or begin another run",
                 )
             )
-        entries = [
-            Entry(
-                found=Found(
-                    fen=p["fen"],
-                    ply=p["ply"],
-                    opening=p["opening"],
-                    history=tuple(p["history"]),
-                    move=p["move"],
-                ),
-                step=p["step"],
-            )
-            for p in memory["positions"]
-        ]
+        entries = [Found(**position) for position in memory["positions"]]
         return cls(entries=tuple(entries), met=tuple(memory["met"]))
 
 
 def _too_many(
-    entries: list[Entry], openings: Counter[str], strata: Counter[int], limits: Limits
-) -> Entry | None:
-    """The entry that leaves first, None where all may stay."""
+    entries: list[Found], openings: Counter[str], strata: Counter[int], limits: Limits
+) -> Found | None:
+    """The position that leaves first, None where all may stay."""
     if limits.per_opening:
         for entry in entries:
-            if openings[entry.found.opening] > limits.per_opening:
+            if openings[entry.opening] > limits.per_opening:
                 return entry
     if len(entries) <= limits.capacity:
         return None

@@ -1,19 +1,16 @@
-"""What a game was: its moves, how it ended, and where somebody answered what is no legal move."""
+"""What a game was: moves, end, answers that are no legal move; and what many amount to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import chess
 from attrs import field, frozen
 
-
-def _strings(values: Iterable[str]) -> tuple[str, ...]:
-    return tuple(values)
-
-
-def _ints(values: Iterable[int]) -> tuple[int, ...]:
-    return tuple(values)
+from rlvr import as_tuple
+from rlvr_chess.fen import four_fields
 
 
 @frozen(kw_only=True)
@@ -37,7 +34,7 @@ class Game:
         black: Who played Black.
     """
 
-    moves: tuple[str, ...] = field(converter=_strings)
+    moves: tuple[str, ...] = field(converter=as_tuple)
     start_fen: str = chess.STARTING_FEN
     result: str
     reason: str
@@ -45,8 +42,8 @@ class Game:
     eco: str = ""
     book: int = 0
     illegal_at: int | None = None
-    illegal: tuple[int, ...] = field(default=(0, 0), converter=_ints)
-    random: tuple[int, ...] = field(default=(), converter=_ints)
+    illegal: tuple[int, ...] = field(default=(0, 0), converter=as_tuple)
+    random: tuple[int, ...] = field(default=(), converter=as_tuple)
     white: str = ""
     black: str = ""
 
@@ -60,14 +57,6 @@ class Game:
         """Half-moves of the movers before the first illegal answer; all of them without one."""
         return (self.plies if self.illegal_at is None else self.illegal_at) - self.book
 
-    @property
-    def final_fen(self) -> str:
-        """Six fields of the last position."""
-        board = chess.Board(self.start_fen)
-        for uci in self.moves:
-            board.push_uci(uci)
-        return board.fen()
-
     def score(self, colour: chess.Color) -> float:
         """Points of a side: 1, 0.5 or 0."""
         white = {"1-0": 1.0, "0-1": 0.0}.get(self.result, 0.5)
@@ -79,3 +68,44 @@ class Game:
         for ply, uci in enumerate(self.moves):
             yield ply, board.fen(), uci
             board.push_uci(uci)
+
+
+def summary(games: Sequence[Game]) -> dict[str, Any]:
+    """
+    Counts and means (JSON values).
+
+    `illegal_rate` is illegal answers over all answers that were asked for, `legal_plies` the mean
+    of half-moves before the first of them, where a game without one counts whole;
+    `distinct_positions` is over all positions after the openings.
+    """
+    illegal = sum(sum(game.illegal) for game in games)
+    played = sum(game.plies - game.book for game in games)
+    drawn = sum(len(game.random) for game in games)
+    met = [
+        four_fields(fen)
+        for game in games
+        for ply, fen, _ in game.positions()
+        if ply > game.book  # the position after the opening is given, not found
+    ]
+    return {
+        "games": len(games),
+        "results": dict(sorted(Counter(game.result for game in games).items())),
+        "reasons": dict(Counter(game.reason for game in games).most_common()),
+        "plies": played,
+        "illegal_answers": illegal,
+        "illegal_rate": round(illegal / max(1, played - drawn + illegal), 4),
+        "legal_plies": round(sum(game.legal_plies for game in games) / max(1, len(games)), 2),
+        "openings": len({game.opening for game in games}),
+        "distinct_positions": round(len(set(met)) / max(1, len(met)), 4),
+    }
+
+
+def as_text(told: Mapping[str, Any]) -> str:
+    """The summary for people, one number a line."""
+    lines = []
+    for name, value in told.items():
+        shown = (
+            ", ".join(f"{k}: {v}" for k, v in value.items()) if isinstance(value, dict) else value
+        )
+        lines.append(f"{name.replace('_', ' '):20} {shown}")
+    return "\n".join(lines)

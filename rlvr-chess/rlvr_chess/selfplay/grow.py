@@ -13,18 +13,16 @@ from typing import Any
 
 import attrs
 
-from rlvr.parts import Policy
-from rlvr.types import SamplingParams
+from rlvr import Policy, SamplingParams
+from rlvr_chess.asking import seed_of
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.fen import read_board
-from rlvr_chess.grammar import Profile
-from rlvr_chess.records import EnvironmentStep, PolicyPosition
+from rlvr_chess.questions.records import EnvironmentStep, PolicyPosition
 from rlvr_chess.rows.row import Row
 from rlvr_chess.selfplay.adjudication import Rules
-from rlvr_chess.selfplay.arena import Pairing, play
-from rlvr_chess.selfplay.buffer import Entry, Limits, PositionBuffer
-from rlvr_chess.selfplay.diversity import Crowd, harvest
-from rlvr_chess.selfplay.movers import MixMover, Mover, PolicyMover, random_move, seed_of
+from rlvr_chess.selfplay.arena import Crowd, Pairing, play
+from rlvr_chess.selfplay.buffer import Limits, PositionBuffer, harvest
+from rlvr_chess.selfplay.movers import MixMover, Mover, PolicyMover, random_move
 from rlvr_chess.selfplay.openings import book, choose_openings
 
 PER_GAME = 4
@@ -35,7 +33,7 @@ OPENING_SHARE = 8
 
 class SelfPlay:
     """
-    What makes a chess task `Growing`.
+    Further problems for a chess task (`ChessTask.discover`).
 
     Args:
         config: `chess.selfplay_*` say how much.
@@ -61,15 +59,14 @@ class SelfPlay:
             per_opening=max(1, keep // OPENING_SHARE),
         )
 
-    async def grow(
+    async def discover(
         self, policy: Policy, memory: Mapping[str, Any], *, seed: int, step: int
     ) -> Mapping[str, Any]:
         """The memory after the games of a step; as it was where self-play is off."""
         config = self._config
         if not config.selfplay_games:
             return memory
-        profile: Profile = "rookworld" if config.profile == "rookworld" else "canonical"
-        mover: Mover = PolicyMover(policy, self._params, profile=profile)
+        mover: Mover = PolicyMover(policy, self._params, config.wording)
         if config.selfplay_blunders:
             mover = MixMover(mover, 1.0 - config.selfplay_blunders)
         openings = choose_openings(book(), config.selfplay_games, seed=seed)
@@ -88,29 +85,22 @@ class SelfPlay:
         buffer = PositionBuffer.from_json(memory).aged(step, self.limits)
         return buffer.with_found(found, step, self.limits).to_json()
 
-    def grown(self, memory: Mapping[str, Any]) -> list[Row]:
+    def discovered(self, memory: Mapping[str, Any]) -> list[Row]:
         """
         The problems that the memory holds, all of split "train", ids `selfplay/...`.
 
         A position is asked for a move, and for what the move does that was played in it.
         """
         rows = []
-        for entry in PositionBuffer.from_json(memory).entries:
+        shown = self._config.history
+        for found in PositionBuffer.from_json(memory).entries:
+            name = f"selfplay/{found.key}"
             if self._config.tasks != "environment":
-                rows.append(_policy_row(entry))
+                position = PolicyPosition(fen=found.fen, source="selfplay")
+                rows.append(Row(id=name, payload=position, split="train"))
             if self._config.tasks != "policy":
-                rows.append(_environment_row(entry, self._config.history))
+                move = found.move or random_move(read_board(found.fen), seed_of(found.fen))
+                history = (*found.history, move)[-shown:] if shown else ()
+                step = EnvironmentStep(fen=found.fen, uci=move, history=history)
+                rows.append(Row(id=f"{name}/env", payload=step, split="train"))
         return rows
-
-
-def _policy_row(entry: Entry) -> Row:
-    payload = PolicyPosition(fen=entry.found.fen, source="selfplay")
-    return Row(id=f"selfplay/{entry.key}", payload=payload, split="train")
-
-
-def _environment_row(entry: Entry, shown: int) -> Row:
-    found = entry.found
-    move = found.move or random_move(read_board(found.fen), seed_of(found.fen))
-    history = (*found.history, move)[-shown:] if shown else ()
-    payload = EnvironmentStep(fen=found.fen, uci=move, history=history)
-    return Row(id=f"selfplay/{entry.key}/env", payload=payload, split="train")

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 import attrs
 import chess
 from attrs import frozen
 
-from rlvr.parts import Policy
-from rlvr.types import GenerateRequest, Message, SamplingParams
-from rlvr_chess.grammar import Profile, eval_win_probability, parse_policy, policy_prompt
+from rlvr import Completion, Policy, SamplingParams
+from rlvr_chess.asking import complete, line_of, seed_of
+from rlvr_chess.config import Profile
+from rlvr_chess.engine.pool import EnginePool
+from rlvr_chess.questions.grammar import eval_win_probability, policy_prompt
+from rlvr_chess.values import MOST
 
 LEAST_RETRY_TEMPERATURE = 0.7
 """A mover that is asked again would say the same where it is greedy."""
-
-
-def seed_of(*parts: object) -> int:
-    """A 63-bit seed that depends on every part, equal on every machine."""
-    text = "\x1f".join(str(part) for part in parts)
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 @frozen(kw_only=True)
@@ -70,18 +67,12 @@ class Move:
 class Mover(Protocol):
     """Moves in many games at once. Equal turns give equal moves, whatever stands beside them."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """For people."""
 
     async def moves(self, turns: Sequence[Turn]) -> Sequence[Move]:
         """One answer a turn, in order."""
-
-
-class Opponent(Protocol):
-    """The part of `engine.pool.EnginePool` that plays."""
-
-    async def best_move(
-        self, fen: str, nodes: int = 0, elo: int | None = None, skill: int | None = None
-    ) -> str: ...
 
 
 def random_move(board: chess.Board, seed: int) -> str:
@@ -89,21 +80,27 @@ def random_move(board: chess.Board, seed: int) -> str:
     return random.Random(seed).choice(sorted(move.uci() for move in board.legal_moves))
 
 
+@frozen
 class RandomMover:
     """Plays any legal move, each as likely as any other."""
 
-    def __init__(self, name: str = "random") -> None:
-        self.name = name
+    name: str = "random"
 
     async def moves(self, turns: Sequence[Turn]) -> list[Move]:
         return [Move(uci=random_move(t.board, t.draw)) for t in turns]
 
 
+def warm(temperature: float, *, first: float, plies: int) -> Callable[[int], float]:
+    """Temperature by ply since the opening: `first` for so many plies, then `temperature`."""
+    return lambda ply: first if ply < plies else temperature
+
+
+@frozen
 class PolicyMover:
     """
     Plays the `B` of a policy's line.
 
-    Args:
+    Attributes:
         policy: Sampling handle.
         params: How tokens are drawn.
         profile: Wording of prompt and answer.
@@ -111,47 +108,33 @@ class PolicyMover:
         name: For people.
     """
 
-    def __init__(
-        self,
-        policy: Policy,
-        params: SamplingParams,
-        *,
-        profile: Profile = "canonical",
-        temperature: Callable[[int], float] | None = None,
-        name: str = "policy",
-    ) -> None:
-        self.name = name
-        self._policy = policy
-        self._params = params
-        self._profile: Profile = profile
-        self._temperature = temperature
+    policy: Policy
+    params: SamplingParams
+    profile: Profile = "canonical"
+    temperature: Callable[[int], float] | None = None
+    name: str = "policy"
 
     async def moves(self, turns: Sequence[Turn]) -> list[Move]:
-        """All turns in one batch."""
-        completions = await self._policy.generate([self._request(turn) for turn in turns])
-        return [
-            self._read(turn, done.text, is_whole=done.finish == "stop")
-            for turn, done in zip(turns, completions, strict=True)
-        ]
+        """All turns at once."""
+        prompts = [policy_prompt(turn.board.fen(), self.profile) for turn in turns]
+        params = [self._params(turn) for turn in turns]
+        asked = zip(prompts, params, [turn.draw for turn in turns], strict=True)
+        answers = await complete(self.policy, asked)
+        return [self._read(turn, answer) for turn, answer in zip(turns, answers, strict=True)]
 
-    def _request(self, turn: Turn) -> GenerateRequest:
-        params = self._params
-        if self._temperature is not None:
-            params = attrs.evolve(params, temperature=self._temperature(turn.ply))
-        if turn.attempt and params.temperature < LEAST_RETRY_TEMPERATURE:
-            params = attrs.evolve(params, temperature=LEAST_RETRY_TEMPERATURE)
-        prompt = Message(role="user", content=policy_prompt(turn.board.fen(), self._profile))
-        tokens = self._policy.tokenizer.render([prompt])
-        return GenerateRequest(prompt=tokens, params=params, seed=turn.draw)
+    def _params(self, turn: Turn) -> SamplingParams:
+        drawn = self.temperature(turn.ply) if self.temperature else self.params.temperature
+        if turn.attempt:
+            drawn = max(drawn, LEAST_RETRY_TEMPERATURE)
+        return attrs.evolve(self.params, temperature=drawn)
 
-    def _read(self, turn: Turn, text: str, *, is_whole: bool) -> Move:
-        count = min(5, turn.board.legal_moves.count())
-        answer = parse_policy(text, count, self._profile) if is_whole else None
-        if answer is None:
-            return Move(uci=None, text=text)
-        said = dict(zip(answer.moves, answer.evals, strict=True)).get(answer.best)
+    def _read(self, turn: Turn, answer: Completion) -> Move:
+        line = line_of(answer, min(MOST, turn.board.legal_moves.count()), self.profile)
+        if line is None:
+            return Move(uci=None, text=answer.text)
+        said = dict(zip(line.moves, line.evals, strict=True)).get(line.best)
         worth = None if said is None else eval_win_probability(said)
-        return Move(uci=answer.best, win_probability=worth, text=text)
+        return Move(uci=line.best, win_probability=worth, text=answer.text)
 
 
 class EngineMover:
@@ -159,7 +142,7 @@ class EngineMover:
     Plays what an engine finds.
 
     Args:
-        pool: An open `engine.pool.EnginePool`.
+        pool: Open.
         nodes: Nodes of a search.
         elo: Its `UCI_Elo`; None: full strength.
         skill: Its `Skill Level`; None: full strength.
@@ -168,7 +151,7 @@ class EngineMover:
 
     def __init__(
         self,
-        pool: Opponent,
+        pool: EnginePool,
         *,
         nodes: int,
         elo: int | None = None,
@@ -176,19 +159,11 @@ class EngineMover:
         name: str = "",
     ) -> None:
         self.name = name or f"engine nodes {nodes}" + (f" elo {elo}" if elo else "")
-        self._pool = pool
-        self._nodes, self._elo, self._skill = nodes, elo, skill
+        self._best_move = partial(pool.best_move, nodes=nodes, elo=elo, skill=skill)
 
     async def moves(self, turns: Sequence[Turn]) -> list[Move]:
         """As many searches at a time as the pool has processes."""
-        found = await asyncio.gather(
-            *(
-                self._pool.best_move(
-                    t.board.fen(), nodes=self._nodes, elo=self._elo, skill=self._skill
-                )
-                for t in turns
-            )
-        )
+        found = await asyncio.gather(*(self._best_move(turn.board.fen()) for turn in turns))
         return [Move(uci=uci) for uci in found]
 
 
@@ -206,24 +181,13 @@ class MixMover:
         self.name = name or f"{mover.name} {share:.0%}"
         self._mover = mover
         self._share = share
-        self._random = RandomMover()
 
     async def moves(self, turns: Sequence[Turn]) -> list[Move]:
         """One answer a turn, in order; whoever was asked first is asked again."""
-        asks = [self._asks(turn) for turn in turns]
-        picked = {
-            True: [t for t, ask in zip(turns, asks, strict=True) if ask],
-            False: [t for t, ask in zip(turns, asks, strict=True) if not ask],
-        }
-        found = {
-            True: iter(await self._mover.moves(picked[True]) if picked[True] else []),
-            False: iter(_marked(await self._random.moves(picked[False]))),
-        }
-        return [next(found[ask]) for ask in asks]
-
-    def _asks(self, turn: Turn) -> bool:
-        return random.Random(seed_of(turn.seed, "mix")).random() < self._share
-
-
-def _marked(moves: Sequence[Move]) -> list[Move]:
-    return [attrs.evolve(move, is_random=True) for move in moves]
+        asks = [random.Random(seed_of(turn.seed, "mix")).random() < self._share for turn in turns]
+        asked = [turn for turn, ask in zip(turns, asks, strict=True) if ask]
+        found = iter(await self._mover.moves(asked) if asked else [])
+        return [
+            next(found) if ask else Move(uci=random_move(turn.board, turn.draw), is_random=True)
+            for turn, ask in zip(turns, asks, strict=True)
+        ]

@@ -8,7 +8,7 @@ name that belongs to another line, or a position in which nothing can be played.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -16,14 +16,11 @@ from pathlib import Path
 import chess
 from attrs import field, frozen
 
-from rlvr.errors import ConfigError, UnknownNameError, explain
-from rlvr_chess.fen import FenError, read_board
+from rlvr import ConfigError, UnknownNameError, as_tuple, explain
+from rlvr_chess.fen import board_after, read_board
+from rlvr_chess.questions.transition import UCI, first_illegal
 
 BOOK = "openings.txt"
-
-
-def _moves(values: Iterable[str]) -> tuple[str, ...]:
-    return tuple(values)
 
 
 @frozen(kw_only=True)
@@ -39,16 +36,13 @@ class Opening:
     """
 
     name: str
-    moves: tuple[str, ...] = field(default=(), converter=_moves)
+    moves: tuple[str, ...] = field(default=(), converter=as_tuple)
     start_fen: str = chess.STARTING_FEN
     eco: str = ""
 
     def board(self) -> chess.Board:
         """A fresh board after the moves, with its history."""
-        board = chess.Board(self.start_fen)
-        for uci in self.moves:
-            board.push_uci(uci)
-        return board
+        return board_after(self.start_fen, self.moves)
 
 
 START = Opening(name="initial position")
@@ -86,22 +80,15 @@ def read_lines(lines: Sequence[str], source: str) -> tuple[Opening, ...]:
         try:
             found.append(_opening(text, number))
         except ValueError as error:
-            raise ConfigError(
-                explain(
-                    f"openings were read from {source}, line {number}.",
-                    f"found: {error}",
-                    "a line is 'ECO; NAME; MOVES', moves in UCI, or a FEN",
-                )
-            ) from error
+            raise _unreadable(f"{source}, line {number}", str(error)) from error
     if not found:
-        raise ConfigError(
-            explain(
-                f"openings were read from {source}.",
-                "found: none in it",
-                "a line is 'ECO; NAME; MOVES', moves in UCI, or a FEN",
-            )
-        )
+        raise _unreadable(source, "none in it")
     return tuple(found)
+
+
+def _unreadable(source: str, found: str) -> ConfigError:
+    do = "a line is 'ECO; NAME; MOVES', moves in UCI, or a FEN"
+    return ConfigError(explain(f"openings were read from {source}.", f"found: {found}", do))
 
 
 def _opening(text: str, number: int) -> Opening:
@@ -115,22 +102,15 @@ def _opening(text: str, number: int) -> Opening:
 
 def _fen(text: str) -> str:
     words = text.split()
-    try:
-        return read_board(" ".join([*words, "0", "1"] if len(words) == 4 else words)).fen()
-    except FenError as error:
-        raise ValueError(str(error)) from error
+    return read_board(" ".join([*words, "0", "1"] if len(words) == 4 else words)).fen()
 
 
 def _checked(opening: Opening) -> Opening:
     board = chess.Board(opening.start_fen)
-    for place, uci in enumerate(opening.moves, start=1):
-        try:
-            move = chess.Move.from_uci(uci)
-        except ValueError as error:
-            raise ValueError(f"move {place}, {uci!r}, is not UCI") from error
-        if uci != move.uci() or move not in board.legal_moves:
-            raise ValueError(f"move {place}, {uci!r}, is illegal in {board.fen()}")
-        board.push(move)
+    if place := first_illegal(board, opening.moves):
+        uci = opening.moves[place - 1]
+        what = f"illegal in {board.fen()}" if uci == "0000" or UCI.fullmatch(uci) else "not UCI"
+        raise ValueError(f"move {place}, {uci!r}, is {what}")
     if board.is_game_over():
         raise ValueError(f"the game is over after it: {board.fen()}")
     return opening

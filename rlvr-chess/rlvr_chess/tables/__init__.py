@@ -1,1 +1,1 @@
-"""Action-value tables: what the engine said of positions, kept so that nobody asks it twice."""
+"""Action-value tables: stored evaluations of positions by the engine."""

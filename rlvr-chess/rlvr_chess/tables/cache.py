@@ -9,10 +9,9 @@ from pathlib import Path
 
 import structlog
 
-from rlvr.errors import ConfigError, explain
+from rlvr import ConfigError, explain
 from rlvr_chess.engine.identity import EngineIdentity
-from rlvr_chess.tables.file import Entry
-from rlvr_chess.values import ActionValues
+from rlvr_chess.values import ActionValues, Entry
 
 log = structlog.get_logger()
 

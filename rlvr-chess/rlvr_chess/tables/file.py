@@ -25,24 +25,14 @@ from typing import Any
 
 from attrs import field, frozen
 
-from rlvr.errors import ConfigError, explain
+from rlvr import ConfigError, explain
 from rlvr_chess.engine.identity import EngineIdentity
-from rlvr_chess.fast_board import board_of
-from rlvr_chess.fen import squares_of
-from rlvr_chess.values import ActionValues
+from rlvr_chess.questions.transition import legal_moves
+from rlvr_chess.values import ActionValues, Entry, strength
 
 FORMAT = 1
 _HEADER = "rlvr_chess_table"
 _SHOWN = 3
-
-
-@frozen(kw_only=True)
-class Entry:
-    """One position: its values, the iteration they are from, and the split it belongs to or ""."""
-
-    values: ActionValues
-    depth: int = 0
-    split: str = ""
 
 
 @frozen(kw_only=True)
@@ -168,26 +158,18 @@ def _entry(record: Mapping[str, Any], identity: EngineIdentity) -> Entry:
 def _check(values: ActionValues) -> None:
     """Hold an entry against the rules; ValueError where a move is missing, illegal or misplaced."""
     given = [uci for uci, _, _ in values.moves]
-    legal = [move.uci() for move in board_of(values.fen, squares_of(values.fen)).legal_moves]
+    legal = legal_moves(values.fen)
     if sorted(given) != sorted(legal):
-        if wrong := sorted(set(given) - set(legal)):
+        if wrong := sorted(set(given) - legal):
             raise ValueError(f"not legal here: {' '.join(repr(uci[:8]) for uci in wrong[:_SHOWN])}")
-        if missing := sorted(set(legal) - set(given)):
+        if missing := sorted(legal - set(given)):
             shown = " ".join(missing[:_SHOWN])
             raise ValueError(f"no value of {len(missing)} legal moves: {shown}")
         twice = next(uci for uci in given if given.count(uci) > 1)
         raise ValueError(f"{twice} has two values")
     for before, after in itertools.pairwise(values.moves):
-        if _strength(before) < _strength(after):
+        if strength(before) < strength(after):
             raise ValueError(f"not best first: {after[0]} is better than {before[0]} before it")
-
-
-def _strength(move: tuple[str, str, int]) -> tuple[int, int]:
-    """Larger is better: mates, the nearest first, centipawns, being mated, the farthest first."""
-    _, kind, value = move
-    if kind == "cp":
-        return 0, value
-    return (1, -value) if value > 0 else (-1, -value)
 
 
 def _unusable(path: Path, found: str, do: str) -> ConfigError:

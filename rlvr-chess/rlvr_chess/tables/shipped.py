@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from rlvr_chess.records import EnvironmentStep
+from rlvr_chess.questions.records import EnvironmentStep
 from rlvr_chess.starter import QUESTIONS
 from rlvr_chess.tables.file import Table, read_table
 from rlvr_chess.values import ActionValues

@@ -9,22 +9,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import structlog
 from attrs import define, field
 
-from rlvr.errors import ConfigError, PrerequisiteError, explain
+from rlvr import ConfigError, PrerequisiteError, explain
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.engine.find import find_engine
 from rlvr_chess.engine.identity import EngineIdentity, identify
 from rlvr_chess.engine.pool import EngineConfig, EnginePool
 from rlvr_chess.fen import canonical, read_board
 from rlvr_chess.tables.cache import TableCache, cache_file
-from rlvr_chess.tables.file import Entry, Table, read_table
+from rlvr_chess.tables.file import Table, read_table
 from rlvr_chess.tables.shipped import shipped_table
-from rlvr_chess.values import ActionValues
+from rlvr_chess.values import ActionValues, Entry
 
 log = structlog.get_logger()
 
@@ -71,16 +70,11 @@ class TableStore:
         self._opening = asyncio.Lock()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Close cache and engine."""
         pool, self._pool = self._pool, None
         if pool is not None:
-            await pool.__aexit__(kind, error, trace)
+            await pool.__aexit__(*error)
         self.close()
 
     def close(self) -> None:
@@ -117,18 +111,16 @@ class TableStore:
                 that of the tables.
             VerifierError: The engine failed twice.
         """
-        found = self._find(fen)
-        if found is not None:
+        if (found := self._find(fen)) is not None:
             return found
         fen = read_board(fen).fen()
-        found = self._find(fen)
-        if found is not None:
+        if (found := self._find(fen)) is not None:
             return found
         pool = await self._opened()
-        analysis = await pool.analyse(fen)
-        entry = Entry(values=analysis.values, depth=analysis.depth)
+        entry = await pool.analyse(fen)
         self._known[fen] = entry
-        self._cache_for(pool.identity, entry)
+        if (kept := self._cache()) is not None:
+            kept.put(pool.identity, entry)
         return entry
 
     def _find(self, fen: str) -> Entry | None:
@@ -137,11 +129,11 @@ class TableStore:
         for layer in self.layers:
             if (entry := layer.entries.get(fen)) is not None:
                 return entry
-        kept = self._cache()
-        for identity in self._usable() if kept is not None else ():
-            if kept is not None and (entry := kept.get(identity, fen)) is not None:
-                self._known[fen] = entry
-                return entry
+        if (kept := self._cache()) is not None:
+            for identity in self._usable():
+                if (entry := kept.get(identity, fen)) is not None:
+                    self._known[fen] = entry
+                    return entry
         return None
 
     def _usable(self) -> list[EngineIdentity]:
@@ -165,10 +157,6 @@ class TableStore:
                 self.cache = None
         return self._kept
 
-    def _cache_for(self, identity: EngineIdentity, entry: Entry) -> None:
-        if (kept := self._cache()) is not None:
-            kept.put(identity, entry)
-
     async def _opened(self) -> EnginePool:
         async with self._opening:
             if self._pool is None:
@@ -177,7 +165,7 @@ class TableStore:
                 try:
                     self._refuse_to_mix(pool.identity)
                 except PrerequisiteError:
-                    await pool.__aexit__(None, None, None)
+                    await pool.__aexit__()
                     raise
                 self._pool = pool
             return self._pool

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, NoReturn
 
-from attrs import frozen
+from attrs import field, frozen
 
-from rlvr.errors import ConfigError, PrerequisiteError, explain
-from rlvr.parts import BuildContext
+from rlvr import (
+    BackendError,
+    BuildContext,
+    ConfigError,
+    GenerateRequest,
+    Policy,
+    PrerequisiteError,
+    SampledBackend,
+    explain,
+)
 from rlvr_cvdp.agents.config import AgentConfig
 from rlvr_cvdp.agents.container import Ran, run_agent
 from rlvr_cvdp.agents.workspace import Taken, take, workspace
@@ -24,18 +33,22 @@ SCHEME = "agent"
 
 
 @frozen(kw_only=True, eq=False)
-class AgentPolicy:
+class AgentPolicy(Policy):
     """What the sampler `agent` asks. `digest` is the image's id: there are no weights."""
 
     client: Any
     image: Any
     config: AgentConfig
     version: int = 0
+    digest: str = field(init=False)
 
-    @property
-    def digest(self) -> str:
-        """The image's id."""
+    @digest.default
+    def _image_id(self) -> str:
         return str(self.image.id)
+
+    async def generate(self, requests: Sequence[GenerateRequest]) -> NoReturn:
+        """Refused: only the sampler `agent` asks it."""
+        raise BackendError("an agent in a container gives files, no tokens")
 
     async def attempt(self, problem: CvdpProblem) -> tuple[Ran, Taken]:
         """
@@ -63,7 +76,7 @@ class AgentPolicy:
             raise
 
 
-class AgentBackend:
+class AgentBackend(SampledBackend):
     """Finds the image of `agent:IMAGE`; nothing is pulled, and nothing is trained."""
 
     def __init__(self, config: AgentConfig | None, context: BuildContext) -> None:
@@ -121,28 +134,12 @@ class AgentBackend:
         assert self._policy is not None, "open it first: async with"
         return self._policy
 
-    async def logprobs(self, *_args: Any) -> NoReturn:
-        """Refused: an agent has no weights here."""
-        raise _untrainable()
-
-    async def step(self, *_args: Any) -> NoReturn:
-        """Refused: an agent has no weights here."""
-        raise _untrainable()
-
-    async def save(self, *_args: Any) -> NoReturn:
-        """Refused: an agent has no weights here."""
-        raise _untrainable()
-
-    async def load(self, *_args: Any) -> NoReturn:
-        """Refused: an agent has no weights here."""
-        raise _untrainable()
-
-
-def _untrainable() -> ConfigError:
-    return ConfigError(
-        explain(
-            "an agent in a container was to be trained.",
-            "found: it gives files, no tokens and no gradients",
-            "measure it with rlvr eval",
+    def untrainable(self) -> ConfigError:
+        """The agent has no weights here."""
+        return ConfigError(
+            explain(
+                "an agent in a container was to be trained.",
+                "found: it gives files, no tokens and no gradients",
+                "measure it with rlvr eval",
+            )
         )
-    )

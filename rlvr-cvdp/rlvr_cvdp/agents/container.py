@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 from attrs import frozen
 
-from rlvr.errors import PrerequisiteError, RlvrError, VerifierError, explain
+from rlvr import PrerequisiteError, RlvrError, VerifierError, explain
 from rlvr_cvdp.agents.config import AgentConfig
 from rlvr_cvdp.agents.workspace import FOLDERS, PROMPT, is_over
 from rlvr_cvdp.sandbox.docker import LABEL

@@ -9,9 +9,20 @@ from typing import Any
 
 import structlog
 
-from rlvr.errors import ConfigError, PrerequisiteError, VerifierError, explain
-from rlvr.parts import BuildContext, Task
-from rlvr.types import Group, Problem, SamplingParams, Segment, Trajectory
+from rlvr import (
+    BuildContext,
+    ConfigError,
+    Group,
+    PrerequisiteError,
+    Problem,
+    Sampler,
+    SamplingParams,
+    Segment,
+    Task,
+    Trajectory,
+    VerifierError,
+    explain,
+)
 from rlvr_cvdp.agents.backend import AgentPolicy
 from rlvr_cvdp.agents.container import Ran
 from rlvr_cvdp.agents.workspace import Taken
@@ -22,7 +33,7 @@ NOTE_EVERY_S = 10.0
 log = structlog.get_logger(__name__)
 
 
-class AgentSampler:
+class AgentSampler(Sampler):
     """
     Runs the agent `params.group_size` times a problem, `workers` containers at a time.
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from attrs import frozen
 
-from rlvr_cvdp.comprehension import ANSWER_FILES
+from rlvr_cvdp.answers.text_scores import ANSWER_FILES
 from rlvr_cvdp.problem import CvdpProblem
-from rlvr_cvdp.workplace import new_folder
+from rlvr_cvdp.sandbox.folders.root import new_folder
 
 FOLDERS = ("docs", "rtl", "verif", "rundir")
 """What the official runner mounts of a problem; its harness is in none of them."""

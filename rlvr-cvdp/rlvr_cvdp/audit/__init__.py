@@ -1,1 +1,1 @@
-"""What `rlvr audit` asks of a CVDP problem: answers whose verdict is known beforehand."""
+"""Audit of CVDP problems: mutants, proofs and other answers whose verdict is known."""

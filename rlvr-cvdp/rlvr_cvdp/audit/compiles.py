@@ -10,7 +10,7 @@ from types import TracebackType
 from rlvr_cvdp.audit.builds import include_folders, is_plain, sources, top_module, write_sources
 from rlvr_cvdp.audit.limited import run_limited
 from rlvr_cvdp.problem import CvdpProblem
-from rlvr_cvdp.tools import require_tool
+from rlvr_cvdp.toolchain.tools import require_tool
 
 _CPU_S = 20
 

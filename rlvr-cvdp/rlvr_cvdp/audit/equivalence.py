@@ -40,7 +40,7 @@ from rlvr_cvdp.audit.netlist import read_netlist
 from rlvr_cvdp.audit.races import is_raced
 from rlvr_cvdp.audit.tokens import tokenize
 from rlvr_cvdp.problem import CvdpProblem
-from rlvr_cvdp.tools import find_tool
+from rlvr_cvdp.toolchain.tools import find_tool
 
 Finding = Literal["equivalent", "different", "undecided"]
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
-from rlvr.types import Probe, Problem, Trajectory
+from rlvr import Probe, Problem, Trajectory
 from rlvr_cvdp.audit.builds import HDL
 from rlvr_cvdp.audit.compiles import CompileCheck
 from rlvr_cvdp.audit.edits import Edit, edits

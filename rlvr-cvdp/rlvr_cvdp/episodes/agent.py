@@ -7,16 +7,15 @@ from typing import Any
 
 from attrs import frozen
 
-from rlvr.parts import Tokenizer
-from rlvr.types import Message, Problem
+from rlvr import Episode, EpisodeResult, Message, Problem, Tokenizer
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.episodes.actions import MAX_ACTIONS, MAX_RUNS, VERBS, Action, actions_of
 from rlvr_cvdp.episodes.diagnostics import cleaned, messages_of, shown, tally
 from rlvr_cvdp.episodes.message_budget import Budget, shares
-from rlvr_cvdp.episodes.visible import visible_files
+from rlvr_cvdp.episodes.tools import Ran, Tools
 from rlvr_cvdp.episodes.work_tree import RefusedError, WorkTree, checked_path
-from rlvr_cvdp.episodes.workbench import Ran, Workbench
 from rlvr_cvdp.problem import CvdpProblem
+from rlvr_cvdp.prompts.visible import visible_files
 
 TOOLS = ("compile", "lint", "stat", "simulate")
 _NOTHING = (
@@ -40,7 +39,7 @@ class _Result:
         return (budget.ends if self.has_ends else budget.first)(self.lines, head=head)
 
 
-class AgentEpisode:
+class AgentEpisode(Episode):
     """
     Up to `cvdp.turns` turns of actions on the problem's files.
 
@@ -48,7 +47,7 @@ class AgentEpisode:
     the policy submits, or when the turns are used up; the reward judges it on a fresh tree.
     """
 
-    def __init__(self, problem: Problem, bench: Workbench, config: CvdpConfig) -> None:
+    def __init__(self, problem: Problem, bench: Tools, config: CvdpConfig) -> None:
         record: CvdpProblem = problem.payload
         self._record, self._bench, self._config = record, bench, config
         self._tree = WorkTree(visible_files(record))
@@ -58,7 +57,7 @@ class AgentEpisode:
         self._compiled: Mapping[str, str] | None = None
         self._ended = ""
 
-    def count_with(self, tokenizer: Tokenizer) -> None:
+    def start(self, tokenizer: Tokenizer) -> None:
         """Count the budget of messages in tokens of this tokenizer."""
         self._budget = Budget(self._budget.tokens, lambda text: len(tokenizer.encode(text)))
 
@@ -93,14 +92,15 @@ class AgentEpisode:
         self._turns.append({"stage": self._stage(), "actions": [a.title for a in actions[:32]]})
         self._message = None if self._ended else self._answer(results)
 
-    def files(self) -> Mapping[str, str]:
+    def result(self) -> EpisodeResult:
+        """The changed target files; the stage and actions of each turn, and why it ended."""
+        notes = {"turns": list(self._turns), "ended": self._ended}
+        return EpisodeResult(files=self._changed(), notes=notes)
+
+    def _changed(self) -> Mapping[str, str]:
         """The target files that are not as they were given."""
         written = self._tree.written()
         return {path: written[path] for path in self._record.targets if path in written}
-
-    def notes(self) -> Mapping[str, Any]:
-        """The stage and the actions of each turn, and why the episode ended."""
-        return {"turns": list(self._turns), "ended": self._ended}
 
     async def _do(self, action: Action) -> _Result:
         if action.error:
@@ -150,7 +150,7 @@ class AgentEpisode:
         return _Result(lines=shown(found, files), head=f"{_end(ran)} {tally(found)}".strip())
 
     def _stage(self) -> str:
-        if not self.files():
+        if not self._changed():
             return "none"
         return "compilation" if self._compiled == self._tree.files else "format"
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from rlvr.parts import Tokenizer
-from rlvr.types import Message, Problem, Trajectory
+from rlvr import Episode, EpisodeResult, Message, Problem, Tokenizer, Trajectory
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.episodes.diagnostics import messages_of, shown, tally
 from rlvr_cvdp.episodes.hidden import HiddenTests
 from rlvr_cvdp.episodes.message_budget import Budget
-from rlvr_cvdp.episodes.visible import visible_files
-from rlvr_cvdp.episodes.workbench import Workbench
+from rlvr_cvdp.episodes.tools import Tools
 from rlvr_cvdp.problem import CvdpProblem
-from rlvr_cvdp.reward import read_answer
+from rlvr_cvdp.prompts.visible import visible_files
+from rlvr_cvdp.verify.reward import read_answer
 
 _NO_CODE = "Your last message holds no code for a file that was asked for: {targets}."
 _FAIL = "The files compile. The hidden tests fail."
@@ -24,7 +23,7 @@ _AGAIN = (
 )
 
 
-class DebuggingEpisode:
+class DebuggingEpisode(Episode):
     """
     Up to `cvdp.turns` answers, with the tools' messages between them.
 
@@ -34,7 +33,7 @@ class DebuggingEpisode:
     """
 
     def __init__(
-        self, problem: Problem, bench: Workbench, tests: HiddenTests | None, config: CvdpConfig
+        self, problem: Problem, bench: Tools, tests: HiddenTests | None, config: CvdpConfig
     ) -> None:
         record: CvdpProblem = problem.payload
         self._problem, self._record = problem, record
@@ -46,7 +45,7 @@ class DebuggingEpisode:
         self._turns: list[dict[str, Any]] = []
         self._ended = ""
 
-    def count_with(self, tokenizer: Tokenizer) -> None:
+    def start(self, tokenizer: Tokenizer) -> None:
         """Count the budget of messages in tokens of this tokenizer."""
         self._budget = Budget(self._budget.tokens, lambda text: len(tokenizer.encode(text)))
 
@@ -69,13 +68,10 @@ class DebuggingEpisode:
         if self._ended:
             self._message = None
 
-    def files(self) -> Mapping[str, str] | None:
-        """The files of all answers so far, later ones over earlier ones; None without any."""
-        return dict(self._answered) or None
-
-    def notes(self) -> Mapping[str, Any]:
-        """The stage that each turn reached, and why the episode ended."""
-        return {"turns": list(self._turns), "ended": self._ended}
+    def result(self) -> EpisodeResult:
+        """The files of all answers, later over earlier; each turn's stage, and why it ended."""
+        notes = {"turns": list(self._turns), "ended": self._ended}
+        return EpisodeResult(files=dict(self._answered) or None, notes=notes)
 
     async def _ask_the_tools(self) -> None:
         state = {**self._given, **self._answered}

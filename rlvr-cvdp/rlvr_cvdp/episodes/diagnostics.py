@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from attrs import evolve
 
 from rlvr_cvdp.episodes.message_budget import short
-from rlvr_cvdp.episodes.workbench import Ran
+from rlvr_cvdp.episodes.tools import Ran
 from rlvr_cvdp.results.messages import ToolMessage, read_messages
 
 _OWN = ("/rlvr/", "/src/")

@@ -5,17 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Protocol
 from weakref import WeakValueDictionary
 
-from rlvr.parts import Cacheable, RewardFn
-from rlvr.types import Problem, Reward, Trajectory
+from rlvr import Problem, Reward, RewardFn, Trajectory
 
 _KEPT = 20_000
-
-
-class Judge(RewardFn, Cacheable, Protocol):
-    """A reward that names its verdicts."""
 
 
 class HiddenTests:
@@ -28,7 +22,7 @@ class HiddenTests:
         judge: The reward itself, so that the bit and the reward never disagree.
     """
 
-    def __init__(self, judge: Judge) -> None:
+    def __init__(self, judge: RewardFn) -> None:
         self._judge = judge
         self._known: OrderedDict[str, bool] = OrderedDict()
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from attrs import frozen
 
-from rlvr_cvdp.budget import estimated_tokens
+from rlvr_cvdp.prompts.truncate import estimated_tokens
 
 _LINE = 240
 _LONGEST = 64

@@ -1,1 +1,1 @@
-"""From a model's message to the files that it means: blocks, definitions, and whose they are."""
+"""Find code in a model's message: blocks, the modules they define, the file each belongs to."""

@@ -54,6 +54,9 @@ class Found:
         if not self.is_other:
             return False
         name = self.piece.name.replace("\\", "/")
+        ours = {name for target in wanted.targets for name in wanted.names(target)}
+        if name.endswith(HDL) and self.defined and {d.name for d in self.defined} <= ours:
+            return tree_path(name) in wanted.given  # our module in a folder that is none of ours
         normal = tree_path(name)
         is_away = normal is None or ".." in name or name.startswith("/")
         is_known = normal in wanted.given or str(normal).startswith(("src/", "rundir/"))

@@ -45,15 +45,20 @@ _NAME_TAGS = {
 _HDL = {"verilog", "systemverilog", "sv", "v", "svh", "vh"}
 _MARKDOWN = {"md", "markdown", "mdx"}
 _SHELL = {"bash", "sh", "shell", "console", "zsh", "shellscript"}
-_PYTHON = {"python", "py", "python3"}
+_PYTHON = {"python", "py", "python3", "tool_code"}
+_SCRIPT = {"javascript", "js", "typescript", "ts", "jsonc", "json5"}
+_CALL = re.compile(r"[ \t]*(?:print\()?[\w.]+\([ \t]*(?:path|name|file_?\w*)[ \t]*=[ \t]*[\"']")
+_CURLY = re.compile("[{,]\\s{0,80}\u201c[^\u201d\n]{1,300}\u201d\\s{0,80}:")
+_LATEX = re.compile(r"[ \t]*\${0,2}(?:\\[a-z]+\{)+(?=[ \t]*(?:module|package|interface)\b)")
 _MOST_BLOCKS, _MOST_MISSES = 2000, 100
 _MOST_OBJECTS = 20
 
 
 def pieces_of(text: str) -> list[Piece]:
     """All pieces of a message in order; one piece, the whole text, where it has no other."""
-    scanner = _Scanner(0)
-    found = scanner.scan(text)
+    if _CURLY.search(text):
+        text = text.replace("\u201c", '"').replace("\u201d", '"')
+    found = _Scanner(0).scan(text)
     if not found and text.strip():
         found = [Piece(body=without_prose(text).strip(), where="the whole text")]
     counts: dict[str, int] = {}
@@ -78,11 +83,14 @@ class _Scanner:
         while place < len(text):
             end = text.find("\n", place) + 1 or len(text)
             line = text[place:end]
+            if _CALL.match(line) and python_strings(text[place:]):
+                self._block(text[place:], "python", "")
+                break
             after = self._tag(text, place) if "<" in line else 0
             after = after or (self._object(text, place, line) if "{" in line or "[" in line else 0)
             after = after or (self._fence(text, place, line) if "``" in line or "~~" in line else 0)
             if not after:
-                self._plain.append(line)
+                self._plain.append(_LATEX.sub("", line) if "\\" in line else line)
                 after = end
             place = after
         self._flush()
@@ -159,6 +167,10 @@ class _Scanner:
         if body.lstrip().startswith(("{", "[", "<")) and not paths_in(piece.name)[1:]:
             inner = _Scanner(self._depth + 1).scan(body)
             if inner and not all(part.where == "plain text" for part in inner):
+                return inner
+        if language in _SCRIPT:
+            inner = _Scanner(self._depth + 1).scan(body)
+            if any(part.where == "JSON" for part in inner):
                 return inner
         if language not in _HDL and _has_other_text(body):
             inner = _Scanner(self._depth + 1, piece.name).scan(body)
@@ -267,6 +279,8 @@ def _fence_body(text: str, place: int, sign: str, info: str, indent: int) -> tup
             if word and re.match(r"[\w+#.:/{=-]+(?:$|\s)", word) and is_document:
                 nested += 1
             elif word and re.fullmatch(r"[\w+#.:/=\"{}-]+(?:\s+\w+=\S+)*", word):
+                while lines and (not lines[-1].strip() or name_in(lines[-1])[1]):
+                    place -= len(lines.pop())  # the next one's name
                 return _dedented(lines, indent), place  # another one begins
             elif nested:
                 nested -= 1

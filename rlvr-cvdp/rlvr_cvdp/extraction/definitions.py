@@ -18,7 +18,7 @@ from pathlib import Path
 
 from attrs import field, frozen
 
-from rlvr_cvdp.verilog import KEYWORDS
+from rlvr_cvdp.hdl.names import KEYWORDS
 
 _LONGEST = 400_000
 _MOST = 1000

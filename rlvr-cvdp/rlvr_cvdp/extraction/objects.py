@@ -15,6 +15,12 @@ _VALUES = {"true": True, "True": True, "false": False, "False": False, "null": N
 _NEXT_KEY = re.compile(rf"{_GAP},{_GAP}(?:\"[^\"\n]{{1,300}}\"|'[^'\n]{{1,300}}')\s*:")
 _NEXT_ITEM = re.compile(rf"{_GAP},{_GAP}[\[{{\"']")
 _SPACE = re.compile(_GAP)
+_JOIN = re.compile(rf"{_GAP}\+{_GAP}(?=[\"'`])")
+"""Between two strings that are one."""
+_SIDE = re.compile(rf"{_GAP}(?=[\"'`])")
+_JOINED = re.compile(r"\s*\.\s*join\s*\(\s*(?:\"[^\"\n]*\"|'[^'\n]*')\s*\)")
+"""A list of lines that a program puts together."""
+_PART_ENDS = re.compile(r"\s*\n\s*[\"']|\s*\)\s*[,}\]]")
 _DEEPEST = 60
 
 
@@ -65,7 +71,13 @@ class _Reader:
         if sign == "[":
             return self._list(place + 1, closers)
         if sign in "\"'`":
-            return self._string(place, closers)
+            return self._strings(place, closers)
+        if sign == "(" and self._text[self._skip(place + 1)] in "\"'":
+            found, place = self._strings(self._skip(place + 1), closers + ")")
+            place = self._skip(place)
+            if text[place] != ")":
+                raise _NotReadableError
+            return found, place + 1
         if sign in "rfb" and text[place + 1 : place + 2] in ('"', "'"):
             return self._string(place + 1, closers)
         word = _WORD.match(text, place)
@@ -106,7 +118,8 @@ class _Reader:
             while True:
                 place = self._skip(place)
                 if self._text[place] == "]":
-                    return found, place + 1
+                    joined = _JOINED.match(self._text, place + 1)
+                    return found, joined.end() if joined else place + 1
                 if self._text[place] == ",":
                     place += 1
                     continue
@@ -127,6 +140,16 @@ class _Reader:
             raise _NotReadableError
         return word[0], word.end()
 
+    def _strings(self, place: int, closers: str) -> tuple[str, int]:
+        """A string, or several that a `+` puts together, or brackets that hold nothing else."""
+        found, place = self._string(place, closers)
+        parts = [found]
+        between = _SIDE if closers[-1:] == ")" else _JOIN
+        while after := (_JOIN.match(self._text, place) or between.match(self._text, place)):
+            found, place = self._string(after.end(), closers)
+            parts.append(found)
+        return "".join(parts), place
+
     def _string(self, place: int, closers: str) -> tuple[str, int]:
         text = self._text
         for quote in _LONG:
@@ -134,19 +157,19 @@ class _Reader:
                 end = text.find(quote, place + 3)
                 if end < 0:
                     raise _NotReadableError
-                return _unescaped(text[place + 3 : end]), end + 3
+                return unescaped(text[place + 3 : end]), end + 3
         quote, begun = text[place], place + 1
         place = begun
         stops = re.compile(rf"[\\{quote}]")
         while True:
             match = stops.search(text, place)
             if not match:
-                raise _CutOffError(_unescaped(text[begun:]))
+                raise _CutOffError(unescaped(text[begun:]))
             place = match.start()
             if match[0] == "\\":
                 place += 2
             elif quote == "`" or self._ends(place + 1, closers):
-                return _unescaped(text[begun:place]), place + 1
+                return unescaped(text[begun:place]), place + 1
             else:
                 place += 1
 
@@ -156,7 +179,9 @@ class _Reader:
         inner = closers[-1:]
         if inner == "}" and _NEXT_KEY.match(text, place):
             return True
-        if inner == "]" and _NEXT_ITEM.match(text, place):
+        if inner == "]" and (_NEXT_ITEM.match(text, place) or _list_ends(text, place)):
+            return True
+        if _JOIN.match(text, place) or (inner == ")" and _PART_ENDS.match(text, place)):
             return True
         closed = ""
         is_last = False
@@ -185,7 +210,17 @@ class _Reader:
         return place
 
 
-def _unescaped(text: str) -> str:
+def _list_ends(text: str, place: int) -> bool:
+    """Whether a list that is put together ends here."""
+    match = _SPACE.match(text, place)
+    return bool(
+        match and text.startswith("]", match.end()) and _JOINED.match(text, match.end() + 1)
+    )
+
+
+def unescaped(text: str) -> str:
+    """The text of a string between its quotes."""
+
     def plain(match: re.Match[str]) -> str:
         sign = match[1]
         if sign.startswith("u"):

@@ -57,7 +57,7 @@ _DECORATION = re.compile(
 )
 _LETTER = re.compile(r"[^\W\d_]")
 _NUMBERED = re.compile(r"[ \t]*\d+(?:[ \t]*[|:\u2502][ ]?|\t| {2}|[ \t]*$)")
-_ENTITY = re.compile(r"&(?:lt|gt|amp|quot|#39|#x27);")
+_ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|#\d{1,5}|#[xX][0-9a-fA-F]{1,4});")
 _ENTITY_NAME = re.compile(r"(?<!&)\b(?:lt|gt|amp|quot)\b")
 _INVISIBLE = re.compile("[\ufeff\u200b\u200c\u200d\u2060]")
 

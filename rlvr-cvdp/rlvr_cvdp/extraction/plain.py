@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 from rlvr_cvdp.extraction.definitions import definitions_of
+from rlvr_cvdp.extraction.objects import unescaped
 from rlvr_cvdp.extraction.pieces import Piece, paths_in
 
 _OPENER = r"(?:module|macromodule|package|interface|program|primitive)"
@@ -20,7 +22,11 @@ _COMMENT_END = re.compile(r"[^\n]*\*/[ \t]*\r?$")
 _BLOCK_END = re.compile(r"[ \t]*(?:end(function|task|class|clocking)\b|(\}))")
 _TAIL = re.compile(r"[ \t]*(?:`(?:endif|default_nettype|undef|resetall|end\w+)\b|//[^\n]*$|\r?$)")
 HEREDOC = re.compile(r"[ \t$#]*(?:sudo[ \t]+)?(?:cat|tee)\b[^\n]{0,300}<<-?[ \t]*(['\"\\]?)(\w+)")
+_ECHO = re.compile(r"(?m)^[ \t$]*(?:echo|printf)[ \t]+(?:-\w+[ \t]+)?(['\"])")
+_ECHO_ENDS = {sign: re.compile(rf"(?m){sign}[ \t]*>>?[ \t]*(\S+)[ \t]*$") for sign in "'\""}
+_MOST_ECHOS = 100
 _TRIPLE = re.compile(r"(\"\"\"|''')(.*?)\1", re.DOTALL)
+_SHORT = re.compile(r"([\"'])((?:\\.|(?!\1)[^\\\n])*)\1")
 CODE = re.compile(r"\b(?:module|package|interface|program|primitive|macromodule|typedef)\b|`define")
 
 
@@ -94,8 +100,14 @@ def without_prose(text: str) -> str:
 
 
 def heredocs(body: str) -> list[Piece]:
-    """Files that a shell script writes with `cat > FILE << WORD`."""
+    """Files that a shell script writes with `cat > FILE << WORD`, or with `echo '...' > FILE`."""
     found: list[Piece] = []
+    for opened in islice(_ECHO.finditer(body), _MOST_ECHOS):
+        closed = _ECHO_ENDS[opened[1]].search(body, opened.end())
+        if closed and CODE.search(body, opened.end(), closed.start()):
+            text = body[opened.end() : closed.start()].lstrip("\n")
+            text = re.sub(r'\\(["$`\\])', r"\1", text) if opened[1] == '"' else text
+            found.append(Piece(body=text, name=closed[1], is_sure=True, where="shell"))
     lines = body.splitlines(keepends=True)
     place = 0
     while place < len(lines):
@@ -114,13 +126,15 @@ def heredocs(body: str) -> list[Piece]:
 
 
 def python_strings(body: str) -> list[Piece]:
-    """Long strings of a Python program that hold code, named by the path that stands before."""
+    """Strings of a Python program that hold code, named by the path that stands before."""
     found: list[Piece] = []
     last = 0
-    for match in _TRIPLE.finditer(body):
-        if CODE.search(match[2]):
+    pattern = _TRIPLE if _TRIPLE.search(body) else _SHORT
+    for match in pattern.finditer(body):
+        if CODE.search(match[2]) and (pattern is _TRIPLE or "\\n" in match[2]):
             paths = paths_in(body[max(last, match.start() - 300) : match.start()])
             text = match[2].removeprefix("\\").lstrip("\n")
+            text = text if pattern is _TRIPLE else unescaped(text)
             name = paths[-1] if paths else ""
             found.append(Piece(body=text, name=name, is_sure=bool(name), where="Python"))
         last = match.end()

@@ -1,1 +1,1 @@
-"""Roots and Docker images with a fixed toolchain: how they are built, found and looked into."""
+"""Root file systems and Docker images with a fixed toolchain: built, found, inspected."""

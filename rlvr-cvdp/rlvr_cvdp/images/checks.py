@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rlvr.errors import PrerequisiteError
-from rlvr.specs import CheckResult
+from rlvr import CheckResult, PrerequisiteError
 from rlvr_cvdp.images import recipe
 from rlvr_cvdp.images.daemon import docker_client, start_command
 from rlvr_cvdp.images.image import find_image

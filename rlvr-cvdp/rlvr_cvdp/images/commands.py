@@ -12,7 +12,7 @@ from rlvr_cvdp.images.daemon import docker_client
 from rlvr_cvdp.images.image import build_image
 from rlvr_cvdp.images.probe import toolchain_of_image, toolchain_of_root
 from rlvr_cvdp.images.rootfs import build_rootfs
-from rlvr_cvdp.toolchain import Toolchain
+from rlvr_cvdp.toolchain.toolchain import Toolchain
 
 
 def rootfs(argv: list[str]) -> int:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlvr.errors import PrerequisiteError, RlvrError, explain
+from rlvr import PrerequisiteError, RlvrError, explain
 
 if TYPE_CHECKING:
     import docker

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from rlvr.errors import PrerequisiteError, explain
+from rlvr import PrerequisiteError, explain
 from rlvr_cvdp.images import recipe
 from rlvr_cvdp.images.daemon import build_failure, docker_client
 from rlvr_cvdp.images.rootfs import build_rootfs

@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from rlvr.errors import ConfigError, PrerequisiteError, explain
+from rlvr import ConfigError, PrerequisiteError, explain
 
 DEFAULT = "http://deb.debian.org/debian"
 _DEBIAN = re.compile(r"(?:https?|file)://\S*/debian(?:/\d{8}T\d{6}Z)?/?(?!\S)")

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from rlvr.errors import PrerequisiteError, explain
+from rlvr import PrerequisiteError, explain
 from rlvr_cvdp.images import recipe
 from rlvr_cvdp.images.daemon import daemon_errors
 from rlvr_cvdp.images.image import find_image
-from rlvr_cvdp.stacks import Stack, cache_dir
-from rlvr_cvdp.toolchain import Toolchain, digest_of
+from rlvr_cvdp.toolchain.cocotb_stacks import Stack, cache_dir
+from rlvr_cvdp.toolchain.toolchain import Toolchain, digest_of
 
 if TYPE_CHECKING:
     import docker

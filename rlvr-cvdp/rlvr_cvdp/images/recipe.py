@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
-from rlvr_cvdp.stacks import PINS, cache_dir
+from rlvr_cvdp.toolchain.cocotb_stacks import PINS, cache_dir
 
 SUITE = "trixie"
 """Debian 13: iverilog 12 accepts SystemVerilog that Debian 12's iverilog 11 rejects."""

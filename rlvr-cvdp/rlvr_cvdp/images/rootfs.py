@@ -14,12 +14,12 @@ from pathlib import Path
 
 import structlog
 
-from rlvr.errors import PrerequisiteError, explain
+from rlvr import PrerequisiteError, explain
 from rlvr_cvdp.images import recipe
 from rlvr_cvdp.images.mirror import apt_mirror, check_mirror
 from rlvr_cvdp.images.steps import NEEDED_MB, failed, remove_tree, run_step
 from rlvr_cvdp.images.wheels import fetch_wheels
-from rlvr_cvdp.tools import find_tool, install_command
+from rlvr_cvdp.toolchain.tools import find_tool, install_command
 
 log = structlog.get_logger()
 

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from rlvr.errors import PrerequisiteError, explain
+from rlvr import PrerequisiteError, explain
 from rlvr_cvdp.images.recipe import PATH
 
 NEEDED_MB = 1500

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rlvr.errors import PrerequisiteError, explain
+from rlvr import PrerequisiteError, explain
 from rlvr_cvdp.images.recipe import BUILD_TOOLS, SOURCE_ONLY, pins
 
 _GLIBC = ("manylinux2014", "manylinux_2_17", "manylinux_2_28")

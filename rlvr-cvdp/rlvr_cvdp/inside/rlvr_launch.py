@@ -92,3 +92,24 @@ def build_and_end(scan: Any, words: Sequence[str], environment: Mapping[str, str
     finally:
         sys.stderr.flush()
         os._exit(code)
+
+
+def design_of(words: Sequence[str], own_design: str, longest: int) -> tuple[str, str] | None:
+    """
+    The design of a launch like this process's own and the one argument after it, "" for none.
+
+    Args:
+        words: Of the launch, without the program.
+        own_design: What stands in the design's place on this process's command line.
+        longest: Most bytes of the argument.
+
+    Returns:
+        None for any other launch.
+    """
+    own = read_list("/proc/self/cmdline")[1:]
+    place = own.index(own_design)
+    if not place < len(words) <= place + 2:
+        return None
+    same = [a == b or same_place(a, b) for a, b in zip(words[:place], own[:place], strict=True)]
+    last = words[place + 1] if len(words) > place + 1 else ""
+    return (words[place], last) if all(same) and len(os.fsencode(last)) <= longest else None

@@ -18,6 +18,7 @@ import sys
 from typing import Any
 
 sys.path.insert(0, os.path.dirname(__file__))
+from rlvr_record import Record
 from rlvr_shell import NAME, PLAIN, is_free, shell
 
 PLAN, OUT, REAL = "/src/.rlvr_netlist.json", "/rlvr/out", "/rlvr/real/iverilog"
@@ -143,10 +144,13 @@ def write_side(name: str, words: list[str]) -> None:
     os.mkdir(folder)
     find = f"hierarchy -check -top {top}" if top else "hierarchy -check -auto-top"
     reads = [line for line in plan["script"] if line.startswith("read")]
+    # A netlist holds no white box: what no score counts is no part of the design that it is.
+    box = [] if name == "gold" else ["delete =A:whitebox"]
     if name == "gold" or not plan["script"]:
-        lines = [*(reads or _reading(plan, build, folder)), find, "proc", "flatten", "opt_expr"]
+        start = reads or _reading(plan, build, folder)
+        lines = [*start, *box, find, "proc", "flatten", "opt_expr"]
     else:
-        lines = [*plan["script"], find, "proc", "flatten"]
+        lines = [*plan["script"], *box, find, "proc", "flatten"]
     lines += ["opt_clean", "memory", "opt_clean", f"rename -top {name}"]
     lines.append(f"write_rtlil {OUT}/{name}.il")
     _run_yosys("\n".join(lines) + "\n", folder, f"{OUT}/{name}.il", plan["cwd"])
@@ -245,16 +249,21 @@ def _environment() -> dict[str, str]:
 def _synthesize(script: str, folder: str, cwd: str) -> None:
     _run_yosys(script, folder, f"{folder}/netlist.v", cwd)
     with open(f"{folder}/netlist.v", "rb") as file:
-        digest = hashlib.sha256(file.read()).hexdigest()
-    with open(f"{OUT}/netlists", "a") as file:
-        file.write(f"ok {digest}\n")
+        _note(f"ok {hashlib.sha256(file.read()).hexdigest()}")
+
+
+def _note(words: str) -> None:
+    """Tell the supervisor of a netlist that was made, or why there is none."""
+    record = Record()
+    record.note("netlist", words)
+    record.close()
 
 
 def _run_yosys(script: str, folder: str, made: str, cwd: str) -> str:
     with open(f"{folder}/script.ys", "w", encoding="utf-8") as file:
         file.write(script)
     ran = subprocess.run(
-        ["yosys", "-Q", "-T", "-s", f"{folder}/script.ys"], env=_environment(), cwd=cwd,
+        ["/rlvr/real/yosys", "-Q", "-T", "-s", f"{folder}/script.ys"], env=_environment(), cwd=cwd,
         capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL,
     )  # fmt: skip
     if ran.returncode or not os.path.isfile(made):
@@ -283,6 +292,5 @@ if __name__ == "__main__":
         else:
             _compile(sys.argv[1], sys.argv[2:])
     except (NoNetlist, OSError, ValueError, KeyError) as error:
-        with open(f"{OUT}/netlists", "a") as note:
-            note.write(f"none {str(error)[:300]}".replace("\n", " ") + "\n")
+        _note(f"none {str(error)[:300]}".replace("\n", " "))
         sys.exit(f"no netlist: {error}")

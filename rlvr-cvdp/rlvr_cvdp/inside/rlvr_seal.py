@@ -3,7 +3,8 @@
 A given module may open a file whose name is a parameter, or a variable that others can write. The
 compiled simulation is text: there the name of such a call is replaced by one in a private folder,
 whatever the name would have been. What is read under a name that an answer chose is its own tree
-and the work folder: not the harness. A name that stands in the given file itself, in the call or as
+and the work folder: not the harness; under a name that is made while it runs, only what was written
+so. A name that stands in the given file itself, in the call or as
 the default of the parameter, stays: whoever wrote the problem wrote it. Standard library only; runs
 inside the sandbox.
 """
@@ -142,11 +143,11 @@ def _private(name: str, facts: _Facts) -> str:
 
 
 def _is_elsewhere(call: _Call, facts: _Facts) -> bool:
-    """Whether a call reads, under a name that is known, what no answer is shown."""
+    """Whether a call reads what no answer is shown: by its name, or as that is not known yet."""
     _, known = facts.parameters.get(call.name, ("", facts.nets.get(call.name, "")))
     known = known or (call.name[1:-1] if call.name[:1] == '"' else "")
     if not known:
-        return False
+        return True
     paths = [os.path.realpath(os.path.join(place, known)) for place in (*_FOLDERS, os.getcwd())]
     is_hidden = [not f"{path}/".startswith(tuple(f"{p}/" for p in _SHOWN)) for path in paths]
     exist = [known[:1] == "/" or os.path.lexists(path) for path in paths]

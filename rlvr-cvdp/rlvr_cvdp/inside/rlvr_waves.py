@@ -2,7 +2,8 @@
 
 `waves.record` puts it beside the harness and loads it with `-p rlvr_waves`. Runs inside the
 sandbox; standard library only. Of all launches (or those that hold the test in `RLVR_WAVES_TEST`)
-the first that passed and the first few that failed are kept in `KEPT`, named by their number.
+the first that passed and the first few that failed are kept in `KEPT`, named by their number; with
+`RLVR_WAVES_EACH` all of them, with nothing in them but what the top module itself declares.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import rlvr_probe
 
 KEPT = Path("/code/rundir/rlvr_waves")
 _MOST = {"failed": 3, "passed": 1}
+_EACH = 256
 
 
 def _with_waves(method: Any) -> Any:
@@ -58,7 +60,8 @@ def _test(method: Any) -> Any:
 def _keep(folder: Path, status: str, number: int) -> None:
     waves = sorted(folder.glob("*.fst"), key=lambda path: path.stat().st_mtime)
     kept = len(list(KEPT.glob(f"*.{status}.*"))) if KEPT.is_dir() else 0
-    if waves and status and kept < _MOST[status]:
+    most = _EACH if os.environ.get("RLVR_WAVES_EACH") else _MOST.get(status, 0)
+    if waves and kept < most:
         KEPT.mkdir(exist_ok=True)
         form = os.environ.get("RLVR_WAVES_FORM", "fst")
         shutil.copyfile(waves[-1], KEPT / f"{number}.{status}.{form}")
@@ -89,6 +92,18 @@ def _in_form(method: Any) -> Any:
     return command
 
 
+def _shallow(method: Any) -> Any:
+    """What writes the module that dumps, for the top module alone."""
+
+    @functools.wraps(method)
+    def create(self: Any) -> None:
+        method(self)
+        place = Path(self.iverilog_dump_file)
+        place.write_text(place.read_text().replace("$dumpvars(0,", "$dumpvars(1,"))
+
+    return create
+
+
 def pytest_collection_finish() -> None:
     """Patch the runner of the stack's cocotb."""
     is_second = os.environ.get("RLVR_COCOTB") == "2"
@@ -98,4 +113,7 @@ def pytest_collection_finish() -> None:
         runner = module.Runner if is_second else module.Simulator
         runner.build = _with_waves(runner.build)
         runner.test = _test(_with_waves(runner.test))
-        module.Icarus._test_command = _in_form(module.Icarus._test_command)
+        icarus = module.Icarus
+        icarus._test_command = _in_form(icarus._test_command)
+        if os.environ.get("RLVR_WAVES_EACH"):
+            icarus._create_iverilog_dump_file = _shallow(icarus._create_iverilog_dump_file)

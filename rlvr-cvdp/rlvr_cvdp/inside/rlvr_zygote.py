@@ -28,11 +28,12 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from rlvr_launch import Launch, build_and_end, drain, is_running, read_list, same_place
+from rlvr_launch import Launch, build_and_end, design_of, is_running, read_list
 from rlvr_record import REPORT_FD, pair
+from rlvr_requests import Requests
 from rlvr_tidy import Places, writable_places
 from rlvr_warm import (
     PLACEHOLDER,
@@ -45,19 +46,15 @@ from rlvr_warm import (
     pytest_words,
     run_pytest,
     set_last_argument,
+    settings,
 )
 
 CONTROL = "/rlvr/control/socket"
-RUN = "/rlvr/run"
-REQUESTS = f"{RUN}/ask"
-REPLIES = 8
-REPLY_PLACES = tuple(f"{RUN}/reply.{number}" for number in range(REPLIES))
 DESIGN_FD = 200
 DESIGN = f"/proc/self/fd/{DESIGN_FD}"
 _OUTSIDE = ("/code", "/rlvr/out")
 """What is made anew from outside, between two problems."""
 _CLEAN_S = 2.0
-_ASK_BYTES = 4096
 
 
 class _Zygote:
@@ -71,18 +68,12 @@ class _Zygote:
         self.cpu_before = 0.0
         self.limits: Mapping[str, int] = {}
         self.launches: dict[int, Launch] = {}
-        self.answered: dict[int, int] = {}
-        os.mkfifo(REQUESTS, 0o600)
-        self.requests = os.open(REQUESTS, os.O_RDWR | os.O_NONBLOCK)
-        self.replies: list[int] = []
-        for place in REPLY_PLACES:
-            os.mkfifo(place, 0o600)
-            self.replies.append(os.open(place, os.O_RDWR | os.O_NONBLOCK))
-        self.carry = b""
+        self.requests = Requests()
         with open("/proc/self/mountinfo") as file:
             self.places = Places(writable_places(file.read(), leave=_OUTSIDE))
         self.base = base_path()
         self.environment = dict(os.environ)
+        self.settings = settings()
         self.wake_read, self.wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(self.wake_write, warn_on_full_buffer=False)
@@ -98,7 +89,7 @@ class _Zygote:
                 for launch in self.launches.values()
                 if launch.hearing is not None and launch.hearing.is_open
             }
-            waiting = [self.control, self.requests, self.wake_read, *hearings]
+            waiting = [self.control, self.requests.fd, self.wake_read, *hearings]
             ready, _, _ = select.select(waiting, [], [], 0.5 if self.launches else None)
             if self.wake_read in ready:
                 with contextlib.suppress(BlockingIOError):
@@ -107,7 +98,7 @@ class _Zygote:
                 if sock in ready:
                     hearing.hear()
             self._reap()
-            if self.requests in ready and self._serve_requests():
+            if self.requests.fd in ready and self._serve_requests():
                 return
             self._drop_orphans()
             if self.control in ready:
@@ -159,22 +150,7 @@ class _Zygote:
                 if not launch.is_orphan:
                     launch.keep(code)
                 launch.close()
-                self._answer(launch.slot, launch.asker, str(code))
-
-    def _answer(self, slot: int, asker: int, text: str) -> None:
-        """Tell an asker; it is waiting, or about to, or was killed."""
-        with contextlib.suppress(BlockingIOError):  # somebody else filled the pipe
-            os.write(self.replies[slot], text.encode() + b"\n")
-        self.answered[slot] = asker
-
-    def _free_slots(self) -> None:
-        """Slots are free once their asker is gone; what it did not read is thrown away."""
-        for slot, asker in list(self.answered.items()):
-            if not is_running(asker):
-                del self.answered[slot]
-                drain(self.replies[slot])
-                with contextlib.suppress(OSError):
-                    os.unlink(f"{RUN}/taken.{slot}")
+                self.requests.answer(launch.slot, launch.asker, str(code))
 
     def _end_job(self, code: int | None) -> None:
         # What is halted forks no more: else many processes could outrun the count of their time.
@@ -219,29 +195,14 @@ class _Zygote:
         for launch in self.launches.values():
             launch.close()
         self.launches.clear()
-        self.answered.clear()
-        self.carry = b""
-        for fd in (self.requests, *self.replies):
-            drain(fd)
-        return self.places.renew()
+        self.requests.clear()
+        return self.places.renew() and settings() == self.settings
 
     # --- simulations ------------------------------------------------------------------------
 
     def _serve_requests(self) -> bool:
         """Serve the wrappers of the sandbox; True in a child that is to simulate."""
-        self._free_slots()
-        with contextlib.suppress(BlockingIOError):
-            self.carry += os.read(self.requests, 1 << 16)
-        *lines, self.carry = self.carry.split(b"\n")
-        self.carry = self.carry[:_ASK_BYTES]
-        for line in lines:
-            words = line.decode(errors="replace").split()
-            if len(words) != 3 or not (words[1].isdecimal() and words[2].isdecimal()):
-                continue
-            kind, asker, slot = words[0], int(words[1]), int(words[2]) % REPLIES
-            if self.job and self._start(kind, asker, slot):
-                return True
-        return False
+        return any(self.job and self._start(*asked) for asked in self.requests.read())
 
     def _start(self, kind: str, asker: int, slot: int) -> bool:
         opened: list[int] = []
@@ -251,9 +212,9 @@ class _Zygote:
             environment = dict(
                 word.partition("=")[::2] for word in read_list(f"/proc/{asker}/environ")
             )
-            launch = self._launch_of(words) if kind == "vvp" else None
+            launch = design_of(words, DESIGN, len(PLACEHOLDER)) if kind == "vvp" else None
             if kind == "vvp" and (launch is None or not fits(environment, self.environment)):
-                self._answer(slot, asker, "cold")
+                self.requests.answer(slot, asker, "cold")
                 return False
             for place, flags in (
                 ("cwd", os.O_RDONLY | os.O_DIRECTORY),
@@ -273,7 +234,7 @@ class _Zygote:
                 os.close(fd)
             if hearing is not None:
                 hearing.sock.close()
-            self._answer(slot, asker, "cold")
+            self.requests.answer(slot, asker, "cold")
             return False
         folder, *streams = opened[:4]
         if child:
@@ -302,21 +263,6 @@ class _Zygote:
         mark_as_simulation()
         return True
 
-    def _launch_of(self, words: Sequence[str]) -> tuple[str, str] | None:
-        """
-        The design of a launch like this process's own and the one argument after it, "" for none.
-
-        None for any other launch.
-        """
-        own = read_list("/proc/self/cmdline")[1:]
-        place = own.index(DESIGN)
-        if not place < len(words) <= place + 2:
-            return None
-        same = [a == b or same_place(a, b) for a, b in zip(words[:place], own[:place], strict=True)]
-        last = words[place + 1] if len(words) > place + 1 else ""
-        fits = len(os.fsencode(last)) <= len(PLACEHOLDER)
-        return (words[place], last) if all(same) and fits else None
-
     def _drop_orphans(self) -> None:
         """A simulation whose asker was killed ends too."""
         for child, launch in self.launches.items():
@@ -334,8 +280,9 @@ class _Zygote:
         signal.signal(signal.SIGINT, self.interrupt)
         allow_a_look(True)
         self.control.close()
-        for fd in (self.requests, self.wake_read, self.wake_write, *self.replies):
-            os.close(fd)
+        self.requests.close()
+        os.close(self.wake_read)
+        os.close(self.wake_write)
         for name, value in self.limits.items():
             number = getattr(resource, name)
             soft = value

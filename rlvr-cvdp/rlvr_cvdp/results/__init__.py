@@ -1,1 +1,1 @@
-"""What a verification found, in detail: tests, compiler messages, the stage that failed."""
+"""Results of a verification in detail: tests, compiler messages, the stage that failed."""

@@ -10,7 +10,7 @@ from typing import Any
 from attrs import frozen
 
 from rlvr_cvdp.results.log import Failure, read_failures
-from rlvr_cvdp.results.plain import is_plain, read_plain
+from rlvr_cvdp.results.plain import is_plain, read_all
 from rlvr_cvdp.results.tests import TestResult, read_tests
 from rlvr_cvdp.sandbox.recorder import Record
 
@@ -73,8 +73,15 @@ def _launch(
     why_none = f"the simulator ended with {rc} and left no results" if end else _NOT_BUILT
     text = str(end.get("results", ""))
     tests = read_tests(text, number, failures=failures, why_none=why_none)
-    passed, failed = end.get("summary") or (0, 0)
-    return Launch(rc=rc, is_built=bool(end), tests=tests, summary=(int(passed), int(failed)))
+    return Launch(rc=rc, is_built=bool(end), tests=tests, summary=_summary(end))
+
+
+def _summary(end: Mapping[str, Any]) -> tuple[int, int]:
+    try:
+        passed, failed = end.get("summary") or (0, 0)
+        return int(passed), int(failed)
+    except (TypeError, ValueError):
+        return -1, -1  # which agrees with nothing
 
 
 def _failures(logs: Sequence[Path], output: str) -> list[Mapping[str, Failure]]:
@@ -84,9 +91,9 @@ def _failures(logs: Sequence[Path], output: str) -> list[Mapping[str, Failure]]:
         shared = ()  # it was cut
     rest = iter(shared)
     told: list[Mapping[str, Failure]] = []
-    for log in logs:
+    for log, text in zip(logs, read_all(logs), strict=True):
         if is_plain(log):
-            own = read_failures(read_plain(log))
+            own = read_failures(text)
             told.append(own[-1] if own else {})
         else:
             told.append(next(rest, {}))

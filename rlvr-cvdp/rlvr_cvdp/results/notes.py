@@ -10,7 +10,7 @@ from typing import Any
 from rlvr_cvdp.problem import Service
 from rlvr_cvdp.results.bounded import bounded_text, shown_path
 from rlvr_cvdp.results.messages import ToolMessage, read_messages
-from rlvr_cvdp.results.plain import read_plain
+from rlvr_cvdp.results.plain import read_all
 from rlvr_cvdp.results.share import Item
 from rlvr_cvdp.results.tests import Status, TestResult
 from rlvr_cvdp.sandbox.recorder import Record
@@ -52,7 +52,7 @@ def own_tests(
 
 def service_messages(service: Service, out: Path, output: str) -> tuple[ToolMessage, ...]:
     """What the compiler said in builds that failed, and the linter or synthesizer it runs."""
-    text = "\n".join(read_plain(log) for log in sorted(out.glob("*.build")))
+    text = "\n".join(read_all(sorted(out.glob("*.build")), most=16_000_000))
     found = read_messages(text, "iverilog")
     output = _ITEM.sub("", output) if service.tool else ""
     if service.tool == "verilator":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 
@@ -34,3 +35,11 @@ def read_plain(path: Path, folder: Path | None = None, most: int = -1) -> str:
             return file.read(most).decode("utf-8", "replace")
     except OSError:
         return ""
+
+
+def read_all(paths: Iterable[Path], most: int = 100_000_000) -> Iterator[str]:
+    """The texts of plain files in turn, `most` bytes of all together: a file may have holes."""
+    for path in paths:
+        text = read_plain(path, most=most)
+        most = max(0, most - len(text))
+        yield text

@@ -9,13 +9,13 @@ from types import TracebackType
 from typing import Protocol
 
 from rlvr_cvdp.sandbox.records import Finished, Limits
-from rlvr_cvdp.stacks import Stack
-from rlvr_cvdp.toolchain import Toolchain
+from rlvr_cvdp.toolchain.cocotb_stacks import Stack
+from rlvr_cvdp.toolchain.toolchain import Toolchain
 
 
-class Slot(Protocol):
+class SandboxLease(Protocol):
     """
-    One problem's private place inside a sandbox, to be filled with `tree.write_tree`.
+    One problem's private place (slot) in a sandbox, filled by `launch.tree.write_tree`.
 
     `folder/tree` is /code inside, `folder/tree/src` is /src (read-only), `folder/out` takes the
     notes of the sandbox's own programs.
@@ -51,7 +51,7 @@ class Sandbox(Protocol):
     name: str
     toolchain: Toolchain
 
-    def slot(self, stack: Stack) -> AbstractAsyncContextManager[Slot]:
+    def slot(self, stack: Stack) -> AbstractAsyncContextManager[SandboxLease]:
         """An empty slot for harnesses of a stack; emptied again when it is left."""
 
     async def __aenter__(self) -> Sandbox: ...

@@ -11,22 +11,22 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from rlvr.errors import PrerequisiteError, VerifierError, explain
-from rlvr_cvdp.sandbox.base import Slot
-from rlvr_cvdp.sandbox.cage import ProcessCage, spawn
-from rlvr_cvdp.sandbox.devices import device_mounts
-from rlvr_cvdp.sandbox.folders import make_slot_folder
+from rlvr import PrerequisiteError, VerifierError, explain
+from rlvr_cvdp.sandbox.base import SandboxLease
+from rlvr_cvdp.sandbox.confine.devices import device_mounts
+from rlvr_cvdp.sandbox.confine.procfs import SHOWN, hidden_entries
+from rlvr_cvdp.sandbox.confine.seccomp import bpf_program
+from rlvr_cvdp.sandbox.folders.root import inside_folder, work_folder
+from rlvr_cvdp.sandbox.folders.slot import make_slot_folder
 from rlvr_cvdp.sandbox.fresh import START, run_fresh, start_limits
 from rlvr_cvdp.sandbox.pool import Pool
-from rlvr_cvdp.sandbox.procfs import SHOWN, hidden_entries
+from rlvr_cvdp.sandbox.processes.process import LocalProcess, spawn
 from rlvr_cvdp.sandbox.records import MEGABYTE, Finished, Limits
-from rlvr_cvdp.sandbox.seccomp import bpf_program
 from rlvr_cvdp.sandbox.worker import Worker, new_worker
 from rlvr_cvdp.sandbox.zygote import zygote_command, zygote_environment
-from rlvr_cvdp.stacks import Stack
-from rlvr_cvdp.toolchain import Toolchain
-from rlvr_cvdp.tools import require_tool
-from rlvr_cvdp.workplace import inside_folder, work_folder
+from rlvr_cvdp.toolchain.cocotb_stacks import Stack
+from rlvr_cvdp.toolchain.toolchain import Toolchain
+from rlvr_cvdp.toolchain.tools import require_tool
 
 _TAKEN = ("code", "src", "rundir", "rlvr")
 
@@ -88,7 +88,7 @@ class BubblewrapSandbox:
             await pool.close()
 
     @asynccontextmanager
-    async def slot(self, stack: Stack) -> AsyncIterator[Slot]:
+    async def slot(self, stack: Stack) -> AsyncIterator[SandboxLease]:
         """A slot: a warm one inside `async with`, else one that is made for this problem."""
         require_tool("bwrap")
         if self._pool is not None:
@@ -125,7 +125,7 @@ class BubblewrapSandbox:
                 return await spawn(command, inherit=(rules, arguments))
 
     def _mounts(self, folder: Path, stack: Stack, is_warm: bool) -> list[str]:
-        tools = {name: Path(self.toolchain.tool(name)) for name in ("iverilog", "vvp")}
+        tools = {name: Path(tool) for name, tool in self.toolchain.covered().items()}
         inside = inside_folder(
             os.getpid(), "/rlvr/real/iverilog", "/rlvr/real/vvp", str(stack.python)
         )
@@ -144,6 +144,8 @@ class BubblewrapSandbox:
             real = tool if self._root is None else self._root / tool.relative_to("/")
             mounts += ["--ro-bind", str(real), f"/rlvr/real/{name}"]
             mounts += ["--ro-bind", str(inside / "bin" / name), str(tool)]
+        for place, leads in self.toolchain.companions().items():
+            mounts += ["--symlink", leads, f"/rlvr/real/{place}"]
         for name in ("bin", "python", "scan.py"):
             mounts += ["--ro-bind", str(inside / name), f"/rlvr/{name}"]
         for name in ("answer", "allowed"):
@@ -201,7 +203,7 @@ class BubblewrapSandbox:
         except BaseException:
             await worker.close()
             raise
-        await worker.attach(ProcessCage(process))
+        await worker.attach(LocalProcess(process))
         return worker
 
 
@@ -219,7 +221,7 @@ class _FreshSlot:
         limits: Limits,
         working_dir: str = "/code/rundir",
     ) -> Finished:
-        """See `Slot.run`."""
+        """See `SandboxLease.run`."""
         start = functools.partial(
             self._sandbox.start,
             argv,

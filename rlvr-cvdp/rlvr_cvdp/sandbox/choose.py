@@ -6,12 +6,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlvr.errors import ConfigError, explain
+from rlvr import ConfigError, explain
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.sandbox.base import Sandbox
 from rlvr_cvdp.sandbox.bubblewrap import BubblewrapSandbox, can_make_namespaces
-from rlvr_cvdp.toolchain import host_toolchain
-from rlvr_cvdp.tools import find_tool, tool_version
+from rlvr_cvdp.toolchain.toolchain import host_toolchain
+from rlvr_cvdp.toolchain.tools import find_tool, tool_version
 
 _MOST_WARM = 16
 _GOOD_IVERILOG = 12

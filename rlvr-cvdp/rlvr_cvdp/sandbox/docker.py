@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from rlvr.errors import PrerequisiteError, VerifierError
-from rlvr_cvdp.accounting import activity
+from rlvr import PrerequisiteError, VerifierError
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.images import recipe
 from rlvr_cvdp.images.daemon import daemon_errors, docker_client
 from rlvr_cvdp.images.probe import toolchain_of_image
-from rlvr_cvdp.sandbox.base import Slot
+from rlvr_cvdp.sandbox.base import SandboxLease
+from rlvr_cvdp.sandbox.confine.procfs import SHOWN, hidden_entries
+from rlvr_cvdp.sandbox.confine.seccomp import docker_profile
+from rlvr_cvdp.sandbox.folders.root import inside_folder, remove_folder
 from rlvr_cvdp.sandbox.pool import Pool
-from rlvr_cvdp.sandbox.procfs import SHOWN, hidden_entries
+from rlvr_cvdp.sandbox.processes.accounting import activity
 from rlvr_cvdp.sandbox.records import MEGABYTE
-from rlvr_cvdp.sandbox.seccomp import docker_profile
 from rlvr_cvdp.sandbox.worker import Worker, new_worker
 from rlvr_cvdp.sandbox.zygote import zygote_command, zygote_environment
-from rlvr_cvdp.stacks import Stack, cache_dir
-from rlvr_cvdp.toolchain import Toolchain
-from rlvr_cvdp.workplace import inside_folder, remove_folder
+from rlvr_cvdp.toolchain.cocotb_stacks import Stack, cache_dir
+from rlvr_cvdp.toolchain.toolchain import Toolchain
 
 if TYPE_CHECKING:
     import docker
@@ -106,7 +106,7 @@ class DockerSandbox:
             self._close.close()
 
     @asynccontextmanager
-    async def slot(self, stack: Stack) -> AsyncIterator[Slot]:
+    async def slot(self, stack: Stack) -> AsyncIterator[SandboxLease]:
         """A slot: in a warm container inside `async with`, else in a new one."""
         pool = self._pool or Pool(self._start, 0)
         async with pool.worker(stack) as worker:
@@ -116,11 +116,11 @@ class DockerSandbox:
         worker = new_worker(stack)
         try:
             container = await _unbroken(asyncio.to_thread(self._run, worker.folder, stack))
-            cage = await asyncio.to_thread(_ContainerCage, container)
+            process = await asyncio.to_thread(_ContainerProcess, container)
         except BaseException:
             await worker.close()
             raise
-        await worker.attach(cage)
+        await worker.attach(process)
         return worker
 
     def _run(self, folder: Path, stack: Stack) -> Any:
@@ -182,7 +182,7 @@ class DockerSandbox:
         return {**host, "MaskedPaths": hidden, "ReadonlyPaths": [f"/proc/{n}" for n in SHOWN]}
 
     def _volumes(self, folder: Path, stack: Stack) -> list[str]:
-        tools = {name: self.toolchain.tool(name) for name in ("iverilog", "vvp")}
+        tools = self.toolchain.covered()
         inside = inside_folder(
             os.getpid(), "/rlvr/real/iverilog", "/rlvr/real/vvp", str(stack.python)
         )
@@ -198,8 +198,12 @@ class DockerSandbox:
         return volumes
 
     def _real_tools(self, tools: dict[str, str]) -> Path:
-        """The image's simulator, copied out once: our script lies over its place inside."""
-        folder = cache_dir() / "images" / f"real-{self.toolchain.digest.rpartition(':')[2][:24]}"
+        """The image's own tools, copied out once: our scripts lie over their places inside."""
+        folder = (
+            cache_dir()
+            / "images"
+            / f"real-{len(tools)}-{self.toolchain.digest.rpartition(':')[2][:24]}"
+        )
         if folder.is_dir():
             return folder
         partial = folder.with_name(f"{folder.name}.{os.getpid()}")
@@ -213,6 +217,8 @@ class DockerSandbox:
                     assert member is not None
                     (partial / name).write_bytes(member.read())
                 (partial / name).chmod(0o755)
+            for place, leads in self.toolchain.companions().items():
+                (partial / place).symlink_to(leads)
         finally:
             container.remove(force=True)
         try:
@@ -237,8 +243,8 @@ def sweep_containers(client: docker.DockerClient, asked: str) -> None:
         raise PrerequisiteError(f"{asked}\n  found: the daemon failed: {error}") from None
 
 
-class _ContainerCage:
-    """A container as the cage of a worker."""
+class _ContainerProcess:
+    """A container as the `SandboxProcess` of a worker."""
 
     def __init__(self, container: Any) -> None:
         self._container = container
@@ -251,7 +257,7 @@ class _ContainerCage:
         return False
 
     def activity(self) -> tuple[float, bool]:
-        """See `Cage.activity`."""
+        """See `SandboxProcess.activity`."""
         return activity(self.pid)
 
     async def ended(self) -> str:

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from rlvr.errors import VerifierError
-from rlvr_cvdp.accounting import activity, cpu_seconds, is_crowded
-from rlvr_cvdp.sandbox.cage import drain, kill_group
-from rlvr_cvdp.sandbox.collector import Collector
+from rlvr import VerifierError
+from rlvr_cvdp.sandbox.processes.accounting import activity, cpu_seconds, is_crowded
+from rlvr_cvdp.sandbox.processes.collector import Collector
+from rlvr_cvdp.sandbox.processes.process import drain, kill_group
+from rlvr_cvdp.sandbox.processes.watch import LOOK_S, Watch
 from rlvr_cvdp.sandbox.recorder import PLACE, Recorder
-from rlvr_cvdp.sandbox.records import CPU_SLACK_S, MEGABYTE, Finished, Limits
-from rlvr_cvdp.sandbox.watch import LOOK_S, Watch
+from rlvr_cvdp.sandbox.records import CPU_SLACK_S, DESCRIPTORS, MEGABYTE, Finished, Limits
 
 START = ': > /rlvr/out/started; exec "$@"'
 
@@ -25,7 +25,7 @@ def start_limits(limits: Limits) -> str:
     return (
         f"ulimit -c 0; ulimit -S -t {soft}; ulimit -H -t {soft + 5}; "
         f"ulimit -v {limits.memory_mb * 1000}; ulimit -f {limits.file_mb * MEGABYTE // 512}; "
-        f"ulimit -p {limits.processes}; "
+        f"ulimit -p {limits.processes}; ulimit -n {DESCRIPTORS}; "
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from rlvr_cvdp.sandbox.worker import Worker
-from rlvr_cvdp.stacks import Stack
+from rlvr_cvdp.toolchain.cocotb_stacks import Stack
 
 
 class Pool:

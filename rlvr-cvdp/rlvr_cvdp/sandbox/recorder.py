@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,19 @@ from attrs import field, frozen
 PLACE = "record"
 _NONCE = 16
 _MOST_BYTES = 16_000_000
+_MOST_TOGETHER = 64_000_000
 _MOST_NOTES = 100_000
+_MOST_SPEAKERS = 200
+_SHAPES: Mapping[str, Mapping[str, type] | type] = {
+    "build": {"how": str, "refused": list},
+    "launch": {"rc": int, "name": str},
+    "item": {"item": str, "when": str, "outcome": str},
+    "tool": {"tool": str, "argv": list, "cwd": str, "scripts": dict},
+    "collected": list,
+    "netlist": str,
+    **dict.fromkeys(("unbuilt", "count", "end"), object),
+}
+"""What may be said, and what each note must hold."""
 
 
 @frozen
@@ -33,13 +46,15 @@ class Record:
     The notes of one command, in the order in which they were taken down.
 
     `is_sound` is False once a connection said something that does not follow from what it said
-    before: a wrong number or nonce, a note cut off, or a word after its last.
+    before: a wrong number or nonce, a note cut off or of another shape, a word after its last, or
+    more than anybody has to say.
     """
 
     def __init__(self) -> None:
         self.notes: list[Note] = []
         self.is_sound = True
         self.launches = 0
+        self.room = _MOST_TOGETHER
 
     def of_kind(self, kind: str) -> list[Any]:
         """The bodies of the notes of a kind."""
@@ -79,6 +94,9 @@ class Recorder:
         assert task is not None
         self._tasks.add(task)
         try:
+            if len(self._tasks) > _MOST_SPEAKERS:
+                record.is_sound = False
+                return
             await _take_down(reader, writer, record)
         except (OSError, asyncio.CancelledError):
             pass
@@ -107,7 +125,8 @@ async def _take_down(
         if not head:
             return
         size = struct.unpack("!I", head)[0] if len(head) == 4 else _MOST_BYTES + 1
-        text = await _read(reader, size) if size <= _MOST_BYTES else b""
+        record.room -= size
+        text = await _read(reader, size) if size <= _MOST_BYTES and record.room >= 0 else b""
         note = _note(text, nonce, number) if len(text) == size else None
         if note is None or is_over or len(record.notes) >= _MOST_NOTES:
             record.is_sound = False
@@ -130,11 +149,26 @@ async def _read(reader: asyncio.StreamReader, size: int) -> bytes:
 
 def _note(text: bytes, nonce: bytes, number: int) -> tuple[str, Any] | None:
     """Kind and body of the note that must come now, None for anything else."""
-    with contextlib.suppress(ValueError, TypeError, RecursionError):
+    with contextlib.suppress(LookupError, ValueError, TypeError, RecursionError):
         said, count, kind, body = json.loads(text)
-        if (said, count) == (nonce.hex(), number) and isinstance(kind, str):
+        if (said, count) == (nonce.hex(), number) and _is_shaped(kind, body):
             return kind, body
     return None
+
+
+def _is_shaped(kind: str, body: Any) -> bool:
+    """Whether a note of this kind holds what the sandbox's own programs say."""
+    shape = _SHAPES[kind]
+    fields, body = (shape, body) if isinstance(shape, Mapping) else ({"": shape}, {"": body})
+    return isinstance(body, dict) and all(
+        isinstance(body.get(name), of) and all(isinstance(word, str) for word in _words(body[name]))
+        for name, of in fields.items()
+        if of is not object
+    )
+
+
+def _words(value: Any) -> Any:
+    return value if isinstance(value, list) else value.values() if isinstance(value, dict) else ()
 
 
 def listen(folder: Path, name: str) -> socket.socket:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+
 from attrs import field, frozen
 
 from rlvr_cvdp.config import CvdpConfig
@@ -12,6 +14,8 @@ WALL_FACTOR = 5.0
 CPU_SLACK_S = 2
 """The system ends a single process only after this much more: the service is stopped before."""
 MEGABYTE = 1_000_000
+DESCRIPTORS = min(1024, resource.getrlimit(resource.RLIMIT_NOFILE)[1] % (1 << 63))
+"""Files that a process may have open: pipes and sockets hold memory that is no process's."""
 
 
 @frozen(kw_only=True)

@@ -13,16 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlvr.errors import VerifierError
-from rlvr_cvdp.accounting import cpu_seconds
-from rlvr_cvdp.sandbox.cage import Cage
-from rlvr_cvdp.sandbox.collector import Collector
-from rlvr_cvdp.sandbox.folders import make_slot_folder, slot_places
+from rlvr import VerifierError
+from rlvr_cvdp.sandbox.folders.root import new_folder, remove_folder
+from rlvr_cvdp.sandbox.folders.slot import make_slot_folder, slot_places
+from rlvr_cvdp.sandbox.processes.accounting import cpu_seconds
+from rlvr_cvdp.sandbox.processes.collector import Collector
+from rlvr_cvdp.sandbox.processes.process import SandboxProcess
+from rlvr_cvdp.sandbox.processes.watch import LOOK_S, Watch
 from rlvr_cvdp.sandbox.recorder import Recorder, listen
-from rlvr_cvdp.sandbox.records import CPU_SLACK_S, MEGABYTE, Finished, Limits
-from rlvr_cvdp.sandbox.watch import LOOK_S, Watch
-from rlvr_cvdp.stacks import Stack
-from rlvr_cvdp.workplace import new_folder, remove_folder
+from rlvr_cvdp.sandbox.records import CPU_SLACK_S, DESCRIPTORS, MEGABYTE, Finished, Limits
+from rlvr_cvdp.toolchain.cocotb_stacks import Stack
 
 _START_S = 60.0
 _STOP_S = 5.0
@@ -43,21 +43,21 @@ class Worker:
         self._on_close = on_close
         self.is_usable = False
         self._commands = 0
-        self._cage: Cage | None = None
+        self._process: SandboxProcess | None = None
         self._control: socket.socket | None = None
         self._places = slot_places(folder)
         self._listener = listen(folder / "control", "socket")
         self._recorder = Recorder(folder / "control")
 
-    async def attach(self, cage: Cage) -> None:
+    async def attach(self, process: SandboxProcess) -> None:
         """
-        Wait until the worker in a cage that was just started calls.
+        Wait until the worker in a sandbox that was just started calls.
 
         Raises:
             VerifierError: It ended, or said nothing for a minute.
         """
-        self._cage = cage
-        ended = asyncio.create_task(cage.ended())
+        self._process = process
+        ended = asyncio.create_task(process.ended())
         accepting = asyncio.create_task(self._accept())
         try:
             await asyncio.wait(
@@ -95,8 +95,8 @@ class Worker:
         limits: Limits,
         working_dir: str = "/code/rundir",
     ) -> Finished:
-        """Run a command; see `Slot.run`."""
-        if self._control is None or self._cage is None or not self.is_usable:
+        """Run a command; see `SandboxLease.run`."""
+        if self._control is None or self._process is None or not self.is_usable:
             raise VerifierError("the sandbox is gone")
         self.is_usable = False  # until the command has ended in good order
         self._commands += 1
@@ -104,9 +104,9 @@ class Worker:
         watch = Watch(
             self.folder,
             limits,
-            self._cage.pid,
-            is_crowded=self._cage.is_crowded,
-            activity=self._cage.activity,
+            self._process.pid,
+            is_crowded=self._process.is_crowded,
+            activity=self._process.activity,
         )
         message = {
             "do": "run",
@@ -186,7 +186,7 @@ class Worker:
     async def _stop(self, reply: asyncio.Task[dict[str, Any]]) -> float:
         """End the command that is running; gives the processor time it had used, seconds."""
         assert self._control is not None
-        assert self._cage is not None
+        assert self._process is not None
         body = json.dumps({"do": "stop"}).encode()
         with contextlib.suppress(OSError, TimeoutError):
             loop = asyncio.get_running_loop()
@@ -194,7 +194,7 @@ class Worker:
             answer = await asyncio.wait_for(asyncio.shield(reply), _STOP_S)
             self.is_usable = answer["clean"]
             return float(answer.get("cpu_s", 0.0))
-        return cpu_seconds(self._cage.pid)
+        return cpu_seconds(self._process.pid)
 
     def renew(self) -> None:
         """Make the slot for the next problem as it was for the first; else it takes no other."""
@@ -214,15 +214,15 @@ class Worker:
         await self._recorder.close()
         if self._control is not None:
             self._control.close()
-        cage, self._cage = self._cage, None
-        if cage is not None:
-            await cage.kill()
+        process, self._process = self._process, None
+        if process is not None:
+            await process.kill()
         self._on_close()
 
 
 def new_worker(stack: Stack) -> Worker:
     """
-    A worker with a folder of its own, to be attached to a cage.
+    A worker with a folder of its own, to be attached to a sandbox process.
 
     Raises:
         VerifierError: The folder cannot be made: a full disk.
@@ -267,4 +267,5 @@ def _rlimits(limits: Limits) -> dict[str, int]:
         "RLIMIT_AS": limits.memory_mb * 1_024_000,
         "RLIMIT_FSIZE": limits.file_mb * MEGABYTE,
         "RLIMIT_NPROC": limits.processes,
+        "RLIMIT_NOFILE": DESCRIPTORS,
     }

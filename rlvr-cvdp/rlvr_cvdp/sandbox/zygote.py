@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rlvr_cvdp.stacks import Stack
-from rlvr_cvdp.toolchain import Toolchain
+from rlvr_cvdp.toolchain.cocotb_stacks import Stack
+from rlvr_cvdp.toolchain.toolchain import Toolchain
 
 DESIGN = "/proc/self/fd/200"
 PLACEHOLDER = "+" + 200 * "_"

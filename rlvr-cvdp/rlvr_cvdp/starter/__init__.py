@@ -1,1 +1,1 @@
-"""Small Verilog problems in CVDP's form, and the corpus of the model that starts on them."""
+"""Data files of the starter: its problems and its model, made by `starter_model/`."""

@@ -1,1 +1,1 @@
-"""Waveforms of an answer's simulations, for a person to look at."""
+"""Waveforms of simulations: written for a person to look at, and read for comparisons."""

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
+from rlvr_cvdp.launch.service import ServiceResult, run_service
+from rlvr_cvdp.launch.tree import write_tree
 from rlvr_cvdp.problem import CvdpProblem, Service
 from rlvr_cvdp.results.plain import is_plain
-from rlvr_cvdp.sandbox import Limits, Sandbox, Slot
-from rlvr_cvdp.service import ServiceResult, run_service
-from rlvr_cvdp.stacks import Stack
-from rlvr_cvdp.tree import write_tree
+from rlvr_cvdp.sandbox import Limits, Sandbox, SandboxLease
+from rlvr_cvdp.toolchain.cocotb_stacks import Stack
 
 _PLUGIN = Path(__file__).resolve().parent.parent / "inside" / "rlvr_waves.py"
 _KEPT = "rlvr_waves"
@@ -49,12 +49,14 @@ async def record_waves(
     out: Path,
     test: str = "",
     form: str = "fst",
+    is_each: bool = False,
 ) -> Recording:
     """
     Judge the files of an answer with waves on, to the end of each service.
 
     The waveforms go to the folder `out`: of launches that hold the cocotb test `test`, "" for all.
-    `form` is "fst", or "vcd", which stays readable where a simulation was ended.
+    `form` is "fst", or "vcd", which stays readable where a simulation was ended. `is_each`: of all
+    launches, and only what the top module itself declares.
 
     Raises:
         VerifierError: The harness could not be run.
@@ -74,7 +76,12 @@ async def record_waves(
                 limits=limits,
                 seed=seed,
                 stop_at_first=False,
-                extra={"WAVES": "1", "RLVR_WAVES_TEST": test, "RLVR_WAVES_FORM": form},
+                extra={
+                    "WAVES": "1",
+                    "RLVR_WAVES_TEST": test,
+                    "RLVR_WAVES_FORM": form,
+                    "RLVR_WAVES_EACH": "1" if is_each else "",
+                },
             )
             results.append(result)
             waves += _taken(slot, result, out, test, form)
@@ -95,7 +102,9 @@ def _asking(service: Service) -> dict[str, str]:
     }
 
 
-def _taken(slot: Slot, result: ServiceResult, out: Path, test: str, form: str) -> Iterator[Wave]:
+def _taken(
+    slot: SandboxLease, result: ServiceResult, out: Path, test: str, form: str
+) -> Iterator[Wave]:
     """The service's waveforms, copied to `out`."""
     rundir = slot.folder / "tree" / "rundir"
     if rundir.is_symlink() or (rundir / _KEPT).is_symlink():  # it leads out of the sandbox

@@ -6,12 +6,22 @@ import argparse
 import sys
 from pathlib import Path
 
-from rlvr.errors import ConfigError, explain
+from rlvr import ConfigError, explain
 from rlvr_sad.formats.catalog import format_named
-from rlvr_sad.reading.raw import Rejected
-from rlvr_sad.reading.stream import files_of
+from rlvr_sad.sessions.record import Rejected
+from rlvr_sad.sessions.stream import files_of
 
 _TOLD = 20
+
+
+def parser_of(name: str, description: str, *examples: str) -> argparse.ArgumentParser:
+    """The parser of `rlvr sad NAME`; its help ends with the examples."""
+    return argparse.ArgumentParser(
+        prog=f"rlvr sad {name}",
+        description=description,
+        epilog="\n  ".join(["examples:", *examples]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
 
 
 def add_files(parser: argparse.ArgumentParser) -> None:

@@ -7,24 +7,22 @@ import asyncio
 import sys
 from pathlib import Path
 
-from rlvr.errors import ConfigError, explain
-from rlvr.opening import open_policy, open_teacher
-from rlvr_sad.filing.making import Made, Wish, make
+from rlvr import ConfigError, explain, open_policy, open_teacher
+from rlvr_sad.commands.arguments import parser_of
+from rlvr_sad.teacher_cache.make import Made, Wish, make
 
 
 def cache_teacher(argv: list[str]) -> int:
     """Ask about every trajectory, training and held out; what is there is not asked again."""
-    parser = argparse.ArgumentParser(
-        prog="rlvr sad cache-teacher",
-        description="Ask a teacher once about recorded trajectories and keep its likeliest tokens, "
+    parser = parser_of(
+        "cache-teacher",
+        "Ask a teacher once about recorded trajectories and keep its likeliest tokens, "
         "for runs with --teacher file:DIR. Goes on where it was interrupted.",
-        epilog="examples:\n"
-        "  rlvr sad cache-teacher --teacher hf:big --model hf:small --dataset logs/ --out answers\n"
-        "  rlvr sad cache-teacher --teacher hf:big --model hf:small --dataset a.jsonl --k 20 "
-        "--out answers replay.max_tokens=4096\n"
-        "  rlvr run --plugin sad --algo sad --dataset logs/ --model hf:small "
+        "rlvr sad cache-teacher --teacher hf:big --model hf:small --dataset logs/ --out answers",
+        "rlvr sad cache-teacher --teacher hf:big --model hf:small --dataset a.jsonl --k 20 "
+        "--out answers replay.max_tokens=4096",
+        "rlvr run --plugin sad --algo sad --dataset logs/ --model hf:small "
         "--teacher file:answers distill.top_k=64",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--teacher", required=True, metavar="SPEC", help="model spec of the teacher"

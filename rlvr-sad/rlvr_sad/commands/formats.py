@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 
+from rlvr_sad.commands.arguments import parser_of
 from rlvr_sad.formats.catalog import formats
 
 
 def formats_command(argv: list[str]) -> int:
     """List the formats in the order in which they are asked."""
-    parser = argparse.ArgumentParser(
-        prog="rlvr sad formats",
-        description="List the formats of trajectories, in the order in which they are asked.",
-        epilog="examples:\n  rlvr sad formats\n  rlvr sad formats --json",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = parser_of(
+        "formats",
+        "List the formats of trajectories, in the order in which they are asked.",
+        "rlvr sad formats",
+        "rlvr sad formats --json",
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
     options = parser.parse_args(argv)

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rlvr.errors import ConfigError, explain
-from rlvr_sad.gold import Tally, compare
-from rlvr_sad.reading.raw import Raw, Rejected
-from rlvr_sad.reading.read import read_record
-from rlvr_sad.reading.stream import trajectories_of
+from rlvr import ConfigError, explain
+from rlvr_sad.commands.arguments import parser_of
+from rlvr_sad.sessions.read import read_record
+from rlvr_sad.sessions.record import Raw, Rejected
+from rlvr_sad.sessions.stream import trajectories_of
+from rlvr_sad.spans.accuracy import Tally, compare
 from rlvr_sad.trajectory import AgentTrajectory, Segment
 
 
 def gold(argv: list[str]) -> int:
     """Print a row a source, and all together."""
-    parser = argparse.ArgumentParser(
-        prog="rlvr sad gold",
-        description="Compare spans with labelled ones: JSON lines with source, id, text and spans. "
+    parser = parser_of(
+        "gold",
+        "Compare spans with labelled ones: JSON lines with source, id, text and spans. "
         "Each text is read by itself, its style detected; with --native, one that is the text of a "
         "record of its source is read from there instead.",
-        epilog="examples:\n"
-        "  rlvr sad gold gold_spans.jsonl\n"
-        "  rlvr sad gold gold_spans.jsonl --native trajectories/\n"
-        "  rlvr sad gold gold_spans.jsonl --json",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "rlvr sad gold gold_spans.jsonl",
+        "rlvr sad gold gold_spans.jsonl --native trajectories/",
+        "rlvr sad gold gold_spans.jsonl --json",
     )
     parser.add_argument("file", type=Path, metavar="FILE", help="the labelled records")
     parser.add_argument("--native", type=Path, metavar="DIR", help="folder that sources lie in")

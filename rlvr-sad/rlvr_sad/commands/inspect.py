@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
 
-from rlvr.errors import UnknownNameError, explain
-from rlvr_sad.commands.arguments import add_files, check_some, checked_files
-from rlvr_sad.reading.raw import Rejected
-from rlvr_sad.reading.stream import trajectories_of
-from rlvr_sad.report import Report
+from rlvr import UnknownNameError, explain
+from rlvr_sad.commands.arguments import add_files, check_some, checked_files, parser_of
+from rlvr_sad.sessions.record import Rejected
+from rlvr_sad.sessions.report import Report
+from rlvr_sad.sessions.stream import trajectories_of
 from rlvr_sad.trajectory import AgentTrajectory, SpanType
 
 _COLOURS: dict[SpanType, str] = {
@@ -26,14 +25,12 @@ _MARKS: dict[SpanType, str] = {"reasoning": "R", "action": "A", "observation": "
 
 def inspect(argv: list[str]) -> int:
     """Show some trajectories, then what was read from each file."""
-    parser = argparse.ArgumentParser(
-        prog="rlvr sad inspect",
-        description="Show trajectories with their spans, and what was read from each file.",
-        epilog="examples:\n"
-        "  rlvr sad inspect runs.jsonl\n"
-        "  rlvr sad inspect runs.jsonl --record 17\n"
-        "  rlvr sad inspect trajectories/ --report --json",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = parser_of(
+        "inspect",
+        "Show trajectories with their spans, and what was read from each file.",
+        "rlvr sad inspect runs.jsonl",
+        "rlvr sad inspect runs.jsonl --record 17",
+        "rlvr sad inspect trajectories/ --report --json",
     )
     add_files(parser)
     parser.add_argument("--record", action="append", metavar="ID", help="show the one of this id")

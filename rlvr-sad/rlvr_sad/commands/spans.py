@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections import Counter
@@ -11,11 +10,11 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, TextIO
 
-from rlvr.errors import ConfigError, explain
-from rlvr_sad.commands.arguments import Refusals, add_files, checked_files
-from rlvr_sad.reading.cache import TrajectoryCache
-from rlvr_sad.reading.prepare import prepare
-from rlvr_sad.reading.raw import Rejected
+from rlvr import ConfigError, explain
+from rlvr_sad.commands.arguments import Refusals, add_files, checked_files, parser_of
+from rlvr_sad.sessions.cache import TrajectoryCache
+from rlvr_sad.sessions.prepare import prepare
+from rlvr_sad.sessions.record import Rejected
 from rlvr_sad.trajectory import TYPES, AgentTrajectory
 
 _NOTHING = "nothing to learn (neither reasoning nor action)"
@@ -23,14 +22,12 @@ _NOTHING = "nothing to learn (neither reasoning nor action)"
 
 def spans(argv: list[str]) -> int:
     """Write spans; refused records are told on standard error."""
-    parser = argparse.ArgumentParser(
-        prog="rlvr sad spans",
-        description="Write the spans of each trajectory; start and end count characters.",
-        epilog="examples:\n"
-        "  rlvr sad spans runs.jsonl --json\n"
-        "  rlvr sad spans trajectories/ --json --out spans.jsonl\n"
-        "  rlvr sad spans log.txt --format transcript",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = parser_of(
+        "spans",
+        "Write the spans of each trajectory; start and end count characters.",
+        "rlvr sad spans runs.jsonl --json",
+        "rlvr sad spans trajectories/ --json --out spans.jsonl",
+        "rlvr sad spans log.txt --format transcript",
     )
     add_files(parser)
     parser.add_argument("--json", action="store_true", help="id, text and spans, a line each")

@@ -1,1 +1,1 @@
-"""Recorded trajectories as problems of a run: where each stands, and on which side of the split."""
+"""Recorded trajectories as problems of a run: where each is stored, and its split."""

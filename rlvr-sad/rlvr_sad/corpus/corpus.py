@@ -6,20 +6,20 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
 from attrs import define, field, frozen
 
-from rlvr.errors import ConfigError, explain
-from rlvr.types import Message, Problem
-from rlvr_sad.corpus.place import Place
+from rlvr import ConfigError, Message, Problem, explain
+from rlvr_sad.config import SadConfig
+from rlvr_sad.corpus.ref import TrajectoryRef
 from rlvr_sad.corpus.split import Named, held_out, settled, task_of
-from rlvr_sad.reading.cache import TrajectoryCache
-from rlvr_sad.reading.prepare import Ready, prepare
-from rlvr_sad.reading.raw import Rejected
 from rlvr_sad.replay.layout import before
+from rlvr_sad.sessions.cache import TrajectoryCache
+from rlvr_sad.sessions.prepare import Ready, prepare
+from rlvr_sad.sessions.record import Rejected
 from rlvr_sad.trajectory import AgentTrajectory
 
 _TITLE = 160
@@ -54,28 +54,6 @@ class Corpus:
     formats: Counter[str]
 
 
-@frozen(kw_only=True)
-class Wanted:
-    """
-    Which files, and what of them.
-
-    Attributes:
-        paths: Files, in order.
-        format_name: The only format to try; "" for the one that claims a record.
-        held_out: Share of the tasks that are kept from training.
-        split_by: Label that names tasks; "" for the usual ones.
-        min_reward: Least reward of a record; None: any, and none.
-        workers: Processes that read.
-    """
-
-    paths: tuple[Path, ...]
-    format_name: str = ""
-    held_out: float = 0.1
-    split_by: str = ""
-    min_reward: float | None = None
-    workers: int = 0
-
-
 @define
 class _Reading:
     """What has been read so far: no text of it."""
@@ -100,32 +78,34 @@ class _Reading:
         return name if self.ids[name] == 1 else f"{name}~{self.ids[name]}"
 
 
-def read_corpus(wanted: Wanted, cache: TrajectoryCache) -> Corpus:
+def read_corpus(paths: Sequence[Path], config: SadConfig, cache: TrajectoryCache) -> Corpus:
     """
-    Read the files; each record's text is kept in the cache, and not here.
+    Read files; each record's text is kept in the cache, and not here.
+
+    Args:
+        paths: The files, in order; those that `config` names are among them.
+        config: Which of their records, and how they are split.
+        cache: Where results of reading are kept.
 
     Raises:
         ConfigError: A file cannot be opened, or no record has the label that names tasks.
     """
-    names = _names(wanted.paths)
+    names = _names(paths)
     reading = _Reading()
-    found: Iterator[Ready | Rejected] = prepare(
-        wanted.paths, workers=wanted.workers, cache=cache, format_name=wanted.format_name
-    )
-    for one in found:
+    for one in prepare(paths, workers=config.workers, cache=cache, format_name=config.format):
         if isinstance(one, Rejected):
             name = names.get(one.source, one.source)
             reading.refuse(f"{name}:{one.line} record {one.id}", one.reason)
         else:
-            _take(reading, one, names.get(one.trajectory.source, one.trajectory.source), wanted)
-    _check_label(wanted.split_by, reading)
-    known = settled(reading.named, is_label=bool(wanted.split_by))
+            _take(reading, one, names.get(one.trajectory.source, one.trajectory.source), config)
+    _check_label(config.split_by, reading)
+    known = settled(reading.named, is_label=bool(config.split_by))
     tasks = known.tasks
     if known.unnamed:
         reading.notes[CONSTANT] = known.unnamed
     if known.joined:
         reading.notes[JOINED] = known.joined
-    outside = held_out(tasks, wanted.held_out)
+    outside = held_out(tasks, config.held_out)
     return Corpus(
         problems=tuple(
             attrs.evolve(
@@ -141,21 +121,21 @@ def read_corpus(wanted: Wanted, cache: TrajectoryCache) -> Corpus:
     )
 
 
-def _take(reading: _Reading, ready: Ready, name: str, wanted: Wanted) -> None:
+def _take(reading: _Reading, ready: Ready, name: str, config: SadConfig) -> None:
     one = ready.trajectory
     reading.formats[one.format] += 1
     where = f"{name}:{one.line} record {one.id}"
     if not one.is_supervised:
         reading.refuse(where, NOTHING)
         return
-    if reason := _too_low(one, wanted.min_reward):
+    if reason := _too_low(one, config.min_reward):
         reading.refuse(where, reason)
         return
     reading.notes.update(one.notes)
     if one.media():
         reading.notes[UNSEEN] += 1
     reading.labels.update(one.labels.keys())
-    reading.named.append(attrs.evolve(task_of(one, wanted.split_by), source=name))
+    reading.named.append(attrs.evolve(task_of(one, config.split_by), source=name))
     reading.problems.append(_problem(ready, reading.unique(f"{name}#{one.id}"), name))
 
 
@@ -168,7 +148,7 @@ def _problem(ready: Ready, name: str, source: str) -> Problem:
         id=name,
         prompt=(Message(role="user", content=_title(one)),),
         labels={"format": one.format, "source": source},
-        payload=Place(
+        payload=TrajectoryRef(
             key=ready.key,
             index=ready.index,
             source=one.source,

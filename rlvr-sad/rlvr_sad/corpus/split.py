@@ -11,7 +11,8 @@ name of a data set, and names no task.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
 
 from attrs import evolve, frozen
@@ -95,9 +96,7 @@ def settled(named: Sequence[Named], *, is_label: bool = False) -> Settled:
         named: What `task_of` gave.
         is_label: Whether a person named the label: then it names tasks even where it never differs.
     """
-    kept = (
-        list(named) if is_label else [_unless_constant(one, alone) for one, alone in _alone(named)]
-    )
+    kept = list(named) if is_label else _without_constants(named)
     by_text: dict[str, dict[tuple[str, ...], set[str]]] = {}
     for one in kept:
         by_text.setdefault(one.content, {}).setdefault(one.fields, set()).add(one.name)
@@ -144,39 +143,36 @@ def held_out(tasks: Iterable[str], share: float) -> frozenset[str]:
     return frozenset(found)
 
 
-def _alone(named: Sequence[Named]) -> Iterable[tuple[Named, bool]]:
+def _without_constants(named: Sequence[Named]) -> list[Named]:
     """
-    Each with whether its label `task` never differs: in its file, where that has two or more.
+    Those whose label `task` never differs, and so names a data set, are named by their content.
 
-    Else in its folder, where that has two or more; else in the whole corpus.
+    It never differs in its file, where that has two such records or more; else in its folder, where
+    that has two or more; else in the whole corpus.
     """
     scopes: tuple[Callable[[Named], str], ...] = (
         lambda one: one.source,
         lambda one: str(PurePath(one.source).parent),
         lambda one: "",
     )
-    names: list[Mapping[str, list[str]]] = []
-    for scope in scopes:
-        found: dict[str, list[str]] = {}
-        for one in named:
-            if one.fields == ONLY_TASK:
-                found.setdefault(scope(one), []).append(one.name)
-        names.append(
-            {
-                where: list(dict.fromkeys(all_)) if len(all_) > 1 else []
-                for where, all_ in found.items()
-            }
-        )
+    records: list[Counter[str]] = [Counter() for _ in scopes]
+    names: list[dict[str, set[str]]] = [{} for _ in scopes]
     for one in named:
-        if one.fields != ONLY_TASK:
-            yield one, False
-            continue
-        near = (inside[scope(one)] for scope, inside in zip(scopes, names, strict=True))
-        yield one, len(next((values for values in near if values), [])) < 2
-
-
-def _unless_constant(one: Named, is_constant: bool) -> Named:
-    return evolve(one, name=one.content, fields=()) if is_constant else one
+        for scope, count, inside in zip(scopes, records, names, strict=True):
+            if one.fields == ONLY_TASK:
+                count[scope(one)] += 1
+                inside.setdefault(scope(one), set()).add(one.name)
+    kept = []
+    for one in named:
+        near = (
+            inside[scope(one)]
+            for scope, count, inside in zip(scopes, records, names, strict=True)
+            if count[scope(one)] > 1
+        )
+        if one.fields == ONLY_TASK and len(next(near, ())) < 2:
+            one = evolve(one, name=one.content, fields=())
+        kept.append(one)
+    return kept
 
 
 class _Union:

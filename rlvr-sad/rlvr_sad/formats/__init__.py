@@ -1,1 +1,1 @@
-"""Adapters: each reads the records of one family of formats into structured trajectories."""
+"""Trajectory formats: one adapter for each family, which reads its records."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rlvr_sad.draft import Draft, Piece
 from rlvr_sad.formats.labels import labels_of
-from rlvr_sad.text.choose import GUESSED, read_text
-from rlvr_sad.text.roles import SYSTEM, USER
+from rlvr_sad.spans.choose import GUESSED, read_text
+from rlvr_sad.spans.roles import SYSTEM, USER
+from rlvr_sad.trajectory_builder import Piece, TrajectoryBuilder
 
 _ASKED = ("instruction", "prompt", "question", "query")
 _GIVEN = ("output", "response", "completion")
@@ -21,10 +21,10 @@ class Alpaca:
         """True where both are texts."""
         return isinstance(record, dict) and _keys(record) is not None
 
-    def read(self, record: Any) -> Iterable[Draft]:
+    def read(self, record: Any) -> Iterable[TrajectoryBuilder]:
         """One draft."""
         asked, given = _keys(record) or ("", "")
-        draft = Draft(labels=labels_of({k: v for k, v in record.items() if k != given}))
+        draft = TrajectoryBuilder(labels=labels_of({k: v for k, v in record.items() if k != given}))
         draft.message([Piece("other", str(record.get("system") or ""), SYSTEM)])
         for turn in record.get("history") or []:
             if isinstance(turn, list) and len(turn) == 2 and all(isinstance(t, str) for t in turn):

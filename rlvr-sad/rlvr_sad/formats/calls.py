@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rlvr_sad.draft import BadRecordError
+from rlvr_sad.trajectory_builder import BadRecordError
 
 
 def call_text(call: Any) -> str:

@@ -7,8 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlvr.errors import PluginError, UnknownNameError, explain
-from rlvr.extensions import offered, target_of
+from rlvr import PluginError, UnknownNameError, explain, offered, target_of
 from rlvr_sad.formats.spec import Adapter, FormatSpec
 
 
@@ -20,6 +19,7 @@ class Format:
     provider: str
     summary: str
     adapter: Adapter
+    order: int = 0
 
 
 @cache
@@ -30,23 +30,28 @@ def formats() -> tuple[Format, ...]:
     Raises:
         PluginError: An adapter cannot be imported, lacks a method, or two have one name.
     """
-    offers = offered("sad_formats", FormatSpec)
-    offers.sort(key=lambda offer: (offer.record.order, offer.record.name))
-    seen: dict[str, str] = {}
-    found = []
-    for offer in offers:
-        spec = offer.record
-        if spec.name in seen:
+    found: dict[str, Format] = {}
+    for offer in offered("sad_formats", FormatSpec):
+        spec, provider = offer.record, offer.provider
+        if spec.name in found:
             raise PluginError(
                 explain(
                     f"two plugins offer the format {spec.name!r}.",
-                    f"found: {seen[spec.name]} and {offer.provider}",
-                    f"leave one out: RLVR_DISABLE_PLUGINS={offer.provider}",
+                    f"found: {found[spec.name].provider} and {provider}",
+                    f"leave one out: RLVR_DISABLE_PLUGINS={provider}",
                 )
             )
-        seen[spec.name] = offer.provider
-        found.append(_built(spec, offer.provider))
-    return tuple(found)
+        adapter = target_of(spec.target, provider)()
+        if not all(callable(getattr(adapter, name, None)) for name in ("claims", "read")):
+            raise PluginError(
+                explain(
+                    f"the format {spec.name!r} of plugin {provider!r} was asked for.",
+                    f"{spec.target} has no claims() and read()",
+                    "see: docs/sad/formats.md",
+                )
+            )
+        found[spec.name] = Format(spec.name, provider, spec.summary, adapter, spec.order)
+    return tuple(sorted(found.values(), key=lambda one: (one.order, one.name)))
 
 
 def format_named(name: str) -> Format:
@@ -89,16 +94,3 @@ def claimant(record: Any) -> Format | None:
         if is_claimed:
             return one
     return None
-
-
-def _built(spec: FormatSpec, provider: str) -> Format:
-    adapter = target_of(spec.target, provider)()
-    if not isinstance(adapter, Adapter):
-        raise PluginError(
-            explain(
-                f"the format {spec.name!r} of plugin {provider!r} was asked for.",
-                f"{spec.target} has no claims() and read()",
-                "see: docs/sad/formats.md",
-            )
-        )
-    return Format(spec.name, provider, spec.summary, adapter)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rlvr_sad.draft import BadRecordError, Draft
 from rlvr_sad.formats.dialogue import acts_through_fences, answers_as_user, fill, read_messages
 from rlvr_sad.formats.labels import labels_of
 from rlvr_sad.formats.message import Message, is_message
-from rlvr_sad.text.roles import MODEL
+from rlvr_sad.spans.roles import MODEL
 from rlvr_sad.trajectory import Media
+from rlvr_sad.trajectory_builder import BadRecordError, TrajectoryBuilder
 
 _LISTS = ("messages", "conversations", "conversation", "traj", "trajectory", "dialogue", "history")
 _MEDIA = (("images", "image"), ("videos", "video"), ("audios", "audio"))
@@ -27,13 +27,13 @@ class Chat:
         """True for a list of messages, or an object that holds one under a usual name."""
         return bool(_lists(record))
 
-    def read(self, record: Any) -> Iterable[Draft]:
+    def read(self, record: Any) -> Iterable[TrajectoryBuilder]:
         """One draft."""
         values = [value for found in _lists(record) for value in found]
         messages = read_messages(values)
         if not any(message.role == MODEL for message in messages):
             raise BadRecordError("no message of the model: nothing can be learnt from it")
-        draft = Draft(format=_name(record, values, messages))
+        draft = TrajectoryBuilder(format=_name(record, values, messages))
         if isinstance(record, dict):
             draft.labels.update(labels_of(record))
         fill(draft, messages, _media(record))

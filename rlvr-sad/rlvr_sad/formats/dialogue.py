@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from rlvr_sad.draft import Draft, Piece
 from rlvr_sad.formats.message import Message, Part, read_message
-from rlvr_sad.text import fences, markers, tags
-from rlvr_sad.text.content import split_message, style_of
-from rlvr_sad.text.roles import MODEL, TOOL, USER
+from rlvr_sad.spans import fences, markers, tags
+from rlvr_sad.spans.content import split_message, style_of
+from rlvr_sad.spans.roles import MODEL, TOOL, USER
 from rlvr_sad.trajectory import Media, SpanType
+from rlvr_sad.trajectory_builder import Piece, TrajectoryBuilder
 
 _PLACEHOLDER = re.compile(r"<(image|video|audio)>")
 
@@ -27,7 +27,9 @@ def read_messages(values: Sequence[Any]) -> list[Message]:
     return [read_message(value, number) for number, value in enumerate(values, start=1)]
 
 
-def fill(draft: Draft, messages: Sequence[Message], media: Sequence[Media] = ()) -> None:
+def fill(
+    draft: TrajectoryBuilder, messages: Sequence[Message], media: Sequence[Media] = ()
+) -> None:
     """
     Append the messages to a draft.
 
@@ -99,7 +101,7 @@ def _type_beyond_text(message: Message, part: Part, is_answer: bool) -> SpanType
     return "other"
 
 
-def _append(draft: Draft, pieces: Sequence[Piece], waiting: list[Media]) -> None:
+def _append(draft: TrajectoryBuilder, pieces: Sequence[Piece], waiting: list[Media]) -> None:
     """A message's pieces; where media wait, their placeholders become segments of their own."""
     if not waiting:
         draft.message(pieces)

@@ -7,18 +7,8 @@ from typing import Any
 
 _KEYS = (
     *("reward", "score", "em", "f1", "resolved", "success", "win", "finish_type", "exit_status"),
-    *(
-        "task",
-        "task_id",
-        "instance_id",
-        "example_id",
-        "problem_id",
-        "question_id",
-        "trial",
-        "model",
-        "answer",
-        "tools",
-    ),
+    *("task", "task_id", "instance_id", "example_id", "problem_id", "question_id", "trial"),
+    *("model", "answer", "tools"),
 )
 
 

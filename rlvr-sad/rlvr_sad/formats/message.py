@@ -11,22 +11,17 @@ from typing import Any, Literal
 
 from attrs import frozen
 
-from rlvr_sad.draft import BadRecordError
 from rlvr_sad.formats.calls import as_text, call_text
-from rlvr_sad.text.roles import TOOL, role_of
+from rlvr_sad.spans.roles import TOOL, role_of
 from rlvr_sad.trajectory import Media
+from rlvr_sad.trajectory_builder import BadRecordError
 
 _REASONING = ("reasoning_content", "reasoning", "thinking", "thought_process")
 _TEXT = frozenset({"text", "input_text", "output_text", "refusal"})
 _MEDIA = {
-    "image": "image",
-    "image_url": "image",
-    "input_image": "image",
-    "video": "video",
-    "video_url": "video",
-    "audio": "audio",
-    "audio_url": "audio",
-    "input_audio": "audio",
+    **dict.fromkeys(("image", "image_url", "input_image"), "image"),
+    **dict.fromkeys(("video", "video_url"), "video"),
+    **dict.fromkeys(("audio", "audio_url", "input_audio"), "audio"),
 }
 
 

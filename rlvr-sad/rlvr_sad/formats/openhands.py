@@ -2,7 +2,7 @@
 
 What the model said and called stands in `tool_call_metadata.model_response`; older events hold it
 in `args`. Several events may come from one response: its words are taken once. Events that keep
-the books of the machine (recall, agent state) were not seen by the model as they stand.
+the runtime's own records (recall, agent state) were not seen by the model as they stand.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rlvr_sad.draft import BadRecordError, Draft, Piece
 from rlvr_sad.formats.calls import as_text, call_text
 from rlvr_sad.formats.labels import labels_of
-from rlvr_sad.text.roles import SYSTEM, TOOL, USER
+from rlvr_sad.spans.roles import SYSTEM, TOOL, USER
+from rlvr_sad.trajectory_builder import BadRecordError, Piece, TrajectoryBuilder
 
 _LISTS = ("history", "trajectory", "events", "trajs")
 _BOOKKEEPING = frozenset(
@@ -32,9 +32,9 @@ class OpenHands:
         """True where the first events are actions or observations."""
         return bool(_events(record))
 
-    def read(self, record: Any) -> Iterable[Draft]:
+    def read(self, record: Any) -> Iterable[TrajectoryBuilder]:
         """One draft."""
-        draft = Draft(labels=labels_of(record) if isinstance(record, dict) else {})
+        draft = TrajectoryBuilder(labels=labels_of(record) if isinstance(record, dict) else {})
         seen: set[str] = set()
         for number, event in enumerate(_events(record), start=1):
             if not _is_event(event):
@@ -47,13 +47,13 @@ class OpenHands:
             raise BadRecordError("no event with text")
         return [draft]
 
-    def _observe(self, draft: Draft, event: Mapping[str, Any]) -> None:
+    def _observe(self, draft: TrajectoryBuilder, event: Mapping[str, Any]) -> None:
         if event["observation"] in _BOOKKEEPING:
             return
         content = event.get("content")
         draft.message([Piece("observation", as_text("" if content is None else content), TOOL)])
 
-    def _act(self, draft: Draft, event: Mapping[str, Any], seen: set[str]) -> None:
+    def _act(self, draft: TrajectoryBuilder, event: Mapping[str, Any], seen: set[str]) -> None:
         action = event["action"]
         given = event.get("args")
         args: Mapping[str, Any] = given if isinstance(given, Mapping) else {}

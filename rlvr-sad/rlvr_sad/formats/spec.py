@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import attrs
 from attrs import field, frozen
 
-from rlvr_sad.draft import Draft
+from rlvr_sad.trajectory_builder import TrajectoryBuilder
 
 
 @frozen(kw_only=True)
@@ -29,7 +29,6 @@ class FormatSpec:
     order: int = 0
 
 
-@runtime_checkable
 class Adapter(Protocol):
     """
     Reads records of a format.
@@ -42,7 +41,7 @@ class Adapter(Protocol):
     def claims(self, record: Any) -> bool:
         """True where the record looks like one of this format. Cheap, raises nothing."""
 
-    def read(self, record: Any) -> Iterable[Draft]:
+    def read(self, record: Any) -> Iterable[TrajectoryBuilder]:
         """
         The record's trajectories, usually one.
 

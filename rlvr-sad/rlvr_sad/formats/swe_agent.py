@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rlvr_sad.draft import BadRecordError, Draft, Piece
 from rlvr_sad.formats.calls import as_text, call_text
 from rlvr_sad.formats.labels import labels_of
 from rlvr_sad.formats.message import read_message
-from rlvr_sad.text.roles import MODEL, TOOL
+from rlvr_sad.spans.roles import MODEL, TOOL
 from rlvr_sad.trajectory import SpanType
+from rlvr_sad.trajectory_builder import BadRecordError, Piece, TrajectoryBuilder
 
 
 class SweAgent:
@@ -30,9 +30,9 @@ class SweAgent:
             return all(_is_step(step) for step in steps[:3])
         return isinstance(history, list) and bool(history) and all(map(_is_entry, history[:3]))
 
-    def read(self, record: Any) -> Iterable[Draft]:
+    def read(self, record: Any) -> Iterable[TrajectoryBuilder]:
         """One draft."""
-        draft = Draft(labels=labels_of(record))
+        draft = TrajectoryBuilder(labels=labels_of(record))
         info = record.get("info")
         if isinstance(info, Mapping):
             draft.labels.update(labels_of(info))
@@ -51,7 +51,7 @@ class SweAgent:
             raise BadRecordError("no step of the model: nothing can be learnt from it")
         return [draft]
 
-    def _steps(self, draft: Draft, steps: Sequence[Any], calls: Sequence[Any]) -> None:
+    def _steps(self, draft: TrajectoryBuilder, steps: Sequence[Any], calls: Sequence[Any]) -> None:
         for number, step in enumerate(steps, start=1):
             if not _is_step(step):
                 raise BadRecordError(f"step {number} has no action and observation")
@@ -59,7 +59,7 @@ class SweAgent:
             observation = as_text(step.get("observation") or "")
             draft.message([Piece("observation", observation, TOOL)])
 
-    def _history(self, draft: Draft, entries: Sequence[Mapping[str, Any]]) -> None:
+    def _history(self, draft: TrajectoryBuilder, entries: Sequence[Mapping[str, Any]]) -> None:
         for number, entry in enumerate(entries, start=1):
             if entry.get("role") == "assistant" and not entry.get("is_demo"):
                 step = {
@@ -76,14 +76,12 @@ def step_pieces(step: Mapping[str, Any], calls: Any) -> list[Piece]:
     """The model's turn of one step: what it said, cut at the action, then its tool calls."""
     response = as_text(step.get("response") or "")
     thought, action = as_text(step.get("thought") or ""), as_text(step.get("action") or "").strip()
-    if calls:
-        texts = [Piece("action", call_text(call)) for call in calls]
-        said = [Piece("reasoning", response or thought)]
-        return _spaced([piece for piece in (*said, *texts) if piece.text.strip()])
-    at = _place_of(action, response, thought)
+    at = -1 if calls else _place_of(action, response, thought)
     if at < 0:  # the action is not in the words: it was made of something else
-        turn = [Piece("reasoning", response or thought), Piece("action", action)]
-        return _spaced([piece for piece in turn if piece.text.strip()])
+        texts = [call_text(call) for call in calls] if calls else [action]
+        turn = [Piece("reasoning", response or thought), *(Piece("action", t) for t in texts)]
+        kept = [piece for piece in turn if piece.text.strip()]
+        return [one for piece in kept for one in (Piece("other", "\n", "template"), piece)][1:]
     start, end = _with_fence(response, at, at + len(action))
     return [
         Piece("reasoning", response[:start]),
@@ -119,16 +117,7 @@ def _line_end(text: str, at: int) -> int:
     return len(text) if found < 0 else found
 
 
-def _spaced(pieces: list[Piece]) -> list[Piece]:
-    spaced: list[Piece] = []
-    for piece in pieces:
-        if spaced:
-            spaced.append(Piece("other", "\n", "template"))
-        spaced.append(piece)
-    return spaced
-
-
-def _add(draft: Draft, entry: Mapping[str, Any], kind: SpanType) -> None:
+def _add(draft: TrajectoryBuilder, entry: Mapping[str, Any], kind: SpanType) -> None:
     if "content" not in entry:
         return
     message = read_message({"role": entry.get("role"), "content": entry["content"]}, 0)

@@ -11,11 +11,11 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rlvr_sad.draft import BadRecordError, Draft, Piece
 from rlvr_sad.formats.calls import as_text, call_text, parsed_arguments
 from rlvr_sad.formats.dialogue import fill, read_messages
 from rlvr_sad.formats.labels import labels_of
-from rlvr_sad.text.roles import MODEL, TOOL, USER
+from rlvr_sad.spans.roles import MODEL, TOOL, USER
+from rlvr_sad.trajectory_builder import BadRecordError, Piece, TrajectoryBuilder
 
 _ANSWERED = 3
 """ToolBench's status code of a `Finish` that gives an answer (4: it gives up)."""
@@ -32,10 +32,10 @@ class ToolBench:
             isinstance(record.get("tree"), dict) and "tree" in record["tree"]
         )
 
-    def read(self, record: Any) -> Iterable[Draft]:
+    def read(self, record: Any) -> Iterable[TrajectoryBuilder]:
         """One draft."""
         answer = record.get("answer_generation") or {}
-        draft = Draft(labels={**labels_of(record), **labels_of(answer)})
+        draft = TrajectoryBuilder(labels={**labels_of(record), **labels_of(answer)})
         chains = [c for c in answer.get("train_messages") or [] if isinstance(c, list) and c]
         if chains and answer.get("finish_type", "give_answer") == "give_answer":
             fill(draft, read_messages(chains[-1]))
@@ -82,7 +82,7 @@ def _answers(path: list[Any]) -> bool:
     return is_finish and "give_answer" in as_text(last.get("description") or "")
 
 
-def _walk(draft: Draft, path: list[Any]) -> None:
+def _walk(draft: TrajectoryBuilder, path: list[Any]) -> None:
     name = ""
     for node in path[1:]:
         text = as_text(node.get("description") or "")

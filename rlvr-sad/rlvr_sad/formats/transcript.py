@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from rlvr_sad.draft import BadRecordError, Draft
 from rlvr_sad.formats.labels import labels_of
-from rlvr_sad.text import chatml, harmony, markers
-from rlvr_sad.text.choose import GUESSED, read_text
+from rlvr_sad.spans import chatml, harmony, markers
+from rlvr_sad.spans.choose import GUESSED, read_text
+from rlvr_sad.trajectory_builder import BadRecordError, TrajectoryBuilder
 
 _KEYS = ("text", "messages_display", "transcript", "trajectory", "traj", "log", "sequences_str")
 _IDS = re.compile(r"[\d\s,\[\]]+")
@@ -22,7 +22,7 @@ class Transcript:
         """True for a text, or an object that holds one under a usual name."""
         return isinstance(record, str) or _key(record) is not None
 
-    def read(self, record: Any) -> Iterable[Draft]:
+    def read(self, record: Any) -> Iterable[TrajectoryBuilder]:
         """One draft; of a bare text one for each of its questions."""
         key = _key(record)
         text = record if key is None else record[key]
@@ -39,7 +39,7 @@ class Transcript:
         return _episodes(text)
 
 
-def _refuse_guess(draft: Draft) -> None:
+def _refuse_guess(draft: TrajectoryBuilder) -> None:
     """A style of one turn is believed of an `{"id", "text"}` record, not of any text there is."""
     if draft.format in GUESSED:
         raise BadRecordError("nothing in the text says who wrote what (no marks of any style)")
@@ -51,7 +51,7 @@ def _key(record: Any) -> str | None:
     return next((key for key in _KEYS if isinstance(record.get(key), str)), None)
 
 
-def _episodes(text: str) -> list[Draft]:
+def _episodes(text: str) -> list[TrajectoryBuilder]:
     if chatml.is_chatml(text) or harmony.is_harmony(text):
         return [read_text(text)]
     parts = markers.episodes(text)

@@ -1,1 +1,1 @@
-"""Recorded trajectories as token sequences of a policy: laid out, cut to its context, replayed."""
+"""Replay of recorded trajectories: token sequences of a policy, cut to its context."""

@@ -10,22 +10,66 @@ model has the last word.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import takewhile
+from itertools import groupby, takewhile
 from typing import Any
 
 import numpy as np
-from attrs import evolve
+from attrs import evolve, frozen
 
-from rlvr.abilities import ClosesTurns
-from rlvr.errors import BackendError
-from rlvr.types import Message
-from rlvr_sad.replay.turns import Turn, has_messages, part_of, turns_of
-from rlvr_sad.tokens import Tokens, tokenise, trained
+from rlvr import BackendError, Message
+from rlvr_sad.tokens import Tokens, tokenise
 from rlvr_sad.trajectory import CODES, TRAINED, AgentTrajectory, Segment
 
 LAYOUTS = ("auto", "turns", "text")
 _PROBE = "x"
 _ROLES = ("user", "system", "tool", "assistant")
+_TEMPLATE = "template"
+"""Author of the marks of a template, which stand between turns."""
+
+
+@frozen(kw_only=True)
+class Turn:
+    """One message: who says it, and the segments of its text; what an environment put in too."""
+
+    role: str
+    segments: tuple[Segment, ...]
+
+    @property
+    def is_models(self) -> bool:
+        """Whether the model wrote any of it."""
+        return self.role == "assistant"
+
+    @property
+    def text(self) -> str:
+        """Its text."""
+        return "".join(segment.text for segment in self.segments)
+
+
+def turns_of(trajectory: AgentTrajectory) -> list[Turn]:
+    """The messages in order; turns of the model that follow each other are one, by newlines."""
+    found: list[Turn] = []
+    for is_mark, run in groupby(trajectory.segments, lambda one: one.role == _TEMPLATE):
+        if not is_mark:
+            _close(found, list(run))
+    return found
+
+
+def has_messages(trajectory: AgentTrajectory) -> bool:
+    """Whether it was recorded as messages, with a prompt before the model's first turn."""
+    if not any(segment.role == _TEMPLATE for segment in trajectory.segments):
+        return False
+    first = next(iter(turns_of(trajectory)), None)
+    return first is not None and not first.is_models
+
+
+def part_of(trajectory: AgentTrajectory, segments: Sequence[Segment]) -> AgentTrajectory:
+    """A trajectory of some segments alone, their offsets from its beginning."""
+    moved, at = [], 0
+    for segment in segments:
+        size = segment.end - segment.start
+        moved.append(evolve(segment, start=at, end=at + size))
+        at += size
+    return evolve(trajectory, segments=tuple(moved))
 
 
 def lay_out(trajectory: AgentTrajectory, tokenizer: Any, layout: str = "auto") -> Tokens:
@@ -42,10 +86,9 @@ def lay_out(trajectory: AgentTrajectory, tokenizer: Any, layout: str = "auto") -
         BackendError: Its template knows no such conversation.
     """
     ids, types = (_turns if _is_in_turns(trajectory, layout) else _text)(trajectory, tokenizer)
-    mask = trained(types)
-    mask[:1] = False
-    end = int(np.flatnonzero(mask)[-1]) + 1 if mask.any() else 0
-    return Tokens(ids[:end], types[:end], mask[:end])
+    tokens = Tokens.of(ids, types)
+    end = int(np.flatnonzero(tokens.mask)[-1]) + 1 if tokens.mask.any() else 0
+    return Tokens(ids[:end], types[:end], tokens.mask[:end])
 
 
 def opening(trajectory: AgentTrajectory, layout: str = "auto") -> list[Message]:
@@ -142,9 +185,21 @@ def _begin(tokenizer: Any) -> list[int]:
 
 def _ending(tokenizer: Any, ids: Sequence[int]) -> list[int]:
     """What closes a turn of the model."""
-    closing = tokenizer.closing(ids) if isinstance(tokenizer, ClosesTurns) else []
-    return list(closing) or [tokenizer.eos_id]
+    return tokenizer.closing(ids) or [tokenizer.eos_id]
 
 
 def _last_code(segments: Sequence[Segment]) -> int:
     return next((CODES[s.type] for s in reversed(segments) if s.type in TRAINED), CODES["other"])
+
+
+def _close(found: list[Turn], run: list[Segment]) -> None:
+    if not any(segment.text.strip() for segment in run):
+        return
+    is_models = any(segment.type in TRAINED for segment in run)
+    role = "assistant" if is_models else run[0].role if run[0].role in _ROLES else "user"
+    if role == "assistant" and found and found[-1].is_models:
+        last = found[-1].segments[-1]
+        gap = evolve(last, text="\n", start=last.end, end=last.end + 1, media=None)
+        found[-1] = Turn(role=role, segments=(*found[-1].segments, gap, *run))
+    else:
+        found.append(Turn(role=role, segments=tuple(run)))

@@ -3,33 +3,42 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from attrs import evolve, frozen
 from attrs.validators import ge
 
-from rlvr import option
-from rlvr.errors import BackendError, ConfigError, explain
-from rlvr.parts import BuildContext, Policy, Task
-from rlvr.pictures import Seeing
-from rlvr.tokenization import Sight
-from rlvr.types import Group, Problem, SamplingParams, Segment, Trajectory
-from rlvr_sad.reading.cache import TrajectoryCache, code_digest
-from rlvr_sad.replay.laid import Laid
+from rlvr import (
+    BackendError,
+    BuildContext,
+    ConfigError,
+    Group,
+    ImageProcessor,
+    Policy,
+    Problem,
+    Sampler,
+    SamplingParams,
+    Segment,
+    Task,
+    Trajectory,
+    explain,
+    fingerprint,
+    option,
+)
+from rlvr_sad.replay.images import PreparedTrajectory, pictures_of, show
 from rlvr_sad.replay.layout import LAYOUTS, frame, lay_out, opening
+from rlvr_sad.replay.recorded_task import RecordedTask
 from rlvr_sad.replay.tally import Tally
 from rlvr_sad.replay.windows import LONG, Window, windows
-from rlvr_sad.tokens import fingerprint
-from rlvr_sad.trajectory import CODES, AgentTrajectory
-from rlvr_sad.vision import Shown, StoredPicture, pictures_of, show
+from rlvr_sad.sessions.cache import code_digest
+from rlvr_sad.trajectory import AgentTrajectory
 
 _TRIES = 64
 """Trajectories after which a run that could replay none of them ends."""
-_KINDS = np.zeros(len(CODES), np.uint8)
-_KINDS[CODES["reasoning"]], _KINDS[CODES["action"]] = 1, 2
 
 
 @frozen(kw_only=True)
@@ -59,22 +68,11 @@ class ReplayConfig:
     )
 
 
-@runtime_checkable
-class Recording(Protocol):
-    """A task of recorded trajectories."""
-
-    cache: TrajectoryCache
-
-    def problems(self, split: str) -> Sequence[Problem]: ...
-
-    def trajectory(self, problem: Problem) -> AgentTrajectory: ...
-
-
-class ReplaySampler:
+class ReplaySampler(Sampler):
     """
     One recorded trajectory a problem, tokenised, with logprobs of zero; windows where it is long.
 
-    A model that sees (`rlvr.pictures.Seeing`) is shown the pictures; one that cannot be read
+    A model that has an image processor is shown the pictures; one that cannot be read
     leaves its trajectory out. Nothing is drawn, so importance-weighted losses refuse this sampler.
     `notes["spans"]` of a trajectory say what each segment is: 0 nothing, 1 reasoning, 2 action.
     """
@@ -96,7 +94,7 @@ class ReplaySampler:
             ConfigError: The task has no recorded trajectories, windows leave no room, or none of
                 many trajectories could be replayed.
         """
-        if not isinstance(task, Recording):
+        if not isinstance(task, RecordedTask):
             raise ConfigError(
                 explain(
                     "recorded trajectories were to be replayed.",
@@ -127,8 +125,8 @@ class ReplaySampler:
                 problem = evolve(problem, prompt=laid.prompt)
             groups.append(Group(problem=problem, trajectories=trajectories))
         self._tally.tell(limit)
-        tried = self._tally.trajectories
-        if problems and not self._tally.kept and tried >= min(_TRIES, len(task.problems("all"))):
+        tried, count = self._tally.trajectories, len(list(task.problems("all")))
+        if problems and not self._tally.kept and tried >= min(_TRIES, count):
             raise self._nothing(tried, limit)
         return groups
 
@@ -157,7 +155,7 @@ class ReplaySampler:
             )
         return limit, overlap
 
-    def _laid_out(self, policy: Policy, task: Recording, problem: Problem) -> Laid:
+    def _laid_out(self, policy: Policy, task: RecordedTask, problem: Problem) -> PreparedTrajectory:
         """
         Tokens and first messages, made once: kept by content of trajectory, pictures, tokenizer.
 
@@ -165,73 +163,64 @@ class ReplaySampler:
             BackendError: The template knows no such conversation, or a picture cannot be shown.
         """
         tokenizer: Any = policy.tokenizer
-        sight = policy.sight if isinstance(policy, Seeing) else None
+        image_processor = policy.image_processor
         if self._known[0] is not tokenizer:
             self._known = (tokenizer, f"{fingerprint(tokenizer)} {frame(tokenizer)}")
         layout = self._config.layout
         about = ["replay", problem.digest, self._known[1], layout, code_digest()]
-        recorded = task.trajectory(problem) if sight is not None else None
+        recorded = task.trajectory(problem) if image_processor is not None else None
         pictures = pictures_of(recorded) if recorded is not None else ()
-        if sight is not None and pictures:
-            _load(sight)
-            about += [sight.fingerprint, *_digests(pictures, recorded)]
+        if image_processor is not None and pictures:
+            _load(image_processor)
+            with _placed(recorded):
+                about += [image_processor.fingerprint, *(picture.digest() for picture in pictures)]
         key = hashlib.sha256("\0".join(about).encode()).digest()
         kept = task.cache.get([key]).get(key)
         if kept is not None:
-            return Laid.unpacked(kept, pictures)
+            return PreparedTrajectory.unpacked(kept, pictures)
         trajectory = recorded or task.trajectory(problem)
-        if sight is not None and pictures:
-            shown = _shown(trajectory, tokenizer, sight, layout)
+        if image_processor is not None and pictures:
+            with _placed(trajectory):
+                found = show(trajectory, tokenizer, image_processor, layout)
         else:
-            shown = Shown(lay_out(trajectory, tokenizer, layout))
-        found = Laid(
-            tokens=shown.tokens,
-            prompt=tuple(opening(trajectory, layout)),
-            places=shown.places,
-            pictures=shown.pictures,
-            unseen=len(trajectory.media()) - len(pictures),
-        )
+            found = PreparedTrajectory(tokens=lay_out(trajectory, tokenizer, layout))
+        unseen = len(trajectory.media()) - len(pictures)
+        found = evolve(found, prompt=tuple(opening(trajectory, layout)), unseen=unseen)
         task.cache.put({key: found.packed()})
         return found
 
 
-def _load(sight: Sight) -> None:
+def _load(image_processor: ImageProcessor) -> None:
     """Have the processor: where it cannot be had, that is no matter of one trajectory."""
     try:
-        _ = sight.placeholder
+        _ = image_processor.placeholder
     except BackendError as error:
         raise ConfigError(str(error)) from error
 
 
-def _digests(pictures: Sequence[StoredPicture], trajectory: AgentTrajectory | None) -> list[str]:
+@contextmanager
+def _placed(trajectory: AgentTrajectory | None) -> Iterator[None]:
+    """What is wrong with its pictures leaves one trajectory out, with the place of its record."""
     try:
-        return [picture.digest() for picture in pictures]
-    except ConfigError as error:
-        raise _not_shown(trajectory, error) from error
-
-
-def _shown(trajectory: AgentTrajectory, tokenizer: Any, sight: Sight, layout: str) -> Shown:
-    try:
-        return show(trajectory, tokenizer, sight, layout)
+        yield
     except (BackendError, ConfigError) as error:
-        raise _not_shown(trajectory, error) from error
-
-
-def _not_shown(trajectory: AgentTrajectory | None, error: Exception) -> BackendError:
-    """Why one trajectory is left out, with the place of its record."""
-    where = f"{trajectory.source}:{trajectory.line}: " if trajectory is not None else ""
-    return BackendError(where + "; ".join(line.strip() for line in str(error).splitlines()))
+        where = f"{trajectory.source}:{trajectory.line}: " if trajectory is not None else ""
+        why = "; ".join(line.strip() for line in str(error).splitlines())
+        raise BackendError(where + why) from error
 
 
 def _replayed(
-    policy: Policy, problem: Problem, laid: Laid, window: Window, params: SamplingParams
+    policy: Policy,
+    problem: Problem,
+    laid: PreparedTrajectory,
+    window: Window,
+    params: SamplingParams,
 ) -> Trajectory:
     tokens = laid.tokens
     inside = slice(window.start, window.end)
-    ids, kinds = tokens.ids[inside], _KINDS[tokens.types[inside]]
-    mask = tokens.mask[inside].copy()
+    ids, mask = tokens.ids[inside], tokens.mask[inside].copy()
     mask[: max(window.learnt - window.start, 1)] = False
-    kinds = np.where(mask, kinds, 0)
+    kinds = np.where(mask, tokens.types[inside], 0)  # 1 reasoning, 2 action: their codes
     cuts = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(ids)]
     segments, spans = [], []
     for start, end in pairwise(cuts):

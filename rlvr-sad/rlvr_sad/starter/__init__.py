@@ -1,1 +1,1 @@
-"""Small models of the house, made by `starter_model/make.py`."""
+"""Data files of the starter: small models for the household, made by `starter_model/make.py`."""

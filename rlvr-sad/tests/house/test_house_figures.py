@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from rlvr.parts import BuildContext
+from rlvr import BuildContext
+from rlvr_sad.config import HouseConfig
 from rlvr_sad.formats.transcript import Transcript
-from rlvr_sad.house.config import HouseConfig
-from rlvr_sad.house.figures import figures, wilson
-from rlvr_sad.house.play import play_solver
-from rlvr_sad.house.task import HouseTask
+from rlvr_sad.household.metrics import figures, wilson
+from rlvr_sad.household.play import play_solver
+from rlvr_sad.household.task import HouseTask
 
 
 def note(done: bool, turns: int, **counts: int) -> dict[str, Any]:

@@ -5,17 +5,16 @@ from typing import Any
 
 import pytest
 
-from rlvr.abilities import Annotating, Auditable, Measuring
-from rlvr.errors import ConfigError
-from rlvr.parts import BuildContext
+from rlvr import BuildContext, ConfigError, Problem, Reward, Segment, Task, Trajectory
 from rlvr.testing import TaskContract
-from rlvr.types import Problem, Reward, Segment, Trajectory
-from rlvr_sad.house.config import HouseConfig
-from rlvr_sad.house.episode import HouseEpisode
-from rlvr_sad.house.probes import trajectory_of
-from rlvr_sad.house.reward import HouseReward
-from rlvr_sad.house.spans import span_codes
-from rlvr_sad.house.task import HouseTask
+from rlvr.testing.contract import is_overridden
+from rlvr.testing.fakes import CharTokenizer
+from rlvr_sad.config import HouseConfig
+from rlvr_sad.household.episode import HouseEpisode
+from rlvr_sad.household.probes import trajectory_of
+from rlvr_sad.household.reward import HouseReward
+from rlvr_sad.household.spans import span_codes
+from rlvr_sad.household.task import HouseTask
 
 SMALL = {"train": 24, "test": 8}
 
@@ -51,9 +50,8 @@ class TestExplained(TestTask):
 def test_abilities() -> None:
     """The task says spans, probes and figures."""
     task = make_task()
-    assert isinstance(task, Annotating)
-    assert isinstance(task, Auditable)
-    assert isinstance(task, Measuring)
+    for name in ("annotate", "probes", "measure"):
+        assert is_overridden(task, Task, name)
 
 
 def test_probes_have_the_verdict_they_claim() -> None:
@@ -99,10 +97,10 @@ def test_a_data_set_is_refused() -> None:
         HouseTask(HouseConfig(), BuildContext(dataset="x.jsonl"))  # type: ignore[arg-type]
 
 
-class Letters:
+class Letters(CharTokenizer):
     """Three bytes a token, so that tokens straddle what they like; the last may be shorter."""
 
-    eos_id, vocab_size = 0, 1
+    has_bytes = True
 
     def __init__(self, texts: list[str]) -> None:
         self.pieces = [b""]
@@ -124,7 +122,7 @@ def spans_of(*texts: str) -> list[list[int]]:
         segments.append(Segment(author="policy", tokens=ids, logprobs=[0.0] * len(ids), text=text))
         segments.append(Segment(author="env", tokens=[0], text=""))
     trajectory = Trajectory(problem_id="p", segments=segments)
-    codes = span_codes(trajectory, tokenizer)  # type: ignore[arg-type]
+    codes = span_codes(trajectory, tokenizer)
     assert codes is not None
     assert codes.shape == trajectory.tokens.shape
     assert not codes[~trajectory.mask].any()
@@ -161,13 +159,11 @@ def test_without_bytes_there_are_no_spans() -> None:
     """A tokenizer that does not say its bytes gives no annotation, rather than a wrong one."""
     task = make_task()
     problem = next(iter(task.problems("train")))
-    assert task.annotations(problem, task.reference(problem)) == {}
+    assert task.annotate(problem, task.reference(problem)) == {}
 
 
-class Counting:
+class Counting(CharTokenizer):
     """Counts words."""
-
-    eos_id, vocab_size = 0, 1
 
     def encode(self, text: str) -> list[int]:
         return [0] * len(text.split())
@@ -175,7 +171,7 @@ class Counting:
 
 async def lived(problem: Problem, texts: list[str], steps: int = 20) -> HouseEpisode:
     episode = HouseEpisode(problem, steps)
-    episode.count_with(Counting())  # type: ignore[arg-type]
+    episode.start(Counting())
     for text in texts:
         assert episode.prompt() is not None
         await episode.take(text)
@@ -188,7 +184,9 @@ def test_notes_count_what_happened() -> None:
     problem = next(iter(task.problems("train")))
     texts = list(task.reference(problem).completions)
     thoughts = sum(len(text.partition("\nAction:")[0].split()) for text in texts)
-    notes = asyncio.run(lived(problem, ["Thought: x y\nAction: go[nowhere]", *texts])).notes()
+    notes = (
+        asyncio.run(lived(problem, ["Thought: x y\nAction: go[nowhere]", *texts])).result().notes
+    )
     count = len(texts)
     assert notes == {
         "done": True,
@@ -205,7 +203,7 @@ def test_an_episode_ends_after_its_steps() -> None:
     problem = next(iter(make_task().problems("train")))
     episode = asyncio.run(lived(problem, ["", "", ""], steps=3))
     assert episode.prompt() is None
-    assert not episode.notes()["done"]
+    assert not episode.result().notes["done"]
 
 
 def test_the_observation_is_the_next_prompt() -> None:

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlvr_sad.house.catalog import CHANGES, CLOSED, FURNITURE, MOVABLE, THINGS
-from rlvr_sad.house.commands import Command, Turn, read_turn
-from rlvr_sad.house.layout import Goal, House, make_house
-from rlvr_sad.house.problems import goal_split, houses
-from rlvr_sad.house.solver import choose, options, solve
-from rlvr_sad.house.state import HAND, NOTHING, State
+from rlvr_sad.household.catalog import CHANGES, CLOSED, FURNITURE, MOVABLE, THINGS
+from rlvr_sad.household.commands import Command, Turn, read_turn
+from rlvr_sad.household.layout import Goal, House, goal_split, houses, make_house
+from rlvr_sad.household.solver import choose, options, solve
+from rlvr_sad.household.state import HAND, NOTHING, State
 
 KITCHEN = House(
     goal=Goal(thing="mug", change="clean", target="desk"),
@@ -202,3 +201,11 @@ def test_a_written_turn_is_read_again(words: list[str], command: Command) -> Non
     """What `str` writes, `read_turn` reads."""
     turn = Turn(" ".join(words), command)
     assert read_turn(str(turn)) == turn
+
+
+@pytest.mark.parametrize("verb", ["wash", "heat", "cool"])
+def test_an_action_without_a_thing_changes_nothing(verb: str) -> None:
+    """Empty hands hold no thing of the empty name."""
+    state = State(KITCHEN)
+    state.do(Command("go", "kitchen", ""))
+    assert state.do(Command(verb, "", "kitchen")) == NOTHING

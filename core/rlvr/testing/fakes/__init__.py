@@ -1,4 +1,4 @@
-"""Small honest parts for tests: they keep the Protocols' promises, only on a tiny scale."""
+"""Small working parts for tests: they keep the promises of `rlvr.parts` on a tiny scale."""
 
 from __future__ import annotations
 

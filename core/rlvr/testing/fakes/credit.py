@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rlvr.parts import Advantage, Loss
 from rlvr.types import Datum, ScoredGroup
 
 
-class CentredAdvantage:
+class CentredAdvantage(Advantage):
     """Reward minus the group's mean."""
 
     def __call__(self, groups: Sequence[ScoredGroup]) -> list[list[float]]:
@@ -19,14 +20,16 @@ class CentredAdvantage:
         ]
 
 
-class ReinforceLoss:
+class ReinforceLoss(Loss):
     """Weighted sum of -advantage * logprob; no ratio, no metrics."""
 
-    needs: frozenset[str] = frozenset()
     importance_weighted = False
 
     def __call__(
-        self, data: Sequence[Datum], logprobs: Sequence[Any]
+        self,
+        data: Sequence[Datum],
+        logprobs: Sequence[Any],
+        outputs: Mapping[str, Sequence[Any]],
     ) -> tuple[Any, dict[str, float]]:
         """The loss, a scalar tensor."""
         total = sum(

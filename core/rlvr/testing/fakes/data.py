@@ -18,7 +18,7 @@ def random_data(
     max_length: int = 9,
 ) -> list[Datum]:
     """
-    `count` ragged data of several turns, with every field filled as the line fills it.
+    `count` ragged data of several turns, with every field filled as a run fills it.
 
     The first token of each datum belongs to the prompt and at least one to the policy; some data
     have tokens of the environment between two turns. Logprobs lie in -3..-0.1 nats, advantages in

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rlvr.parts import Tokenizer
+from rlvr.parts import Policy
 from rlvr.testing.fakes.tokenizer import CharTokenizer
 from rlvr.types import Completion, GenerateRequest
 
 Script = Callable[[str, int], str]
 
 
-class ScriptedPolicy:
+class ScriptedPolicy(Policy):
     """
     Answers a prompt by `script(prompt_text, seed)`; equal prompt and seed give equal tokens.
 
@@ -35,7 +35,7 @@ class ScriptedPolicy:
     ) -> None:
         self._script: Script = script if callable(script) else _pick(script)
         self._chars = tokenizer or CharTokenizer()
-        self.tokenizer: Tokenizer = self._chars
+        self.tokenizer = self._chars
         self.version = version
         self.digest = digest
         self.context_length = context_length

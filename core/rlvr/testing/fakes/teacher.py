@@ -8,15 +8,14 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from rlvr.distributions import Capabilities
 from rlvr.errors import BackendError
-from rlvr.parts import Tokenizer
+from rlvr.parts import Teacher, TeacherCapabilities, Tokenizer
 from rlvr.testing.fakes.tiny import TinyBackend, TinyHead
 from rlvr.tokenization.fingerprint import fingerprint
 from rlvr.types import Datum, FloatArray, Question, States, TopK
 
 
-class TinyTeacher:
+class TinyTeacher(Teacher):
     """
     Scores with the table of logits that a `TinyBackend` has.
 
@@ -40,8 +39,11 @@ class TinyTeacher:
         self._backend = backend or TinyBackend(seed=7)
         self.name = name
         self.tokenizer: Tokenizer = self._backend.tokenizer
-        self.capabilities = Capabilities(
-            max_k=max_k, temperatures=temperatures, tokenizer=fingerprint(self.tokenizer)
+        self.capabilities = TeacherCapabilities(
+            has_scores=True,
+            max_k=max_k,
+            temperatures=temperatures,
+            tokenizer=fingerprint(self.tokenizer),
         )
 
     async def logprobs(self, data: Sequence[Datum]) -> list[FloatArray]:

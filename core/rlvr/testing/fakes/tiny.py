@@ -13,7 +13,7 @@ from attrs import frozen
 from numpy.typing import NDArray
 
 from rlvr.errors import BackendError
-from rlvr.parts import Loss, Policy, Tokenizer
+from rlvr.parts import Backend, Capabilities, Loss, Policy
 from rlvr.testing.fakes.tokenizer import CharTokenizer
 from rlvr.types import Completion, Datum, FloatArray, GenerateRequest
 
@@ -30,18 +30,20 @@ class TinyHead:
     softcap: float = 0.0
 
 
-class TinyBackend:
+class TinyBackend(Backend):
     """
     A table of logits, next token by previous token (V, V), trained by momentum descent.
 
-    NumPy in float64; `step` alone imports torch, because losses speak it. The first token of a
-    sequence follows the end token. Learns a toy task within seconds.
+    NumPy in float64; `update` and `eval_loss` alone import torch, because losses speak it. The
+    first token of a sequence follows the end token. Learns a toy task within seconds.
 
     Args:
         tokenizer: By default the lower-case letters.
         lr: Step size, large because a table is forgiving.
         seed: Of the initial logits (standard deviation 0.1).
     """
+
+    capabilities = Capabilities(eval_loss=True)
 
     def __init__(
         self, tokenizer: CharTokenizer | None = None, *, lr: float = 5.0, seed: int = 0
@@ -74,11 +76,11 @@ class TinyBackend:
             raise BackendError(f"TinyBackend has no model {which!r}: policy or reference")
         return [_chosen(tables[which], d)[0].astype(np.float32) for d in data]
 
-    async def step(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+    async def update(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
         """One update; metrics are the loss's own, `loss` and `grad/norm`."""
         chosen = [_chosen(self._logits, datum) for datum in data]
         leaves, outputs = self._leaves(data, loss, with_grad=True)
-        value, metrics = loss(data, leaves, outputs) if outputs else loss(data, leaves)  # type: ignore[call-arg]
+        value, metrics = loss(data, leaves, outputs)
         value.backward()
         gradient = np.zeros_like(self._logits)
         for head in outputs.get("head", ()):
@@ -99,10 +101,10 @@ class TinyBackend:
         norm = float(np.linalg.norm(gradient))
         return {**metrics, "loss": float(value.detach()), "grad/norm": norm, "lr": self._lr}
 
-    async def appraise(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+    async def eval_loss(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
         """`loss` and the loss's metrics; the table stays as it is."""
         leaves, outputs = self._leaves(data, loss, with_grad=False)
-        value, metrics = loss(data, leaves, outputs) if outputs else loss(data, leaves)  # type: ignore[call-arg]
+        value, metrics = loss(data, leaves, outputs)
         return {**metrics, "loss": float(value)}
 
     def _leaves(
@@ -114,7 +116,7 @@ class TinyBackend:
         A table is a model too: its state is the previous token, one-hot (C = V), its head the
         table turned on its side.
         """
-        wants = frozenset(getattr(loss, "outputs", ()))
+        wants = loss.needs.outputs
         if unknown := sorted(wants - {"hidden", "head"}):
             raise BackendError(
                 f"TinyBackend gives logprobs, hidden and head; the loss asks for {unknown}"
@@ -128,7 +130,7 @@ class TinyBackend:
         if "head" in wants:
             weights = torch.tensor(self.table.T, requires_grad=with_grad)
             outputs["head"] = [TinyHead(weights=weights)]
-        if not getattr(loss, "uses_logprobs", True):
+        if not loss.needs.logprobs:
             return [torch.zeros(len(d.tokens), dtype=torch.float64) for d in data], outputs
         rows = (_chosen(self._logits, d)[0] for d in data)
         return [torch.tensor(lp, requires_grad=with_grad) for lp in rows], outputs
@@ -150,13 +152,13 @@ class TinyBackend:
             self._velocity, self._version = saved["velocity"], int(saved["version"])
 
 
-class TinyPolicy:
+class TinyPolicy(Policy):
     """The sampling handle of `TinyBackend`."""
 
     def __init__(self, logits: Logits, version: int, tokenizer: CharTokenizer) -> None:
         self._logits = logits
         self.version = version
-        self.tokenizer: Tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self.context_length = 4096
         self.digest = hashlib.sha256(logits.tobytes()).hexdigest()
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 
+from rlvr.parts import Tokenizer
 from rlvr.types import Message
 
 
-class CharTokenizer:
+class CharTokenizer(Tokenizer):
     """
     One token a character; id 0 ends a text.
 

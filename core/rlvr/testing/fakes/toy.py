@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from attrs import frozen
 
+from rlvr.parts import Episode, RewardFn, Task
 from rlvr.types import Message, Outcome, Problem, Reward, Trajectory
 
 
@@ -18,7 +19,7 @@ class ToyAnswer:
     turns: int = 1
 
 
-class ToyTask:
+class ToyTask(Task):
     """
     "Say the letter after this one": one lower-case letter in, one out, in one turn or several.
 
@@ -54,11 +55,8 @@ class ToyTask:
     def reference(self, problem: Problem) -> Trajectory | None:
         return Trajectory.from_text(problem.id, problem.payload.letter)
 
-    def unsupported(self) -> Mapping[str, str]:
-        return {}
 
-
-class ToyEpisode:
+class ToyEpisode(Episode):
     """One attempt: the problem's prompt, then "again" until all turns are taken."""
 
     def __init__(self, problem: Problem) -> None:
@@ -76,8 +74,8 @@ class ToyEpisode:
         self._taken += 1
 
 
-class ToyReward:
-    """1 when the last completion is the letter, 0.5 when it contains it, else 0. Cacheable."""
+class ToyReward(RewardFn):
+    """1 when the last completion is the letter, 0.5 when it contains it, else 0; with keys."""
 
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
         answer, wanted = trajectory.completion.strip(), problem.payload.letter

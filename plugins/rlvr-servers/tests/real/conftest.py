@@ -31,9 +31,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A GPT-2 of 2 layers over a small byte-level BPE."""
     torch = pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed")
-    from rlvr_torch.gpt2 import GPT2, GPT2Config
-    from rlvr_torch.net_files import save_net
-    from rlvr_torch.tokenizer import BytePairTokenizer
+    from rlvr_torch.models.bpe import BytePairTokenizer
+    from rlvr_torch.models.gpt2 import GPT2, GPT2Config
+    from rlvr_torch.models.save import save_net
 
     folder = tmp_path_factory.mktemp("real")
     tokenizer = BytePairTokenizer.train([WORDS * 20], 300)

@@ -1,4 +1,4 @@
-"""The dialects against real servers: vLLM on the CPU and llama-cpp-python, with a tiny model."""
+"""Server protocols and real servers: vLLM on the CPU, llama-cpp-python, with a tiny model."""
 
 from __future__ import annotations
 
@@ -14,17 +14,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlvr.errors import BackendError
-from rlvr.parts import BuildContext
+from rlvr import (
+    BackendError,
+    BuildContext,
+    GenerateRequest,
+    Question,
+    SamplingParams,
+    TopK,
+    Trajectory,
+)
 from rlvr.testing.fakes.toy import ToyTask
-from rlvr.types import GenerateRequest, Question, SamplingParams, TopK, Trajectory
-from rlvr_servers.dialects import build_dialect
+from rlvr_servers.protocols.choose import build_protocol
+from rlvr_servers.protocols.vllm import Vllm
 from rlvr_servers.served_backend import ServedBackend
 from rlvr_servers.server_sampler import VllmSampler
 from rlvr_servers.servers_config import ServersConfig
-from rlvr_servers.sinks import VllmSink, Weights
 from rlvr_servers.teacher import ServerTeacher
-from rlvr_servers.vllm import Vllm
+from rlvr_servers.weight_push import VllmSink, Weights
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -53,7 +59,7 @@ def local(folder: Path, question: Question, scheme: str = "gpt2") -> TopK:
 
 
 def ids_of(folder: Path, text: str, *, begins: bool = False) -> list[int]:
-    from rlvr_torch.tokenizer import BytePairTokenizer
+    from rlvr_torch.models.bpe import BytePairTokenizer
 
     tokenizer = BytePairTokenizer.load(folder)
     return [tokenizer.eos_id] * begins + tokenizer.encode(text)
@@ -127,9 +133,9 @@ def test_vllm_takes_adapters(vllm: str, llama: Path, tmp_path: Path) -> None:
     ids = ids_of(llama, TEXT)
 
     async def told() -> list[float]:
-        dialect, _, _ = await build_dialect(f"vllm:{vllm}#tiny", ServersConfig())
-        assert isinstance(dialect, Vllm)
-        sink, gaps = VllmSink(dialect), []
+        protocol, _, _ = await build_protocol(f"vllm:{vllm}#tiny", ServersConfig())
+        assert isinstance(protocol, Vllm)
+        sink, gaps = VllmSink(protocol), []
         for number in (1, 2):
             torch.manual_seed(number)
             shape = peft.LoraConfig(
@@ -147,7 +153,7 @@ def test_vllm_takes_adapters(vllm: str, llama: Path, tmp_path: Path) -> None:
             wanted = [float(rows[t - 1][ids[t]]) for t in range(1, len(ids))]
             weights = Weights(directory=folder, seen_at=str(folder), label=f"test{number}")
             await sink.refresh(weights)
-            found = (await dialect.score(ids, 1, 0, 1.0)).actual
+            found = (await protocol.score(ids, 1, 0, 1.0)).actual
             gaps.append(float(np.abs(np.array(found) - wanted).max()))
         return gaps
 
@@ -156,7 +162,7 @@ def test_vllm_takes_adapters(vllm: str, llama: Path, tmp_path: Path) -> None:
 
 def test_vllm_takes_the_weights_of_a_run(vllm: str, llama: Path, tmp_path: Path) -> None:
     """
-    `reload_weights` through its dev mode: three steps, and no gap for the canary.
+    `reload_weights` through its dev mode: three steps, and no mismatch with the trainer.
 
     With a head apart: on a CPU vLLM 0.32 keeps the old copy of one tied to the embedding.
     """
@@ -226,7 +232,7 @@ def test_llama_cpp_without_a_begin_token_is_found_out(model: Path, tmp_path: Pat
 
 def test_llama_cpp_draws_with_logprobs(model: Path, begun_model: Path, tmp_path: Path) -> None:
     """A drawn text is an id where one token alone is written so; else it is refused, and said."""
-    from rlvr_torch.tokenizer import BytePairTokenizer
+    from rlvr_torch.models.bpe import BytePairTokenizer
 
     tokenizer = BytePairTokenizer.load(model)
     config = ServersConfig(tokenizer=str(begun_model))

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from attrs import define
 
-from rlvr.parts import BuildContext
-from rlvr.types import Datum
+from rlvr import BuildContext, Datum
 
-pytest.importorskip("starlette", reason="the extra `server` is not installed")
+pytest.importorskip("starlette", reason="rlvr-tinker-server is not installed")
+
+from server_process import Running, started
 
 from rlvr_tinker.backend import TinkerBackend
 from rlvr_tinker.config import TinkerConfig
-from rlvr_tinker.server.process import Running, started
 
 POSITIONS = 64
 ENV = {"OMP_NUM_THREADS": "1"}
@@ -41,9 +41,9 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny GPT-2 whose tokens are far from equally likely, as a folder."""
     import torch
 
-    from rlvr_torch.gpt2 import GPT2, GPT2Config
-    from rlvr_torch.net_files import save_net
-    from rlvr_torch.tokenizer import BytePairTokenizer
+    from rlvr_torch.models.bpe import BytePairTokenizer
+    from rlvr_torch.models.gpt2 import GPT2, GPT2Config
+    from rlvr_torch.models.save import save_net
 
     config = GPT2Config(vocab_size=257, n_positions=POSITIONS, n_embd=16, n_layer=1, n_head=2)
     model = GPT2.new(config, seed=1)

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import ClassVar
 
 import pytest
+from server_process import Running
 
-from rlvr.parts import BuildContext
+from rlvr import BuildContext
 from rlvr.testing import BackendContract, PluginContract, TeacherContract
 from rlvr_tinker.backend import TinkerBackend
 from rlvr_tinker.config import TinkerConfig
-from rlvr_tinker.server.process import Running
 from rlvr_tinker.teacher import TinkerTeacher
 
 pytestmark = pytest.mark.timeout(600)

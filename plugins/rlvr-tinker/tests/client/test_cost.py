@@ -9,16 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.errors import ConfigError, UnknownNameError
-from rlvr.parts import BuildContext
+from rlvr import BuildContext, ConfigError, Datum, RunInfo, UnknownNameError
 from rlvr.testing.backend_losses import LikelihoodLoss
-from rlvr.types import Datum, RunInfo
 from rlvr_tinker import plugin
 from rlvr_tinker.backend import TinkerBackend
+from rlvr_tinker.commands.cost import bill, main, read_parts, read_prices, read_usage
 from rlvr_tinker.config import TinkerConfig
-from rlvr_tinker.cost import bill, main, read_parts, read_prices, read_usage
+from rlvr_tinker.service.usage import LEDGER, Usage, read_ledger
 from rlvr_tinker.teacher import TinkerTeacher
-from rlvr_tinker.usage import LEDGER, Usage, read_ledger
 
 
 def test_the_bill_by_hand() -> None:
@@ -178,7 +176,7 @@ def test_what_the_service_was_asked_is_in_the_ledger(
             assert (found.role, found.scored) == ("teacher", tokens)
         async with make_backend(run_dir=tmp_path) as backend:
             await backend.logprobs(data, "policy")
-            await backend.step(data, loss)
+            await backend.update(data, loss)
             found = read_parts(tmp_path)[0]
             assert (found.role, found.scored, found.trained) == ("policy", 2 * tokens, tokens)
 

@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlvr.abilities import NamedForm
-from rlvr.errors import BackendError
-from rlvr.types import Datum
-from rlvr_tinker.checks import PADDED, check_sendable
-from rlvr_tinker.datum import for_logprobs, to_ours, to_service
+from rlvr import BackendError, Datum, NamedForm
+from rlvr_tinker.training.datum import for_logprobs, to_ours, to_service
+from rlvr_tinker.training.datum_checks import PADDED, check_sendable
 
 
 def datum(**more: Any) -> Datum:

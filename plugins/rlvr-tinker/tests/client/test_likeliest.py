@@ -10,17 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from server_process import Running
 
-from rlvr.distributions import Scoring
-from rlvr.errors import BackendError
-from rlvr.parts import BuildContext
+from rlvr import BackendError, BuildContext, Datum, Question, TopK, fingerprint
 from rlvr.testing import opened
-from rlvr.tokenization import fingerprint
-from rlvr.types import Datum, Question, TopK
 from rlvr_tinker.backend import TinkerBackend
 from rlvr_tinker.config import TinkerConfig
-from rlvr_tinker.likeliest import likeliest
-from rlvr_tinker.server.process import Running
+from rlvr_tinker.scoring.top_k import likeliest
 from rlvr_tinker.teacher import TinkerTeacher
 
 from .conftest import Faults
@@ -105,8 +101,8 @@ def test_a_teacher_says_what_it_can(server: Running) -> None:
 
     async def run() -> None:
         async with a_teacher() as teacher:
-            assert isinstance(teacher, Scoring)
             able = teacher.capabilities
+            assert able.has_scores
             assert able.temperatures == (1.0,)
             assert not able.has_states
             assert able.tokenizer == fingerprint(teacher.tokenizer)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rlvr.errors import ConfigError, UnknownNameError
-from rlvr_tinker.model import ModelName, Served, choose
+from rlvr import ConfigError, UnknownNameError
+from rlvr_tinker.service.model_spec import ModelName, Served, choose
 
 SERVED = [Served(name="Qwen/Qwen3-8B"), Served(name="Qwen/Qwen3-4B"), Served(name="org/other")]
 

@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
+from server_process import Running
 
-from rlvr_tinker.only import only_model
-from rlvr_tinker.server.process import Running
+from rlvr_tinker.service.default_model import only_model
 
 
 def test_the_only_model_of_a_server(server: Running) -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from rlvr.abilities import NamedForm
-from rlvr.errors import BackendError
-from rlvr.parts import BuildContext
-from rlvr_tinker.losses import form_of
+from rlvr import BackendError, BuildContext, NamedForm
+from rlvr_tinker.training.losses import form_of
 
-opd = pytest.importorskip("rlvr_algos.opd_loss", reason="rlvr-algos or torch is not installed")
+opd = pytest.importorskip("rlvr_distill.opd.loss", reason="rlvr-distill is not installed")
+reinforce = pytest.importorskip("rlvr_algos.losses.reinforce", reason="rlvr-algos is not installed")
 
 
 def loss(mode: str) -> object:
     """The loss in a mode."""
-    return opd.OpdLoss(opd.OpdLossConfig(mode=mode), BuildContext())
+    inner = reinforce.ReinforceLoss(None, BuildContext())
+    return opd.OpdLoss(opd.OpdLossConfig(mode=mode), BuildContext(inner=inner))
 
 
 def test_the_policy_gradient_is_the_services_own() -> None:

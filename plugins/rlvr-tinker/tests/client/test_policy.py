@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from rlvr.types import Completion, GenerateRequest, SamplingParams
+from rlvr import Completion, GenerateRequest, SamplingParams
+from rlvr.testing.fakes import CharTokenizer
 from rlvr_tinker.config import TinkerConfig
-from rlvr_tinker.errors import LostError, RefusedError
 from rlvr_tinker.policy import TinkerPolicy
-from rlvr_tinker.usage import Usage
+from rlvr_tinker.service.errors import LostError, RefusedError
+from rlvr_tinker.service.usage import Usage
 
 END = 0
 
@@ -50,10 +51,10 @@ class Samplers:
         return SimpleNamespace(sample=lambda *_, epoch=self.trainer.epoch: epoch)
 
 
-class Tokenizer:
+class Digits(CharTokenizer):
     """Letters."""
 
-    vocab_size, stop_ids = 9, frozenset({END})
+    stop_ids, has_bytes = frozenset({END}), True
 
     def decode(self, tokens: Any) -> str:
         return "".join(map(str, tokens))
@@ -66,7 +67,7 @@ def drawn(trainer: Trainer) -> Completion:
     pytest.importorskip("tinker", reason="the SDK is not installed")
     sampler: Any = SimpleNamespace(version=1, digest="d")
     samplers: Any = Samplers(trainer)
-    tokenizer: Any = Tokenizer()
+    tokenizer: Any = Digits()
     policy = TinkerPolicy(sampler, samplers, tokenizer=tokenizer, context_length=99, usage=Usage())
     request = GenerateRequest(prompt=[1, 2], params=SamplingParams(max_tokens=4), seed=3)
     (found,) = asyncio.run(policy.generate([request]))

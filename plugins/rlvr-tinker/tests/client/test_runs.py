@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from server_process import Running, started
 
 from rlvr.testing import require_tool
-from rlvr_tinker.server.process import Running, started
+from rlvr_tinker.service.usage import read_ledger
 
 from .conftest import ENV, Faults
 
@@ -125,6 +126,45 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(
 
     assert done.returncode == 0, done.stderr
     assert numbers(tmp_path / "run") == pytest.approx(numbers(whole_run))
+
+
+def test_the_bill_of_a_killed_run_counts_its_teacher_and_what_was_lost(
+    running: Running, rlvr: Rlvr, tmp_path: Path
+) -> None:
+    """`--algo opd`, `kill -9`, a ledger cut short, --resume: the summary has it all, once."""
+    Faults(running.url).set()
+    run = tmp_path / "run"
+    words = [("opd" if word == "grpo" else word) for word in RUN]
+    with subprocess.Popen(
+        [sys.executable, "-m", "rlvr.cli.main", *words, "--teacher", "tinker:tiny", "--steps", "3"],
+        cwd=tmp_path,
+        env={**environment(running), "RLVR_CACHE_DIR": str(tmp_path / "cache")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        until = time.monotonic() + 400
+        while not (run / "metrics.jsonl").exists() or not metrics(run):
+            assert process.poll() is None, "it ended by itself"
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+    before = {part.role: part for part in read_ledger(run)}
+    assert before["teacher"].scored > 0
+    with (run / "tinker-usage.jsonl").open("ab") as ledger:
+        ledger.write(b'{"model": "tiny", "role": "teacher", "scor')
+
+    done = rlvr("run", "--resume", "run", "--json", server=running)
+
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)["tinker"]
+    after = {part["role"]: part["tokens"] for part in told["parts"]}
+    for role, part in before.items():
+        assert after[role]["scored"] > part.scored, role
+    assert after["policy"]["sampled"] >= sum(step["sampler/tokens"] for step in metrics(run))
+    assert told["tokens"]["scored"] == after["teacher"]["scored"] + after["policy"]["scored"]
+    assert "teacher tiny" in done.stderr
+    assert "1 line" in done.stderr or "lines=1" in done.stderr, done.stderr
+    assert "tinker-usage.jsonl" in done.stderr
 
 
 @contextlib.contextmanager

@@ -13,15 +13,14 @@ import pytest
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed")
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed")
 
-from rlvr.parts import BuildContext, Loss
+from rlvr import BuildContext, Datum, Loss
 from rlvr.testing import opened
-from rlvr.types import Datum
-from rlvr_algos.cispo import CispoLoss
 from rlvr_algos.config import CispoConfig, GrpoConfig, GspoConfig
-from rlvr_algos.grpo import GrpoLoss
-from rlvr_algos.gspo import GspoLoss
-from rlvr_algos.reinforce import ReinforceLoss
-from rlvr_algos.sft import SftLoss
+from rlvr_algos.losses.cispo import CispoLoss
+from rlvr_algos.losses.grpo import GrpoLoss
+from rlvr_algos.losses.gspo import GspoLoss
+from rlvr_algos.losses.reinforce import ReinforceLoss
+from rlvr_algos.losses.sft import SftLoss
 from rlvr_tinker.backend import TinkerBackend
 from rlvr_torch.backend import TorchBackend
 from rlvr_torch.config import TorchConfig
@@ -52,13 +51,13 @@ async def first_step(backend: Any, data: Sequence[Datum], loss: Loss) -> dict[st
     """The metrics of one update, with the annotations that the loss needs."""
     from attrs import evolve
 
-    for name in loss.needs:
+    for name in loss.needs.annotations:
         by_other = await backend.logprobs(data, name)
         data = [
             evolve(d, annotations={**d.annotations, name: lp})
             for d, lp in zip(data, by_other, strict=True)
         ]
-    found: dict[str, float] = await backend.step(data, loss)
+    found: dict[str, float] = await backend.update(data, loss)
     return found
 
 
@@ -75,7 +74,7 @@ def test_a_step_finds_the_same_loss(
     make, form = LOSSES[name]
     loss = make()
     if form is not None:
-        named = loss.named()  # type: ignore[attr-defined]
+        named = loss.builtin_form()
         assert named is not None
         assert named.name == form
 
@@ -103,7 +102,7 @@ def test_the_service_agrees_with_our_sum(
         async with opened(make_backend()) as backend:
             for make, form in LOSSES.values():
                 if form is not None:
-                    await backend.step(data, make())
+                    await backend.update(data, make())
 
     asyncio.run(run())
 
@@ -136,7 +135,7 @@ def test_named_and_computed_here_train_alike(
     async def run(custom: bool) -> list[np.ndarray]:
         async with opened(make_backend(custom_loss=custom, seed=11)) as backend:
             for _ in range(3):
-                await backend.step(data, GrpoLoss(None, CONTEXT))
+                await backend.update(data, GrpoLoss(None, CONTEXT))
             return list(await backend.logprobs(data, "policy"))
 
     for a, b in zip(asyncio.run(run(False)), asyncio.run(run(True)), strict=True):

@@ -9,10 +9,10 @@ import attrs
 import numpy as np
 import pytest
 
+from rlvr import Datum, Needs
 from rlvr.testing.backend_losses import LikelihoodLoss
-from rlvr.types import Datum
-from rlvr_tinker.losses import LocalLoss
-from rlvr_tinker.update import digest_of
+from rlvr_tinker.training.losses import LocalLoss
+from rlvr_tinker.training.step import digest_of
 
 from .conftest import make_data
 
@@ -43,6 +43,9 @@ def digest(
 def test_equal_updates_have_equal_digests() -> None:
     """Whoever makes them: nothing of it depends on the process."""
     assert digest() == digest(make_data(1), Loss(Config()), dict(SETTINGS))
+    asking = Loss(Config())
+    asking.needs = Needs(annotations={"policy", "reference"})  # sets have no order of their own
+    assert digest(loss=asking) == digest()
 
 
 def test_whatever_makes_other_weights_makes_another_digest() -> None:
@@ -80,7 +83,7 @@ def test_a_loss_that_fails_gives_a_gradient_of_zero(value: float) -> None:
     logprobs = torch.full((count,), value, requires_grad=True)
 
     class Failing(LikelihoodLoss):
-        def __call__(self, data: Any, logprobs: Any) -> Any:
+        def __call__(self, data: Any, logprobs: Any, outputs: Any) -> Any:
             raise ZeroDivisionError("a bug of the loss")
 
     local = LocalLoss(Failing(), data)

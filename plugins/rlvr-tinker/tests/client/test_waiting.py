@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
-from rlvr.errors import PrerequisiteError, RlvrError
-from rlvr_tinker.deadlines import in_thread, within
-from rlvr_tinker.errors import LostError, RefusedError, explained
-from rlvr_tinker.health import MOST_FAILURES, Health
+from rlvr import PrerequisiteError, RlvrError
+from rlvr_tinker.service.deadlines import in_thread, within
+from rlvr_tinker.service.errors import LostError, RefusedError, explained
+from rlvr_tinker.service.health import MOST_FAILURES, Health
 
 
 class Asked:

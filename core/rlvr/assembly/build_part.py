@@ -1,0 +1,63 @@
+"""Build one part of a run from its spec, check that it is of its kind, and open it."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from rlvr.border.calls import Border, built, kind_of, same_part
+from rlvr.border.kinds import fault_of_part
+from rlvr.parts import BuildContext
+from rlvr.plugins.registry import Registry
+from rlvr.plugins.resolve import load_object
+from rlvr.specs import LossSpec, PartSpec
+
+if TYPE_CHECKING:
+    from rlvr.assembly.configured import Configured
+
+
+def build(configured: Configured, spec: PartSpec, context: BuildContext) -> Any:
+    """Make a part: import its target and call it with its own options and the context."""
+    factory = load_object(spec.target, spec.provider)
+    config = configured.options.record(spec.option_namespace) if spec.config else None
+    context = attrs.evolve(context, namespace=spec.option_namespace)
+    if isinstance(spec, LossSpec) and spec.around:
+        inner = Registry(configured.host).find("loss", spec.around)
+        context = attrs.evolve(context, inner=_inner(inner, config, context))
+    at = Border(spec, spec.kind, spec.target, promised=f"a {spec.kind}")
+    with at:
+        part = factory(config, context)
+        fault = fault_of_part(part, spec.kind)
+    at.check(fault)
+    built(spec, part)
+    return part
+
+
+def _inner(spec: LossSpec, outer: Any, context: BuildContext) -> Any:
+    """The loss that another one is built around, with those of its options that it shares."""
+    config = None
+    if spec.config:
+        record = load_object(spec.config, spec.provider)
+        names = {f.name for f in attrs.fields(record)} & {f.name for f in attrs.fields(type(outer))}
+        config = record(**{name: getattr(outer, name) for name in names})
+    at = Border(spec, "loss", spec.target, promised="a loss")
+    with at:
+        part = load_object(spec.target, spec.provider)(config, context)
+        fault = fault_of_part(part, "loss")
+    at.check(fault)
+    return part
+
+
+async def enter(stack: AsyncExitStack, part: Any) -> Any:
+    """Open a part; the stack closes it in reverse order."""
+    kind = kind_of(part)
+    at = Border(part, kind, "__aenter__", promised="the part itself, open")
+    with at:
+        opened = await stack.enter_async_context(part)
+        fault = fault_of_part(opened, kind)
+    at.check(fault)
+    if type(opened) is not type(part):
+        same_part(part, opened)
+    return opened

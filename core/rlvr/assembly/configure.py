@@ -1,0 +1,260 @@
+"""Resolve options and choose part specs from flags, files and plugins. Builds nothing."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from rlvr.assembly.configured import NO_REWARD, NO_TASK, Chosen, Configured
+from rlvr.assembly.fitted_values import fitted_layers
+from rlvr.assembly.model_spec import backend_for_model, check_fit, default_model
+from rlvr.assembly.teachers import choose_teachers
+from rlvr.assembly.unused_options import refuse_foreign, without_foreign
+from rlvr.assembly.vetted_values import (
+    backend_layers,
+    parts_of,
+    vetted_layers,
+    without_outranked,
+)
+from rlvr.config.core import CORE_OPTIONS, RunOptions
+from rlvr.config.layers import (
+    DEFAULT,
+    Layer,
+    environment_layer,
+    file_layer,
+    overrides_layer,
+    resolve,
+)
+from rlvr.config.part_flags import PartFlags, part_layer, unknown_flag
+from rlvr.errors import ConfigError, PluginError, UnknownNameError, explain
+from rlvr.plugins.host import PluginHost
+from rlvr.plugins.registry import Registry
+from rlvr.plugins.resolve import load_object
+from rlvr.specs import (
+    PartSpec,
+    TaskSpec,
+)
+
+_PARTS = ("algo", "backend", "sampler", "reward", "advantage", "loss", "checkpointer", "callbacks")
+"""Options of `run` that name parts which `rlvr config show` can do without."""
+RUN_FLAGS = ("plugin", "task", "algo", "model", "backend", "sampler", "reward", "dataset", "out")
+
+
+def configure(
+    args: Namespace,
+    host: PluginHost,
+    *,
+    needs: str = "run",
+    reads_data: bool = True,
+    is_partial: bool = False,
+) -> Configured:
+    """
+    Resolve everything that the command line, files and the environment say.
+
+    Args:
+        args: Parsed flags; absent ones count as not given.
+        host: Loaded plugins.
+        needs: "run" (all parts), "eval" (task, reward, sampler, backend), "trained" (these, and
+            the checkpointer that has the model), or "score" (task, reward).
+        reads_data: The data set will be read: it is looked for before anything slow is imported.
+        is_partial: There need be no task, and a part that nobody named may be missing
+            (`Configured.missing`).
+
+    Raises:
+        UnknownNameError: The data set does not exist.
+        PluginError: Parts that are missing; all of them are named at once.
+        ConfigError: An option is unknown or has a value it cannot have.
+    """
+    registry = Registry(host)
+    given = _given_layers(args)
+    first = _first_look(given, host)
+    flags: PartFlags = getattr(args, "part_flags", None) or PartFlags()
+    if not (first.plugin or first.task or is_partial):
+        if flags.given:
+            raise unknown_flag(flags.given[0][0], flags.command, flags.own)
+        raise ConfigError(
+            explain(
+                "no plugin was chosen.",
+                f"installed: {', '.join(registry.names('task')) or 'no task plugin'}",
+                "try: rlvr run --plugin cvdp --algo grpo",
+            )
+        )
+    said = {key.removeprefix("run.") for layer in given for key in layer.values}
+    optional = {*_PARTS} - said if is_partial else set[str]()
+    chosen, missing = _choose(registry, first, needs, optional)
+    if reads_data:
+        check_dataset(first, chosen.task)
+    preset = getattr(args, "preset", None)
+    if needs == "run":
+        picked = parts_of(vetted_layers(chosen, first, preset), given)
+        if picked:
+            first = attrs.evolve(first, **picked)
+            chosen, missing = _choose(registry, first, needs, optional)
+    specs: dict[str, type] = dict(CORE_OPTIONS)
+    for spec in chosen.parts():
+        if spec.config is not None:
+            _declare(specs, spec)
+    if flags.given:
+        own = {s.option_namespace for s in (chosen.task, chosen.reward) if s.config}
+        told = {s.option_namespace for s in chosen.callbacks}
+        others = {s.option_namespace for s in chosen.parts() if s.config} - own
+        names = (own, others - told, others & told)
+        tiers = [{n: c for n, c in specs.items() if n in tier} for tier in names]
+        given.append(part_layer(flags, tiers, given[-1].values))
+    own_values = vetted_layers(chosen, first, preset)
+    own_values = without_outranked(own_values, given, specs, chosen, registry)
+    vetted = [*backend_layers(chosen, first), *own_values]
+    chosen = choose_teachers(chosen, [*vetted, *given], specs, host)
+    for teacher in chosen.teachers:
+        if teacher.config is not None:
+            _declare(specs, teacher)
+    if needs == "run":
+        if getattr(args, "base", None):  # parts that are not those of before: the run says which
+            given[0] = without_foreign(given[0], specs, registry)
+        refuse_foreign(given, specs, registry)
+    else:
+        given = [without_foreign(layer, specs, registry) for layer in given]
+    options = resolve(specs, [*vetted, *given])
+    if needs in ("run", "eval") and getattr(args, "base", None) is None:
+        fitted = fitted_layers(chosen, options, given, trains=needs == "run")
+        typed = len(vetted) - (preset is not None)  # a preset that a person named outranks them
+        if fitted:
+            options = resolve(specs, [*vetted[:typed], *fitted, *vetted[typed:], *given])
+    return Configured(options=options, specs=specs, chosen=chosen, host=host, missing=missing)
+
+
+def check_dataset(run: RunOptions, task: TaskSpec) -> None:
+    """
+    Refuse a data set that is not there.
+
+    Raises:
+        UnknownNameError: It does not exist, or one of several.
+    """
+    if not run.dataset or Path(run.dataset).exists():
+        return
+    several = run.dataset.split(",") if task.reads_several else [run.dataset]
+    missing = next((path for path in several if not Path(path).exists()), None)
+    if missing is not None:
+        raise UnknownNameError(
+            explain(
+                f"the data set {missing} was asked for.",
+                "found: no such file or folder",
+                "check the path given with --dataset",
+            )
+        )
+
+
+def _declare(specs: dict[str, type], spec: PartSpec) -> None:
+    """Add a part's options; two classes under one namespace cannot both be meant."""
+    cls = load_object(str(spec.config), spec.provider)
+    other = specs.setdefault(spec.option_namespace, cls)
+    if other is not cls:
+        raise PluginError(
+            explain(
+                f"two parts of this run declare options under '{spec.option_namespace}'.",
+                f"found: {other.__module__}.{other.__name__} and {cls.__module__}.{cls.__name__}",
+                f"a part of plugin {spec.provider} needs a namespace of its own",
+            )
+        )
+
+
+def _given_layers(args: Namespace) -> list[Layer]:
+    layers: list[Layer] = []
+    if base := getattr(args, "base", None):  # the options of the run that is resumed
+        layers.append(base)
+    if path := getattr(args, "config", None):
+        layers.append(file_layer(Path(path)))
+    layers.append(environment_layer(os.environ, CORE_OPTIONS))
+    flags: dict[str, Any] = {
+        f"run.{name}": getattr(args, name)
+        for name in (*RUN_FLAGS, "curriculum", "callbacks", "steps", "seed", "max_staleness")
+        if getattr(args, name, None) is not None
+    }
+    if getattr(args, "workers", None) is not None:
+        flags["verify.workers"] = args.workers
+    flags |= getattr(args, "flag_options", {})
+    layers.append(Layer("command line", flags))
+    layers.append(overrides_layer(getattr(args, "overrides", None) or []))
+    return layers
+
+
+def _first_look(given: Sequence[Layer], host: PluginHost) -> RunOptions:
+    """The `run.*` options alone: they say which plugins' options exist, the model its backend."""
+    only_run = [
+        Layer(layer.name, {k: v for k, v in layer.values.items() if k.startswith("run.")})
+        for layer in given
+    ]
+    options = resolve({"run": RunOptions}, only_run)
+    record: RunOptions = options.record("run")
+    if options.origin["run.backend"] == DEFAULT and (
+        backend := backend_for_model(record.model, host)
+    ):
+        record = attrs.evolve(record, backend=backend)
+    if options.origin["run.model"] == DEFAULT and (model := default_model(record.backend, host)):
+        record = attrs.evolve(record, model=model)
+    return record
+
+
+def _choose(
+    registry: Registry, run: RunOptions, needs: str, optional: Collection[str]
+) -> tuple[Chosen, tuple[str, ...]]:
+    """The parts, and of those in `optional` (options of `run`) why they are missing."""
+    errors: list[PluginError] = []
+    missing: list[str] = []
+
+    def find(kind: str, name: str) -> Any:
+        try:
+            return registry.find(kind, name)
+        except PluginError as error:
+            if {"algorithm": "algo", "callback": "callbacks"}.get(kind, kind) in optional:
+                missing.append(str(error))
+            else:
+                errors.append(error)
+            return None
+
+    task = _task(registry, run)
+    wanted = run.reward or task.reward or task.name
+    reward = find("reward", wanted) if wanted != NO_TASK.name else None
+    found: dict[str, Any] = {}
+    if needs == "run":
+        algorithm = found["algorithm"] = find("algorithm", run.algo)
+        for kind in ("sampler", "advantage", "loss", "curriculum"):
+            if name := getattr(run, kind) or getattr(algorithm, kind, ""):
+                found[kind] = find(kind, name)
+        if (loss := found.get("loss")) is not None and loss.around:
+            find("loss", loss.around)
+        told = [find("callback", name) for name in dict.fromkeys(run.callbacks)]
+        found["callbacks"] = tuple(spec for spec in told if spec is not None)
+    if needs in ("run", "trained"):
+        found["checkpointer"] = find("checkpointer", run.checkpointer)
+    if needs in ("run", "eval", "trained"):
+        backend = found["backend"] = find("backend", run.backend)
+    if needs in ("eval", "trained"):
+        own = backend.sampler if backend is not None else ""
+        found["sampler"] = find("sampler", run.sampler or own or "group")
+    if errors:
+        raise _joined(errors)
+    if found.get("backend") is not None and task is not NO_TASK:
+        check_fit(found["backend"], found.get("sampler"), trains=needs == "run")
+    return Chosen(task=task, reward=reward or NO_REWARD, **found), tuple(missing)
+
+
+def _task(registry: Registry, run: RunOptions) -> TaskSpec:
+    if not (run.task or run.plugin):
+        return NO_TASK
+    if run.task or run.plugin in registry.names("task"):
+        task: TaskSpec = registry.find("task", run.task or run.plugin)
+        return task
+    return registry.default_task(run.plugin)
+
+
+def _joined(errors: Sequence[PluginError]) -> PluginError:
+    if len(errors) == 1:
+        return errors[0]
+    lines = dict.fromkeys(str(error) for error in errors)
+    return PluginError("several parts of this run are missing.\n" + "\n".join(lines))

@@ -1,0 +1,83 @@
+"""Find the backend of a model spec, and check that it can do what the command needs."""
+
+from __future__ import annotations
+
+from rlvr.errors import ConfigError, explain
+from rlvr.log import get
+from rlvr.plugins.host import PluginHost
+from rlvr.plugins.known import MODELS
+from rlvr.plugins.resolve import load_object
+from rlvr.specs import BackendSpec, SamplerSpec, TaskSpec
+
+log = get(__name__)
+
+STARTER = "starter"
+
+
+def backend_for_model(model: str, host: PluginHost) -> str | None:
+    """
+    The only installed backend that takes the model's scheme (`server` of `server:URL#NAME`).
+
+    If none does, gives the one of ours that would, so that the error names it as missing. None
+    where the spec has no scheme, or nobody or several take it: then `run.backend` says which.
+    """
+    scheme, colon, _rest = model.partition(":")
+    if not colon:
+        return None
+    takers = [spec.name for spec in host.backends() if scheme in spec.models]
+    if not takers:
+        return MODELS.get(scheme)
+    return takers[0] if len(takers) == 1 else None
+
+
+def default_model(backend: str, host: PluginHost) -> str:
+    """Default model: that of an installed backend, such as a server's only one; "": the starter."""
+    for spec in host.backends():
+        if backend in (spec.name, spec.full_name):
+            return _found(spec) or spec.default_model
+    return ""
+
+
+def _found(spec: BackendSpec) -> str:
+    """What the backend's own look at what is there finds; "" where that fails, for any reason."""
+    if spec.find_model is None:
+        return ""
+    try:
+        return str(load_object(spec.find_model, spec.provider)())
+    except Exception as error:  # the plugin border; opening the backend says what is wrong
+        log.debug("model_not_found", backend=spec.name, reason=repr(error))
+        return ""
+
+
+def is_starter(model: str, task: TaskSpec, backend: BackendSpec | None) -> bool:
+    """Whether it is the task's starter: its own, or what a server has as `PLUGIN-starter`."""
+    if backend is None or backend.find_model is None:
+        return model == STARTER
+    served = model.partition(":")[2]
+    return served in (f"{task.provider}-{STARTER}", f"{task.name}-{STARTER}")
+
+
+def check_fit(backend: BackendSpec, sampler: SamplerSpec | None, *, trains: bool) -> None:
+    """
+    Refuse what the backend cannot do, before anything is built.
+
+    Raises:
+        ConfigError: Training with a backend that only samples, or one whose policy another
+            sampler must ask.
+    """
+    if trains and not backend.trains:
+        raise ConfigError(
+            explain(
+                f"a model was to be trained with backend {backend.name}.",
+                f"found: it only samples ({backend.summary}); it gives no gradients",
+                "train with another --model and --backend; measure this one with: rlvr eval",
+            )
+        )
+    if backend.sampler and sampler is not None and sampler.name != backend.sampler:
+        raise ConfigError(
+            explain(
+                f"sampler {sampler.name} was asked for.",
+                f"found: backend {backend.name} goes with sampler {backend.sampler} only",
+                "leave --sampler out",
+            )
+        )

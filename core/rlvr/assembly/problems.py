@@ -1,0 +1,83 @@
+"""The problems of a run, without those that cannot be put to the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rlvr.border.calls import label
+from rlvr.border.promises import problems_of
+from rlvr.errors import ConfigError, explain
+from rlvr.log import get
+from rlvr.parts import Sampler, Task
+from rlvr.types import Problem
+
+log = get(__name__)
+
+
+def train_problems(task: Task, sampler: Sampler, provider: str) -> tuple[Problem, ...]:
+    """
+    The problems of split "train" that can be put to the policy.
+
+    Args:
+        task: Open.
+        sampler: The run's.
+        provider: Plugin of the task, for messages.
+
+    Raises:
+        ConfigError: Nothing is.
+    """
+    problems = tuple(problems_of(task, "train"))
+    if not problems:
+        raise ConfigError(
+            explain(
+                f"there is nothing to train on: {label(task, 'task')}.",
+                f"found: no usable problem in split 'train'{_left_out(task)}",
+                "choose another --dataset" + _reasons(task, provider),
+            )
+        )
+    kept = posed(task, sampler, problems)
+    if not kept:
+        first = problems[0]
+        raise ConfigError(
+            explain(
+                f"the policy was to answer {len(problems)} problems.",
+                f"found: none of them can be put to it: {first.id}: {task.why_unanswerable(first)}",
+                "learn from what is recorded (--sampler replay, --algo sad), or name a --dataset "
+                "with prompts",
+            )
+        )
+    return kept
+
+
+def posed(task: Task, sampler: Sampler, problems: Sequence[Problem]) -> tuple[Problem, ...]:
+    """Drop problems that leave the policy nothing to answer; log how many, and why."""
+    if not sampler.draws_from_policy:
+        return tuple(problems)
+    why = {p.id: reason for p in problems if (reason := task.why_unanswerable(p))}
+    kept = tuple(p for p in problems if p.id not in why)
+    if not why:
+        return kept
+    first, reason = next(iter(why.items()))
+    log.warning("problems_left_out", problems=len(why), of=len(problems), first=first, why=reason)
+    return kept
+
+
+def _left_out(task: Task) -> str:
+    others = len(problems_of(task, "all"))
+    held = f", {others} in all splits" if others else ""
+    warnings = "".join(f"; {text}" for text in task.warnings("train"))
+    return held + _refused(task.unsupported()) + warnings
+
+
+def _reasons(task: Task, provider: str) -> str:
+    """The command that lists the reason of every unusable row; each plugin has it."""
+    if not task.unsupported():
+        return ""
+    return f"; every reason: rlvr score --plugin {provider} --dataset FILE --golden"
+
+
+def _refused(unsupported: Mapping[str, str]) -> str:
+    if not unsupported:
+        return ""
+    name, reason = next(iter(unsupported.items()))
+    return f"; {len(unsupported)} rows are unsupported, the first {name}: {reason}"

@@ -1,0 +1,300 @@
+"""Build, open and close the parts of a run. Counts no steps."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from rlvr.assembly.build_part import build, enter
+from rlvr.assembly.compatibility import check_eval_loss, check_together
+from rlvr.assembly.configure import check_dataset
+from rlvr.assembly.configured import Configured
+from rlvr.assembly.problems import posed, train_problems
+from rlvr.assembly.teachers import check_routes, model_of, open_teachers
+from rlvr.border.promises import policy_of, problems_of
+from rlvr.config.core import (
+    CheckpointOptions,
+    EvalOptions,
+    ParityOptions,
+    SamplerOptions,
+    TrainOptions,
+    VerifyOptions,
+)
+from rlvr.curriculum.select import check_choice
+from rlvr.errors import ConfigError, explain
+from rlvr.log import get
+from rlvr.parts import (
+    Advantage,
+    Backend,
+    BuildContext,
+    Callback,
+    Checkpointer,
+    Curriculum,
+    Loss,
+    RewardFn,
+    Sampler,
+    Task,
+    Teacher,
+)
+from rlvr.progress.status import RunStatus
+from rlvr.rollouts.group import GroupSampler, check_room
+from rlvr.types import Problem, SamplingParams
+from rlvr.verification.runner import VerificationRunner
+from rlvr.verification.verdict_cache import VerdictStore, open_store
+from rlvr.verification.verdict_keys import salt_of
+
+log = get(__name__)
+
+
+@frozen(kw_only=True)
+class Verifier:
+    """Task, open reward, and the runner that calls the reward: all that verification needs."""
+
+    task: Task
+    reward: RewardFn
+    runner: VerificationRunner
+
+
+@frozen(kw_only=True)
+class PolicyContext(Verifier):
+    """Also the open backend and the sampler: all that evaluation needs."""
+
+    sampler: Sampler
+    backend: Backend
+    params: SamplingParams
+
+
+@frozen(kw_only=True)
+class Recipe(PolicyContext):
+    """Everything a run is made of, open and ready."""
+
+    eval_sampler: Sampler
+    advantage: Advantage
+    loss: Loss
+    checkpointer: Checkpointer
+    problems: tuple[Problem, ...]
+    eval_problems: tuple[Problem, ...]
+    steps: int
+    seed: int
+    train: TrainOptions
+    eval: EvalOptions
+    checkpoint: CheckpointOptions
+    parity: ParityOptions
+    curriculum: Curriculum | None = None
+    teachers: Mapping[str, Teacher] = field(factory=dict)
+    max_staleness: int = 0
+    verify: VerifyOptions = field(factory=VerifyOptions)
+
+    @property
+    def replays(self) -> bool:
+        """Whether the run trains on trajectories that the task recorded, instead of samples."""
+        return self.task.is_offline and not self.sampler.draws_from_policy
+
+    @property
+    def smallest_group(self) -> int:
+        """Smallest group that is trained on: 2 where answers of a group are compared, else 1."""
+        is_group = self.sampler.draws_from_policy and self.params.group_size > 1
+        return 2 if is_group else 1
+
+
+def build_context(configured: Configured, run_dir: Path | None) -> BuildContext:
+    """
+    The `BuildContext` that every part gets when it is built.
+
+    Raises:
+        UnknownNameError: The data set does not exist.
+        PluginError: The task has no starter model and none was named.
+    """
+    run = configured.run
+    verify: VerifyOptions = configured.options.record("verify")
+    check_dataset(run, configured.chosen.task)
+    return BuildContext(
+        model=_model_spec(configured) if configured.chosen.backend is not None else "",
+        dataset=Path(run.dataset) if run.dataset else None,
+        run_dir=run_dir,
+        seed=run.seed,
+        steps=run.steps,
+        workers=verify.workers or os.cpu_count() or 1,
+        train=configured.options.record("train"),
+        uses_starter_model=configured.uses_starter,
+        sampling=_sampling(configured) if configured.chosen.sampler is not None else None,
+    )
+
+
+def _sampling(configured: Configured) -> SamplingParams:
+    options: SamplerOptions = configured.options.record("sampler")
+    return SamplingParams(
+        max_tokens=options.max_tokens,
+        temperature=options.temperature,
+        top_p=options.top_p,
+        top_k=options.top_k,
+        stop=options.stop,
+        group_size=options.group_size,
+    )
+
+
+def _model_spec(configured: Configured) -> str:
+    task, backend = configured.chosen.task, configured.chosen.backend
+    model = model_of(configured.run.model, task)
+    scheme = model.partition(":")[0]
+    if backend is not None and backend.models and scheme not in backend.models:
+        raise ConfigError(
+            explain(
+                f"model '{model}' was asked for.",
+                f"backend {backend.name} takes: {', '.join(f'{s}:...' for s in backend.models)}",
+                "choose another --model or --backend",
+            )
+        )
+    return model
+
+
+@asynccontextmanager
+async def open_verifier(
+    configured: Configured, context: BuildContext, status: RunStatus
+) -> AsyncIterator[Verifier]:
+    """Build and open task and reward, with the verdict store."""
+    verify: VerifyOptions = configured.options.record("verify")
+    async with AsyncExitStack() as stack:
+        store: VerdictStore = open_store(verify.store)
+        stack.callback(store.close)
+        task = await enter(stack, build(configured, configured.chosen.task, context))
+        reward = await enter(stack, build(configured, configured.chosen.reward, context))
+        runner = VerificationRunner(
+            reward=reward,
+            store=store,
+            salt=_salt(configured, reward),
+            bounds=configured.chosen.reward.bounds,
+            workers=context.workers,
+            deadline_s=verify.deadline_s,
+            max_failures=verify.max_failures,
+            status=status,
+        )
+        yield Verifier(task=task, reward=reward, runner=runner)
+
+
+def _salt(configured: Configured, reward: RewardFn) -> str | None:
+    """What enters each key of the verdict store besides the reward's own."""
+    spec, values = configured.chosen.reward, configured.options.values
+    if values["verify.store"] == "off":
+        return ""
+    version = next((p.version for p in configured.host.plugins if p.name == spec.provider), "")
+    own = f"{spec.option_namespace}."
+    options = {key: value for key, value in values.items() if key.startswith(own)}
+    return salt_of(reward, filter(None, (spec.target, spec.config)), version, options)
+
+
+@asynccontextmanager
+async def open_policy_context(
+    configured: Configured, context: BuildContext, status: RunStatus
+) -> AsyncIterator[PolicyContext]:
+    """Build and open what sampling and judging need."""
+    chosen = configured.chosen
+    async with AsyncExitStack() as stack:
+        verifier = await stack.enter_async_context(open_verifier(configured, context, status))
+        sampler = await enter(stack, build(configured, _there(chosen.sampler), context))
+        backend = await enter(stack, build(configured, _there(chosen.backend), context))
+        params = _sampling(configured)
+        yield PolicyContext(
+            task=verifier.task,
+            reward=verifier.reward,
+            runner=verifier.runner,
+            sampler=sampler,
+            backend=backend,
+            params=params,
+        )
+
+
+@asynccontextmanager
+async def open_recipe(
+    configured: Configured, context: BuildContext, status: RunStatus
+) -> AsyncIterator[Recipe]:
+    """Build and open everything a run needs; closed in reverse order, whatever happens."""
+    chosen, options = configured.chosen, configured.options
+    evaluation: EvalOptions = options.record("eval")
+    async with AsyncExitStack() as stack:
+        advantage, loss, checkpointer = [
+            await enter(stack, build(configured, _there(spec), context))
+            for spec in (chosen.advantage, chosen.loss, chosen.checkpointer)
+        ]
+        opened = await stack.enter_async_context(open_policy_context(configured, context, status))
+        check_together(
+            sampler=opened.sampler,
+            params=opened.params,
+            advantage=advantage,
+            loss=loss,
+            train=options.record("train"),
+            max_staleness=configured.run.max_staleness,
+        )
+        if opened.sampler.draws_from_policy:
+            backend = opened.backend
+            is_live = configured.run.max_staleness > 0 and backend.capabilities.partial_rollouts
+            check_room(await policy_of(backend, is_live=is_live), opened.params)
+        teachers = await stack.enter_async_context(
+            open_teachers(configured, context, [advantage, loss], opened.backend)
+        )
+        problems = train_problems(opened.task, opened.sampler, chosen.task.provider)
+        check_routes(teachers, problems)
+        wanted = chosen.curriculum
+        curriculum: Curriculum | None = None
+        if wanted is not None:
+            curriculum = await enter(stack, build(configured, wanted, context))
+        check_choice(
+            opened.task,
+            problems,
+            options.record("train").problems,
+            seed=configured.run.seed,
+            curriculum=curriculum,
+        )
+        eval_problems: tuple[Problem, ...] = ()
+        if evaluation.samples:
+            eval_problems = tuple(problems_of(opened.task, evaluation.split))
+            eval_problems = posed(opened.task, opened.sampler, eval_problems)
+            eval_problems = eval_problems[: evaluation.problems or None]
+            if not eval_problems:
+                log.warning("nothing_to_evaluate", split=evaluation.split)
+            check_eval_loss(opened.task, opened.backend, configured.run.backend)
+            if opened.task.is_offline:  # the loss is told with the teachers, too
+                check_routes(teachers, eval_problems)
+        yield Recipe(
+            task=opened.task,
+            reward=opened.reward,
+            runner=opened.runner,
+            sampler=opened.sampler,
+            backend=opened.backend,
+            params=opened.params,
+            eval_sampler=opened.sampler if opened.sampler.draws_from_policy else GroupSampler(),
+            advantage=advantage,
+            loss=loss,
+            checkpointer=checkpointer,
+            problems=problems,
+            eval_problems=eval_problems,
+            steps=configured.run.steps,
+            seed=configured.run.seed,
+            train=options.record("train"),
+            eval=evaluation,
+            checkpoint=options.record("checkpoint"),
+            parity=options.record("parity"),
+            curriculum=curriculum,
+            teachers=teachers,
+            max_staleness=configured.run.max_staleness,
+            verify=options.record("verify"),
+        )
+
+
+async def open_callbacks(
+    stack: AsyncExitStack, configured: Configured, context: BuildContext
+) -> tuple[Callback, ...]:
+    """Build and open the callbacks; they stay open longer than all other parts."""
+    built = [build(configured, spec, context) for spec in configured.chosen.callbacks]
+    return tuple([await enter(stack, part) for part in built])
+
+
+def _there(spec: Any) -> Any:
+    if spec is None:
+        raise ConfigError("this command was configured without a part that it needs")
+    return spec

@@ -1,0 +1,296 @@
+"""Choose, open and check teachers: frozen models that score what the policy wrote."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from rlvr.assembly.build_part import build, enter
+from rlvr.assembly.configured import NO_TASK
+from rlvr.border.promises import policy_of
+from rlvr.config.layers import Layer, resolve
+from rlvr.errors import ConfigError, PluginError, explain
+from rlvr.install import pip_install
+from rlvr.log import get
+from rlvr.parts import Backend, BuildContext, LearningPart, Policy, Teacher, Tokenizer
+from rlvr.plugins.host import PluginHost
+from rlvr.plugins.known import MODELS, distribution_for
+from rlvr.plugins.resolve import load_object
+from rlvr.specs import TaskSpec, TeacherSpec
+from rlvr.teachers.requests import introduce
+from rlvr.teachers.route_spec import models_of, routes_of
+from rlvr.teachers.routed import RoutedTeacher
+from rlvr.teachers.same_tokenizer import difference, warn_of_frame
+from rlvr.types import Problem, SamplingParams
+
+if TYPE_CHECKING:
+    from rlvr.assembly.configured import Chosen, Configured
+
+log = get(__name__)
+
+STARTER = "starter"
+_BACKENDS = frozenset({"policy", "reference", "value", "return"})
+"""Annotations that a backend or an advantage makes: no teacher may take their names."""
+
+
+def teacher_keys(chosen: Chosen) -> tuple[str, ...]:
+    """The options that hold model specs of teachers."""
+    specs = [spec for spec in (chosen.advantage, chosen.loss) if spec is not None]
+    return tuple(dict.fromkeys(key for spec in specs for key in spec.teachers))
+
+
+def choose_teachers(
+    chosen: Chosen, layers: Sequence[Layer], specs: Mapping[str, type], host: PluginHost
+) -> Chosen:
+    """
+    The chosen parts with the specs of the teachers that the options name.
+
+    A look at those options alone, before all others: they say which teachers' options exist.
+
+    Raises:
+        PluginError: No plugin takes a teacher's model, or several do.
+    """
+    keys = teacher_keys(chosen)
+    if not keys:
+        return chosen
+    only = [
+        attrs.evolve(y, values={k: v for k, v in y.values.items() if k in keys}) for y in layers
+    ]
+    namespaces = {key.partition(".")[0] for key in keys}
+    options = resolve({name: cls for name, cls in specs.items() if name in namespaces}, only)
+    models = [m for key in keys for m in models_of(str(options.values[key] or ""))]
+    if chosen.task is NO_TASK:  # whose starter would be meant?
+        models = [m for m in models if m != STARTER]
+    found = {m: teacher_for(model_of(m, chosen.task), host) for m in models}
+    return attrs.evolve(chosen, teachers=tuple(dict.fromkeys(found.values())))
+
+
+def teacher_for(model: str, host: PluginHost) -> TeacherSpec:
+    """
+    The only teacher that takes the model spec's scheme.
+
+    Raises:
+        PluginError: There is none, or several.
+    """
+    scheme = model.partition(":")[0]
+    takers = [spec for spec in host.teachers() if scheme in spec.models]
+    if len(takers) == 1:
+        return takers[0]
+    known = sorted({f"{s}:..." for spec in host.teachers() for s in spec.models})
+    ours = distribution_for("backend", MODELS.get(scheme, ""))
+    raise PluginError(
+        explain(
+            f"the teacher '{model}' was asked for.",
+            f"found: {len(takers)} plugins take it: {', '.join(s.provider for s in takers)}"
+            if takers
+            else f"found: no plugin takes it; teachers can be: {', '.join(known) or 'none'}",
+            "disable all but one of them (RLVR_DISABLE_PLUGINS)"
+            if takers
+            else f"do: {pip_install(ours)}"
+            if ours
+            else "name one by its model spec, such as hf:PATH",
+        )
+    )
+
+
+def model_of(model: str, task: TaskSpec) -> str:
+    """
+    A model spec with `starter` resolved to the task's embedded model.
+
+    Raises:
+        PluginError: The task ships none.
+    """
+    if model != STARTER:
+        return model
+    if task.starter is None:
+        raise PluginError(
+            explain(f"task {task.name} ships no starter model.", do="name one, such as gpt2:PATH")
+        )
+    return str(load_object(task.starter, task.provider)())
+
+
+def teachers_wanted(parts: Sequence[LearningPart]) -> dict[str, str]:
+    """
+    Model specs by the annotation that the parts ask for.
+
+    Raises:
+        PluginError: Two parts mean different teachers by one name, or a name is a backend's.
+    """
+    wanted: dict[str, str] = {}
+    for part in parts:
+        for name, model in part.needs.teachers.items():
+            if name in _BACKENDS or wanted.setdefault(name, model) != model:
+                raise PluginError(
+                    explain(
+                        f"{type(part).__name__} asks the teacher {model!r} for {name!r}.",
+                        "found: that annotation is another model's",
+                        "give the teacher's annotation a name of its own",
+                    )
+                )
+    return wanted
+
+
+@asynccontextmanager
+async def open_teachers(
+    configured: Configured, context: BuildContext, parts: Sequence[LearningPart], backend: Backend
+) -> AsyncIterator[dict[str, Teacher]]:
+    """
+    Build, open and check the teachers that the parts ask for; closed in reverse order.
+
+    Args:
+        configured: Options and chosen parts.
+        context: The run's; a teacher's own has its model spec.
+        parts: Advantage and loss.
+        backend: What is to be taught; open.
+
+    Yields:
+        Teachers by annotation; a model that two of them name is opened once. One of several, by
+        label, where the option says so (`run.routes`).
+
+    Raises:
+        ConfigError: A teacher's tokenizer cannot be aligned, its context is too short, or it cannot
+            score at the temperature of what is sampled, or give the distributions of a loss.
+        PluginError: No plugin takes a model, or the part's spec does not name the option.
+    """
+    opened: dict[str, tuple[Teacher, Teacher]] = {}  # as it is, and in the policy's tokens
+    needs = {name for part in parts for name in part.needs.annotations}
+    async with AsyncExitStack() as stack:
+
+        async def one(given: str, name: str) -> Teacher:
+            model = model_of(given, configured.chosen.task)
+            if model not in opened:
+                teacher = await enter(stack, _build(configured, context, model))
+                policy = await policy_of(backend)
+                opened[model] = teacher, check_fit(configured, teacher, policy, context)
+            teacher, fitted = opened[model]
+            if name in needs:
+                check_temperature(teacher, context.sampling)
+            return fitted
+
+        teachers: dict[str, Teacher] = {}
+        for name, given in teachers_wanted(parts).items():
+            routes = routes_of(given)
+            if routes:
+                teachers[name] = RoutedTeacher({r: await one(r.model, name) for r in routes})
+            else:
+                teachers[name] = await one(given, name)
+        loss = configured.chosen.loss
+        introduce(parts, teachers, loss.option_namespace if loss is not None else "")
+        yield teachers
+
+
+def check_routes(teachers: Mapping[str, Teacher], problems: Sequence[Problem]) -> None:
+    """
+    Reject problems that no route sends to a teacher.
+
+    Raises:
+        ConfigError: Names one, and its labels.
+    """
+    for teacher in teachers.values():
+        teacher.check_problems(problems)
+
+
+def check_fit(
+    configured: Configured, teacher: Teacher, policy: Policy, context: BuildContext
+) -> Teacher:
+    """
+    The teacher for the policy's tokens: itself, or an aligned one where its tokenizer differs.
+
+    Raises:
+        ConfigError: It cannot read what the policy will write: texts of two tokenizers that do not
+            meet, or answers alone are longer than its context.
+    """
+    name = f"teacher {teacher.name}"
+    fitted = in_tokens_of(configured, policy.tokenizer, teacher)
+    longest = context.sampling.max_tokens if context.sampling is not None else 0
+    if longest >= teacher.context_length:
+        raise ConfigError(
+            explain(
+                f"answers of up to {longest} tokens were asked for (sampler.max_tokens).",
+                f"found: {name} reads {teacher.context_length} tokens, prompt and answer together",
+                f"set sampler.max_tokens below {teacher.context_length}, or choose another teacher",
+            )
+        )
+    if fitted is teacher and teacher.context_length < policy.context_length:
+        log.warning(
+            "teacher_context_shorter",
+            teacher=teacher.name,
+            reads=teacher.context_length,
+            policy_reads=policy.context_length,
+            why="a trajectory longer than the teacher reads ends the run",
+        )
+    return fitted
+
+
+def in_tokens_of(configured: Configured, student: Tokenizer, teacher: Teacher) -> Teacher:
+    """
+    The teacher itself where its tokenizer is the student's, by content; else through an adapter.
+
+    Raises:
+        PluginError: No plugin adapts teachers, or several do.
+        ConfigError: The adapter cannot align the two tokenizers.
+    """
+    differs = difference(student, teacher.tokenizer)
+    if not differs:
+        warn_of_frame(student, teacher.tokenizer, f"teacher {teacher.name}")
+        return teacher
+    adapters = [spec for spec in configured.host.teachers() if spec.adapts]
+    if len(adapters) != 1:
+        raise PluginError(
+            explain(
+                f"teacher {teacher.name} was to score what the policy writes.",
+                f"found: it has another tokenizer: {differs}; and "
+                + (
+                    f"{len(adapters)} plugins adapt it: {', '.join(s.provider for s in adapters)}"
+                    if adapters
+                    else "no plugin that adapts one to the other"
+                ),
+                "disable all but one of them (RLVR_DISABLE_PLUGINS)"
+                if adapters
+                else f"do: {pip_install('rlvr-distill')}, or choose a teacher whose tokenizer is "
+                "the policy's",
+            )
+        )
+    known = BuildContext(
+        model=teacher.name, inner=teacher, tokenizer=student, notes={"differs": differs}
+    )
+    adapted: Teacher = build(configured, adapters[0], known)
+    return adapted
+
+
+def check_temperature(teacher: Teacher, sampling: SamplingParams | None) -> None:
+    """
+    Reject a teacher that cannot give logprobs at the sampling temperature.
+
+    Raises:
+        ConfigError: Says at which it scores.
+    """
+    able = teacher.capabilities
+    if sampling is None or able.temperatures is None:
+        return
+    if sampling.temperature not in able.temperatures:
+        at = ", ".join(f"{t:g}" for t in able.temperatures)
+        raise ConfigError(
+            explain(
+                f"teacher {teacher.name} was to score what is sampled at temperature "
+                f"{sampling.temperature:g}.",
+                f"found: it scores at temperature {at} only",
+                f"do: set sampler.temperature to {at}, or choose another teacher",
+            )
+        )
+
+
+def _build(configured: Configured, context: BuildContext, model: str) -> Any:
+    spec = teacher_for(model, configured.host)
+    if spec.config and spec.option_namespace not in configured.specs:
+        raise PluginError(
+            explain(
+                f"the teacher '{model}' was asked for.",
+                f"found: its options ({spec.option_namespace}.*) are not known to this run",
+                "the advantage's or loss's spec must name the option: AdvantageSpec(teachers=...)",
+            )
+        )
+    return build(configured, spec, attrs.evolve(context, model=model))

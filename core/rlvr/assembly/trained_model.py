@@ -1,0 +1,133 @@
+"""The model that a run trained: its options, and the weights of one of its checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+from attrs import frozen
+
+from rlvr.assembly.build_part import build
+from rlvr.assembly.configured import Configured
+from rlvr.assembly.teachers import model_of, teacher_keys
+from rlvr.config.layers import Layer
+from rlvr.errors import CheckpointError, ConfigError, explain
+from rlvr.parts import Backend, BuildContext, Checkpointer
+from rlvr.records.kept_checkpoints import checkpoints_of
+from rlvr.records.lineage import Lineage, joined, lineage_of
+from rlvr.records.run_directory import RunDir
+from rlvr.records.run_state import state_of
+from rlvr.teachers.route_spec import models_of
+
+NOT_KEPT = ("run.sampler", "run.out")
+"""Options of a run that say nothing about how its model is evaluated."""
+
+
+@frozen
+class Trained:
+    """A model that a run trained; `checkpoint` is the folder's name, "" the last one."""
+
+    run: Path
+    checkpoint: str = ""
+
+
+def trained_at(path: Path) -> Trained:
+    """The model that a path names: `RUN`, or one of its checkpoints, `RUN/checkpoints/NAME`."""
+    if path.parent.name == "checkpoints":
+        return Trained(path.parent.parent, path.name)
+    return Trained(path)
+
+
+def options_of(run: Path) -> Layer:
+    """
+    The resolved options of a run, as the lowest layer of a command that works on its model.
+
+    Raises:
+        ConfigError: There is no run there, or its `run.json` cannot be read.
+    """
+    config = RunDir.open(run).read_run()["config"]
+    kept = {key: value for key, value in config.items() if key not in NOT_KEPT}
+    return Layer(f"run {run}", kept, is_typed=True)
+
+
+def lineage_in(trained: Trained) -> Lineage:
+    """
+    Lineage of a run's model: that of its data set, joined with the one beside the weights.
+
+    Only the latter names problems that a task found during training (`Task.discover`).
+    """
+    record, source = RunDir.open(trained.run).read_run(), str(trained.run / "run.json")
+    folder = trained.run / "checkpoints"
+    places = [folder / trained.checkpoint] if trained.checkpoint else sorted(folder.glob("step-*"))
+    lineage = Lineage.from_json(record, source)
+    for place in places[-1:]:
+        lineage = joined(lineage, lineage_of(f"path:{place / 'model'}"))
+    return attrs.evolve(lineage, source=source)
+
+
+def check_alone(run: Path, model: str | None) -> None:
+    """
+    Refuse a second model beside the run's.
+
+    Raises:
+        ConfigError: `--model` was given too.
+    """
+    if model is not None:
+        raise ConfigError(
+            explain(
+                f"the model of the run {run} was to be evaluated (--run).",
+                f"found: --model {model} too",
+                "leave one of them out",
+            )
+        )
+
+
+async def load_last(
+    configured: Configured, context: BuildContext, run: Path, backend: Backend, name: str = ""
+) -> int:
+    """
+    Load the last checkpoint of a run, or the one of a name, into the backend; gives its step.
+
+    Raises:
+        CheckpointError: The run has no such checkpoint, or it cannot be trusted.
+    """
+    spec = configured.chosen.checkpointer
+    assert spec is not None, "configure(needs='trained') finds one"
+    checkpointer: Checkpointer = build(configured, spec, attrs.evolve(context, run_dir=run))
+    checkpoints = checkpoints_of(checkpointer)
+    if not checkpoints:
+        raise CheckpointError(
+            explain(
+                f"the model of the run {run} was to be evaluated.",
+                "found: no checkpoint of it",
+                f"go on with the run: rlvr run --resume {run}",
+            )
+        )
+    named = {checkpoint.path.name: checkpoint for checkpoint in checkpoints}
+    if name and name not in named:
+        raise CheckpointError(
+            explain(
+                f"checkpoint {name} of the run {run} was to be evaluated.",
+                f"found: {', '.join(named)}",
+                "name one of those, or the run for its last one; checkpoint.keep keeps more",
+            )
+        )
+    which = named[name] if name else checkpoints[-1]
+    return state_of(await checkpointer.load(which, backend), which).step
+
+
+def lineage_at_start(configured: Configured, model: str) -> Lineage:
+    """
+    Lineage of a start model, joined with that of all other weights that influence the run.
+
+    These are its teachers and whatever else the backend starts from (`BackendSpec.starts`).
+    """
+    chosen, values = configured.chosen, configured.options.values
+    found = lineage_of(model)
+    for key in chosen.backend.starts if chosen.backend is not None else ():
+        if path := str(values.get(key) or ""):
+            found = joined(found, lineage_of(f"path:{path}"))
+    for key in teacher_keys(chosen):
+        for teacher in models_of(str(values.get(key) or "")):
+            found = joined(found, lineage_of(model_of(teacher, chosen.task)))
+    return found

@@ -1,0 +1,150 @@
+"""Option defaults from the model, the task, the algorithm and a preset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from rlvr.assembly.configured import STARTER
+from rlvr.assembly.model_spec import is_starter
+from rlvr.config.core import RunOptions
+from rlvr.config.layer import Layer
+from rlvr.config.schema import options_of
+from rlvr.errors import PluginError, UnknownNameError, explain
+from rlvr.plugins.registry import Registry
+from rlvr.specs import AlgorithmSpec, PartSpec
+
+if TYPE_CHECKING:
+    from rlvr.assembly.configured import Chosen
+
+PARTS = ("curriculum", "sampler", "reward", "advantage", "loss", "checkpointer")
+"""Options of `run` that name parts which such values may choose."""
+_BEFORE = ("plugin", "task", "algo", "model", "backend", "dataset")
+"""Those that say which values apply, and so are known before."""
+
+
+def backend_layers(chosen: Chosen, run: RunOptions) -> list[Layer]:
+    """Backend chosen by the model, or model chosen by the backend, as layers for `config show`."""
+    backend, layers = chosen.backend, []
+    if backend is not None and run.backend != RunOptions().backend:
+        layers.append(Layer(f"model {run.model}", {"run.backend": run.backend}))
+    if backend is not None and backend.default_model and run.model != RunOptions().model:
+        layers.append(Layer(f"backend {backend.name}", {"run.model": run.model}))
+    return layers
+
+
+def parts_of(vetted: Sequence[Layer], given: Sequence[Layer]) -> dict[str, Any]:
+    """
+    Parts that vetted values name, by `run` option, where the user chose none.
+
+    Raises:
+        PluginError: They set an option that decides whether they apply.
+    """
+    found: dict[str, Any] = {}
+    for layer in vetted:
+        wrong = [f"run.{name}" for name in _BEFORE if f"run.{name}" in layer.values]
+        if wrong:
+            raise PluginError(
+                explain(
+                    f"{layer.name} was to be taken.",
+                    f"found: it sets {', '.join(wrong)}, which decide whether it is taken",
+                    f"it may choose {', '.join(f'run.{name}' for name in PARTS)}",
+                )
+            )
+        if "run.callbacks" in layer.values:
+            found["callbacks"] = tuple(layer.values["run.callbacks"])
+        found |= {n: str(layer.values[f"run.{n}"]) for n in PARTS if f"run.{n}" in layer.values}
+    return {n: v for n, v in found.items() if n not in _said(given)}
+
+
+def without_outranked(
+    vetted: Sequence[Layer],
+    given: Sequence[Layer],
+    specs: Mapping[str, type],
+    chosen: Chosen,
+    registry: Registry,
+) -> list[Layer]:
+    """
+    The layers without options of parts that another one stands for.
+
+    Those are the parts that a layer names where a person chose another, and the algorithm's own
+    advantage and loss: its values for them are not its values for others, even by the same key.
+    """
+    known, layers = options_of(specs), []
+    replaced = _replaced(chosen, registry)
+    for layer in vetted:
+        gone = {n for n in _said(given) if f"run.{n}" in layer.values} | set(replaced)
+        is_algorithm = chosen.algorithm is not None and layer.name == _layer_of(chosen.algorithm)
+        kept = {}
+        for key, value in layer.values.items():
+            owners = registry.owners(key) if gone else []
+            was_own = is_algorithm and any(part in owners for part in replaced.values())
+            is_shared = any(o in chosen.parts() and o.kind not in replaced for o in owners)
+            if was_own and not is_shared:
+                continue
+            if key in known or not gone & {o.kind for o in owners}:
+                kept[key] = value
+        layers.append(attrs.evolve(layer, values=kept))
+    return layers
+
+
+def _replaced(chosen: Chosen, registry: Registry) -> dict[str, PartSpec]:
+    """The algorithm's own advantage and loss by kind, where others stand for them."""
+    found: dict[str, PartSpec] = {}
+    for kind, part in (("advantage", chosen.advantage), ("loss", chosen.loss)):
+        if chosen.algorithm is not None and part is not None:
+            own = getattr(chosen.algorithm, kind)
+            if own not in (part.name, part.full_name):
+                found[kind] = registry.find(kind, own)
+    return found
+
+
+def _layer_of(algorithm: AlgorithmSpec) -> str:
+    return f"algorithm {algorithm.name}"
+
+
+def _said(given: Sequence[Layer]) -> set[str]:
+    """The parts that a person chose."""
+    return {
+        name
+        for name in (*PARTS, "callbacks")
+        if any(f"run.{name}" in layer.values for layer in given)
+    }
+
+
+def vetted_layers(chosen: Chosen, run: RunOptions, preset: str | None) -> list[Layer]:
+    """
+    What the task, the algorithm and a preset bring, lowest first.
+
+    Raises:
+        UnknownNameError: The task has no such preset.
+    """
+    layers = []
+    if chosen.task.values:
+        layers.append(Layer(f"task {chosen.task.name}", _of_command(chosen.task.values, chosen)))
+    if chosen.algorithm is not None:
+        layers.append(Layer(_layer_of(chosen.algorithm), dict(chosen.algorithm.values)))
+    presets = chosen.task.presets
+    if preset is not None and preset not in presets:
+        raise UnknownNameError(
+            explain(
+                f"no preset named '{preset}' for task {chosen.task.name}.",
+                f"there are: {', '.join(presets) or 'none'}",
+            )
+        )
+    is_default = not run.dataset and is_starter(run.model, chosen.task, chosen.backend)
+    if preset is None and STARTER in presets and is_default:
+        preset = STARTER
+    if preset is not None:
+        layers.append(Layer(f"preset {preset}", _of_command(presets[preset], chosen)))
+    return layers
+
+
+def _of_command(values: Mapping[str, Any], chosen: Chosen) -> dict[str, Any]:
+    """Vetted values without those of training, for `rlvr eval` and `rlvr score`."""
+    if chosen.algorithm is not None:
+        return dict(values)
+    known = {"sampler", "eval", "verify"} | {s.option_namespace for s in chosen.parts()}
+    return {key: value for key, value in values.items() if key.partition(".")[0] in known}

@@ -1,0 +1,185 @@
+"""Calls of parts: an exception or a wrong result becomes one error that names the part.
+
+Put `with Border(part, "sampler", "sample", promised="..."):` around a call, then `check` what it
+gave.
+Errors that rlvr itself defines pass through; so do Ctrl-C and the cancellation of a run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from attrs import field, frozen
+
+from rlvr.errors import PartError, RlvrError, explain
+from rlvr.specs import PartSpec
+
+_BUILT: dict[tuple[str, type], PartSpec] = {}
+"""The specs of parts that were built in this process, by kind and class."""
+_OWN = "builtin"
+"""The provider of the core's own parts."""
+_NUMBERS = (int, float, np.number, np.bool_)
+_SHOWN = 300
+"""Characters of a foreign text that a message shows."""
+
+
+def built(spec: PartSpec, part: object) -> None:
+    """Remember of which plugin's spec a part was made, for messages."""
+    _BUILT[spec.kind, type(part)] = spec
+
+
+def kind_of(part: object) -> str:
+    """The kind of a part that was built, "part" where it is not known."""
+    return next((kind for kind, cls in reversed(_BUILT) if cls is type(part)), "part")
+
+
+def same_part(part: object, other: object) -> None:
+    """Remember that another object, given by a part's `__aenter__`, stands for the part."""
+    for (kind, cls), spec in list(_BUILT.items()):
+        if cls is type(part):
+            _BUILT[kind, type(other)] = spec
+
+
+def label(part: object, kind: str) -> str:
+    """A part in words: its plugin, kind and name where they are known, else its class."""
+    spec = part if isinstance(part, PartSpec) else _BUILT.get((kind, type(part)))
+    if spec is None:
+        return f"{kind} {type(part).__module__}.{type(part).__qualname__}"
+    return f"plugin {spec.provider!r}, {kind} {spec.name!r}"
+
+
+@frozen
+class Border:
+    """
+    One call of one part.
+
+    Attributes:
+        part: Whose method is called.
+        kind: What it is, such as "reward".
+        method: The method, as its author wrote it.
+        promised: What the method gives, in words.
+        problem: The problem's id, "" where the call is for none or several.
+    """
+
+    part: Any
+    kind: str
+    method: str
+    promised: str = field(kw_only=True)
+    problem: str = field(default="", kw_only=True)
+
+    def __enter__(self) -> Border:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if error is None or isinstance(error, RlvrError | KeyboardInterrupt | GeneratorExit):
+            return
+        if isinstance(error, asyncio.CancelledError) and is_cancelled():
+            return
+        raise self.broken(f"it raised {said(error)}", error) from error
+
+    def check(self, fault: str) -> None:
+        """
+        Refuse what came where it has a fault; "" is none.
+
+        Raises:
+            PartError: Names plugin, part, method, the promise and the fault.
+        """
+        if fault:
+            raise self.broken(fault)
+
+    def broken(self, came: str, error: BaseException | None = None) -> PartError:
+        """The error that says what was promised and what came."""
+        who, method = blamed(error, self.part, self.kind, self.method)
+        of = f" for problem {self.problem}" if self.problem else ""
+        promised = self.promised if method == self.method else "to go on without an error"
+        return PartError(
+            explain(
+                f"{who} did not keep its promise: {method}{of}.",
+                f"promised: {promised}; came: {came}",
+                "correct the plugin, or choose another part",
+            )
+        )
+
+    def sentence(self, came: str) -> str:
+        """The same in one line, for what is one answer's misfortune and ends nothing."""
+        who = label(self.part, self.kind)
+        return f"{who}: {self.method} promised {self.promised}; came: {came}"
+
+
+def blamed(error: BaseException | None, part: object, kind: str, method: str) -> tuple[str, str]:
+    """
+    The part that an error comes from, and its method.
+
+    A part is often called by another one (a loss by a backend): the innermost frame that is a
+    method of a part's class says whose it is.
+    """
+    for found, function in _parts_in(error):
+        if found.kind == kind:
+            break
+        return f"plugin {found.provider!r}, {found.kind} {found.name!r}", function
+    return label(part, kind), method
+
+
+def culprit(error: BaseException) -> str:
+    """The part of a plugin in whose method an error arose, "" where it is not a plugin's."""
+    for spec, function in _parts_in(error):
+        if spec.provider != _OWN:
+            return f"plugin {spec.provider!r}, {spec.kind} {spec.name!r} ({function})"
+    return ""
+
+
+def _parts_in(error: BaseException | None) -> Iterator[tuple[PartSpec, str]]:
+    """Specs of the parts whose methods stand in a traceback, the innermost first."""
+    classes = {(cls.__module__, cls.__qualname__): spec for (_, cls), spec in _BUILT.items()}
+    trace, codes = (None if error is None else error.__traceback__), []
+    while trace is not None:
+        codes.append((trace.tb_frame.f_globals.get("__name__"), trace.tb_frame.f_code))
+        trace = trace.tb_next
+    for module, code in reversed(codes):
+        owner = code.co_qualname.partition(".<locals>")[0].rpartition(".")[0]
+        if (spec := classes.get((str(module), owner))) is not None:
+            yield spec, code.co_name
+
+
+def is_cancelled() -> bool:
+    """Whether the running task was asked to stop: else a CancelledError is a part's own."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no event loop here: nobody can have cancelled it
+        return False
+    return task is not None and task.cancelling() > 0
+
+
+def is_finite(value: object) -> bool:
+    """Whether a value is a finite number: an int may be too large for a float."""
+    try:
+        return isinstance(value, _NUMBERS) and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def said(error: BaseException) -> str:
+    """Class and text of an error in one line; its text may be long, or fail to be made."""
+    try:
+        text = " ".join(str(error).split())
+    except (Exception, SystemExit) as second:  # the plugin border: its __str__ is the plugin's
+        text = f"(its text raised {type(second).__name__})"
+    short = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    return f"{type(error).__name__}: {short}" if short else type(error).__name__
+
+
+def shown(value: object) -> str:
+    """A value in one short line, with its type; its repr may fail."""
+    try:
+        text = " ".join(repr(value)[: 4 * _SHOWN].split())
+    except (Exception, SystemExit) as error:  # the plugin border: its __repr__ is the plugin's
+        text = f"(its repr raised {type(error).__name__})"
+    short = text if len(text) <= 80 else text[:80] + "..."
+    return "None" if value is None else f"{short} ({type(value).__name__})"

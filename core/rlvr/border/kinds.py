@@ -1,0 +1,67 @@
+"""What each kind of part has to derive from; checked when a part is built, opened or given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from rlvr.border.calls import Border, shown
+from rlvr.parts import (
+    Advantage,
+    Backend,
+    Callback,
+    Checkpointer,
+    Curriculum,
+    LearningPart,
+    Loss,
+    Needs,
+    Part,
+    Policy,
+    RewardFn,
+    Sampler,
+    Task,
+    Teacher,
+)
+
+BASES: Mapping[str, type[Part]] = {
+    "task": Task,
+    "reward": RewardFn,
+    "sampler": Sampler,
+    "advantage": Advantage,
+    "loss": Loss,
+    "backend": Backend,
+    "policy": Policy,
+    "teacher": Teacher,
+    "checkpointer": Checkpointer,
+    "curriculum": Curriculum,
+    "callback": Callback,
+}
+"""The base class from which every part of a kind derives."""
+
+
+def fault_of_part(part: object, kind: str) -> str:
+    """What came in place of a part of a kind, and what to do; "" where it is one."""
+    base = BASES.get(kind)
+    needs: object = part.needs if isinstance(part, LearningPart) else Needs()
+    if not isinstance(needs, Needs):
+        return f"{type(part).__name__}.needs = {shown(needs)}, which is no rlvr.Needs"
+    if base is None or isinstance(part, base):
+        return ""
+    return f"{shown(part)}, which does not derive from rlvr.parts.{base.__name__}"
+
+
+P = TypeVar("P", bound=LearningPart)
+
+
+def remembering(part: P, memory: Mapping[str, float]) -> P:
+    """
+    An advantage or a loss with the settings that its memory holds.
+
+    Raises:
+        PartError: `with_memory` raised, or gave no such part.
+    """
+    at = Border(part, part.kind, "with_memory", promised="the same part with other settings")
+    with at:
+        found = part.with_memory(memory)
+    at.check(fault_of_part(found, part.kind))
+    return found

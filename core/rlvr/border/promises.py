@@ -1,0 +1,282 @@
+"""Checks of what parts give: problems, groups, advantages, metrics (rewards: `verification`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlvr.border.calls import Border, is_finite, label, shown
+from rlvr.border.kinds import fault_of_part
+from rlvr.log import get
+from rlvr.parts import (
+    Advantage,
+    Backend,
+    Episode,
+    Policy,
+    Sampler,
+    Task,
+)
+from rlvr.types import (
+    Datum,
+    Group,
+    Message,
+    Problem,
+    SamplingParams,
+    ScoredGroup,
+    Trajectory,
+)
+
+log = get(__name__)
+
+
+def problems_of(task: Task, split: str) -> list[Problem]:
+    """
+    The problems of a split.
+
+    Raises:
+        PartError: One is no `Problem`, has no id as text or one that is taken, or a prompt that
+            is no messages; or the task raised.
+    """
+    problems: list[Problem] = []
+    at = Border(task, "task", "problems", promised="problems with ids of their own")
+    with at:
+        problems.extend(task.problems(split))
+    seen: set[str] = set()
+    for number, problem in enumerate(problems, start=1):
+        fault = fault_of_problem(problem)
+        if not fault and problem.id in seen:
+            fault = f"two problems with the id {problem.id!r}"
+        at.check(f"{fault} (number {number} of split {split!r})" if fault else "")
+        seen.add(problem.id)
+    return problems
+
+
+def fault_of_problem(problem: object) -> str:
+    """What is wrong with a problem; "" where nothing is."""
+    if not isinstance(problem, Problem):
+        return shown(problem)
+    if not isinstance(problem.id, str) or not problem.id:
+        return f"a problem with {shown(problem.id)} as id"
+    messages: tuple[object, ...] = problem.prompt
+    for message in messages:
+        if not isinstance(message, Message) or not isinstance(message.content, str):
+            return (
+                f"problem {problem.id!r} with {shown(message)} in its prompt, which is no Message"
+            )
+        if not isinstance(message.role, str) or not message.role:
+            return f"problem {problem.id!r} with {shown(message.role)} as a role in its prompt"
+    if not all(isinstance(x, str) for pair in problem.labels.items() for x in pair):
+        return f"problem {problem.id!r} with labels that are no texts: {shown(problem.labels)}"
+    texts = [text for message in problem.prompt for text in (message.role, message.content)]
+    for text in (problem.id, *texts, *(x for pair in problem.labels.items() for x in pair)):
+        if not _is_unicode(text):
+            return f"problem {problem.id!r} with half a character: {shown(text)}"
+    return ""
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a text can be written: a lone surrogate is no character."""
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def reference_of(task: Task, problem: Problem) -> Trajectory | None:
+    """
+    The ground truth of a problem, None where there is none.
+
+    Raises:
+        PartError: It is no trajectory of this problem, or the task raised.
+    """
+    at = Border(task, "task", "reference", promised="a Trajectory or None", problem=problem.id)
+    with at:
+        found = task.reference(problem)
+    at.check(_fault_of_trajectory(found, problem) if found is not None else "")
+    return found
+
+
+def episode_of(task: Task, problem: Problem) -> Episode:
+    """
+    A fresh episode of a problem.
+
+    Raises:
+        PartError: It is no `Episode`, or the task raised.
+    """
+    at = Border(task, "task", "episode", promised="an Episode", problem=problem.id)
+    with at:
+        episode = task.episode(problem)
+    at.check("" if isinstance(episode, Episode) else f"{shown(episode)}, which is no rlvr.Episode")
+    return episode
+
+
+def annotated(task: Task, problem: Problem, trajectory: Trajectory) -> Mapping[str, Any]:
+    """
+    What a task knows of each token of a trajectory, by name.
+
+    Raises:
+        PartError: It is no mapping of numbers (T,), or the task raised.
+    """
+    promised = "numbers (T,) by name, one a token"
+    at = Border(task, "task", "annotate", promised=promised, problem=problem.id)
+    with at:
+        found: Any = task.annotate(problem, trajectory)
+        if not isinstance(found, Mapping):
+            at.check(shown(found))
+        shapes = {name: np.asarray(v, np.float32).shape for name, v in found.items()}
+    for name, shape in shapes.items():
+        wrong = shape != trajectory.tokens.shape
+        at.check(f"{name!r} of shape {shape} for {len(trajectory.tokens)} tokens" if wrong else "")
+    return dict(found)
+
+
+async def sampled(
+    sampler: Sampler,
+    policy: Policy,
+    task: Task,
+    problems: Sequence[Problem],
+    params: SamplingParams,
+) -> list[Group]:
+    """
+    A group a problem, order kept.
+
+    Raises:
+        PartError: Groups or trajectories are missing or are not those of the problems, or the
+            sampler raised.
+    """
+    size = params.group_size if sampler.draws_from_policy else 0
+    each = f"{size} trajectories" if size else "its trajectories"
+    at = Border(
+        sampler, "sampler", "sample", promised=f"for each of {len(problems)} problems {each}"
+    )
+    with at:
+        groups = await sampler.sample(policy, task, problems, params)
+    at.check(_fault_of_groups(groups, problems, size))
+    return list(groups)
+
+
+def _fault_of_groups(groups: object, problems: Sequence[Problem], size: int) -> str:
+    if not isinstance(groups, Sequence) or isinstance(groups, str | bytes):
+        return shown(groups)
+    if len(groups) != len(problems):
+        return f"{len(groups)} groups"
+    for group, problem in zip(groups, problems, strict=True):
+        if not isinstance(group, Group):
+            return f"{shown(group)} for problem {problem.id!r}"
+        of: object = group.problem
+        if not isinstance(of, Problem):
+            return f"a group of {shown(of)} in the place of problem {problem.id!r}"
+        if group.problem.id != problem.id:
+            return f"a group of {group.problem.id!r} in the place of problem {problem.id!r}"
+        if size and len(group.trajectories) != size:
+            return f"{len(group.trajectories)} trajectories for problem {problem.id!r}"
+        for trajectory in group.trajectories:
+            if fault := _fault_of_trajectory(trajectory, problem):
+                return fault
+    return ""
+
+
+def _fault_of_trajectory(trajectory: object, problem: Problem) -> str:
+    if not isinstance(trajectory, Trajectory):
+        return f"{shown(trajectory)} for problem {problem.id!r}"
+    if trajectory.problem_id != problem.id:
+        return f"a trajectory of {trajectory.problem_id!r} for problem {problem.id!r}"
+    if not np.isfinite(trajectory.logprobs).all():
+        return f"a logprob that is not finite for problem {problem.id!r}"
+    return ""
+
+
+async def policy_of(backend: Any, *, is_live: bool = False) -> Policy:
+    """
+    A sampling handle of a backend's weights; `is_live` asks for one that follows them.
+
+    Raises:
+        PartError: It is no policy, or the backend raised.
+    """
+    method = "live_policy" if is_live else "policy"
+    at = Border(backend, "backend", method, promised="a Policy")
+    with at:
+        policy: Policy = await getattr(backend, method)()
+    at.check(fault_of_part(policy, "policy"))
+    return policy
+
+
+def credited(
+    advantage: Advantage, groups: Sequence[ScoredGroup]
+) -> Sequence[Sequence[float | None]]:
+    """
+    The advantages (P, G), ragged, aligned with the groups' trajectories.
+
+    Raises:
+        PartError: Their shape is another one, one is no finite number and not None, or the
+            advantage raised.
+    """
+    at = Border(
+        advantage, "advantage", "__call__", promised="a finite number or None for each trajectory"
+    )
+    with at:
+        found = advantage(groups)
+    with at:  # what came may be no sequence at all
+        rows = [list(row) for row in found]
+    shape, wanted = [len(row) for row in rows], [len(g.trajectories) for g in groups]
+    at.check("" if shape == wanted else f"rows of {shape} for groups of {wanted}")
+    if rows and all(value is None for row in rows for value in row):
+        log.warning("nothing_to_train_on", why=f"{label(advantage, 'advantage')} gave None only")
+    for row, group in zip(rows, groups, strict=True):
+        for value in row:
+            if value is not None and not is_finite(value):
+                at.check(f"{shown(value)} for problem {group.problem.id!r}")
+    return rows
+
+
+def check_any_credit(advantage: Advantage, steps: int) -> None:
+    """
+    Refuse, at the end of a run, an advantage that left out every trajectory of every step.
+
+    Raises:
+        PartError: Names the advantage.
+    """
+    at = Border(advantage, "advantage", "__call__", promised="credit for some trajectories")
+    at.check(f"None for every trajectory of {steps} steps: nothing was trained")
+
+
+def check_scored(backend: Backend, data: Sequence[Datum], which: str, found: object) -> None:
+    """
+    Refuse numbers (T,) of other models that do not fit the data.
+
+    Raises:
+        PartError: Names the backend and the first datum that they do not fit.
+    """
+    at = Border(backend, "backend", "logprobs", promised=f"{which} numbers (T,) for each datum")
+    numbers: list[Any] = list(found) if isinstance(found, Sequence) else [found]
+    is_whole = isinstance(found, Sequence) and len(numbers) == len(data)
+    at.check("" if is_whole else f"{shown(found)} for {len(data)} data")
+    for values, datum in zip(numbers, data, strict=True):
+        if np.shape(values) != datum.tokens.shape:
+            at.check(
+                f"shape {np.shape(values)} for {len(datum.tokens)} tokens "
+                f"(problem {datum.problem_id!r})"
+            )
+
+
+def numbers_of(part: Any, kind: str, method: str, found: object) -> dict[str, float]:
+    """
+    Metrics as a part gave them, as Python's own numbers.
+
+    Raises:
+        PartError: They are no mapping of texts to numbers.
+    """
+    at = Border(part, kind, method, promised="metrics: a mapping of texts to numbers")
+    if not isinstance(found, Mapping):
+        at.check(shown(found))
+        return {}
+    for name, value in found.items():
+        is_fit = isinstance(name, str) and (is_finite(value) or _is_float(value))
+        at.check("" if is_fit else f"{shown(value)} as {shown(name)}")
+    return {name: float(value) for name, value in found.items()}
+
+
+def _is_float(value: object) -> bool:
+    return isinstance(value, float | np.floating)

@@ -1,0 +1,104 @@
+"""The learning curve of a run as a picture."""
+
+from __future__ import annotations
+
+from math import nan
+from pathlib import Path
+
+from attrs import frozen
+from attrs.validators import gt, min_len
+
+from rlvr.config.fields import option
+from rlvr.install import pip_install
+from rlvr.log import get
+from rlvr.parts import BuildContext, Callback
+from rlvr.records.run_directory import RunDir
+from rlvr.types import RunInfo
+
+log = get(__name__)
+
+
+@frozen(kw_only=True)
+class CurveOptions:
+    """Where the learning curve is drawn, and how large."""
+
+    file: str = option("curve.png", "Picture, in the run directory", validator=min_len(1))
+    width: float = option(8.0, "Width of the picture", unit="inches", validator=gt(0))
+    height: float = option(4.5, "Height of the picture", unit="inches", validator=gt(0))
+    dpi: int = option(110, "Pixels an inch", validator=gt(0))
+
+
+class LearningCurve(Callback):
+    """Draws the learning curve when the run has ended."""
+
+    def __init__(self, config: CurveOptions | None, context: BuildContext) -> None:
+        del context
+        self._options = config or CurveOptions()
+
+    def run_finished(self, run: RunInfo, outcome: str) -> None:
+        """Draw, however the run ended."""
+        draw(run, self._options)
+
+
+def draw(run: RunInfo, options: CurveOptions) -> Path | None:
+    """
+    Draw reward and pass rate by step, evaluations with bars.
+
+    On recorded trajectories it is the loss, trained on and held out.
+
+    None where nothing was trained or matplotlib (extra `rlvr[plot]`) is not installed.
+    """
+    directory = RunDir(run.directory)
+    metrics = directory.read_lines("metrics.jsonl")
+    evaluations = directory.read_lines("eval.jsonl")
+    if not metrics:
+        return None
+    try:
+        import matplotlib
+    except ImportError:
+        log.warning("curve_not_drawn", reason="no matplotlib", fix=pip_install("rlvr[plot]"))
+        return None
+    matplotlib.use("Agg")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(options.width, options.height), layout="constrained")
+    axes = figure.subplots()
+    steps = [m["step"] for m in metrics]
+    appraised = [e for e in evaluations if e.get("measures")]
+    if appraised:  # recorded trajectories: nothing is right or wrong
+        losses = [(m["step"], m["loss"]) for m in metrics if "loss" in m]
+        axes.plot(*zip(*losses, strict=True), label="loss (train)", alpha=0.7)
+        held = [(e["step"], e["measures"].get("eval/loss", float("nan"))) for e in appraised]
+        axes.plot(*zip(*held, strict=True), label=f"loss ({appraised[0]['split']})", marker="o")
+    else:
+        axes.plot(
+            steps,
+            [m.get("reward/mean", nan) for m in metrics],
+            label="mean reward (train)",
+            alpha=0.7,
+        )
+        axes.plot(
+            steps,
+            [m.get("reward/pass", nan) for m in metrics],
+            label="pass rate (train)",
+            alpha=0.7,
+        )
+        axes.set(ylim=(0, 1.02))
+    if evaluations and not appraised:
+        axes.errorbar(
+            [e["step"] for e in evaluations],
+            [e["pass1"] for e in evaluations],
+            yerr=[
+                [max(e["pass1"] - e["low"], 0.0) for e in evaluations],
+                [max(e["high"] - e["pass1"], 0.0) for e in evaluations],
+            ],
+            label=f"pass@1 ({evaluations[0]['split']}, 95 %)",
+            marker="o",
+            capsize=4,
+        )
+    axes.set(xlabel="step", title=f"{run.plugin} {run.algo}, seed {run.seed}")
+    axes.grid(alpha=0.3)
+    axes.legend(loc="lower right")
+    path = run.directory / options.file
+    figure.savefig(path, dpi=options.dpi)
+    return path

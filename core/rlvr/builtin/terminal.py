@@ -1,0 +1,214 @@
+"""What a person sees while a run goes on: one live display on a terminal, else a line a step."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from rlvr import hookimpl
+from rlvr.heartbeat import touch
+from rlvr.progress.status import RunStatus
+from rlvr.types import Checkpoint, EvalReport, RunInfo
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
+
+
+def duration(seconds: float) -> str:
+    """`1:02:03`, or `2:03` below an hour."""
+    minutes, s = divmod(int(seconds), 60)
+    hours, m = divmod(minutes, 60)
+    return f"{hours}:{m:02d}:{s:02d}" if hours else f"{m}:{s:02d}"
+
+
+def evaluation_line(step: int, report: EvalReport) -> str:
+    """One line on an evaluation, with its interval."""
+    failed = f", {report.failed} could not be verified" if report.failed else ""
+    seen = f", NOT held-out: {len(report.seen)}" if report.held_out is False else ""
+    if report.measures:
+        shown = "  ".join(f"{n.removeprefix('eval/')} {v:.4g}" for n, v in report.measures.items())
+        return (
+            f"eval at step {step}: {shown}  on {len(report.scores)} recorded {report.split} "
+            f"trajectories{seen}, {report.seconds:.0f} s"
+        )
+    return (
+        f"eval at step {step}: pass@1 {report.pass1:.1%} "
+        f"[{report.low:.1%}, {report.high:.1%}] on {len(report.scores)} {report.split} problems, "
+        f"{report.samples} samples{failed}{seen}, {report.seconds:.0f} s"
+    )
+
+
+class LineProgress:
+    """One plain line a step on standard error."""
+
+    def __init__(self, status: RunStatus) -> None:
+        self._status = status
+        self._begun = time.monotonic()
+        self._steps = 0
+        self._seen = 0
+
+    def say(self, text: str) -> None:
+        """Print a line at once."""
+        print(text, file=sys.stderr, flush=True)
+        touch()
+
+    @hookimpl
+    def rlvr_run_started(self, run: RunInfo) -> None:
+        """Say what runs, and where its files are."""
+        self._steps = run.steps
+        self._begun = time.monotonic()
+        self.say(f"{run.plugin} {run.algo} on {run.model}, {run.steps} steps, in {run.directory}")
+
+    @hookimpl
+    def rlvr_evaluated(self, step: int, report: EvalReport) -> None:
+        """Print the evaluation."""
+        self.say(evaluation_line(step, report))
+
+    @hookimpl
+    def rlvr_step_finished(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Print the step's canonical line."""
+        self.say(step_line(step, self._steps, metrics, self.left(step)))
+
+    @hookimpl
+    def rlvr_checkpoint_saved(self, checkpoint: Checkpoint) -> None:
+        """Name the checkpoint."""
+        self.say(f"checkpoint {checkpoint.path}")
+
+    def left(self, step: int) -> float:
+        """Estimated seconds left after `step`, from the mean of the steps seen here."""
+        self._seen += 1
+        elapsed = time.monotonic() - self._begun
+        return elapsed / self._seen * max(self._steps - step, 0)
+
+
+def step_line(step: int, steps: int, metrics: Mapping[str, float], left_s: float) -> str:
+    """
+    Step, reward, pass rate, tokens/s, verifications/s, what was dropped, time left.
+
+    Where nobody judged in full (recordings), the loss stands in place of the pass rate.
+    """
+    dropped = metrics["verify/unscorable"] + metrics["verify/failed"]
+    proxy = metrics.get("verify/proxy", 0.0)
+    is_judged = "loss" not in metrics or not 0 < proxy == metrics["verify/scored"]
+    return (
+        f"step {step}/{steps}  reward {metrics['reward/mean']:.3f}  "
+        + (f"pass {metrics['reward/pass']:.1%}  " if is_judged else f"loss {metrics['loss']:.4g}  ")
+        + f"tok/s {metrics['rate/tokens_per_s']:.0f}  "
+        f"verify/s {metrics['rate/verifications_per_s']:.1f}  "
+        + _mismatch(metrics)
+        + (f"judged by proxy {proxy:.0f}  " if proxy else "")
+        + (f"dropped {dropped:.0f}  " if dropped else "")
+        + _false_accepts(metrics)
+        + (f"prompts cut {cut:.0%}  " if (cut := metrics.get("sampler/prompts_cut", 0.0)) else "")
+        + f"left {duration(left_s)}"
+    )
+
+
+def _mismatch(metrics: Mapping[str, float]) -> str:
+    """How far the sampler was from the trainer, where it was measured."""
+    if "mismatch/kl" not in metrics:
+        return ""
+    return (
+        f"mismatch {metrics['mismatch/kl']:.1e} nats "
+        f"(ratio to {metrics['mismatch/ratio/max']:.2f})  "
+    )
+
+
+def _false_accepts(metrics: Mapping[str, float]) -> str:
+    """How often a second judge rejected what was called right, once it was asked."""
+    if "trust/false_accept" not in metrics:
+        return ""
+    low, high = metrics["trust/false_accept_low"], metrics["trust/false_accept_high"]
+    return (
+        f"false accepts {metrics['trust/rejected']:.0f}/{metrics['trust/judged']:.0f} "
+        f"[{low:.1%}, {high:.1%}]  " + ("ALARM  " if metrics["trust/alarm"] else "")
+    )
+
+
+class LiveProgress(LineProgress):
+    """One display that is drawn again in place: bar, rates, and what the run waits for."""
+
+    def __init__(self, status: RunStatus) -> None:
+        super().__init__(status)
+        self._live: Live | None = None
+        self._last: Mapping[str, float] = {}
+        self._left: float | None = None
+        self._done = 0
+
+    def say(self, text: str) -> None:
+        """Print above the display."""
+        if self._live is not None:
+            self._live.console.print(text, highlight=False, markup=False)
+        else:
+            super().say(text)
+
+    @hookimpl
+    def rlvr_run_started(self, run: RunInfo) -> None:
+        """Start the display."""
+        from rich.console import Console
+        from rich.live import Live
+
+        super().rlvr_run_started(run)
+        self._live = Live(
+            get_renderable=self._table, console=Console(stderr=True), refresh_per_second=4
+        )
+        self._live.start()
+
+    @hookimpl
+    def rlvr_step_finished(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Take the step's numbers into the display."""
+        self._last, self._left, self._done = metrics, self.left(step), step
+
+    @hookimpl
+    def rlvr_run_finished(self, outcome: str) -> None:
+        """Take the display down, whatever happened."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _table(self) -> Table:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        status, metrics = self._status, self._last
+        table = Table.grid(padding=(0, 2))
+        table.add_row(
+            f"step {status.step}/{self._steps}",
+            ProgressBar(total=max(self._steps, 1), completed=self._done, width=30),
+            f"left {duration(self._left)}" if self._left is not None else "",
+        )
+        if metrics:
+            table.add_row(
+                f"reward {metrics['reward/mean']:.3f}",
+                f"pass {metrics['reward/pass']:.1%}   "
+                f"{metrics['rate/tokens_per_s']:.0f} tokens/s   "
+                f"{metrics['rate/verifications_per_s']:.1f} verifications/s",
+                _mismatch(metrics),
+            )
+            if trust := _false_accepts(metrics):
+                table.add_row("second opinion", trust, f"{metrics['trust/cost_s']:.0f} s spent")
+        table.add_row(*self._waiting())
+        return table
+
+    def _waiting(self) -> tuple[str, str, str]:
+        status = self._status
+        phase = f"{status.phase} {time.monotonic() - status.phase_since:.0f} s"
+        if (waited := status.longest_wait()) is None:
+            return phase, "", ""
+        problem, seconds = waited
+        return (
+            phase,
+            f"{status.verify_done}/{status.verify_total} verified, "
+            f"{len(status.in_flight)} in flight",
+            f"longest: {problem} {seconds:.0f} s",
+        )
+
+
+def progress_for(status: RunStatus, *, quiet: bool = False) -> LineProgress | None:
+    """The display that suits standard error: live on a terminal, lines otherwise."""
+    if quiet:
+        return None
+    return LiveProgress(status) if sys.stderr.isatty() else LineProgress(status)

@@ -1,0 +1,1 @@
+"""Choice of the problems of each step: curricula, and problems found while training."""

@@ -1,0 +1,123 @@
+"""Problems that a task finds during training (`Task.discover`), by self-play or exploration."""
+
+from __future__ import annotations
+
+import json
+from collections import ChainMap, Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import attrs
+from attrs import define, field
+
+from rlvr.errors import TaskError, explain
+from rlvr.parts import Policy, Task
+from rlvr.records.lineage import after_training
+from rlvr.records.run_state import RunState
+from rlvr.seeds import seed_of
+from rlvr.types import Problem
+
+
+@define
+class Growth:
+    """
+    The fixed problems of a run and those that its task has found since.
+
+    Attributes:
+        fixed: Problems that were there at the start.
+        memory: What the task keeps of its search (JSON values); part of each checkpoint. Nobody
+            changes it: a task is given a copy, and what it gives back is copied.
+        found: Problems that the memory holds.
+    """
+
+    fixed: Sequence[Problem]
+    memory: Mapping[str, Any] = field(factory=dict)
+    found: Sequence[Problem] = ()
+    _fixed_by_id: dict[str, Problem] = field(init=False)
+    _waiting: dict[str, Problem] = field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._fixed_by_id = {problem.id: problem for problem in self.fixed}
+
+    @classmethod
+    def resumed(cls, task: Task, fixed: Sequence[Problem], memory: Mapping[str, Any]) -> Growth:
+        """State at the time `memory` was kept; {} is the start of a run."""
+        growth = cls(fixed=fixed)
+        if task.discovers_problems and memory:
+            growth.memory, growth.found = memory, tuple(task.discovered(memory))
+        return growth
+
+    @property
+    def known(self) -> Mapping[str, Problem]:
+        """All problems by id, with those that still wait and left the memory meanwhile."""
+        now = {problem.id: problem for problem in self.found}
+        return ChainMap(now, self._waiting, self._fixed_by_id)
+
+    async def grow(
+        self, task: Task, policy: Policy, *, seed: int, step: int, waiting: Collection[str] = ()
+    ) -> None:
+        """
+        Let the task look for problems before those of a step are chosen.
+
+        `waiting` are ids of problems that were chosen and are to be handed out yet: they stay
+        known.
+
+        Raises:
+            TaskError: It keeps what is no JSON, or found a problem whose id is taken.
+        """
+        given = _copied(task, self.memory)
+        memory = _copied(
+            task, await task.discover(policy, given, seed=seed_of(seed, "grow", step), step=step)
+        )
+        found = tuple(task.discovered(memory))
+        self._check(task, found)
+        known = self.known
+        self._waiting = {name: known[name] for name in waiting if name in known}
+        self.memory, self.found = memory, found
+
+    def settled(self, state: RunState) -> RunState:
+        """
+        The state of a finished step, with what follows from the problems that were found.
+
+        The weights are trained on those as well. Pass rates of problems that nobody will meet
+        again are forgotten: they are neither fixed nor in the memory, nor do they wait.
+        """
+        kept = {problem.id for problem in self.found} | set(state.problem_stream.waiting)
+        history = {
+            name: rate
+            for name, rate in state.history.items()
+            if name in kept or name in self._fixed_by_id
+        }
+        lineage = after_training(state.lineage, self.found)
+        return attrs.evolve(state, history=history, lineage=lineage)
+
+    def _check(self, task: Task, found: Sequence[Problem]) -> None:
+        """Reject found problems whose ids are taken, or occur twice."""
+        ids = [problem.id for problem in found]
+        taken = [n for n, count in Counter(ids).items() if count > 1 or n in self._fixed_by_id]
+        if taken:
+            raise _refused(
+                task,
+                f"found: one with the id {taken[0]}, which is taken",
+                "give problems that are found ids of their own",
+            )
+
+
+def _copied(task: Task, memory: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The memory as a checkpoint would give it back, so that a resumed run sees the same."""
+    try:
+        copy = json.loads(json.dumps(memory))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _refused(task, f"found: a memory that is no JSON: {error}", _JSON) from error
+    if not isinstance(copy, dict):
+        raise _refused(task, f"found: a memory of type {type(memory).__name__}", _JSON)
+    return copy
+
+
+_JSON = "keep a dict of texts, numbers, lists and dicts: it goes into checkpoints"
+
+
+def _refused(task: Task, found: str, do: str) -> TaskError:
+    return TaskError(
+        explain(f"{type(task).__name__}.discover was to find further problems.", found, do)
+    )

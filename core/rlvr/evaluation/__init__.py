@@ -1,0 +1,1 @@
+"""Evaluation of models: pass@k, comparisons, contamination, evaluations saved on disk."""

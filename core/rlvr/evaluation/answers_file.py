@@ -1,0 +1,99 @@
+"""Read the answers that `rlvr score` judges: JSON Lines, or the references of the problems."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+from rlvr.border.promises import reference_of
+from rlvr.errors import UnknownNameError, explain
+from rlvr.parts import Task
+from rlvr.records.trajectories import trajectory_from_json
+from rlvr.suggest import did_you_mean
+from rlvr.types import Problem, Trajectory
+
+
+@frozen(kw_only=True)
+class Answer:
+    """One line of input: a trajectory to judge, or why it cannot be, with its number."""
+
+    id: str = ""
+    trajectory: Trajectory | None = None
+    error: str = ""
+    line: int = 0
+
+
+def golden_answers(task: Task, problems: Iterable[Problem]) -> Iterator[Answer]:
+    """The reference of each problem; problems without one are named with an error."""
+    for problem in problems:
+        reference = reference_of(task, problem)
+        error = "" if reference is not None else "the data set holds no reference answer"
+        yield Answer(id=problem.id, trajectory=reference, error=error)
+
+
+def read_answers(
+    path: str, problems: Mapping[str, Problem], unsupported: Mapping[str, str]
+) -> Iterator[Answer]:
+    """
+    Answers in the order of the file: `{"id", "completion"}` or `{"id", "files": {path: text}}`.
+
+    A line of a run's `trajectories/`, or of `rlvr eval --out`, is an answer as well. A line that
+    cannot be read becomes an answer with an error that names its number; the others go on.
+
+    Raises:
+        UnknownNameError: There is no such file.
+    """
+    if path != "-" and not Path(path).is_file():
+        raise UnknownNameError(
+            explain(
+                f"answers were to be read from {path}.",
+                "found: a folder" if Path(path).is_dir() else "found: no such file",
+                "check the path given with --completions",
+            )
+        )
+    raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    for number, line in enumerate(raw.split(b"\n"), start=1):
+        if line.strip():
+            yield attrs.evolve(_answer(line, number, problems, unsupported), line=number)
+
+
+def _answer(
+    line: bytes, number: int, problems: Mapping[str, Problem], unsupported: Mapping[str, str]
+) -> Answer:
+    try:
+        record: Any = json.loads(line.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        return Answer(error=f"line {number}: byte {error.start + 1} of it is not UTF-8")
+    except json.JSONDecodeError as error:
+        return Answer(error=f"line {number}: not JSON: {error.msg} (column {error.colno})")
+    except (ValueError, RecursionError) as error:  # a number of too many digits; nested too deep
+        return Answer(error=f"line {number}: not readable as JSON: {error}")
+    given = record.get("id") if isinstance(record, dict) else None
+    if not isinstance(given, str | int) or isinstance(given, bool):
+        return Answer(error=f'line {number}: no "id" (wanted an object with "id" as text)')
+    name = str(given)
+    if name in unsupported:
+        return Answer(id=name, error=f"unscorable: line {number}: unsupported: {unsupported[name]}")
+    if name not in problems:
+        hint = did_you_mean(name, problems)
+        said = f"line {number}: no problem {name!r} in the data set"
+        return Answer(id=name, error=f"{said}; {hint}" if hint else said)
+    files, completion = record.get("files"), record.get("completion")
+    if isinstance(record.get("segments"), list):
+        try:
+            return Answer(id=name, trajectory=trajectory_from_json(record))
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+            return Answer(id=name, error=f"line {number}: no whole trajectory: {error!r}")
+    if isinstance(files, dict) and all(isinstance(v, str) for v in files.values()):
+        return Answer(id=name, trajectory=Trajectory(problem_id=name, files=files))
+    if isinstance(completion, str):
+        return Answer(id=name, trajectory=Trajectory.from_text(name, completion))
+    return Answer(
+        id=name, error=f'line {number}: neither "completion" as text nor "files" as path to text'
+    )

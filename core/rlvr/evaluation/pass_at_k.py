@@ -1,0 +1,120 @@
+"""pass@k of a policy: sample answers, judge them, estimate the rate and its interval."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from math import comb
+
+import numpy as np
+
+from rlvr.border.promises import sampled
+from rlvr.parts import Policy, Sampler, Task
+from rlvr.types import EvalReport, Group, Problem, Reward, SamplingParams, ScoredGroup
+from rlvr.verification.runner import VerificationRunner
+
+_REDRAWN_AT_ONCE = 1 << 20
+
+
+async def evaluate(
+    policy: Policy,
+    task: Task,
+    sampler: Sampler,
+    runner: VerificationRunner,
+    problems: Sequence[Problem],
+    params: SamplingParams,
+    *,
+    split: str,
+) -> tuple[EvalReport, list[ScoredGroup]]:
+    """
+    Sample `params.group_size` answers a problem, judge them, and estimate pass@k.
+
+    Samples whose verification could not run (or has no verdict) are left out of the estimate and
+    counted in `failed`.
+    """
+    begun = time.monotonic()
+    groups = await sampled(sampler, policy, task, problems, params)
+    scored = await runner.groups(groups)
+    return report_of(scored, split=split, seconds=time.monotonic() - begun), scored
+
+
+async def judge_groups(runner: VerificationRunner, groups: Sequence[Group]) -> list[ScoredGroup]:
+    """
+    Score all trajectories, whatever the share of failures: the caller has results to keep.
+
+    `VerificationRunner.groups` raises where too many verifications could not run; this counts them.
+    """
+    pairs = [(group.problem, t) for group in groups for t in group.trajectories]
+    outcomes = iter(await runner.pairs(pairs))
+    return [
+        ScoredGroup(
+            problem=group.problem,
+            trajectories=group.trajectories,
+            outcomes=[next(outcomes) for _ in group.trajectories],
+        )
+        for group in groups
+    ]
+
+
+def report_of(scored: Sequence[ScoredGroup], *, split: str, seconds: float) -> EvalReport:
+    """The report of groups that are scored already."""
+    scores = {g.problem.id: tuple(r.score01 for r in g.rewards) for g in scored}
+    values = [r.value for g in scored for r in g.rewards]
+    samples = min((len(s) for s in scores.values() if s), default=0)
+    wanted = [k for k in (1, 2, 4, 8, 16, 32, 64) if k <= samples]
+    low, high = interval([float(np.mean([x == 1.0 for x in s])) for s in scores.values() if s])
+    return EvalReport(
+        split=split,
+        scores=scores,
+        pass_at={k: pass_at(scores, k) for k in wanted},
+        low=low,
+        high=high,
+        reward_mean=float(np.mean(values)) if values else 0.0,
+        samples=sum(len(s) for s in scores.values()),
+        failed=sum(not isinstance(o, Reward) for g in scored for o in g.outcomes),
+        seconds=seconds,
+    )
+
+
+def pass_at(scores: Mapping[str, Sequence[float]], k: int) -> float:
+    """
+    Unbiased pass@k, averaged over problems: 1 - C(n - c, k) / C(n, k).
+
+    n samples of which c are right (score01 of exactly 1); problems with fewer than k samples are
+    left out. Source: Chen et al. 2021, arXiv:2107.03374.
+    """
+    estimates = []
+    for samples in scores.values():
+        n, c = len(samples), sum(score == 1.0 for score in samples)
+        if n >= k:
+            estimates.append(1.0 - comb(n - c, k) / comb(n, k))
+    return float(np.mean(estimates)) if estimates else 0.0
+
+
+def interval(
+    per_problem: Sequence[float], *, draws: int = 2000, seed: int = 0
+) -> tuple[float, float]:
+    """95 % percentile bootstrap interval of the mean, problems being the unit that is redrawn."""
+    if not per_problem:
+        return 0.0, 0.0
+    values = np.asarray(per_problem)
+    rng = np.random.default_rng(seed)
+    at_once = max(1, _REDRAWN_AT_ONCE // len(values))  # bounds the memory of many problems
+    means = [
+        rng.choice(values, size=(min(at_once, draws - done), len(values))).mean(axis=1)
+        for done in range(0, draws, at_once)
+    ]
+    low, high = np.percentile(np.concatenate(means), [2.5, 97.5])
+    return float(low), float(high)
+
+
+def gain(before: EvalReport, after: EvalReport) -> tuple[float, float, float]:
+    """Difference of pass@1 with its 95 % interval, paired by problem: (gain, low, high)."""
+    shared = [p for p in before.scores if before.scores[p] and after.scores.get(p)]
+    differences = [
+        float(np.mean([x == 1.0 for x in after.scores[p]]))
+        - float(np.mean([x == 1.0 for x in before.scores[p]]))
+        for p in shared
+    ]
+    low, high = interval(differences)
+    return float(np.mean(differences)) if differences else 0.0, low, high

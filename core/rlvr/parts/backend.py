@@ -1,0 +1,132 @@
+"""A backend trains one policy; a policy draws completions from its weights."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from attrs import frozen
+
+from rlvr.errors import UnsupportedError
+from rlvr.parts.base import Part
+from rlvr.types import Completion, Datum, FloatArray, GenerateRequest
+
+if TYPE_CHECKING:
+    from rlvr.parts.loss import Loss
+    from rlvr.parts.tokenizer import Tokenizer
+    from rlvr.tokenization.image_processor import ImageProcessor
+
+
+class Policy(Part):
+    """
+    A sampling handle of the weights as they were when `Backend.policy()` was called.
+
+    Attributes:
+        version: Grows with each weight sync.
+        digest: Tells weights apart by content.
+        tokenizer: Of its model.
+        context_length: Most tokens of prompt and completion together.
+        can_export: Whether `export_weights` works.
+        image_processor: What makes pixels of pictures; None where the model reads text alone.
+    """
+
+    kind: ClassVar[str] = "policy"
+
+    version: int
+    digest: str
+    tokenizer: Tokenizer
+    context_length: int
+    can_export: bool = False
+    image_processor: ImageProcessor | None = None
+
+    @abc.abstractmethod
+    async def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
+        """One completion a request, in order. Equal prompts share their prefill."""
+
+    async def export_weights(self, directory: Path) -> None:
+        """Write its weights, as a model or an adapter; `BackendError` where they changed since."""
+        raise UnsupportedError(f"{type(self).__name__} cannot export weights")
+
+
+@frozen(kw_only=True)
+class Capabilities:
+    """
+    What a backend can do besides its essentials.
+
+    Attributes:
+        eval_loss: It tells a loss and leaves its weights alone (`Backend.eval_loss`).
+        partial_rollouts: Sampling goes on while its weights change (`Backend.live_policy`).
+        logprob_tolerance: By how many nats its sampler and trainer may round differently; None:
+            as a run's own bound says.
+    """
+
+    eval_loss: bool = False
+    partial_rollouts: bool = False
+    logprob_tolerance: float | None = None
+
+
+class Backend(Part):
+    """
+    Trains one policy. The four primitives of a remote trainer.
+
+    Attributes:
+        capabilities: What it can do besides.
+    """
+
+    kind: ClassVar[str] = "backend"
+
+    capabilities: Capabilities = Capabilities()
+
+    @abc.abstractmethod
+    async def policy(self) -> Policy:
+        """A sampling handle of the current weights (a weight sync where they live elsewhere)."""
+
+    @abc.abstractmethod
+    async def logprobs(self, data: Sequence[Datum], which: str) -> list[FloatArray]:
+        """Numbers (T,) of each datum's tokens by `which`: "policy", "reference", "value", ..."""
+
+    @abc.abstractmethod
+    async def update(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+        """One optimiser update on the data; returns metrics (`loss`, `grad/norm`, `lr`, ...)."""
+
+    @abc.abstractmethod
+    async def save(self, directory: Path) -> None:
+        """Write weights, optimiser and schedule into an existing empty directory."""
+
+    @abc.abstractmethod
+    async def load(self, directory: Path) -> None:
+        """Restore exactly what `save` wrote."""
+
+    async def eval_loss(self, data: Sequence[Datum], loss: Loss) -> Mapping[str, float]:
+        """`loss` and the loss's metrics on the data, as `update` would give them."""
+        raise UnsupportedError(f"{type(self).__name__} cannot tell a loss without training on it")
+
+    async def live_policy(self) -> Policy:
+        """Draws each token with the newest weights; `version` and `digest` are those of now."""
+        raise UnsupportedError(f"{type(self).__name__} does not sample while its weights change")
+
+
+class SampledBackend(Backend):
+    """A backend whose model is only sampled, behind a server for instance: it trains nothing."""
+
+    @abc.abstractmethod
+    def untrainable(self) -> Exception:
+        """The error where somebody wants to train the model: what to do instead."""
+
+    async def logprobs(self, data: Sequence[Datum], which: str) -> list[FloatArray]:
+        """Refused."""
+        raise self.untrainable()
+
+    async def update(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+        """Refused."""
+        raise self.untrainable()
+
+    async def save(self, directory: Path) -> None:
+        """Refused."""
+        raise self.untrainable()
+
+    async def load(self, directory: Path) -> None:
+        """Refused."""
+        raise self.untrainable()

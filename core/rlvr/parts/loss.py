@@ -1,0 +1,83 @@
+"""A loss: what an update minimises."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from attrs import field, frozen
+
+from rlvr.parts.needs import LearningPart
+from rlvr.types import Datum
+
+
+@frozen(kw_only=True)
+class NamedForm:
+    """
+    A service's built-in loss, by its name there, that is the same formula as a loss of ours.
+
+    The service's sum over tokens equals the loss, and so does its gradient, where the advantages
+    (for `cross_entropy` its weights) that are sent are `datum.advantages * datum.weights`.
+
+    Attributes:
+        name: As Tinker calls it: cross_entropy, importance_sampling, ppo, cispo, gspo.
+        config: Settings by the service's names, such as "clip_low_threshold".
+        masks: Further inputs of each datum that are its `mask` as 0 and 1.
+    """
+
+    name: str
+    config: Mapping[str, float] = field(factory=dict)
+    masks: tuple[str, ...] = ()
+
+
+class Loss(LearningPart):
+    """
+    What an update minimises.
+
+    Attributes:
+        importance_weighted: Whether it weighs tokens by the ratio of the policy to what sampled
+            them. It then refuses samples that were not drawn from the policy. Say False where it
+            is not so.
+    """
+
+    kind: ClassVar[str] = "loss"
+
+    importance_weighted: bool = True
+
+    @abc.abstractmethod
+    def __call__(
+        self,
+        data: Sequence[Datum],
+        logprobs: Sequence[Any],
+        outputs: Mapping[str, Sequence[Any]],
+    ) -> tuple[Any, dict[str, float]]:
+        """
+        The loss, and its metrics.
+
+        `logprobs` is a list of tensors, one a datum, shape (T,), aligned with `datum.tokens`
+        (entries outside `datum.mask` are to be ignored); `outputs[name]` is a list like it, with
+        gradients, for each of `needs.outputs`. A backend that cannot give an output refuses the
+        loss. The loss must be *additive*: a sum over tokens weighted by `datum.weights`, so that
+        micro-batches add up exactly. Metrics are sums weighted the same way, logged as means; a
+        key ending in `/max` is combined by maximum.
+
+        "hidden": the states before the output head at each datum's n supervised tokens, (n, C).
+        "head": a list of one object with `weights` (V, C), `bias` (V,) or None, `scale` and
+        `softcap` (0: none); logits are `cap(scale * (W h + b))`, weights and bias are leaves that
+        need a gradient unless frozen.
+        """
+
+    def token_weights(self, data: Sequence[Datum]) -> list[Datum]:
+        """
+        The data of one update with what each token counts; order and number are kept.
+
+        The weights come with the sum 1 (`train.aggregation=fixed`: at most 1); further annotations
+        may be added. Called before the update is split over micro-batches, which then add up
+        exactly.
+        """
+        return list(data)
+
+    def builtin_form(self) -> NamedForm | None:
+        """The loss of a service that equals this one with its present settings; None: none."""
+        return None

@@ -1,0 +1,1 @@
+"""Files of a run, read and written: its directory, state, trajectories, lineage and lock."""

@@ -1,0 +1,238 @@
+"""One owner of a run directory: the process that may write into it.
+
+The owner holds the lock of the directory (`rlvr.records.lock`) until it ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rlvr.errors import ConfigError, explain
+from rlvr.records.lock import LOCK, Lock
+from rlvr.records.run_directory import RECORDS, check_writable, now
+
+PATIENCE = 40
+"""Tries, 50 ms apart, while the lock is held by nobody that is known to live: an owner that has not
+yet written who it is, or a child of a dead one, which has the lock until its program has begun."""
+
+
+class RunOwnedError(ConfigError):
+    """Another process owns the run directory."""
+
+
+@contextmanager
+def owned(directory: Path, *, makes: bool = False) -> Iterator[dict[str, Any]]:
+    """
+    Own a run directory while the block runs; the directory of an owner that died is taken over.
+
+    Yields what there is to log of an owner that died; {} where there was none.
+
+    Args:
+        directory: Where the run is, or will be.
+        makes: Make the folder where there is none. It is removed again if it is empty at the end.
+
+    Raises:
+        RunOwnedError: Another process owns it; it is named.
+        ConfigError: The lock file cannot be written, or is no regular file.
+    """
+    lock, found = _take(directory, makes=makes)
+    try:
+        yield {} if found is None else _taken_over(directory, found)
+    finally:
+        lock.release()
+
+
+@contextmanager
+def writing_to(path: Path | str | None) -> Iterator[None]:
+    """
+    Make sure that a result file can be written, and do as `apart_from_runs` with it.
+
+    Raises:
+        RunOwnedError: It lies in a run directory that another process owns.
+        ConfigError: It cannot be written there, or is a run's own record.
+    """
+    if not path:
+        yield
+        return
+    check_writable(Path(path))
+    with apart_from_runs(Path(path)):
+        yield
+
+
+@contextmanager
+def apart_from_runs(path: Path) -> Iterator[None]:
+    """
+    Own the run directory that `path` is or lies in, if any; refuse a path of the run's own files.
+
+    Args:
+        path: The file or folder that a command is about to write.
+
+    Raises:
+        RunOwnedError: It lies in a run directory that another process owns.
+        ConfigError: It is what the run itself has written, or will.
+    """
+    place = path.resolve()  # a link leads to what would be written
+    run = next((p for p in (place, *place.parents) if _is_run(p)), None)
+    with owned(run) if run is not None else contextlib.nullcontext():
+        if run is not None:
+            _refuse_record(path, run, place.relative_to(run).parts)
+        yield
+
+
+def _refuse_record(path: Path, run: Path, inside: tuple[str, ...]) -> None:
+    if inside and inside[0].casefold() not in RECORDS:
+        return
+    raise ConfigError(
+        explain(
+            f"{path} was to be written.",
+            f"found: it is {'a record of ' if inside else ''}the run {run}, which only its run "
+            "writes",
+            "choose another place with --out",
+        )
+    )
+
+
+def _is_run(folder: Path) -> bool:
+    if not (folder / "run.json").is_file():
+        return (folder / LOCK).is_file()  # a run that begins
+    return (folder / "trajectories").is_dir() or (folder / LOCK).is_file()
+
+
+def _take(directory: Path, *, makes: bool) -> tuple[Lock, dict[str, Any] | None]:
+    """The lock, and what the owner before left in it."""
+    found: dict[str, Any] | None = None
+    try:
+        for _ in range(PATIENCE):
+            if makes:
+                directory.mkdir(parents=True, exist_ok=True)
+            with contextlib.ExitStack() as undo:
+                try:
+                    lock = Lock(directory)
+                    undo.callback(lock.drop)
+                    is_taken = lock.is_taken()
+                except FileNotFoundError:  # the last owner removed its empty folder just now
+                    if not makes:
+                        raise
+                    continue
+                found = lock.read()
+                if is_taken:
+                    if lock.is_local:
+                        _check_elsewhere(directory, found)
+                    lock.write(_record(directory))
+                    undo.pop_all()
+                    return lock, found
+            if found and not _is_dead(found):
+                break
+            time.sleep(0.05)
+    except OSError as error:
+        raise ConfigError(
+            explain(
+                f"the run directory {directory} cannot be written.",
+                f"found: {error.strerror or error} ({error.filename or directory / LOCK})",
+                "choose a folder you may write with --out DIR",
+            )
+        ) from error
+    raise RunOwnedError(
+        explain(
+            f"the run directory {directory} was to be written.",
+            f"found: {_named(found)} is still at it",
+            "wait for it, stop it with Ctrl-C, or write elsewhere with --out",
+        )
+    )
+
+
+def _check_elsewhere(directory: Path, found: dict[str, Any] | None) -> None:
+    """Refuse a directory of another machine's owner, which may still work: locks are not shared."""
+    is_here = not found or found.get("host") == socket.gethostname()
+    if not is_here and not _is_copy(directory, found):
+        raise RunOwnedError(
+            explain(
+                f"the run directory {directory} was to be written.",
+                f"found: {_named(found)} did not release it, and its file system has no locks that "
+                "would tell whether that process is alive",
+                f"make sure that it has ended, then remove {directory / LOCK}",
+            )
+        )
+
+
+def _is_dead(found: dict[str, Any]) -> bool:
+    pid = found.get("pid")
+    if found.get("host") != socket.gethostname() or not isinstance(pid, int) or pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:  # it lives, and is another user's
+        pass
+    return False
+
+
+def _record(directory: Path) -> dict[str, Any]:
+    there = directory.stat()
+    return {
+        "host": socket.gethostname(),
+        "boot": _boot(),
+        "pid": os.getpid(),
+        "device": there.st_dev,
+        "inode": there.st_ino,
+        "since": now(),
+        "command": " ".join(["rlvr", *sys.argv[1:]])[:200],
+    }
+
+
+def _boot() -> str:
+    """The id of this start of the machine; "" where there is none to read."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _is_copy(directory: Path, found: dict[str, Any] | None) -> bool:
+    """Whether the lock speaks of another directory than the one in which it lies."""
+    told, there = found or {}, directory.stat()
+    if "inode" not in told or told["inode"] != there.st_ino:
+        return "inode" in told
+    # devices have other numbers after a restart, and on another machine
+    return told.get("boot") == _boot() and told.get("device") != there.st_dev
+
+
+def _taken_over(directory: Path, found: dict[str, Any]) -> dict[str, Any]:
+    """Say on standard error that a dead owner's directory is taken over; gives who it was."""
+    kept = {key: found.get(key) for key in ("host", "pid", "boot", "since")}
+    if _is_copy(directory, found):
+        print(
+            f"rlvr: {directory} is a copy of a directory that {_named(found)} owned; the copy has "
+            "no owner, and this process takes it",
+            file=sys.stderr,
+        )
+        return kept | {"why": "a copy"}
+    is_here, is_same_start = found.get("host") == socket.gethostname(), found.get("boot") == _boot()
+    why = "the machine was restarted" if is_here and not is_same_start else "its lock is free"
+    print(
+        f"rlvr: {directory} was left by {_named(found)}, which ended without releasing it ({why}); "
+        "this process takes it over",
+        file=sys.stderr,
+    )
+    return kept | {"why": why}
+
+
+def _named(found: dict[str, Any] | None) -> str:
+    """The owner in words. What is no record of ours names nobody."""
+    told = found or {}
+    pid, host, since, command = (told.get(key) for key in ("pid", "host", "since", "command"))
+    if not isinstance(pid, int) or not isinstance(host, str):
+        return "a process that its lock file does not name"
+    words = f"process {pid} on {host[:64]}"
+    words += f" ({str(command)[:200]})" if command else ""
+    words += f" since {str(since)[:32]}" if since else ""
+    return "".join(c if c.isprintable() else "?" for c in words)

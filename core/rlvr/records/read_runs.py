@@ -1,0 +1,86 @@
+"""Read runs from disk for `rlvr runs`, finished or not: damaged lines are named and left out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from rlvr.errors import ConfigError, UnknownNameError, explain
+from rlvr.records.json_lines import read_lines
+from rlvr.suggest import did_you_mean
+
+DEFAULT_DIRECTORY = "runs"
+
+
+@frozen(kw_only=True)
+class RunRecord:
+    """
+    What a run has written so far.
+
+    Attributes:
+        path: Its directory.
+        record: `run.json`.
+        metrics: The objects of `metrics.jsonl`, one a finished step.
+        evaluations: Those of `eval.jsonl`.
+        opinions: Those of `opinions.jsonl`: second opinions on answers that were called right.
+    """
+
+    path: Path
+    record: dict[str, Any]
+    metrics: list[dict[str, Any]]
+    evaluations: list[dict[str, Any]]
+    opinions: list[dict[str, Any]] = field(factory=list)
+
+    @property
+    def id(self) -> str:
+        """The run's name."""
+        return str(self.record.get("id", self.path.name))
+
+
+def locate(name: str) -> Path:
+    """
+    The directory of a run, by its path or by its name below `runs/`.
+
+    Raises:
+        UnknownNameError: There is no `run.json` in either.
+    """
+    for path in (Path(name), Path(DEFAULT_DIRECTORY) / name):
+        if (path / "run.json").is_file():
+            return path
+    known = [path.parent.name for path in Path(DEFAULT_DIRECTORY).glob("*/run.json")]
+    raise UnknownNameError(
+        explain(
+            f"no run {name!r}: no run.json there.", did_you_mean(name, known), "try: rlvr runs list"
+        )
+    )
+
+
+def read_run(path: Path) -> RunRecord:
+    """
+    All that a run has written; unreadable lines are named on standard error.
+
+    Raises:
+        ConfigError: Its `run.json` cannot be read.
+    """
+    return RunRecord(
+        path=path,
+        record=_read_record(path),
+        metrics=read_lines(path / "metrics.jsonl").named(path / "metrics.jsonl"),
+        evaluations=read_lines(path / "eval.jsonl").named(path / "eval.jsonl"),
+        opinions=read_lines(path / "opinions.jsonl").named(path / "opinions.jsonl"),
+    )
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads((path / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(
+            explain(f"{path / 'run.json'} cannot be read", f"found: {error}")
+        ) from error
+    if not isinstance(record, dict):
+        raise ConfigError(f"{path / 'run.json'} holds no object")
+    return record

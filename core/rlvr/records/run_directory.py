@@ -1,0 +1,281 @@
+"""The run directory: every file of a run and how it is written (docs/run-directory.md).
+
+Whole files are written beside their place and renamed; lines are appended in one write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rlvr.errors import ConfigError, UnknownNameError, explain
+from rlvr.records.json_lines import read_lines
+from rlvr.records.trajectories import trajectory_records
+from rlvr.types import EvalReport, ScoredGroup
+
+_PLAIN = ("low", "high", "reward_mean", "samples", "failed", "seconds")
+"""Numbers of an evaluation that are written as they are."""
+
+RECORDS = frozenset(
+    {"run.json", "metrics.jsonl", "eval.jsonl", "trace.jsonl", "opinions.jsonl", "events.jsonl"}
+    | {"trajectories", "checkpoints", "curve.png", "traceback.txt", "owner.lock"}
+)
+"""Files and folders that a run writes: no command may put its results in their place."""
+
+
+def write_atomic(path: Path, content: str | bytes) -> None:
+    """Replace a file at once: readers see the old content or the new one, never a part."""
+    path = path.resolve()  # a link stays one, and leads to the new text
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with beside.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def check_writable(path: Path) -> None:
+    """
+    Make sure, before the work is done, that a result file can be written.
+
+    Raises:
+        ConfigError: Its folder does not exist or may not be written, or what stands there is no
+            regular file (a folder, a device): it could not be replaced at once.
+    """
+    if path.exists() and not path.is_file():
+        raise ConfigError(
+            explain(
+                f"results were to be written to {path}.",
+                f"found: {'a folder' if path.is_dir() else 'no regular file'}",
+                "choose another file with --out FILE",
+            )
+        )
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.touch()
+        beside.unlink()
+    except OSError as error:
+        raise ConfigError(
+            explain(
+                f"results were to be written to {path}.",
+                f"found: {error.strerror or error}",
+                "choose a file you may write with --out FILE",
+            )
+        ) from error
+
+
+class RunDir:
+    """One run on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path) -> RunDir:
+        """
+        Make a fresh run directory, which the caller owns (`rlvr.records.owner`).
+
+        Raises:
+            ConfigError: It cannot be written, or holds a run already.
+        """
+        if (path / "run.json").exists():
+            raise ConfigError(
+                explain(
+                    f"{path} holds a run already.",
+                    "found: run.json",
+                    f"continue it with --resume {path}, or choose another --out",
+                )
+            )
+        try:
+            for folder in ("trajectories", "checkpoints"):
+                (path / folder).mkdir(parents=True, exist_ok=True)
+            probe = path / ".writable"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise ConfigError(
+                explain(
+                    f"the run directory {path} cannot be written.",
+                    f"found: {error.strerror or error}",
+                    "choose a folder you may write with --out DIR",
+                )
+            ) from error
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> RunDir:
+        """
+        An existing run directory.
+
+        Raises:
+            UnknownNameError: There is no run.json in it.
+        """
+        if not (path / "run.json").is_file():
+            raise UnknownNameError(
+                explain(
+                    f"no run at {path}.",
+                    "found: no run.json there",
+                    "list runs with: rlvr runs list",
+                )
+            )
+        return cls(path)
+
+    def discard(self) -> None:
+        """Take a directory away again in which no run has begun; what else is in it stays."""
+        if (self.path / "run.json").exists():
+            return
+        self.events_file.unlink(missing_ok=True)
+        for folder in (self.path / "trajectories", self.path / "checkpoints", self.path):
+            with contextlib.suppress(OSError):  # not empty, so not ours alone
+                folder.rmdir()
+
+    @property
+    def events_file(self) -> Path:
+        """Structlog's JSON Lines."""
+        return self.path / "events.jsonl"
+
+    def read_run(self) -> dict[str, Any]:
+        """
+        What `run.json` says.
+
+        Raises:
+            ConfigError: It cannot be read, or lacks the options of the run.
+        """
+        path = self.path / "run.json"
+        try:
+            record: Any = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise ConfigError(_no_record(path, str(error))) from error
+        if not isinstance(record, dict) or not isinstance(record.get("config"), dict):
+            raise ConfigError(_no_record(path, 'no object with "config"'))
+        if not any(str(key).startswith("run.") for key in record["config"]):
+            raise ConfigError(_no_record(path, 'none of a run\'s options in "config"'))
+        return record
+
+    def write_run(self, record: Mapping[str, Any]) -> None:
+        """Replace `run.json`."""
+        write_atomic(self.path / "run.json", json.dumps(record, indent=2, sort_keys=False) + "\n")
+
+    def update_run(self, **changes: Any) -> None:
+        """Change some keys of `run.json`."""
+        self.write_run({**self.read_run(), **changes})
+
+    def append(self, name: str, record: Mapping[str, Any]) -> None:
+        """Append one JSON line to `name` in a single write."""
+        self.append_all(name, [record])
+
+    def append_all(self, name: str, records: Sequence[Mapping[str, Any]]) -> None:
+        """Append JSON lines to `name` in a single write."""
+        lines = "".join(json.dumps(record) + "\n" for record in records)
+        with (self.path / name).open("a", encoding="utf-8") as file:
+            file.write(lines)
+
+    def read_lines(self, name: str) -> list[dict[str, Any]]:
+        """The whole JSON lines of `name`; what is damaged is left out, and said."""
+        path = self.path / name
+        return read_lines(path, is_whole=True).named(path)
+
+    def truncate_after(self, step: int) -> None:
+        """Forget metrics, evaluations and trajectories past a step: the resumed run writes them."""
+        for name in ("trajectories", "checkpoints"):
+            if not (self.path / name).is_dir():
+                self._set_aside(name)
+                (self.path / name).mkdir(parents=True)
+        for name in ("metrics.jsonl", "eval.jsonl", "trace.jsonl", "opinions.jsonl"):
+            found = read_lines(self.path / name, is_whole=True)
+            kept = [r for r in found.named(self.path / name) if r["step"] <= step]
+            if found.damage:
+                self._set_aside(name)
+            if (self.path / name).exists() or kept:
+                write_atomic(self.path / name, "".join(json.dumps(r) + "\n" for r in kept))
+        for path in self.trajectory_files():
+            number = path.stem.rpartition("-")[2]
+            if not number.isdecimal() or int(number) > step:
+                self._set_aside(f"trajectories/{path.name}", keeps=not number.isdecimal())
+
+    def _set_aside(self, name: str, *, keeps: bool = True) -> None:
+        """Rename what is damaged, so that the run can write its own there; or take it away."""
+        path = self.path / name
+        if not keeps and path.is_file():
+            path.unlink()
+        elif path.exists() or path.is_symlink():
+            numbers = ("", *(f"-{n}" for n in range(2, 1000)))
+            names = (path.with_name(f"{path.name}.damaged{number}") for number in numbers)
+            aside = next(name for name in names if not name.exists())
+            path.rename(aside)
+            print(f"rlvr: {path}: damaged; it is kept as {aside.name}", file=sys.stderr)
+
+    def write_trajectories(
+        self, label: str, step: int, groups: Sequence[ScoredGroup], *, are_recorded: bool = False
+    ) -> None:
+        """
+        Write `trajectories/LABEL-STEP.jsonl`: a line a trajectory, with its outcome.
+
+        Of those that are recorded elsewhere it says which they are, and not what is in them.
+        """
+        lines = [
+            json.dumps(record) + "\n"
+            for g in groups
+            for record in trajectory_records(g, step, are_recorded=are_recorded)
+        ]
+        write_atomic(self.path / "trajectories" / f"{label}-{step:06d}.jsonl", "".join(lines))
+
+    def trajectory_files(self, label: str = "") -> list[Path]:
+        """The trajectory files, by name."""
+        folder = self.path / "trajectories"
+        with contextlib.suppress(FileNotFoundError):
+            os.listdir(folder)  # a glob of what nobody may look into finds nothing, in silence
+        return sorted(folder.glob(f"{label or '*'}-*.jsonl"))
+
+    def append_eval(self, step: int, report: EvalReport) -> None:
+        """Append one evaluation to `eval.jsonl`."""
+        self.append(
+            "eval.jsonl",
+            {
+                "step": step,
+                "split": report.split,
+                "pass1": None if report.measures else report.pass1,
+                **{k: getattr(report, k) for k in _PLAIN},
+                "seconds": round(report.seconds, 3),
+                "pass_at": {str(k): v for k, v in report.pass_at.items()},
+                "problems": len(report.scores),
+                "held_out": report.held_out,
+                "seen": list(report.seen),
+                "scores": {p: list(s) for p, s in report.scores.items()},
+                **({"measures": dict(report.measures)} if report.measures else {}),
+            },
+        )
+
+    def read_evals(self) -> dict[int, EvalReport]:
+        """The evaluations in `eval.jsonl`, by step."""
+        return {
+            record["step"]: EvalReport(
+                split=record["split"],
+                scores={p: tuple(s) for p, s in record["scores"].items()},
+                pass_at={int(k): v for k, v in record["pass_at"].items()},
+                **{k: record[k] for k in _PLAIN},
+                seen=record.get("seen", ()),
+                held_out=record.get("held_out"),
+                measures=record.get("measures", {}),
+            )
+            for record in self.read_lines("eval.jsonl")
+        }
+
+
+def _no_record(path: Path, found: str) -> str:
+    do = "choose another run: rlvr runs list"
+    return explain(f"{path} cannot be read.", f"found: {found}", do)
+
+
+def now() -> str:
+    """The time in UTC, ISO 8601, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

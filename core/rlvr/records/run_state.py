@@ -1,0 +1,112 @@
+"""State of a run after a step: all that a resumed run needs besides weights and optimiser."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+from attrs import field, frozen
+
+from rlvr.errors import CheckpointError, explain
+from rlvr.records.lineage import Lineage
+from rlvr.records.problem_stream import ProblemStream
+from rlvr.types import Checkpoint, PassRate, ScoredGroup
+
+MEMORY = 0.2
+"""Weight of the newest group in a pass rate, once five are known."""
+
+
+@frozen(kw_only=True)
+class RunState:
+    """
+    Where a run stands.
+
+    Problem order, sampling seeds and minibatch splits are functions of (seed, step, history), so
+    these are enough to go on exactly; weights and optimiser are the backend's part of a checkpoint.
+
+    Attributes:
+        step: Steps that are finished.
+        seconds: They took.
+        history: Pass rate of each problem met so far, by id.
+        lineage: What the weights are trained on, this run included.
+        problem_stream: Position in the order of problems (`ProblemStream`).
+        memory: What parts keep, by kind of part: advantage and loss numbers, a task what it found.
+    """
+
+    step: int = 0
+    seconds: float = 0.0
+    history: Mapping[str, PassRate] = field(factory=dict)
+    lineage: Lineage = field(factory=Lineage)
+    problem_stream: ProblemStream = field(factory=ProblemStream)
+    memory: Mapping[str, Mapping[str, Any]] = field(factory=dict)
+
+    def advanced(
+        self,
+        seconds: float,
+        groups: Sequence[ScoredGroup] = (),
+        problem_stream: ProblemStream | None = None,
+        memory: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> RunState:
+        """The state after one more step that took `seconds` and scored `groups`."""
+        return attrs.evolve(
+            self,
+            step=self.step + 1,
+            seconds=self.seconds + seconds,
+            history={**self.history, **_met(self.history, groups, self.step)},
+            problem_stream=self.problem_stream if problem_stream is None else problem_stream,
+            memory=self.memory if memory is None else memory,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for a checkpoint."""
+        return {**attrs.asdict(self), "lineage": self.lineage.to_json()}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> RunState:
+        """The state that `to_json` wrote; unknown keys of later versions are ignored."""
+        known = {f.name for f in attrs.fields(cls)}
+        kept = {k: v for k, v in values.items() if k in known}
+        history = {name: PassRate(**rate) for name, rate in kept.get("history", {}).items()}
+        lineage = Lineage.from_json(kept["lineage"]) if "lineage" in kept else Lineage()
+        # a state without a position is that of a run whose steps took one batch each
+        step = kept.get("step", 0)
+        position = kept.get("problem_stream", {"drawn": step, "calls": step})
+        stream = ProblemStream(**position)
+        return cls(**{**kept, "history": history, "lineage": lineage, "problem_stream": stream})
+
+
+def state_of(values: Mapping[str, Any], checkpoint: Checkpoint) -> RunState:
+    """
+    The state that came with a checkpoint.
+
+    Raises:
+        CheckpointError: It is none that a run wrote.
+    """
+    try:
+        return RunState.from_json(values)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            explain(
+                f"the state in the checkpoint {checkpoint.path} cannot be read.",
+                f"found: {error!r}",
+                "resume from another checkpoint of the run",
+            )
+        ) from error
+
+
+def _met(
+    history: Mapping[str, PassRate], groups: Sequence[ScoredGroup], step: int
+) -> dict[str, PassRate]:
+    """The new pass rates of a step's problems; what a proxy judged says nothing about them."""
+    met: dict[str, PassRate] = {}
+    for group in groups:
+        scores = [reward.score01 for reward in group.rewards if not reward.is_proxy]
+        if not scores:
+            continue
+        name, score = group.problem.id, sum(scores) / len(scores)
+        old = met.get(name) or history.get(name) or PassRate(rate=0.0, count=0, step=step)
+        weight = max(MEMORY, 1.0 / (old.count + 1))
+        rate = old.rate + weight * (score - old.rate)
+        met[name] = PassRate(rate=rate, count=old.count + 1, step=step)
+    return met

@@ -1,0 +1,1 @@
+"""Requests to teachers: routed to one of several, answers checked, tokenizers compared."""

@@ -1,0 +1,127 @@
+"""One teacher made of several: each is asked about the problems of its label."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+import numpy as np
+
+from rlvr.errors import BackendError, ConfigError, explain
+from rlvr.parts import Teacher, TeacherCapabilities
+from rlvr.teachers.requests import answered
+from rlvr.teachers.route_spec import Route
+from rlvr.types import Ask, Datum, FloatArray, Problem
+
+
+class RoutedTeacher(Teacher):
+    """
+    Several teachers behind one annotation; it `reads_data`.
+
+    Each datum goes to the first route that takes its labels; what several can tell is what each of
+    them can. It gives no states of its own: the heads differ.
+
+    Args:
+        teachers: Open, by their routes; all of them in the policy's tokens.
+    """
+
+    def __init__(self, teachers: Mapping[Route, Teacher]) -> None:
+        self._teachers = dict(teachers)
+        every = list(self._teachers.values())
+        self.name = ",".join(map(str, self._teachers))
+        self.tokenizer = every[0].tokenizer
+        self.context_length = min(teacher.context_length for teacher in every)
+        self.capabilities = _shared(every)
+        self.image_processor = next(
+            (t.image_processor for t in every if t.image_processor is not None), None
+        )
+
+    async def logprobs(self, data: Sequence[Datum]) -> list[FloatArray]:
+        """
+        Of each datum by its own teacher.
+
+        Raises:
+            BackendError: No route takes a datum, or a teacher cannot score it.
+        """
+        return [np.asarray(d.annotations["told"]) for d in await self.answer(data, "told", None)]
+
+    async def answer(self, data: Sequence[Datum], name: str, ask: Ask | None) -> list[Datum]:
+        """
+        What each datum's own teacher says of it, all teachers at the same time.
+
+        Raises:
+            BackendError: No route takes a datum, or a teacher cannot say; the others are waited
+                for.
+        """
+        if ask is not None and ask.k == 0:  # states would mean another head for each teacher
+            ask = attrs.evolve(ask, k=self.tokenizer.vocab_size)
+        places: dict[Route, list[int]] = {}
+        for place, datum in enumerate(data):
+            route = self._route(datum.labels)
+            if route is None:
+                raise BackendError(_unrouted(self.name, datum.problem_id, datum.labels))
+            places.setdefault(route, []).append(place)
+        asked = [
+            answered(self._teachers[route], [data[i] for i in own], name, ask)
+            for route, own in places.items()
+        ]
+        told = await asyncio.gather(*asked, return_exceptions=True)
+        for answer in told:
+            if isinstance(answer, BaseException):
+                raise answer
+        found: dict[int, Datum] = {}
+        for own, answer in zip(places.values(), told, strict=True):
+            if not isinstance(answer, BaseException):
+                found |= zip(own, answer, strict=True)
+        return [found[place] for place in range(len(data))]
+
+    def check_problems(self, problems: Iterable[Problem]) -> None:
+        """
+        Refuse problems that no teacher is for, before anything is sampled.
+
+        Raises:
+            ConfigError: Names one, and its labels.
+        """
+        own: dict[Route, list[Problem]] = {route: [] for route in self._teachers}
+        for problem in problems:
+            route = self._route(problem.labels)
+            if route is None:
+                raise ConfigError(_unrouted(self.name, problem.id, problem.labels))
+            own[route].append(problem)
+        for route, teacher in self._teachers.items():
+            teacher.check_problems(own[route])
+
+    def metrics(self, data: Sequence[Datum]) -> Mapping[str, float]:
+        """What each of them tells."""
+        found: dict[str, float] = {}
+        for teacher in self._teachers.values():
+            found |= teacher.metrics(data)
+        return found
+
+    def _route(self, labels: Mapping[str, str]) -> Route | None:
+        return next((route for route in self._teachers if route.takes(labels)), None)
+
+
+def _unrouted(name: str, problem_id: str, labels: Mapping[str, str]) -> str:
+    said = ", ".join(f"{key}={value}" for key, value in sorted(labels.items())) or "none"
+    return explain(
+        f"problem {problem_id!r} was to be put to one of several teachers: {name}",
+        f"found: no route takes its labels: {said}",
+        "add a route for it, or *=MODEL for the rest",
+    )
+
+
+def _shared(teachers: Sequence[Teacher]) -> TeacherCapabilities:
+    """What all of them can tell."""
+    able = [teacher.capabilities for teacher in teachers]
+    known = [set(one.temperatures) for one in able if one.temperatures is not None]
+    names = {one.tokenizer for one in able}
+    return TeacherCapabilities(
+        has_scores=all(one.has_scores for one in able),
+        reads_data=True,
+        max_k=min((one.max_k for one in able if one.max_k), default=0),
+        temperatures=tuple(sorted(set.intersection(*known))) if known else None,
+        tokenizer=names.pop() if len(names) == 1 else "",
+        is_partial=any(one.is_partial for one in able),
+    )

@@ -1,0 +1,96 @@
+"""What a backend, its policy and its tokenizer promise of the abilities that they declare."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from rlvr.errors import UnsupportedError
+from rlvr.parts import Backend, Policy, Tokenizer
+from rlvr.testing.backend_losses import LikelihoodLoss
+from rlvr.testing.contract import check_declared, check_part, is_overridden
+from rlvr.types import Datum, GenerateRequest
+
+
+class AbilityPromises:
+    """A part of `BackendContract`: an ability is declared and defined, or neither."""
+
+    prompts: Callable[[Policy], list[list[int]]]
+    _run: Callable[[Callable[[Backend], Awaitable[None]]], None]
+    _with: Callable[[Callable[[Backend], Awaitable[None]]], None]
+    _requests: Callable[[Policy, float], list[GenerateRequest]]
+    _rollouts: Callable[[Backend], Awaitable[list[Datum]]]
+
+    def test_it_can_do_what_it_says(self) -> None:
+        """Backend, policy and tokenizer are parts; what they declare they define, and no less."""
+
+        async def body(backend: Backend) -> None:
+            policy = await backend.policy()
+            tokenizer, can = policy.tokenizer, backend.capabilities
+            check_part(backend, Backend)
+            check_part(policy, Policy)
+            check_part(tokenizer, Tokenizer)
+            for name, is_declared in {
+                "eval_loss": can.eval_loss,
+                "live_policy": can.partial_rollouts,
+            }.items():
+                assert is_overridden(backend, Backend, name) == is_declared, (
+                    f"{type(backend).__name__}: capabilities and {name} do not agree"
+                )
+            check_declared(policy, Policy, "can_export", "export_weights")
+            check_declared(tokenizer, Tokenizer, "has_bytes", "bytes_of")
+            check_declared(tokenizer, Tokenizer, "can_save", "save")
+
+        self._run(body)
+
+    def test_its_tokenizer_is_one(self) -> None:
+        """Ids are ids, bytes are bytes, and a turn that has ended is not closed again."""
+
+        async def body(backend: Backend) -> None:
+            policy = await backend.policy()
+            tokenizer = policy.tokenizer
+            ids = {tokenizer.eos_id, *tokenizer.ends, *tokenizer.control_ids}
+            assert all(isinstance(i, int) and i >= 0 for i in ids), ids
+            for prompt in self.prompts(policy):
+                assert isinstance(tokenizer.decode(prompt), str)
+                assert all(isinstance(tokenizer.bytes_of(i), bytes) for i in prompt)
+                assert all(isinstance(i, int) for i in tokenizer.closing(prompt))
+                assert all(tokenizer.closing([*prompt, end]) == [] for end in tokenizer.ends)
+
+        self._run(body)
+
+    def test_a_live_policy_follows_the_weights(self) -> None:
+        """Where rollouts are partial: version and digest are those of the newest weights."""
+
+        async def body(backend: Backend) -> None:
+            if not backend.capabilities.partial_rollouts:
+                with pytest.raises(UnsupportedError):
+                    await backend.live_policy()
+                return
+            live = await backend.live_policy()
+            check_part(live, Policy)
+            data = await self._rollouts(backend)
+            for _ in range(2):
+                now = await backend.policy()
+                assert (live.version, live.digest) == (now.version, now.digest)
+                for completion in await live.generate(self._requests(live, 1.0)):
+                    assert set(completion.versions) <= {now.version}
+                await backend.update(data, LikelihoodLoss())
+
+        self._with(body)
+
+    def test_exported_weights_are_written_or_refused(self, tmp_path: Path) -> None:
+        """A policy that can export leaves files; one that cannot says so."""
+
+        async def body(backend: Backend) -> None:
+            policy = await backend.policy()
+            if policy.can_export:
+                await policy.export_weights(tmp_path)
+                assert any(tmp_path.iterdir())
+                return
+            with pytest.raises(UnsupportedError):
+                await policy.export_weights(tmp_path)
+
+        self._run(body)

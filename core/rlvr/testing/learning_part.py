@@ -1,0 +1,72 @@
+"""Promises that losses and advantages share: what they need, settings that adapt, and warnings."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any, ClassVar
+
+from rlvr.parts import LearningPart, Needs
+from rlvr.testing.contract import Contract, check_part, is_overridden
+from rlvr.types import Ask
+
+STEPS: tuple[dict[str, float], ...] = (
+    {"kl/reference": 0.5, "loss": 1.0},
+    {"kl/reference": 0.0},
+    {"loss": 1.0},
+    {},
+)
+
+
+class LearningPartContract(Contract):
+    """Base of the contracts of losses and advantages; `_part` gives a new one."""
+
+    _base: ClassVar[type[LearningPart]]
+
+    def _part(self) -> Any:
+        raise NotImplementedError
+
+    def test_is_a_part_without_slips(self) -> None:
+        """It derives from its base class, and no name of it is nearly one that it may define."""
+        check_part(self._part(), self._base)
+
+    def test_needs_are_declared(self) -> None:
+        """`needs` is a `Needs` of names, model specs and asks; each new part has the same."""
+        needs = self._part().needs
+        assert isinstance(needs, Needs)
+        names = (*needs.annotations, *needs.provides, *needs.outputs, *needs.teachers)
+        assert all(isinstance(name, str) for name in (*names, *needs.teachers.values()))
+        assert all(isinstance(ask, Ask) for ask in needs.distributions.values())
+        assert not needs.annotations & needs.provides
+        assert needs == self._part().needs
+
+    def test_what_adapts_is_kept_in_the_memory(self) -> None:
+        """`adapted` is pure and gives plain floats; `with_memory` a part of the same kind."""
+        part: LearningPart = self._part()
+        assert is_overridden(part, LearningPart, "adapted") == is_overridden(
+            part, LearningPart, "with_memory"
+        ), "one of `adapted` and `with_memory` does nothing without the other"
+        memory: dict[str, float] = {}
+        for metrics in STEPS:
+            before = copy.deepcopy((memory, metrics))
+            new = part.adapted(memory, metrics)
+            assert (memory, metrics) == before
+            assert new == part.adapted(memory, metrics)
+            assert all(type(v) is float and math.isfinite(v) for v in new.values()), new
+            again = part.with_memory(new)
+            assert type(again) is type(part)
+            assert again.adapted(new, metrics) == part.adapted(new, metrics)
+            assert again.needs == part.needs
+            memory = dict(new)
+
+    def test_an_empty_memory_changes_nothing(self) -> None:
+        """At the start of a run the part is as its options say."""
+        part, step = self._part(), STEPS[0]
+        assert part.with_memory({}).adapted({}, step) == part.adapted({}, step)
+
+    def test_warnings_are_sentences(self) -> None:
+        """Warnings are texts, and metrics that are not there are no reason for one."""
+        part = self._part()
+        assert list(part.warnings({})) == []
+        for metrics in STEPS:
+            assert all(isinstance(text, str) and text for text in part.warnings(metrics))

@@ -1,0 +1,1 @@
+"""The training loop, from problems to updates, and the files and messages of a training run."""

@@ -1,0 +1,173 @@
+"""Write the files of a run, call its observers, save its checkpoints. Decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+from attrs import define, field
+
+from rlvr.assembly.recipe import Recipe
+from rlvr.border.calls import Border, label
+from rlvr.evaluation.contamination import marked
+from rlvr.log import get
+from rlvr.parts import Callback, LearningPart
+from rlvr.plugins.host import PluginHost
+from rlvr.progress.status import RunStatus
+from rlvr.records.kept_checkpoints import check_saved
+from rlvr.records.run_directory import RunDir
+from rlvr.records.run_state import RunState
+from rlvr.training.best_checkpoint import best_step
+from rlvr.types import Checkpoint, EvalReport, RunInfo, ScoredGroup
+
+log = get(__name__)
+T = TypeVar("T")
+
+
+@define
+class Callbacks:
+    """
+    Calls the observers one at a time and writes the run's files.
+
+    Observers are the plugins with announcement hooks, then `parts`. A failing one is logged and
+    the run goes on. `state` is that of the last finished step, `last_checkpoint` the newest good
+    one.
+    """
+
+    host: PluginHost
+    run: RunInfo
+    directory: RunDir
+    status: RunStatus
+    parts: tuple[Callback, ...] = ()
+    state: RunState = field(factory=RunState)
+    last_checkpoint: Checkpoint | None = None
+    reports: dict[int, EvalReport] = field(factory=dict)
+    _verified_before: int = 0
+    _is_stopping: bool = False
+
+    def announce(self, hook: str, **facts: Any) -> None:
+        """Tell every observer, one at a time; the run's log keeps that it happened."""
+        kept = {name: facts[name] for name in ("step", "outcome") if name in facts}
+        log.debug(hook.removeprefix("rlvr_"), **kept)
+        for name, error in self.host.announce(hook, run=self.run, **facts):
+            log.error("observer_failed", hook=hook, observer=name, error=repr(error))
+        method = hook.removeprefix("rlvr_")
+        for part in self.parts:
+            try:
+                said = getattr(part, method)(self.run, **facts)
+                if inspect.iscoroutine(said):
+                    said.close()
+                    raise TypeError(f"{method} is async; it is a plain method, never awaited")
+            except (Exception, SystemExit) as error:  # the plugin border: the run goes on
+                who = label(part, "callback")
+                log.error("observer_failed", hook=hook, observer=who, error=repr(error))
+
+    def groups_scored(
+        self, step: int, groups: Sequence[ScoredGroup], *, are_recorded: bool = False
+    ) -> None:
+        """Keep the trajectories of a step, or which ones they were, and announce them."""
+        self.directory.write_trajectories("step", step, groups, are_recorded=are_recorded)
+        self.announce("rlvr_groups_scored", step=step, groups=groups)
+
+    def step_finished(self, state: RunState, metrics: Mapping[str, float]) -> None:
+        """Add times and rates, write the line of metrics, announce."""
+        self.state = state
+        seconds = self.status.take_seconds()
+        sample_s, verify_s = seconds.get("sample", 0.0), seconds.get("verify", 0.0)
+        verified = self.status.verified - self._verified_before
+        self._verified_before = self.status.verified
+        sampled, self.status.sampled = self.status.sampled, 0
+        numbers = {
+            **metrics,
+            **{f"time/{phase}_s": value for phase, value in seconds.items()},
+            "time/total_s": state.seconds,
+            "rate/tokens_per_s": sampled / sample_s if sample_s else 0.0,
+            "rate/verifications_per_s": verified / verify_s if verify_s else 0.0,
+        }
+        rounded = {name: float(f"{value:.6g}") for name, value in numbers.items()}
+        self.directory.append("metrics.jsonl", {"step": state.step, **rounded})
+        self.keep_trace()
+        self.announce("rlvr_step_finished", step=state.step, metrics=rounded)
+
+    def keep_trace(self) -> None:
+        """Write the spans that ended since the last call, where there is a run to keep them."""
+        if self.directory.path.is_dir() and (spans := self.status.trace.take()):
+            self.directory.append_all("trace.jsonl", spans)
+
+    def notice(self, parts: Sequence[LearningPart], metrics: Mapping[str, float]) -> None:
+        """Warnings that the parts see in a step's metrics."""
+        for part in parts:
+            for text in part.warnings(metrics):
+                log.warning("part_notice", step=self.state.step, notice=text)
+
+    def evaluated(self, step: int, report: EvalReport, groups: Sequence[ScoredGroup]) -> None:
+        """Keep an evaluation, marked as held-out or not, and announce it."""
+        report = marked(report, [group.problem for group in groups], self.state.lineage)
+        self.reports[step] = report
+        if not report.measures:  # recorded ones are where they were recorded
+            self.directory.write_trajectories("eval", step, groups)
+        self.directory.append_eval(step, report)
+        self.announce("rlvr_evaluated", step=step, report=report)
+
+    async def keep_best(self, recipe: Recipe, state: RunState) -> None:
+        """Write a checkpoint where the evaluation of this step is the best; it is kept from now."""
+        last = self.last_checkpoint
+        if best_step(self.reports) == state.step and (last is None or last.step != state.step):
+            await self.checkpoint(recipe, state)
+        else:
+            self._pin_best(recipe)
+
+    async def checkpoint(self, recipe: Recipe, state: RunState) -> Checkpoint:
+        """Write a checkpoint and announce it; that of the best evaluation stays."""
+        if best_step(self.reports) != state.step:  # else the one before goes when this is there
+            self._pin_best(recipe)
+        at = Border(recipe.checkpointer, "checkpointer", "save", promised="a Checkpoint")
+        with at:
+            checkpoint: Checkpoint = await self.unbroken(
+                recipe.checkpointer.save(state.step, state.to_json(), recipe.backend)
+            )
+        check_saved(recipe.checkpointer, checkpoint, state.step)
+        self.last_checkpoint = checkpoint
+        self._pin_best(recipe)
+        self.announce("rlvr_checkpoint_saved", checkpoint=checkpoint)
+        return checkpoint
+
+    def _pin_best(self, recipe: Recipe) -> None:
+        with Border(recipe.checkpointer, "checkpointer", "pin", promised="nothing"):
+            recipe.checkpointer.pin(best_step(self.reports))
+
+    async def unbroken(self, work: Coroutine[Any, Any, T]) -> T:
+        """
+        Finish `work` and give back its result even when the run is cancelled meanwhile.
+
+        The cancellation is kept for `stop_if_asked`, so that a Ctrl-C never leaves weights half
+        updated or ahead of the state.
+        """
+        task = asyncio.ensure_future(_settled(work))
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError:
+                self._is_stopping = True
+                current = asyncio.current_task()
+                if current is not None:
+                    current.uncancel()
+        settled = task.result()
+        if settled[1] is not None:
+            raise settled[1]
+        return settled[0]
+
+    def stop_if_asked(self) -> None:
+        """Raise the cancellation that arrived during unbroken work."""
+        if self._is_stopping:
+            raise asyncio.CancelledError
+
+
+async def _settled(work: Coroutine[Any, Any, T]) -> tuple[T, None] | tuple[None, SystemExit]:
+    """Result of the work, or the `SystemExit` of a part, which would end the loop if raised."""
+    try:
+        return await work, None
+    except SystemExit as leaving:
+        return None, leaving

@@ -1,0 +1,134 @@
+"""The contents of `run.json`, and the options that a resumed run must share with it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+import rlvr
+from rlvr.assembly.configured import Configured
+from rlvr.assembly.recipe import Recipe
+from rlvr.config.layers import DEFAULT
+from rlvr.errors import ConfigError, explain
+from rlvr.log import get
+from rlvr.plugins.host import PluginHost
+from rlvr.records.lineage import Lineage, record_of
+from rlvr.records.run_directory import RunDir, now
+
+log = get(__name__)
+
+FREE_ON_RESUME = ("run.steps", "run.out", "run.callbacks", "verify.", "checkpoint.", "parity.")
+"""Options that a resumed run may change, with those of callbacks: they decide no update."""
+
+
+def check_unchanged(configured: Configured, before: dict[str, Any], directory: Path) -> None:
+    """
+    Refuse to resume with options that would make it another run.
+
+    Raises:
+        ConfigError: Names every option that changed.
+    """
+    after = configured.options.values
+    is_free: tuple[str, ...] = FREE_ON_RESUME
+    if after["train.decay"] != "constant":  # the schedule of learning rates ends with the run
+        is_free = tuple(key for key in FREE_ON_RESUME if key != "run.steps")
+    others = {p.option_namespace for p in configured.chosen.parts() if p.kind != "callback"}
+    told = {spec.option_namespace for spec in configured.host.callbacks()} - others
+    is_free += tuple(f"{namespace}." for namespace in told)
+    changed = [
+        key
+        for key in sorted({*before, *after})
+        if _plain(before.get(key)) != _plain(after.get(key)) and not key.startswith(is_free)
+        if key in before or configured.options.origin[key] != DEFAULT  # else it is a new option
+    ]
+    if changed:
+        listed = ", ".join(f"{k} ({before.get(k)!r} -> {after.get(k)!r})" for k in changed)
+        raise ConfigError(
+            explain(
+                f"the run {directory} was to be resumed with other options.",
+                f"changed: {listed}",
+                "leave them as they were, or start a new run",
+            )
+        )
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def close_identity(directory: RunDir, outcome: str, step: int) -> None:
+    """Write how the run ended; where that fails, the error that ended it is the one to show."""
+    if (directory.path / "run.json").exists():
+        try:
+            directory.update_run(status=outcome, finished=now(), step=step)
+        except (ConfigError, OSError) as error:
+            log.error("outcome_not_written", outcome=outcome, error=str(error))
+
+
+def _dataset_hash(recipe: Recipe) -> str:
+    digests = "".join(p.id + p.digest for p in (*recipe.problems, *recipe.eval_problems))
+    return hashlib.sha256(digests.encode()).hexdigest()
+
+
+def _check_same_data(directory: RunDir, recipe: Recipe) -> None:
+    before, found = directory.read_run().get("dataset_hash"), _dataset_hash(recipe)
+    if before != found:
+        raise ConfigError(
+            explain(
+                f"the run {directory.path} was to be resumed on other problems.",
+                f"found: the data set's hash is {found[:12]}, and was {str(before)[:12]}",
+                "bring the data set back as it was, or start a new run",
+            )
+        )
+
+
+def write_identity(
+    configured: Configured, directory: RunDir, recipe: Recipe, *, start: Lineage, resume: bool
+) -> None:
+    """
+    Write `run.json` of a run that begins; of a resumed one, check its data and mark it.
+
+    `start` is what the model was trained on before.
+    """
+    if resume:
+        _check_same_data(directory, recipe)
+        told = {**record_of(start, recipe.problems), **directory.read_run()}
+        directory.write_run(
+            {**told, "status": "running", "steps": recipe.steps, "pid": os.getpid()}
+        )
+        return
+    directory.write_run(
+        {
+            "id": directory.path.name,
+            "created": now(),
+            "status": "running",
+            "plugin": configured.chosen.task.provider,
+            "task": configured.chosen.task.full_name,
+            "algo": configured.run.algo,
+            "model": configured.run.model,
+            "steps": recipe.steps,
+            "seed": recipe.seed,
+            "pid": os.getpid(),
+            "command": sys.argv[1:],
+            "config": dict(configured.options.values),
+            "origin": dict(configured.options.origin),
+            "versions": versions(configured.host),
+            "dataset": Path(configured.run.dataset).name or configured.chosen.task.full_name,
+            "dataset_hash": _dataset_hash(recipe),
+            "problems": len(recipe.problems),
+            **record_of(start, recipe.problems),
+        }
+    )
+
+
+def versions(host: PluginHost) -> dict[str, str]:
+    """Versions of Python, rlvr and every active plugin's distribution."""
+    found = {"python": platform.python_version(), "rlvr": rlvr.__version__}
+    for plugin in host.plugins:
+        if plugin.status == "active" and plugin.distribution:
+            found[plugin.distribution] = plugin.version
+    return found

@@ -1,0 +1,292 @@
+"""One run from start to end: its directory, resuming, interruption, failure, final summary."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import attrs
+from attrs import frozen
+
+from rlvr.assembly.configured import Configured
+from rlvr.assembly.prerequisites import check_prerequisites
+from rlvr.assembly.recipe import Recipe, build_context, open_callbacks, open_recipe
+from rlvr.assembly.trained_model import lineage_at_start
+from rlvr.border.calls import Border, culprit, shown
+from rlvr.config.layers import DEFAULT
+from rlvr.errors import (
+    BackendError,
+    CheckpointError,
+    PartError,
+    RlvrError,
+    RunInterruptedError,
+    VerifierError,
+    explain,
+)
+from rlvr.log import bind, get, unbind
+from rlvr.progress.status import RunStatus
+from rlvr.records.atomic import DISK_TROUBLE
+from rlvr.records.kept_checkpoints import checkpoints_of
+from rlvr.records.lineage import after_training, joined
+from rlvr.records.run_directory import RunDir
+from rlvr.records.run_state import RunState, state_of
+from rlvr.training.callbacks import Callbacks
+from rlvr.training.loop import train
+from rlvr.training.run_json import close_identity, write_identity
+from rlvr.types import Checkpoint, EvalReport, RunInfo
+
+log = get(__name__)
+
+
+@frozen(kw_only=True)
+class Finished:
+    """What a run that ended well leaves: its directory, last state and evaluations by step."""
+
+    directory: Path
+    state: RunState
+    reports: dict[int, EvalReport]
+
+
+def make_default_directory(configured: Configured) -> Path:
+    """Make `runs/TIME-PLUGIN-ALGO`, the time in UTC; a number follows where it is taken."""
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    name = configured.run.plugin or configured.chosen.task.name.replace("/", "-")
+    for count in itertools.count(1):
+        end = f"-{count}" if count > 1 else ""
+        path = Path("runs") / f"{stamp}-{name}-{configured.run.algo}{end}"
+        try:
+            path.mkdir(parents=True)  # at once, so that of two runs of one second each has its own
+        except FileExistsError:
+            continue
+        except OSError:
+            pass  # the run that is to be written there says it
+        break
+    return path
+
+
+def run(configured: Configured, directory: RunDir, status: RunStatus, *, resume: bool) -> Finished:
+    """
+    Run to the end, or to the first Ctrl-C.
+
+    Raises:
+        RunInterruptedError: Ctrl-C; the checkpoint is written and named.
+        VerifierError, BackendError, CheckpointError: The last good checkpoint is named.
+    """
+    return asyncio.run(_run(configured, directory, status, resume=resume))
+
+
+async def _run(
+    configured: Configured, directory: RunDir, status: RunStatus, *, resume: bool
+) -> Finished:
+    info = RunInfo(
+        id=directory.path.name,
+        directory=directory.path,
+        plugin=configured.chosen.task.provider,
+        algo=configured.run.algo,
+        model=configured.run.model,
+        steps=configured.run.steps,
+        seed=configured.run.seed,
+        config=dict(configured.options.values),
+    )
+    bind(run_id=info.id)
+    watch = Callbacks(host=configured.host, run=info, directory=directory, status=status)
+    outcome, observers = "failed", AsyncExitStack()  # open until they are told the end
+    with _interruptible():
+        try:
+            check_prerequisites(configured.host, configured.chosen.task.provider)
+            context = build_context(configured, directory.path)
+            watch.parts = await open_callbacks(observers, configured, context)
+            async with open_recipe(configured, context, status) as recipe:
+                start = lineage_at_start(configured, context.model)
+                write_identity(configured, directory, recipe, start=start, resume=resume)
+                if resume:
+                    await _restore(recipe, watch)
+                lineage = after_training(joined(start, watch.state.lineage), recipe.problems)
+                watch.state = attrs.evolve(watch.state, lineage=lineage)
+                _give_notice(recipe)
+                if not resume:
+                    _say_what_is_missing(recipe, configured)
+                watch.announce("rlvr_run_started")
+                try:
+                    state = await train(recipe, watch.state, watch)
+                except asyncio.CancelledError:
+                    outcome = "interrupted"
+                    raise await _interrupted(recipe, watch) from None
+                except VerifierError as error:
+                    await _save_if_behind(recipe, watch)
+                    raise _named(error, watch) from error
+                except (BackendError, CheckpointError) as error:
+                    raise _named(error, watch) from error
+                except OSError as error:
+                    if culprit(error) or not _is_of(directory, error):
+                        raise
+                    raise _named(_unwritable(error, directory), watch) from error
+                except RlvrError as error:
+                    if isinstance(error, PartError):
+                        with contextlib.suppress(CheckpointError, PartError):
+                            await _save_if_behind(recipe, watch)
+                    raise
+                except Exception:  # a bug, ours or a plugin's: what was trained is kept
+                    with contextlib.suppress(CheckpointError):
+                        await _save_if_behind(recipe, watch)
+                    raise
+            outcome = "done"
+            return Finished(directory=directory.path, state=state, reports=watch.reports)
+        except RlvrError as error:
+            if isinstance(error, PartError):
+                _keep_traceback(directory)
+            raise
+        except Exception:
+            _keep_traceback(directory)
+            raise
+        finally:
+            watch.keep_trace()
+            close_identity(directory, outcome, watch.state.step)
+            watch.announce("rlvr_run_finished", outcome=outcome)
+            await _close(observers)
+            directory.discard()
+            unbind("run_id")
+
+
+async def _close(observers: AsyncExitStack) -> None:
+    try:
+        await observers.aclose()
+    except (Exception, SystemExit) as error:  # the plugin border: it ends no run
+        log.error("observer_failed", hook="__aexit__", observer=culprit(error), error=repr(error))
+
+
+def _keep_traceback(directory: RunDir) -> None:
+    """Write the traceback of the error being handled into the run directory."""
+    with contextlib.suppress(OSError):  # the error itself is the one to show
+        (directory.path / "traceback.txt").write_text(
+            traceback.format_exc()[-100_000:], encoding="utf-8", errors="replace"
+        )
+
+
+def _say_what_is_missing(recipe: Recipe, configured: Configured) -> None:
+    """Warn where a person set `verify.second_opinion` and the reward offers none."""
+    asked_by = configured.options.origin["verify.second_opinion"]
+    is_there = recipe.reward.has_second_opinion
+    if asked_by != DEFAULT and recipe.verify.second_opinion and not is_there:
+        name = configured.chosen.reward.full_name
+        log.warning("no_second_opinion", reward=name, found="it offers none", asked_by=asked_by)
+
+
+def _give_notice(recipe: Recipe) -> None:
+    for text in recipe.task.warnings("train"):
+        log.warning("task_notice", notice=text)
+
+
+async def _restore(recipe: Recipe, watch: Callbacks) -> None:
+    checkpoints = checkpoints_of(recipe.checkpointer)
+    if not checkpoints:
+        watch.directory.truncate_after(-1)
+        return
+    newest, state = await _last_good(recipe, checkpoints)
+    watch.state, watch.last_checkpoint = state, newest
+    watch.directory.truncate_after(state.step)
+    watch.reports.update(watch.directory.read_evals())
+    log.info("run_resumed", step=state.step, checkpoint=str(newest.path))
+
+
+async def _last_good(
+    recipe: Recipe, checkpoints: Sequence[Checkpoint]
+) -> tuple[Checkpoint, RunState]:
+    """
+    Load the newest undamaged checkpoint; name the damaged ones that are passed by.
+
+    Raises:
+        CheckpointError: None can.
+    """
+    refused: list[CheckpointError] = []
+    for checkpoint in reversed(checkpoints):
+        at = Border(recipe.checkpointer, "checkpointer", "load", promised="the state it saved")
+        try:
+            with at:
+                state = await recipe.checkpointer.load(checkpoint, recipe.backend)
+            at.check("" if isinstance(state, Mapping) else shown(state))
+            return checkpoint, state_of(state, checkpoint)
+        except CheckpointError as error:
+            refused.append(error)
+            log.warning("checkpoint_passed_by", path=str(checkpoint.path), reason=str(error))
+    raise refused[0]
+
+
+async def _save_if_behind(recipe: Recipe, watch: Callbacks) -> None:
+    last = watch.last_checkpoint
+    if watch.state.step > (last.step if last else 0) or last is None:
+        await watch.checkpoint(recipe, watch.state)
+
+
+async def _interrupted(recipe: Recipe, watch: Callbacks) -> RunInterruptedError:
+    await _save_if_behind(recipe, watch)
+    directory = watch.directory.path
+    return RunInterruptedError(
+        explain(
+            f"interrupted after step {watch.state.step} of {recipe.steps}.",
+            f"a checkpoint was written: {watch.last_checkpoint and watch.last_checkpoint.path}",
+            f"go on with: rlvr run --resume {directory}",
+        )
+    )
+
+
+def _named(error: RlvrError, watch: Callbacks) -> RlvrError:
+    last = watch.last_checkpoint
+    where = f"{last.path} (step {last.step})" if last else "none yet"
+    if "last good checkpoint" in str(error):
+        return error
+    return type(error)(
+        f"{error}\n  last good checkpoint: {where}; go on with: rlvr run --resume "
+        f"{watch.directory.path}"
+    )
+
+
+def _is_of(directory: RunDir, error: OSError) -> bool:
+    """Whether the error is about the run directory: its disk is full, or a file not writable."""
+    name = error.filename if isinstance(error.filename, str) else ""
+    place = Path(os.path.realpath(directory.path))
+    return error.errno in DISK_TROUBLE or place in Path(os.path.realpath(name)).parents
+
+
+def _unwritable(error: OSError, directory: RunDir) -> CheckpointError:
+    return CheckpointError(
+        explain(
+            f"the run directory {directory.path} could not be written.",
+            f"found: {error.strerror}" + (f" ({error.filename})" if error.filename else ""),
+            "free space, or put the directory back, then continue with --resume",
+        )
+    )
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """First Ctrl-C (or SIGTERM) cancels the run; a second one stops the process at once."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    seen = 0
+
+    def stop() -> None:
+        nonlocal seen
+        seen += 1
+        if seen > 1:
+            os._exit(130)
+        print("\nrlvr: stopping after a checkpoint; Ctrl-C again stops at once", file=sys.stderr)
+        task.cancel()
+
+    signals = (signal.SIGINT, signal.SIGTERM)
+    for number in signals:
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,54 @@
+"""The values that travel from part to part: frozen records of plain data, no tensors, no behaviour.
+
+Shapes: P problems, G group, D data, T tokens. Logprobs are natural logarithms (nats) of the
+sampled tokens. Arrays are read-only NumPy, so a record pickles, prints, compares and goes to JSON.
+"""
+
+from rlvr.types.datum import Datum
+from rlvr.types.distribution import Ask, Distribution, Question, States, TopK
+from rlvr.types.evaluation import EvalReport, Figure
+from rlvr.types.frozen import EMPTY, BoolArray, FloatArray, FrozenMap, IntArray, as_tuple
+from rlvr.types.group import Group, ScoredGroup
+from rlvr.types.image import Image
+from rlvr.types.problem import Message, Problem
+from rlvr.types.reward import Failed, Outcome, Probe, Reward, Unscorable
+from rlvr.types.run import Checkpoint, PassRate, RunInfo
+from rlvr.types.sampling import Completion, GenerateRequest, SamplingParams
+from rlvr.types.trajectory import Author, Finish, Segment, Trajectory
+
+__all__ = [
+    "EMPTY",
+    "Ask",
+    "Author",
+    "BoolArray",
+    "Checkpoint",
+    "Completion",
+    "Datum",
+    "Distribution",
+    "EvalReport",
+    "Failed",
+    "Figure",
+    "Finish",
+    "FloatArray",
+    "FrozenMap",
+    "GenerateRequest",
+    "Group",
+    "Image",
+    "IntArray",
+    "Message",
+    "Outcome",
+    "PassRate",
+    "Probe",
+    "Problem",
+    "Question",
+    "Reward",
+    "RunInfo",
+    "SamplingParams",
+    "ScoredGroup",
+    "Segment",
+    "States",
+    "TopK",
+    "Trajectory",
+    "Unscorable",
+    "as_tuple",
+]

@@ -1,0 +1,1 @@
+"""Verification of answers: calls of the reward, the verdict store, second opinions."""

@@ -1,0 +1,199 @@
+"""Call a reward once: time it, check its result; a plain function runs in a thread.
+
+Any exception is one failed verification, except that of a missing tool, which passes through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import json
+import math
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+
+from rlvr.border.calls import Border, is_finite, said, shown
+from rlvr.errors import PrerequisiteError, VerifierError
+from rlvr.log import get
+from rlvr.parts import RewardFn
+from rlvr.types import Failed, Outcome, Problem, Reward, Trajectory, Unscorable
+from rlvr.verification.blocked_loop import LoopWatch
+
+log = get(__name__)
+
+_PROMISED = "a Reward, an Unscorable, or VerifierError"
+_GRACE_S = 30.0
+"""What a verification that was cancelled may take to clean up; then it is left behind."""
+_SLACK = 1e-6
+_seen: set[str] = set()
+"""Tracebacks that were kept: the same one is kept once."""
+
+
+async def verdict_of(
+    reward: RewardFn,
+    problem: Problem,
+    trajectory: Trajectory,
+    *,
+    deadline_s: float,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
+) -> Outcome:
+    """
+    Judge one trajectory.
+
+    Args:
+        reward: Its `__call__` may be a coroutine, or a plain function: that runs in a thread.
+        problem: Of the trajectory.
+        trajectory: To judge.
+        deadline_s: The verification is cancelled after this.
+        bounds: Lowest and highest value that the reward's spec declares.
+
+    Raises:
+        PrerequisiteError: A tool is missing, as the reward says.
+    """
+    task = asyncio.create_task(_contained(reward, problem, trajectory))
+    try:
+        done, _ = await asyncio.wait({task}, timeout=deadline_s)
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait({task}, timeout=_GRACE_S)
+        raise
+    if not done:
+        task.cancel()
+        await asyncio.wait({task}, timeout=_GRACE_S)
+        return Failed(reason=f"{problem.id}: the verifier did not answer within {deadline_s:g} s")
+    found, error = task.result()
+    if isinstance(error, PrerequisiteError):
+        raise error
+    if isinstance(error, VerifierError):
+        return Failed(reason=f"{problem.id}: {error}")
+    fault = f"it raised {said(error)}" if error else fault_of_outcome(found, bounds)
+    if fault:
+        _keep(error)
+        at = Border(reward, "reward", "__call__", promised=_PROMISED, problem=problem.id)
+        return Failed(reason=f"{problem.id}: {at.sentence(fault)}")
+    return _plain(found)
+
+
+async def _contained(
+    reward: RewardFn, problem: Problem, trajectory: Trajectory
+) -> tuple[Any, BaseException | None]:
+    """Result or exception of the reward, also `SystemExit`, which would end the loop."""
+    try:
+        call: Callable[..., Any] = reward
+        found: Any = call(problem, trajectory) if _is_async(reward) else None
+        if not _is_async(reward):
+            found = await _in_thread(lambda: call(problem, trajectory))
+        if inspect.isawaitable(found):
+            found = await LoopWatch.shared().around(found, reward, problem.id)
+    except BaseException as error:  # the plugin border; our own cancellation is seen by its caller
+        return None, error
+    return found, None
+
+
+def _is_async(reward: object) -> bool:
+    call = reward if inspect.isroutine(reward) else type(reward).__call__
+    return inspect.iscoroutinefunction(inspect.unwrap(call))
+
+
+async def _in_thread(work: Callable[[], Any]) -> Any:
+    """Run in a thread of its own, which the end of the process does not wait for."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def finish(found: Any, error: BaseException | None) -> None:
+        if not future.done():
+            future.set_result((found, error))
+
+    def run() -> None:
+        found, error = None, None
+        try:
+            found = context.run(work)
+        except BaseException as raised:  # a thread that dies would leave the run waiting
+            error = raised
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(finish, found, error)
+
+    threading.Thread(target=run, daemon=True, name="rlvr-reward").start()
+    found, error = await future
+    if error is not None:
+        raise error
+    return found
+
+
+def fault_of_outcome(outcome: object, bounds: tuple[float, float] = (-math.inf, math.inf)) -> str:
+    """Fault of the value that a reward returned; "" if it has none."""
+    if isinstance(outcome, Failed):
+        return _fault_of_reason(outcome.reason)
+    if isinstance(outcome, Unscorable):
+        return _fault_of_reason(outcome.reason) or _fault_of_evidence(outcome.evidence)
+    if not isinstance(outcome, Reward):
+        return shown(outcome)
+    numbers = {
+        "value": outcome.value,
+        "score01": outcome.score01,
+        "cost_s": outcome.cost_s,
+        **{f"components[{name!r}]": value for name, value in outcome.components.items()},
+    }
+    for name, value in numbers.items():
+        if not is_finite(value):
+            return f"{name} = {shown(value)}, which is no finite number"
+    low, high = bounds
+    if not low - _SLACK <= outcome.value <= high + _SLACK:
+        return f"value {outcome.value:g}, which is outside of its declared bounds {low:g}..{high:g}"
+    if not all(isinstance(name, str) for name in outcome.components):
+        return f"components with a name that is no text: {shown(dict(outcome.components))}"
+    for name, count in (("passed", outcome.tests_passed), ("total", outcome.tests_total)):
+        if count is not None and (not isinstance(count, int | np.integer) or count < 0):
+            return f"tests_{name} = {shown(count)}, which is no count"
+    for name in ("cached", "is_proxy"):
+        if not isinstance(getattr(outcome, name), bool | np.bool_):
+            return f"{name} = {shown(getattr(outcome, name))}, which is neither True nor False"
+    return _fault_of_evidence(outcome.evidence)
+
+
+def _fault_of_reason(reason: object) -> str:
+    return "" if isinstance(reason, str) else f"a reason that is no text: {shown(reason)}"
+
+
+def _fault_of_evidence(evidence: object) -> str:
+    try:
+        json.dumps(evidence)
+    except (RecursionError, TypeError, ValueError) as error:
+        return f"evidence that is no JSON: {said(error)}"
+    return ""
+
+
+def _plain(outcome: Outcome) -> Outcome:
+    """The same reward with Python's numbers: NumPy's cannot be written as JSON."""
+    if not isinstance(outcome, Reward):
+        return outcome
+    counts = (outcome.tests_passed, outcome.tests_total)
+    passed, total = (None if count is None else int(count) for count in counts)
+    return attrs.evolve(
+        outcome,
+        value=float(outcome.value),
+        score01=float(outcome.score01),
+        components={name: float(value) for name, value in outcome.components.items()},
+        tests_passed=passed,
+        tests_total=total,
+        cost_s=float(outcome.cost_s),
+        cached=bool(outcome.cached),
+        is_proxy=bool(outcome.is_proxy),
+    )
+
+
+def _keep(error: BaseException | None) -> None:
+    """Write the traceback to the log: a run keeps it in `events.jsonl`."""
+    if error is None:
+        return
+    text = "".join(traceback.format_exception(error, limit=-8))[-4000:]
+    if text not in _seen:
+        _seen.add(text)
+        log.debug("part_raised", traceback=text)

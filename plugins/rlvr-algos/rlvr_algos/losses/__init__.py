@@ -1,0 +1,1 @@
+"""The losses of reinforcement learning and of supervised training."""

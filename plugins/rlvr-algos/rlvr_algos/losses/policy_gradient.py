@@ -1,0 +1,200 @@
+"""What all policy-gradient losses have in common: ratio, correction, KL, entropy, warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import attrs
+import torch
+from torch import Tensor
+
+from rlvr import BuildContext, Datum, Loss, NamedForm, Needs, PolicyGradientConfig
+from rlvr_algos.shaping import adaptive_kl
+from rlvr_algos.shaping.correction import correction, largest
+from rlvr_algos.shaping.kl import LOG_RATIO_LIMIT, kl_to_reference
+from rlvr_algos.tokens import PolicyTokens, as_metrics
+
+
+class PolicyGradientLoss(Loss):
+    """
+    Base of the losses; a subclass gives `surrogate`, and the name and record of its options.
+
+    Sum over the policy's tokens of `w * (c * surrogate + kl_coef * KL - entropy_coef * H)`: w are
+    `datum.weights`, so how tokens are averaged is decided there and not here; c is the off-policy
+    correction (1 without one). The ratio is pi_theta / pi_sampler, against the logprobs the
+    sampler reported when it drew the token; with a correction it is pi_theta / pi_trainer before
+    the step, and c stands for pi_trainer / pi_sampler.
+
+    Attributes:
+        needs: The annotations "reference" when `kl_coef` > 0 and "policy" with a correction, the
+            output "entropy" when `entropy_coef` > 0.
+        importance_weighted: True: a sampler that cuts the distribution biases the ratio.
+
+    Raises:
+        ConfigError: Settings that contradict each other.
+    """
+
+    name: ClassVar[str]
+    config_class: ClassVar[type[PolicyGradientConfig]]
+
+    def __init__(self, config: Any, context: BuildContext) -> None:
+        self._config: Any = config if config is not None else self.config_class()
+        self._context = context
+        config = self._config
+        self._namespace = context.namespace or self.name
+        adaptive_kl.check_target(config, self._namespace)
+        wanted = {"reference": config.kl_coef > 0, "policy": config.correction != "none"}
+        self.needs = Needs(
+            annotations=(name for name, is_on in wanted.items() if is_on),
+            outputs={"entropy"} if config.entropy_coef > 0 else (),
+        )
+
+    def surrogate(
+        self, tokens: PolicyTokens, log_ratio: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """
+        What the policy term adds at each token, (N,), and scalar metrics.
+
+        Args:
+            tokens: The policy's N tokens.
+            log_ratio: (N,) nats, carries the gradient; cut at 20 nats.
+        """
+        raise NotImplementedError
+
+    def further(
+        self, tokens: PolicyTokens, outputs: Mapping[str, Sequence[Any]]
+    ) -> tuple[Tensor | None, dict[str, Tensor]]:
+        """A further scalar term of the loss (a critic's), and its metrics; None where none is."""
+        return None, {}
+
+    def builtin_form(self) -> NamedForm | None:
+        """
+        The built-in loss of a service that this is, with its settings.
+
+        None with a KL, an entropy bonus or a correction: no built-in loss has these. How token
+        losses are averaged is no matter, for the weights go into the advantages.
+        """
+        config = self._config
+        is_bare = config.kl_coef == 0 and config.entropy_coef == 0 and config.correction == "none"
+        return self.form() if is_bare else None
+
+    def form(self) -> NamedForm | None:
+        """The built-in loss that the bare surrogate is; None where there is none."""
+        return None
+
+    def __call__(
+        self,
+        data: Sequence[Datum],
+        logprobs: Sequence[Tensor],
+        outputs: Mapping[str, Sequence[Any]],
+    ) -> tuple[Tensor, dict[str, float]]:
+        """
+        Loss (scalar) and metrics of D data; both add up over micro-batches.
+
+        A log-ratio past 20 nats is cut there and passes no gradient.
+
+        Returns:
+            The loss, and weighted sums: `loss/policy`, `ratio/mean`, `ratio/max` (a maximum),
+            `kl/sampler` (k3 estimate of KL(sampler || policy), nats), `logprob/mean` (nats), what
+            the surrogate adds, and where they are on `kl/reference` (nats, before `kl_coef`),
+            `kl/coefficient` (`kl_coef` as it is now, with a target), `entropy/mean` (nats) and the
+            correction's `mismatch/...`.
+
+        Raises:
+            BackendError: A datum lacks what is in `needs`, or the backend an output.
+        """
+        config = self._config
+        tokens = PolicyTokens.gather(data, logprobs)
+        moved = _cut(tokens.logprobs - tokens.sampled)  # (N,) nats, from the sampler
+        log_ratio, scale = moved, None
+        mismatch: dict[str, Tensor] = {}
+        if config.correction != "none":
+            trained = tokens.annotation("policy")
+            log_ratio = _cut(tokens.logprobs - trained)
+            scale, mismatch = correction(tokens, trained, config.correction, config.correction_cap)
+        per_token, clipped = self.surrogate(tokens, log_ratio)
+        loss = policy = tokens.weighted(per_token if scale is None else scale * per_token)
+        ratio = log_ratio.detach().exp()
+        metrics = {
+            "loss/policy": policy,
+            "ratio/mean": tokens.weighted(ratio),
+            "ratio/max": largest(ratio),
+            **clipped,
+            "kl/sampler": tokens.weighted(torch.expm1(moved) - moved),
+            "logprob/mean": tokens.weighted(tokens.logprobs),
+            **mismatch,
+        }
+        if config.kl_coef > 0:
+            kl = tokens.weighted(
+                kl_to_reference(
+                    tokens.logprobs, tokens.annotation("reference"), config.kl_estimator
+                )
+            )
+            metrics["kl/reference"] = kl
+            if config.kl_target > 0:
+                coefficient = torch.full_like(tokens.weights, config.kl_coef)
+                metrics["kl/coefficient"] = tokens.weighted(coefficient)
+            loss = loss + config.kl_coef * kl
+        if config.entropy_coef > 0:
+            entropy = tokens.weighted(tokens.output(outputs, "entropy"))
+            metrics["entropy/mean"] = entropy
+            loss = loss - config.entropy_coef * entropy
+        term, more = self.further(tokens, outputs)
+        return loss if term is None else loss + term, as_metrics({**metrics, **more})
+
+    def adapted(
+        self, memory: Mapping[str, float], metrics: Mapping[str, float]
+    ) -> Mapping[str, float]:
+        """The KL weight after a step, where it has a target."""
+        return adaptive_kl.adapted(self._config, memory, metrics)
+
+    def with_memory(self, memory: Mapping[str, float]) -> Self:
+        """The same loss with the KL weight of the memory."""
+        if adaptive_kl.MEMORY not in memory:
+            return self
+        config = attrs.evolve(self._config, kl_coef=memory[adaptive_kl.MEMORY])
+        return type(self)(config, self._context)
+
+    def warnings(self, metrics: Mapping[str, float]) -> Iterable[str]:
+        """A warning where sampler and trainer are further apart than `mismatch_warn`."""
+        limit, found = self._config.mismatch_warn, metrics.get("mismatch/kl", 0.0)
+        if not 0 < limit < found:
+            return []
+        advice = (
+            f"set {self._namespace}.correction=tis-token to weigh it out"
+            if self._config.correction == "none"
+            else "look at mismatch/clipped, and at the sampler's precision"
+        )
+        return [
+            f"the sampler is not quite the trainer: mismatch/kl is {found:.3g} nats a token, "
+            f"above {self._namespace}.mismatch_warn={limit:g}; {advice}"
+        ]
+
+
+def _cut(log_ratio: Tensor) -> Tensor:
+    return log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+
+
+def thresholds(config: Any) -> dict[str, float]:
+    """The bounds of a ratio as a service's settings: thresholds of the ratio itself."""
+    return {
+        "clip_low_threshold": 1 - config.clip_low,
+        "clip_high_threshold": 1 + config.clip_high,
+    }
+
+
+def clipped_gain(
+    tokens: PolicyTokens, ratio: Tensor, low: float, high: float
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """
+    PPO's pessimistic surrogate of (N,) ratios: -min(r A, clip(r, low, high) A), shape (N,).
+
+    With the shares of tokens whose gradient the clip stopped, `clip/low` and `clip/high`.
+    """
+    credit = tokens.advantages
+    gain = torch.minimum(ratio * credit, ratio.clamp(low, high) * credit)
+    return -gain, {
+        "clip/low": tokens.weighted(((ratio < low) & (credit < 0)).to(ratio)),
+        "clip/high": tokens.weighted(((ratio > high) & (credit > 0)).to(ratio)),
+    }

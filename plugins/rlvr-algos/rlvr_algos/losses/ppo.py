@@ -1,0 +1,62 @@
+"""Loss `ppo`: the clipped ratio of each token, and the critic's clipped squared error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlvr import BuildContext, Needs
+from rlvr_algos.config import PpoConfig
+from rlvr_algos.losses.policy_gradient import PolicyGradientLoss, clipped_gain
+from rlvr_algos.tokens import PolicyTokens
+
+
+class PpoLoss(PolicyGradientLoss):
+    """
+    GRPO's surrogate, plus at each token value_coef / 2 * max((V - R)^2, (V_clipped - R)^2).
+
+    V is the critic's estimate now, R the annotated "return", and V_clipped is V held within
+    `value_clip` of the annotated "value", the estimate before the step (arXiv:1707.06347; the
+    clipped critic as in its authors' code). See docs/algorithms/ppo.md.
+
+    Attributes:
+        needs: Besides the base's, the annotations "value" and "return" (the advantage `gae` makes
+            it) and the output "value".
+    """
+
+    name = "ppo"
+    config_class = PpoConfig
+
+    def __init__(self, config: Any, context: BuildContext) -> None:
+        super().__init__(config, context)
+        self.needs |= Needs(annotations={"value", "return"}, outputs={"value"})
+
+    def surrogate(
+        self, tokens: PolicyTokens, log_ratio: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Adds `clip/low` and `clip/high`, shares of tokens whose gradient the clip stopped."""
+        config = self._config
+        return clipped_gain(tokens, log_ratio.exp(), 1 - config.clip_low, 1 + config.clip_high)
+
+    def further(
+        self, tokens: PolicyTokens, outputs: Mapping[str, Sequence[Any]]
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Adds `loss/value` (before `value_coef`), `value/mean`, `return/mean`, `value/clipped`."""
+        now, before = tokens.output(outputs, "value"), tokens.annotation("value")
+        wanted = tokens.annotation("return")
+        error = (now - wanted).square()
+        is_clipped = torch.zeros_like(now)
+        if bound := self._config.value_clip:
+            held = before + (now - before).clamp(-bound, bound)
+            is_clipped = ((held - wanted).square() > error).to(now)
+            error = torch.maximum(error, (held - wanted).square())
+        loss = tokens.weighted(error / 2)
+        return self._config.value_coef * loss, {
+            "loss/value": loss,
+            "value/mean": tokens.weighted(now),
+            "return/mean": tokens.weighted(wanted),
+            "value/clipped": tokens.weighted(is_clipped),
+        }

@@ -1,0 +1,1 @@
+"""Additions to rewards and losses: length penalties, KL, importance-weight corrections."""

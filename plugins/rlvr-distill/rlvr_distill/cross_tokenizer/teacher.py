@@ -1,0 +1,302 @@
+"""A teacher with another tokenizer, whose answers are given on the policy's tokens.
+
+Shapes: T tokens of a datum, n of them the policy's, S of the teacher's sequence, g groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from rlvr import (
+    Ask,
+    BackendError,
+    Datum,
+    FloatArray,
+    Problem,
+    Question,
+    Teacher,
+    Tokenizer,
+    TopK,
+    explain,
+)
+from rlvr_distill.cross_tokenizer.align import group_sums, spread
+from rlvr_distill.cross_tokenizer.metrics import MASKED, ONE, RENDERED, UNMATCHED, of_alignment
+from rlvr_distill.cross_tokenizer.prompt import TeachersPrompt
+from rlvr_distill.cross_tokenizer.sequence import Reader, TeacherSequence
+from rlvr_distill.cross_tokenizer.token_bytes import TokenBytes
+from rlvr_distill.cross_tokenizer.vocabulary_map import VocabularyMap
+
+log = structlog.get_logger(__name__)
+
+GROUP, LOGPROB = "align/group", "align/logprob"
+_PADDED = 1024
+"""Rows that a model may have beyond the ids of its tokenizer: they stand for nothing."""
+
+
+class AlignedTeacher(Teacher):
+    """
+    Another teacher, in the student's tokens; it `reads_data`.
+
+    What the policy wrote is cut by both tokenizers and matched by bytes (`cross_tokenizer.align`).
+    A group's log-likelihood ratio `log P - log Q`, teacher to sampler, is spread over its student
+    tokens by bytes and added to what the sampler said of them: the sum over the group of these
+    logprobs is log P, whatever the cut. Tokens in no group (control tokens, bytes that cannot be
+    spelt, what is beyond the teacher's context) get the sampler's own logprob: a log-ratio of 0.
+
+    Distributions: in a group of one token each, the teacher's likeliest tokens as the student's
+    (`VocabularyMap`); in other groups none (a row of -1, everything in the rest), and instead the
+    annotations `align/group` (number of the group, -1 at all other tokens) and `align/logprob`
+    (log P of the whole group, at its first token), for a divergence of the two likelihoods.
+
+    Attributes:
+        tokenizer: The student's: so are the ids of all it is asked and says.
+        capabilities: The teacher's, without its states.
+    """
+
+    def __init__(self, inner: Teacher, ours: Tokenizer) -> None:
+        self._inner = inner
+        self.name = inner.name
+        self.tokenizer = ours
+        self.context_length = inner.context_length
+        self._ours, self._theirs = TokenBytes(ours), TokenBytes(inner.tokenizer)
+        self._projection = VocabularyMap(self._theirs, self._ours)
+        prompt = TeachersPrompt(ours, self._theirs)
+        self._reader = Reader(self._ours, self._theirs, prompt, inner.context_length)
+        self._has_said_cut = False
+        own = inner.capabilities
+        self.capabilities = attrs.evolve(
+            own,
+            max_k=_most(own.max_k, inner.tokenizer.vocab_size, ours.vocab_size),
+            has_states=False,
+            reads_data=True,
+            tokenizer="",
+            is_partial=True,
+        )
+
+    def shared(self) -> tuple[int, int, int]:
+        """Texts that both vocabularies have a token for, and how many each has."""
+        ours, theirs = self._ours.texts, self._theirs.texts
+        return len(ours & theirs), len(ours), len(theirs)
+
+    def metrics(self, data: Sequence[Datum]) -> Mapping[str, float]:
+        """How much of the answers could be compared (`align/...`), and the teacher's own."""
+        return {**self._inner.metrics(data), **of_alignment(data)}
+
+    def check_problems(self, problems: Iterable[Problem]) -> None:
+        """As the teacher itself."""
+        self._inner.check_problems(problems)
+
+    async def logprobs(self, data: Sequence[Datum]) -> list[FloatArray]:
+        """Numbers (T,) whose sums over aligned groups are the teacher's log-likelihoods."""
+        return await self._logprobs(data, self._read(data))
+
+    async def answer(self, data: Sequence[Datum], name: str, ask: Ask | None) -> list[Datum]:
+        """
+        The data with logprobs, or with distributions where `ask` says so, and `align/*`.
+
+        Raises:
+            BackendError: The teacher cannot score what it was given.
+        """
+        readings = self._read(data)
+        if ask is None:
+            values = await self._logprobs(data, readings)
+            return [
+                _with(datum, {**_told(datum, reading), name: row})
+                for datum, reading, row in zip(data, readings, values, strict=True)
+            ]
+        asked = _asked(readings)
+        answers = await self._scores([readings[i] for i in asked], ask)
+        by_datum = dict(zip(asked, answers, strict=True))
+        return [
+            self._distributed(datum, reading, name, by_datum.get(i))
+            for i, (datum, reading) in enumerate(zip(data, readings, strict=True))
+        ]
+
+    def _read(self, data: Sequence[Datum]) -> list[TeacherSequence]:
+        readings = [self._reader.read(datum) for datum in data]
+        if not self._has_said_cut and (cut := sum(r.is_cut for r in readings)):
+            self._has_said_cut = True
+            log.warning(
+                "teacher_reads_part",
+                teacher=self.name,
+                reads=self.context_length,
+                cut=cut,
+                of=len(data),
+                why="in its tokens they are longer; what comes after has no signal (align/masked)",
+            )
+        return readings
+
+    async def _logprobs(
+        self, data: Sequence[Datum], readings: Sequence[TeacherSequence]
+    ) -> list[FloatArray]:
+        asked = _asked(readings)
+        found = await self._inner.logprobs([readings[i].masked(data[i]) for i in asked])
+        if len(found) != len(asked):
+            raise self._unfit(f"{len(found)} answers for {len(asked)} trajectories")
+        by_datum = dict(zip(asked, found, strict=True))
+        for i, values in by_datum.items():
+            if np.shape(values) != readings[i].tokens.shape:
+                raise self._unfit(f"shape {np.shape(values)} for {len(readings[i].tokens)} tokens")
+            if not np.isfinite(values[readings[i].alignment.theirs >= 0]).all():
+                raise self._unfit("a value that is not finite")
+        return [
+            _even(datum, reading, by_datum.get(i))
+            for i, (datum, reading) in enumerate(zip(data, readings, strict=True))
+        ]
+
+    async def _scores(self, readings: Sequence[TeacherSequence], ask: Ask) -> list[TopK]:
+        if not self.capabilities.has_scores:
+            raise BackendError(
+                explain(
+                    f"teacher {self.name} was asked for distributions over the next token.",
+                    "found: it tells how likely given tokens are, and nothing else",
+                    "choose another teacher, or a loss that needs sampled tokens alone",
+                )
+            )
+        size = self._theirs.tokenizer.vocab_size
+        is_whole = ask.k == 0 or ask.k >= self.tokenizer.vocab_size
+        k = size if is_whole else min(ask.k, size)
+        spans = [_span(reading) for reading in readings]
+        answers = await self._inner.score(
+            [
+                Question(ids=r.tokens[:end], start=start, k=k, temperature=ask.temperature)
+                for r, (start, end) in zip(readings, spans, strict=True)
+            ]
+        )
+        wanted = [end - start for start, end in spans]
+        if [len(a.ids) for a in answers] != wanted:
+            raise self._unfit(f"{[len(a.ids) for a in answers]} rows for {wanted} positions")
+        for answer in answers:
+            if int(answer.ids.max(initial=-1)) >= size + _PADDED:
+                raise self._unfit(f"token id {answer.ids.max()}, its vocabulary has {size}")
+            if np.isnan(answer.logprobs).any() or not np.isfinite(answer.actual).all():
+                raise self._unfit("a logprob that is not a number")
+        return answers
+
+    def _distributed(
+        self, datum: Datum, reading: TeacherSequence, name: str, answer: TopK | None
+    ) -> Datum:
+        """The datum with rows at its policy's tokens, and the annotations of its groups."""
+        places = np.flatnonzero(datum.mask)
+        if answer is None:
+            empty = _rows(len(places), np.zeros((0, 1), np.int32), np.zeros((0, 1)), [], 0.0)
+            return _with(datum, _told(datum, reading), {name: empty})
+        alignment, (start, end) = reading.alignment, _span(reading)
+        total = group_sums(alignment.theirs[start:end], answer.actual, len(alignment))  # (g,) log P
+        single = np.append(alignment.is_single, False)  # the last: of -1
+        ours, theirs = single[alignment.ours], single[alignment.theirs]  # (T,), (S,)
+        rows = np.flatnonzero(theirs[start:end])
+        projected = self._projection.rows(answer.ids[rows], answer.logprobs[rows])
+        unmatched = np.zeros(len(datum.tokens))
+        unmatched[ours] = projected.unmatched
+        shares = spread(alignment.ours, reading.lengths, total)
+        distribution = _rows(
+            len(places),
+            projected.ids,
+            projected.logprobs,
+            np.flatnonzero(ours[places]),
+            shares[places],
+        )
+        is_chunk = (alignment.ours >= 0) & ~ours
+        first = is_chunk & (np.diff(alignment.ours, prepend=-1) != 0)
+        logprob = np.zeros(len(datum.tokens))
+        logprob[first] = total[alignment.ours[first]]
+        return _with(
+            datum,
+            {
+                **_told(datum, reading),
+                GROUP: np.where(is_chunk, alignment.ours, -1),
+                LOGPROB: logprob,
+                UNMATCHED: unmatched,
+            },
+            {name: distribution},
+        )
+
+    def _unfit(self, problem: str) -> BackendError:
+        return BackendError(
+            explain(
+                f"teacher {self.name} was asked for logprobs in its own tokens.",
+                f"found: {problem}",
+                "run TeacherContract on it; a model in too low a precision can give NaN",
+            )
+        )
+
+
+def _most(max_k: int, theirs: int, ours: int) -> int:
+    """
+    Largest k that a student may ask for; 0: any.
+
+    As many as its vocabulary holds, or more, means the teacher's whole distribution.
+    """
+    return min(max_k, max(ours - 1, 1)) if 0 < max_k < theirs else 0
+
+
+def _span(reading: TeacherSequence) -> tuple[int, int]:
+    """From the first token that is compared to behind the last, of the teacher's."""
+    places = np.flatnonzero(reading.alignment.theirs >= 0)
+    return int(places[0]), int(places[-1]) + 1
+
+
+def _asked(readings: Sequence[TeacherSequence]) -> list[int]:
+    """Which of them have a token that the teacher can score."""
+    return [i for i, reading in enumerate(readings) if len(reading.alignment)]
+
+
+def _even(datum: Datum, reading: TeacherSequence, by_teacher: FloatArray | None) -> FloatArray:
+    """(T,) the sampler's logprobs plus each group's `log P - log Q`, spread by bytes."""
+    alignment, own = reading.alignment, datum.logprobs.astype(np.float64)
+    values = np.where(datum.mask, own, 0.0)
+    if by_teacher is not None:
+        count = len(alignment)
+        gain = group_sums(alignment.theirs, by_teacher, count) - group_sums(
+            alignment.ours, own, count
+        )
+        values += spread(alignment.ours, reading.lengths, gain)
+    result: FloatArray = values.astype(np.float32)
+    return result
+
+
+def _told(datum: Datum, reading: TeacherSequence) -> dict[str, NDArray[Any]]:
+    """What a step's metrics are made of: means over the policy's tokens."""
+    single = np.append(reading.alignment.is_single, False)
+    return {
+        ONE: single[reading.alignment.ours],
+        MASKED: datum.mask & (reading.alignment.ours < 0),
+        RENDERED: np.full(len(datum.tokens), reading.is_rendered),
+    }
+
+
+def _rows(
+    count: int,
+    ids: NDArray[np.int32],
+    logprobs: NDArray[Any],
+    places: NDArray[np.int64] | Sequence[int],
+    actual: NDArray[np.float64] | float,
+) -> TopK:
+    """Rows (n, k) that hold something at `places` and nothing elsewhere."""
+    width = ids.shape[1]
+    all_ids, all_logprobs = np.full((count, width), -1), np.full((count, width), -np.inf)
+    if len(places):
+        all_ids[places], all_logprobs[places] = ids, logprobs
+    return TopK(
+        ids=all_ids, logprobs=all_logprobs, actual=np.broadcast_to(np.asarray(actual), (count,))
+    )
+
+
+def _with(
+    datum: Datum,
+    annotations: Mapping[str, NDArray[Any]],
+    distributions: Mapping[str, TopK] | None = None,
+) -> Datum:
+    added = {name: np.asarray(values, np.float32) for name, values in annotations.items()}
+    return attrs.evolve(
+        datum,
+        annotations={**datum.annotations, **added},
+        distributions={**datum.distributions, **(distributions or {})},
+    )

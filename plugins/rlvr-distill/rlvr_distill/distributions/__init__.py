@@ -1,0 +1,1 @@
+"""Student and teacher distributions compared: dense, top k and the rest, or hidden states."""

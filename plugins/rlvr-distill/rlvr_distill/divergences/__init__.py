@@ -1,0 +1,1 @@
+"""Divergences between distributions: one family of formulas a file, with the gradients."""

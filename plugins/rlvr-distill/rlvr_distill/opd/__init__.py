@@ -1,0 +1,1 @@
+"""On-policy distillation: the loss `opd` and its options."""

@@ -1,0 +1,1 @@
+"""HTTP client of one server: address, requests, retries, and what a refusal means."""

@@ -1,0 +1,188 @@
+"""SGLang: `/generate` with `logprob_start_len` scores and draws, by token ids both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from attrs import define, field
+
+from rlvr import SamplingParams
+from rlvr_servers.client.endpoint import Endpoint, MissingError, RefusedError
+from rlvr_servers.client.requests import BrokenError
+from rlvr_servers.protocols.protocol import (
+    Drawn,
+    LacksError,
+    OtherIdsError,
+    Scored,
+    Served,
+    likeliest,
+    number,
+)
+
+
+@define
+class Sglang:
+    """
+    The protocol of `python -m sglang.launch_server`.
+
+    Scoring draws nothing (`max_new_tokens` 0; 1 for builds that refuse 0) and begins at
+    `logprob_start_len`, so a cached prefix is not computed again. The sampling temperature never
+    changes logprobs of the prompt; those of drawn tokens are at the temperature they were drawn
+    with.
+
+    Attributes:
+        adapter: Name of a loaded adapter that answers; "": the model itself.
+    """
+
+    line: Endpoint
+    adapter: str = ""
+    kind = "SGLang"
+    lacks = "start it with: python -m sglang.launch_server; or name a server of another kind"
+    _fewest: int = field(default=0, init=False)
+
+    async def served(self) -> Served:
+        try:
+            info = await self.line.ask(
+                self.line.address.root("/get_model_info"), None, lambda found: dict(found)
+            )
+        except (MissingError, RefusedError, TypeError, ValueError):
+            info = {}
+        return Served(
+            context_length=int(self.line.listed.get("max_model_len") or 0),
+            tokenizer=str(info.get("tokenizer_path") or info.get("model_path") or ""),
+            version=str(info.get("weight_version") or ""),
+        )
+
+    async def ids_of(self, text: str) -> list[int] | None:
+        body = self._body({"text": text}, 0, 0)
+        try:
+            return await self._generate(
+                body, lambda meta: [int(entry[1]) for entry in _entries(meta)], retries=None
+            )
+        except (RefusedError, IndexError, TypeError):
+            return None
+
+    async def score(
+        self,
+        ids: Sequence[int],
+        start: int,
+        k: int,
+        temperature: float,
+        retries: int | None = None,
+    ) -> Scored:
+        body = self._body({"input_ids": list(ids)}, start - 1, k)
+        return await self._generate(
+            body, lambda meta: _scored(meta, ids, start, k), retries=retries
+        )
+
+    async def draw(
+        self, ids: Sequence[int], params: SamplingParams, seed: int, ends: Collection[int]
+    ) -> Drawn:
+        sampling = {
+            "max_new_tokens": params.max_tokens,
+            "temperature": params.temperature,
+            "top_p": params.top_p,
+            "top_k": params.top_k or -1,
+            "min_p": 0.0,
+            "repetition_penalty": 1.0,
+            "presence_penalty": 0.0,
+            "frequency_penalty": 0.0,
+            "sampling_seed": seed % (1 << 63),
+            "stop": list(params.stop),
+            "stop_token_ids": sorted(ends),
+            "ignore_eos": True,
+            "skip_special_tokens": False,
+            "no_stop_trim": True,
+        }
+        body = {"input_ids": list(ids), "sampling_params": sampling, "return_logprob": True}
+        return await self.line.ask(self._url, self._adapted(body), _drawn)
+
+    @property
+    def _url(self) -> str:
+        return self.line.address.root("/generate")
+
+    def _adapted(self, body: dict[str, Any]) -> dict[str, Any]:
+        return {**body, "lora_path": self.adapter} if self.adapter else body
+
+    def _body(self, prompt: Mapping[str, Any], begin: int, k: int) -> dict[str, Any]:
+        return self._adapted(
+            {
+                **prompt,
+                "sampling_params": {"temperature": 0, "max_new_tokens": self._fewest},
+                "return_logprob": True,
+                "logprob_start_len": begin,
+                "top_logprobs_num": k,
+                "return_text_in_logprobs": False,
+            }
+        )
+
+    async def _generate(self, body: dict[str, Any], read: Any, retries: int | None) -> Any:
+        def meta(found: Any) -> Any:
+            info = found.get("meta_info") if isinstance(found, dict) else None
+            if not isinstance(info, dict):
+                raise BrokenError("the answer has no meta_info")
+            return read(info)
+
+        try:
+            return await self.line.ask(self._url, body, meta, retries=retries)
+        except RefusedError as error:
+            if self._fewest or "max_new_tokens" not in str(error):
+                raise
+            self._fewest = 1
+            body["sampling_params"]["max_new_tokens"] = 1
+            return await self.line.ask(self._url, body, meta, retries=retries)
+
+
+def _entries(meta: Mapping[str, Any]) -> list[Any]:
+    entries = meta.get("input_token_logprobs")
+    if not isinstance(entries, list) or not entries:
+        raise LacksError("the answer holds no input_token_logprobs")
+    return entries
+
+
+def _scored(meta: Mapping[str, Any], ids: Sequence[int], start: int, k: int) -> Scored:
+    entries = _entries(meta)
+    wanted = [int(i) for i in ids[start - 1 :]]  # the first entry belongs to what comes before
+    try:
+        found = [int(entry[1]) for entry in entries]
+    except (IndexError, TypeError, ValueError) as error:
+        raise BrokenError("input_token_logprobs hold something else than entries") from error
+    if found != wanted:
+        raise OtherIdsError(
+            f"tokens {wanted[:5]}... ({len(wanted)}) were sent from position {start - 1} on, "
+            f"{found[:5]}... ({len(found)}) were scored"
+        )
+    actual = [number(entry[0]) for entry in entries[1:]]
+    if not k:
+        return Scored(rows=[[] for _ in actual], actual=actual)
+    top = meta.get("input_top_logprobs")
+    if not isinstance(top, list) or len(top) != len(entries):
+        raise LacksError("the answer holds no input_top_logprobs for each token")
+    if any(not row for row in top[1:]):
+        raise LacksError("input_top_logprobs of a token are empty")
+    rows = [likeliest([(int(e[1]), number(e[0])) for e in row], k) for row in top[1:]]
+    return Scored(rows=rows, actual=actual)
+
+
+def _drawn(found: Any) -> Drawn:
+    meta = found.get("meta_info") if isinstance(found, dict) else None
+    if not isinstance(meta, dict):
+        raise BrokenError("the answer has no meta_info")
+    reason = meta.get("finish_reason")
+    kind = reason.get("type") if isinstance(reason, dict) else reason
+    if kind == "abort":
+        raise BrokenError(f"the server broke the request off: {str(reason)[:200]}")
+    entries = meta.get("output_token_logprobs")
+    if not isinstance(entries, list):
+        raise LacksError("the answer holds no output_token_logprobs")
+    tokens = [int(entry[1]) for entry in entries]
+    own = found.get("output_ids")
+    if own is not None and [int(i) for i in own] != tokens:
+        raise OtherIdsError("output_ids and output_token_logprobs name different tokens")
+    return Drawn(
+        tokens=tokens,
+        logprobs=[number(entry[0]) for entry in entries],
+        is_stopped=kind == "stop",
+        version=str(meta.get("weight_version") or ""),
+    )

@@ -1,0 +1,101 @@
+"""A server's rows of likely tokens as the `TopK` that losses read; what is wrong is refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from rlvr import BackendError, TopK, explain
+from rlvr_servers.protocols.protocol import Scored
+
+WHOLE = 1e-3
+"""Probability that may be missing where fewer tokens than asked are all there are."""
+MOST = 0.05
+"""Nats above 0 that rounding on a server may give."""
+
+
+def top_k(scored: Scored, k: int, count: int, vocab_size: int, teacher: str) -> TopK:
+    """
+    The answer to a question.
+
+    Args:
+        scored: What the server said.
+        k: Likeliest tokens asked for.
+        count: Positions asked for.
+        vocab_size: Of the tokenizer.
+        teacher: For errors.
+
+    Raises:
+        BackendError: Rows are missing, NaN, above 0, or shorter than asked with probability left.
+    """
+    actual = check_actual(scored.actual, count, teacher)
+    ids = np.full((count, k), -1, np.int64)
+    logprobs = np.full((count, k), -np.inf, np.float32)
+    for place, row in enumerate(scored.rows):
+        if row:
+            ids[place, : len(row)] = [token for token, _ in row]
+            logprobs[place, : len(row)] = [value for _, value in row]
+    listed = logprobs[ids >= 0]
+    _refuse_numbers(listed, teacher)
+    mass = np.exp(np.minimum(logprobs, 0.0).astype(np.float64)).sum(axis=1)  # (n,)
+    found = (ids >= 0).sum(axis=1)
+    pads = ids >= vocab_size  # rows that pad the model's matrix: no token of ours, so of the rest
+    ids, logprobs = np.where(pads, -1, ids), np.where(pads, -np.inf, logprobs)
+    short = (found < min(k, vocab_size)) & (mass < 1 - WHOLE)
+    if short.any() and not scored.lost:
+        place = int(short.argmax())
+        raise BackendError(
+            explain(
+                f"teacher {teacher} was asked for the {k} likeliest tokens a position.",
+                f"found: {found[place]} at position {place}, which hold {mass[place]:.3f} of the "
+                "probability",
+                f"ask for fewer (distill.top_k={found[place]}), or allow more on the server "
+                "(vllm serve --max-logprobs K)",
+            )
+        )
+    return TopK(
+        ids=ids,
+        logprobs=np.minimum(logprobs, 0.0),
+        actual=np.minimum(actual, 0.0),
+        is_whole=bool((mass >= 1 - WHOLE).all() and k >= vocab_size and not pads.any()),
+    )
+
+
+def check_actual(values: Sequence[float], count: int, teacher: str) -> np.ndarray:
+    """
+    Logprobs (n,) of the tokens themselves.
+
+    Raises:
+        BackendError: Another number of them, NaN, or above 0.
+    """
+    if len(values) != count:
+        raise BackendError(
+            explain(
+                f"teacher {teacher} was asked for {count} logprobs.",
+                f"found: {len(values)} came back",
+                "look at the log of the server",
+            )
+        )
+    actual = np.asarray(values, np.float32)
+    _refuse_numbers(actual, teacher)
+    return actual
+
+
+def _refuse_numbers(values: np.ndarray, teacher: str) -> None:
+    wrong = np.isnan(values) | (values > MOST)
+    if not wrong.any():
+        return
+    worst = float(values[wrong][0])
+    is_nan = math.isnan(worst)
+    raise BackendError(
+        explain(
+            f"teacher {teacher} was asked for logprobs.",
+            f"found: {'NaN' if is_nan else f'{worst:.4g}, more than 0'}",
+            "serve the model in a higher precision (--dtype bfloat16 or float32)"
+            if is_nan
+            else "serve raw or processed logprobs (vllm serve --logprobs-mode raw_logprobs), "
+            "not logits",
+        )
+    )

@@ -1,0 +1,150 @@
+"""The task and the verifier beside the cookbook's loop: one of each a process, in a thread.
+
+The cookbook has no place to open and close what environments share (a sandbox, an engine), and
+may run its rollouts in event loops that come and go. So task and verifier live in a thread with a
+loop of their own, from the first question until the process ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TypeVar
+
+from attrs import frozen
+
+from rlvr import (
+    Failed,
+    Outcome,
+    Problem,
+    Trajectory,
+    VerifierError,
+    Verifying,
+    explain,
+    open_verifying,
+)
+
+T = TypeVar("T")
+
+RECENT = 64
+"""Verifications that the share of failures is taken over."""
+
+ENOUGH = 10
+"""Verifications from which on that share says something."""
+
+
+@frozen(kw_only=True)
+class Wanted:
+    """
+    Which task, by the words of the command line. Pickles, so that other processes open their own.
+
+    Attributes:
+        plugin: Plugin whose default task is used, or the task's name.
+        dataset: Path of the data set; "": the embedded one.
+        options: `key=value` texts.
+    """
+
+    plugin: str
+    dataset: str = ""
+    options: tuple[str, ...] = ()
+
+    def open(self) -> AbstractAsyncContextManager[Verifying]:
+        """The task and its verifier."""
+        dataset = Path(self.dataset) if self.dataset else None
+        return open_verifying(self.plugin, dataset=dataset, options=self.options)
+
+
+class Judge:
+    """
+    An open task with its verifier.
+
+    Args:
+        opening: Gives what is opened in the judge's thread, and closed there at the end.
+
+    Attributes:
+        verifying: What was opened. Its methods are to be called in the judge's loop: `here`.
+    """
+
+    def __init__(self, opening: Callable[[], AbstractAsyncContextManager[Verifying]]) -> None:
+        self._opening = opening
+        self._recent: deque[bool] = deque(maxlen=RECENT)  # whether a verification failed to run
+        self._loop = asyncio.new_event_loop()
+        self._closing = asyncio.Event()
+        opened: Future[Verifying] = Future()
+        self._thread = threading.Thread(
+            target=self._serve, args=(opened,), daemon=True, name="judge"
+        )
+        self._thread.start()
+        self.verifying = opened.result()
+        atexit.register(self.close)
+
+    async def here(self, work: Callable[[], Awaitable[T]]) -> T:
+        """The result of `work()`, done in the judge's loop."""
+
+        async def done() -> T:
+            return await work()
+
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(done(), self._loop))
+
+    async def verify(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+        """
+        The verdict on one trajectory.
+
+        Raises:
+            VerifierError: Too many of the last verifications could not run.
+            PrerequisiteError: What the verifier needs of the machine is gone.
+        """
+        outcome = (await self.here(lambda: self.verifying.verify([(problem, trajectory)])))[0]
+        self._recent.append(isinstance(outcome, Failed))
+        failed, limit = sum(self._recent), self.verifying.max_failures
+        is_known = len(self._recent) >= ENOUGH
+        if isinstance(outcome, Failed) and is_known and failed > limit * len(self._recent):
+            raise VerifierError(
+                explain(
+                    f"{failed} of the last {len(self._recent)} verifications could not run "
+                    f"(at most {limit:.0%} may).",
+                    f"found: {outcome.reason}",
+                    "try: rlvr doctor; option verify.max_failures=SHARE allows more",
+                )
+            )
+        return outcome
+
+    def close(self) -> None:
+        """Close what was opened and end the thread; a second call finds nothing to do."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._closing.set)
+            self._thread.join()
+
+    def _serve(self, opened: Future[Verifying]) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._keep_open(opened))
+        except BaseException as error:  # goes to the thread that asked
+            if opened.done():
+                raise
+            opened.set_exception(error)
+        finally:
+            self._loop.close()
+
+    async def _keep_open(self, opened: Future[Verifying]) -> None:
+        async with self._opening() as verifying:
+            opened.set_result(verifying)
+            await self._closing.wait()
+
+
+_JUDGES: dict[Wanted, Judge] = {}
+_OPENING = threading.Lock()
+
+
+def judge_of(wanted: Wanted) -> Judge:
+    """The process's judge of a task, opened by the first who asks."""
+    with _OPENING:
+        if wanted not in _JUDGES:
+            _JUDGES[wanted] = Judge(wanted.open)
+        return _JUDGES[wanted]

@@ -1,0 +1,1 @@
+"""`rlvr tinker-server`: the Tinker API, served by the nets of rlvr-torch."""

@@ -1,0 +1,1 @@
+"""Jobs of the server: making models, passes, sampling, saving and loading weights."""

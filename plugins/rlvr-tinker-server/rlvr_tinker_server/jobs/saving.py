@@ -1,0 +1,145 @@
+"""Weights to disk and back: states to go on from, and adapters to sample from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+from tinker import types
+from torch import Tensor
+
+from rlvr_tinker_server.nets.adam import Adam
+from rlvr_tinker_server.nets.adapters import Shape
+from rlvr_tinker_server.nets.model import Model
+from rlvr_tinker_server.state.checkpoints import About, check_name, check_ttl
+from rlvr_tinker_server.state.futures import Answer, Future
+from rlvr_tinker_server.state.service import Service
+from rlvr_tinker_server.state.sessions import Trained
+
+log = structlog.get_logger(__name__)
+
+
+def save_weights(service: Service, request: types.SaveWeightsRequest, body: bytes) -> Future:
+    """
+    Adapter and optimiser, to go on from.
+
+    Raises:
+        Refusal: There is no such model, the number is another request's, or nothing can be called
+            so.
+    """
+    name = check_name(request.path or f"state-{request.seq_id}")
+    check_ttl(request.ttl_seconds)
+
+    def work(trained: Trained) -> Answer:
+        path = f"tinker://{trained.id}/weights/{name}"
+        adam = trained.made.adam
+        parts = {
+            "adapter": trained.made.weights(),
+            "optimizer": {
+                **{f"mean.{n}": t for n, t in adam.means.items()},
+                **{f"square.{n}": t for n, t in adam.squares.items()},
+            },
+        }
+        _write(service, path, trained, parts, request, overwrite=request.overwrite)
+        return Answer.json({"type": "save_weights", "path": path})
+
+    return service.in_line(request.model_id, request.seq_id, body, work)
+
+
+def save_adapter(
+    service: Service, name: str, request: types.SaveWeightsForSamplerRequest, body: bytes
+) -> Future:
+    """
+    The adapter alone, under a name.
+
+    Raises:
+        Refusal: As `save_weights`.
+    """
+    check_name(name)
+    check_ttl(request.ttl_seconds)
+
+    def work(trained: Trained) -> Answer:
+        path = f"tinker://{trained.id}/sampler_weights/{name}"
+        parts = {"adapter": trained.made.weights()}
+        _write(service, path, trained, parts, request, overwrite=True)
+        return Answer.json({"type": "save_weights_for_sampler", "path": path})
+
+    return service.in_line(request.model_id, request.seq_id, body, work)
+
+
+def weights_info(service: Service, path: str) -> dict[str, Any]:
+    """
+    What a checkpoint is.
+
+    Raises:
+        Refusal: There is none at the path.
+    """
+    about = service.checkpoints.about(path)
+    return {
+        "base_model": about.base_model,
+        "is_lora": True,
+        "lora_rank": about.rank,
+        "train_unembed": about.train_unembed,
+        "train_mlp": about.train_mlp,
+        "train_attn": about.train_attn,
+    }
+
+
+def loaded(service: Service, path: str, with_optimizer: bool) -> Model:
+    """
+    A model from a checkpoint; in the worker.
+
+    Raises:
+        Refusal: There is none at the path, it is damaged, or it belongs to another base model.
+    """
+    about, net = service.about(path), service.base.net
+    shape = Shape(
+        rank=about.rank,
+        train_mlp=about.train_mlp,
+        train_attn=about.train_attn,
+        train_unembed=about.train_unembed,
+    )
+    adam = Adam()
+    if with_optimizer:
+        adam.steps = about.steps
+        for name, tensor in service.checkpoints.load(path, "optimizer").items():
+            kind, _, weight = name.partition(".")
+            kept = adam.means if kind == "mean" else adam.squares
+            kept[weight] = tensor.to(net.head.device)
+    factors = read_factors(service, path)
+    return Model(net=net, shape=shape, seed=about.seed, factors=factors, adam=adam)
+
+
+def read_factors(service: Service, path: str) -> dict[str, tuple[Tensor, Tensor]]:
+    """The adapter of a checkpoint; raises as `loaded`."""
+    device = service.base.net.head.device
+    tensors = service.checkpoints.load(path, "adapter")
+    sites = [name.removesuffix(".A") for name in tensors if name.endswith(".A")]
+    return {s: (tensors[f"{s}.A"].to(device), tensors[f"{s}.B"].to(device)) for s in sites}
+
+
+def _write(
+    service: Service,
+    path: str,
+    trained: Trained,
+    parts: Mapping[str, Mapping[str, Tensor]],
+    request: types.SaveWeightsRequest | types.SaveWeightsForSamplerRequest,
+    *,
+    overwrite: bool,
+) -> None:
+    model = trained.made
+    about = About(
+        base=service.base.digest,
+        base_model=trained.base_model,
+        rank=model.shape.rank,
+        train_mlp=model.shape.train_mlp,
+        train_attn=model.shape.train_attn,
+        train_unembed=model.shape.train_unembed,
+        seed=model.seed,
+        steps=model.adam.steps,
+        lives_s=request.ttl_seconds,
+        metadata=request.user_metadata or {},
+    )
+    service.checkpoints.save(path, about, parts, overwrite=overwrite)
+    log.info("weights_saved", path=path, steps=model.adam.steps)

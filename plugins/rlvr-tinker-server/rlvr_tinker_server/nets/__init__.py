@@ -1,0 +1,1 @@
+"""Nets of the server: adapters, optimiser, losses, sampling, scoring."""

@@ -1,0 +1,176 @@
+"""LoRA adapters beside one frozen net: any number of them, one at work at a time.
+
+An adapter adds `32 / rank * B (A x)` to the output of a linear layer (Hu et al. 2021,
+arXiv:2106.09685), with A (rank, in) and B (out, rank). B begins at zero, so a new adapter changes
+nothing. The output head is adapted as `W + 32 / rank * B A`, also where the head's weights are the
+embedding's: the embedding stays as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from attrs import frozen
+from torch import Tensor, nn
+
+from rlvr_torch.models.interface import Attend, Heads, Net
+
+ALPHA = 32.0
+UNEMBED = "unembed"
+
+Factors: TypeAlias = Mapping[str, tuple[Tensor, Tensor]]
+"""Site to (A, B)."""
+
+
+@frozen(kw_only=True)
+class Shape:
+    """What an adapter is beside: its rank and which parts of the model it adapts."""
+
+    rank: int
+    train_mlp: bool = True
+    train_attn: bool = True
+    train_unembed: bool = True
+
+    def covers(self, site: str) -> bool:
+        """Whether a site of `AdaptedNet.sites` gets factors."""
+        if site == UNEMBED:
+            return self.train_unembed
+        return self.train_attn if _is_attention(site) else self.train_mlp
+
+
+class AdaptedNet:
+    """
+    A `Net` whose linear layers listen to the adapter that is at work.
+
+    Args:
+        base: The model; its weights are frozen for good.
+    """
+
+    def __init__(self, base: Net) -> None:
+        self.base = base
+        self._factors: Factors = {}
+        self._scale = 0.0
+        self._head: Tensor | None = None
+        base.module.requires_grad_(False)
+        self.sites: dict[str, tuple[int, int]] = {}  # site to (in, out)
+        for name, module in base.module.named_modules():
+            size = _size(module)
+            if size is None or _holds(module, base.head) or name.endswith((".gate", ".router")):
+                continue
+            self.sites[name] = size
+            module.register_forward_hook(self._hook(name))
+        self.sites[UNEMBED] = (base.head.shape[1], base.head.shape[0])
+
+    def _hook(self, site: str) -> Any:
+        def add(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
+            pair = self._factors.get(site)
+            if pair is None:
+                return None
+            a, b = pair
+            change = F.linear(F.linear(inputs[0].to(a.dtype), a), b)
+            return output + (self._scale * change).to(output.dtype)
+
+        return add
+
+    @contextmanager
+    def using(self, factors: Factors) -> Iterator[None]:
+        """An adapter is at work inside; {} is the base model. Not to be nested."""
+        rank = next((a.shape[0] for a, _ in factors.values()), 1)
+        self._factors, self._scale = factors, ALPHA / rank
+        if UNEMBED in factors:
+            a, b = factors[UNEMBED]
+            self._head = self.base.head.float() + self._scale * (b @ a)
+        try:
+            yield
+        finally:
+            self._factors, self._head = {}, None
+
+    def new_factors(self, shape: Shape, seed: int) -> dict[str, tuple[Tensor, Tensor]]:
+        """A fresh adapter; a site's numbers depend on the seed, its name and the rank alone."""
+        device = self.base.head.device
+        return {
+            site: (
+                _first_factor(shape.rank, size_in, f"{seed}/{site}").to(device),
+                torch.zeros(size_out, shape.rank, device=device),
+            )
+            for site, (size_in, size_out) in self.sites.items()
+            if shape.covers(site)
+        }
+
+    @property
+    def head(self) -> Tensor:
+        """Output weights (V, C), adapted."""
+        return self.base.head if self._head is None else self._head
+
+    @property
+    def module(self) -> nn.Module:
+        """The base model's."""
+        return self.base.module
+
+    @property
+    def heads(self) -> Sequence[Heads]:
+        """The base model's."""
+        return self.base.heads
+
+    @property
+    def positions(self) -> int:
+        """The base model's."""
+        return self.base.positions
+
+    @property
+    def vocab_size(self) -> int:
+        """The base model's."""
+        return self.base.vocab_size
+
+    @property
+    def logit_softcap(self) -> float:
+        """The base model's."""
+        return self.base.logit_softcap
+
+    @property
+    def logit_scale(self) -> float:
+        """The base model's."""
+        return self.base.logit_scale
+
+    @property
+    def head_bias(self) -> Tensor | None:
+        """The base model's."""
+        return self.base.head_bias
+
+    def hidden(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """The base model's, with the adapter that is at work."""
+        return self.base.hidden(tokens, positions, attend)
+
+
+def _size(module: nn.Module) -> tuple[int, int] | None:
+    """(in, out) of a linear layer: torch's, or the Conv1D of transformers' GPT-2."""
+    if isinstance(module, nn.Linear):
+        return module.in_features, module.out_features
+    if type(module).__name__ == "Conv1D":
+        weight = module.weight
+        assert isinstance(weight, Tensor)
+        return weight.shape[0], weight.shape[1]
+    return None
+
+
+def _holds(module: nn.Module, head: Tensor) -> bool:
+    """The output head itself is adapted by `head`, not by a hook."""
+    return getattr(module, "weight", None) is head
+
+
+def _is_attention(site: str) -> bool:
+    return any("attn" in part or "attention" in part for part in site.split("."))
+
+
+def _first_factor(rank: int, size_in: int, key: str) -> Tensor:
+    """Uniform in +-1 / sqrt(in), as `nn.Linear` begins."""
+    seed = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") >> 1
+    random = torch.Generator().manual_seed(seed)
+    bound = 1 / math.sqrt(size_in)
+    return torch.empty(rank, size_in).uniform_(-bound, bound, generator=random)

@@ -1,0 +1,1 @@
+"""State that all requests share: sessions, queues, pending results, checkpoints."""

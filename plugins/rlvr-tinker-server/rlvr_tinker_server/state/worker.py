@@ -1,0 +1,111 @@
+"""One thread for all that touches weights; the event loop is never blocked.
+
+Requests are served in the order in which they became ready. Sampling requests of the same weights
+that wait at the same time are decoded together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from attrs import frozen
+
+from rlvr_tinker_server.state.futures import Answer, Future
+
+_MOST_TOGETHER = 1024  # sampling requests in one batch
+
+
+@frozen(kw_only=True, eq=False)
+class Job:
+    """
+    Work for a future.
+
+    Attributes:
+        future: Gets the answer.
+        work: Gives it; runs in the thread.
+        key: Jobs of an equal key may be done together by `together`; None: alone.
+        together: `(payloads) -> answers` of several jobs; one that failed is an exception.
+        payload: What `together` works on.
+    """
+
+    future: Future
+    work: Callable[[], Answer] | None = None
+    key: Hashable = None
+    together: Callable[[Sequence[Any]], Sequence[Answer | Exception]] | None = None
+    payload: Any = None
+
+
+class Worker:
+    """The thread and its queue. `run` is a task of the event loop."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="tinker-server")
+        self._waiting: deque[Job] = deque()
+        self._has_work = asyncio.Event()
+        self._closing = threading.Event()
+
+    def add(self, job: Job) -> None:
+        """Queue a job; to be called in the event loop."""
+        self._waiting.append(job)
+        self._has_work.set()
+
+    def is_closing(self) -> bool:
+        """Whether work under way should stop; may be asked from any thread."""
+        return self._closing.is_set()
+
+    async def run(self) -> None:
+        """Serve the queue, for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            while not self._waiting:
+                self._has_work.clear()
+                await self._has_work.wait()
+            jobs = self._next()
+            if not jobs:
+                continue
+            answers = await loop.run_in_executor(self._threads, self._do, jobs)
+            for job, answer in zip(jobs, answers, strict=True):
+                if isinstance(answer, Answer):
+                    job.future.finish(answer)
+                else:
+                    job.future.fail(answer)
+
+    async def call(self, work: Callable[[], Any]) -> Any:
+        """The value of a short piece of work in the thread, after what is under way there."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def close(self) -> None:
+        """Let the work under way stop, and the thread end."""
+        self._closing.set()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def _next(self) -> list[Job]:
+        """The first job that is still wanted, and all that can be done with it."""
+        first = self._waiting.popleft()
+        if first.future.is_cancelled:
+            return []
+        if first.key is None:
+            return [first]
+        jobs, others = [first], deque[Job]()
+        for job in self._waiting:
+            if job.key == first.key and len(jobs) < _MOST_TOGETHER:
+                if not job.future.is_cancelled:
+                    jobs.append(job)
+            else:
+                others.append(job)
+        self._waiting = others
+        return jobs
+
+    def _do(self, jobs: Sequence[Job]) -> Sequence[Answer | BaseException]:
+        try:
+            if jobs[0].together is not None:
+                return jobs[0].together([job.payload for job in jobs])
+            assert jobs[0].work is not None
+            return [jobs[0].work()]
+        except Exception as error:  # the request's border: the server lives on
+            return [error] * len(jobs)

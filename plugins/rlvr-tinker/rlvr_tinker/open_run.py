@@ -1,0 +1,111 @@
+"""What has to be known before a run on the service begins: its model, its context, its tokens."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from attrs import evolve
+
+from rlvr import ConfigError, FastTokenizer, RlvrError, explain
+from rlvr_tinker.service import tokenizer
+from rlvr_tinker.service.client import Service
+from rlvr_tinker.service.deadlines import in_thread, within
+from rlvr_tinker.service.errors import RefusedError
+from rlvr_tinker.service.model_spec import ModelName, Served, choose
+from rlvr_tinker.training.client import Trainer
+from rlvr_tinker.training.snapshots import Samplers
+
+
+async def find_model(service: Service, name: ModelName, *, is_run: bool) -> Served:
+    """
+    The base model that a model spec means, with the length of its context.
+
+    Raises:
+        PrerequisiteError: No key, no service, or one that speaks another protocol.
+        UnknownNameError: The service has no such model.
+        ConfigError: It cannot be trained, or nobody knows how long its context is.
+    """
+    served = await service.models()
+    base = await _base_of(service, name.path) if name.path else name.base
+    model = choose(ModelName(base=base), served)
+    if length := service.config.context_length:
+        model = evolve(model, context_length=length)
+    if model.context_length < 2:
+        raise ConfigError(
+            explain(
+                f"model {model.name} was asked for.",
+                "found: the service does not say how long its context is",
+                "say it: tinker.context_length=32768",
+            )
+        )
+    if is_run and (name.only_samples or not model.is_trainable):
+        raise ConfigError(
+            explain(
+                f"model {name.path or model.name} was to be trained.",
+                "found: the service only samples from it",
+                "choose another one: rlvr tinker models; or a path with /weights/ in it",
+            )
+        )
+    return model
+
+
+async def _base_of(service: Service, path: str) -> str:
+    """The base model of saved weights."""
+
+    def ask() -> Any:
+        import tinker
+
+        return tinker.RestClient(base_url=service.url).get_weights_info_by_tinker_path(path)
+
+    doing = f"the saved weights {path} were asked for"
+    request = await service.blocking(ask, doing)
+    try:
+        found = await within(
+            request,
+            doing,
+            limit_s=service.config.connect_s,
+            health=service.health,
+            is_running=False,
+        )
+    except RefusedError as error:
+        raise ConfigError(str(error)) from error
+    return str(found.base_model)
+
+
+async def read_tokenizer(trainer: Trainer, samplers: Samplers) -> FastTokenizer:
+    """
+    The model's tokenizer: `tinker.tokenizer`, or what the service names.
+
+    Raises:
+        PrerequisiteError: It is not here and cannot be fetched.
+    """
+    name, given, template = trainer.base, trainer.config.tokenizer, trainer.config.template
+    if given:
+        return await asyncio.to_thread(tokenizer.load, given, template)
+    if trainer.client is not None:
+        client = trainer.client
+    elif "/" in name:  # of the hub: the name alone says which tokenizer
+        client = await samplers.client()
+    else:  # what a training client knows of it; the smallest one will do
+        client = await trainer.smallest()
+
+    def read() -> FastTokenizer | Exception:
+        try:
+            return tokenizer.from_transformers(client.get_tokenizer(), name, template)
+        except Exception as error:  # the hub, a file, or the library: they may raise anything
+            return error
+
+    service = trainer.service
+    found = await in_thread(
+        read,
+        f"the tokenizer of {name} was asked for",
+        limit_s=trainer.config.timeout_s,
+        health=service.health,
+        is_running=service.is_open,
+    )
+    if isinstance(found, RlvrError):
+        raise found
+    if isinstance(found, Exception):
+        raise tokenizer.tokenizer_error(name, found) from found
+    return found

@@ -1,1 +1,0 @@
-"""`rlvr tinker-server`: the Tinker API, served by the nets of rlvr-torch (extra `server`)."""

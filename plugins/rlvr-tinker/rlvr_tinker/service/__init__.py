@@ -1,0 +1,1 @@
+"""Client of a Tinker service: sessions, model specs, deadlines, errors, tokens used."""

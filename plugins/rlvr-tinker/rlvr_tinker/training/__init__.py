@@ -1,0 +1,1 @@
+"""Training on the service: the client, one update, its data and losses, checkpoints, snapshots."""

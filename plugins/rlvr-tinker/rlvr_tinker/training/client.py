@@ -1,0 +1,263 @@
+"""A training client of the service, and another one in its place when a request was lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import structlog
+from attrs import define, field, frozen
+
+from rlvr import BackendError, ConfigError, PrerequisiteError, RlvrError, explain
+from rlvr_tinker.config import TinkerConfig
+from rlvr_tinker.service.client import Service
+from rlvr_tinker.service.deadlines import within
+from rlvr_tinker.service.errors import LostError, RefusedError
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+_PATIENCE_S = 300.0
+"""How long a service that went away is waited for."""
+
+
+@frozen(kw_only=True)
+class Saved:
+    """A state on the service: weights and optimiser after `version` updates."""
+
+    path: str
+    version: int
+
+
+@define(kw_only=True, eq=False)
+class Trainer:
+    """
+    Owns the session and the one training client of a run.
+
+    The SDK's client cannot go on after a request of it failed: later ones would wait for a number
+    in the sequence that never comes. It is thrown away, and one made from the last saved state;
+    that is exact only where no update came after that state, and refused elsewhere.
+
+    Attributes:
+        service: Where it trains.
+        base: Name of the base model.
+        start: Saved weights that the run starts from; "": the base model.
+        seed: Of the adapter's initial weights.
+        metadata: What the service shows of the session.
+        version: Updates that the weights have seen.
+        digest: sha256 of what made the weights.
+        saved: The last state on the service; None: none since the start.
+        epoch: Counts sessions; what was made in an earlier one is gone.
+    """
+
+    service: Service
+    base: str
+    start: str
+    seed: int
+    metadata: dict[str, str] = field(factory=dict)
+    version: int = 0
+    digest: str = ""
+    saved: Saved | None = None
+    epoch: int = 0
+    client: Any = None
+    _session: Any = field(default=None, init=False)
+    _names: int = field(default=0, init=False)
+    _lock: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+
+    @property
+    def config(self) -> TinkerConfig:
+        """The `tinker.*` options."""
+        return self.service.config
+
+    async def session(self) -> Any:
+        """The `tinker.ServiceClient` of now."""
+        if self._session is None:
+            self._session = await self.service.session(self.metadata)
+        return self._session
+
+    async def wait(self, request: Any, doing: str) -> Any:
+        """The result of a request, with a deadline; raises as `deadlines.within`."""
+        return await within(
+            request,
+            doing,
+            limit_s=self.config.timeout_s,
+            health=self.service.health,
+            is_running=self.service.is_open,
+        )
+
+    async def training(self) -> Any:
+        """
+        The training client; made when first asked for.
+
+        Raises:
+            ConfigError: The service refuses the adapter (its rank, say), or the model.
+        """
+        if self.client is None:
+            self._check_saved()
+            self.client = await self._make()
+        return self.client
+
+    async def _make(self) -> Any:
+        session, config = await self.session(), self.config
+        if self.saved is not None:
+            return await self.load(self.saved.path)
+        if self.start:
+            return await self._created(
+                lambda: session.create_training_client_from_state(
+                    self.start, user_metadata=self.metadata
+                ),
+                f"training was to begin from {self.start}",
+            )
+        return await self._created(
+            lambda: session.create_lora_training_client(
+                self.base,
+                rank=config.rank,
+                seed=self.seed,
+                train_mlp=config.train_mlp,
+                train_attn=config.train_attn,
+                train_unembed=config.train_unembed,
+                user_metadata=self.metadata,
+            ),
+            f"an adapter of rank {config.rank} for {self.base} was asked for",
+        )
+
+    async def load(self, path: str) -> Any:
+        """A training client with the weights and the optimiser of a saved state."""
+        session = await self.session()
+        return await self._created(
+            lambda: session.create_training_client_from_state_with_optimizer(
+                path, user_metadata=self.metadata
+            ),
+            f"the state {path} was to be loaded",
+            refusal=RefusedError,
+        )
+
+    async def _created(
+        self, create: Callable[[], Any], doing: str, refusal: type[RlvrError] = ConfigError
+    ) -> Any:
+        try:
+            request = await self.service.blocking(create, doing)
+            return await self.wait(request, doing)
+        except RefusedError as error:
+            raise refusal(str(error)) from error
+
+    async def smallest(self) -> Any:
+        """A training client of the base model that nothing is trained with: to ask about it."""
+        session = await self.session()
+        return await self._created(
+            lambda: session.create_lora_training_client(self.base, rank=1),
+            f"the tokenizer of {self.base} was asked for",
+        )
+
+    async def at_start(self) -> Any:
+        """A training client with the weights that the run started from, beside the run's own."""
+        if self.client is not None and not self.version:
+            return self.client
+        session = await self.session()
+        return await self._created(
+            lambda: session.create_training_client_from_state(self.start),
+            f"the start {self.start} was asked for again",
+        )
+
+    async def save(self, ttl_s: int | None, kind: str = "state") -> Saved:
+        """Keep weights and optimiser on the service."""
+        client = await self.training()
+        request = self.submit_save(client, ttl_s, kind)
+        found = await self.wait(request, "the weights were saved on the service")
+        self.saved = Saved(path=found.path, version=self.version)
+        return self.saved
+
+    def submit_save(self, client: Any, ttl_s: int | None, kind: str = "state") -> Any:
+        """Ask for it without waiting; names are never used twice."""
+        self._names += 1
+        return client.save_state(f"{kind}-{self._names:06d}", ttl_seconds=ttl_s or None)
+
+    # --- after a failure --------------------------------------------------------------------------
+
+    async def steadily(self, work: Callable[[], Awaitable[T]], doing: str) -> T:
+        """
+        The result of `work`; once more, on a new client, where a request was lost.
+
+        Raises:
+            LostError: It was lost more often than `tinker.retries` allows.
+            BackendError: Updates came after the last saved state: they cannot be made again.
+        """
+        async with self._lock:
+            lost: LostError | None = None
+            for attempt in range(self.config.retries + 1):
+                try:
+                    if lost is not None:
+                        await self.rebuild(lost, doing)
+                    return await work()
+                except LostError as error:
+                    if attempt == self.config.retries:
+                        self.client = None  # it takes nothing more
+                        raise
+                    lost = error
+                except (asyncio.CancelledError, RefusedError):
+                    # what the service did with the request is unknown, or its number is missing
+                    self.client = None
+                    raise
+            raise AssertionError("unreachable")
+
+    async def renewed(self, epoch: int, version: int, error: BackendError) -> None:
+        """Another session, for a sampling client of `version` that was lost with `epoch`."""
+        async with self._lock:
+            if self.epoch == epoch:
+                if version != self.version:
+                    raise error
+                await self.rebuild(error, "tokens were being sampled")
+
+    async def rebuild(self, error: BackendError, doing: str) -> None:
+        """
+        A new session, and a training client with the weights of now.
+
+        Raises:
+            BackendError: Updates came after the last saved state: they cannot be made again.
+            LostError: The service does not come back.
+        """
+        self._check_saved(error)
+        log.warning("service_lost", doing=doing, reason=str(error), version=self.version)
+        had_client = self.client is not None
+        self.client, self.epoch = None, self.epoch + 1  # first: who is in the old one learns why
+        await self.close("errored")
+        try:
+            await self.service.reach(patience_s=min(_PATIENCE_S, self.config.timeout_s))
+        except PrerequisiteError as gone:
+            raise LostError(f"{error}\n  then: {gone}") from gone
+        if had_client or self.version:
+            await self.training()
+        log.info("service_found_again", version=self.version)
+
+    def _check_saved(self, error: BackendError | None = None) -> None:
+        """Refuse to go on from a state that lacks updates."""
+        at = self.saved.version if self.saved is not None else 0
+        if at == self.version:
+            return
+        where = self.saved.path if self.saved is not None else "the start"
+        raise BackendError(
+            explain(
+                str(error) if error is not None else "the training client was given up.",
+                f"the last state that was saved has seen {at} of {self.version} updates "
+                f"({where}); those since then are not made again here",
+                "go on from the last checkpoint with --resume; tinker.save_every=1 keeps every "
+                "state",
+            )
+        ) from error
+
+    async def close(self, status: str) -> None:
+        """End the session; the service then frees what it held for it."""
+        session, self._session = self._session, None
+        if session is None:
+            return
+        try:
+            await within(
+                session.close(status),
+                "the session was closed",
+                limit_s=5.0,
+                health=self.service.health,
+            )
+        except (BackendError, PrerequisiteError) as error:
+            log.debug("session_not_closed", reason=str(error))

@@ -1,0 +1,132 @@
+"""The sampling clients of a run: one a version of the weights, and one of the reference."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from attrs import define, field, frozen
+
+from rlvr import BackendError
+from rlvr_tinker.training.client import Trainer
+
+_KEPT = 16
+"""Sampling clients of earlier versions that stay in use."""
+
+
+@frozen(kw_only=True)
+class Sampler:
+    """A sampling client, and the weights it samples."""
+
+    client: Any
+    version: int
+    digest: str
+
+
+@define(kw_only=True, eq=False)
+class Samplers:
+    """
+    Makes sampling clients when they are asked for, and again after a session was lost.
+
+    Attributes:
+        trainer: Whose weights they sample.
+        keep_old: Whether one goes on with its weights when training has gone on.
+        only: Weights saved for sampling that are all there is; "": the trainer's.
+        reference: Saved weights of the start, for sampling; "": the base model.
+    """
+
+    trainer: Trainer
+    keep_old: bool = True
+    only: str = ""
+    reference: str = ""
+    _made: dict[tuple[int, int], Sampler] = field(factory=dict, init=False)  # session, version
+    _reference: tuple[int, Any] | None = field(default=None, init=False)  # the session it is of
+    _lock: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+
+    async def newest(self) -> Sampler:
+        """Of the weights of now: saved for sampling once a version."""
+        async with self._lock:
+            made = self._made.get((self.trainer.epoch, self.trainer.version))
+            return made or await self._new()
+
+    async def of(self, version: int) -> Any:
+        """
+        The client of a version; another one for the newest after a new session.
+
+        Raises:
+            BackendError: The weights have changed since, and theirs were not kept.
+        """
+        async with self._lock:
+            made = self._made.get((self.trainer.epoch, version))
+            if version != self.trainer.version and (made is None or not self.keep_old):
+                raise self._stale(version)
+            if made is None:
+                made = await self._new()
+                if made.version != version:
+                    raise self._stale(version)
+            return made.client
+
+    def forget(self) -> None:
+        """The weights were replaced: a version is no longer what it was."""
+        self._made = {}
+
+    async def of_reference(self) -> Any:
+        """
+        The client of the weights that the run started from.
+
+        To be called within `Trainer.steadily`.
+        """
+        trainer = self.trainer
+        if trainer.start and not self.reference:
+            client = await trainer.at_start()
+            ttl_s = trainer.config.ttl_s or None
+            found = await trainer.wait(
+                client.save_weights_for_sampler("reference", ttl_seconds=ttl_s),
+                "the weights of the start were saved as the reference",
+            )
+            self.reference = str(found.path)
+        if self._reference is None or self._reference[0] != trainer.epoch:
+            self._reference = trainer.epoch, await self.client(self.reference)
+        return self._reference[1]
+
+    async def client(self, path: str = "") -> Any:
+        """A sampling client of saved weights; of the base model without a path."""
+        session, base = await self.trainer.session(), self.trainer.base
+        doing = "a sampling client was asked for"
+        request = await self.trainer.service.blocking(
+            lambda: (
+                session.create_sampling_client(model_path=path)
+                if path
+                else session.create_sampling_client(base_model=base)
+            ),
+            doing,
+        )
+        return await self.trainer.wait(request, doing)
+
+    async def _new(self) -> Sampler:
+        """Of the weights of now, whichever update is finished first."""
+        trainer = self.trainer
+
+        async def make() -> Sampler:
+            is_untrained = trainer.client is None and not trainer.version and not trainer.start
+            if self.only or is_untrained:
+                client = await self.client(self.only)
+            else:
+                training = await trainer.training()
+                client = await trainer.wait(
+                    training.save_weights_and_get_sampling_client(),
+                    "the weights were saved for sampling",
+                )
+            return Sampler(client=client, version=trainer.version, digest=trainer.digest)
+
+        made = await trainer.steadily(make, "the weights were being saved for sampling")
+        kept = [key for key in self._made if key[0] == trainer.epoch][-_KEPT:]
+        self._made = {key: self._made[key] for key in kept}
+        self._made[trainer.epoch, made.version] = made
+        return made
+
+    def _stale(self, version: int) -> BackendError:
+        return BackendError(
+            f"policy version {version} is gone: the weights are at version "
+            f"{self.trainer.version}\n  ask the backend for policy() after each step"
+        )

@@ -1,0 +1,215 @@
+"""One update on the service: gradient, optimiser and saved state, sent one behind the other."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import attrs
+import numpy as np
+from attrs import define, field
+
+from rlvr import BackendError, Datum, FloatArray, Loss, NamedForm, extent, learning_rate
+from rlvr_tinker.scoring.logprobs import gather
+from rlvr_tinker.service.errors import RefusedError, is_not_finite
+from rlvr_tinker.service.usage import Usage
+from rlvr_tinker.training import datum
+from rlvr_tinker.training.client import Saved, Trainer
+from rlvr_tinker.training.losses import LocalLoss, NotFiniteError, check_sum, measured
+from rlvr_tinker.training.rates import Rates
+
+
+@define(kw_only=True, eq=False)
+class Updater:
+    """
+    Changes the weights of a training client.
+
+    Attributes:
+        trainer: Whose client it is.
+        rates: The `train.*` options.
+        updates: How many the run takes, for the schedule; 0: unknown.
+        usage: Counts what is sent.
+    """
+
+    trainer: Trainer
+    rates: Rates
+    updates: int
+    usage: Usage
+    _told: set[str] = field(factory=set, init=False)
+
+    async def __call__(
+        self, data: Sequence[Datum], loss: Loss, form: NamedForm | None
+    ) -> dict[str, float]:
+        """
+        Make one update; within `Trainer.steadily`, which repeats it where a request was lost.
+
+        Args:
+            data: Each has a supervised token.
+            loss: Ours.
+            form: What the service calls it; None: it is computed here.
+
+        Raises:
+            NotFiniteError: Loss or gradient is not finite; the weights are as before.
+            BackendError: The service failed.
+        """
+        trainer, number = self.trainer, self.trainer.version + 1
+        rate = learning_rate(trainer.version, self.updates, self.rates)
+        client = await trainer.training()
+        learnt, local = await self._gradient(client, data, loss, form)
+        applied = client.optim_step(self._adam(rate))  # behind it, without waiting
+        every = trainer.config.save_every
+        is_due = bool(every) and number % every == 0
+        ttl_s = trainer.config.recovery_ttl_s
+        kept = trainer.submit_save(client, ttl_s, "step") if is_due else None
+        try:
+            answer, done, state = await gather(
+                [
+                    learnt,
+                    trainer.wait(applied, "an update was asked for"),
+                    _nothing() if kept is None else trainer.wait(kept, "the weights were saved"),
+                ]
+            )
+        except RefusedError as error:
+            if is_not_finite(error):
+                await self._take_back(str(error))
+            raise
+        if local is not None:
+            value, own = local.value, local.metrics
+        else:
+            value, own = self._measured(answer, data, loss, form)
+        told = _told({**answer.metrics, **(done.metrics or {})})
+        # of what the service computes this is known too late
+        if not np.isfinite(value):
+            await self._take_back(f"the service's loss is {value}")
+        if not np.isfinite(norm := told.get("grad/norm", 0.0)):
+            await self._take_back(f"the norm of the service's gradient is {norm}")
+        trainer.version = number
+        trainer.digest = digest_of(trainer.digest, data, loss, form, self._settings(rate))
+        if state is not None:
+            trainer.saved = Saved(path=state.path, version=number)
+            self.usage.spend(states=1)
+        return {**own, **told, "loss": value, "lr": rate}
+
+    async def _gradient(
+        self, client: Any, data: Sequence[Datum], loss: Loss, form: NamedForm | None
+    ) -> tuple[Awaitable[Any], LocalLoss | None]:
+        """A gradient that was asked for; of a loss of ours, once that is known to be finite."""
+        tokens = sum(map(extent, data))
+        self.usage.spend(trained=tokens, scored=0 if form is not None else tokens)
+        if form is not None:
+            sent = datum.to_service(data, form)
+            request = client.forward_backward(sent, form.name, dict(form.config) or None)
+            return self.trainer.wait(request, "a gradient was asked for"), None
+        local = LocalLoss(loss, data)
+        request = client.forward_backward_custom(datum.for_logprobs(data), local)
+        wait = self.trainer.wait
+        ready = asyncio.ensure_future(wait(local, "the forward pass of a loss was asked for"))
+        sending = asyncio.ensure_future(wait(request, "a gradient was asked for"))
+        try:
+            await asyncio.wait({ready, sending}, return_when=asyncio.FIRST_COMPLETED)
+            if not ready.done():  # the forward pass failed
+                await sending
+            await ready
+            if local.error is not None:
+                await sending  # of zero: the client can be used again
+                raise local.error
+        except BaseException:
+            sending.cancel()
+            raise
+        finally:
+            ready.cancel()
+        return sending, local
+
+    def _measured(
+        self, answer: Any, data: Sequence[Datum], loss: Loss, form: NamedForm | None
+    ) -> tuple[float, dict[str, float]]:
+        """The loss and its metrics from the logprobs that the service found."""
+        theirs = answer.metrics.get("loss:sum")
+        ours, own = measured(loss, data, logprobs_of(answer, data))
+        check_sum(theirs, ours, form.name if form else "", self._told)
+        if ours is not None:
+            return ours, own
+        return float("nan" if theirs is None else theirs), own
+
+    async def _take_back(self, why: str) -> NoReturn:
+        self.trainer.client = None  # the next one is made from the last saved state
+        try:
+            await self.trainer.training()
+        except BackendError as lost:
+            raise BackendError(f"{why}\n  {lost}") from lost
+        raise NotFiniteError(f"{why}\n  the weights are as before")
+
+    def _settings(self, rate: float) -> dict[str, float]:
+        config = self.trainer.config
+        return {
+            "learning_rate": rate,
+            "beta1": config.beta1,
+            "beta2": config.beta2,
+            "eps": config.eps,
+            "weight_decay": config.weight_decay,
+            "grad_clip_norm": self.rates.grad_clip,
+        }
+
+    def _adam(self, rate: float) -> Any:
+        from tinker import types
+
+        return types.AdamParams(**self._settings(rate))
+
+
+def logprobs_of(answer: Any, data: Sequence[Datum]) -> list[FloatArray]:
+    """
+    Logprobs (T,) of each datum in the answer to a forward pass.
+
+    Raises:
+        BackendError: The service answered another number of data.
+    """
+    outputs = answer.loss_fn_outputs
+    if len(outputs) != len(data):
+        raise BackendError(f"the service answered {len(outputs)} of {len(data)} data")
+    return [
+        datum.to_ours(d, out["logprobs"].to_numpy()) for d, out in zip(data, outputs, strict=True)
+    ]
+
+
+async def _nothing() -> None:
+    return None
+
+
+def _told(metrics: Mapping[str, float]) -> dict[str, float]:
+    """What the service measured: the gradient's norm by our name for it, the rest by its own."""
+    found: dict[str, float] = {}
+    for name, value in metrics.items():
+        plain = name.partition(":")[0]
+        if "grad" in plain and ("norm" in plain or "l2" in plain):
+            found.setdefault("grad/norm", float(value))
+        elif plain not in ("loss", "surrogate_loss"):
+            found[f"tinker/{plain}"] = float(value)
+    return found
+
+
+def digest_of(
+    before: str,
+    data: Sequence[Datum],
+    loss: Loss,
+    form: NamedForm | None,
+    settings: Mapping[str, float],
+) -> str:
+    """What the weights are made of: all before, and this update's data, loss and optimiser."""
+    digest = hashlib.sha256(before.encode())
+    name = f"{type(loss).__module__}.{type(loss).__qualname__}"
+    digest.update(f"{name}|{_options(loss)!r}|{form!r}|{sorted(settings.items())!r}".encode())
+    for d in data:
+        for array in (d.tokens, d.mask, d.logprobs, d.advantages, d.weights):
+            digest.update(array.tobytes())
+        for other, values in sorted(d.annotations.items()):
+            digest.update(other.encode() + values.tobytes())
+    return digest.hexdigest()
+
+
+def _options(loss: Loss) -> list[tuple[str, str]]:
+    """The numbers, texts and configuration records that a loss holds, by name; not its needs."""
+    held = sorted((k, v) for k, v in vars(loss).items() if k != "needs")  # sets have no fixed order
+    plain = (bool, int, float, str, type(None))
+    return [(k, repr(v)) for k, v in held if isinstance(v, plain) or attrs.has(type(v))]

@@ -1,0 +1,1 @@
+"""Generation of completions: the engine, its decode batches, token sampling, stop strings."""

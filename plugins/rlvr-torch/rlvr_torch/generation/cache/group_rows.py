@@ -1,0 +1,75 @@
+"""Group the rows of a batch by prompt, and bring them back into their own order.
+
+Scores of all rows over their prompts are one matrix product a prompt if the rows of each prompt
+lie together. So rows are copied into a table with a line a prompt and a place (seat) a row.
+
+Shapes: R rows, P prompts, G most rows of any prompt, K key heads, Q query heads of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+class GroupRows:
+    """
+    The table of rows by prompt. An empty place holds the numbers of some row; nothing reads them.
+
+    Args:
+        owner: Place of each row's prompt; None where the row is free (it reads the first place).
+        prompts: P.
+        seats: Places a prompt (G), or 0 for as many as are needed.
+        device: Where the rows are.
+        is_static: Do the same operations whatever rows are in the table.
+    """
+
+    def __init__(
+        self,
+        owner: Sequence[int | None],
+        prompts: int,
+        group_rows: int,
+        device: torch.device,
+        *,
+        is_static: bool = False,
+    ) -> None:
+        counts = [0] * prompts
+        numbers = []
+        for place in owner:
+            numbers.append(0 if place is None else counts[place])
+            if place is not None:
+                counts[place] += 1
+        self.shape = (prompts, group_rows or max(counts))
+        width = self.shape[1]
+        of_row = [0 if p is None else p * width + n for p, n in zip(owner, numbers, strict=True)]
+        of_seat = [0] * (prompts * width)
+        for row, place in enumerate(owner):
+            if place is not None:
+                of_seat[of_row[row]] = row
+        self._is_plain = not is_static and of_row == list(range(prompts * width))
+        self.of_row = torch.tensor(of_row, device=device)  # (R,)
+        self.of_seat = torch.tensor(of_seat, device=device)  # (P * G,)
+
+    def sit(self, values: Tensor, keys: int) -> Tensor:
+        """(R * K, Q, X) to (P * K, G * Q, X)."""
+        prompts, group_rows = self.shape
+        if self._is_plain and group_rows == 1:
+            return values
+        values = values.unflatten(0, (-1, keys))  # (R, K, Q, X)
+        if not self._is_plain:
+            values = values.index_select(0, self.of_seat)
+        table = values.unflatten(0, self.shape).transpose(1, 2)  # (P, K, G, Q, X)
+        return table.reshape(prompts * keys, -1, values.shape[3])
+
+    def stand(self, table: Tensor) -> Tensor:
+        """(P * K, G * Q, X) to (R * K, Q, X)."""
+        prompts, group_rows = self.shape
+        if self._is_plain and group_rows == 1:
+            return table
+        shape = (prompts, -1, group_rows, table.shape[1] // group_rows, table.shape[2])
+        values = table.view(shape).transpose(1, 2).flatten(0, 1)  # (R, K, Q, X)
+        if not self._is_plain:
+            values = values.index_select(0, self.of_row)
+        return values.flatten(0, 1)

@@ -1,0 +1,259 @@
+"""How the next token is drawn: temperature, top-k, top-p, greedy; one random number a token.
+
+Each request has a counter-based generator of its own (NumPy's Philox, keyed by the request's seed)
+and the token is the inverse of the cumulative distribution at its next number. So a request draws
+the same tokens whatever batch it sits in.
+
+Shapes: R rows, V vocabulary, W numbers kept a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from attrs import frozen
+from torch import Tensor
+
+from rlvr import GenerateRequest
+from rlvr_torch.generation.blockwise_top_k import leaders, likeliest
+
+_OFF = 2.0  # a nucleus mass that keeps everything, rounding included
+_BLOCK = 128  # tokens whose probabilities are added up before any is looked at
+_CACHED = 1 << 18  # numbers that stay in a core's cache
+
+
+@frozen(kw_only=True, eq=False)
+class _Part:
+    """
+    Rows that draw in the same way.
+
+    Attributes:
+        how: The likeliest token; from the whole distribution; or from its top only.
+        rows: Which they are.
+        heat: Their temperatures (n, 1); None where all are 1.
+        top_k: Shape (n, 1), of rows that draw from the top.
+        top_p: Likewise.
+        most: The largest top_k.
+    """
+
+    how: Literal["greedy", "whole", "cut"]
+    rows: slice | Tensor
+    heat: Tensor | None
+    top_k: Tensor
+    top_p: Tensor
+    most: int
+
+
+class TokenSampler:
+    """The sampling settings of at most `rows` rows, and their random numbers."""
+
+    def __init__(self, rows: int, device: torch.device) -> None:
+        self._device = device
+        self._numbers = torch.zeros(rows, 0, device=device)  # (R, W)
+        self._count = torch.zeros(rows, 1, dtype=torch.int64, device=device)  # drawn before
+        self._heat = torch.ones(rows, 1, device=device)
+        self._top_k = torch.zeros(rows, dtype=torch.int64, device=device)
+        self._top_p = torch.zeros(rows, device=device)
+        self._how: list[Literal["greedy", "whole", "cut"]] = ["whole"] * rows
+        self._is_hot = [False] * rows  # at a temperature other than 0 and 1
+        self._parts: dict[int, list[_Part]] = {}  # of the first n rows, until any of them changes
+        self._room = torch.empty(0, 0, device=device)
+
+    def seat(
+        self, rows: Sequence[int], requests: Sequence[GenerateRequest], lengths: Sequence[int]
+    ) -> None:
+        """Requests take rows; each may draw so many tokens."""
+        have, want = self._numbers.shape[1], max(lengths)
+        if want > have:
+            wider = self._numbers.new_zeros(len(self._numbers), want)
+            wider[:, :have] = self._numbers
+            self._numbers = wider
+        numbers = np.zeros((len(rows), want), np.float32)
+        for target, request, length in zip(numbers, requests, lengths, strict=True):
+            philox = np.random.Philox(key=request.seed & (2**128 - 1))
+            target[:length] = np.random.Generator(philox).random(length)
+        params = [request.params for request in requests]
+        at = self._index(rows)
+        self._numbers[at, :want] = torch.from_numpy(numbers).to(self._device)
+        self._count[at] = 0
+        self._heat[at, 0] = self._index([p.temperature or 1.0 for p in params])
+        self._top_k[at] = self._index([p.top_k or 2**31 for p in params])
+        self._top_p[at] = self._index([p.top_p if p.top_p < 1 else _OFF for p in params])
+        for row, one in zip(rows, params, strict=True):
+            self._is_hot[row] = one.temperature not in (0, 1)
+            if one.temperature == 0:
+                self._how[row] = "greedy"
+            else:
+                self._how[row] = "cut" if one.is_truncated else "whole"
+        self._parts.clear()
+
+    def move(self, source: int, target: int) -> None:
+        """A row's request goes to another row."""
+        for name in ("numbers", "count", "heat", "top_k", "top_p", "how", "is_hot"):
+            values = getattr(self, f"_{name}")
+            values[target] = values[source]
+        self._parts.clear()
+
+    def draw(self, logits: Tensor, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """
+        The next token of each of these rows and its logprob.
+
+        The logprob is the one under the whole distribution at the row's temperature, also where
+        top-k or top-p restricted the choice: the trainer, which never truncates, computes the same
+        number. Greedy rows (temperature 0) report it at temperature 1.
+
+        Args:
+            logits: Shape (R, V), float32, in the order of `rows`.
+            rows: R rows, ascending; `range(n)` for the first n.
+
+        Returns:
+            Tokens (R,) int64 and logprobs (R,) float32, nats.
+        """
+        parts = self._parts_of(rows)
+        if all(part.how == "greedy" for part in parts):
+            return _draw_likeliest(logits)
+        at = slice(0, len(rows)) if isinstance(rows, range) else self._index(rows)
+        count = self._count[at]
+        numbers = self._numbers[at].gather(1, count.clamp(max=self._numbers.shape[1] - 1))
+        self._count[at] = count + 1
+        if len(parts) == 1:
+            return self._draw_part(parts[0], logits, numbers)
+        tokens = torch.empty(len(logits), dtype=torch.int64, device=self._device)
+        logprobs = torch.empty_like(numbers[:, 0])
+        for part in parts:
+            some = part.rows
+            tokens[some], logprobs[some] = self._draw_part(part, logits[some], numbers[some])
+        return tokens, logprobs
+
+    def _draw_part(self, part: _Part, logits: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        if part.how == "greedy":
+            return _draw_likeliest(logits)
+        if part.how == "cut":
+            return _draw_from_top(logits, part, numbers)
+        return _draw_from_all(logits, part.heat, numbers, self._buffer(logits))
+
+    def _buffer(self, logits: Tensor) -> Tensor:
+        """Room for as many numbers, the same at each call: fresh memory costs more than they do."""
+        if self._room.shape[1:] != logits.shape[1:] or len(self._room) < len(logits):
+            self._room = torch.empty_like(logits, memory_format=torch.contiguous_format)
+        return self._room[: len(logits)]
+
+    def _parts_of(self, rows: Sequence[int]) -> list[_Part]:
+        """Looked up for the first n rows, which most passes draw."""
+        if isinstance(rows, range) and len(rows) in self._parts:
+            return self._parts[len(rows)]
+        parts = []
+        for how in sorted({self._how[row] for row in rows}):
+            some = [i for i, row in enumerate(rows) if self._how[row] == how]
+            whose = torch.tensor([rows[i] for i in some], dtype=torch.int64, device=self._device)
+            is_hot = any(self._is_hot[rows[i]] for i in some)
+            part = _Part(
+                how=how,
+                rows=slice(0, len(rows)) if len(some) == len(rows) else self._index(some),
+                heat=self._heat[whose] if is_hot else None,
+                top_k=self._top_k[whose, None],
+                top_p=self._top_p[whose, None],
+                most=int(self._top_k[whose].max()),
+            )
+            parts.append(part)
+        if isinstance(rows, range):
+            self._parts[len(rows)] = parts
+        return parts
+
+    def _index(self, values: Sequence[float]) -> Tensor:
+        return torch.tensor(values, device=self._device)
+
+
+def _draw_likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:
+    peak, tokens = likeliest(logits)
+    return tokens[:, 0], -_sums(logits, peak, None).log_()[:, 0]
+
+
+def _draw_from_all(
+    logits: Tensor, heat: Tensor | None, numbers: Tensor, room: Tensor
+) -> tuple[Tensor, Tensor]:
+    scaled = logits if heat is None else torch.div(logits, heat, out=room)
+    peak = scaled.amax(dim=1, keepdim=True)
+    tokens, total = _invert(torch.sub(scaled, peak, out=room).exp_(), numbers)  # not normalised
+    chosen = logits.gather(1, tokens)
+    logprobs = (chosen if heat is None else chosen / heat) - peak - total.log_()
+    return tokens[:, 0], logprobs[:, 0]
+
+
+def _draw_from_top(logits: Tensor, part: _Part, numbers: Tensor) -> tuple[Tensor, Tensor]:
+    best, index = leaders(logits, part.most)
+    log_total = _sums(logits, best[:, :1], part.heat).log_()
+    if part.heat is not None:
+        best = best / part.heat
+    peak = best[:, :1]
+    place = _place(best - (peak + log_total), part, numbers)
+    logprobs = best.gather(1, place) - peak - log_total
+    return index.gather(1, place)[:, 0], logprobs[:, 0]
+
+
+def _invert(mass: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
+    """
+    The first index whose cumulative mass exceeds `numbers` (R, 1) of the whole; and the whole.
+
+    First the block of tokens is found, then the token in it: most of a large vocabulary is only
+    added up.
+    """
+    vocab = mass.shape[1]
+    blocks = vocab // _BLOCK
+    whole, rest = mass[:, : blocks * _BLOCK], mass[:, blocks * _BLOCK :]
+    sums = torch.cat(
+        [whole.unflatten(1, (blocks, _BLOCK)).sum(dim=2), rest.sum(dim=1, keepdim=True)], dim=1
+    )  # (R, blocks + 1)
+    upto = sums.cumsum(dim=1)
+    total = upto[:, -1:]
+    target = _below(numbers * total, total)
+    block = torch.searchsorted(upto, target, right=True).clamp_(max=blocks)
+    before = torch.where(block > 0, upto.gather(1, (block - 1).clamp(min=0)), 0.0)
+    index = block * _BLOCK + torch.arange(_BLOCK, device=mass.device)  # (R, _BLOCK)
+    inside = mass.gather(1, index.clamp(max=vocab - 1)).masked_fill_(index >= vocab, 0.0)
+    inner = inside.cumsum(dim=1)
+    found = torch.searchsorted(inner, _below(target - before, inner[:, -1:]), right=True)
+    return (block * _BLOCK + found).clamp_(max=vocab - 1), total
+
+
+def _below(target: Tensor, total: Tensor) -> Tensor:
+    """The target, or the largest number below the total."""
+    return torch.minimum(target, torch.nextafter(total, torch.zeros_like(total)))
+
+
+def _sums(values: Tensor, peak: Tensor, heat: Tensor | None) -> Tensor:
+    """Of each row's exponentials, its peak (R, 1) subtracted, at its heat (R, 1) if any: (R, 1)."""
+    rows = max(1, _CACHED // values.shape[1])
+    room = torch.empty_like(values[:rows], memory_format=torch.contiguous_format)
+    sums = []
+    for i in range(0, len(values), rows):
+        part = values[i : i + rows]
+        mass = torch.sub(part, peak[i : i + rows], out=room[: len(part)])
+        if heat is not None:
+            mass.div_(heat[i : i + rows])
+        sums.append(mass.exp_().sum(dim=1, keepdim=True))
+    return torch.cat(sums) if len(sums) > 1 else sums[0]
+
+
+def _place(ordered: Tensor, part: _Part, numbers: Tensor) -> Tensor:
+    """Which of the likeliest tokens is drawn, (R, 1), by their logprobs (R, N), descending."""
+    ordered = ordered.exp_()  # probabilities
+    before = ordered.cumsum(dim=1).sub_(ordered)
+    is_kept = before < part.top_p
+    rank = torch.arange(ordered.shape[1], device=ordered.device)
+    is_kept &= rank < part.top_k
+    is_kept[:, 0] = True
+    # Whole blocks: a row's sums are then the same beside rows of another top-k.
+    kept = F.pad(ordered.mul_(is_kept), (0, -ordered.shape[1] % _BLOCK))
+    if kept.shape[1] > _BLOCK:
+        found = _invert(kept, numbers)[0]
+    else:
+        total = kept.unflatten(1, (1, _BLOCK)).sum(dim=2)  # (R, 1)
+        inner = kept.cumsum(dim=1)
+        target = _below(_below(numbers * total, total), inner[:, -1:])
+        found = torch.searchsorted(inner, target, right=True)
+    return found.clamp_(max=ordered.shape[1] - 1)

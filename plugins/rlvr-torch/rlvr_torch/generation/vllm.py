@@ -1,0 +1,233 @@
+"""Sampling by vLLM in this process, on the GPU that also trains (`torch.engine=vllm`).
+
+vLLM sleeps while training has the GPU: its weights move to the host's memory and its cache is
+dropped. It wakes for the next generation, and takes over the trained weights where they changed;
+nothing is loaded from disk again. The order is: wake the weights, load the new ones, wake the
+cache, forget cached prefixes.
+
+What is drawn is not what our engine draws from the same seed. Not run on a GPU yet: the tests hold
+the order of calls against a stand-in.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlvr import (
+    BackendError,
+    Completion,
+    ConfigError,
+    GenerateRequest,
+    PrerequisiteError,
+    Tokenizer,
+    pip_install,
+)
+from rlvr_torch.generation.sequence import RunningSequence
+from rlvr_torch.models.hf.net import HFNet
+from rlvr_torch.models.interface import Net
+
+_IN_PROCESS = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine's core in this process, with its weights
+    "RANK": "0",
+    "LOCAL_RANK": "0",
+    "WORLD_SIZE": "1",
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "29555",
+}
+
+
+class VLLMEngine:
+    """
+    The interface of `Engine`, by vLLM.
+
+    Args:
+        net: The weights that train; must be an `hf:` model.
+        tokenizer: Its tokenizer.
+        model: Directory or hub id vLLM reads the architecture (and the first weights) from.
+        read_version: Version of the live weights: they are handed over when it has changed.
+        dtype: What vLLM computes in.
+        memory: Share of the GPU's memory that vLLM may take while it is awake.
+        rows: Most completions decoded at the same time.
+
+    Raises:
+        ConfigError: The model is not an `hf:` model, or is stored in 4 bits.
+        PrerequisiteError: There is no vLLM, or no CUDA.
+    """
+
+    def __init__(
+        self,
+        net: Net,
+        tokenizer: Tokenizer,
+        *,
+        model: str,
+        read_version: Callable[[], int],
+        dtype: torch.dtype = torch.bfloat16,
+        memory: float = 0.5,
+        rows: int = 256,
+    ) -> None:
+        if not isinstance(net, HFNet):
+            raise ConfigError(
+                "torch.engine=vllm was asked for, but the model is not an hf: model\n"
+                "  vLLM runs models of Hugging Face's hub; try torch.engine=own"
+            )
+        if getattr(net.model, "is_quantized", False):
+            raise ConfigError(
+                "torch.engine=vllm was asked for with torch.quantize: 4-bit weights cannot be "
+                "handed over\n  try torch.engine=own, or torch.quantize=none"
+            )
+        self._vllm = _load_vllm()
+        self._net = net
+        self.tokenizer = tokenizer
+        self._read_version = read_version
+        self._loaded = 0  # vLLM reads the start weights itself
+        self._is_asleep = False
+        for name, value in _IN_PROCESS.items():
+            os.environ.setdefault(name, value)
+        self._llm = self._vllm.LLM(
+            model=model,
+            dtype=str(dtype).removeprefix("torch."),
+            gpu_memory_utilization=memory,
+            max_model_len=net.positions,
+            max_num_seqs=rows,
+            enable_sleep_mode=True,
+            enable_prefix_caching=True,
+            distributed_executor_backend="external_launcher",
+            logprobs_mode="processed_logprobs",  # of the distribution that was drawn from
+            skip_tokenizer_init=False,
+        )
+        if net.adapted is not None:
+            self._loaded = -1  # the base has no adapter yet
+
+    @property
+    def context_length(self) -> int:
+        """Positions of the model: prompt and completion together."""
+        return self._net.positions
+
+    def generate(
+        self,
+        requests: Sequence[GenerateRequest],
+        is_cancelled: Callable[[], bool] = lambda: False,
+    ) -> list[Completion]:
+        """
+        One completion a request, in order; wakes vLLM, and hands over weights that changed.
+
+        Logprobs are those of the distribution that was drawn from: with top-k or top-p, of the
+        truncated one.
+
+        Raises:
+            BackendError: `is_cancelled` said so (it is asked before vLLM begins), or a prompt is
+                empty.
+        """
+        sequences = [
+            RunningSequence(request, self._room(request), self.tokenizer) for request in requests
+        ]
+        unfinished = [sequence for sequence in sequences if sequence.room > 0]
+        if any(not len(request.prompt) for request in requests):
+            raise BackendError("cannot generate from an empty prompt: it needs at least one token")
+        if is_cancelled():
+            raise BackendError("generation was cancelled")
+        if unfinished:
+            self._wake()
+            found = self._llm.generate(
+                [
+                    self._vllm.TokensPrompt(prompt_token_ids=sequence.request.prompt.tolist())
+                    for sequence in unfinished
+                ],
+                [self._params(sequence) for sequence in unfinished],
+                use_tqdm=False,
+            )
+            for sequence, output in zip(unfinished, found, strict=True):
+                _take(sequence, output.outputs[0])
+        return [sequence.completion for sequence in sequences]
+
+    def sleep(self) -> None:
+        """Give the GPU's memory to training; nothing happens where vLLM sleeps already."""
+        if not self._is_asleep:
+            self._llm.sleep(level=1)
+            self._is_asleep = True
+
+    def _wake(self) -> None:
+        version = self._read_version()
+        if self._is_asleep:
+            torch.cuda.empty_cache()  # what training left behind is room that vLLM needs
+            self._llm.wake_up(tags=["weights"])
+        if version != self._loaded:
+            self._model().load_weights(_merged(self._net))
+            self._loaded = version
+        if self._is_asleep:
+            self._llm.wake_up(tags=["kv_cache"])
+            self._is_asleep = False
+        self._llm.reset_prefix_cache()  # keys of older weights
+
+    def _model(self) -> Any:
+        return self._llm.llm_engine.model_executor.driver_worker.model_runner.model
+
+    def _room(self, request: GenerateRequest) -> int:
+        return min(request.params.max_tokens, self.context_length - len(request.prompt))
+
+    def _params(self, sequence: RunningSequence) -> Any:
+        params = sequence.request.params
+        return self._vllm.SamplingParams(
+            max_tokens=sequence.room,
+            temperature=params.temperature,
+            top_p=params.top_p,
+            top_k=params.top_k or -1,
+            seed=sequence.request.seed & (2**63 - 1),
+            stop=list(params.stop),
+            stop_token_ids=sorted(self.tokenizer.ends),
+            ignore_eos=True,  # `stop_token_ids` are all there are, as with our engine
+            logprobs=0,  # the drawn token's and no other
+        )
+
+
+def _take(sequence: RunningSequence, output: Any) -> None:
+    """What vLLM drew, up to where our rules end the completion."""
+    for token, logprobs in zip(output.token_ids, output.logprobs, strict=True):
+        if sequence.take(int(token), float(logprobs[token].logprob)):
+            break
+
+
+def _merged(net: HFNet) -> Iterator[tuple[str, Tensor]]:
+    """
+    All weights under the names of the model's files, adapters added to copies of their base.
+
+    The net is left as it was, to the bit: adding an adapter and taking it away again would round.
+    """
+    adapted = {
+        f"{name}.base_layer.weight": module
+        for name, module in net.model.named_modules()
+        if hasattr(module, "get_base_layer") and getattr(module, "lora_A", None)
+    }
+    for name, value in net.model.named_parameters():
+        if ".lora_" in name:
+            continue
+        weight = value.detach()
+        if (module := adapted.get(name)) is not None:
+            before = weight.clone()
+            module.merge()
+            weight = module.get_base_layer().weight.detach().clone()
+            module.unmerge()
+            value.data.copy_(before)
+        yield name.replace(".base_layer.", "."), weight
+
+
+def _load_vllm() -> Any:
+    try:
+        vllm = importlib.import_module("vllm")
+    except ImportError as error:
+        raise PrerequisiteError(
+            f"torch.engine=vllm was asked for, but vLLM cannot be imported: {error}\n"
+            f"  install it with: {pip_install('vllm')}\n  or sample with torch.engine=own"
+        ) from None
+    if not torch.cuda.is_available():
+        raise PrerequisiteError(
+            f"torch.engine=vllm needs a CUDA GPU; torch {torch.__version__} finds none\n"
+            "  sample with torch.engine=own"
+        )
+    return vllm

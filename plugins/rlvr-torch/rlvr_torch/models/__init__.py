@@ -1,0 +1,1 @@
+"""Networks and their files: our GPT-2, transformers models, LoRA, tokenizers, load and save."""

@@ -1,0 +1,214 @@
+"""Any decoder of transformers as a `Net`: its own code, our attention.
+
+transformers looks an attention function up by name; ours is "rlvr", and it hands each layer's
+queries, keys and values to the `attend` that the caller of `hidden` gave. So shared prompts, packed
+rows and the engine's cache work for all families, and nothing of a model's code is written again.
+
+What a layer asks for (heads, scale, window, soft cap, sinks) is not read from configuration files
+but recorded in a first forward pass, and the logits of that pass must be the model's own
+(`supported.build_net`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from attrs import evolve
+from torch import Tensor, nn
+
+from rlvr import BackendError, ImageProcessor
+from rlvr_torch.models.attention import attend_over, causal
+from rlvr_torch.models.interface import Attend, Heads
+
+ATTENTION = "rlvr"
+OWN_MASKS: ContextVar[bool] = ContextVar("rlvr_own_masks", default=False)
+"""Whether a model is being called as a whole, with the masks that it makes itself (`hf.vision`)."""
+
+
+class HFNet:
+    """
+    The `rlvr_torch.models.interface.Net` of a causal language model of transformers.
+
+    Args:
+        model: An `AutoModelForCausalLM`, loaded; it attends through us from now on.
+        adapted: The same model with adapters in it (a `peft.PeftModel`), where there are any.
+
+    Attributes:
+        image_processor: How it takes pictures; None: it reads text alone.
+
+    Raises:
+        BackendError: Its layers do not attend through transformers' attention interface.
+    """
+
+    attention = ATTENTION
+    image_processor: ImageProcessor | None = None
+
+    def __init__(self, model: Any, adapted: Any = None) -> None:
+        register(self.attention, _attention)
+        model.eval()  # no dropout: the policy that is trained must be the one that sampled
+        self.model = model
+        self.adapted = adapted
+        self.name: str = model.config.model_type
+        config = model.config.get_text_config()
+        self.positions: int = config.max_position_embeddings
+        self.vocab_size: int = model.get_output_embeddings().weight.shape[0]
+        self.logit_softcap = float(getattr(config, "final_logit_softcapping", None) or 0.0)
+        self.logit_scale = float(getattr(config, "logit_scale", None) or 1.0)
+        self.logit_scale /= float(getattr(config, "logits_scaling", None) or 1.0)
+        self.heads: Sequence[Heads] = _record_heads(self)
+
+    @property
+    def module(self) -> nn.Module:
+        """The model with everything that is in it."""
+        module: nn.Module = self.model
+        return module
+
+    @property
+    def decoder(self) -> Any:
+        """The part that reads tokens, without the head."""
+        return self.model.base_model
+
+    @property
+    def head(self) -> Tensor:
+        """Output weights (V, C)."""
+        weight: Tensor = self.model.get_output_embeddings().weight
+        return weight
+
+    @property
+    def head_bias(self) -> Tensor | None:
+        """Output bias (V,), where the model has one."""
+        bias: Tensor | None = getattr(self.model.get_output_embeddings(), "bias", None)
+        return bias
+
+    def hidden(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """Final hidden states (B, T, C), after the last norm, of tokens (B, T) at positions."""
+        # `attend` travels as an argument, not in a variable of the thread: a checkpointed layer
+        # that is computed again in the backward pass, in a thread of autograd's, finds it too.
+        found = self.decoder(
+            input_ids=tokens,
+            position_ids=positions.expand_as(tokens),
+            use_cache=False,
+            rlvr_attend=attend,
+        )
+        hidden: Tensor = found.last_hidden_state
+        return hidden
+
+    def attend_causal(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None
+    ) -> Tensor:
+        """Each token of a row sees itself and those before it, in the layer's window."""
+        heads, length = self.heads[layer], q.shape[2]
+        is_cut = heads.window is not None and heads.window < length
+        sees = causal(length, q.device, heads.window) if is_cut else None
+        return attend_over(heads, q, k, v, sees, sinks)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits (..., V) of final hidden states (..., C)."""
+        logits = nn.functional.linear(hidden, self.head.to(hidden.dtype))
+        if self.head_bias is not None:
+            logits = logits + self.head_bias
+        logits = logits * self.logit_scale
+        if self.logit_softcap:
+            logits = self.logit_softcap * torch.tanh(logits / self.logit_softcap)
+        return logits
+
+
+def _attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    rlvr_attend: Any = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """What a layer calls in place of softmax(q k) v: q (B, H, T, D), k and v (B, K, T, D)."""
+    asked = Heads(
+        queries=query.shape[1],
+        keys=key.shape[1],
+        width=query.shape[3],
+        scale=query.shape[3] ** -0.5 if scaling is None else float(scaling),
+        window=sliding_window,
+        softcap=float(softcap or 0.0),
+    )
+    if rlvr_attend is None and OWN_MASKS.get():
+        mixed = attend_over(asked, query, key, value, attention_mask, s_aux)
+        return mixed.transpose(1, 2), None
+    if rlvr_attend is None:
+        raise BackendError(
+            f"{type(module).__name__} does not pass our attention on: the model was called in a "
+            "way that rlvr does not know\n  use HFNet.hidden"
+        )
+    if attention_mask is not None:
+        raise BackendError(f"{type(module).__name__} makes attention masks of its own")
+    layer = int(module.layer_idx)  # type: ignore[arg-type]
+    if isinstance(rlvr_attend, _Recorder):
+        if value.shape[3] != query.shape[3]:
+            raise BackendError(f"its keys are {query.shape[3]} wide, its values {value.shape[3]}")
+        rlvr_attend.note(layer, asked)
+    return rlvr_attend(layer, query, key, value, s_aux).transpose(1, 2), None
+
+
+class _Recorder:
+    """An `Attend` that notes what each layer asks for."""
+
+    def __init__(self) -> None:
+        self.heads: dict[int, Heads] = {}
+
+    def note(self, layer: int, heads: Heads) -> None:
+        if layer in self.heads:
+            raise BackendError(f"layer {layer} attends twice")
+        self.heads[layer] = heads
+
+    def __call__(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None
+    ) -> Tensor:
+        return attend_over(evolve(self.heads[layer], window=None), q, k, v, None, sinks)
+
+
+def _record_heads(net: HFNet) -> list[Heads]:
+    net.decoder.set_attn_implementation(net.attention)
+    recorder = _Recorder()
+    token = torch.zeros(1, 1, dtype=torch.long, device=net.head.device)
+    with torch.no_grad():
+        net.hidden(token, torch.zeros_like(token), recorder)
+    layers = net.model.config.get_text_config().num_hidden_layers
+    if sorted(recorder.heads) != list(range(layers)):
+        raise BackendError(
+            f"{len(recorder.heads)} of {layers} layers attend through transformers' interface"
+        )
+    heads = [recorder.heads[layer] for layer in range(layers)]
+    _refuse_lost_windows(net, heads)
+    return heads
+
+
+def _refuse_lost_windows(net: HFNet, heads: Sequence[Heads]) -> None:
+    """Some families have a window in their mask only, which we do not see (Qwen2-MoE, PhiMoE)."""
+    config = net.model.config.get_text_config()
+    window = getattr(config, "sliding_window", None)
+    if not isinstance(window, int) or not 0 < window < net.positions:
+        return
+    kinds = getattr(config, "layer_types", None)
+    if kinds is None:
+        is_used = getattr(config, "use_sliding_window", True)
+        kinds = ["sliding_attention" if is_used else "full_attention"] * len(heads)
+    for layer, (kind, found) in enumerate(zip(kinds, heads, strict=False)):
+        if kind == "sliding_attention" and found.window is None:
+            raise BackendError(
+                f"layer {layer} sees {window} tokens by its configuration (sliding_window) and "
+                "does not ask its attention for that"
+            )
+
+
+def register(name: str, attention: Any) -> None:
+    """Have transformers know an attention function by a name."""
+    from transformers import AttentionInterface
+
+    AttentionInterface.register(name, attention)

@@ -1,0 +1,1 @@
+"""LoRA adapters, and the base model that each was made for."""

@@ -1,0 +1,44 @@
+"""Which device to compute on."""
+
+from __future__ import annotations
+
+import torch
+
+from rlvr import CheckResult, PrerequisiteError
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """
+    The device of that name; `auto` is CUDA, else Apple's GPU, else the CPU.
+
+    Raises:
+        PrerequisiteError: The device is not there.
+    """
+    found = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    if name == "auto":
+        name = next(device for device, is_there in found.items() if is_there)
+    if not found[name]:
+        have = ", ".join(device for device, is_there in found.items() if is_there)
+        raise PrerequisiteError(
+            f"torch.device={name} was asked for\n"
+            f"  torch {torch.__version__} finds: {have}\n"
+            "  try: torch.device=auto, or install a torch build for your GPU (pytorch.org)"
+        )
+    return torch.device(name)
+
+
+def check_device() -> CheckResult:
+    """Multiply two matrices on the device that `auto` chooses."""
+    device = choose_device()
+    fix = "torch.device=cpu"
+    try:
+        ones = torch.ones(8, 8, device=device)
+        is_right = bool(((ones @ ones) == 8).all())
+    except RuntimeError as error:
+        return CheckResult(ok=False, found=f"torch {torch.__version__}, {device}: {error}", fix=fix)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    return CheckResult(ok=is_right, found=f"torch {torch.__version__} on {name}", fix=fix)

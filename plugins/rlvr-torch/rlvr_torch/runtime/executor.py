@@ -1,0 +1,50 @@
+"""One thread for everything that touches the weights, so that the event loop lives meanwhile.
+
+Calls run one after the other: sampling never sees half an update. One thread also means one pool
+of BLAS threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+
+class Executor:
+    """Runs functions in its thread; each is given a function that says whether to give up."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="rlvr-torch")
+
+    async def run(self, work: Callable[[Callable[[], bool]], Result]) -> Result:
+        """
+        `work(is_cancelled)` in the thread.
+
+        When the waiting task is cancelled, `is_cancelled()` turns true and the work's end is
+        awaited, so nothing changes behind the caller's back. Work that finished in spite of it
+        gives its result, and the cancellation arrives at the caller's next await: what was done
+        is known.
+        """
+        cancelled = threading.Event()
+        future = asyncio.get_running_loop().run_in_executor(self._threads, work, cancelled.is_set)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            cancelled.set()
+            await asyncio.wait([future])
+            if future.exception() is not None:
+                raise
+            task = asyncio.current_task()
+            if task is not None:
+                task.uncancel()
+                asyncio.get_running_loop().call_soon(task.cancel)
+            return future.result()
+
+    def close(self) -> None:
+        """Let the thread end when it has nothing left to do."""
+        self._threads.shutdown(wait=True)

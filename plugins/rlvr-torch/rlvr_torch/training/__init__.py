@@ -1,0 +1,1 @@
+"""Training: micro-batches, packing, logprobs, loss and gradient, optimiser, checkpoint."""

@@ -1,0 +1,156 @@
+"""The gradient of a loss over many data, micro-batch by micro-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from attrs import frozen
+from torch import Tensor, nn
+
+from rlvr import BackendError, Datum, Loss
+from rlvr_torch.models.interface import Net
+from rlvr_torch.runtime.batch_threads import BatchThreads
+from rlvr_torch.training.fused_loss import HeadPass, add_metrics, head_pass, name_problems
+from rlvr_torch.training.logprobs import trunk
+from rlvr_torch.training.microbatches import microbatches
+from rlvr_torch.training.value_head import Critic
+
+
+@frozen(kw_only=True, eq=False)
+class Learner:
+    """
+    What a step trains, and how a micro-batch goes through it.
+
+    Attributes:
+        net: The model.
+        critic: Its value head, where there is one.
+        dtype: Type of the trunk's matrix products.
+        chunk: Positions whose logits exist at one time.
+    """
+
+    net: Net
+    critic: Critic | None = None
+    dtype: torch.dtype = torch.float32
+    chunk: int = 1024
+
+    @property
+    def weights(self) -> list[nn.Parameter]:
+        """All that is trained: the critic's come last."""
+        own = [value for value in self.net.module.parameters() if value.requires_grad]
+        return own + ([] if self.critic is None else list(self.critic.parameters()))
+
+    def gradients(
+        self, data: Sequence[Datum], loss: Loss
+    ) -> tuple[HeadPass, Sequence[Tensor | None]]:
+        """Loss and metrics of a micro-batch, and its gradient by each of the weights."""
+        hidden = trunk(self.net, data, self.dtype)
+        found = head_pass(hidden, data, loss, self.net, critic=self.critic, chunk=self.chunk)
+        if not found.pulls:
+            return found, []
+        tensors, pulls = zip(*found.pulls, strict=True)
+        return found, torch.autograd.grad(tensors, self.weights, pulls, allow_unused=True)
+
+    def appraised(self, data: Sequence[Datum], loss: Loss) -> HeadPass:
+        """Loss and metrics of a micro-batch, nothing more."""
+        with torch.no_grad():
+            hidden = trunk(self.net, data, self.dtype)
+            return head_pass(
+                hidden,
+                data,
+                loss,
+                self.net,
+                critic=self.critic,
+                chunk=self.chunk,
+                with_grad=False,
+            )
+
+
+def accumulate(
+    data: Sequence[Datum],
+    loss: Loss,
+    learner: Learner,
+    *,
+    budget: int,
+    threads: BatchThreads,
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> dict[str, float]:
+    """
+    Add the gradient of the loss to the weights' `grad`, and give the loss and its metrics.
+
+    The loss is a sum over tokens, so the sum over micro-batches is exact; it is added up in a fixed
+    order, with any number of threads. Metrics add up; those whose name ends in `/max` keep their
+    maximum.
+
+    Raises:
+        BackendError: There is no supervised token, or `is_cancelled` said so.
+        NotFiniteError: A loss is not finite; the problems are named.
+    """
+
+    def work(batch: list[int]) -> tuple[HeadPass, Sequence[Tensor | None]]:
+        if is_cancelled():
+            raise BackendError("the step was cancelled; the weights are as before")
+        return learner.gradients([data[i] for i in batch], loss)
+
+    batches = _batches(data, budget)
+    metrics: dict[str, float] = {}
+    for first in range(0, len(batches), threads.size):
+        for found, grads in threads.map(work, batches[first : first + threads.size]):
+            add_metrics(metrics, {"loss": found.loss, **found.metrics})
+            _add_grads(learner.weights, grads)
+    return metrics
+
+
+def eval_loss(
+    data: Sequence[Datum],
+    loss: Loss,
+    learner: Learner,
+    *,
+    budget: int,
+    threads: BatchThreads,
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> dict[str, float]:
+    """
+    The loss and its metrics as `accumulate` gives them, without any gradient.
+
+    Raises:
+        BackendError: There is no supervised token, a loss is not finite, or `is_cancelled` said so.
+    """
+
+    def work(batch: list[int]) -> HeadPass:
+        if is_cancelled():
+            raise BackendError("the appraisal was cancelled")
+        return learner.appraised([data[i] for i in batch], loss)
+
+    metrics: dict[str, float] = {}
+    for found in threads.map(work, _batches(data, budget)):
+        add_metrics(metrics, {"loss": found.loss, **found.metrics})
+    return metrics
+
+
+def _batches(data: Sequence[Datum], budget: int) -> list[list[int]]:
+    if batches := microbatches(data, budget):
+        return batches
+    raise BackendError(
+        f"nothing to learn from: none of {len(data)} data has a token the policy wrote\n"
+        "  when prompts are longer than the model's positions, completions are empty"
+    )
+
+
+def _add_grads(weights: Sequence[nn.Parameter], grads: Sequence[Tensor | None]) -> None:
+    for weight, grad in zip(weights, grads, strict=False):  # no gradients where nothing needed one
+        if grad is None:
+            continue
+        weight.grad = grad if weight.grad is None else weight.grad.add_(grad)
+
+
+def explain_gradient(data: Sequence[Datum], loss: Loss, learner: Learner) -> str:
+    """Which problems give a gradient that is not finite (each is tried alone; slow)."""
+    culprits = []
+    for datum in data:
+        if not datum.mask.any():
+            continue
+        _, grads = learner.gradients([datum], loss)
+        if not all(bool(torch.isfinite(grad).all()) for grad in grads if grad is not None):
+            culprits.append(datum)
+    return name_problems(culprits)

@@ -1,0 +1,156 @@
+"""Logprobs of given tokens, a chunk at a time: full logits exist for a few tokens only.
+
+The logits of a batch, float32 (B, T, V), are what fills memory in training. Here only supervised
+positions meet the output head, `chunk` of them at a time; where a gradient is asked for, the
+backward pass computes each chunk's logits again. (A training step does not even do that: see
+`fused_loss.py`.)
+
+Shapes: N supervised positions, C width, V vocabulary, T tokens of a datum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from attrs import frozen
+from torch import Tensor
+
+from rlvr import Datum
+from rlvr_torch.models.interface import Net
+from rlvr_torch.training.images import seen_hidden
+from rlvr_torch.training.output_head import Chunk, Head, HeadGrads
+from rlvr_torch.training.prefix_packing import supervised_hidden
+from rlvr_torch.training.value_head import Critic
+
+
+@frozen(kw_only=True, eq=False)
+class Places:
+    """Where the supervised tokens of some data are, and what is drawn there."""
+
+    targets: Tensor  # (N,) ids
+    heat: Tensor  # (N,) temperatures
+    counts: list[int]  # of each datum; they sum to N
+    _where: Tensor  # (N,) index into all tokens of the data, one datum after the other
+    _lengths: list[int]  # T of each datum
+
+    @classmethod
+    def of(cls, data: Sequence[Datum], device: torch.device) -> Places:
+        """Of the data, as tensors on a device."""
+        at = [np.flatnonzero(datum.mask) for datum in data]
+        lengths = [len(datum.tokens) for datum in data]
+        starts = np.cumsum([0, *lengths])
+        return cls(
+            targets=_tensor([d.tokens[a] for d, a in zip(data, at, strict=True)], device).long(),
+            heat=_tensor(
+                [np.full(len(a), d.temperature, np.float32) for d, a in zip(data, at, strict=True)],
+                device,
+            ),
+            counts=[len(a) for a in at],
+            where=_tensor([s + a for s, a in zip(starts, at, strict=False)], device).long(),
+            lengths=lengths,
+        )
+
+    def spread(self, values: Tensor) -> list[Tensor]:
+        """Values (N,) as one tensor (T,) a datum, 0 where nothing is supervised."""
+        full = torch.zeros(sum(self._lengths), device=values.device, dtype=values.dtype)
+        return list(full.index_copy(0, self._where, values).split(self._lengths))
+
+
+class ChunkedLogprobs(torch.autograd.Function):
+    """`(hidden (N, C), head (V, C), bias, head, targets, heat, chunk) -> logprobs (N,)`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weights: Tensor,
+        bias: Tensor | None,
+        head: Head,
+        targets: Tensor,
+        heat: Tensor,
+        chunk: int,
+    ) -> Tensor:
+        ctx.save_for_backward(hidden, targets, heat)
+        ctx.head, ctx.chunk, ctx.types = head, chunk, (weights.dtype, bias is not None)
+        buffer = logits_buffer(head, hidden, chunk)
+        parts = [
+            Chunk.forward(head, hidden[part], targets[part], heat[part], buffer=buffer).logprobs
+            for part in slices(len(hidden), chunk)
+        ]
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        (grad,) = grads
+        hidden, targets, heat = ctx.saved_tensors
+        head: Head = ctx.head
+        found = HeadGrads(
+            weights=torch.zeros_like(head.weights) if ctx.needs_input_grad[1] else None,
+            bias=torch.zeros_like(head.bias)
+            if head.bias is not None and ctx.needs_input_grad[2]
+            else None,
+        )
+        d_hidden = torch.empty_like(hidden)
+        buffer = logits_buffer(head, hidden, ctx.chunk)
+        for part in slices(len(hidden), ctx.chunk):
+            chunk = Chunk.forward(head, hidden[part], targets[part], heat[part], buffer=buffer)
+            chunk.backward(grad[part], None, d_hidden[part], found)
+        d_weights = None if found.weights is None else found.weights.to(ctx.types[0])
+        return d_hidden, d_weights, found.bias, None, None, None, None
+
+
+def logits_buffer(head: Head, hidden: Tensor, chunk: int) -> Tensor:
+    """Room for the logits (n, V) of the largest chunk."""
+    return head.weights.new_empty(min(chunk, len(hidden)), len(head.weights))
+
+
+def slices(count: int, chunk: int) -> list[slice]:
+    """0 ... count in pieces of `chunk`."""
+    return [slice(first, min(first + chunk, count)) for first in range(0, count, chunk)]
+
+
+def sequence_logprobs(
+    net: Net, data: Sequence[Datum], chunk: int = 1024, dtype: torch.dtype = torch.float32
+) -> list[Tensor]:
+    """
+    Logprobs of each datum's supervised tokens at its temperature.
+
+    Args:
+        net: The weights; gradients flow to them where autograd is on.
+        data: Checked data; each has a supervised token. Those with equal prompts share its cost.
+        chunk: Positions whose logits exist at one time.
+        dtype: What the blocks' matrix products are computed in; the head is float32 always.
+
+    Returns:
+        One tensor (T,) a datum, float32, nats: entry t is log p(tokens[t] | tokens[:t]) where
+        `mask[t]`, 0 elsewhere.
+    """
+    hidden = trunk(net, data, dtype)  # (N, C)
+    places = Places.of(data, hidden.device)
+    flat = ChunkedLogprobs.apply(
+        hidden, net.head, net.head_bias, Head.of(net), places.targets, places.heat, chunk
+    )
+    return places.spread(flat)
+
+
+def sequence_values(
+    net: Net, critic: Critic, data: Sequence[Datum], dtype: torch.dtype = torch.float32
+) -> list[Tensor]:
+    """A critic's estimates before each supervised token, one tensor (T,) a datum; 0 elsewhere."""
+    hidden = trunk(net, data, dtype)  # (N, C)
+    return Places.of(data, hidden.device).spread(critic(hidden))
+
+
+def trunk(net: Net, data: Sequence[Datum], dtype: torch.dtype) -> Tensor:
+    """The hidden state that predicts each supervised token, (N, C), datum by datum."""
+    with torch.autocast(net.head.device.type, dtype, enabled=dtype != torch.float32):
+        if any(datum.pictures for datum in data):
+            return seen_hidden(net, data)
+        return supervised_hidden(net, data)
+
+
+def _tensor(parts: Sequence[np.ndarray], device: torch.device) -> Tensor:
+    return torch.from_numpy(np.concatenate(parts)).to(device)

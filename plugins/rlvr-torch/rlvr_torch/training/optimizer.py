@@ -1,0 +1,178 @@
+"""AdamW of a net and its critic, the learning rate over time, and the norm of the gradient."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from attrs import evolve, fields, frozen
+from torch import nn
+
+from rlvr import learning_rate
+from rlvr_torch.config import TorchConfig
+from rlvr_torch.models.interface import Net
+from rlvr_torch.training.value_head import Critic
+
+_CRITIC_LR = 10.0
+"""A critic's learning rate by default, as a multiple of `train.lr`."""
+
+
+@frozen(kw_only=True)
+class OptimSettings:
+    """What the optimiser needs of the run's `train.*` options, and `torch.weight_decay`."""
+
+    lr: float = 1e-5
+    warmup: int = 0
+    decay: str = "constant"
+    weight_decay: float = 0.0
+    grad_clip: float = 1.0
+    passes: int = 1
+    minibatches: int = 1
+
+    @classmethod
+    def of(cls, train: Any, weight_decay: float = 0.0) -> OptimSettings:
+        """From the `TrainOptions` of a `BuildContext`, or the defaults where it has none."""
+        if train is None:
+            return cls(weight_decay=weight_decay)
+        names = [field.name for field in fields(cls) if field.name != "weight_decay"]
+        return cls(weight_decay=weight_decay, **{name: getattr(train, name) for name in names})
+
+
+class AdamW(torch.optim.AdamW):
+    """
+    PyTorch's, without the wrappers that tell its compiler to keep out.
+
+    They import the compiler, which nothing here uses and which takes longer than torch itself.
+    """
+
+    add_param_group = inspect.unwrap(torch.optim.AdamW.add_param_group)
+    load_state_dict = inspect.unwrap(torch.optim.AdamW.load_state_dict)
+    state_dict = inspect.unwrap(torch.optim.AdamW.state_dict)
+    step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
+    zero_grad = inspect.unwrap(torch.optim.AdamW.zero_grad)
+
+
+def build_adamw(
+    model: nn.Module, settings: OptimSettings, betas: tuple[float, float]
+) -> torch.optim.AdamW:
+    """AdamW over what is trained; weight decay is for matrices, not norms, biases, embeddings."""
+    embeddings = {id(part.weight) for part in model.modules() if isinstance(part, nn.Embedding)}
+    decayed: list[nn.Parameter] = []
+    plain: list[nn.Parameter] = []
+    for value in model.parameters():
+        if value.requires_grad:
+            is_matrix = value.ndim >= 2 and id(value) not in embeddings
+            (decayed if is_matrix else plain).append(value)
+    groups = [
+        {"params": decayed, "weight_decay": settings.weight_decay},
+        {"params": plain, "weight_decay": 0.0},
+    ]
+    # One pass over memory instead of ten; the arithmetic is the same.
+    return AdamW(groups, lr=settings.lr, betas=betas, eps=1e-8, fused=True)
+
+
+def add_critic(optimizer: torch.optim.AdamW, critic: nn.Module, lr: float) -> None:
+    """Train a value head too; its rate follows the same schedule, from a peak of its own."""
+    optimizer.add_param_group(
+        {"params": list(critic.parameters()), "weight_decay": 0.0, "peak_lr": lr}
+    )
+
+
+def set_rates(
+    optimizer: torch.optim.AdamW, update: int, total: int, settings: OptimSettings
+) -> float:
+    """Give all groups the rate of update number `update`; the model's is returned."""
+    rate = learning_rate(update, total, settings)
+    for group in optimizer.param_groups:
+        peak = group.get("peak_lr")
+        own = settings if peak is None else evolve(settings, lr=peak)
+        group["lr"] = learning_rate(update, total, own)
+    return rate
+
+
+def clip_gradients(weights: Iterable[nn.Parameter], limit: float) -> float:
+    """Scale the gradients to a global norm of at most `limit` (0: none); the norm before."""
+    grads: Sequence[torch.Tensor] = [v.grad for v in weights if v.grad is not None]
+    norm = float(nn.utils.get_total_norm(grads))
+    if limit and math.isfinite(norm) and norm > limit:
+        for grad in grads:
+            grad.mul_(limit / (norm + 1e-6))
+    return norm
+
+
+class Updater:
+    """
+    Changes weights by their gradients.
+
+    Args:
+        net: Whose trained weights they are.
+        config: The `torch.*` options of AdamW and the critic.
+        settings: The `train.*` options.
+        updates: How many the run takes, for the schedule; 0: unknown.
+
+    Attributes:
+        critic: The value head, None until `have_critic`.
+    """
+
+    def __init__(
+        self, net: Net, config: TorchConfig, settings: OptimSettings, updates: int
+    ) -> None:
+        self._net, self._config, self._settings, self._updates = net, config, settings, updates
+        self.critic: Critic | None = None
+        self._optimizer = self._new_optimizer()
+
+    def _new_optimizer(self) -> torch.optim.AdamW:
+        betas = (self._config.beta1, self._config.beta2)
+        optimizer = build_adamw(self._net.module, self._settings, betas)
+        if self.critic is not None:
+            add_critic(optimizer, self.critic, self._critic_lr)
+        return optimizer
+
+    @property
+    def _critic_lr(self) -> float:
+        return self._config.critic_lr or _CRITIC_LR * self._settings.lr
+
+    def have_critic(self) -> Critic:
+        """The value head; made, with its place in the optimiser, when first asked for."""
+        if self.critic is None:
+            self.critic = Critic(self._net.head.shape[1], self._net.head.device)
+            add_critic(self._optimizer, self.critic, self._critic_lr)
+        return self.critic
+
+    def clip(self, critic: Critic | None) -> dict[str, float]:
+        """Clip model and critic, each by its own norm, so that neither stills the other."""
+        limit = self._settings.grad_clip
+        own = [value for value in self._net.module.parameters() if value.requires_grad]
+        norms = {"grad/norm": clip_gradients(own, limit)}
+        if critic is not None:
+            norms["grad/critic_norm"] = clip_gradients(critic.parameters(), limit)
+        return norms
+
+    def set_rates(self, update: int) -> float:
+        """The rates of update number `update`; the model's is returned."""
+        return set_rates(self._optimizer, update, self._updates, self._settings)
+
+    def apply(self) -> None:
+        """Change the weights."""
+        self._optimizer.step()
+
+    def forget_gradients(self) -> None:
+        """No weight has a gradient afterwards."""
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """Of the optimiser, and of the critic where there is one."""
+        critic = None if self.critic is None else self.critic.state_dict()
+        return self._optimizer.state_dict(), critic
+
+    def restore(self, optimizer: dict[str, Any], critic: dict[str, Any] | None) -> None:
+        """What `state` gave; a critic that was made since is gone."""
+        self.critic = None
+        if critic is not None:
+            self.critic = Critic(self._net.head.shape[1], self._net.head.device)
+            self.critic.load_state_dict(critic)
+        self._optimizer = self._new_optimizer()
+        self._optimizer.load_state_dict(optimizer)

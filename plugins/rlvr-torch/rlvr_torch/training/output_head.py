@@ -1,0 +1,217 @@
+"""The output head of a net, a few positions at a time: logprobs, entropies, and their gradients.
+
+One buffer of logits (n, V), float32 whatever the rest is computed in, becomes probabilities and
+then the gradient of the logits, in place.
+
+Shapes: n positions of a chunk, C width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import torch
+from attrs import evolve, field, frozen
+from torch import Tensor
+
+from rlvr_torch.models.interface import Net
+
+
+@frozen(kw_only=True, eq=False)
+class Head:
+    """
+    What turns hidden states into logits: `cap(scale * (W h + b)) / temperature`.
+
+    Float32, except for a `leaf`, which a loss gets as the model has it.
+    """
+
+    weights: Tensor  # (V, C)
+    bias: Tensor | None = None  # (V,)
+    scale: float = 1.0
+    softcap: float = 0.0
+
+    @classmethod
+    def of(cls, net: Net) -> Head:
+        """The head of a net, without gradients."""
+        bias = net.head_bias
+        return cls(
+            weights=net.head.detach().float(),
+            bias=None if bias is None else bias.detach().float(),
+            scale=net.logit_scale,
+            softcap=net.logit_softcap,
+        )
+
+    @classmethod
+    def leaf(cls, net: Net, *, with_grad: bool = True) -> Head:
+        """The head of a net in its own type, as leaves that need a gradient where it is trained."""
+
+        def leaf(value: Tensor) -> Tensor:
+            return value.detach().requires_grad_(with_grad and value.requires_grad)
+
+        return cls(
+            weights=leaf(net.head),
+            bias=None if net.head_bias is None else leaf(net.head_bias),
+            scale=net.logit_scale,
+            softcap=net.logit_softcap,
+        )
+
+    def detached(self) -> Head:
+        """The same without gradients."""
+        bias = None if self.bias is None else self.bias.detach()
+        return evolve(self, weights=self.weights.detach(), bias=bias)
+
+    def logits(self, hidden: Tensor, heat: Tensor, buffer: Tensor) -> Tensor:
+        """Logits (n, V) of states (n, C) at temperatures (n,), in a float32 buffer; no gradient."""
+        with torch.no_grad():
+            row_scale = self.row_scale(heat)
+            logits = buffer[: len(hidden)]
+            torch.mm(hidden.float() * row_scale[:, None], self.weights.t(), out=logits)
+            if self.bias is not None:
+                logits.addr_(row_scale, self.bias)
+            if self.softcap:
+                logits.tanh_().mul_((self.softcap / heat)[:, None])
+            return logits
+
+    def row_scale(self, heat: Tensor) -> Tensor:
+        """What the rows (n,) of hidden states are multiplied by before the matrix product."""
+        if self.softcap:
+            return torch.full_like(heat, self.scale / self.softcap)
+        return self.scale / heat
+
+
+@frozen(kw_only=True, eq=False)
+class HeadGrads:
+    """Where gradients of the head are added up; None where it is frozen or has none."""
+
+    weights: Tensor | None = None  # (V, C)
+    bias: Tensor | None = None  # (V,)
+
+    @classmethod
+    def zeros(cls, net: Net) -> HeadGrads:
+        """Zeros for what the net trains."""
+        head, bias = net.head, net.head_bias
+        return cls(
+            weights=torch.zeros_like(head, dtype=torch.float32) if head.requires_grad else None,
+            bias=torch.zeros_like(bias, dtype=torch.float32)
+            if bias is not None and bias.requires_grad
+            else None,
+        )
+
+    def plus(self, weights: Tensor | None, bias: Tensor | None) -> HeadGrads:
+        """With further gradients, which may be kept: where there were none, they are taken."""
+
+        def both(have: Tensor | None, more: Tensor | None) -> Tensor | None:
+            return more if have is None else have if more is None else have.add_(more)
+
+        return HeadGrads(weights=both(self.weights, weights), bias=both(self.bias, bias))
+
+
+@frozen(kw_only=True, eq=False)
+class Chunk:
+    """
+    Logits of n positions and what became of them. Use `backward` once: it eats the buffers.
+
+    Attributes:
+        logprobs: (n,) nats, of the targets.
+        entropy: (n,) nats, of the whole distribution; None where not asked for.
+    """
+
+    logprobs: Tensor
+    entropy: Tensor | None
+    _head: Head = field(repr=False)
+    _inputs: Tensor = field(repr=False)  # (n, C) rows times their scale
+    _targets: Tensor = field(repr=False)  # (n,)
+    _heat: Tensor = field(repr=False)  # (n,)
+    _mass: Tensor = field(repr=False)  # (n, 1) sum of the exponentials
+    _exps: Tensor = field(repr=False)  # (n, V) exp(logit - largest logit)
+    _logits: Tensor | None = field(repr=False)  # (n, V) logit - largest logit; with entropy
+    _slope: Tensor | None = field(repr=False)  # (n, V) derivative of the soft cap
+
+    @classmethod
+    def forward(
+        cls,
+        head: Head,
+        hidden: Tensor,
+        targets: Tensor,
+        heat: Tensor,
+        *,
+        entropy: bool = False,
+        buffer: Tensor | None = None,
+    ) -> Chunk:
+        """
+        Compute without a graph.
+
+        Args:
+            head: The head.
+            hidden: (n, C), any type.
+            targets: (n,) ids.
+            heat: (n,) temperatures.
+            entropy: Whether entropies are wanted too (a second buffer of logits).
+            buffer: (n or more, V) float32 to compute in.
+        """
+        with torch.no_grad():
+            row_scale = head.row_scale(heat)
+            inputs = hidden.float() * row_scale[:, None]
+            logits = inputs.new_empty(0) if buffer is None else buffer[: len(inputs)]
+            torch.mm(inputs, head.weights.t(), out=logits)
+            if head.bias is not None:
+                logits.addr_(row_scale, head.bias)
+            slope = None
+            if head.softcap:
+                logits.tanh_()
+                slope = 1 - logits.square()
+                logits.mul_((head.softcap / heat)[:, None])
+            logits.sub_(logits.amax(dim=1, keepdim=True))
+            chosen = logits.gather(1, targets[:, None])
+            exps = logits.exp() if entropy else logits.exp_()
+            mass = exps.sum(dim=1, keepdim=True)
+            log_mass = mass.log()
+            found = None
+            if entropy:
+                mean = (exps[:, None] @ logits[:, :, None])[:, :, 0] / mass  # (n, 1)
+                found = (log_mass - mean)[:, 0]
+            return cls(
+                logprobs=(chosen - log_mass)[:, 0],
+                entropy=found,
+                head=head,
+                inputs=inputs,
+                targets=targets,
+                heat=heat,
+                mass=mass,
+                exps=exps,
+                logits=logits if entropy else None,
+                slope=slope,
+            )
+
+    def backward(
+        self, d_logprobs: Tensor, d_entropy: Tensor | None, d_hidden: Tensor, grads: HeadGrads
+    ) -> None:
+        """
+        Write the gradient of the hidden states, and add that of the head.
+
+        Args:
+            d_logprobs: (n,).
+            d_entropy: (n,) or None.
+            d_hidden: (n, C), overwritten.
+            grads: Of the head; added to.
+        """
+        with torch.no_grad():
+            d_logits = self._d_logits(d_logprobs, d_entropy)
+            head = self._head
+            if self._slope is not None:
+                d_logits.mul_((head.softcap / self._heat)[:, None]).mul_(self._slope)
+            row_scale = head.row_scale(self._heat)
+            d_hidden.copy_((d_logits @ head.weights).mul_(row_scale[:, None]))
+            if grads.weights is not None:
+                grads.weights.addmm_(d_logits.t(), self._inputs)
+            if grads.bias is not None:
+                grads.bias.add_(row_scale @ d_logits)
+
+    def _d_logits(self, d_logprobs: Tensor, d_entropy: Tensor | None) -> Tensor:
+        """D logprob / d logit is [target] - p, d entropy / d logit is -p (log p + entropy)."""
+        d_logits = self._exps
+        if d_entropy is None or self._logits is None or self.entropy is None:
+            d_logits.mul_(-d_logprobs[:, None] / self._mass)
+        else:
+            share = self._logits.add_(self.entropy[:, None] - self._mass.log())
+            share.mul_(d_entropy[:, None]).add_(d_logprobs[:, None])
+            d_logits.mul_(share).mul_(-1 / self._mass)
+        return d_logits.scatter_add_(1, self._targets[:, None], d_logprobs[:, None])

@@ -1,0 +1,53 @@
+"""Updates that would have damaged the weights: left out, counted, and at some point too many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from rlvr import BackendError
+
+log = structlog.get_logger(__name__)
+
+
+class NotFiniteError(BackendError):
+    """A loss or a gradient is not finite; the weights are as before."""
+
+
+class Skips:
+    """
+    Counts the updates that were left out one after another.
+
+    Args:
+        most: How many there may be before the run ends.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._in_a_row = 0
+
+    def guard(self, update: Callable[[], dict[str, float]]) -> dict[str, float]:
+        """
+        The metrics of an update, or of one that was left out, with `update/skipped`.
+
+        Raises:
+            NotFiniteError: It is one too many.
+        """
+        try:
+            metrics = update()
+        except NotFiniteError as error:
+            return self._count(error)
+        self._in_a_row = 0
+        return {**metrics, "update/skipped": 0.0}
+
+    def _count(self, error: NotFiniteError) -> dict[str, float]:
+        if self._in_a_row >= self._most:
+            before = f" after {self._in_a_row} that were skipped" if self._in_a_row else ""
+            raise NotFiniteError(
+                f"{error}\n  found: one too many{before} (torch.max_skipped={self._most})\n"
+                "  try: a smaller train.lr, a smaller train.grad_clip, or look at these problems"
+            ) from error
+        self._in_a_row += 1
+        log.warning("update_skipped", in_a_row=self._in_a_row, reason=str(error))
+        return {"update/skipped": 1.0}

@@ -1,0 +1,85 @@
+"""Batch threads: order kept, everything waited for, as many as suit the model."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+import torch
+
+from rlvr_torch.runtime.batch_threads import LARGE, BatchThreads, usable_cores
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def threads():
+    """Three threads."""
+    threads = BatchThreads(3)
+    yield threads
+    threads.close()
+
+
+def test_pieces_run_at_the_same_time_and_keep_their_order(threads):
+    """Three pieces that wait for each other all end, in the order given."""
+    together = threading.Barrier(3, timeout=5)
+
+    def work(piece):
+        together.wait()
+        return piece * 10
+
+    assert threads.map(work, [3, 1, 2]) == [30, 10, 20]
+
+
+def test_members_compute_on_one_core_each(threads):
+    """Torch's own threads would fight over the cores that batch threads have filled."""
+    assert set(threads.map(lambda _: torch.get_num_threads(), range(6))) == {1}
+
+
+def test_a_failure_is_raised_after_all_have_ended(threads):
+    """Nothing runs on behind the caller's back."""
+    ended = []
+
+    def work(piece):
+        if piece == 0:
+            raise ValueError("piece 0")
+        time.sleep(0.02)
+        ended.append(piece)
+
+    with pytest.raises(ValueError, match="piece 0"):
+        threads.map(work, [0, 1, 2])
+    assert sorted(ended) == [1, 2]
+
+
+def test_a_crew_of_one_works_in_the_callers_thread():
+    """No thread is made where none helps."""
+    assert (
+        BatchThreads().map(lambda _: threading.current_thread(), [1, 2])
+        == [threading.current_thread()] * 2
+    )
+
+
+def test_small_models_on_a_cpu_get_a_thread_a_core():
+    """Large models and GPUs get one thread; an asked-for number is taken."""
+
+    def suited(device, weights, threads=0):
+        threads = BatchThreads.suited(device, weights, threads)
+        (found,) = threads.map(lambda _: torch.get_num_threads(), [0])
+        threads.close()
+        return threads.size, found
+
+    assert suited(CPU, 1000) == (usable_cores(), 1)
+    assert suited(CPU, 1000, 5) == (5, 1)
+    assert suited(CPU, 1000, 1) == (1, 1)
+    assert suited(CPU, LARGE, 2) == (1, 2)
+    assert suited(torch.device("cuda"), 1000, 2) == (1, 2)
+
+
+def test_decoding_spreads_each_operation():
+    """One batch in the caller's thread, with all cores; other crews work with theirs again."""
+    decoding, training = BatchThreads.decoding(2), BatchThreads.suited(CPU, 1000, 3)
+    assert decoding.size == 1
+    assert decoding.map(lambda _: torch.get_num_threads(), [0, 1]) == [2, 2]
+    assert training.map(lambda _: torch.get_num_threads(), [0]) == [1]
+    training.close()

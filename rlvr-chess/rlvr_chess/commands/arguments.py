@@ -1,0 +1,125 @@
+"""What the commands of chess share: their parsers, and checks before any work is done."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from rlvr import ConfigError, UnknownNameError, explain, open_policy
+from rlvr_chess.config import ChessConfig
+from rlvr_chess.selfplay.movers import PolicyMover
+
+LONGEST_LINE = {"canonical": 96, "rookworld": 144}
+"""Tokens of a policy line, at most: five moves and five evaluations in any of our tokenizers."""
+_COLDEST = 1e-6
+"""Logits divided by much less are not finite in single precision."""
+
+
+def parser_of(name: str, description: str, *examples: str) -> argparse.ArgumentParser:
+    """The parser of `rlvr chess NAME`; the examples are what stands behind `rlvr chess`."""
+    return argparse.ArgumentParser(
+        prog=f"rlvr chess {name}",
+        description=description,
+        epilog="\n  rlvr chess ".join(["examples:", *examples]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def count(text: str) -> int:
+    """A number from 1 on; argparse says what is wrong with it."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return int(text)
+
+
+def share(text: str) -> float:
+    """A number from 0 to 1; argparse says what is wrong with it."""
+    if not 0.0 <= float(text) <= 1.0:
+        raise argparse.ArgumentTypeError(f"{text} is not in 0..1")
+    return float(text)
+
+
+def temperature(text: str) -> float:
+    """A number to divide logits by, or 0; argparse says what is wrong with it."""
+    value = float(text)
+    if not math.isfinite(value) or value < 0.0:
+        raise argparse.ArgumentTypeError(f"{text} is not a finite number from 0 on")
+    if 0.0 < value < _COLDEST:
+        raise argparse.ArgumentTypeError(f"{text} is less than {_COLDEST:g}; the first choice is 0")
+    return value
+
+
+def check_writable(path: Path, *, makes_folder: bool = False) -> None:
+    """
+    Make sure that a file can be written; what stands there stays as it is.
+
+    Args:
+        path: The file.
+        makes_folder: Make its folder where there is none; else that is a mistake.
+
+    Raises:
+        UnknownNameError: There is no such folder.
+        ConfigError: It cannot be written for another reason.
+    """
+    try:
+        if makes_folder:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.is_dir():
+            raise UnknownNameError(
+                explain(f"{path} was to be written.", "found: no such folder", "make it first")
+            )
+        was_there = os.path.lexists(path)
+        with path.open("ab"):
+            pass
+        if not was_there:
+            path.unlink()
+    except OSError as error:
+        raise unwritable(path, error) from None
+
+
+def unwritable(path: Path, error: OSError) -> ConfigError:
+    """The error of a file that cannot be written, with the system's reason."""
+    is_file = isinstance(error, FileExistsError | NotADirectoryError)  # the folder's name is taken
+    reason = "a file where its folder should be" if is_file else error.strerror or error
+    return ConfigError(
+        explain(
+            f"{path} was to be written.",
+            f"found: {reason}",
+            "choose another file, in a folder that you may write to",
+        )
+    )
+
+
+def add_model_flags(parser: argparse.ArgumentParser) -> None:
+    """`--model`, `--run`, `--max-tokens` and `key=value` words."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--model", metavar="SPEC", help="model spec (default: the starter model)")
+    which.add_argument(
+        "--run", type=Path, metavar="DIR", help="last checkpoint of a run, or DIR/checkpoints/NAME"
+    )
+    parser.add_argument(
+        "--max-tokens", type=int, help="tokens of an answer, at most (default: by the profile)"
+    )
+    parser.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="options, as in: chess.profile=rookworld"
+    )
+
+
+@asynccontextmanager
+async def open_player(args: argparse.Namespace) -> AsyncIterator[tuple[PolicyMover, ChessConfig]]:
+    """Open the model that the flags name, at `--temperature`; closed when the block ends."""
+    async with open_policy(
+        "chess", model=args.model, run=args.run, options=args.overrides
+    ) as opened:
+        task: Any = opened.task
+        config: ChessConfig = task.config
+        most = args.max_tokens or LONGEST_LINE[config.wording]
+        params = attrs.evolve(opened.params, temperature=args.temperature, max_tokens=most)
+        yield PolicyMover(opened.policy, params, config.wording, name=opened.model), config

@@ -1,0 +1,1 @@
+"""Games that an evaluation plays: ladders, Elo, rollouts of positions."""

@@ -1,0 +1,155 @@
+"""
+The low-end ladder: opponents far below `UCI_Elo`'s 1350, and the games against them.
+
+"mix50" plays Stockfish at 100 nodes with probability 0.5, else any legal move. The ratings were
+calibrated by 200 games a pair of neighbours (../../benchmarks/bench_chess_ladder.py plays it again)
+and are relative to the random mover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attrs import frozen
+
+from rlvr import Figure, SamplingParams
+from rlvr_chess.asking import MAX_TOKENS, Player, seed_of
+from rlvr_chess.engine.pool import EnginePool
+from rlvr_chess.evaluation.games.elo import MODEL, Pair, Rung, elo_figure, expected, fit
+from rlvr_chess.evaluation.statistics import ratio
+from rlvr_chess.selfplay.adjudication import Rules
+from rlvr_chess.selfplay.arena import Pairing, play
+from rlvr_chess.selfplay.game import Game
+from rlvr_chess.selfplay.movers import EngineMover, MixMover, Mover, PolicyMover, RandomMover
+from rlvr_chess.selfplay.openings import Opening, choose_openings
+
+RUNGS = (
+    Rung(name="random", rating=0.0, low=0.0, high=0.0),
+    Rung(name="mix10", rating=148.0, low=120.0, high=174.0),
+    Rung(name="mix25", rating=365.0, low=328.0, high=407.0),
+    Rung(name="mix50", rating=735.0, low=695.0, high=804.0),
+    Rung(name="mix75", rating=1199.0, low=1116.0, high=1309.0),
+    Rung(name="elo1350", rating=1539.0, low=1369.0, high=1688.0),
+    Rung(name="nodes100", rating=1853.0, low=1711.0, high=2006.0),
+    Rung(name="nodes1k", rating=2097.0, low=1965.0, high=2271.0),
+)
+"""Weakest first."""
+NEAREST = 2
+"""Rungs that the model is measured against."""
+RESAMPLE_SHARE = 0.5
+"""Of the games, where an illegal answer is asked again: they are the long ones."""
+PROBED = ("random", "mix25", "mix50", "nodes100")
+PROBE_PAIRS = 4
+"""Openings of the first, rough look, which chooses the rungs and counts for nothing else."""
+RETRIES = 16
+MODES = {
+    "loss": Rules(illegal="loss"),
+    "resample": Rules(illegal="resample", retries=RETRIES),
+}
+"""What an illegal answer costs: the game; or asking again, which shows the strength besides."""
+NOTES = {
+    "loss": "an illegal move loses",
+    "resample": f"asked again up to {RETRIES} times after an illegal move",
+}
+
+
+@frozen(kw_only=True)
+class Match:
+    """Games of the model against rungs: two an opening, in order, so that pairs stand together."""
+
+    games: tuple[Game, ...]
+    pairs: tuple[Pair, ...]
+
+
+def rung_movers(pool: EnginePool) -> dict[str, Mover]:
+    """Who plays for each rung."""
+    weak = EngineMover(pool, nodes=100)
+    movers: dict[str, Mover] = {
+        f"mix{share}": MixMover(weak, share / 100, name=f"mix{share}") for share in (10, 25, 50, 75)
+    }
+    return {
+        "random": RandomMover(),
+        **movers,
+        "elo1350": EngineMover(pool, nodes=10_000, elo=1350, name="elo1350"),
+        "nodes100": EngineMover(pool, nodes=100, name="nodes100"),
+        "nodes1k": EngineMover(pool, nodes=1_000, name="nodes1k"),
+    }
+
+
+async def meet(
+    one: Mover,
+    others: Mapping[str, Mover],
+    openings: Sequence[Opening],
+    rules: Rules,
+    seed: int,
+) -> Match:
+    """Every opening twice against every other, with both colours; all games at once."""
+    pairings, names = [], []
+    for name, other in others.items():
+        for opening in openings:
+            pairings.append(Pairing(white=one, black=other, opening=opening))
+            pairings.append(Pairing(white=other, black=one, opening=opening))
+            names.append(name)
+    games = await play(pairings, rules=rules, seed=seed)
+    pairs = [
+        Pair(one=MODEL, other=name, points=first.score(True) + second.score(False))
+        for name, first, second in zip(names, games[::2], games[1::2], strict=True)
+    ]
+    return Match(games=tuple(games), pairs=tuple(pairs))
+
+
+def nearest(pairs: Sequence[Pair]) -> tuple[Rung, ...]:
+    """The rungs that tell most of the model, by a rough look at a few games."""
+    known = {rung.name: (rung.rating, rung.deviation) for rung in RUNGS}
+    half = [  # half a point each way, so that a clean sheet has a rating too
+        Pair(one=MODEL, other=name, points=points, games=1)
+        for name in sorted({pair.other for pair in pairs})
+        for points in (0.25, 0.75)
+    ]
+    own = fit([*pairs, *half], known)[MODEL]
+    by_distance = sorted(RUNGS, key=lambda rung: abs(expected(own - rung.rating) - 0.5))
+    return tuple(sorted(by_distance[:NEAREST], key=lambda rung: rung.rating))
+
+
+async def climb(
+    player: Player,
+    pool: EnginePool,
+    openings: Sequence[Opening],
+    *,
+    mode: str,
+    games: int,
+    seed: int = 0,
+) -> tuple[list[Figure], Match]:
+    """
+    The model's Elo, and its score against each rung it met.
+
+    Args:
+        player: Plays greedily; where it is asked again it is sampled.
+        pool: For the rungs.
+        openings: To choose from.
+        mode: A key of `MODES`.
+        games: Most against each rung, two or more; a share of them in mode "resample".
+        seed: Of openings and random movers.
+    """
+    params = SamplingParams(max_tokens=MAX_TOKENS[player.profile], temperature=0.0)
+    model = PolicyMover(player.policy, params, player.profile, name=MODEL)
+    movers, rules = rung_movers(pool), MODES[mode]
+    few = choose_openings(openings, min(PROBE_PAIRS, games // 2), seed=seed_of(seed, "probe"))
+    rough = await meet(model, {n: movers[n] for n in PROBED}, few, rules, seed_of(seed, "probe"))
+    rungs = nearest(rough.pairs)
+    count = round(games * (RESAMPLE_SHARE if mode == "resample" else 1.0))
+    chosen = choose_openings(openings, max(1, count // 2), seed=seed_of(seed, "match"))
+    met = {rung.name: movers[rung.name] for rung in rungs}
+    match = await meet(model, met, chosen, rules, seed_of(seed, "match", mode))
+    figures = [elo_figure(f"elo/{mode}", match.pairs, rungs, NOTES[mode])]
+    figures += [score_figure(f"elo/{mode}/score/{rung.name}", match, rung.name) for rung in rungs]
+    return figures, match
+
+
+def score_figure(name: str, match: Match, rung: str) -> Figure:
+    """The share of points against a rung, openings being what the bootstrap draws again."""
+    met = [(pair.points, float(pair.games)) for pair in match.pairs if pair.other == rung]
+    games = [game for game in match.games if rung in (game.white, game.black)]
+    illegal = sum(game.reason == "illegal move" for game in games)
+    note = f"{len(games)} games, {illegal} of them ended by an illegal move"
+    return ratio(name, met, note)

@@ -1,0 +1,1 @@
+"""Questions about a position: their kinds, their wording, and the right answers."""

@@ -1,0 +1,1 @@
+"""Rewards of answers, and the second judge that searches deeper."""

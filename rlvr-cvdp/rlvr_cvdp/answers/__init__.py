@@ -1,0 +1,1 @@
+"""Answers of a policy: parsed into files, or scored as text."""

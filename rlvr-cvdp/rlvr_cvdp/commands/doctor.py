@@ -1,0 +1,157 @@
+"""Checks of the machine, for `rlvr doctor` and the start of a run. Each fix is a command."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from rlvr import BuildContext, CheckResult, Problem, RlvrError, Trajectory, pip_install
+from rlvr_cvdp.config import CvdpConfig
+from rlvr_cvdp.task import CvdpTask
+from rlvr_cvdp.toolchain import cocotb_stacks
+from rlvr_cvdp.toolchain.tools import find_tool, install_command, tool_version
+from rlvr_cvdp.verify.reward import CvdpReward
+
+_USERNS = "sudo sysctl -w kernel.unprivileged_userns_clone=1   (or run outside of the container)"
+_OFFICIAL = (
+    "official_examples/cvdp_v1.1.0_example_{kind}_code_generation"
+    "_no_commercial_with_solutions.jsonl"
+)
+
+
+def bubblewrap() -> CheckResult:
+    """Bubblewrap is there and may make namespaces."""
+    path = find_tool("bwrap")
+    if path is None:
+        return CheckResult(ok=False, found="no bwrap on PATH", fix=install_command("bwrap"))
+    command = [str(path), "--unshare-all", "--ro-bind", "/usr", "/usr"]
+    for name in ("lib", "lib64"):
+        command += ["--symlink", f"usr/{name}", f"/{name}"]
+    try:
+        tried = subprocess.run(
+            [*command, "/usr/bin/true"], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return CheckResult(ok=False, found=f"bwrap does not run: {error}", fix=_USERNS)
+    if tried.returncode:
+        return CheckResult(ok=False, found=f"no sandbox: {tried.stderr.strip()}", fix=_USERNS)
+    return CheckResult(ok=True, found=f"bubblewrap {tool_version(path)}")
+
+
+def iverilog() -> CheckResult:
+    """Icarus Verilog 11 or later."""
+    found = _tool("iverilog")
+    if found.ok and find_tool("vvp") is None:
+        return CheckResult(ok=False, found="iverilog without vvp", fix=install_command("iverilog"))
+    number = found.found.rpartition(" ")[2].partition(".")[0]
+    if found.ok and number.isdecimal() and int(number) < 11:
+        return CheckResult(
+            ok=False, found=f"{found.found}, needed: 11", fix=install_command("iverilog")
+        )
+    return found
+
+
+def verilator() -> CheckResult:
+    """Verilator, for lint services."""
+    return _tool("verilator")
+
+
+def yosys() -> CheckResult:
+    """Yosys, for synthesis services."""
+    return _tool("yosys")
+
+
+def _tool(name: str) -> CheckResult:
+    path = find_tool(name)
+    if path is None:
+        return CheckResult(ok=False, found=f"no {name} on PATH", fix=install_command(name))
+    return CheckResult(ok=True, found=f"{name} {tool_version(path)}")
+
+
+def libpython() -> CheckResult:
+    """This Python's shared library."""
+    found = cocotb_stacks.libpython()
+    if found is None:
+        fix = f"sudo apt-get install -y libpython{sys.version_info[0]}.{sys.version_info[1]}"
+        return CheckResult(ok=False, found="no shared libpython for this Python", fix=fix)
+    return CheckResult(ok=True, found=str(found))
+
+
+def cocotb2() -> CheckResult:
+    """A stack with cocotb 2.0: this environment, or a managed one."""
+    stack = cocotb_stacks.running_stack() or cocotb_stacks.managed_stack(2)
+    if stack is None:
+        return CheckResult(ok=False, found="no cocotb 2.0 with pytest", fix="rlvr cvdp setup")
+    return CheckResult(ok=True, found=stack.name)
+
+
+def cocotb1() -> CheckResult:
+    """The managed stack with cocotb 1.9."""
+    stack = cocotb_stacks.managed_stack(1)
+    if stack is None:
+        found = "not made yet (it is made at first need)"
+        return CheckResult(ok=False, found=found, fix="rlvr cvdp setup")
+    return CheckResult(ok=True, found=stack.name)
+
+
+def proof() -> CheckResult:
+    """Right answers to two problems pass and an empty answer fails, in a few seconds."""
+    try:
+        return asyncio.run(_proof())
+    except RlvrError as error:
+        return CheckResult(ok=False, found=str(error), fix="rlvr doctor --plugin cvdp --verbose")
+
+
+async def _proof() -> CheckResult:
+    config = CvdpConfig(timeout_s=30.0)
+    seen = []
+    for task, reward, problem in _examples(config):
+        right = task.reference(problem)
+        assert right is not None  # `_examples` gives none without
+        empty = Trajectory(
+            problem_id=problem.id, files=dict.fromkeys(problem.payload.targets, "\n")
+        )
+        wrong = Trajectory(
+            problem_id=problem.id,
+            files=dict.fromkeys(problem.payload.targets, "module nothing;\nendmodule\n"),
+        )
+        for trajectory, wanted in ((right, 1.0), (empty, 0.0), (wrong, 0.0)):
+            outcome = await reward(problem, trajectory)
+            if outcome.score01 != wanted:
+                why = outcome.evidence.get("why")
+                found = f"{problem.id}: score {outcome.score01} instead of {wanted} ({why})"
+                return CheckResult(ok=False, found=found, fix="rlvr cvdp setup")
+        seen.append(problem.id)
+    if not seen:
+        return CheckResult(
+            ok=False, found="no example to try", fix=pip_install("rlvr-cvdp", reinstall=True)
+        )
+    return CheckResult(ok=True, found=f"{', '.join(seen)}: right passes, empty and wrong fail")
+
+
+def data_dir() -> Path | None:
+    """The CVDP data of `$RLVR_DATA`, or of `../shared/data` beside the project; None without."""
+    given = os.environ.get("RLVR_DATA")
+    for base in [Path(given)] if given else [Path.cwd().parent / "shared" / "data"]:
+        if (base / "cvdp").is_dir():
+            return base / "cvdp"
+    return None
+
+
+def _examples(config: CvdpConfig) -> Iterator[tuple[CvdpTask, CvdpReward, Problem]]:
+    """The two official examples where the data are there, else two starter problems."""
+    data = data_dir()
+    paths = (
+        [data / _OFFICIAL.format(kind=kind) for kind in ("nonagentic", "agentic")] if data else []
+    )
+    official = [path for path in paths if path.is_file()]
+    choices: list[Path | None] = [*official] or [None]
+    for path in choices:
+        context = BuildContext(dataset=path)
+        task, reward = CvdpTask(config, context), CvdpReward(config, context)
+        solved = [p for p in task.problems("all") if task.reference(p) is not None]
+        yield from ((task, reward, p) for p in ([*solved[:1], *solved[1:][-1:]]))

@@ -1,0 +1,137 @@
+"""`rlvr cvdp export` and `import`: files of the official runner's local_export and local_import."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rlvr import BuildContext, ConfigError, Problem, explain
+from rlvr_cvdp.config import CvdpConfig
+from rlvr_cvdp.task import CvdpTask
+
+
+def export_prompts(argv: list[str]) -> int:
+    """Write the prompt of each problem, as `--model local_export` does."""
+    parser = argparse.ArgumentParser(
+        prog="rlvr cvdp export",
+        description="Prompts of a data set, one JSON object a line: id, prompt, system, user.",
+        epilog="examples:\n  rlvr cvdp export --dataset cvdp.jsonl --out prompts.jsonl\n"
+        "  rlvr cvdp export --dataset cvdp.jsonl --max-prompt-tokens 8000",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--dataset", type=Path, help="JSON Lines file; default: the starter set")
+    parser.add_argument("--out", type=Path, help="where they go; default: stdout")
+    parser.add_argument("--split", default="all", help="split that is written (default: all)")
+    parser.add_argument(
+        "--max-prompt-tokens", type=int, default=0, help="as cvdp.max_prompt_tokens"
+    )
+    options = parser.parse_args(argv)
+    config = CvdpConfig(prompt="official", max_prompt_tokens=options.max_prompt_tokens)
+    task = CvdpTask(config, BuildContext(dataset=options.dataset))
+    count = _write(options.out, (_prompt_line(p) for p in task.problems(options.split)))
+    left_out = len(task.unsupported())
+    print(f"{count} prompts, {left_out} rows that cannot be verified left out", file=sys.stderr)
+    return 0
+
+
+def import_completions(argv: list[str]) -> int:
+    """Write completions for `--model local_import`, from samples of `rlvr eval --out`."""
+    parser = argparse.ArgumentParser(
+        prog="rlvr cvdp import",
+        description="Completions for the official runner's local_import, one JSON object a line: "
+        "id, completion. Several samples of a problem are several lines, in their order.",
+        epilog="examples:\n  rlvr cvdp import --completions samples.jsonl --out responses.jsonl\n"
+        "  rlvr eval --plugin cvdp --samples 5 --out s.jsonl && "
+        "rlvr cvdp import --completions s.jsonl",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--completions", type=Path, required=True, help="of rlvr eval --out or for rlvr score"
+    )
+    parser.add_argument("--out", type=Path, help="where they go; default: stdout")
+    options = parser.parse_args(argv)
+    wrong: list[str] = []
+    lines = list(completion_lines(_read(options.completions), wrong))
+    count = _write(options.out, lines)
+    for words in wrong:
+        print(f"rlvr: {words}", file=sys.stderr)
+    print(f"{count} completions, {len(wrong)} lines left out", file=sys.stderr)
+    return 0
+
+
+def completion_lines(lines: Iterable[str], wrong: list[str]) -> Iterator[dict[str, str]]:
+    """
+    `{"id", "completion"}` of each line that has them; of the others `wrong` gets a sentence.
+
+    An answer that was given as files is written as the official runner reads it back.
+    """
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            record = None
+        name = record.get("id") if isinstance(record, dict) else None
+        completion = _completion(record) if isinstance(record, dict) else None
+        if not isinstance(name, str) or completion is None:
+            wrong.append(f"line {number}: no id and completion in it")
+        else:
+            yield {"id": name, "completion": completion}
+
+
+def _completion(record: Mapping[str, Any]) -> str | None:
+    files, text, segments = (record.get(key) for key in ("files", "completion", "segments"))
+    if isinstance(files, dict) and files and all(isinstance(t, str) for t in files.values()):
+        if len(files) == 1:
+            return next(iter(files.values()))
+        return json.dumps({"code": [{name: body} for name, body in files.items()]})
+    if isinstance(text, str):
+        return text
+    if isinstance(segments, list):
+        own = [
+            s.get("text") for s in segments if isinstance(s, dict) and s.get("author") == "policy"
+        ]
+        return own[-1] if own and isinstance(own[-1], str) else None
+    return None
+
+
+def _prompt_line(problem: Problem) -> dict[str, str]:
+    texts = {message.role: message.content for message in problem.prompt}
+    system, user = texts.get("system", ""), texts.get("user", "")
+    return {"id": problem.id, "prompt": f"{system}\n\n{user}", "system": system, "user": user}
+
+
+def _read(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8-sig", errors="replace").split("\n")
+    except OSError as error:
+        raise ConfigError(
+            explain(
+                f"completions were to be read from {path}.",
+                f"found: {error.strerror}",
+                "try: a file of rlvr eval --out, or lines of id and completion",
+            )
+        ) from None
+
+
+def _write(path: Path | None, records: Iterable[Mapping[str, str]]) -> int:
+    lines = [json.dumps(record) + "\n" for record in records]
+    if path is None:
+        sys.stdout.writelines(lines)
+        return len(lines)
+    try:
+        path.write_text("".join(lines), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            explain(
+                f"the result was to be written to {path}.",
+                f"found: {error.strerror}",
+                "try: another --out",
+            )
+        ) from None
+    return len(lines)

@@ -1,0 +1,73 @@
+"""Which problems a training step takes: `cvdp.curriculum` and `cvdp.weak`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attrs import frozen
+
+from rlvr import Curriculum, PassRate, Problem, by_pass_rate, by_stages, by_weight
+from rlvr_cvdp.config import CvdpConfig
+from rlvr_cvdp.datasets.strengths import Audited, doubt_weights, strength_weights
+
+DIFFICULTIES = ("easy", "medium", "hard")
+CATEGORIES = ("cid003", "cid004", "cid016", "cid002", "cid007", "cid005")
+"""By the mean pass@1 of the models in the benchmark's paper (arXiv:2506.14074), highest first."""
+
+
+def option_of(config: CvdpConfig) -> str:
+    """The option that asks for an order of training; "" where problems are met in epochs."""
+    if config.curriculum != "none":
+        return f"cvdp.curriculum={config.curriculum}"
+    return "cvdp.weak=weigh" if config.weak == "weigh" else ""
+
+
+@frozen
+class TrainingOrder(Curriculum):
+    """The order that `option_of` names."""
+
+    config: CvdpConfig
+    audit: Mapping[str, Audited]
+
+    def choose(
+        self,
+        problems: Sequence[Problem],
+        count: int,
+        *,
+        seed: int,
+        step: int,
+        history: Mapping[str, PassRate],
+    ) -> Sequence[Problem]:
+        """The problems of a training step."""
+        config, names = self.config, [problem.id for problem in problems]
+        weights = doubt_weights(self.audit, names) if config.weak == "weigh" else None
+        if config.curriculum in ("difficulty", "category"):
+            return by_stages(
+                problems,
+                count,
+                stages=stages_of(problems, config.curriculum, config.stages),
+                ramp_steps=config.curriculum_steps,
+                seed=seed,
+                step=step,
+                weights=weights,
+            )
+        if config.curriculum == "pass-rate":
+            return by_pass_rate(
+                problems,
+                count,
+                history=history,
+                seed=seed,
+                step=step,
+                target=config.target_rate,
+                weights=weights,
+            )
+        if config.curriculum == "strength" or weights is None:
+            weights = strength_weights(self.audit, names)
+        return by_weight(problems, count, weights=weights, seed=seed, step=step)
+
+
+def stages_of(problems: Sequence[Problem], label: str, order: Sequence[str]) -> dict[str, int]:
+    """Problem id to its place in the order; what the order does not name comes last."""
+    order = order or (DIFFICULTIES if label == "difficulty" else CATEGORIES)
+    place = {value: i for i, value in enumerate(order)}
+    return {p.id: place.get(p.labels.get(label, ""), len(order)) for p in problems}

@@ -1,0 +1,1 @@
+"""Rows for training only, made of public sets with a golden design or a testbench."""

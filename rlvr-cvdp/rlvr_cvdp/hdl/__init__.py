@@ -1,0 +1,1 @@
+"""Verilog sources, read without a simulator: names, ports, clocks."""

@@ -1,0 +1,1 @@
+"""Prompts: the official form, shorter forms, and truncation to a token budget."""

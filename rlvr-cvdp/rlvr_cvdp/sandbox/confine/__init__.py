@@ -1,0 +1,1 @@
+"""Limits of a sandboxed process: its system calls, devices and /proc."""

@@ -1,0 +1,1 @@
+"""Folders of sandboxes: created, emptied between two problems, removed afterwards."""

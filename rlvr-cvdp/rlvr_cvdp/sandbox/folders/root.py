@@ -1,0 +1,118 @@
+"""Where sandboxes live: one folder a process, swept when its process is gone."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import rlvr_cvdp
+from rlvr import PrerequisiteError, explain
+from rlvr_cvdp.sandbox.folders import tidy
+from rlvr_cvdp.sandbox.folders.tidy import clear
+
+_PACKAGE = Path(rlvr_cvdp.__file__).parent
+_INSIDE = _PACKAGE / "inside"
+
+
+def root() -> Path:
+    """The folder of all sandboxes of this user: `$TMPDIR/rlvr-cvdp-UID`."""
+    return Path(tempfile.gettempdir()) / f"rlvr-cvdp-{os.getuid()}"
+
+
+@functools.cache
+def _own_folder(pid: int) -> Path:
+    folder = root()
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+            raise PrerequisiteError(f"{folder} belongs to somebody else; set TMPDIR")
+        sweep()
+        own = Path(tempfile.mkdtemp(prefix=f"{pid}-", dir=folder))
+    except OSError as error:
+        if isinstance(error, PrerequisiteError):
+            raise
+        raise PrerequisiteError(
+            explain(
+                "verifying CVDP problems needs a folder for temporary files.",
+                f"found: {folder} cannot be written ({error.strerror})",
+                "try: TMPDIR=/a/writable/folder",
+            )
+        ) from None
+    atexit.register(_remove, own, pid)
+    return own
+
+
+def _remove(folder: Path, pid: int) -> None:
+    if os.getpid() == pid:
+        remove_folder(folder)
+
+
+def sweep() -> int:
+    """Remove what processes that are gone left behind; gives how many folders there were."""
+    removed = 0
+    for folder in root().iterdir():
+        owner = folder.name.partition("-")[0]
+        if owner.isdecimal() and not Path("/proc", owner).exists():
+            remove_folder(folder)
+            removed += 1
+    return removed
+
+
+@contextmanager
+def work_folder() -> Iterator[Path]:
+    """A fresh folder for one verification; gone afterwards, whatever happened."""
+    folder = new_folder()
+    try:
+        yield folder
+    finally:
+        remove_folder(folder)
+
+
+def new_folder() -> Path:
+    """A fresh folder; whoever asks removes it."""
+    return Path(tempfile.mkdtemp(prefix="v", dir=_own_folder(os.getpid())))
+
+
+def remove_folder(folder: Path) -> None:
+    """Take a folder away with all that is in it; what cannot be taken away stays."""
+    with contextlib.suppress(OSError):
+        clear(str(folder))
+        folder.rmdir()
+
+
+@functools.cache
+def inside_folder(pid: int, iverilog: str, vvp: str, python: str) -> Path:
+    """
+    The sandbox's own programs with the real tools' places filled in, made once a process.
+
+    `iverilog` and `vvp` are where the real programs are bound inside the sandbox, `python` what
+    runs the scan there.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="inside", dir=_own_folder(pid)))
+    (folder / "python").mkdir()
+    (folder / "bin").mkdir()
+    (folder / "empty").touch()
+    (folder / "nothing").mkdir()
+    for name in sorted(place.name for place in _INSIDE.glob("*.py")):
+        shutil.copyfile(_INSIDE / name, folder / "python" / name)
+    shutil.copyfile(_PACKAGE / "verify" / "forbidden_calls.py", folder / "scan.py")
+    shutil.copyfile(Path(tidy.__file__), folder / "python" / "rlvr_tidy.py")
+    for script, real, names in (
+        ("iverilog.sh", iverilog, ("iverilog",)),
+        ("vvp.sh", vvp, ("vvp",)),
+        ("nothing.sh", "", ("pip", "pip3")),
+        ("tool.sh", "", ("yosys", "verilator")),
+    ):
+        text = (_INSIDE / script).read_text().replace("@REAL@", real).replace("@PYTHON@", python)
+        for name in names:
+            place = folder / "bin" / name
+            place.write_text(text)
+            place.chmod(0o755)
+    return folder

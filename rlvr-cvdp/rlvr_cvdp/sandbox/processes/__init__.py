@@ -1,0 +1,1 @@
+"""Sandboxed processes while they run: resource use, output, and how they are stopped."""

@@ -1,0 +1,1 @@
+"""Toolchain of verification: simulators, helper programs and cocotb stacks."""

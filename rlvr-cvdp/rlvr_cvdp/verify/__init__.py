@@ -1,0 +1,1 @@
+"""Verdicts on answers: the reward, its stages, partial credit, the second judge."""

@@ -1,0 +1,347 @@
+"""The reward: stages of a verdict, each a component."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cached_property, partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from attrs import evolve
+
+import rlvr_cvdp
+from rlvr import BuildContext, PassRate, Problem, Reward, RewardFn, Trajectory
+from rlvr_cvdp.answers.parse import Answer, from_files, from_official_text, from_text
+from rlvr_cvdp.answers.text_scores import comprehension_key, comprehension_reward
+from rlvr_cvdp.config import CvdpConfig
+from rlvr_cvdp.datasets.time_limits import Calibration, load_calibration
+from rlvr_cvdp.extraction.definitions import definitions_of
+from rlvr_cvdp.extraction.wanted import wanted_of
+from rlvr_cvdp.problem import CvdpProblem
+from rlvr_cvdp.results.evidence import details
+from rlvr_cvdp.results.stage import failed_stage
+from rlvr_cvdp.sandbox import Limits, Sandbox, open_sandbox
+from rlvr_cvdp.sandbox.options import judged_with
+from rlvr_cvdp.toolchain.cocotb_stacks import Stack
+from rlvr_cvdp.verify.compile_only_reward import ProxyReward, as_proxy, is_compilable
+from rlvr_cvdp.verify.control import Control
+from rlvr_cvdp.verify.hidden_code import hints
+from rlvr_cvdp.verify.machine_speed import Speed
+from rlvr_cvdp.verify.second_opinion import second_opinion
+from rlvr_cvdp.verify.turn_credit import turns_key, with_turns
+from rlvr_cvdp.verify.verdict import Verdict, verify
+
+DECIDING = (
+    *("format_weight", "syntax_weight", "compile_weight", "tests_weight", "compilation", "tests"),
+    *("syntax", "seeds", "timeout_s", "idle_s", "memory_mb", "processes", "file_mb", "disk_mb"),
+    *("output_mb", "shim", "verdict", "stub_stage"),
+)
+"""Options that enter the key of a kept verdict."""
+
+
+STUB_STAGES = ("format", "syntax", "compilation")
+"""The stages before the tests, which a stub is paid for up to `cvdp.stub_stage`."""
+
+
+class CvdpReward(RewardFn):
+    """
+    Judges answers with the problem's own harness.
+
+    `value` is the weight of the highest stage reached: code was found (0.1), it parses (0.3), it
+    compiles (0.5), all tests pass (1.0); with `cvdp.tests=share` the share of passed tests lies
+    between the last two. `score01` is 1.0 exactly where the official verdict is a pass and none
+    of our own checks objects. A detected cheat is worth 0.
+    """
+
+    has_second_opinion = True
+
+    def __init__(self, config: CvdpConfig, context: BuildContext) -> None:
+        self._config = config
+        self._workers = context.workers
+        self._hidden = hidden_paths(context.dataset, config.references)
+        self._control = Control()
+        self._speed = Speed()
+
+    async def __aenter__(self) -> CvdpReward:
+        """Keep sandboxes warm until the end of the `async with`; begin the parser's process."""
+        await asyncio.to_thread(definitions_of, "module first; endmodule")
+        await self._sandbox.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._sandbox.__aexit__(kind, error, trace)
+
+    @cached_property
+    def _sandbox(self) -> Sandbox:
+        return open_sandbox(self._config, workers=self._workers, hidden=self._hidden)
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """Where it judges."""
+        return self._sandbox
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of a service where no calibration says otherwise."""
+        return Limits.of(self._config)
+
+    @property
+    def judged_with(self) -> str:
+        """The sandbox and the toolchain of its verdicts, in words."""
+        return judged_with(self._sandbox)
+
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:
+        """
+        The reward of one answer.
+
+        Raises:
+            PrerequisiteError: The sandbox, iverilog or the cocotb stack is missing.
+            VerifierError: The harness could not be run.
+        """
+        record = _record(problem)
+        if record.is_comprehension:
+            return comprehension_reward(record, trajectory, self._config)
+        answer = read_answer(record, trajectory, self._config.parsing)
+        if not answer.files:
+            return with_turns(self._without_code(answer), trajectory, self._config)
+        verdict, stack = await self._verify(record, answer)
+        outcome = self._reward(answer, verdict, stack)
+        found = hints(record, answer.files)
+        if found:
+            outcome = evolve(outcome, evidence={**outcome.evidence, "hints": found})
+        return with_turns(outcome, trajectory, self._config)
+
+    async def _verify(
+        self, record: CvdpProblem, answer: Answer, proxy: str = ""
+    ) -> tuple[Verdict, Stack]:
+        toolchain = self._sandbox.toolchain
+        needed = ["verilator"] if proxy == "lint" else [s.tool for s in record.services if s.tool]
+        for tool in ("iverilog", "vvp", *needed):
+            toolchain.tool(tool)
+        stack = toolchain.stack_for(record)
+        timed = self._calibration.get(record.digest())
+        slowness = timed.slowness(await self._speed.now_s()) if timed else 1.0
+        limits = Limits.of(self._config, cpu_s=timed.limit_s(slowness) if timed else None)
+        judge = partial(
+            verify,
+            record,
+            answer.files,
+            sandbox=self._sandbox,
+            stack=stack,
+            seeds=self._config.seeds,
+            stop_at_first=self._config.tests == "all",
+            with_verilator=self._config.syntax == "verilator" or proxy == "lint",
+            extra={} if self._config.shim else {"RLVR_SHIM": "0"},
+            stop_after="compile" if proxy else "",
+            control=self._control,
+            is_strict=self._config.verdict == "strict",
+        )
+        verdict = await judge(limits=limits)
+        if timed and verdict.is_out_of_time:
+            slowness = max(slowness, timed.slowness(await self._speed.now_s(is_fresh=True)))
+            full = Limits.of(self._config)
+            if timed.is_near(verdict.cpu_s, slowness) and full.cpu_s > limits.cpu_s:
+                verdict = evolve(await judge(limits=full), stopped_at_s=verdict.cpu_s)
+        return evolve(verdict, slowness=slowness if timed else None), stack
+
+    def with_seed(self, seed: int) -> CvdpReward:
+        """The same judge with one other seed; shares the sandbox."""
+        other = copy.copy(self)
+        other._config = evolve(self._config, seeds=(str(seed),))
+        other.__dict__["_sandbox"] = self._sandbox
+        other.__dict__.pop("_deciding", None)
+        return other
+
+    async def second_opinion(self, problem: Problem, trajectory: Trajectory) -> Reward | None:
+        """
+        A stricter judge's word on an answer that is right (`second_opinion`); None for none.
+
+        Raises:
+            VerifierError: A harness could not be run.
+        """
+        record = _record(problem)
+        if record.is_comprehension:
+            return None
+        files = read_answer(record, trajectory, self._config.parsing).files
+        return await second_opinion(self, problem, files) if files else None
+
+    def at_step(self, step: int, history: Mapping[str, PassRate]) -> RewardFn:
+        """This reward, or its proxy in the first `cvdp.proxy_steps` steps."""
+        if step >= self._config.proxy_steps:
+            return self
+        return ProxyReward(self, self._config.proxy)
+
+    async def by_proxy(self, problem: Problem, trajectory: Trajectory, kind: str) -> Reward | None:
+        """What the compiler alone says; None where it has no say in this problem."""
+        record = _record(problem)
+        if record.is_comprehension:
+            return None
+        answer = read_answer(record, trajectory, self._config.parsing)
+        if not answer.files:
+            found = as_proxy(self._without_code(answer), None, self._config, kind)
+            return with_turns(found, trajectory, self._config)
+        verdict, stack = await self._verify(record, answer, kind)
+        if not (verdict.refused or is_compilable(verdict.gate)):
+            return None
+        reward = self._reward(answer, verdict, stack)
+        found = as_proxy(reward, verdict.gate, self._config, kind)
+        return with_turns(found, trajectory, self._config)
+
+    def verdict_key(self, problem: Problem, trajectory: Trajectory) -> str | None:
+        """
+        sha256 over all that decides the reward.
+
+        The answer enters as the exact text of its files: leaving out comments or blanks would
+        need proof that no compiler directive depends on them.
+        """
+        record = _record(problem)
+        if record.is_comprehension:
+            digest = problem.digest or record.digest()
+            return comprehension_key(record, digest, trajectory, self._config)
+        answer = read_answer(record, trajectory, self._config.parsing)
+        parts: list[Any] = [
+            problem.digest or record.digest(),
+            *(dict(answer.files), sorted(answer.ignored)),
+            *(self._sandbox.toolchain.digest if answer.files else "", self._deciding),
+            self._calibration.limit_s(problem.digest),
+            *turns_key(trajectory, self._config),
+        ]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    def expected_seconds(self, problem: Problem, trajectory: Trajectory) -> float:
+        """About how long a verification takes, so that the long ones begin first."""
+        return self._calibration.expected_s(problem.digest)
+
+    @cached_property
+    def _calibration(self) -> Calibration:
+        return load_calibration(self._config.limits)
+
+    @cached_property
+    def _deciding(self) -> str:
+        """The options that can decide a reward."""
+        return repr([getattr(self._config, name) for name in DECIDING])
+
+    def _without_code(self, answer: Answer) -> Reward:
+        stage = failed_stage(why_none=answer.why_none)
+        return self._reward(answer, Verdict(why=answer.why_none, stage=stage), None)
+
+    def _reward(self, answer: Answer, verdict: Verdict, stack: Stack | None) -> Reward:
+        config = self._config
+        share = verdict.share
+        if verdict.is_right:
+            share = 1.0
+        elif config.tests == "all" or not verdict.compiles:
+            share = 0.0
+        is_honest = not verdict.refused
+        work = verdict.gate.work
+        counts = answer.files and is_honest and (work.counts or verdict.is_official)
+        stages = {
+            "format": config.format_weight * bool(counts),
+            "syntax": config.syntax_weight * (verdict.parses and is_honest),
+        }
+        if config.compilation:
+            stages["compilation"] = config.compile_weight * (verdict.compiles and is_honest)
+        if work.is_stub and not verdict.is_official:
+            kept = STUB_STAGES[: STUB_STAGES.index(config.stub_stage) + 1]
+            stages = {name: value * (name in kept) for name, value in stages.items()}
+            share = 0.0
+        floor = max(stages.values())
+        is_right = verdict.is_right and is_honest
+        value = floor + share * (config.tests_weight - floor) if is_honest else 0.0
+        return Reward(
+            value=config.tests_weight if is_right else value,
+            score01=float(is_right),
+            components={**stages, "tests": config.tests_weight * share * is_honest},
+            tests_passed=verdict.passed if verdict.services else None,
+            tests_total=verdict.total if verdict.services else None,
+            evidence=self._evidence(answer, verdict, stack),
+            cost_s=verdict.seconds,
+        )
+
+    def _evidence(self, answer: Answer, verdict: Verdict, stack: Stack | None) -> Mapping[str, Any]:
+        evidence = _evidence_of(self._config, answer, verdict, stack)
+        if stack is None:
+            return {**evidence, "tools": {}, "sandbox": ""}
+        toolchain = self._sandbox.toolchain
+        where = f"{self._sandbox.name}, {toolchain.name}"
+        return {**evidence, "tools": dict(toolchain.versions), "sandbox": where}
+
+
+def read_answer(problem: CvdpProblem, trajectory: Trajectory, parsing: str = "lenient") -> Answer:
+    """The files of an answer, whether it came as files or as text (`cvdp.parsing`)."""
+    if trajectory.files is not None:
+        return from_files(trajectory.files, problem.targets)
+    if parsing == "official":
+        return from_official_text(trajectory.completion, problem.targets)
+    return from_text(trajectory.completion, problem.targets, wanted_of(problem))
+
+
+def _record(problem: Problem) -> CvdpProblem:
+    if not isinstance(problem.payload, CvdpProblem):
+        raise TypeError(f"{problem.id} is not a problem of the cvdp task")
+    return problem.payload
+
+
+def _evidence_of(
+    config: CvdpConfig, answer: Answer, verdict: Verdict, stack: Stack | None
+) -> dict[str, Any]:
+    """What a person needs to believe a verdict; the policy must not see it (docs/results.md)."""
+    return {
+        "why": verdict.why,
+        "refused": list(verdict.refused),
+        "files": sorted(answer.files),
+        "ignored": list(answer.ignored),
+        "extraction": dict(answer.how),
+        "services": [
+            {
+                "name": result.name,
+                "rc": result.rc,
+                "stopped": result.stopped,
+                "passed": result.passed,
+                "total": result.total,
+                "launches": result.launches,
+                "seconds": round(result.seconds, 3),
+            }
+            for result in verdict.services
+        ],
+        "missing": verdict.gate.work.why,
+        "shares": {"stub": float(bool(verdict.gate.work.is_stub))},
+        **_counted(verdict),
+        **details(
+            verdict.stage,
+            [test for result in verdict.services for test in result.tests],
+            verdict.messages,
+        ),
+        "cpu_s": round(verdict.cpu_s, 3),
+        "limit_s": verdict.limit_s,
+        "slowness": verdict.slowness and round(verdict.slowness, 3),
+        "stopped_at_s": verdict.stopped_at_s,
+        "control": verdict.control,
+        "stopped_at_first_failure": config.tests == "all" and not verdict.is_right,
+        "seeds": list(config.seeds),
+        "stack": stack.name if stack else "",
+    }
+
+
+def _counted(verdict: Verdict) -> dict[str, Any]:
+    """The official verdict beside what is known of the netlist, where that was asked."""
+    if verdict.counted is None:
+        return {}
+    return {"official": verdict.is_official, "netlist": verdict.counted.evidence()}
+
+
+def hidden_paths(dataset: Path | None, references: str = "") -> tuple[Path, ...]:
+    """What no sandbox may show: this package (it holds solutions), the data, the references."""
+    package = Path(rlvr_cvdp.__file__).resolve().parent
+    others = [*([dataset] if dataset else []), *([Path(references)] if references else [])]
+    return (package, *(path.resolve() for path in others))

@@ -1,0 +1,109 @@
+"""
+The same tests in another simulator: Verilator, where it can run them at all.
+
+A race, an x and an order that the language leaves open come out otherwise there. Whether it can run
+a harness is asked of the reference; what it says of an answer that it cannot compile is nothing.
+What its simulation reports travels over pytest and the log alone: good enough for a second opinion,
+which can only object, and no part of a verdict.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+from attrs import evolve
+
+from rlvr_cvdp.launch.service import service_environment
+from rlvr_cvdp.launch.tree import write_tree
+from rlvr_cvdp.problem import CvdpProblem
+from rlvr_cvdp.sandbox import Limits, Sandbox
+from rlvr_cvdp.toolchain.cocotb_stacks import Stack
+
+_CPU_S = 120.0
+"""Compiling a small design for one launch takes seven seconds; a harness of many is left out."""
+_OLDER = {
+    "src/.rlvr_verilated.mk": "verilator.o: CPPFLAGS += -include /code/src/.rlvr_verilated.h\n",
+    "src/.rlvr_verilated.h": """\
+// cocotb 2's main program for Verilators that have no VerilatedVpi::evalNeeded yet.
+#include "verilated.h"
+#include "verilated_vpi.h"
+#if VERILATOR_VERSION_INTEGER < 5026000
+static bool rlvr_again = false;
+static inline bool rlvr_call(unsigned reason) {
+    const bool called = VerilatedVpi::callCbs(reason);
+    rlvr_again |= called;
+    return called;
+}
+static inline bool rlvr_take() {
+    const bool again = rlvr_again;
+    rlvr_again = false;
+    return again;
+}
+#define callCbs(reason) callValueCbs(), rlvr_call(reason)
+#define clearEvalNeeded callValueCbs
+#define doInertialPuts callValueCbs
+#define evalNeeded() callValueCbs() || rlvr_take()
+#endif
+""",
+}
+
+_references: dict[str, bool] = {}
+"""Whether references pass their tests in Verilator, by all that decides it."""
+
+
+async def passes_verilated(
+    problem: CvdpProblem, files: Mapping[str, str], *, sandbox: Sandbox, stack: Stack,
+    limits: Limits, seed: str,
+) -> bool | None:  # fmt: skip
+    """
+    Whether an answer passes its tests in Verilator; None where that cannot be said.
+
+    It cannot where there is no Verilator, where the reference does not pass there or there is
+    none, and where no simulation of the answer comes to an end.
+
+    Raises:
+        VerifierError: The sandbox could not run.
+    """
+    is_simulated = any(service.runs_cocotb and not service.tool for service in problem.services)
+    if "verilator" not in sandbox.toolchain.tools or not problem.reference or not is_simulated:
+        return None
+
+    async def run(design: Mapping[str, str]) -> bool | None:
+        return await _run(problem, design, sandbox, stack, limits, seed)
+
+    facts = [problem.digest(), sandbox.toolchain.digest, seed, dict(problem.reference)]
+    key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    if key not in _references:
+        _references[key] = await run(problem.reference) is True
+    return await run(files) if _references[key] else None
+
+
+async def _run(
+    problem: CvdpProblem, files: Mapping[str, str], sandbox: Sandbox, stack: Stack, limits: Limits,
+    seed: str,
+) -> bool | None:  # fmt: skip
+    """Whether the tests pass; None where one did not come to its end."""
+    limits = evolve(limits, cpu_s=min(limits.cpu_s, _CPU_S), wall_s=min(limits.wall_s, 5 * _CPU_S))
+    own = {"SIM": "verilator"}
+    if stack.generation == 2:
+        own["MAKEFILES"] = "/code/src/.rlvr_verilated.mk"
+    async with sandbox.slot(stack) as slot:
+        write_tree(slot.folder, problem, files)
+        for path, text in _OLDER.items():
+            (slot.folder / "tree" / path).write_text(text, encoding="utf-8")
+        for service in problem.services:
+            if service.tool or not service.runs_cocotb:
+                continue
+            ended = await slot.run(
+                service.command,
+                environment={**service_environment(service, stack, seed, True), **own},
+                limits=limits,
+                working_dir=service.working_dir,
+            )
+            if any(failed for _, _, failed, _ in ended.summaries):
+                return False
+            if ended.rc != 0 or not ended.summaries:
+                return None
+    return True

@@ -1,0 +1,1 @@
+"""Small Verilog problems in CVDP's form, and the corpus of the model that starts on them."""

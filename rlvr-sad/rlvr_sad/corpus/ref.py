@@ -1,0 +1,63 @@
+"""What a run holds of a recorded trajectory: where it stands and how long it is, not its text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from attrs import frozen
+
+from rlvr import TaskError, explain
+from rlvr_sad.sessions.cache import TrajectoryCache
+from rlvr_sad.sessions.packed import unpacked
+from rlvr_sad.sessions.prepare import prepare
+from rlvr_sad.sessions.record import Raw
+from rlvr_sad.trajectory import AgentTrajectory
+
+
+@frozen(kw_only=True)
+class TrajectoryRef:
+    """
+    The payload of a problem.
+
+    Attributes:
+        key: Of its record in the cache of what was read (sha256).
+        index: Its place among the record's trajectories.
+        source: The file.
+        line: Line at which its record begins (1-based).
+        record: Id of the record in the file.
+        reasoning: Characters of reasoning.
+        action: Characters of action.
+        has_prompt: Whether anything stands before the agent's first word.
+    """
+
+    key: bytes
+    index: int
+    source: str
+    line: int
+    record: str
+    reasoning: int
+    action: int
+    has_prompt: bool = True
+
+    def read(self, cache: TrajectoryCache, format_name: str) -> AgentTrajectory:
+        """
+        The trajectory, from the cache of what was read; its file is read again where it is gone.
+
+        Raises:
+            TaskError: The cache was emptied, and the file does not hold the record any more.
+        """
+        data = cache.get([self.key]).get(self.key)
+        if data is None:
+            for _ in prepare([Path(self.source)], cache=cache, format_name=format_name):
+                pass
+            data = cache.get([self.key]).get(self.key)
+        if data is None:
+            raise TaskError(
+                explain(
+                    f"record {self.record} of {self.source} (line {self.line}) was to be replayed.",
+                    "found: the file was changed since the run began",
+                    "put the file back, or begin a new run",
+                )
+            )
+        outcome, _ = unpacked(data, Raw(self.record, self.line, "json", b""), self.source)
+        return outcome.trajectories[self.index]

@@ -1,1 +1,0 @@
-"""What a teacher said of recorded trajectories, kept in files by content."""

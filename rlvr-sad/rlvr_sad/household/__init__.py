@@ -1,0 +1,1 @@
+"""The household environment: a small text world for agents, with a reward that checks goals."""

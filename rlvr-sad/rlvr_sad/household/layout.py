@@ -1,0 +1,174 @@
+"""Houses and what is wanted in them: made of seeds, the same on every machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import zlib
+from collections.abc import Iterator, Mapping
+
+from attrs import asdict, field, frozen
+
+from rlvr import Message, Problem
+from rlvr_sad.household.catalog import (
+    CHANGEABLE,
+    CHANGES,
+    FURNITURE,
+    MOVABLE,
+    THINGS,
+    rooms_of,
+    weight,
+)
+
+ROOMS, PIECES, OTHERS = 4, 3, 5
+"""Rooms of a house; furniture of a room at most; things besides the goal's."""
+AS_IS = ""
+HELD_OUT = 5
+"""One goal of so many is held out."""
+
+
+@frozen(kw_only=True)
+class Goal:
+    """
+    A thing that has to lie in or on a piece of furniture.
+
+    Attributes:
+        thing: What.
+        change: What has to be done to it before: clean, hot, cold; "" nothing.
+        target: Where to.
+    """
+
+    thing: str
+    change: str
+    target: str
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, ["put", self.change, self.thing, "in", self.target]))
+
+
+@frozen(kw_only=True)
+class House:
+    """
+    A house as it is at the beginning.
+
+    Attributes:
+        goal: What is wanted.
+        furniture: Room to what stands there, in the order in which it is seen.
+        places: Thing to the furniture it lies in or on.
+    """
+
+    goal: Goal
+    furniture: Mapping[str, tuple[str, ...]] = field(hash=False)
+    places: Mapping[str, str] = field(hash=False)
+
+    @property
+    def rooms(self) -> tuple[str, ...]:
+        """The rooms."""
+        return tuple(self.furniture)
+
+    def room_of(self, piece: str) -> str:
+        """Where a piece of furniture stands."""
+        return next(room for room, pieces in self.furniture.items() if piece in pieces)
+
+    @property
+    def digest(self) -> str:
+        """sha256 of all of it."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+
+    @property
+    def task(self) -> str:
+        """What is wanted, and the rooms, in words."""
+        return f"Task: {self.goal}\nRooms: {' '.join(self.rooms)}\n"
+
+
+def make_house(seed: str) -> House:
+    """
+    The house of a seed: four rooms, and a goal that can be reached in it.
+
+    Where something has to be washed, heated or cooled, at least one room has what it takes.
+    """
+    rng = random.Random(seed)
+    change = rng.choice([AS_IS, *CHANGES])
+    thing = rng.choice(CHANGEABLE.get(change, tuple(THINGS)))
+    rooms = _rooms(rng, change)
+    furniture = {room: _pieces(rng, room) for room in rooms}
+    if change:
+        _give_tool(rng, furniture, change)
+    for piece in rng.sample(MOVABLE, rng.randint(1, 2)):
+        furniture[rng.choice(rooms)].append(piece)
+    others = rng.sample([one for one in THINGS if one != thing], OTHERS)
+    places = {one: _place(rng, one, furniture) for one in [thing, *others]}
+    targets = [p for pieces in furniture.values() for p in pieces if p != places[thing]]
+    goal = Goal(thing=thing, change=change, target=rng.choice(targets))
+    return House(
+        goal=goal,
+        furniture={room: tuple(pieces) for room, pieces in furniture.items()},
+        places=places,
+    )
+
+
+def _rooms(rng: random.Random, change: str) -> tuple[str, ...]:
+    """Four rooms, one of which may hold the tool."""
+    while True:
+        rooms = tuple(rng.sample(list(FURNITURE), ROOMS))
+        if not change or _tool_rooms(rooms, change):
+            return rooms
+
+
+def _tool_rooms(rooms: tuple[str, ...], change: str) -> list[tuple[str, str]]:
+    """(room, tool) for each tool of a change that may stand in one of the rooms."""
+    return [(r, tool) for tool in sorted(CHANGES[change][1]) for r in rooms_of(tool, rooms)]
+
+
+def _pieces(rng: random.Random, room: str) -> list[str]:
+    """Some of what may stand in a room, in the catalogue's order."""
+    whole = FURNITURE[room]
+    chosen = rng.sample(whole, min(len(whole), rng.randint(2, PIECES)))
+    return [piece for piece in whole if piece in chosen]
+
+
+def _give_tool(rng: random.Random, furniture: dict[str, list[str]], change: str) -> None:
+    """Put a tool somewhere, unless one stands there already."""
+    options = _tool_rooms(tuple(furniture), change)
+    if any(tool in furniture[room] for room, tool in options):
+        return
+    room, tool = rng.choice(options)
+    furniture[room][rng.randrange(len(furniture[room]))] = tool
+
+
+def _place(rng: random.Random, thing: str, furniture: dict[str, list[str]]) -> str:
+    rooms = list(furniture)
+    room = rng.choices(rooms, [weight(thing, room) for room in rooms])[0]
+    return rng.choice(furniture[room])
+
+
+def goal_split(goal: Goal) -> str:
+    """
+    "test" for a fifth of all goals, "train" for the others.
+
+    A goal is thing, change and target: what is held out is asked in no house of the other split.
+    """
+    return "train" if zlib.crc32(str(goal).encode()) % HELD_OUT else "test"
+
+
+def houses(split: str, seed: int) -> Iterator[House]:
+    """Houses of a split without end, in a fixed order."""
+    number = 0
+    while True:
+        house = make_house(f"house/{seed}/{number}")
+        number += 1
+        if goal_split(house.goal) == split:
+            yield house
+
+
+def problem_of(house: House, split: str, name: str) -> Problem:
+    """The problem that a house poses."""
+    return Problem(
+        id=name,
+        prompt=[Message(role="user", content=house.task)],
+        split=split,
+        labels={"family": house.goal.change or "plain", "task": "house"},
+        payload=house,
+        digest=house.digest,
+    )

@@ -1,0 +1,78 @@
+"""Numbers of many episodes: how often the goal was reached, how fast, and with what thoughts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlvr import Figure
+
+Z = 1.959963984540054
+"""Two-sided 95 % of the normal distribution."""
+DRAWS = 2000
+Notes = Sequence[Mapping[str, Any]]
+
+
+def wilson(hits: int, n: int) -> tuple[float, float]:
+    """The 95 % score interval of a share (Wilson 1927): inside 0..1, sensible at 0 and n hits."""
+    if not 0 <= hits <= n or n == 0:
+        raise ValueError(f"{hits} of {n} is no share")
+    share, square = hits / n, Z * Z
+    centre = (share + square / (2 * n)) / (1 + square / n)
+    half = Z / (1 + square / n) * math.sqrt(share * (1 - share) / n + square / (4 * n * n))
+    return (0.0 if hits == 0 else centre - half), (1.0 if hits == n else centre + half)
+
+
+def figures(episodes: Notes, note: str = "") -> list[Figure]:
+    """
+    The figures of finished episodes (`HouseEpisode.notes`).
+
+    CoT-match is the share of turns whose reasoning is one that the solver may have there, word for
+    word; `house/action_match` the same of the action. Shares and lengths are of turns, redrawn by
+    episode.
+    """
+    done = sum(one["done"] for one in episodes)
+    low, high = wilson(done, len(episodes))
+    success = Figure(
+        name="house/success",
+        value=done / len(episodes),
+        low=low,
+        high=high,
+        n=len(episodes),
+        note=note,
+    )
+    solved = [one for one in episodes if one["done"]]
+    return [
+        success,
+        _ratio("house/steps", episodes, lambda one: (one["turns"], 1), note),
+        _ratio("house/steps_solved", solved, lambda one: (one["turns"], 1), note),
+        _per_turn("house/reasoning_tokens", episodes, "thought_tokens", note),
+        _per_turn("house/cot_match", episodes, "matched", note),
+        _per_turn("house/action_match", episodes, "sensible", note),
+        _per_turn("house/impossible", episodes, "impossible", note),
+    ]
+
+
+def _per_turn(name: str, episodes: Notes, key: str, note: str) -> Figure:
+    return _ratio(name, episodes, lambda one: (one[key], one["turns"]), note)
+
+
+def _ratio(
+    name: str,
+    episodes: Notes,
+    part: Callable[[Mapping[str, Any]], tuple[float, float]],
+    note: str,
+) -> Figure:
+    """Sum over sum, with the bootstrap's 95 % over episodes; NaN where nothing was counted."""
+    pairs = np.array([part(one) for one in episodes], dtype=float).reshape(-1, 2)  # (n, 2)
+    if not pairs[:, 1].sum():
+        nan = float("nan")
+        return Figure(name=name, value=nan, low=nan, high=nan, n=0, note="no such episode")
+    rows = np.random.default_rng(0).integers(0, len(pairs), (DRAWS, len(pairs)))
+    above, below = pairs[rows].sum(1).T  # (DRAWS,)
+    low, high = np.percentile(above[below > 0] / below[below > 0], [2.5, 97.5])
+    value = pairs[:, 0].sum() / pairs[:, 1].sum()
+    return Figure(name=name, value=value, low=low, high=high, n=len(pairs), note=note)

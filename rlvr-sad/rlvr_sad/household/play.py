@@ -1,0 +1,102 @@
+"""Episodes outside a run's sampler: a policy, or the solver, lives in houses."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import define, field, frozen
+
+from rlvr import GenerateRequest, Policy, Problem, SamplingParams
+from rlvr_sad.household.commands import END
+from rlvr_sad.household.episode import HouseEpisode
+from rlvr_sad.household.solver import choose
+
+MAX_TOKENS = 40
+"""Of a turn: the longest one of the solver has 21 in the starter's tokens."""
+
+
+@frozen(kw_only=True)
+class Played:
+    """
+    A finished episode.
+
+    Attributes:
+        problem: What was asked.
+        text: All of it: task, turns, observations, as one ReAct text.
+        notes: Of the episode (`HouseEpisode.result`).
+    """
+
+    problem: Problem
+    text: str
+    notes: Mapping[str, Any]
+
+
+@define
+class _Running:
+    problem: Problem
+    episode: HouseEpisode
+    number: int
+    text: str = ""
+    tokens: list[int] = field(factory=list)
+
+
+async def play(
+    policy: Policy,
+    problems: Sequence[Problem],
+    *,
+    steps: int,
+    temperature: float = 0.0,
+    seed: int = 0,
+) -> list[Played]:
+    """An episode a problem, all of them turn by turn together, in the order of `problems`."""
+    params = SamplingParams(max_tokens=MAX_TOKENS, temperature=temperature, stop=(END,))
+    running = [_Running(p, HouseEpisode(p, steps), i) for i, p in enumerate(problems)]
+    for one in running:
+        one.episode.start(policy.tokenizer)
+    active = running
+    while active := [one for one in active if _prompted(one, policy)]:
+        requests = [
+            GenerateRequest(
+                prompt=one.tokens,
+                params=params,
+                seed=_seed(seed, one.number, len(one.tokens)),
+            )
+            for one in active
+        ]
+        for one, completion in zip(active, await policy.generate(requests), strict=True):
+            one.tokens += completion.tokens.tolist()
+            one.text += completion.text + (END if completion.finish == "stop" else "")
+            await one.episode.take(completion.text)
+    return [Played(problem=o.problem, text=o.text, notes=o.episode.result().notes) for o in running]
+
+
+def _prompted(one: _Running, policy: Policy) -> bool:
+    """Put the next prompt before the policy; False when it is over or no longer fits."""
+    messages, is_first = one.episode.prompt(), not one.tokens
+    tokens = [] if messages is None else policy.tokenizer.render(messages, first=is_first)
+    if messages is None or len(one.tokens) + len(tokens) + MAX_TOKENS > policy.context_length:
+        one.text += f"\n{one.episode.seen}\n"
+        return False
+    one.tokens += tokens
+    one.text += ("" if is_first else "\n") + "\n".join(m.content for m in messages)
+    return True
+
+
+async def play_solver(problem: Problem, *, steps: int, seed: int = 0) -> Played:
+    """The solver's own episode."""
+    episode, rng = HouseEpisode(problem, steps), random.Random(f"solver/{seed}/{problem.id}")
+    text, begins = "", ""
+    while (messages := episode.prompt()) is not None:
+        turn = str(choose(episode.state, rng))
+        text += begins + "\n".join(message.content for message in messages) + turn
+        await episode.take(turn)
+        begins = "\n"
+    return Played(problem=problem, text=f"{text}\n{episode.seen}\n", notes=episode.result().notes)
+
+
+def _seed(*parts: int) -> int:
+    text = "/".join(map(str, parts))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

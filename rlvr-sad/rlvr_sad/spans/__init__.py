@@ -1,0 +1,1 @@
+"""Typing rules: each cuts texts of one style into typed spans (reasoning, action, ...)."""

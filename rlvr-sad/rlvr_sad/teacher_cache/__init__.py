@@ -1,0 +1,1 @@
+"""Cache of teachers' answers about recorded trajectories, in files named by content."""

@@ -1,0 +1,124 @@
+"""The teacher `file:DIR`: answers that were asked for before, found by content."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from rlvr import (
+    BackendError,
+    BuildContext,
+    Datum,
+    FloatArray,
+    Question,
+    Teacher,
+    TeacherCapabilities,
+    TopK,
+    explain,
+)
+from rlvr_sad.teacher_cache.index import TOKENIZER, Entry, asked_of, key_of, read_entries, read_head
+from rlvr_sad.teacher_cache.rows import Rows
+from rlvr_sad.teacher_cache.shards import ShardReader
+from rlvr_sad.teacher_cache.tokenizer import kept_tokenizer
+
+
+class FileTeacher(Teacher):
+    """
+    The teacher of a folder that `rlvr sad cache-teacher` made.
+
+    It knows the sequences it was asked for, and the positions that were learnt in them, and no
+    others: it fits runs that replay trajectories, which are the same each time.
+
+    Attributes:
+        name: The model spec.
+        tokenizer: The one that the sequences were made with.
+        context_length: Of the teacher that was asked.
+        capabilities: At most the k that was kept, at the one temperature.
+    """
+
+    def __init__(self, config: None, context: BuildContext) -> None:
+        del config
+        self.name = context.model
+        self._folder = Path(context.model.partition(":")[2]).expanduser()
+        self._head = read_head(self._folder)
+        self._entries: dict[str, Entry] = {e.key: e for e in read_entries(self._folder)}
+        self._reader = ShardReader(self._folder)
+        self.tokenizer = kept_tokenizer(self._folder / TOKENIZER)
+        self.context_length = self._head.context_length
+        self.capabilities = TeacherCapabilities(
+            has_scores=True,
+            max_k=self._head.k,
+            temperatures=(self._head.temperature,),
+            tokenizer=self._head.tokenizer,
+        )
+
+    async def __aenter__(self) -> FileTeacher:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._reader.close()
+
+    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+        """
+        What the teacher said; NaN at positions that it was not asked for.
+
+        Raises:
+            BackendError: A sequence is not there, or not at this temperature, or not with this k.
+        """
+        return [self._answer(question) for question in questions]
+
+    async def logprobs(self, data: Sequence[Datum]) -> list[FloatArray]:
+        """
+        Natural logs (T,) of the supervised tokens; 0 elsewhere.
+
+        Raises:
+            BackendError: A sequence or a position is not there.
+        """
+        found = []
+        for datum in data:
+            values = np.zeros(len(datum.tokens), np.float32)
+            if datum.mask.any():
+                rows = self._rows(asked_of(datum.tokens, datum.mask), datum.temperature)
+                values[rows.places] = rows.actual
+                missing = np.setdiff1d(np.flatnonzero(datum.mask), rows.places)
+                if len(missing):
+                    raise self._refused(
+                        f"it was not asked about {len(missing)} of {int(datum.mask.sum())} "
+                        f"positions of problem {datum.problem_id}"
+                    )
+                values[~datum.mask] = 0.0
+            found.append(values)
+        return found
+
+    def _answer(self, question: Question) -> TopK:
+        if question.k > self._head.k:
+            raise self._refused(f"{self._head.k} tokens a position, {question.k} were asked for")
+        rows = self._rows(question.ids, question.temperature)
+        is_whole = question.k == self._head.k == self._head.vocab_size
+        return rows.answer(question.start, len(question.ids), question.k, is_whole=is_whole)
+
+    def _rows(self, ids: np.ndarray, temperature: float) -> Rows:
+        if len(ids) > self.context_length:
+            raise self._refused(f"{len(ids)} tokens, it read at most {self.context_length}")
+        entry = self._entries.get(key_of(self._head.tokenizer, ids, temperature))
+        if entry is None:
+            at = f" at temperature {temperature:g}" if temperature != self._head.temperature else ""
+            raise self._refused(f"no answer to a sequence of {len(ids)} tokens{at}")
+        try:
+            return self._reader.rows(entry)
+        except OSError as error:
+            raise self._refused(f"a shard that cannot be read: {error}") from error
+
+    def _refused(self, found: str) -> BackendError:
+        head = self._head
+        return BackendError(
+            explain(
+                f"the answers of {head.teacher} in {self._folder} were to be used.",
+                f"found: {found}",
+                f"make what is missing: rlvr sad cache-teacher --teacher {head.teacher} "
+                f"--model STUDENT --dataset FILES --k {head.k} --out {self._folder}, with the "
+                "same sad.* and replay.* options as the run",
+            )
+        )

@@ -1,0 +1,69 @@
+"""A function becomes a part by a decorator."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import rlvr
+from rlvr import BuildContext, Needs, Problem, Reward, RewardFn, ScoredGroup, Trajectory
+from rlvr.border.kinds import fault_of_part
+from rlvr.testing.contract import check_part
+from rlvr.verification.runner import VerificationRunner
+
+
+@rlvr.reward
+def length(problem: Problem, trajectory: Trajectory) -> Reward:
+    """Longer is better."""
+    return Reward(value=1.0, score01=1.0, tests_passed=1, tests_total=1)
+
+
+@rlvr.reward
+async def waiting(problem: Problem, trajectory: Trajectory) -> Reward:
+    await asyncio.sleep(0)
+    return Reward(value=0.5, score01=0.5, tests_passed=1, tests_total=2)
+
+
+@rlvr.advantage
+def first(groups: Sequence[ScoredGroup]) -> list[list[float]]:
+    return [[1.0 for _ in group.trajectories] for group in groups]
+
+
+@rlvr.loss(needs=Needs(annotations={"reference"}), importance_weighted=False)
+def nothing(data: Any, logprobs: Any, outputs: Any) -> tuple[Any, dict[str, float]]:
+    return 0.0, {"n": float(len(data))}
+
+
+PROBLEM = Problem(id="p", prompt=())
+ANSWER = Trajectory(problem_id="p", segments=(), finish="stop")
+
+
+@pytest.mark.parametrize(("made", "value"), [(length, 1.0), (waiting, 0.5)])
+def test_a_plain_and_a_waiting_function_are_rewards(made: type[RewardFn], value: float) -> None:
+    """The runner calls both, one in a thread, one on the event loop."""
+    built = made(None, BuildContext())  # type: ignore[call-arg]
+    check_part(built, RewardFn)
+    assert fault_of_part(built, "reward") == ""
+    (outcome,) = asyncio.run(VerificationRunner(reward=built).pairs([(PROBLEM, ANSWER)]))
+    assert isinstance(outcome, Reward)
+    assert outcome.value == value
+
+
+def test_names_and_words_are_those_of_the_function() -> None:
+    """So a message names it, and another process finds it."""
+    assert (length.__name__, length.__doc__) == ("length", "Longer is better.")
+    assert pickle.loads(pickle.dumps(length())) is not None
+
+
+def test_a_loss_says_what_it_needs() -> None:
+    """`importance_weighted` has no default: forgotten, ratios would be biased in silence."""
+    assert nothing().needs.annotations == {"reference"}
+    assert nothing().importance_weighted is False
+    assert nothing()([1, 2], [], {}) == (0.0, {"n": 2.0})  # type: ignore[list-item]
+    assert first()([]) == []
+    with pytest.raises(TypeError, match="importance_weighted"):
+        rlvr.loss()  # type: ignore[call-arg]

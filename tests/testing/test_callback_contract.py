@@ -1,0 +1,131 @@
+"""CallbackContract passes on a right callback, and finds each planted fault."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlvr import Callback, NearMissWarning, RunInfo
+from rlvr.testing import CallbackContract
+from rlvr.testing.contract import Contract
+
+Broken = Callable[[type[Contract]], set[str]]
+
+
+class Counts(Callback):
+    """Counts steps."""
+
+    steps = 0
+
+    def step_finished(self, run: RunInfo, step: int, metrics: Mapping[str, float]) -> None:
+        self.steps += 1
+
+
+class Deaf(Callback):
+    """Listens to nothing."""
+
+
+class Late(Callback):
+    async def step_finished(  # type: ignore[override]  # the planted fault
+        self, run: RunInfo, step: int, metrics: Mapping[str, float]
+    ) -> None:
+        pass
+
+
+class NeedsAStart(Counts):
+    def run_started(self, run: RunInfo) -> None:
+        self.run = run
+
+    def run_finished(self, run: RunInfo, outcome: str) -> None:
+        assert self.run == run
+
+
+class ChangesMetrics(Callback):
+    def step_finished(self, run: RunInfo, step: int, metrics: Any) -> None:
+        metrics["reward/mean"] = 1.0
+
+
+class ChangesTheEnvironment(Counts):
+    def run_started(self, run: RunInfo) -> None:
+        os.environ["RLVR_TEST_LEFT_BEHIND"] = run.id
+
+
+class SharesItsRun(Counts):
+    run: Any = None
+
+    def run_started(self, run: RunInfo) -> None:
+        type(self).run = run
+
+    def run_finished(self, run: RunInfo, outcome: str) -> None:
+        assert self.run is None or self.run == run
+
+
+class Stranger:
+    """Has every method, and no base class."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(Counts(), name)
+
+
+def contract_of(callback: type) -> type[CallbackContract]:
+    """The contract on that callback."""
+
+    class Case(CallbackContract):
+        def make_callback(self, directory: Path) -> Any:
+            return callback()
+
+    return Case
+
+
+def test_a_right_callback_holds_every_promise(broken: Broken) -> None:
+    """The kit raises no false alarm."""
+    assert broken(contract_of(Counts)) == set()
+
+
+@pytest.mark.parametrize(
+    ("callback", "promise"),
+    [
+        (Deaf, "is_a_callback"),
+        (Stranger, "is_a_callback"),
+        (Late, "is_told_by_plain_methods"),
+        (NeedsAStart, "hears_of_a_run_that_never_began"),
+        (ChangesMetrics, "hears_a_whole_run"),
+        (ChangesTheEnvironment, "hears_a_whole_run"),
+        (SharesItsRun, "two_runs_do_not_disturb_each_other"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:coroutine")
+def test_faults_are_found(
+    callback: type, promise: str, broken: Broken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each planted fault fails the test whose promise it breaks."""
+    monkeypatch.setenv("RLVR_TEST_LEFT_BEHIND", "before")
+    monkeypatch.setattr("rlvr.testing.callback.METRICS", {"reward/mean": 0.5})
+
+    assert promise in broken(contract_of(callback))
+
+
+@pytest.mark.parametrize(
+    "slip",
+    [
+        *("run_start", "run_starts", "runStarted", "rum_started", "evaluate", "evalauted"),
+        *("group_scored", "groupsScored", "groups_socred", "step_finish", "steps_finished"),
+        *("stepFinishd", "checkpoints_saved", "checkpoint_save", "checkpointSaved"),
+        *("run_finish", "run_finised", "runFinished", "run_finihsed"),
+    ],
+)
+def test_a_slip_in_a_name_is_caught(slip: str, broken: Broken) -> None:
+    """A misspelt method would never be told: its class cannot be made, or the kit fails."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NearMissWarning)
+            callback = type("Slipped", (Counts,), {slip: lambda self, *facts: None})
+    except TypeError as error:
+        assert "did you mean" in str(error)  # noqa: PT017  # either way is right
+    else:
+        assert "is_a_callback" in broken(contract_of(callback))
