@@ -407,7 +407,8 @@ try:
             os._exit(0)
         children.append(child)
     time.sleep(1)
-    reached(len(children))
+    if not any(os.waitpid(child, os.WNOHANG)[0] for child in children):  # all are there at once
+        reached(len(children))
 finally:
     for child in children:
         os.kill(child, 9)
@@ -440,7 +441,8 @@ try:
         children.append(child)
         os.read(near, 1)
     time.sleep(1)
-    reached(len(children))
+    if not any(os.waitpid(child, os.WNOHANG)[0] for child in children):  # all are there at once
+        reached(len(children))
 finally:
     for child in children:
         os.kill(child, 9)

@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 import attrs
 import pluggy
 
-from rlvr import API_VERSION, hookspecs
+import rlvr.hookspecs
+from rlvr import API_VERSION
 from rlvr.config.core import CORE_OPTIONS
 from rlvr.config.fields import HELP
 from rlvr.specs import AlgorithmSpec, Check, CommandSpec, PartSpec, TaskSpec
@@ -70,12 +71,12 @@ class PluginContract(Contract):
         for name in dir(module):
             if not name.startswith("rlvr_") or not callable(getattr(module, name)):
                 continue
-            assert hasattr(hookspecs, name), f"no hook is called {name}"
+            assert hasattr(rlvr.hookspecs, name), f"no hook is called {name}"
             assert hasattr(getattr(module, name), "rlvr_impl"), f"{name} lacks @hookimpl"
             for parameter in inspect.signature(getattr(module, name)).parameters.values():
                 assert parameter.default is parameter.empty, f"{name}: pluggy ignores defaults"
         manager = pluggy.PluginManager("rlvr")
-        manager.add_hookspecs(hookspecs)
+        manager.add_hookspecs(rlvr.hookspecs)
         manager.register(module)
         manager.check_pending()
 
@@ -146,8 +147,8 @@ class PluginContract(Contract):
 
 def offers(module: Any) -> Iterable[Any]:
     """All records that the module's offer hooks yield."""
-    for name in hookspecs.__all__:
-        hook = getattr(hookspecs, name)
+    for name in rlvr.hookspecs.__all__:
+        hook = getattr(rlvr.hookspecs, name)
         implementation = getattr(module, name, None)
         if implementation is not None and not inspect.signature(hook).parameters:
             yield from implementation()
