@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from attrs import frozen
 
+from rlvr.concurrency import all_of
 from rlvr.errors import UnsupportedError
 from rlvr.parts.base import Part
 from rlvr.types import Completion, Datum, FloatArray, GenerateRequest
@@ -42,8 +43,17 @@ class Policy(Part):
     image_processor: ImageProcessor | None = None
 
     @abc.abstractmethod
-    async def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
-        """One completion a request, in order. Equal prompts share their prefill."""
+    async def generate(self, request: GenerateRequest) -> Completion:
+        """
+        One completion. Many coroutines ask at the same time: a policy makes batches of them.
+
+        Cancelling the call ends this request alone. An error that concerns this request alone is a
+        completion with finish "error", or raised; one that concerns the weights is raised to all.
+        """
+
+    async def generate_many(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
+        """One completion a request, in order; the first error ends the others, and is raised."""
+        return await all_of(map(self.generate, requests))
 
     async def export_weights(self, directory: Path) -> None:
         """Write its weights, as a model or an adapter; `BackendError` where they changed since."""

@@ -1,13 +1,13 @@
-"""A sampler: turns problems into groups of trajectories."""
+"""A sampler: turns a problem into trajectories."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, ClassVar
 
 from rlvr.parts.base import Part
-from rlvr.types import Group, Problem, SamplingParams
+from rlvr.types import Problem, SamplingParams, Trajectory
 
 if TYPE_CHECKING:
     from rlvr.parts.backend import Policy
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 class Sampler(Part):
     """
-    Turns problems into groups of trajectories.
+    Turns a problem into trajectories.
 
     Attributes:
         draws_from_policy: False where trajectories come from elsewhere (references): their
@@ -28,7 +28,18 @@ class Sampler(Part):
     draws_from_policy: bool = True
 
     @abc.abstractmethod
-    async def sample(
-        self, policy: Policy, task: Task, problems: Sequence[Problem], params: SamplingParams
-    ) -> list[Group]:
-        """G trajectories a problem, order kept; one failing rollout does not sink its group."""
+    def sample(
+        self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
+    ) -> AsyncIterator[Trajectory]:
+        """
+        The trajectories of a problem, each as soon as it has ended, in any order.
+
+        Where they are drawn from the policy there are `params.group_size` of them; `index` is the
+        place of each in its group. Their draws follow from `params.seed`, the problem and the
+        index, never from the order of calls. A rollout that fails is a trajectory with finish
+        "error". Many problems are sampled at the same time.
+        """
+
+    def why_empty(self) -> str:
+        """Why a batch of problems has no trajectory at all; "": that is no mistake."""
+        return ""

@@ -62,7 +62,7 @@ class Trajectory:
     files that its episode left behind (`EpisodeResult.files`). `notes` are what the episode noted
     about its turns (`EpisodeResult.notes`; JSON values only). `prompt_cut` counts prompt tokens
     that did not fit the model's context. `error` says why a rollout broke off (`finish` is then
-    "error"). `pictures` (`Image`) are those that tokens of it stand for, in order; the
+    "error"). `index` is its place among those of its group. `pictures` (`Image`) are those that tokens of it stand for, in order; the
     core only carries them.
     """
 
@@ -70,6 +70,7 @@ class Trajectory:
     segments: tuple[Segment, ...] = field(default=(), converter=as_tuple)
     finish: Finish = "stop"
     seed: int = 0
+    index: int = 0
     temperature: float = 1.0
     policy_version: int = 0
     policy_digest: str = ""

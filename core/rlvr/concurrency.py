@@ -1,0 +1,26 @@
+"""Coroutines beside each other, none of which outlives the wait for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+
+async def all_of(work: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
+    """Their results, in order; where one fails or the wait is cancelled, all others end first."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        await end(tasks)
+
+
+async def end(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Cancel what still runs, and wait for its end."""
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
