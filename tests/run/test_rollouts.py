@@ -118,7 +118,7 @@ def test_those_that_wait_begin_in_the_order_of_their_ranks_then_the_longest_firs
         await asyncio.gather(*tasks)
 
     asyncio.run(main())
-    assert reward.begun == ["a", "e", "b", "d", "c"]  # the first one found a free slot
+    assert reward.begun == ["e", "b", "d", "c", "a"]
 
 
 @pytest.mark.parametrize("seed", range(20))
