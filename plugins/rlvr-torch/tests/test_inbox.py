@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+import time
 from contextlib import nullcontext, suppress
 
 import numpy as np
@@ -59,6 +60,7 @@ def passes(monkeypatch):
 
     def counting(self, tokens, *args, **kwargs):
         seen.append(tuple(tokens.shape))
+        time.sleep(0.001)  # the event loop has its turn
         return plain(self, tokens, *args, **kwargs)
 
     monkeypatch.setattr(GPT2, "hidden", counting)
@@ -112,19 +114,18 @@ def test_cancelling_frees_one_row_alone(desk, passes):
 
     async def main():
         tasks = [asyncio.create_task(desk.live.generate(request)) for request in requests]
-        while len(passes) < 90:
+        while len(passes) < 9:
             await asyncio.sleep(0.001)
-        tasks[1].cancel()
+        for task in tasks[1:3]:
+            task.cancel()
         found = await asyncio.gather(*tasks, return_exceptions=True)
-        assert isinstance(found.pop(1), asyncio.CancelledError)
+        assert all(isinstance(found.pop(1), asyncio.CancelledError) for _ in range(2))
         return found
 
     passes.clear()
-    del wanted[1]
-    desk.engine.generate(requests)
-    for one, other in zip(asyncio.run(main()), wanted, strict=True):
-        assert one.tokens.tolist() == other.tokens.tolist()
-    assert passes[-1][0] < 4
+    for one, other in zip(asyncio.run(main()), [wanted[0], wanted[3]], strict=True):
+        same(one, other)
+    assert (passes[1][0], passes[-1][0]) == (4, 2)
 
 
 @pytest.mark.parametrize("prompt", [(), (5, 9999)])
@@ -204,8 +205,7 @@ def test_old_and_live_policies_in_one_batch(desk):
         live = asyncio.create_task(desk.live.generate(request_of(1, 90)))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        await desk.executor.run(lambda _: None)  # after the first slice
-        await desk.executor.run(step)
+        await desk.executor.run(step)  # after the first slice
         with pytest.raises(BackendError, match="version 0 is stale"):
             await strict
         with pytest.raises(BackendError, match="version 0 is stale"):
@@ -226,17 +226,24 @@ def test_weights_are_laid_out_once_a_version(desk, monkeypatch):
     made = []
     plain = weights.Matmul
     monkeypatch.setattr(weights, "Matmul", lambda *given: made.append(given) or plain(*given))
-    asyncio.run(desk.live.generate(request_of(0, 5 * SLICE)))
+
+    async def several_slices():
+        await desk.live.generate(request_of(0, 5 * SLICE))
+        await desk.executor.run(lambda _: None)  # the batch has ended
+
+    asyncio.run(several_slices())
     once = len(made)
     assert once == 9  # four a layer, and the head
+
+    def step(_):
+        desk.model.wpe.weight.data.add_(0.1)
+        desk.version += 1
 
     async def main():
         sampling = asyncio.create_task(desk.live.generate(request_of(0, 90)))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        await desk.executor.run(lambda _: None)
-        await desk.executor.run(lambda _: desk.model.wpe.weight.data.add_(0.1))
-        desk.version += 1
+        await desk.executor.run(step)  # after the first slice
         await sampling
 
     asyncio.run(main())

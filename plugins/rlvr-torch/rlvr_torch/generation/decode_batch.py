@@ -1,9 +1,9 @@
-"""One thread's share of a generation: rows that are decoded together, and requests that wait.
+"""The running batch: rows that are decoded together, and requests that wait for a row.
 
-When a row's completion has ended the next waiting request takes the row at once. Its prompt is
-read unless another row reads it already, and the first token comes from there. When nothing
-waits, finished rows leave the batch. Who sits where
-follows from the requests and their tokens only.
+Sequences are added at any time. A free row is taken by the next that waits (long prompts first,
+equal ones beside each other): its prompt is read unless another row reads it already, and its first
+token comes from there. When nothing waits, finished rows leave the batch. Who sits where follows
+from the requests and their tokens only, and on a CPU no row's numbers depend on the others.
 
 Shapes: R rows, P prompts, S prompt tokens, C width, V vocabulary.
 """
@@ -11,20 +11,20 @@ Shapes: R rows, P prompts, S prompt tokens, C width, V vocabulary.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rlvr_torch.generation.cache.per_row import RowCache
-from rlvr_torch.generation.cache.shared_prompt import KVCache
+from rlvr_torch.generation.cache.kv_cache import KVCache
 from rlvr_torch.generation.cpu.weights import DecodeWeights
 from rlvr_torch.generation.cuda_graph import StepGraphs
 from rlvr_torch.generation.sequence import RunningSequence
 from rlvr_torch.generation.token_sampling import TokenSampler
 from rlvr_torch.models.interface import Net
+from rlvr_torch.runtime.batch_threads import BatchThreads
 
 _DROP_SHARE = 0.125  # finished rows leave when they are this share of the batch
 
@@ -35,70 +35,51 @@ class DecodeBatch:
 
     Args:
         net: The model.
-        sequences: What is to be completed, in this order; those of equal prompts beside each other.
         rows: Most of them decoded at the same time.
-        prefill_tokens: Most padded prompt tokens read at the same time.
+        prefill_tokens: Most padded prompt tokens read at the same time, on a GPU. On a CPU each
+            prompt is read alone: beside others it would not give the same bits.
         dtype: What matrix products are computed in.
         is_static: Decode in shapes that seldom change (`KVCache`); by default on a GPU, where
             they are captured.
-        weights: Makes the products with the head.
+        threads: Cores that each operation is spread over.
     """
 
     def __init__(
         self,
         net: Net,
-        sequences: Sequence[RunningSequence],
         *,
         rows: int,
         prefill_tokens: int,
         dtype: torch.dtype,
         is_static: bool | None = None,
-        weights: DecodeWeights | None = None,
+        threads: BatchThreads | None = None,
     ) -> None:
         self._net = net
-        self._weights = weights or DecodeWeights(net, dtype)
+        self._weights = DecodeWeights(net, dtype)
+        self._threads = threads or BatchThreads()
         self._dtype = dtype
-        self._prefill_tokens = prefill_tokens
-        self._waiting = deque(sequences)
+        self._waiting: deque[RunningSequence] = deque()
         self._ended: list[RunningSequence] = []
-        rows = min(rows, len(sequences))
-        self._rows: list[RunningSequence | None] = [None] * rows
+        self._most = rows
+        self._rows: list[RunningSequence | None] = []
         self._device = net.head.device
         is_gpu = self._device.type == "cuda"
+        self._prefill_tokens = 1 if self._device.type == "cpu" else prefill_tokens
         self._is_static = is_gpu if is_static is None else is_static
         self._graphs = StepGraphs(is_gpu and self._is_static)
-        self._cache = self._new_cache(
-            sequences, dtype if dtype != torch.float32 else net.head.dtype
-        )
-        self._draws = TokenSampler(rows, self._device)
-        self._drawn = torch.zeros(rows, 1, dtype=torch.int64, device=self._device)  # (R, 1)
-
-    def _new_cache(
-        self, sequences: Sequence[RunningSequence], dtype: torch.dtype
-    ) -> KVCache | RowCache:
-        """One that shares prompts, unless there is nothing to share."""
-        rows, prompts = len(self._rows), [sequence.request.prompt for sequence in sequences]
-        longest, tokens = max(map(len, prompts)), max(sequence.room for sequence in sequences)
-        names = [prompt.tobytes() for prompt in prompts]
-        if len(set(names)) == len(names) and not self._is_static:
-            return RowCache(
-                self._net.heads,
-                rows=rows,
-                longest=longest,
-                tokens=tokens,
-                dtype=dtype,
-                device=self._device,
-            )
-        return KVCache(
-            self._net.heads,
-            rows=rows,
-            places=len(set(names[:rows])),
-            longest=longest,
-            tokens=tokens,
-            dtype=dtype,
+        self._cache = KVCache(
+            net.heads,
+            dtype=dtype if dtype != torch.float32 else net.head.dtype,
             device=self._device,
             is_static=self._is_static,
         )
+        self._draws = TokenSampler(self._device)
+        self._drawn = torch.zeros(0, 1, dtype=torch.int64, device=self._device)  # (R, 1)
+
+    def add(self, sequences: Sequence[RunningSequence]) -> None:
+        """More of them, which have room for a token at least."""
+        if sequences:
+            self._waiting = deque(sorted([*self._waiting, *sequences], key=_place))
 
     @property
     def is_done(self) -> bool:
@@ -106,15 +87,16 @@ class DecodeBatch:
         return not self._waiting and all(sequence is None for sequence in self._rows)
 
     @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """The settings of torch in which `step` is called."""
+    def at_work(self, version: int | None = None) -> Iterator[None]:
+        """Call `step` inside; the weights, which are at this version, must not change there."""
+        self._threads.prepare()
         autocast = torch.autocast(
             self._device.type,
             self._dtype,
             enabled=self._dtype != torch.float32,
             cache_enabled=not self._is_static,  # a graph must not keep a cast of old weights
         )
-        with torch.inference_mode(), autocast:
+        with torch.inference_mode(), autocast, self._weights.packed(version):
             yield
 
     def step(self, version: int | None = None) -> list[RunningSequence]:
@@ -124,7 +106,12 @@ class DecodeBatch:
         Raises:
             BackendError: Logits are not finite.
         """
-        self._pass(version)
+        if any(sequence is not None for sequence in self._rows):
+            self._pass(version)
+        while self._waiting and (free := self._free()):
+            self._fill(free, version)
+        if not self._waiting:
+            self._drop()
         ended, self._ended = self._ended, []
         return ended
 
@@ -140,25 +127,43 @@ class DecodeBatch:
         self._cache.end(row)
 
     def _pass(self, version: int | None) -> None:
-        """One more token for every row, first ones for the rows that became free."""
-        living = [row for row, sequence in enumerate(self._rows) if sequence is not None]
-        if living:
-            count = self._cache.rows
-            positions = self._cache.advance().clamp(max=self._net.positions - 1)
-            positions = self._cache.hold("clamped", positions)
+        """One more token for every row."""
+        count = self._cache.rows
+        positions = self._cache.advance().clamp(max=self._net.positions - 1)
+        positions = self._cache.hold("clamped", positions)
 
-            def step() -> Tensor:
-                hidden = self._net.hidden(self._drawn[:count], positions, self._cache.attend)
-                return self._logits(hidden[:, 0])
+        def step() -> Tensor:
+            hidden = self._net.hidden(self._drawn[:count], positions, self._cache.attend)
+            return self._logits(hidden[:, 0])
 
-            self._draw(self._graphs.run(self._cache.shape, step), range(count), version)
-        while self._waiting and (free := self._free()):
-            self._fill(free, version)
-        if not self._waiting:
-            self._drop()
+        self._draw(self._graphs.run(self._cache.shape, step), range(count), version)
 
     def _free(self) -> list[int]:
-        return [row for row, sequence in enumerate(self._rows) if sequence is None]
+        """Rows for those that wait, as many as there are and may be."""
+        taken = sum(sequence is not None for sequence in self._rows)
+        wanted = min(self._most, taken + len(self._waiting)) - taken
+        lacking = taken + wanted - len(self._rows)
+        if lacking > 0:
+            spare = min(len(self._rows) // 2, self._most - len(self._rows))
+            self._reserve(self._whole(len(self._rows) + max(lacking, spare)))
+        free = [row for row, sequence in enumerate(self._rows) if sequence is None]
+        return free[:wanted]
+
+    def _reserve(self, rows: int) -> None:
+        more = rows - len(self._rows)
+        self._rows += [None] * more
+        self._cache.reserve(rows)
+        self._draws.reserve(rows)
+        self._drawn = torch.cat([self._drawn, self._drawn.new_zeros(more, 1)])
+
+    def _whole(self, rows: int) -> int:
+        """
+        So many rows or a few more.
+
+        A product of one row, or an operator that ends in the middle of a vector, would round
+        otherwise.
+        """
+        return max(2, 1 << (rows - 1).bit_length() if self._is_static else rows + rows % 2)
 
     def _draw(self, logits: Tensor, rows: Sequence[int], version: int | None) -> None:
         drawn, logprobs = self._draws.draw(logits, rows)
@@ -170,14 +175,15 @@ class DecodeBatch:
                 self._leave(row)
                 self._ended.append(sequence)
 
-    def _fill(self, free: Sequence[int], version: int | None) -> None:
+    def _fill(self, rows: Sequence[int], version: int | None) -> None:
         """The next waiting sequences take free rows, and draw their first tokens."""
-        rows = free[: len(self._waiting)]
         sequences = [self._waiting.popleft() for _ in rows]
+        names = [_name(sequence, version) for sequence in sequences]
+        self._close_prompts(version, set(names))
         places, unread = [], {}
-        for row, sequence in zip(rows, sequences, strict=True):
+        for name, sequence in zip(names, sequences, strict=True):
             prompt = sequence.request.prompt
-            place, is_unread = self._cache.open(row, prompt.tobytes(), len(prompt))
+            place, is_unread = self._cache.open(name, len(prompt))
             if is_unread:
                 unread[place] = prompt
             places.append(place)
@@ -185,20 +191,23 @@ class DecodeBatch:
         for row, sequence, place in zip(rows, sequences, places, strict=True):
             self._rows[row] = sequence
             self._cache.begin(row, place)
+        last = max(row for row, sequence in enumerate(self._rows) if sequence is not None)
+        self._cache.resize(max(self._cache.rows, self._whole(last + 1)))
         self._draws.seat(rows, [d.request for d in sequences], [d.room for d in sequences])
         distinct = sorted(set(places))
         ends = torch.stack([self._end(place) for place in distinct])  # (P, C)
+        if len(ends) == 1:
+            ends = ends.expand(2, -1)
         index = torch.tensor([distinct.index(p) for p in places], device=self._device)
         self._draw(self._logits(ends)[index], rows, version)
-        self._close_prompts()
 
-    def _close_prompts(self) -> None:
-        """Free the places of prompts that no row reads and the next sequence does not need."""
-        wanted = self._waiting[0].request.prompt.tobytes() if self._waiting else b""
-        self._cache.close_unused(wanted)
+    def _close_prompts(self, version: int | None, wanted: set[Hashable]) -> None:
+        """Free the places of prompts that no row reads, but for these and the next one's."""
+        following = {_name(self._waiting[0], version)} if self._waiting else set()
+        self._cache.close_unused(wanted | following)
 
     def _end(self, place: int) -> Tensor:
-        end = self._cache.ends[place]
+        end = self._cache.prompts.ends[place]
         assert end is not None, "the prompt was opened and not read"
         return end
 
@@ -221,13 +230,13 @@ class DecodeBatch:
                 torch.tensor([len(prompts[place]) - 1 for place in some], device=self._device),
             )  # (P, C)
             for end, place in zip(ends, some, strict=True):
-                self._cache.ends[place] = end
+                self._cache.prompts.ends[place] = end
 
     def _drop(self) -> None:
         """Let finished rows go when they are many: the last ones move to their places."""
         count = self._cache.rows
         living = [row for row in range(count) if self._rows[row] is not None]
-        left = 1 << (len(living) - 1).bit_length() if self._is_static else len(living)
+        left = self._whole(len(living))
         if not living or left > count * (1 - _DROP_SHARE):
             return
         holes = [row for row in range(left) if self._rows[row] is None]
@@ -237,7 +246,8 @@ class DecodeBatch:
             self._drawn[target] = self._drawn[source]
             self._cache.move(source, target)
             self._draws.move(source, target)
-        self._close_prompts()
+        self._cache.close_unused(set())
+        self._cache.tidy()
         self._cache.resize(left)
 
     def _logits(self, hidden: Tensor) -> Tensor:
@@ -254,3 +264,14 @@ class DecodeBatch:
         if net.logit_softcap:
             logits = net.logit_softcap * torch.tanh(logits / net.logit_softcap)
         return logits
+
+
+def _name(sequence: RunningSequence, version: int | None) -> Hashable:
+    """Of its prompt: keys that older weights computed are not those of the newest."""
+    return version, sequence.request.prompt.tobytes()
+
+
+def _place(sequence: RunningSequence) -> tuple[int, bytes]:
+    """In the order of those that wait."""
+    prompt = sequence.request.prompt
+    return -len(prompt), prompt.tobytes()

@@ -1,19 +1,17 @@
 """The generation engine: many completions at once, each prompt read once.
 
 Requests with equal prompts share one prefill and its keys, and a row whose completion has ended is
-taken by the next request. All settings are a request's own, and neither its batch nor padding
-changes what it draws.
+taken by the next request. All settings are a request's own. On a CPU, in float32, a completion
+depends on its request and the weights alone, to the bit (docs/rollouts.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import torch
 
 from rlvr import BackendError, Completion, GenerateRequest, Tokenizer
-from rlvr_torch.generation.cpu.weights import DecodeWeights
 from rlvr_torch.generation.decode_batch import DecodeBatch
 from rlvr_torch.generation.sequence import RunningSequence
 from rlvr_torch.models.interface import Net
@@ -28,7 +26,7 @@ class Engine:
         net: The weights; read at each call, never changed.
         tokenizer: Turns tokens to text.
         rows: Most completions decoded at the same time.
-        prefill_tokens: Most padded prompt tokens read at the same time.
+        prefill_tokens: Most padded prompt tokens read at the same time, on a GPU.
         dtype: What matrix products are computed in; logprobs are float32 always.
         threads: Cores that each operation is spread over; by default as torch is set.
         ends: Tokens that end a completion; None: those that end the policy's turn.
@@ -51,7 +49,7 @@ class Engine:
         self._rows = rows
         self._prefill_tokens = prefill_tokens
         self._dtype = dtype
-        self._threads = threads or BatchThreads()
+        self._threads = threads
 
     @property
     def context_length(self) -> int:
@@ -102,74 +100,12 @@ class Engine:
         room = min(request.params.max_tokens, self.net.positions - len(prompt))
         return RunningSequence(request, room, self.tokenizer, self._ends)
 
-    def start(self) -> Running:
+    def start(self) -> DecodeBatch:
         """An empty batch, to which sequences are added at any time."""
-        weights = DecodeWeights(self.net, self._dtype)
-
-        def begin(sequences: Sequence[RunningSequence]) -> DecodeBatch:
-            return DecodeBatch(
-                self.net,
-                sequences,
-                rows=self._rows,
-                prefill_tokens=self._prefill_tokens,
-                dtype=self._dtype,
-                weights=weights,
-            )
-
-        return Running(begin, weights, self._threads)
-
-
-class Running:
-    """A batch that is being decoded: each wave of sequences is advanced beside the others."""
-
-    def __init__(
-        self,
-        begin: Callable[[Sequence[RunningSequence]], DecodeBatch],
-        weights: DecodeWeights,
-        threads: BatchThreads,
-    ) -> None:
-        self._begin = begin
-        self._weights = weights
-        self._threads = threads
-        self._waves: list[DecodeBatch] = []
-
-    def add(self, sequences: Sequence[RunningSequence]) -> None:
-        """More of them: long prompts first, equal ones beside each other."""
-        if sequences:
-            self._waves.append(self._begin(sorted(sequences, key=_place)))
-
-    def drop(self, sequence: RunningSequence) -> None:
-        """Forget a sequence: nobody wants its completion any more."""
-        for wave in self._waves:
-            wave.drop(sequence)
-
-    @property
-    def is_done(self) -> bool:
-        """Whether all sequences have ended."""
-        return all(wave.is_done for wave in self._waves)
-
-    @contextmanager
-    def at_work(self, version: int | None = None) -> Iterator[None]:
-        """Call `step` inside; the weights, which are at this version, must not change there."""
-        self._threads.prepare()
-        with self._weights.packed(version):
-            yield
-
-    def step(self, version: int | None = None) -> list[RunningSequence]:
-        """
-        Draw one token in each row, at the version of the weights; gives what has ended now.
-
-        Raises:
-            BackendError: Logits are not finite.
-        """
-        ended = []
-        for wave in self._waves:
-            with wave.at_work():
-                ended += wave.step(version)
-        self._waves = [wave for wave in self._waves if not wave.is_done]
-        return ended
-
-
-def _place(sequence: RunningSequence) -> tuple[int, bytes]:
-    prompt = sequence.request.prompt
-    return -len(prompt), prompt.tobytes()
+        return DecodeBatch(
+            self.net,
+            rows=self._rows,
+            prefill_tokens=self._prefill_tokens,
+            dtype=self._dtype,
+            threads=self._threads,
+        )

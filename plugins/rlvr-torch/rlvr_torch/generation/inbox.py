@@ -172,10 +172,15 @@ class Inbox:
         batch = self._running()
         with batch.at_work(version):
             for _ in range(self._passes):
-                self._deliver(batch.step(version))
+                ended = batch.step(version)
+                if batch.is_done:  # the last ones are told when the weights are free again
+                    break
+                self._deliver(ended)
+                ended = []
                 self._look()
                 if not self._calls:
-                    return
+                    break
+        self._deliver(ended)
 
     def _running(self) -> RunningBatch:
         if self._batch is None:

@@ -49,19 +49,29 @@ class _Part:
 
 
 class TokenSampler:
-    """The sampling settings of at most `rows` rows, and their random numbers."""
+    """The sampling settings of rows, and their random numbers."""
 
-    def __init__(self, rows: int, device: torch.device) -> None:
+    def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._numbers = torch.zeros(rows, 0, device=device)  # (R, W)
-        self._count = torch.zeros(rows, 1, dtype=torch.int64, device=device)  # drawn before
-        self._heat = torch.ones(rows, 1, device=device)
-        self._top_k = torch.zeros(rows, dtype=torch.int64, device=device)
-        self._top_p = torch.zeros(rows, device=device)
-        self._how: list[Literal["greedy", "whole", "cut"]] = ["whole"] * rows
-        self._is_hot = [False] * rows  # at a temperature other than 0 and 1
+        self._numbers = torch.zeros(0, 0, device=device)  # (R, W)
+        self._count = torch.zeros(0, 1, dtype=torch.int64, device=device)  # drawn before
+        self._heat = torch.ones(0, 1, device=device)
+        self._top_k = torch.zeros(0, dtype=torch.int64, device=device)
+        self._top_p = torch.zeros(0, device=device)
+        self._how: list[Literal["greedy", "whole", "cut"]] = []
+        self._is_hot: list[bool] = []  # at a temperature other than 0 and 1
         self._parts: dict[int, list[_Part]] = {}  # of the first n rows, until any of them changes
         self._room = torch.empty(0, 0, device=device)
+
+    def reserve(self, rows: int) -> None:
+        """Make room for so many rows."""
+        more = rows - len(self._how)
+        for name in ("numbers", "count", "heat", "top_k", "top_p"):
+            value: Tensor = getattr(self, f"_{name}")
+            setattr(self, f"_{name}", torch.cat([value, value.new_ones(more, *value.shape[1:])]))
+        self._how += ["whole"] * more
+        self._is_hot += [False] * more
+        self._parts.clear()
 
     def seat(
         self, rows: Sequence[int], requests: Sequence[GenerateRequest], lengths: Sequence[int]
@@ -137,9 +147,9 @@ class TokenSampler:
         return _draw_from_all(logits, part.heat, numbers, self._buffer(logits))
 
     def _buffer(self, logits: Tensor) -> Tensor:
-        """Room for as many numbers, the same at each call: fresh memory costs more than they do."""
-        if self._room.shape[1:] != logits.shape[1:] or len(self._room) < len(logits):
-            self._room = torch.empty_like(logits, memory_format=torch.contiguous_format)
+        """Whole blocks of numbers, the same at each call: fresh memory costs more than they do."""
+        if len(self._room) < len(logits) or self._room.shape[1] != _whole(logits.shape[1]):
+            self._room = _room_for(logits, len(logits))
         return self._room[: len(logits)]
 
     def _parts_of(self, rows: Sequence[int]) -> list[_Part]:
@@ -176,9 +186,13 @@ def _draw_likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:
 def _draw_from_all(
     logits: Tensor, heat: Tensor | None, numbers: Tensor, room: Tensor
 ) -> tuple[Tensor, Tensor]:
-    scaled = logits if heat is None else torch.div(logits, heat, out=room)
+    vocab = logits.shape[1]
+    part = room[:, :vocab]
+    scaled = logits if heat is None else torch.div(logits, heat, out=part)
     peak = scaled.amax(dim=1, keepdim=True)
-    tokens, total = _invert(torch.sub(scaled, peak, out=room).exp_(), numbers)  # not normalised
+    torch.sub(scaled, peak, out=part)
+    tokens, total = _invert(_exp(room, vocab), numbers)  # not normalised
+    tokens.clamp_(max=vocab - 1)
     chosen = logits.gather(1, tokens)
     logprobs = (chosen if heat is None else chosen / heat) - peak - total.log_()
     return tokens[:, 0], logprobs[:, 0]
@@ -200,24 +214,17 @@ def _invert(mass: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
     The first index whose cumulative mass exceeds `numbers` (R, 1) of the whole; and the whole.
 
     First the block of tokens is found, then the token in it: most of a large vocabulary is only
-    added up.
+    added up. The mass is in whole blocks.
     """
-    vocab = mass.shape[1]
-    blocks = vocab // _BLOCK
-    whole, rest = mass[:, : blocks * _BLOCK], mass[:, blocks * _BLOCK :]
-    sums = torch.cat(
-        [whole.unflatten(1, (blocks, _BLOCK)).sum(dim=2), rest.sum(dim=1, keepdim=True)], dim=1
-    )  # (R, blocks + 1)
-    upto = sums.cumsum(dim=1)
+    blocks = mass.unflatten(1, (-1, _BLOCK))
+    upto = blocks.sum(dim=2).cumsum(dim=1)  # (R, blocks)
     total = upto[:, -1:]
     target = _below(numbers * total, total)
-    block = torch.searchsorted(upto, target, right=True).clamp_(max=blocks)
+    block = torch.searchsorted(upto, target, right=True).clamp_(max=upto.shape[1] - 1)  # (R, 1)
     before = torch.where(block > 0, upto.gather(1, (block - 1).clamp(min=0)), 0.0)
-    index = block * _BLOCK + torch.arange(_BLOCK, device=mass.device)  # (R, _BLOCK)
-    inside = mass.gather(1, index.clamp(max=vocab - 1)).masked_fill_(index >= vocab, 0.0)
-    inner = inside.cumsum(dim=1)
+    inner = blocks.gather(1, block[:, :, None].expand(-1, -1, _BLOCK))[:, 0].cumsum(dim=1)
     found = torch.searchsorted(inner, _below(target - before, inner[:, -1:]), right=True)
-    return (block * _BLOCK + found).clamp_(max=vocab - 1), total
+    return block * _BLOCK + found, total
 
 
 def _below(target: Tensor, total: Tensor) -> Tensor:
@@ -227,33 +234,43 @@ def _below(target: Tensor, total: Tensor) -> Tensor:
 
 def _sums(values: Tensor, peak: Tensor, heat: Tensor | None) -> Tensor:
     """Of each row's exponentials, its peak (R, 1) subtracted, at its heat (R, 1) if any: (R, 1)."""
-    rows = max(1, _CACHED // values.shape[1])
-    room = torch.empty_like(values[:rows], memory_format=torch.contiguous_format)
+    vocab = values.shape[1]
+    rows = max(1, _CACHED // vocab)
+    room = _room_for(values, min(rows, len(values)))
     sums = []
     for i in range(0, len(values), rows):
         part = values[i : i + rows]
-        mass = torch.sub(part, peak[i : i + rows], out=room[: len(part)])
+        mass = torch.sub(part, peak[i : i + rows], out=room[: len(part), :vocab])
         if heat is not None:
             mass.div_(heat[i : i + rows])
-        sums.append(mass.exp_().sum(dim=1, keepdim=True))
+        blocks = _exp(room[: len(part)], vocab).unflatten(1, (-1, _BLOCK)).sum(dim=2)
+        sums.append(blocks.sum(dim=1, keepdim=True))
     return torch.cat(sums) if len(sums) > 1 else sums[0]
+
+
+def _exp(room: Tensor, vocab: int) -> Tensor:
+    """Exponentials in place of the first numbers of each row, 0 behind them."""
+    room[:, vocab:] = float("-inf")
+    return room.exp_()
+
+
+def _room_for(values: Tensor, rows: int) -> Tensor:
+    """Rows of whole blocks: in an odd length the last numbers of a row would round otherwise."""
+    return values.new_empty(rows, _whole(values.shape[1]))
+
+
+def _whole(count: int) -> int:
+    return -(-count // _BLOCK) * _BLOCK
 
 
 def _place(ordered: Tensor, part: _Part, numbers: Tensor) -> Tensor:
     """Which of the likeliest tokens is drawn, (R, 1), by their logprobs (R, N), descending."""
-    ordered = ordered.exp_()  # probabilities
+    # Whole blocks: a row's sums are then the same beside rows of another top-k.
+    count = ordered.shape[1]
+    ordered = F.pad(ordered, (0, -count % _BLOCK), value=float("-inf")).exp_()  # probabilities
     before = ordered.cumsum(dim=1).sub_(ordered)
     is_kept = before < part.top_p
     rank = torch.arange(ordered.shape[1], device=ordered.device)
     is_kept &= rank < part.top_k
     is_kept[:, 0] = True
-    # Whole blocks: a row's sums are then the same beside rows of another top-k.
-    kept = F.pad(ordered.mul_(is_kept), (0, -ordered.shape[1] % _BLOCK))
-    if kept.shape[1] > _BLOCK:
-        found = _invert(kept, numbers)[0]
-    else:
-        total = kept.unflatten(1, (1, _BLOCK)).sum(dim=2)  # (R, 1)
-        inner = kept.cumsum(dim=1)
-        target = _below(_below(numbers * total, total), inner[:, -1:])
-        found = torch.searchsorted(inner, target, right=True)
-    return found.clamp_(max=ordered.shape[1] - 1)
+    return _invert(ordered.mul_(is_kept), numbers)[0].clamp_(max=count - 1)

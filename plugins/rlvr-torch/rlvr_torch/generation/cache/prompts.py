@@ -8,12 +8,14 @@ Shapes: P places, S slots of a place, K key heads, D width of a head, C width of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import torch
 from torch import Tensor
 
 from rlvr_torch.models.interface import Heads
+
+_STEP = 64  # slots of a place are a multiple of this: see `KVCache`
 
 
 class Prompts:
@@ -27,20 +29,13 @@ class Prompts:
         ends: Final hidden state (C,) of the prompt's last token, by place; None until it was read.
     """
 
-    def __init__(
-        self,
-        heads: Sequence[Heads],
-        places: int,
-        slots: int,
-        dtype: torch.dtype,
-        device: torch.device,
-    ) -> None:
-        self.lengths = [0] * places
-        self.ends: list[Tensor | None] = [None] * places
-        self._slots = slots
-        self._by_tokens: dict[bytes, int] = {}
-        keys = [(places, layer.keys, layer.width, slots) for layer in heads]
-        values = [(places, layer.keys, slots, layer.width) for layer in heads]
+    def __init__(self, heads: Sequence[Heads], dtype: torch.dtype, device: torch.device) -> None:
+        self.lengths: list[int] = []
+        self.ends: list[Tensor | None] = []
+        self._slots = 0
+        self._by_name: dict[Hashable, int] = {}
+        keys = [(0, layer.keys, layer.width, 0) for layer in heads]
+        values = [(0, layer.keys, 0, layer.width) for layer in heads]
         self.keys = [torch.empty(shape, dtype=dtype, device=device) for shape in keys]
         self.values = [torch.empty(shape, dtype=dtype, device=device) for shape in values]
 
@@ -55,30 +50,35 @@ class Prompts:
         return self.keys[0].numel()
 
     @property
-    def longest(self) -> int:
-        """Tokens of the longest prompt."""
-        return max(self.lengths)
+    def span(self) -> int:
+        """Slots that hold the longest prompt, in whole steps."""
+        return _steps(max(self.lengths))
 
-    def find(self, tokens: bytes) -> int | None:
+    def find(self, name: Hashable) -> int | None:
         """The place of a prompt that was opened before."""
-        return self._by_tokens.get(tokens)
+        return self._by_name.get(name)
 
-    def open(self, tokens: bytes, length: int) -> int:
-        """A place for a prompt (its token ids as bytes); what it held before is overwritten."""
+    def reserve(self, places: int, tokens: int = 0) -> None:
+        """Make room for so many prompts of so many tokens."""
+        slots = max(self._slots, _steps(tokens))
+        if places > len(self.lengths) or slots > self._slots:
+            self._grow(max(places, len(self.lengths)), slots)
+
+    def open(self, name: Hashable, length: int) -> int:
+        """A place for a prompt; what it held before is overwritten."""
         if 0 not in self.lengths:
-            self._grow(2 * len(self.lengths), self._slots)
-        if length > self._slots:
-            self._grow(len(self.lengths), length)
+            self.reserve(max(1, 2 * len(self.lengths)))
+        self.reserve(0, length)
         place = self.lengths.index(0)
         self.lengths[place] = length
-        self._by_tokens[tokens] = place
+        self._by_name[name] = place
         return place
 
-    def close_unused(self, used: set[int], wanted: bytes) -> None:
-        """Free all places but those in use and that of one prompt more."""
-        for tokens, place in list(self._by_tokens.items()):
-            if place not in used and tokens != wanted:
-                del self._by_tokens[tokens]
+    def close_unused(self, used: set[int], wanted: set[Hashable]) -> None:
+        """Free all places but those in use and those of the wanted prompts."""
+        for name, place in list(self._by_name.items()):
+            if place not in used and name not in wanted:
+                del self._by_name[name]
                 self.lengths[place], self.ends[place] = 0, None
 
     def write(self, layer: int, places: slice | Tensor, keys: Tensor, values: Tensor) -> None:
@@ -94,7 +94,7 @@ class Prompts:
         """Fill free places with the last ones; gives which place went where."""
         moved = {}
         used = sum(1 for length in self.lengths if length)
-        names = {place: tokens for tokens, place in self._by_tokens.items()}
+        names = {place: name for name, place in self._by_name.items()}
         for source in [i for i, length in enumerate(self.lengths) if length and i >= used]:
             target = self.lengths.index(0)
             for store in (self.keys, self.values):
@@ -102,7 +102,7 @@ class Prompts:
                     layer[target] = layer[source]
             self.lengths[target], self.lengths[source] = self.lengths[source], 0
             self.ends[target], self.ends[source] = self.ends[source], None
-            self._by_tokens[names[source]] = moved[source] = target
+            self._by_name[names[source]] = moved[source] = target
         return moved
 
     def _grow(self, places: int, slots: int) -> None:
@@ -118,3 +118,7 @@ class Prompts:
             new = old.new_zeros(places, old.shape[1], slots, old.shape[3])
             new[: old.shape[0], :, : old.shape[2]] = old
             self.values[layer] = new
+
+
+def _steps(tokens: int) -> int:
+    return -(-tokens // _STEP) * _STEP

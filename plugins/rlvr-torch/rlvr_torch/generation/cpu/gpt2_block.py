@@ -71,9 +71,9 @@ class PackedBlock:
         if isinstance(attend, EndsOnly) and layer == attend.layer:
             x, mixed = x[attend.wanted][:, None], mixed[attend.wanted]
             flat = x.view(-1, c)
-        self._mix.add_to(flat, mixed.reshape(-1, c))
+        flat.add_(self._mix(mixed.reshape(-1, c)))
         for part in (flat,) if len(flat) <= self._rows else flat.split(self._rows):
-            self._down.add_to(part, self._up.gelu(_normed(self._norms[1], part)))
+            part.add_(self._down(self._up.gelu(_normed(self._norms[1], part))))
         return x
 
 

@@ -1,0 +1,306 @@
+"""Keys and values of a running batch: prompts stored once, and what each row generated.
+
+A group's rows share their prompt's keys: they are stored, and read, once for the whole group
+(attention over the prompt is one matrix product for each prompt, not one vector product for each
+row). A row's own keys begin at its first own slot, whenever it joined. Every kind of `Heads` is
+here; the results are those of `attention.attend_over`.
+
+What a row gets does not depend on the other rows, on a CPU, to the bit. Masked keys add zeros; and
+prompts are padded to whole steps, so that a row's own keys stay in the same lanes of a sum.
+
+Shapes: P prompts, S slots of a prompt, R rows, N own slots that are looked at, H query heads, K key
+heads, D width of a head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from rlvr_torch.generation.cache.group_rows import GroupRows
+from rlvr_torch.generation.cache.prompts import Prompts
+from rlvr_torch.models.attention import attend_over, causal
+from rlvr_torch.models.interface import Heads
+
+_FIRST_SLOTS = 64
+_STEP = 32  # own slots that are looked at are a multiple of this
+_LEAST = 512  # numbers in a product of a row and a head: fewer are multiplied in another way
+_QUERIES = 4  # fewer that look at a prompt together are multiplied in another way
+_NEVER = 1 << 40  # position of a slot that holds nothing
+
+
+class KVCache:
+    """
+    The cache of one batch. `attend_prompts` is the attention of a prefill, `attend` of decoding.
+
+    With `is_static` the shapes that `attend` works on take few different values (`shape` names
+    them), and all that changes between passes of one shape is the contents of tensors: what a
+    CUDA graph needs.
+
+    Attributes:
+        prompts: The places of prompts.
+        rows: Rows that take part in decoding; the first ones.
+    """
+
+    def __init__(
+        self,
+        heads: Sequence[Heads],
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        is_static: bool = False,
+    ) -> None:
+        """
+        A cache without room; it grows with what it must hold.
+
+        Args:
+            heads: The attention of each layer.
+            dtype: Type keys and values are kept in.
+            device: Where they are kept.
+            is_static: See above.
+        """
+        self._heads = heads
+        self._dtype = dtype
+        self._device = device
+        self._is_static = is_static
+        self.rows = 0
+        self.prompts = Prompts(heads, dtype, device)
+        self._keys: list[Tensor] = []  # of each layer, (rows, K, slots, D)
+        self._values: list[Tensor] = []
+        self._slots = 0
+        self._clean = 0  # rows that hold finite numbers
+        self._clock = 0  # passes so far
+        self._owner: list[int | None] = []  # place of each row's prompt
+        self._born: list[int] = []  # clock of each row's first pass
+        self._reading: slice | Tensor = slice(0, 0)
+        self._masks: dict[int | None, Tensor] = {}  # causal masks of the prefill under way
+        self._biases: dict[int | None, Tensor] = {}  # of each window: (R, 1, 1, S + N)
+        self._held: dict[tuple[str, tuple[int, ...]], Tensor] = {}
+        self._windows = {layer.window for layer in heads}
+        queries = [layer.queries // layer.keys for layer in heads]
+        self._seats = -(-_QUERIES // min(queries))  # at least, of each prompt
+        sizes = [q * layer.width for q, layer in zip(queries, heads, strict=True)]
+        self._least = _steps(-(-_LEAST // min(sizes)))  # own slots
+        self._width = 0  # N
+        self._is_seated = False
+
+    # Prompts
+
+    def open(self, name: Hashable, length: int) -> tuple[int, bool]:
+        """The place of a prompt of that name, and whether it is still to be read there."""
+        place = self.prompts.find(name)
+        return (self.prompts.open(name, length), True) if place is None else (place, False)
+
+    def close_unused(self, wanted: set[Hashable]) -> None:
+        """Free the places of prompts that no row reads, but for these."""
+        self.prompts.close_unused({place for place in self._owner if place is not None}, wanted)
+
+    def read_prompts(self, places: Sequence[int], tokens: int) -> None:
+        """The next prefill holds the prompts of these places, padded to so many tokens."""
+        first, count = places[0], len(places)
+        is_run = list(places) == list(range(first, first + count))
+        self._reading = (
+            slice(first, first + count) if is_run else torch.tensor(places, device=self._device)
+        )
+        self._masks = {
+            window: causal(tokens, self._device, window)
+            for window in self._windows
+            if window is not None and window < tokens
+        }
+
+    def attend_prompts(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None
+    ) -> Tensor:
+        """Causal attention of a prefill (P', H, S', D); keys and values are kept."""
+        heads = self._heads[layer]
+        self.prompts.write(layer, self._reading, k, v)
+        return attend_over(heads, q, k, v, self._masks.get(heads.window), sinks)
+
+    # Rows
+
+    def reserve(self, rows: int) -> None:
+        """Make room for so many rows."""
+        if rows > len(self._owner):
+            more = rows - len(self._owner)
+            self._owner += [None] * more
+            self._born += [0] * more
+            self._grow(max(self._slots, _FIRST_SLOTS, self._least))
+
+    def begin(self, row: int, place: int) -> None:
+        """A completion of the prompt at a place takes the row."""
+        self._owner[row] = place
+        self._born[row] = self._clock
+        self._is_seated = False
+
+    def end(self, row: int) -> None:
+        """The row's completion has ended."""
+        self._owner[row] = None
+
+    def move(self, source: int, target: int) -> None:
+        """A row goes to a free one's place."""
+        self._owner[target], self._owner[source] = self._owner[source], None
+        self._born[target] = self._born[source]
+        age = self._clock - self._born[source]
+        for store in (self._keys, self._values):
+            for layer in store:
+                layer[target, :, :age] = layer[source, :, :age]
+        self._is_seated = False
+
+    def resize(self, rows: int) -> None:
+        """Decode the first `rows` rows only."""
+        for layer in (*self._keys, *self._values):
+            layer[self._clean : rows].zero_()  # what is masked must be finite all the same
+        self.rows, self._clean = rows, max(rows, self._clean)
+        self._is_seated = False
+
+    def tidy(self) -> None:
+        """Drop the gaps between prompts."""
+        moved = self.prompts.tidy()
+        self._owner = [None if p is None else moved.get(p, p) for p in self._owner]
+        self._is_seated = False
+
+    def _grow(self, slots: int) -> None:
+        """Room for all rows and so many own slots; only the rows in use are touched."""
+        used = min(self._clock - self._oldest, self._slots)
+        for name in ("_keys", "_values"):
+            shapes = [(len(self._owner), h.keys, slots, h.width) for h in self._heads]
+            grown = [torch.empty(s, dtype=self._dtype, device=self._device) for s in shapes]
+            for old, new in zip(getattr(self, name), grown, strict=False):
+                new[: self.rows, :, :used] = old[: self.rows, :, :used]
+                new[: self.rows, :, used:] = 0
+            setattr(self, name, grown)
+        self._slots, self._clean = slots, self.rows
+
+    @property
+    def _oldest(self) -> int:
+        """Clock at which the oldest living row began."""
+        living = zip(self._born, self._owner, strict=True)
+        return min((born for born, owner in living if owner is not None), default=self._clock)
+
+    # Decoding
+
+    def advance(self) -> Tensor:
+        """
+        Make ready for one more token a row; call before each decoding pass.
+
+        Returns:
+            Position of each row's token, (R, 1).
+        """
+        oldest = self._clock - self._oldest  # age of the oldest row: where it writes now
+        if oldest >= self._slots:
+            self._grow(2 * self._slots)
+            self._is_seated = False
+        if not self._is_seated:
+            self._seat()
+        width = max(self._least, _steps(oldest + 1))
+        self._width = self._slots if self._is_static else min(width, self._slots)
+        # A row that has ended may be older than all others: it writes to the last slot.
+        age = (self._clock - self._births).clamp_(max=self._width - 1)  # (R,)
+        self._write = {
+            keys: self.hold(f"write {keys}", (base + age[:, None]).flatten())
+            for keys, base in self._bases.items()
+        }
+        positions = self._lengths + age[:, None]  # (R, 1)
+        self._look(positions)
+        self._clock += 1
+        return positions
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """All sizes and places in memory that a decoding pass depends on."""
+        room = (len(self._owner), self._slots, self.prompts.size)
+        return (self.rows, *self._group_rows.shape, self._span, self._width, *room)
+
+    def hold(self, name: str, value: Tensor) -> Tensor:
+        """The value; with `is_static` always in the same place in memory, for each shape."""
+        if not self._is_static:
+            return value
+        kept = self._held.setdefault((name, tuple(value.shape)), value)
+        return kept if kept is value else kept.copy_(value)
+
+    def _seat(self) -> None:
+        """The tables that depend on who sits where, but not on the clock."""
+        owner, lengths = self._owner[: self.rows], self.prompts.lengths
+        places, self._span = self.prompts.places, self.prompts.span
+        seats = max(self._seats, max(owner.count(place) for place in range(places)))
+        if self._is_static:
+            places, seats = _power(places), _power(seats)
+            self.prompts.reserve(places)
+        self._group_rows = GroupRows(owner, places, seats, self._device, is_static=self._is_static)
+        self._group_rows.of_row = self.hold("of_row", self._group_rows.of_row)
+        self._group_rows.of_seat = self.hold("of_seat", self._group_rows.of_seat)
+        mine = [0 if place is None else lengths[place] for place in owner]
+        self._lengths = torch.tensor(mine, device=self._device)[:, None]  # (R, 1)
+        self._births = torch.tensor(self._born[: self.rows], device=self._device)  # (R,)
+        prompt = torch.arange(self._span, device=self._device)
+        prompt = torch.where(prompt < self._lengths, prompt, _NEVER)  # (R, S)
+        own = self._lengths + torch.arange(self._slots, device=self._device)  # (R, slots)
+        self._at = torch.cat([prompt, own], dim=1)  # position of each key
+        self._bases = {}  # of each number of key heads: where a row's slots begin, (R, K)
+        for keys in {layer.keys for layer in self._heads}:
+            row_heads = torch.arange(self.rows * keys, device=self._device)
+            self._bases[keys] = row_heads.view(-1, keys) * self._slots
+        self._is_seated = True
+
+    def _look(self, positions: Tensor) -> None:
+        """What each row may see in this pass: 0 or -inf for each key, by window."""
+        at = self._at[:, : self._span + self._width]
+        future = at > positions
+        for window in self._windows:
+            hidden = future if window is None else future | (at <= positions - window)
+            bias = torch.zeros(hidden.shape, device=self._device)
+            bias = bias.masked_fill_(hidden, float("-inf"))[:, None, None]  # (R, 1, 1, S + N)
+            self._biases[window] = self.hold(f"bias {window}", bias)
+
+    def attend(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None
+    ) -> Tensor:
+        """Attention of one new token a row, q (R, H, 1, D), k and v (R, K, 1, D), over its past."""
+        heads, span, rows = self._heads[layer], self._span, self.rows * self._heads[layer].keys
+        own_k = self._own(self._keys[layer], k, heads)  # (R * K, N, D)
+        own_v = self._own(self._values[layer], v, heads)
+        places = self._group_rows.shape[0]
+        prompt_k = self.prompts.keys[layer][:places, :, :, :span].flatten(0, 1)  # (P * K, D, S)
+        prompt_v = self.prompts.values[layer][:places, :, :span].flatten(0, 1)  # (P * K, S, D)
+        q = q.reshape(rows, -1, heads.width).to(self._dtype)  # (R * K, Q, D)
+        grouped = self._group_rows.sit(q, heads.keys)
+        prompt = self._group_rows.stand(_scaled(grouped, prompt_k, heads.scale))
+        own = _scaled(q, own_k.transpose(1, 2), heads.scale)  # (R * K, Q, N)
+        scores = torch.cat([prompt, own], dim=2).float()  # (R * K, Q, S + N)
+        if heads.softcap:
+            scores = heads.softcap * torch.tanh(scores / heads.softcap)
+        scores.unflatten(0, (self.rows, -1)).add_(self._biases[heads.window])
+        if sinks is not None:
+            sink = sinks.float().view(1, heads.keys, -1, 1).expand(self.rows, -1, -1, 1)
+            sink = F.pad(sink.flatten(0, 1), (0, _STEP - 1), value=float("-inf"))
+            scores = torch.cat([scores, sink], dim=2)
+        shares = scores.softmax(dim=2).to(self._dtype)
+        seated = self._group_rows.sit(shares[:, :, :span], heads.keys)  # (P * K, G * Q, S)
+        mixed = self._group_rows.stand(torch.bmm(seated, prompt_v))  # (R * K, Q, D)
+        mixed = mixed.baddbmm(shares[:, :, span : span + self._width], own_v)
+        return mixed.view(self.rows, heads.queries, 1, heads.width).to(v.dtype)
+
+    def _own(self, store: Tensor, new: Tensor, heads: Heads) -> Tensor:
+        """Write the new token's; give all that is looked at."""
+        flat = store.view(-1, heads.width)
+        flat.index_copy_(0, self._write[heads.keys], new.reshape(-1, heads.width).to(self._dtype))
+        past = store.view(-1, self._slots, heads.width)
+        return past[: self.rows * heads.keys, : self._width]
+
+
+def _scaled(q: Tensor, k: Tensor, scale: float) -> Tensor:
+    """The product of two batches of matrices, times a number."""
+    scores = q.new_empty(q.shape[0], q.shape[1], k.shape[2])
+    return scores.baddbmm_(q, k, beta=0, alpha=scale)
+
+
+def _power(count: int) -> int:
+    """The next power of two."""
+    return 1 << (count - 1).bit_length()
+
+
+def _steps(slots: int) -> int:
+    return -(-slots // _STEP) * _STEP
