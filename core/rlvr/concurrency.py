@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import AsyncGenerator, Coroutine, Iterable
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -24,3 +24,13 @@ async def end(tasks: Iterable[asyncio.Future[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def as_they_end(work: Iterable[Coroutine[Any, Any, Result]]) -> AsyncGenerator[Result]:
+    """Each result as soon as it is there; when nobody asks on, what still runs is ended."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        for task in asyncio.as_completed(tasks):
+            yield await task
+    finally:
+        await end(tasks)

@@ -1,12 +1,14 @@
 """For samplers of plugins that have the tokens drawn elsewhere.
 
 `GroupSampler` is the loop over turns; `cut` says where a completion ends, whatever a server made of
-the stop conditions; `with_stop_texts` adds those of an episode.
+the stop conditions; `with_stop_texts` adds those of an episode. `sample_groups` has a sampler do
+several problems.
 """
 
 from __future__ import annotations
 
-from rlvr.rollouts.group import GroupSampler, with_stop_texts
+from rlvr.rollouts.group import GroupSampler, sample_groups
+from rlvr.rollouts.rollout import with_stop_texts
 from rlvr.tokenization.stop import Cut, cut
 
-__all__ = ["Cut", "GroupSampler", "cut", "with_stop_texts"]
+__all__ = ["Cut", "GroupSampler", "cut", "sample_groups", "with_stop_texts"]

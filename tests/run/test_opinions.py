@@ -44,7 +44,8 @@ from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss, TinyBackend, Toy
 from rlvr.training.callbacks import Callbacks
 from rlvr.training.loop import train
 from rlvr.training.second_opinions import Opinions, drawn
-from rlvr.verification.runner import Slots, VerificationRunner
+from rlvr.verification.runner import VerificationRunner
+from rlvr.verification.slots import Slots
 from rlvr.verification.trust import Trust
 
 pytest.importorskip("torch", reason="losses speak torch; pip install torch")

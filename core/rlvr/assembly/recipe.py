@@ -42,7 +42,8 @@ from rlvr.parts import (
     Teacher,
 )
 from rlvr.progress.status import RunStatus
-from rlvr.rollouts.group import GroupSampler, check_room
+from rlvr.rollouts.group import GroupSampler
+from rlvr.rollouts.rollout import check_room
 from rlvr.types import Problem, SamplingParams
 from rlvr.verification.runner import VerificationRunner
 from rlvr.verification.verdict_cache import VerdictStore, open_store

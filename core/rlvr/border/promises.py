@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,6 @@ from rlvr.parts import (
 )
 from rlvr.types import (
     Datum,
-    Group,
     Message,
     Problem,
     SamplingParams,
@@ -132,50 +132,38 @@ def annotated(task: Task, problem: Problem, trajectory: Trajectory) -> Mapping[s
     return dict(found)
 
 
-async def sampled(
-    sampler: Sampler,
-    policy: Policy,
-    task: Task,
-    problems: Sequence[Problem],
-    params: SamplingParams,
-) -> list[Group]:
+async def trajectories_of(
+    sampler: Sampler, policy: Policy, task: Task, problem: Problem, params: SamplingParams
+) -> AsyncGenerator[Trajectory]:
     """
-    A group a problem, order kept.
+    The trajectories of a problem, each as it ends.
 
     Raises:
-        PartError: Groups or trajectories are missing or are not those of the problems, or the
-            sampler raised.
+        PartError: Some are missing or are not those of the problem, or the sampler raised.
     """
     size = params.group_size if sampler.draws_from_policy else 0
-    each = f"{size} trajectories" if size else "its trajectories"
-    at = Border(
-        sampler, "sampler", "sample", promised=f"for each of {len(problems)} problems {each}"
-    )
+    promised = f"{size} trajectories" if size else "trajectories"
+    at = Border(sampler, "sampler", "sample", promised=promised, problem=problem.id)
     with at:
-        groups = await sampler.sample(policy, task, problems, params)
-    at.check(_fault_of_groups(groups, problems, size))
-    return list(groups)
-
-
-def _fault_of_groups(groups: object, problems: Sequence[Problem], size: int) -> str:
-    if not isinstance(groups, Sequence) or isinstance(groups, str | bytes):
-        return shown(groups)
-    if len(groups) != len(problems):
-        return f"{len(groups)} groups"
-    for group, problem in zip(groups, problems, strict=True):
-        if not isinstance(group, Group):
-            return f"{shown(group)} for problem {problem.id!r}"
-        of: object = group.problem
-        if not isinstance(of, Problem):
-            return f"a group of {shown(of)} in the place of problem {problem.id!r}"
-        if group.problem.id != problem.id:
-            return f"a group of {group.problem.id!r} in the place of problem {problem.id!r}"
-        if size and len(group.trajectories) != size:
-            return f"{len(group.trajectories)} trajectories for problem {problem.id!r}"
-        for trajectory in group.trajectories:
-            if fault := _fault_of_trajectory(trajectory, problem):
-                return fault
-    return ""
+        found: object = sampler.sample(policy, task, problem, params)
+    is_stream = isinstance(found, AsyncGenerator)
+    at.check("" if is_stream else f"{shown(found)}, which is no async generator (`yield` them)")
+    assert isinstance(found, AsyncGenerator)
+    places: set[int] = set()
+    count = 0
+    async with aclosing(found) as stream:
+        while True:
+            with at:
+                trajectory = await anext(stream, None)
+            if trajectory is None:
+                break
+            at.check(_fault_of_trajectory(trajectory, problem))
+            count += 1
+            if size and trajectory.index in places:
+                at.check(f"two trajectories with index {trajectory.index}")
+            places.add(trajectory.index)
+            yield trajectory
+    at.check(f"{count} of them" if size and count != size else "")
 
 
 def _fault_of_trajectory(trajectory: object, problem: Problem) -> str:

@@ -84,7 +84,7 @@ def rlvr_samplers() -> Iterable[SamplerSpec]:
     """Groups drawn from the policy, and references in their place."""
     yield SamplerSpec(
         name="group",
-        target="rlvr.rollouts.group:group_sampler",
+        target="rlvr.rollouts.group:GroupSampler",
         summary="G trajectories a problem from the policy, any number of turns",
     )
     yield SamplerSpec(

@@ -30,6 +30,7 @@ from rlvr.evaluation.saved import read_judged
 from rlvr.parts import Policy, Task
 from rlvr.progress.status import RunStatus
 from rlvr.records.lineage import UNKNOWN
+from rlvr.rollouts.group import scored_groups
 from rlvr.seeds import seed_of
 from rlvr.types import Problem, ScoredGroup
 
@@ -106,11 +107,16 @@ async def sampled(configured: Configured, args: argparse.Namespace) -> Evaluated
             seed=seed_of(configured.run.seed, "evaluate"),
         )
         policy = await policy_of(opened.backend)
-        begun = time.monotonic()
-        groups = await opened.sampler.sample(policy, task, problems, params)
-        drawn = time.monotonic()
+        begun = drawn = time.monotonic()
+
+        def sampled() -> None:
+            nonlocal drawn
+            drawn = time.monotonic()
+
         with scoring_progress(status, quiet=args.json):
-            scored = await judge_groups(opened.runner, groups)
+            scored = await scored_groups(
+                opened.sampler, policy, task, problems, params, opened.runner, sampled=sampled
+            )
         judged = time.monotonic()
         besides = await _measured(task, policy, configured, args)
         lineage = (

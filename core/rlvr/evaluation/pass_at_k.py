@@ -8,8 +8,8 @@ from math import comb
 
 import numpy as np
 
-from rlvr.border.promises import sampled
 from rlvr.parts import Policy, Sampler, Task
+from rlvr.rollouts.group import scored_groups
 from rlvr.types import EvalReport, Group, Problem, Reward, SamplingParams, ScoredGroup
 from rlvr.verification.runner import VerificationRunner
 
@@ -33,8 +33,8 @@ async def evaluate(
     counted in `failed`.
     """
     begun = time.monotonic()
-    groups = await sampled(sampler, policy, task, problems, params)
-    scored = await runner.groups(groups)
+    scored = await scored_groups(sampler, policy, task, problems, params, runner)
+    runner.check_failures([o for group in scored for o in group.outcomes])
     return report_of(scored, split=split, seconds=time.monotonic() - begun), scored
 
 

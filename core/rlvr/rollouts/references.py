@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from attrs import evolve
 
-from rlvr.errors import ConfigError, explain
+from rlvr.errors import explain
 from rlvr.parts import BuildContext, Policy, Sampler, Task
-from rlvr.rollouts.group import LEAST_PROMPT, GroupSampler
+from rlvr.rollouts.rollout import LEAST_PROMPT, rollout
 from rlvr.types import (
     Completion,
     GenerateRequest,
-    Group,
     Problem,
     SamplingParams,
     Segment,
@@ -26,7 +25,7 @@ class ReferenceSampler(Sampler):
 
     A reference of several turns is played through the task's own episode, which says what stands
     between them. Nothing is drawn, so importance-weighted losses refuse this sampler. Problems
-    without a reference yield an empty group and are thereby left out.
+    without a reference have no trajectory and are thereby left out.
     """
 
     draws_from_policy = False
@@ -35,71 +34,57 @@ class ReferenceSampler(Sampler):
         del config, context
 
     async def sample(
-        self, policy: Policy, task: Task, problems: Sequence[Problem], params: SamplingParams
-    ) -> list[Group]:
-        """One reference trajectory a problem, in the order of `problems`."""
-        groups = [
-            Group(problem=p, trajectories=await _reference(policy, task, p, params))
-            for p in problems
-        ]
-        if not any(group.trajectories for group in groups):
-            raise ConfigError(
-                explain(
-                    "the reference sampler was asked for reference answers.",
-                    f"found: none as text that fits the context, for {len(problems)} problems",
-                    "use a data set with solutions, or sample from the policy (--algo grpo)",
-                )
-            )
-        return groups
+        self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
+    ) -> AsyncIterator[Trajectory]:
+        """The reference, where there is one as text that fits the context."""
+        reference = task.reference(problem)
+        if reference is None or not reference.completion:
+            return
+        if len(reference.completions) > 1:
+            found = await _played(policy, task, problem, reference.completions, params)
+        else:
+            found = _told(policy, problem, reference.completion, params)
+        if found is not None:
+            yield found
+
+    def why_empty(self) -> str:
+        """No problem has a reference that fits."""
+        return explain(
+            "the reference sampler was asked for reference answers.",
+            "found: none as text that fits the context, for all problems of a step",
+            "use a data set with solutions, or sample from the policy (--algo grpo)",
+        )
 
 
-async def _reference(
-    policy: Policy, task: Task, problem: Problem, params: SamplingParams
-) -> list[Trajectory]:
-    reference = task.reference(problem)
-    if reference is None or not reference.completion:
-        return []
-    if len(reference.completions) > 1:
-        return await _played(policy, task, problem, reference.completions, params)
+def _told(policy: Policy, problem: Problem, text: str, params: SamplingParams) -> Trajectory | None:
+    """A reference of one turn; None where it does not fit."""
     prompt = policy.tokenizer.render(problem.prompt)
-    answer = [*policy.tokenizer.encode(reference.completion), policy.tokenizer.eos_id]
+    answer = [*policy.tokenizer.encode(text), policy.tokenizer.eos_id]
     if len(prompt) + len(answer) > policy.context_length:
-        return []
+        return None
     segments = (
         Segment(author="prompt", tokens=prompt),
-        Segment(
-            author="policy",
-            tokens=answer,
-            logprobs=[0.0] * len(answer),
-            text=reference.completion,
-        ),
+        Segment(author="policy", tokens=answer, logprobs=[0.0] * len(answer), text=text),
     )
-    return [
-        Trajectory(
-            problem_id=problem.id,
-            segments=segments,
-            temperature=params.temperature,
-            policy_version=policy.version,
-            policy_digest=policy.digest,
-        )
-    ]
+    return Trajectory(
+        problem_id=problem.id,
+        segments=segments,
+        temperature=params.temperature,
+        policy_version=policy.version,
+        policy_digest=policy.digest,
+    )
 
 
 async def _played(
     policy: Policy, task: Task, problem: Problem, texts: Sequence[str], params: SamplingParams
-) -> list[Trajectory]:
-    """The turns of a reference as a rollout would leave them; none where they do not fit."""
-    reciter = _Reciter(policy, texts)
+) -> Trajectory | None:
+    """The turns of a reference as a rollout would leave them; None where they do not fit."""
+    if policy.context_length < LEAST_PROMPT + 1:
+        return None
     alone = evolve(params, group_size=1, max_tokens=1)
-    if policy.context_length < LEAST_PROMPT + alone.max_tokens:
-        return []
-    sampler = GroupSampler(workers=1, turns=len(texts))
-    (group,) = await sampler.sample(reciter, task, [problem], alone)
-    return [
-        t
-        for t in group.trajectories
-        if t.finish == "stop" and not t.prompt_cut and len(t.tokens) <= policy.context_length
-    ]
+    played = await rollout(_Reciter(policy, texts), task, problem, alone, turns=len(texts))
+    is_whole = played.finish == "stop" and not played.prompt_cut
+    return played if is_whole and len(played.tokens) <= policy.context_length else None
 
 
 class _Reciter(Policy):
@@ -112,11 +97,8 @@ class _Reciter(Policy):
         self.image_processor = policy.image_processor
         self._texts = iter(texts)
 
-    async def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
+    async def generate(self, request: GenerateRequest) -> Completion:
         """The next text, for the one rollout there is."""
         text = next(self._texts)
         tokens = [*self.tokenizer.encode(text), self.tokenizer.eos_id]
-        return [
-            Completion(tokens=tokens, logprobs=[0.0] * len(tokens), text=text, finish="stop")
-            for _ in requests
-        ]
+        return Completion(tokens=tokens, logprobs=[0.0] * len(tokens), text=text, finish="stop")

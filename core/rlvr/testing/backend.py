@@ -88,8 +88,8 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
         async def body(backend: Backend) -> None:
             policy = await backend.policy()
             requests = self._requests(policy, 1.0)
-            first = await policy.generate(requests)
-            turned = await policy.generate(requests[::-1])
+            first = await policy.generate_many(requests)
+            turned = await policy.generate_many(requests[::-1])
             for one, other in zip(first, turned[::-1], strict=True):
                 assert one.tokens.tolist() == other.tokens.tolist()
 
@@ -102,7 +102,7 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
             policy = await backend.policy()
             for request, completion in zip(
                 self._requests(policy, 1.0),
-                await policy.generate(self._requests(policy, 1.0)),
+                await policy.generate_many(self._requests(policy, 1.0)),
                 strict=True,
             ):
                 assert 1 <= len(completion.tokens) <= request.params.max_tokens
@@ -170,12 +170,12 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
         async def body(backend: Backend) -> None:
             old = await backend.policy()
             requests = self._requests(old, 1.0)
-            before = await old.generate(requests)
+            before = await old.generate_many(requests)
             data = await self._rollouts(backend)
             for _ in range(self.steps):
                 await backend.update(data, LikelihoodLoss())
             try:
-                after = await old.generate(requests)
+                after = await old.generate_many(requests)
             except BackendError:
                 return
             for one, other in zip(before, after, strict=True):
@@ -280,7 +280,7 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
     async def _rollouts(self, backend: Backend, *, temperature: float = 1.0) -> list[Datum]:
         policy = await backend.policy()
         requests = self._requests(policy, temperature)
-        completions = await policy.generate(requests)
+        completions = await policy.generate_many(requests)
         total = sum(len(completion.tokens) for completion in completions)
         data = []
         for place, (request, completion) in enumerate(zip(requests, completions, strict=True)):

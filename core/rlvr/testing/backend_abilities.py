@@ -75,7 +75,7 @@ class AbilityPromises:
             for _ in range(2):
                 now = await backend.policy()
                 assert (live.version, live.digest) == (now.version, now.digest)
-                for completion in await live.generate(self._requests(live, 1.0)):
+                for completion in await live.generate_many(self._requests(live, 1.0)):
                     assert set(completion.versions) <= {now.version}
                 await backend.update(data, LikelihoodLoss())
 

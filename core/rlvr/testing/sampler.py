@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from rlvr.parts import Sampler, Task
+from rlvr.rollouts.group import sample_groups
 from rlvr.testing.contract import Contract, check_part, not_given, opened
 from rlvr.testing.fakes.policy import ScriptedPolicy
 from rlvr.testing.fakes.toy import ToyEpisode, ToyTask
@@ -155,7 +156,7 @@ class SamplerContract(Contract):
                     group_size=self.group_size,
                     seed=seed,
                 )
-                return await sampler.sample(policy, task, problems, params)
+                return await sample_groups(sampler, policy, task, problems, params)
 
         return asyncio.run(sample())
 

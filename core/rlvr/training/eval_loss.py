@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from rlvr.border.promises import credited, policy_of, sampled
+from rlvr.border.promises import credited, policy_of
 from rlvr.checks import check_data
 from rlvr.errors import ConfigError, explain
 from rlvr.evaluation.pass_at_k import report_of
 from rlvr.parts import Advantage, Loss
 from rlvr.records.run_state import RunState
+from rlvr.rollouts.group import sample_groups
 from rlvr.seeds import seed_of
 from rlvr.training import stages
 from rlvr.training.metrics import mean_over_updates, per_token
@@ -40,7 +41,7 @@ async def held_out_loss(recipe: Recipe, state: RunState) -> tuple[EvalReport, li
     begun = time.monotonic()
     problems = recipe.eval_problems
     params = attrs.evolve(recipe.params, group_size=1, seed=seed_of(recipe.seed, "evaluate"))
-    groups = await sampled(
+    groups = await sample_groups(
         recipe.sampler, await policy_of(recipe.backend), recipe.task, problems, params
     )
     scored = await recipe.runner.groups(groups)

@@ -113,7 +113,7 @@ async def probe_again(
         )
         for _, t in sources
     ]
-    completions = await policy.generate(requests)
+    completions = await policy.generate_many(requests)
     return [
         Group(problem=group.problem, trajectories=[_probed(trajectory, completion)])
         for (group, trajectory), completion in zip(sources, completions, strict=True)

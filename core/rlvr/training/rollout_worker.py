@@ -1,32 +1,36 @@
 """Sampling and verification, as a coroutine that runs beside training.
 
-The stages and their order are the same with any staleness: with 0 sampling waits until the last
-step is finished, and the run equals the synchronous one to the bit.
+Each rollout is a coroutine, and its verification begins when it ends. With staleness 0 sampling
+waits until the last step is finished, and the run equals the synchronous one to the bit.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import attrs
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from rlvr.assembly.recipe import Recipe
-from rlvr.border.promises import policy_of, sampled
+from rlvr.border.promises import policy_of
+from rlvr.concurrency import all_of, end
 from rlvr.curriculum.discovered import Growth
 from rlvr.curriculum.select import problems_of_step
 from rlvr.parts import Policy
 from rlvr.progress.status import RunStatus
 from rlvr.records.run_state import RunState
+from rlvr.rollouts.group import check_any, scored_group
 from rlvr.seeds import seed_of
 from rlvr.training import stages
 from rlvr.training.mismatch import Parity, check_parity, probe_again
 from rlvr.training.rollout_queue import RolloutQueue, RolloutRequest
-from rlvr.types import Group, Problem, ScoredGroup
+from rlvr.types import Group, Problem, SamplingParams, ScoredGroup
+from rlvr.verification.runner import VerificationRunner
 
 
 @frozen(kw_only=True)
@@ -50,15 +54,61 @@ class Batch:
 
 @define
 class RolloutWorker:
-    """State shared by sampling and training: the queue, the problems, the last mismatch."""
+    """
+    State shared by sampling and training: the queue, the problems, the policy, the last mismatch.
+
+    Attributes:
+        probed: `RolloutQueue.updates` of the weights that `parity` was measured with.
+    """
 
     queue: RolloutQueue
     growth: Growth
     parity: Parity | None = None
+    probed: int = -1
+    _policy: Policy | None = field(default=None, init=False)
+    _policy_of: int = field(default=-1, init=False)
 
     def memory(self) -> dict[str, Mapping[str, Any]]:
         """Memory of the task's search for problems, for the state of the run."""
         return {"task": self.growth.memory} if self.growth.memory else {}
+
+    async def newest(self, recipe: Recipe) -> tuple[Policy, int]:
+        """
+        The policy that samples, asked for once a version, and `RolloutQueue.updates` of it.
+
+        It stands for the newest weights, and for those after them where steps overlap.
+        """
+        async with self.queue.updating:
+            now = self.queue.updates
+            if self._policy is None or self._policy_of != now:
+                partial_rollouts = recipe.backend.capabilities.partial_rollouts
+                is_live = self.queue.staleness > 0 and partial_rollouts
+                self._policy = await policy_of(recipe.backend, is_live=is_live)
+                self._policy_of = now
+            return self._policy, now
+
+    async def probe(
+        self, recipe: Recipe, groups: Sequence[Group], params: SamplingParams, updates: int
+    ) -> None:
+        """
+        Measure the mismatch once a version, on groups that weights of `updates` drew.
+
+        Raises:
+            BackendError: Sampler and trainer are not the same policy.
+        """
+        options, backend = recipe.parity, recipe.backend
+        if not (options.probe and recipe.sampler.draws_from_policy):
+            return
+        async with self.queue.updating:
+            if self.probed == self.queue.updates:
+                return
+            if self.queue.updates != updates:  # the weights are no longer those that sampled
+                policy = await policy_of(backend)
+                groups = await probe_again(policy, groups, options.probe, params)
+            self.parity = await check_parity(
+                backend, groups, probe=options.probe, threshold=options.threshold
+            )
+            self.probed = self.queue.updates if self.parity else -1
 
 
 @asynccontextmanager
@@ -131,10 +181,10 @@ async def next_batch(recipe: Recipe, stream: RolloutWorker, state: RunState) -> 
 
 
 async def _produce(recipe: Recipe, stream: RolloutWorker, status: RunStatus) -> None:
-    """Sample whenever the queue has room; each group is verified on its own."""
+    """Begin rollouts whenever the queue has room; with staleness 0 one request after the other."""
     queue, growth = stream.queue, stream.growth
     own = attrs.evolve(recipe.runner, running=set())  # an evaluation's work is not ours to end
-    verifying: set[asyncio.Task[None]] = set()
+    running: set[asyncio.Task[object]] = set()
 
     def choose(batch: int) -> Sequence[Problem]:
         return problems_of_step(
@@ -148,8 +198,8 @@ async def _produce(recipe: Recipe, stream: RolloutWorker, status: RunStatus) -> 
             trained=queue.step,
         )
 
-    def ended(task: asyncio.Task[None]) -> None:
-        verifying.discard(task)
+    def ended(task: asyncio.Task[object]) -> None:
+        running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             queue.fail(error)
 
@@ -158,7 +208,7 @@ async def _produce(recipe: Recipe, stream: RolloutWorker, status: RunStatus) -> 
             await queue.has_room()
             if recipe.task.discovers_problems and queue.needs_choice:
                 with status.during("grow"):
-                    policy = await _handle(recipe, queue)
+                    policy, _ = await stream.newest(recipe)
                     await growth.grow(
                         recipe.task,
                         policy,
@@ -168,58 +218,102 @@ async def _produce(recipe: Recipe, stream: RolloutWorker, status: RunStatus) -> 
                     )
             order = await queue.room(choose)
             known = growth.known
-            problems = [known[name] for name in order.problem_ids]
-            groups = await _sample(recipe, stream, order, problems, status)
-            runner = own.at(order.step, order.history)
-            for ticket, scored in zip(order.tickets, runner.begin(groups), strict=True):
-                task = asyncio.create_task(_arrive(queue, ticket, scored))
-                verifying.add(task)
-                task.add_done_callback(ended)
+            rollouts = _Rollouts(
+                recipe=recipe,
+                stream=stream,
+                order=order,
+                problems=[known[name] for name in order.problem_ids],
+                runner=own.at(order.step, order.history),
+                status=status,
+            )
+            task: asyncio.Task[object] = asyncio.create_task(rollouts.run())
+            running.add(task)
+            task.add_done_callback(ended)
             if not queue.staleness:
-                with status.during("verify"):
-                    await asyncio.gather(*verifying)
+                await asyncio.wait([task])
     except Exception as error:  # handed to whoever waits for groups, who raises it
         queue.fail(error)
     finally:
+        await end(running)
         await own.stop()
-        await asyncio.gather(*verifying, return_exceptions=True)
 
 
-async def _arrive(queue: RolloutQueue, ticket: int, scored: asyncio.Task[ScoredGroup]) -> None:
-    queue.arrive(ticket, await scored)
+@define(kw_only=True)
+class _Rollouts:
+    """The rollouts of one request; each group arrives when it is judged and the probe is made."""
 
+    recipe: Recipe
+    stream: RolloutWorker
+    order: RolloutRequest
+    problems: Sequence[Problem]
+    runner: VerificationRunner
+    status: RunStatus
+    _sampled: dict[int, Group] = field(factory=dict, init=False)  # by ticket
+    _arrived: int = field(default=0, init=False)
+    _is_probed: bool = field(default=False, init=False)
+    _moved: asyncio.Event = field(factory=asyncio.Event, init=False)
 
-async def _sample(
-    recipe: Recipe,
-    stream: RolloutWorker,
-    order: RolloutRequest,
-    problems: Sequence[Problem],
-    status: RunStatus,
-) -> list[Group]:
-    """Groups of the problems by the newest weights; a probe of them is checked for mismatch."""
-    queue, options = stream.queue, recipe.parity
-    backend, updates = recipe.backend, stream.queue.updates
-    params = attrs.evolve(recipe.params, seed=seed_of(recipe.seed, "sample", order.call + 1))
-    with status.during("sample"):
-        policy = await _handle(recipe, queue)
-        groups = await sampled(recipe.sampler, policy, recipe.task, problems, params)
-        status.sampled += sum(int(t.mask.sum()) for g in groups for t in g.trajectories)
-    if not (options.probe and recipe.sampler.draws_from_policy):
-        return groups
-    async with queue.updating:
-        with status.during("parity"):
-            probed: Sequence[Group] = groups
-            if queue.updates != updates:  # the weights are no longer those that sampled
-                probed = await probe_again(await policy_of(backend), groups, options.probe, params)
-            stream.parity = await check_parity(
-                backend, probed, probe=options.probe, threshold=options.threshold
-            )
-    return groups
+    async def run(self) -> None:
+        """Sample, probe and judge."""
+        with self.status.during("sample"):
+            policy, updates = await self.stream.newest(self.recipe)
+        call = seed_of(self.recipe.seed, "sample", self.order.call + 1)
+        params = attrs.evolve(self.recipe.params, seed=call)
+        groups = zip(self.order.tickets, self.problems, strict=True)
+        await all_of(
+            [
+                self._watch(params, updates),
+                *(self._group(policy, params, ticket, problem) for ticket, problem in groups),
+            ]
+        )
 
+    async def _watch(self, params: SamplingParams, updates: int) -> None:
+        """Show what is waited for; the probe has all groups, or the first where steps overlap."""
+        every = len(self.problems)
+        few = 1 if self.stream.queue.staleness else every
+        with self.status.during("sample"):
+            await self._until(lambda: len(self._sampled) >= few)
+        groups = [self._sampled[ticket] for ticket in sorted(self._sampled)]
+        with self.status.during("parity"):
+            await self.stream.probe(self.recipe, groups, params, updates)
+        self._is_probed = True
+        self._tell()
+        if len(self._sampled) < every:
+            with self.status.during("sample"):
+                await self._until(lambda: len(self._sampled) >= every)
+        check_any(self.recipe.sampler, list(self._sampled.values()))
+        with self.status.during("verify"):
+            await self._until(lambda: self._arrived >= every)
 
-async def _handle(recipe: Recipe, queue: RolloutQueue) -> Policy:
-    """The policy that samples: the newest weights, and those after them where steps overlap."""
-    backend = recipe.backend
-    if queue.staleness and backend.capabilities.partial_rollouts:
-        return await policy_of(backend, is_live=True)
-    return await policy_of(backend)
+    async def _group(
+        self, policy: Policy, params: SamplingParams, ticket: int, problem: Problem
+    ) -> None:
+        recipe = self.recipe
+        scored = await scored_group(
+            recipe.sampler,
+            policy,
+            recipe.task,
+            problem,
+            params,
+            self.runner,
+            rank=(self.order.step, ticket),
+            sampled=partial(self._ended, ticket),
+        )
+        await self._until(lambda: self._is_probed)
+        self.stream.queue.arrive(ticket, scored)
+        self._arrived += 1
+        self._tell()
+
+    def _ended(self, ticket: int, group: Group) -> None:
+        self._sampled[ticket] = group
+        self.status.sampled += sum(int(t.mask.sum()) for t in group.trajectories)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Wake all who wait; those who come later wait for the next event."""
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    async def _until(self, is_true: Callable[[], bool]) -> None:
+        while not is_true():
+            await self._moved.wait()

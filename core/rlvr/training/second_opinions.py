@@ -25,8 +25,8 @@ from rlvr.records.run_directory import RunDir
 from rlvr.records.trajectories import trajectory_from_json
 from rlvr.seeds import seed_of
 from rlvr.types import Problem, Reward, ScoredGroup, Trajectory
-from rlvr.verification.runner import Slots
 from rlvr.verification.second_judge import opinion_of
+from rlvr.verification.slots import LAST, Slots
 from rlvr.verification.trust import Trust, by_answer
 
 log = get(__name__)
@@ -179,7 +179,7 @@ class Opinions:
     async def _judged(self, step: int, problem: Problem, trajectory: Trajectory) -> Verdict:
         async with self._few:
             if not self._is_draining:
-                async with self.slots.here():
+                async with self.slots.taken(LAST):
                     pass  # those verifications that waited have begun
             begun = time.monotonic()
             with self.status.trace.span(problem.id, "second opinion", step=step):

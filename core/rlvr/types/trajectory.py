@@ -62,8 +62,8 @@ class Trajectory:
     files that its episode left behind (`EpisodeResult.files`). `notes` are what the episode noted
     about its turns (`EpisodeResult.notes`; JSON values only). `prompt_cut` counts prompt tokens
     that did not fit the model's context. `error` says why a rollout broke off (`finish` is then
-    "error"). `index` is its place among those of its group. `pictures` (`Image`) are those that tokens of it stand for, in order; the
-    core only carries them.
+    "error"). `index` is its place in its group. `pictures` (`Image`) are those that tokens of it
+    stand for, in order; the core only carries them.
     """
 
     problem_id: str

@@ -10,12 +10,13 @@ import hashlib
 import math
 import time
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import attrs
 from attrs import define, field
 
 from rlvr.border.calls import Border, shown
+from rlvr.concurrency import end
 from rlvr.errors import PartError, VerifierError, explain
 from rlvr.log import get
 from rlvr.parts import RewardFn
@@ -30,27 +31,19 @@ from rlvr.types import (
     ScoredGroup,
     Trajectory,
 )
+from rlvr.verification.slots import Rank, Slots
 from rlvr.verification.verdict import verdict_of
 from rlvr.verification.verdict_cache import NoStore, VerdictStore
 
 log = get(__name__)
-T = TypeVar("T")
 
 
 @define
-class Slots:
-    """So many verifications at a time, over all calls; first come, first served."""
+class _Flight:
+    """A verification that several equal answers wait for; it ends with the last of them."""
 
-    count: int
-    _loop: asyncio.AbstractEventLoop | None = None
-    _free: asyncio.Semaphore = field(init=False)
-
-    def here(self) -> asyncio.Semaphore:
-        """The semaphore of the running event loop."""
-        loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            self._loop, self._free = loop, asyncio.Semaphore(self.count)
-        return self._free
+    task: asyncio.Task[Outcome]
+    askers: int = 0
 
 
 @define
@@ -77,7 +70,7 @@ class VerificationRunner:
     status: RunStatus = field(factory=RunStatus)
     slots: Slots = field()
     running: set[asyncio.Task[Any]] = field(factory=set)
-    _flying: dict[str, asyncio.Future[Outcome]] = field(factory=dict, init=False)
+    _flying: dict[str, _Flight] = field(factory=dict, init=False)
 
     @slots.default
     def _slots_for_workers(self) -> Slots:
@@ -98,59 +91,58 @@ class VerificationRunner:
         Raises:
             VerifierError: More than `max_failures` of them could not be verified.
         """
-        tasks = self.begin(groups)
-        try:
-            scored = list(await asyncio.gather(*tasks))
-        finally:
-            await _end(tasks)
-        self.check_failures([o for group in scored for o in group.outcomes])
-        return scored
-
-    def begin(self, groups: Sequence[Group]) -> list[asyncio.Task[ScoredGroup]]:
-        """Start to verify all groups: a task for each, done with its last verification."""
         pairs = [(group.problem, t) for group in groups for t in group.trajectories]
-        outcomes = iter(self._start(pairs))
+        outcomes = await self.pairs(pairs)
+        self.check_failures(outcomes)
+        rest = iter(outcomes)
         return [
-            self._started(_scored(group, [next(outcomes) for _ in group.trajectories]))
+            ScoredGroup(
+                problem=group.problem,
+                trajectories=group.trajectories,
+                outcomes=[next(rest) for _ in group.trajectories],
+            )
             for group in groups
         ]
 
+    async def pairs(self, pairs: Sequence[tuple[Problem, Trajectory]]) -> list[Outcome]:
+        """One outcome a pair, order kept; failures are `Failed`, never raised."""
+        tasks = [self.begin(*pair) for pair in pairs]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            await end(tasks)
+
+    def begin(
+        self, problem: Problem, trajectory: Trajectory, *, rank: Rank = ()
+    ) -> asyncio.Task[Outcome]:
+        """
+        Start to verify a trajectory.
+
+        Of those that wait for a worker the lowest rank begins first, and the longest among equals:
+        what begins last then ends soon after, and no worker waits for a straggler.
+        """
+        self.status.begin_verifying(1)
+        place = (*rank, -self._expected(problem, trajectory))
+        return self._started(self._one(problem, trajectory, place))
+
     async def stop(self) -> None:
         """End everything that it began, also what has not run yet, and wait for its end."""
-        await _end(list(self.running))
+        await end(list(self.running))
 
-    def _started(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def _started(self, work: Coroutine[Any, Any, Outcome]) -> asyncio.Task[Outcome]:
         task = asyncio.create_task(work)
         self.running.add(task)
         task.add_done_callback(self.running.discard)
         return task
 
-    async def pairs(self, pairs: Sequence[tuple[Problem, Trajectory]]) -> list[Outcome]:
-        """One outcome a pair, order kept; failures are `Failed`, never raised."""
-        return await _all(self._start(pairs))
-
-    def _start(self, pairs: Sequence[tuple[Problem, Trajectory]]) -> list[asyncio.Task[Outcome]]:
-        self.status.begin_verifying(len(pairs))
-        slots = self.slots.here()
-        tasks: dict[int, asyncio.Task[Outcome]] = {}
-        for place in self._longest_first(pairs):
-            tasks[place] = self._started(self._one(*pairs[place], slots))
-        return [tasks[place] for place in range(len(pairs))]
-
-    def _longest_first(self, pairs: Sequence[tuple[Problem, Trajectory]]) -> Sequence[int]:
-        """
-        The order in which verifications begin: the longest first, else the given order.
-
-        What begins last then ends soon after, and no worker waits for a straggler.
-        """
+    def _expected(self, problem: Problem, trajectory: Trajectory) -> float:
         reward = self.reward
         try:
             with Border(reward, "reward", "expected_seconds", promised="seconds as a number"):
-                expected = [float(reward.expected_seconds(problem, t)) for problem, t in pairs]
+                return float(reward.expected_seconds(problem, trajectory))
         except PartError as error:  # an order is no reason to lose a verdict
             log.warning("order_not_known", reason=str(error))
-            return range(len(pairs))
-        return sorted(range(len(pairs)), key=lambda place: -expected[place])
+            return 0.0
 
     def check_failures(self, outcomes: Sequence[Outcome]) -> None:
         """Raise `VerifierError` when too many of the outcomes are failures to run."""
@@ -165,17 +157,13 @@ class VerificationRunner:
                 )
             )
 
-    async def _one(
-        self, problem: Problem, trajectory: Trajectory, slots: asyncio.Semaphore
-    ) -> Outcome:
+    async def _one(self, problem: Problem, trajectory: Trajectory, rank: Rank) -> Outcome:
         try:
-            return await self._stored(problem, trajectory, slots)
+            return await self._stored(problem, trajectory, rank)
         finally:
             self.status.verify_done += 1
 
-    async def _stored(
-        self, problem: Problem, trajectory: Trajectory, slots: asyncio.Semaphore
-    ) -> Outcome:
+    async def _stored(self, problem: Problem, trajectory: Trajectory, rank: Rank) -> Outcome:
         if trajectory.finish == "error":
             return Failed(reason=f"the rollout broke off: {trajectory.error}")
         try:
@@ -183,26 +171,24 @@ class VerificationRunner:
         except PartError as error:
             return self._unverified(problem, str(error))
         if key is None:
-            async with slots:
-                return await self._verify(problem, trajectory)
+            return await self._verify(problem, trajectory, rank)
         if (known := self.store.get(key)) is not None:
             self.status.cached += 1
             return known
-        if (flying := self._flying.get(key)) is not None:
-            return _as_cached(await asyncio.shield(flying))
-        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._flying[key] = future
+        flight = self._flying.get(key)
+        is_first = flight is None
+        if flight is None:
+            work = self._verify(problem, trajectory, rank, key)
+            flight = self._flying[key] = _Flight(task=self._started(work))
+        flight.askers += 1
         try:
-            async with slots:
-                outcome = await self._verify(problem, trajectory)
-            if not isinstance(outcome, Failed):
-                self.store.put(key, outcome)
-            future.set_result(outcome)
-            return outcome
+            outcome = await asyncio.shield(flight.task)
         finally:
-            self._flying.pop(key, None)
-            if not future.done():
-                future.cancel()
+            flight.askers -= 1
+            if not flight.askers:
+                del self._flying[key]
+                await end([flight.task])
+        return outcome if is_first else _as_cached(outcome)
 
     def _key(self, problem: Problem, trajectory: Trajectory) -> str | None:
         """The author's key with what the core knows of the reward (`verdict_keys`)."""
@@ -224,42 +210,28 @@ class VerificationRunner:
         log.warning("verification_failed", problem=problem.id, reason=reason)
         return Failed(reason=reason)
 
-    async def _verify(self, problem: Problem, trajectory: Trajectory) -> Outcome:
-        begun = time.monotonic()
-        with self.status.verifying(problem.id):
-            outcome = await verdict_of(
-                self.reward,
-                problem,
-                trajectory,
-                deadline_s=self.deadline_s,
-                bounds=self.bounds,
-            )
+    async def _verify(
+        self, problem: Problem, trajectory: Trajectory, rank: Rank, key: str | None = None
+    ) -> Outcome:
+        """The verdict, kept under the key when there is one."""
+        async with self.slots.taken(rank):
+            begun = time.monotonic()
+            with self.status.verifying(problem.id):
+                outcome = await verdict_of(
+                    self.reward,
+                    problem,
+                    trajectory,
+                    deadline_s=self.deadline_s,
+                    bounds=self.bounds,
+                )
         self.status.verified += 1
         if isinstance(outcome, Failed):
             return self._unverified(problem, outcome.reason)
         if isinstance(outcome, Reward) and outcome.cost_s == 0.0:
             outcome = attrs.evolve(outcome, cost_s=time.monotonic() - begun)
+        if key is not None:
+            self.store.put(key, outcome)
         return outcome
-
-
-async def _scored(group: Group, outcomes: Sequence[asyncio.Task[Outcome]]) -> ScoredGroup:
-    return ScoredGroup(
-        problem=group.problem, trajectories=group.trajectories, outcomes=await _all(outcomes)
-    )
-
-
-async def _all(tasks: Sequence[asyncio.Task[Outcome]]) -> list[Outcome]:
-    """Their results; where one or the waiting breaks off, the others end before it goes on."""
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        await _end(tasks)
-
-
-async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _as_cached(outcome: Outcome) -> Outcome:

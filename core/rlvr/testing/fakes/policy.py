@@ -41,10 +41,10 @@ class ScriptedPolicy(Policy):
         self.context_length = context_length
         self.requests: list[GenerateRequest] = []
 
-    async def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
-        """One completion a request, in order; cut at `max_tokens` with finish "length"."""
-        self.requests.extend(requests)
-        return [self._complete(request) for request in requests]
+    async def generate(self, request: GenerateRequest) -> Completion:
+        """Cut at `max_tokens` with finish "length"."""
+        self.requests.append(request)
+        return self._complete(request)
 
     def drawn(self, text: str) -> list[int]:
         """The tokens it draws to say a text, the end token last."""

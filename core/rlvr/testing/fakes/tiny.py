@@ -162,11 +162,8 @@ class TinyPolicy(Policy):
         self.context_length = 4096
         self.digest = hashlib.sha256(logits.tobytes()).hexdigest()
 
-    async def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
-        """One completion a request, drawn with its own seed."""
-        return [self._generate(request) for request in requests]
-
-    def _generate(self, request: GenerateRequest) -> Completion:
+    async def generate(self, request: GenerateRequest) -> Completion:
+        """Drawn with the request's own seed."""
         params, rng = request.params, np.random.default_rng(request.seed)
         if params.is_truncated:
             raise BackendError("TinyBackend samples from the whole distribution only")
