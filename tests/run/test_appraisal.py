@@ -259,11 +259,8 @@ def test_held_out_trajectories_that_teach_nothing_are_refused(tmp_path: Path) ->
 
     class Lost(ReferenceSampler):
         async def sample(self, *asked: Any) -> Any:
-            groups = await super().sample(*asked)
-            return [
-                attrs.evolve(g, trajectories=[attrs.evolve(t, segments=()) for t in g.trajectories])
-                for g in groups
-            ]
+            async for trajectory in super().sample(*asked):
+                yield attrs.evolve(trajectory, segments=())
 
     plan = recipe(tmp_path)
     with pytest.raises(ConfigError, match=r"none has a token(.|\n)*eval\.samples=0"):

@@ -18,7 +18,7 @@ from rlvr import (
     ScoredGroup,
     SingleTurn,
 )
-from rlvr.rollouts.group import GroupSampler
+from rlvr.rollouts.group import GroupSampler, sample_groups
 from rlvr.testing.fakes import ScriptedPolicy, ToyTask
 from rlvr.training import metrics
 
@@ -37,7 +37,7 @@ class Asking(ToyTask):
 def sample(policy: ScriptedPolicy, max_tokens: int) -> list[Group]:
     task, params = Asking(), SamplingParams(max_tokens=max_tokens, group_size=2)
     problems = list(task.problems("train"))
-    return asyncio.run(GroupSampler(1).sample(policy, task, problems, params))
+    return asyncio.run(sample_groups(GroupSampler(), policy, task, problems, params))
 
 
 def test_a_prompt_that_does_not_fit_loses_its_middle_and_is_counted() -> None:

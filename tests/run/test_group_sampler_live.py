@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 import pytest
 
 from rlvr import Completion, GenerateRequest, Policy, SamplingParams
-from rlvr.rollouts.group import GroupSampler
+from rlvr.rollouts.group import GroupSampler, sample_groups
 from rlvr.testing.fakes import TinyBackend, ToyTask
 
 
@@ -25,18 +24,12 @@ class Live(Policy):
     def digest(self) -> str:  # type: ignore[override]
         return f"digest-{self.version}"
 
-    async def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
+    async def generate(self, request: GenerateRequest) -> Completion:
         self.version += 1
-        return [
-            Completion(
-                tokens=[1, 2],
-                logprobs=[-1.0, -1.0],
-                text="x",
-                finish="stop",
-                versions=(self.version - 1, self.version),
-            )
-            for _ in requests
-        ]
+        versions = (self.version - 1, self.version)
+        return Completion(
+            tokens=[1, 2], logprobs=[-1.0, -1.0], text="x", finish="stop", versions=versions
+        )
 
 
 @pytest.mark.parametrize("turns", [1, 2])
@@ -45,9 +38,13 @@ def test_a_trajectory_names_all_versions_and_the_digest_of_the_oldest(turns: int
     task = ToyTask(turns=turns)
     problems = list(task.problems("train"))[:2]
     groups = asyncio.run(
-        GroupSampler().sample(Live(), task, problems, SamplingParams(max_tokens=2, group_size=2))
+        sample_groups(
+            GroupSampler(), Live(), task, problems, SamplingParams(max_tokens=2, group_size=2)
+        )
     )
-    for trajectory in (t for g in groups for t in g.trajectories):
-        assert trajectory.policy_version == 3
-        assert trajectory.policy_digest == "digest-3"
-        assert trajectory.policy_versions == tuple(range(3, 4 + turns))
+    trajectories = [t for g in groups for t in g.trajectories]
+    for number, trajectory in enumerate(trajectories):  # here, one rollout after the other
+        first = 3 + number * turns
+        assert trajectory.policy_version == first
+        assert trajectory.policy_digest == f"digest-{first}"
+        assert trajectory.policy_versions == tuple(range(first, first + 1 + turns))

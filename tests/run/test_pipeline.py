@@ -34,7 +34,7 @@ from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
 from rlvr.records.run_directory import RunDir
 from rlvr.records.run_state import RunState
-from rlvr.rollouts.group import GroupSampler
+from rlvr.rollouts.group import GroupSampler, sample_groups
 from rlvr.seeds import seed_of
 from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss, TinyBackend, ToyReward, ToyTask
 from rlvr.training import minibatches, stages
@@ -105,7 +105,7 @@ async def synchronous(plan: Recipe) -> None:
         seed = seed_of(plan.seed, "sample", step + 1)
         params = attrs.evolve(plan.params, seed=seed)
         policy = await plan.backend.policy()
-        groups = await plan.sampler.sample(policy, plan.task, problems, params)
+        groups = await sample_groups(plan.sampler, policy, plan.task, problems, params)
         scored = await plan.runner.groups(groups)
         data = stages.collate(scored, plan.advantage(scored), plan.task)
         parts = minibatches.updates(

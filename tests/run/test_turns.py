@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from rlvr import (
     Datum,
     Episode,
     EpisodeResult,
+    GenerateRequest,
     Group,
     Message,
     PrerequisiteError,
@@ -31,7 +33,7 @@ from rlvr import (
 )
 from rlvr.records.run_directory import RunDir
 from rlvr.records.trajectories import trajectory_from_json
-from rlvr.rollouts.group import GroupSampler
+from rlvr.rollouts.group import GroupSampler, sample_groups
 from rlvr.rollouts.references import ReferenceSampler
 from rlvr.testing.fakes import ScriptedPolicy, ToyTask
 from rlvr.testing.fakes.toy import ToyEpisode
@@ -83,10 +85,10 @@ class Tasked(ToyTask):
         return self.episodes[-1]
 
 
-def sample(task: ToyTask, policy: ScriptedPolicy | None = None, workers: int = 4) -> list[Group]:
+def sample(task: ToyTask, policy: ScriptedPolicy | None = None) -> list[Group]:
     problems = list(task.problems("train"))[:2]
     policy = policy or ScriptedPolicy(["hello", "bye", "good day"])
-    return asyncio.run(GroupSampler(workers).sample(policy, task, problems, PARAMS))
+    return asyncio.run(sample_groups(GroupSampler(), policy, task, problems, PARAMS))
 
 
 def three_turns() -> list[Datum]:
@@ -175,8 +177,8 @@ def test_an_episode_leaves_files_and_notes(tmp_path: Path) -> None:
     assert not plain.notes
 
 
-def test_completions_of_a_turn_are_taken_at_the_same_time() -> None:
-    """Up to `workers` episodes work at once and never more; each gets its own completion."""
+def test_no_rollout_waits_for_another_ones_tool() -> None:
+    """All episodes may work at once, whatever their turn; each gets its own completions."""
     running, most = 0, 0
 
     async def slow(_text: str) -> None:
@@ -188,14 +190,69 @@ def test_completions_of_a_turn_are_taken_at_the_same_time() -> None:
 
     task = Tasked(lambda problem: Told(problem, slow, turns=2))
     policy = ScriptedPolicy(lambda _prompt, seed: str(seed))
-    groups = sample(task, policy, workers=3)
-    assert most == 3
+    groups = sample(task, policy)
+    assert most == 6
     trajectories = [t for group in groups for t in group.trajectories]
     for trajectory, episode in zip(trajectories, task.episodes, strict=True):
         assert tuple(episode.texts) == trajectory.completions
-    most = 0
-    sample(Tasked(lambda problem: Told(problem, slow)), policy, workers=1)
-    assert most == 1
+
+
+def test_trajectories_come_as_they_end_and_stand_at_their_places() -> None:
+    """A slow first rollout holds back nobody; the group is in the order of the indices."""
+    made = itertools.count()
+    gate = asyncio.Event()
+
+    def make(problem: Problem) -> Told:
+        number = next(made)
+
+        async def take(_text: str) -> None:
+            if number == 0:
+                await gate.wait()
+
+        return Told(problem, take)
+
+    async def main() -> list[int]:
+        task = Tasked(make)
+        (problem, *_) = task.problems("train")
+        ended = []
+        stream = GroupSampler().sample(ScriptedPolicy(["a"]), task, problem, PARAMS)
+        async with aclosing(stream) as found:
+            async for trajectory in found:
+                ended.append(trajectory.index)
+                if len(ended) == 2:
+                    gate.set()
+        return ended
+
+    assert asyncio.run(main()) == [1, 2, 0]
+    gate = asyncio.Event()
+    gate.set()
+    made = itertools.count()
+    for group in sample(Tasked(make)):
+        assert [t.index for t in group.trajectories] == [0, 1, 2]
+
+
+def test_what_nobody_asks_for_any_more_is_ended() -> None:
+    """A sampler that is left in the middle leaves no rollout behind."""
+    open_now = 0
+
+    async def slow(text: str) -> None:
+        nonlocal open_now
+        open_now += 1
+        try:
+            await asyncio.sleep(60 if open_now > 1 else 0)
+        finally:
+            await asyncio.sleep(0.01)
+            open_now -= 1
+
+    async def main() -> None:
+        task = Tasked(lambda problem: Told(problem, slow))
+        (problem, *_) = task.problems("train")
+        stream = GroupSampler().sample(ScriptedPolicy(["a"]), task, problem, PARAMS)
+        async with aclosing(stream) as found:
+            await anext(found)
+        assert open_now == 0
+
+    asyncio.run(main())
 
 
 def test_a_failing_episode_sinks_only_itself() -> None:
@@ -249,7 +306,9 @@ def test_interrupted_episodes_end_before_the_interruption_goes_on() -> None:
         task = Tasked(lambda problem: Told(problem, slow))
         problems = list(task.problems("train"))[:2]
         policy = ScriptedPolicy(["hello"])
-        sampling = asyncio.create_task(GroupSampler(6).sample(policy, task, problems, PARAMS))
+        sampling = asyncio.create_task(
+            sample_groups(GroupSampler(), policy, task, problems, PARAMS)
+        )
         await all_open.wait()
         sampling.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -260,16 +319,14 @@ def test_interrupted_episodes_end_before_the_interruption_goes_on() -> None:
 
 
 class Losing(ScriptedPolicy):
-    """Loses the second completion of its first batch."""
+    """Loses the first completion of the second rollout: each of them has two turns."""
 
-    lost = ("the text could be several ids",)
-
-    async def generate(self, requests: Sequence[Any]) -> list[Completion]:
-        found = await super().generate(requests)
-        for error in self.lost:
-            found[1] = Completion(tokens=[], logprobs=[], text="", finish="error", error=error)
-        self.lost = ()
-        return found
+    async def generate(self, request: GenerateRequest) -> Completion:
+        found = await super().generate(request)
+        if len(self.requests) != 3:
+            return found
+        why = "the text could be several ids"
+        return Completion(tokens=[], logprobs=[], text="", finish="error", error=why)
 
 
 def test_a_completion_that_is_none_ends_its_own_rollout() -> None:
@@ -300,9 +357,9 @@ def test_a_reference_of_several_turns_is_what_its_rollout_would_be() -> None:
     task, policy = Referred(turns=3), ScriptedPolicy(["a", "b", "c"])
     (problem,) = list(task.problems("train"))[:1]
     alone = SamplingParams(max_tokens=64, group_size=1)
-    (drawn,) = asyncio.run(GroupSampler(1).sample(policy, task, [problem], alone))
+    (drawn,) = asyncio.run(sample_groups(GroupSampler(), policy, task, [problem], alone))
     sampler = ReferenceSampler(None, BuildContext())
-    (told,) = asyncio.run(sampler.sample(policy, task, [problem], alone))
+    (told,) = asyncio.run(sample_groups(sampler, policy, task, [problem], alone))
 
     (one,), (other,) = told.trajectories, drawn.trajectories
     assert [s.author for s in one.segments] == [s.author for s in other.segments]
@@ -317,7 +374,9 @@ def test_a_reference_that_ends_before_its_episode_is_learnt_as_far_as_it_goes() 
     task, policy = Referred(turns=5), ScriptedPolicy(["x"])
     (problem,) = list(task.problems("train"))[:1]
     sampler = ReferenceSampler(None, BuildContext())
-    (told,) = asyncio.run(sampler.sample(policy, task, [problem], SamplingParams(max_tokens=64)))
+    (told,) = asyncio.run(
+        sample_groups(sampler, policy, task, [problem], SamplingParams(max_tokens=64))
+    )
     assert told.trajectories[0].completions == ("a", "b", "c")
 
 
@@ -341,11 +400,11 @@ def test_a_reference_leaves_what_its_rollout_leaves() -> None:
     task, policy = Task(turns=5), ScriptedPolicy(["x! y"])
     problems = list(task.problems("train"))[:1]
     sampler = ReferenceSampler(None, BuildContext())
-    (told,) = asyncio.run(sampler.sample(policy, task, problems, PARAMS))
+    (told,) = asyncio.run(sample_groups(sampler, policy, task, problems, PARAMS))
     assert told.trajectories[0].notes == {"turns": 3}
     assert told.trajectories[0].files == {"a.txt": "a"}
 
-    (drawn,) = asyncio.run(GroupSampler(1).sample(policy, task, problems, PARAMS))
+    (drawn,) = asyncio.run(sample_groups(GroupSampler(), policy, task, problems, PARAMS))
     assert {request.params.stop for request in policy.requests} == {("!",)}
     assert drawn.trajectories[0].completions == ("x",) * 5
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rlvr import Completion, ConfigError, Episode, Group, Message, Problem, SamplingParams
-from rlvr.rollouts.group import GroupSampler
+from rlvr.rollouts.group import GroupSampler, sample_groups
 from rlvr.testing.fakes import ScriptedPolicy, ToyTask
 
 PARAMS = SamplingParams(max_tokens=64, group_size=2, stop=("!",))
@@ -65,7 +65,7 @@ class Tasked(ToyTask):
 
 def sample(task: Tasked, policy: ScriptedPolicy) -> Group:
     problem = next(iter(task.problems("train")))
-    return asyncio.run(GroupSampler(workers=2).sample(policy, task, [problem], PARAMS))[0]
+    return asyncio.run(sample_groups(GroupSampler(), policy, task, [problem], PARAMS))[0]
 
 
 def test_episodes_of_tokens_are_told_apart() -> None:

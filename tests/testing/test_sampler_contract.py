@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import attrs
 import numpy as np
 import pytest
 
-from rlvr import Group, Policy, Problem, SamplingParams, Segment, Task, Trajectory
+from rlvr import Policy, Problem, SamplingParams, Segment, Task, Trajectory
 from rlvr.rollouts.group import GroupSampler
+from rlvr.rollouts.rollout import rollout
 from rlvr.testing import SamplerContract
 from rlvr.testing.contract import Contract
 
@@ -21,15 +23,10 @@ class Changed(GroupSampler):
     """The built-in sampler with one thing wrong."""
 
     async def sample(
-        self, policy: Policy, task: Task, problems: Sequence[Problem], params: SamplingParams
-    ) -> list[Group]:
-        groups = await super().sample(policy, task, problems, params)
-        return [
-            attrs.evolve(
-                group, trajectories=tuple(self.change(t, policy) for t in group.trajectories)
-            )
-            for group in groups
-        ]
+        self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
+    ) -> AsyncIterator[Trajectory]:
+        async for trajectory in super().sample(policy, task, problem, params):
+            yield self.change(trajectory, policy)
 
     def change(self, trajectory: Trajectory, policy: Policy) -> Trajectory:
         return trajectory
@@ -90,36 +87,70 @@ class NeverTruncates(Changed):
         return attrs.evolve(trajectory, finish="stop")
 
 
-class Rearranged(GroupSampler):
-    async def sample(
-        self, policy: Policy, task: Task, problems: Sequence[Problem], params: SamplingParams
-    ) -> list[Group]:
-        return (await super().sample(policy, task, problems, params))[::-1]
+class Unplaced(Changed):
+    def change(self, trajectory: Trajectory, policy: Policy) -> Trajectory:
+        return attrs.evolve(trajectory, index=0)
+
+
+class OfAnother(Changed):
+    def change(self, trajectory: Trajectory, policy: Policy) -> Trajectory:
+        return attrs.evolve(trajectory, problem_id="another")
 
 
 class OneTooFew(GroupSampler):
     async def sample(
-        self, policy: Policy, task: Task, problems: Sequence[Problem], params: SamplingParams
-    ) -> list[Group]:
+        self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
+    ) -> AsyncIterator[Trajectory]:
         fewer = attrs.evolve(params, group_size=params.group_size - 1)
-        return await super().sample(policy, task, problems, fewer)
+        async for trajectory in super().sample(policy, task, problem, fewer):
+            yield trajectory
 
 
 class IgnoresTheSeed(GroupSampler):
     async def sample(
-        self, policy: Policy, task: Task, problems: Sequence[Problem], params: SamplingParams
-    ) -> list[Group]:
-        return await super().sample(policy, task, problems, attrs.evolve(params, seed=0))
+        self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
+    ) -> AsyncIterator[Trajectory]:
+        same = attrs.evolve(params, seed=0)
+        async for trajectory in super().sample(policy, task, problem, same):
+            yield trajectory
 
 
 class Sinks(GroupSampler):
-    """Drops every group in which a rollout failed."""
+    """Gives nothing where a rollout failed."""
 
     async def sample(
-        self, policy: Policy, task: Task, problems: Sequence[Problem], params: SamplingParams
-    ) -> list[Group]:
-        groups = await super().sample(policy, task, problems, params)
-        return [g for g in groups if all(t.finish != "error" for t in g.trajectories)]
+        self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
+    ) -> AsyncIterator[Trajectory]:
+        found = [t async for t in super().sample(policy, task, problem, params)]
+        for trajectory in found if all(t.finish != "error" for t in found) else []:
+            yield trajectory
+
+
+class WaitsForAll(GroupSampler):
+    async def sample(
+        self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
+    ) -> AsyncIterator[Trajectory]:
+        for trajectory in [t async for t in super().sample(policy, task, problem, params)]:
+            yield trajectory
+
+
+class LeavesThemRunning(GroupSampler):
+    async def sample(
+        self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
+    ) -> AsyncIterator[Trajectory]:
+        work = [
+            asyncio.create_task(rollout(policy, task, problem, params, index=index))
+            for index in range(params.group_size)
+        ]
+        for ended in asyncio.as_completed(work):
+            yield await ended
+
+
+class Lists(GroupSampler):
+    """As samplers were in the first edition."""
+
+    async def sample(self, *asked: Any) -> Any:
+        return [t async for t in super().sample(*asked)]
 
 
 def contract_of(sampler: type) -> type[SamplerContract]:
@@ -135,7 +166,9 @@ def contract_of(sampler: type) -> type[SamplerContract]:
 @pytest.mark.parametrize(
     ("sampler", "promise"),
     [
-        (Rearranged, "group_size_and_order"),
+        (Unplaced, "group_size_and_order"),
+        (OfAnother, "group_size_and_order"),
+        (Lists, "group_size_and_order"),
         (OneTooFew, "group_size_and_order"),
         (TokenisesAgain, "tokens_and_logprobs_are_those_drawn"),
         (InventsLogprobs, "tokens_and_logprobs_are_those_drawn"),
@@ -146,6 +179,8 @@ def contract_of(sampler: type) -> type[SamplerContract]:
         (IgnoresTheSeed, "seeds_differ_and_repeat"),
         (NeverTruncates, "truncated_completions_say_so"),
         (Sinks, "one_failure_does_not_sink_a_group"),
+        (WaitsForAll, "trajectories_come_as_they_end"),
+        (LeavesThemRunning, "nothing_is_left_running"),
     ],
 )
 def test_faults_are_found(sampler: type, promise: str, broken: Broken) -> None:

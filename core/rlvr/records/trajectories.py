@@ -84,6 +84,7 @@ def trajectory_from_json(record: Mapping[str, Any]) -> Trajectory:
         segments=[Segment(**segment) for segment in record["segments"]],
         finish=record["finish"],
         seed=record["seed"],
+        index=record["index"],
         temperature=record["temperature"],
         policy_version=record["policy_version"],
         policy_digest=record["policy_digest"],
@@ -97,7 +98,7 @@ def trajectory_from_json(record: Mapping[str, Any]) -> Trajectory:
 
 _KINDS: Mapping[str, Any] = {
     **dict.fromkeys(("id", "finish", "policy_digest", "error"), str),
-    **dict.fromkeys(("seed", "policy_version", "prompt_cut"), int),
+    **dict.fromkeys(("seed", "index", "policy_version", "prompt_cut"), int),
     "temperature": int | float,
     "segments": list,
 }

@@ -21,6 +21,7 @@ from rlvr.types import (
     Segment,
     Trajectory,
 )
+from rlvr.types.trajectory import Author
 
 log = get(__name__)
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
+from rlvr.border.promises import trajectories_of
 from rlvr.parts import Sampler, Task
 from rlvr.rollouts.group import sample_groups
 from rlvr.testing.contract import Contract, check_part, not_given, opened
 from rlvr.testing.fakes.policy import ScriptedPolicy
 from rlvr.testing.fakes.toy import ToyEpisode, ToyTask
-from rlvr.types import Group, Problem, SamplingParams
+from rlvr.types import Group, Problem, SamplingParams, Trajectory
+
+_PATIENCE_S = 5.0
 
 
 class SamplerContract(Contract):
@@ -136,6 +140,41 @@ class SamplerContract(Contract):
         assert len(failed) == 1, [t.finish for t in trajectories]
         assert "the board caught fire" in failed[0].error
 
+    def test_trajectories_come_as_they_end(self) -> None:
+        """A rollout whose tool is slow holds back no other one of its group."""
+        self._only_for_drawing()
+        task = _WaitingTask()
+
+        async def places(sampler: Sampler) -> list[int]:
+            task.gate = asyncio.Event()
+            found = []
+            async for trajectory in self._stream(sampler, task):
+                found.append(trajectory.index)
+                if len(found) == self.group_size - 1:
+                    task.gate.set()
+            return found
+
+        async def main() -> list[int]:
+            async with opened(self.make_sampler()) as sampler:
+                return await asyncio.wait_for(places(sampler), _PATIENCE_S)
+
+        found = asyncio.run(main())
+        assert sorted(found) == list(range(self.group_size)), found
+
+    def test_nothing_is_left_running(self) -> None:
+        """Where nobody asks for the next trajectory any more, the rest of its group is ended."""
+        self._only_for_drawing()
+        task = _WaitingTask()
+
+        async def main() -> None:
+            task.gate = asyncio.Event()
+            async with opened(self.make_sampler()) as sampler:
+                async with aclosing(self._stream(sampler, task)) as stream:
+                    await asyncio.wait_for(anext(stream), _PATIENCE_S)
+                assert task.waiting == 0
+
+        asyncio.run(main())
+
     # --- helpers --------------------------------------------------------------------------------
 
     def _sample(
@@ -160,9 +199,39 @@ class SamplerContract(Contract):
 
         return asyncio.run(sample())
 
+    def _stream(self, sampler: Sampler, task: Task) -> AsyncGenerator[Trajectory]:
+        params = SamplingParams(max_tokens=64, group_size=self.group_size)
+        return trajectories_of(sampler, ScriptedPolicy(["b"]), task, _problems()[0], params)
+
     def _only_for_drawing(self) -> None:
         if not self.make_sampler().draws_from_policy:
             pytest.skip("this sampler does not draw from the policy (draws_from_policy is False)")
+
+
+class _WaitingTask(ToyTask):
+    """The toy task, whose first episode waits for the gate when it takes its completion."""
+
+    gate: asyncio.Event
+    waiting = 0
+    _opened = 0
+
+    def episode(self, problem: Problem) -> ToyEpisode:
+        self._opened += 1
+        return _WaitingEpisode(problem, self) if self._opened == 1 else ToyEpisode(problem)
+
+
+class _WaitingEpisode(ToyEpisode):
+    def __init__(self, problem: Problem, task: _WaitingTask) -> None:
+        super().__init__(problem)
+        self._task = task
+
+    async def take(self, completion: str) -> None:
+        self._task.waiting += 1
+        try:
+            await self._task.gate.wait()
+        finally:
+            self._task.waiting -= 1
+        await super().take(completion)
 
 
 class _FailingTask(ToyTask):
