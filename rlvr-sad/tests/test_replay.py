@@ -27,6 +27,7 @@ from rlvr import (
     TaskError,
     Trajectory,
     UnknownNameError,
+    sample_groups,
 )
 from rlvr.testing import TaskContract
 from rlvr_sad.config import SadConfig
@@ -49,7 +50,7 @@ def replayed(task: SadTask, policy: Policy | None = None, **options: Any) -> lis
     """All groups of the task."""
     sampler = ReplaySampler(ReplayConfig(**options), BuildContext())
     problems = list(task.problems("all"))
-    return asyncio.run(sampler.sample(policy or Policy(), task, problems, SamplingParams()))
+    return asyncio.run(sample_groups(sampler, policy or Policy(), task, problems, SamplingParams()))
 
 
 class TestSadTask(TaskContract):
@@ -122,12 +123,18 @@ def test_what_is_cut_is_counted(write: Any) -> None:
     task = task_of(write("a.jsonl", "\n".join(map(json.dumps, lines))))
     sampler = ReplaySampler(ReplayConfig(long="cut", max_tokens=120), BuildContext())
     problems = list(task.problems("all"))
+
+    async def twice() -> list[Group]:
+        async with sampler:
+            await sample_groups(sampler, Policy(), task, problems, SamplingParams())
+            return await sample_groups(sampler, Policy(), task, problems, SamplingParams())
+
     with structlog.testing.capture_logs() as logs:
-        for _ in range(2):
-            groups = asyncio.run(sampler.sample(Policy(), task, problems, SamplingParams()))
+        groups = asyncio.run(twice())
 
     assert [len(g.trajectories) for g in groups] == [1, 1, 1]
-    (said,) = [entry for entry in logs if entry["event"] == "long_trajectories"]
+    first, said = [entry for entry in logs if entry["event"] == "long_trajectories"]
+    assert first["cut"] == 1
     lost = sum(int(t.mask.sum()) for g in replayed(task) for t in g.trajectories) - sum(
         int(t.mask.sum()) for g in groups for t in g.trajectories
     )
@@ -185,7 +192,7 @@ def test_a_step_of_which_nothing_is_left_is_no_error(write: Any) -> None:
     task = task_of(write("a.jsonl", "\n".join(map(json.dumps, lines))))
     sampler = ReplaySampler(ReplayConfig(long="drop", max_tokens=120), BuildContext())
     steps = [
-        asyncio.run(sampler.sample(Policy(), task, [problem], SamplingParams()))
+        asyncio.run(sample_groups(sampler, Policy(), task, [problem], SamplingParams()))
         for problem in task.problems("all")
     ]
 
@@ -291,10 +298,11 @@ def test_another_task_cannot_be_replayed() -> None:
     """The sampler says which tasks can."""
     from rlvr.testing.fakes.toy import ToyTask
 
+    sampler, task = ReplaySampler(None, BuildContext()), ToyTask()
+    sampling = sample_groups(sampler, Policy(), task, list(task.problems("all")), SamplingParams())
+
     with pytest.raises(ConfigError, match="--plugin sad"):
-        asyncio.run(
-            ReplaySampler(None, BuildContext()).sample(Policy(), ToyTask(), [], SamplingParams())
-        )
+        asyncio.run(sampling)
 
 
 def test_notices_say_what_was_read(write: Any) -> None:
@@ -329,7 +337,7 @@ def test_a_corpus_is_not_held_in_memory(write: Any) -> None:
     problems = list(task.problems("train"))
     for start in range(0, 64, 8):
         part = problems[start : start + 8]
-        asyncio.run(sampler.sample(Policy(), task, part, SamplingParams()))
+        asyncio.run(sample_groups(sampler, Policy(), task, part, SamplingParams()))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
