@@ -93,8 +93,8 @@ def test_samples_that_were_written_are_read_back(tmp_path: Path) -> None:
     """`--out` of an evaluation is a file of completions: texts, files, errors, cut answers."""
     written = [
         Trajectory.from_text("a", "text"),
-        Trajectory(problem_id="a", files={"rtl/a.sv": "module a; endmodule"}),
-        Trajectory(problem_id="a", finish="error", error="HTTP 500"),
+        Trajectory(problem_id="a", index=1, files={"rtl/a.sv": "module a; endmodule"}),
+        Trajectory(problem_id="a", index=2, finish="error", error="HTTP 500"),
     ]
     group = ScoredGroup(
         problem=PROBLEMS[0], trajectories=written, outcomes=[Failed(reason="x")] * 3

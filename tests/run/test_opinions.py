@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -334,12 +335,13 @@ def test_while_training_goes_on_few_are_asked_at_a_time(tmp_path: Path) -> None:
             opinions.ask(1, [group])
             await asyncio.sleep(0.05)
             assert reward.now == 1
-            for _ in range(4):
-                await asyncio.wait_for(slots.here().acquire(), timeout=5)
-            reward.gate.set()
-            await asyncio.sleep(0.05)
-            assert reward.asked == 1  # the next one stands behind the verifications
-            slots.here().release()
+            async with AsyncExitStack() as verifications:
+                for _ in range(4):
+                    slot = slots.taken(())
+                    await asyncio.wait_for(verifications.enter_async_context(slot), timeout=5)
+                reward.gate.set()
+                await asyncio.sleep(0.05)
+                assert reward.asked == 1  # the next one stands behind the verifications
             await opinions.drain()
 
     asyncio.run(ask())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -37,6 +38,7 @@ from rlvr.records.run_state import RunState
 from rlvr.rollouts.group import GroupSampler, sample_groups
 from rlvr.seeds import seed_of
 from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss, TinyBackend, ToyReward, ToyTask
+from rlvr.testing.fakes.toy import ToyEpisode
 from rlvr.training import minibatches, stages
 from rlvr.training.callbacks import Callbacks
 from rlvr.training.loop import train
@@ -419,3 +421,97 @@ def test_a_failure_of_the_sampling_side_ends_the_run(tmp_path: Path, staleness: 
         return asyncio.all_tasks() - {asyncio.current_task()}
 
     assert asyncio.run(main()) == set()
+
+
+class Slow(ToyEpisode):
+    """An episode of three turns whose tool takes `seconds` a turn."""
+
+    def __init__(self, problem: Problem, seconds: float) -> None:
+        super().__init__(problem)
+        self._seconds = seconds
+
+    async def take(self, completion: str) -> None:
+        await asyncio.sleep(self._seconds)
+        await super().take(completion)
+
+
+class Slowly(ToyTask):
+    """The toy task, each episode as slow as `draw` says when it is opened."""
+
+    def __init__(self, draw: Callable[[], float]) -> None:
+        super().__init__(turns=3)
+        self._draw = draw
+
+    def episode(self, problem: Problem) -> Slow:
+        return Slow(problem, self._draw())
+
+
+def test_runs_with_random_delays_in_take_are_equal_to_the_bit(tmp_path: Path) -> None:
+    """Three turns, two updates a step, refills, slow tools and verdicts: the seed decides."""
+    found = set()
+    for number in range(3):
+        rng = random.Random(number)
+        task = Slowly(lambda rng=rng: rng.random() / 50)
+        plan = recipe(
+            tmp_path / str(number),
+            task=task,
+            problems=tuple(task.problems("train")),
+            reward=Delayed(rng),
+            advantage=Picky(),
+            steps=4,
+            train=TrainOptions(problems=PROBLEMS, minibatches=2),
+        )
+        _, lines = go(plan, tmp_path / str(number))
+        assert sum(line["pipeline/refilled"] for line in lines) > 0
+        found.add(weights(plan.backend, tmp_path / f"weights-{number}"))
+    assert len(found) == 1
+
+
+class Delayed(ToyReward):
+    """A reward that takes a random time."""
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__()
+        self._rng = rng
+
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Any:
+        await asyncio.sleep(self._rng.random() / 50)
+        return await super().__call__(problem, trajectory)
+
+
+def test_with_staleness_a_slow_rollout_holds_up_no_other_step(tmp_path: Path) -> None:
+    """Steps go on while one rollout's tool does not answer, as far as the queue has groups."""
+    held: list[Slow] = []
+    steps_then: list[int] = []
+
+    class Holding(Slowly):
+        def episode(self, problem: Problem) -> Slow:
+            episode = super().episode(problem)
+            if not held:
+                held.append(episode)
+                episode._seconds = 0.3
+            return episode
+
+    class Telling(ToyReward):
+        async def __call__(self, problem: Problem, trajectory: Trajectory) -> Any:
+            if held and held[0]._problem is problem and not steps_then and slow_is_done():
+                steps_then.append(plan.runner.status.step)
+            return await super().__call__(problem, trajectory)
+
+    def slow_is_done() -> bool:
+        return held[0].prompt() is None
+
+    task = Holding(lambda: 0.0)
+    plan = recipe(
+        tmp_path,
+        task=task,
+        problems=tuple(task.problems("train")),
+        reward=Telling(),
+        max_staleness=3,
+        steps=4,
+        train=TrainOptions(problems=2),
+        checkpoint=CheckpointOptions(every=0, keep=1),
+    )
+    go(plan, tmp_path)
+    assert steps_then
+    assert steps_then[0] >= 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -146,9 +147,10 @@ async def trajectories_of(
     at = Border(sampler, "sampler", "sample", promised=promised, problem=problem.id)
     with at:
         found: object = sampler.sample(policy, task, problem, params)
-    is_stream = isinstance(found, AsyncGenerator)
-    at.check("" if is_stream else f"{shown(found)}, which is no async generator (`yield` them)")
-    assert isinstance(found, AsyncGenerator)
+    if not isinstance(found, AsyncGenerator):
+        if inspect.iscoroutine(found):
+            found.close()
+        raise at.broken(f"{shown(found)}, which is no async generator (`yield` them)")
     places: set[int] = set()
     count = 0
     async with aclosing(found) as stream:

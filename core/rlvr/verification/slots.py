@@ -37,26 +37,27 @@ class Slots:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # what another loop left behind never goes on
             self._loop, self._free, self._waiting = loop, self.count, []
-        if self._free:
-            self._free -= 1
-        else:
-            turn: asyncio.Future[None] = loop.create_future()
-            heapq.heappush(self._waiting, (rank, next(self._numbers), turn))
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if not turn.cancelled():  # the slot was ours already
-                    self._give()
-                raise
+        turn: asyncio.Future[None] = loop.create_future()
+        heapq.heappush(self._waiting, (rank, next(self._numbers), turn))
+        loop.call_soon(self._serve)  # and not at once: of those that ask now the first may be last
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():  # the slot was ours already
+                self._give()
+            raise
         try:
             yield
         finally:
             self._give()
 
     def _give(self) -> None:
-        while self._waiting:
+        self._free += 1
+        self._serve()
+
+    def _serve(self) -> None:
+        while self._free and self._waiting:
             *_, turn = heapq.heappop(self._waiting)
             if not turn.done():
+                self._free -= 1
                 turn.set_result(None)
-                return
-        self._free += 1

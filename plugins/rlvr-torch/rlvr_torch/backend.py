@@ -22,6 +22,7 @@ from rlvr import (
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.generation.choose import build_engine
 from rlvr_torch.generation.engine import Engine
+from rlvr_torch.generation.inbox import Inbox
 from rlvr_torch.generation.vllm import VLLMEngine
 from rlvr_torch.models.interface import Net
 from rlvr_torch.models.save import save_net
@@ -79,6 +80,10 @@ class TorchBackend(Backend):
             eval_loss=True, partial_rollouts=True, logprob_tolerance=0.01 if is_exact else 1.0
         )
         self._worker = Executor()
+        is_own = isinstance(self._engine, Engine)  # vLLM completes all that waits in one pass
+        self._inbox = Inbox(
+            self._engine, self._worker, lambda: self.version, config.slice_tokens if is_own else 1
+        )
         settings = OptimSettings.of(context.train, config.weight_decay)
         updates = context.steps * settings.passes * settings.minibatches
         self._updater = Updater(self.net, config, settings, updates)
@@ -113,6 +118,7 @@ class TorchBackend(Backend):
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._inbox.close()
         self._worker.close()
         self._threads.close()
 
@@ -123,7 +129,7 @@ class TorchBackend(Backend):
             return TorchPolicy(
                 self.version,
                 self._versions.digest(),
-                self._engine,
+                self._inbox,
                 self._worker,
                 lambda: self.version,
                 lambda directory: save_net(self.net, self.tokenizer, directory),
@@ -142,8 +148,7 @@ class TorchBackend(Backend):
         Raises:
             ConfigError: vLLM samples, which cannot go on while weights change.
         """
-        engine = self._engine
-        if not isinstance(engine, Engine):
+        if not isinstance(self._engine, Engine):
             raise ConfigError(
                 "partial rollouts were asked for (run.max_staleness above 0) with "
                 "torch.engine=vllm\n  try: torch.engine=own"
@@ -152,11 +157,9 @@ class TorchBackend(Backend):
         def work(_: Callable[[], bool]) -> LiveTorchPolicy:
             self._versions.go_live()
             return LiveTorchPolicy(
-                engine,
-                self._worker,
+                self._inbox,
                 lambda: self.version,
                 self._versions.digest,
-                self._config.slice_tokens,
                 image_processor_of(self.net),
             )
 

@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
-from rlvr import BackendError, Completion, GenerateRequest, ImageProcessor, Policy, Tokenizer
-from rlvr_torch.generation.engine import Engine
-from rlvr_torch.generation.resumable import Generation
+from rlvr import BackendError, Completion, GenerateRequest, ImageProcessor, Policy
+from rlvr_torch.generation.inbox import Inbox
 from rlvr_torch.runtime.executor import Executor
-
-
-class Generates(Protocol):
-    """What a strict handle asks of an engine: ours or vLLM's."""
-
-    tokenizer: Tokenizer
-
-    @property
-    def context_length(self) -> int:
-        """Positions of the model: prompt and completion together."""
-
-    def generate(
-        self,
-        requests: Sequence[GenerateRequest],
-        is_cancelled: Callable[[], bool] = ...,
-    ) -> list[Completion]:
-        """One completion a request, in order."""
 
 
 class TorchPolicy(Policy):
@@ -50,7 +31,7 @@ class TorchPolicy(Policy):
         self,
         version: int,
         digest: str,
-        engine: Generates,
+        inbox: Inbox,
         worker: Executor,
         newest: Callable[[], int],
         save: Callable[[Path], None],
@@ -60,9 +41,9 @@ class TorchPolicy(Policy):
         self.image_processor = image_processor
         self.version = version
         self.digest = digest
-        self.tokenizer = engine.tokenizer
-        self.context_length = engine.context_length
-        self._engine = engine
+        self.tokenizer = inbox.tokenizer
+        self.context_length = inbox.context_length
+        self._inbox = inbox
         self._worker = worker
         self._newest = newest
         self._save = save
@@ -82,19 +63,14 @@ class TorchPolicy(Policy):
 
         await self._worker.run(work)
 
-    async def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
+    async def generate(self, request: GenerateRequest) -> Completion:
         """
-        One completion a request, in order; the event loop is free meanwhile.
+        One completion; the event loop is free meanwhile.
 
         Raises:
-            BackendError: The weights have changed since; or see `Engine.generate`.
+            BackendError: The weights have changed before its end; or see `Inbox.generate`.
         """
-
-        def work(is_cancelled: Callable[[], bool]) -> list[Completion]:
-            self._refuse_stale()
-            return self._engine.generate(requests, is_cancelled)
-
-        return await self._worker.run(work)
+        return await self._inbox.generate(request, self._refuse_stale)
 
     def _refuse_stale(self) -> None:
         if self._newest() != self.version:
@@ -108,10 +84,9 @@ class LiveTorchPolicy(Policy):
     """
     Samples with whatever the weights are: completions go on while training changes them.
 
-    The worker is asked for a slice of tokens at a time, so a training step that waits in the same
-    worker runs between two slices, and the next slice draws with its result. Keys that older
-    weights computed are kept. A token's logprob is that of the distribution it was drawn from, and
-    `Completion.versions` names all versions that drew it.
+    A training step runs between two slices of tokens (`Inbox`), and the next slice draws with its
+    result. Keys that older weights computed are kept. A token's logprob is that of the
+    distribution it was drawn from, and `Completion.versions` names all versions that drew it.
 
     Attributes:
         tokenizer: The model's tokenizer.
@@ -121,32 +96,26 @@ class LiveTorchPolicy(Policy):
 
     def __init__(
         self,
-        engine: Engine,
-        worker: Executor,
+        inbox: Inbox,
         read_version: Callable[[], int],
         read_digest: Callable[[], str],
-        slice_tokens: int,
         image_processor: ImageProcessor | None = None,
     ) -> None:
         """
         For `Backend.live_policy`.
 
         Args:
-            engine: Samples from the live weights.
-            worker: The one that trains too.
-            read_version: Version of the live weights; called in the worker and outside of it.
+            inbox: Samples from the live weights.
+            read_version: Version of the live weights; called in any thread.
             read_digest: sha256 of them, of the same version; called likewise.
-            slice_tokens: Tokens each row draws before other work of the worker has its turn.
             image_processor: Of the model.
         """
         self.image_processor = image_processor
-        self.tokenizer = engine.tokenizer
-        self.context_length = engine.context_length
-        self._engine = engine
-        self._worker = worker
+        self.tokenizer = inbox.tokenizer
+        self.context_length = inbox.context_length
+        self._inbox = inbox
         self._read_version = read_version
         self._read_digest = read_digest
-        self._slice_tokens = slice_tokens
 
     @property
     def version(self) -> int:  # type: ignore[override] # of now
@@ -158,23 +127,11 @@ class LiveTorchPolicy(Policy):
         """sha256 of the weights as they are now."""
         return self._read_digest()
 
-    async def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
+    async def generate(self, request: GenerateRequest) -> Completion:
         """
-        One completion a request, in order; the event loop is free meanwhile.
+        One completion; the event loop is free meanwhile.
 
         Raises:
-            BackendError: See `Engine.generate`.
+            BackendError: See `Inbox.generate`.
         """
-
-        def begin(_: Callable[[], bool]) -> Generation:
-            self._read_digest()  # here, where no update is under way
-            return self._engine.begin(requests)
-
-        generation = await self._worker.run(begin)
-
-        def go_on(is_cancelled: Callable[[], bool]) -> bool:
-            return generation.advance(self._slice_tokens, is_cancelled, self._read_version())
-
-        while not await self._worker.run(go_on):
-            pass
-        return generation.completions()
+        return await self._inbox.generate(request)

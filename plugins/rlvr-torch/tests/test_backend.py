@@ -129,7 +129,7 @@ def test_sampler_and_trainer_agree(make, tokenizer, temperature):
     ]
 
     async def main():
-        completions = await (await backend.policy()).generate(requests)
+        completions = await (await backend.policy()).generate_many(requests)
         data = [sampled(r, c) for r, c in zip(requests, completions, strict=True)]
         return data, await backend.logprobs(data, "policy")
 
@@ -159,13 +159,13 @@ def test_a_stale_policy_is_refused(make, data, tokenizer):
 
     async def main():
         old = await backend.policy()
-        await old.generate([request])
+        await old.generate(request)
         await backend.update(data, WeightedLogprob())
         new = await backend.policy()
         assert (old.version, new.version) == (0, 1)
         assert old.digest != new.digest
-        await new.generate([request])
-        await old.generate([request])
+        await new.generate(request)
+        await old.generate(request)
 
     with pytest.raises(BackendError, match=r"version 0 is stale.*version 1"):
         run(main())
@@ -180,7 +180,7 @@ def test_a_live_policy_goes_on_over_an_update(make, data, tokenizer):
         live = await backend.live_policy()
         assert backend.capabilities.partial_rollouts
         assert (live.version, live.digest) == (0, (await strict.policy()).digest)
-        sampling = asyncio.create_task(live.generate([request] * 8))
+        sampling = asyncio.create_task(live.generate_many([request] * 8))
         for _ in range(4):  # takes turns with the slices: the first ones have been drawn then
             await backend.policy()
         await backend.update(data, WeightedLogprob())
@@ -361,9 +361,9 @@ def test_a_policy_still_samples_after_a_skipped_update(make, data, tokenizer):
         await backend.update(data, BROKEN)
         params = SamplingParams(max_tokens=3)
         request = GenerateRequest(prompt=tokenizer.encode("a"), params=params, seed=1)
-        return await policy.generate([request])
+        return await policy.generate(request)
 
-    assert len(run(main())) == 1
+    assert len(run(main()).tokens) > 0
 
 
 def test_too_many_skipped_updates_end_the_run(make, data):
@@ -672,7 +672,7 @@ def test_bfloat16_stays_near_float32(make, data):
             strict=True,
         )
         differences = [np.abs(a - b).max() for a, b in pairs]
-        (completion,) = await (await rough.policy()).generate([request])
+        completion = await (await rough.policy()).generate(request)
         await rough.update(data, WeightedLogprob())
         return max(differences), completion
 

@@ -9,7 +9,6 @@ import torch
 from rlvr import BackendError, GenerateRequest, SamplingParams
 from rlvr_torch.generation.engine import Engine
 from rlvr_torch.models.gpt2 import GPT2
-from rlvr_torch.runtime.batch_threads import BatchThreads
 
 PROMPTS = ["module ", "m", "assign y = a ^ b;\n  assign y = b"]
 
@@ -75,18 +74,6 @@ def test_a_request_draws_the_same_in_any_batch(model, tokenizer):
     assert together == [c.tokens.tolist() for c in backwards]
     assert together == [c.tokens.tolist() for c in small]
     assert len({tuple(tokens) for tokens in together}) == len(requests)
-
-
-def test_a_crew_draws_the_same(model, tokenizer):
-    """Divided over three threads, a group larger than its share included: the same tokens."""
-    requests = requests_of(tokenizer, seeds=9) + requests_of(tokenizer, ["xyz"], seeds=30)
-    threads = BatchThreads(3)
-    alone = Engine(model, tokenizer).generate(requests)
-    divided = Engine(model, tokenizer, threads=threads).generate(requests)
-    threads.close()
-    for one, other in zip(alone, divided, strict=True):
-        assert one.tokens.tolist() == other.tokens.tolist()
-        assert np.abs(one.logprobs - other.logprobs).max() < 1e-5
 
 
 def test_each_distinct_prompt_is_read_once(model, tokenizer, monkeypatch):

@@ -130,6 +130,14 @@ def test_logprobs_are_those_of_a_full_pass(kind, rows):
     check(net, requests, Engine(net, NoEnd(), rows=rows).generate(requests))
 
 
+def decode(batch, passes=None):
+    """So many tokens in each row, or all there are."""
+    with batch.at_work():
+        while not batch.is_done and passes != 0:
+            batch.step()
+            passes = None if passes is None else passes - 1
+
+
 def lane_of(net, requests, **settings):
     """The decode batch that completes the requests, and what it completes."""
     sequences = [
@@ -150,7 +158,7 @@ def test_rows_that_share_nothing_are_those_of_a_full_pass(kind, rows):
     assert isinstance(batch._cache, RowCache)
     first = batch._cache._slots
     while not batch.is_done:
-        batch.run(tokens=9)
+        decode(batch, 9)
     assert batch._cache._slots != first  # it had to make room
     check(net, requests, [sequence.completion for sequence in sequences])
 
@@ -165,11 +173,11 @@ def test_rows_of_equal_prompts_lengths_need_no_mask():
         for i in range(5)
     ]
     batch, sequences = lane_of(net, requests)
-    batch.run(tokens=29)
+    decode(batch, 29)
     assert batch._cache._bias is None
-    batch.run(tokens=3)
+    decode(batch, 3)
     assert [sequence is not None for sequence in batch._rows].count(True) == 1
-    batch.run()
+    decode(batch)
     check(net, requests, [sequence.completion for sequence in sequences])
 
 
@@ -199,7 +207,7 @@ def test_what_was_never_written_is_never_read():
     batch, sequences = lane_of(net, requests)
     for store in (*batch._cache._keys, *batch._cache._values):
         store.fill_(float("nan"))
-    batch.run()
+    decode(batch)
     check(net, requests, [sequence.completion for sequence in sequences])
 
 
@@ -212,7 +220,9 @@ def test_shapes_that_stay_give_the_same(kind):
         RunningSequence(request, request.params.max_tokens, NoEnd()) for request in requests
     ]
     ordered = sorted(sequences, key=lambda sequence: sequence.request.prompt.tobytes())
-    DecodeBatch(net, ordered, rows=4, prefill_tokens=64, dtype=torch.float32, is_static=True).run()
+    decode(
+        DecodeBatch(net, ordered, rows=4, prefill_tokens=64, dtype=torch.float32, is_static=True)
+    )
     check(net, requests, [sequence.completion for sequence in sequences])
 
 
@@ -289,13 +299,11 @@ def test_equal_calls_give_equal_bits(threads):
         assert one.logprobs.tobytes() == other.logprobs.tobytes()
 
 
-def test_rows_of_the_engine_are_shared_by_the_crew():
-    """Never more completions at the same time than were allowed, however many threads."""
-    net = TinyNet(*KINDS["plain"])
-    threads = BatchThreads(3)
-    Engine(net, NoEnd(), rows=7, threads=threads).generate(requests_of([9] * 60))
-    threads.close()
-    assert max(rows for rows, tokens in net.passes if tokens == 1) <= 7 // 3
+def begin(engine, requests):
+    """A batch that has drawn nothing yet, and the sequences in it."""
+    batch, sequences = engine.start(), [engine.sequence(request) for request in requests]
+    batch.add(sequences)
+    return batch, sequences
 
 
 def test_a_generation_goes_on_where_it_stopped():
@@ -303,15 +311,15 @@ def test_a_generation_goes_on_where_it_stopped():
     net = TinyNet(*KINDS["gemma"])
     requests = requests_of(np.random.default_rng(4).integers(1, 50, 20))
     whole = Engine(net, NoEnd(), rows=6).generate(requests)
-    generation = Engine(net, NoEnd(), rows=6).begin(requests)
-    slices = 1
-    while not generation.advance(3):
+    batch, sequences = begin(Engine(net, NoEnd(), rows=6), requests)
+    slices = 0
+    while not batch.is_done:
+        decode(batch, 3)
         slices += 1
-        assert not generation.is_done
     assert slices > 10
-    for one, other in zip(whole, generation.completions(), strict=True):
-        assert one.tokens.tolist() == other.tokens.tolist()
-        assert one.logprobs.tobytes() == other.logprobs.tobytes()
+    for one, other in zip(whole, sequences, strict=True):
+        assert one.tokens.tolist() == other.completion.tokens.tolist()
+        assert one.logprobs.tobytes() == other.completion.logprobs.tobytes()
 
 
 def test_new_weights_draw_from_the_next_slice_on():
@@ -319,15 +327,16 @@ def test_new_weights_draw_from_the_next_slice_on():
     net = TinyNet(*KINDS["plain"])
     requests = requests_of([3, 12, 12, 20], prompts=2)
     before = Engine(net, NoEnd()).generate(requests)
-    generation = Engine(net, NoEnd()).begin(requests)
-    assert not generation.advance(5, version=7)
-    with torch.no_grad():
-        net.head_bias[:] = -1e9
-        net.head_bias[11] = 0.0
-    net.logit_softcap = 0.0  # else the cap would bound what the bias does
-    assert not generation.advance(5, version=8)
-    assert generation.advance(None, version=9)
-    after = generation.completions()
+    batch, sequences = begin(Engine(net, NoEnd()), requests)
+    for version, passes in ((7, 5), (8, 5), (9, 20)):
+        with batch.at_work(version):
+            for _ in range(passes):
+                batch.step(version)
+        with torch.no_grad():
+            net.head_bias[:] = -1e9
+            net.head_bias[11] = 0.0
+        net.logit_softcap = 0.0  # else the cap would bound what the bias does
+    after = [sequence.completion for sequence in sequences]
     assert [c.versions for c in after] == [(7,), (7, 8, 9), (7, 8, 9), (7, 8, 9)]
     for old, new, request in zip(before, after, requests, strict=True):
         assert len(new.tokens) == request.params.max_tokens
@@ -392,7 +401,7 @@ def test_a_shape_that_stays_is_the_same_memory():
         return step()
 
     batch._graphs.run = watch
-    batch.run()
+    decode(batch)
     assert 0 < len(seen) < 12
     check(net, requests, [sequence.completion for sequence in sequences])
 
@@ -406,7 +415,7 @@ def test_a_gpu_draws_from_the_same_distribution():
     net.cuda()
     net.sinks = [sink.cuda() for sink in net.sinks]
     requests = requests_of(np.random.default_rng(2).integers(30, 80, 12))
-    generation = Engine(net, NoEnd(), rows=4).begin(requests)
-    generation.advance()
-    check(cpu, requests, generation.completions(), tolerance=1e-3)
-    assert generation._batches[0]._graphs.count > 0
+    batch, sequences = begin(Engine(net, NoEnd(), rows=4), requests)
+    decode(batch)
+    check(cpu, requests, [sequence.completion for sequence in sequences], tolerance=1e-3)
+    assert batch._graphs.count > 0

@@ -32,7 +32,7 @@ def test_sampler_and_trainer_agree(family, make_hf):
                 for seed in range(4)
             ]
             data = []
-            for request, drawn in zip(requests, await policy.generate(requests), strict=True):
+            for request, drawn in zip(requests, await policy.generate_many(requests), strict=True):
                 mask = np.arange(len(request.prompt) + len(drawn.tokens)) >= len(request.prompt)
                 logprobs = np.zeros(len(mask))
                 logprobs[mask] = drawn.logprobs

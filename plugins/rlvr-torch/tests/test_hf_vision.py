@@ -455,7 +455,7 @@ def test_text_is_sampled_as_by_any_model(make_vision):
     params = SamplingParams(max_tokens=5, temperature=0.0)
     policy = run(backend.policy())
     request = GenerateRequest(prompt=prompt, params=params, seed=0)
-    (completion,) = run(policy.generate([request]))
+    completion = run(policy.generate(request))
     model = read_model(str(make_vision("llava"))).eval()
     ids = torch.tensor([prompt])
     for _ in range(len(completion.tokens)):

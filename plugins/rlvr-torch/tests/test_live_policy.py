@@ -10,6 +10,7 @@ import torch
 
 from rlvr import BackendError, GenerateRequest, SamplingParams
 from rlvr_torch.generation.engine import Engine
+from rlvr_torch.generation.inbox import Inbox
 from rlvr_torch.policy import LiveTorchPolicy
 from rlvr_torch.runtime.executor import Executor
 
@@ -22,12 +23,11 @@ class Weights:
         self.model, self.version = model, 0
         self.worker = Executor()
         self.log = []
+        self.inbox = Inbox(
+            Engine(model, tokenizer), self.worker, lambda: self.version, slice_tokens
+        )
         self.policy = LiveTorchPolicy(
-            Engine(model, tokenizer),
-            self.worker,
-            lambda: self.version,
-            lambda: f"digest {self.version}",
-            slice_tokens,
+            self.inbox, lambda: self.version, lambda: f"digest {self.version}"
         )
 
     async def step(self):
@@ -67,7 +67,7 @@ def requests_of(count, tokens=20):
 def test_without_a_step_it_is_the_plain_engine(weights, model, tokenizer):
     """Slices change nothing: the same tokens, bit-equal logprobs, one version."""
     requests = requests_of(6)
-    live = asyncio.run(weights.policy.generate(requests))
+    live = asyncio.run(weights.policy.generate_many(requests))
     for one, other in zip(Engine(model, tokenizer).generate(requests), live, strict=True):
         assert one.tokens.tolist() == other.tokens.tolist()
         assert one.logprobs.tobytes() == other.logprobs.tobytes()
@@ -78,7 +78,7 @@ def test_steps_run_between_slices(weights):
     """Steps asked for meanwhile are not kept waiting until the end; versions name all who drew."""
 
     async def both():
-        sampling = asyncio.create_task(weights.policy.generate(requests_of(4, 40)))
+        sampling = asyncio.create_task(weights.policy.generate_many(requests_of(4, 40)))
         await asyncio.sleep(0)  # the sampling asks first
         for _ in range(3):
             await weights.step()
@@ -108,10 +108,9 @@ def test_logprobs_are_of_the_distribution_drawn_from(weights, model, tokenizer):
             weights.version = 1
         return weights.version
 
-    policy = LiveTorchPolicy(
-        Engine(model, tokenizer), weights.worker, read_version, lambda: "digest", 4
-    )
-    live = asyncio.run(policy.generate(requests))
+    inbox = Inbox(Engine(model, tokenizer), weights.worker, read_version, 4)
+    policy = LiveTorchPolicy(inbox, read_version, lambda: "digest")
+    live = asyncio.run(policy.generate_many(requests))
     for request, before, after in zip(requests, plain, live, strict=True):
         assert after.versions == (0, 1)
         assert after.tokens[:4].tolist() == before.tokens[:4].tolist()
@@ -126,12 +125,12 @@ def test_cancelling_ends_between_tokens(weights):
     """A cancelled call gives up soon, and the worker is free for the next."""
 
     async def cancelled():
-        task = asyncio.create_task(weights.policy.generate(requests_of(4, 80)))
+        task = asyncio.create_task(weights.policy.generate_many(requests_of(4, 80)))
         await asyncio.sleep(0.02)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        return await weights.policy.generate(requests_of(1, 3))
+        return await weights.policy.generate_many(requests_of(1, 3))
 
     assert len(asyncio.run(cancelled())[0].tokens) == 3
 
@@ -140,4 +139,4 @@ def test_impossible_prompts_are_refused(weights):
     """What the engine refuses, the live handle refuses."""
     request = GenerateRequest(prompt=[], params=SamplingParams(), seed=0)
     with pytest.raises(BackendError, match="empty prompt"):
-        asyncio.run(weights.policy.generate([request]))
+        asyncio.run(weights.policy.generate(request))

@@ -26,7 +26,7 @@ def kind(request, monkeypatch):
 
 def test_products_are_those_of_the_weights(model, kind):
     """Layers and head, in every layout: within 1e-5 of plain products."""
-    weights = DecodeWeights(model, torch.float32, 64)
+    weights = DecodeWeights(model, torch.float32)
     x = torch.randn(3, 5, 32, generator=torch.Generator().manual_seed(0))
     linear = model.h[0].mlp.c_fc
     with torch.inference_mode():
@@ -99,7 +99,7 @@ def test_a_block_is_the_block(model, kind, monkeypatch, rows):
     tokens = torch.randint(0, model.vocab_size, (3, 9), generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
         wanted = model.hidden(tokens, None, attend_causal)
-        with DecodeWeights(model, torch.float32, 64).packed():
+        with DecodeWeights(model, torch.float32).packed():
             assert "forward" in model.h[1].__dict__
             found = model.hidden(tokens, None, attend_causal)
     assert (found - wanted).abs().max() < 1e-5
@@ -119,7 +119,7 @@ def test_the_ends_of_prompts_are_those_of_a_whole_pass(model, odd):
         seen.append((layer, tuple(k.shape)))
         return attend_causal(layer, q, k, v, sinks)
 
-    weights = DecodeWeights(model, torch.float32, 64)
+    weights = DecodeWeights(model, torch.float32)
     with torch.inference_mode():
         wanted = model.hidden(tokens)[torch.arange(3), last]
         with weights.packed():
@@ -132,7 +132,7 @@ def test_the_ends_of_prompts_are_those_of_a_whole_pass(model, odd):
 
 def test_nothing_is_kept(model):
     """After it, also after an error, the model computes with its weights as they are then."""
-    weights = DecodeWeights(model, torch.float32, 64)
+    weights = DecodeWeights(model, torch.float32)
     linear, x = model.h[0].mlp.c_fc, torch.ones(2, 32)
     with pytest.raises(KeyError), weights.packed():
         raise KeyError
@@ -142,10 +142,9 @@ def test_nothing_is_kept(model):
     assert not any("forward" in module.__dict__ for module in model.modules())
 
 
-@pytest.mark.parametrize(("dtype", "passes"), [(torch.bfloat16, 64), (torch.float32, 3)])
-def test_nothing_is_laid_out_where_it_would_not_pay(model, dtype, passes):
-    """Lower precision and short generations use the weights as they lie."""
-    with DecodeWeights(model, dtype, passes).packed():
+def test_nothing_is_laid_out_where_it_would_not_pay(model):
+    """Lower precision uses the weights as they lie."""
+    with DecodeWeights(model, torch.bfloat16).packed():
         assert not any("forward" in module.__dict__ for module in model.modules())
 
 
@@ -162,7 +161,7 @@ def test_an_adapters_hook_is_heard(model):
     handles = [model.h[0].mlp.c_fc.register_forward_hook(lambda _m, _x, y: y + 0.5)]
     handles.append(model.h[-1].attn.c_proj.register_forward_pre_hook(lambda _m, x: (x[0] * 2,)))
     wanted = run()
-    with DecodeWeights(model, torch.float32, 64).packed():
+    with DecodeWeights(model, torch.float32).packed():
         found = run()
     for handle in handles:
         handle.remove()

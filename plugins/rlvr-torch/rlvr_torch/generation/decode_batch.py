@@ -11,13 +11,13 @@ Shapes: R rows, P prompts, S prompt tokens, C width, V vocabulary.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rlvr import BackendError
 from rlvr_torch.generation.cache.per_row import RowCache
 from rlvr_torch.generation.cache.shared_prompt import KVCache
 from rlvr_torch.generation.cpu.weights import DecodeWeights
@@ -31,7 +31,7 @@ _DROP_SHARE = 0.125  # finished rows leave when they are this share of the batch
 
 class DecodeBatch:
     """
-    Decodes sequences. `run` may be called again and again, from any thread, one at a time.
+    Decodes sequences. `step` may be called again and again, from any thread, one at a time.
 
     Args:
         net: The model.
@@ -56,10 +56,11 @@ class DecodeBatch:
         weights: DecodeWeights | None = None,
     ) -> None:
         self._net = net
-        self._weights = weights or DecodeWeights(net, dtype, 0)
+        self._weights = weights or DecodeWeights(net, dtype)
         self._dtype = dtype
         self._prefill_tokens = prefill_tokens
         self._waiting = deque(sequences)
+        self._ended: list[RunningSequence] = []
         rows = min(rows, len(sequences))
         self._rows: list[RunningSequence | None] = [None] * rows
         self._device = net.head.device
@@ -104,32 +105,39 @@ class DecodeBatch:
         """Whether all sequences have ended."""
         return not self._waiting and all(sequence is None for sequence in self._rows)
 
-    @torch.inference_mode()
-    def run(
-        self,
-        tokens: int | None = None,
-        is_cancelled: Callable[[], bool] = lambda: False,
-        version: int | None = None,
-    ) -> None:
-        """
-        Draw at most `tokens` tokens in each row, or all there are.
-
-        Raises:
-            BackendError: Logits are not finite, or `is_cancelled` said so.
-        """
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """The settings of torch in which `step` is called."""
         autocast = torch.autocast(
             self._device.type,
             self._dtype,
             enabled=self._dtype != torch.float32,
             cache_enabled=not self._is_static,  # a graph must not keep a cast of old weights
         )
-        with autocast:
-            passes = 0
-            while not self.is_done and (tokens is None or passes < tokens):
-                if is_cancelled():
-                    raise BackendError("generation was cancelled")
-                self._pass(version)
-                passes += 1
+        with torch.inference_mode(), autocast:
+            yield
+
+    def step(self, version: int | None = None) -> list[RunningSequence]:
+        """
+        Draw one token in each row, at the version of the weights; gives what has ended now.
+
+        Raises:
+            BackendError: Logits are not finite.
+        """
+        self._pass(version)
+        ended, self._ended = self._ended, []
+        return ended
+
+    def drop(self, sequence: RunningSequence) -> None:
+        """Forget a sequence: nobody wants its completion any more."""
+        if sequence in self._waiting:
+            self._waiting.remove(sequence)
+        elif sequence in self._rows:
+            self._leave(self._rows.index(sequence))
+
+    def _leave(self, row: int) -> None:
+        self._rows[row] = None
+        self._cache.end(row)
 
     def _pass(self, version: int | None) -> None:
         """One more token for every row, first ones for the rows that became free."""
@@ -159,8 +167,8 @@ class DecodeBatch:
         for row, token, logprob in zip(rows, drawn.tolist(), logprobs.tolist(), strict=True):
             sequence = self._rows[row]
             if sequence is not None and sequence.take(token, logprob, version):
-                self._rows[row] = None
-                self._cache.end(row)
+                self._leave(row)
+                self._ended.append(sequence)
 
     def _fill(self, free: Sequence[int], version: int | None) -> None:
         """The next waiting sequences take free rows, and draw their first tokens."""

@@ -7,19 +7,17 @@ changes what it draws.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 
 from rlvr import BackendError, Completion, GenerateRequest, Tokenizer
 from rlvr_torch.generation.cpu.weights import DecodeWeights
 from rlvr_torch.generation.decode_batch import DecodeBatch
-from rlvr_torch.generation.resumable import Generation
 from rlvr_torch.generation.sequence import RunningSequence
 from rlvr_torch.models.interface import Net
 from rlvr_torch.runtime.batch_threads import BatchThreads
-
-_FEWEST_ROWS = 8  # a batch is not split over cores into smaller ones
 
 
 class Engine:
@@ -32,7 +30,7 @@ class Engine:
         rows: Most completions decoded at the same time.
         prefill_tokens: Most padded prompt tokens read at the same time.
         dtype: What matrix products are computed in; logprobs are float32 always.
-        threads: Threads that decode batches at the same time; by default the caller's own.
+        threads: Cores that each operation is spread over; by default as torch is set.
         ends: Tokens that end a completion; None: those that end the policy's turn.
     """
 
@@ -76,41 +74,23 @@ class Engine:
             BackendError: A prompt is empty or has ids outside the vocabulary; logits are not
                 finite; or `is_cancelled` said so.
         """
-        generation = self.begin(requests)
-        generation.advance(None, is_cancelled)
-        return generation.completions()
+        sequences = [self.sequence(request) for request in requests]
+        batch = self.start()
+        batch.add([sequence for sequence in sequences if sequence.has_room])
+        with batch.at_work():
+            while not batch.is_done:
+                if is_cancelled():
+                    raise BackendError("generation was cancelled")
+                batch.step()
+        return [sequence.completion for sequence in sequences]
 
-    def begin(self, requests: Sequence[GenerateRequest]) -> Generation:
+    def sequence(self, request: GenerateRequest) -> RunningSequence:
         """
-        The same in parts: a generation that has drawn nothing yet.
+        A completion that has drawn nothing yet.
 
         Raises:
-            BackendError: A prompt is empty or has ids outside the vocabulary.
+            BackendError: The prompt is empty or has ids outside the vocabulary.
         """
-        for request in requests:
-            self._check(request)
-        sequences = [
-            RunningSequence(request, self._room(request), self.tokenizer, self._ends)
-            for request in requests
-        ]
-        shares = self._shares([sequence for sequence in sequences if sequence.room > 0])
-        rows = max(1, self._rows // max(1, len(shares)))
-        passes = max((sequence.room for sequence in sequences), default=0)
-        weights = DecodeWeights(self.net, self._dtype, passes)
-        batches = [
-            DecodeBatch(
-                self.net,
-                share,
-                rows=rows,
-                prefill_tokens=self._prefill_tokens,
-                dtype=self._dtype,
-                weights=weights,
-            )
-            for share in shares
-        ]
-        return Generation(sequences, batches, self._threads, weights)
-
-    def _check(self, request: GenerateRequest) -> None:
         prompt, vocab = request.prompt, self.net.vocab_size
         if not len(prompt):
             raise BackendError("cannot generate from an empty prompt: it needs at least one token")
@@ -119,27 +99,77 @@ class Engine:
                 f"a prompt holds token ids {prompt.min()}..{prompt.max()}, "
                 f"the model knows 0..{vocab - 1}: was it made by another tokenizer?"
             )
+        room = min(request.params.max_tokens, self.net.positions - len(prompt))
+        return RunningSequence(request, room, self.tokenizer, self._ends)
 
-    def _room(self, request: GenerateRequest) -> int:
-        """Tokens the request may draw."""
-        return min(request.params.max_tokens, self.net.positions - len(request.prompt))
+    def start(self) -> Running:
+        """An empty batch, to which sequences are added at any time."""
+        weights = DecodeWeights(self.net, self._dtype)
 
-    def _shares(self, sequences: Sequence[RunningSequence]) -> list[list[RunningSequence]]:
+        def begin(sequences: Sequence[RunningSequence]) -> DecodeBatch:
+            return DecodeBatch(
+                self.net,
+                sequences,
+                rows=self._rows,
+                prefill_tokens=self._prefill_tokens,
+                dtype=self._dtype,
+                weights=weights,
+            )
+
+        return Running(begin, weights, self._threads)
+
+
+class Running:
+    """A batch that is being decoded: each wave of sequences is advanced beside the others."""
+
+    def __init__(
+        self,
+        begin: Callable[[Sequence[RunningSequence]], DecodeBatch],
+        weights: DecodeWeights,
+        threads: BatchThreads,
+    ) -> None:
+        self._begin = begin
+        self._weights = weights
+        self._threads = threads
+        self._waves: list[DecodeBatch] = []
+
+    def add(self, sequences: Sequence[RunningSequence]) -> None:
+        """More of them: long prompts first, equal ones beside each other."""
+        if sequences:
+            self._waves.append(self._begin(sorted(sequences, key=_place)))
+
+    def drop(self, sequence: RunningSequence) -> None:
+        """Forget a sequence: nobody wants its completion any more."""
+        for wave in self._waves:
+            wave.drop(sequence)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all sequences have ended."""
+        return all(wave.is_done for wave in self._waves)
+
+    @contextmanager
+    def at_work(self, version: int | None = None) -> Iterator[None]:
+        """Call `step` inside; the weights, which are at this version, must not change there."""
+        self._threads.prepare()
+        with self._weights.packed(version):
+            yield
+
+    def step(self, version: int | None = None) -> list[RunningSequence]:
         """
-        What each thread decodes: equal prompts beside each other, long ones first.
+        Draw one token in each row, at the version of the weights; gives what has ended now.
 
-        Only a group larger than a share is divided (and its prompt read once a share).
+        Raises:
+            BackendError: Logits are not finite.
         """
-        count = min(self._threads.size, -(-len(sequences) // _FEWEST_ROWS))
-        if not count:
-            return []
-        most = -(-len(sequences) // count)
-        by_prompt: dict[bytes, list[RunningSequence]] = {}
-        for sequence in sequences:
-            by_prompt.setdefault(sequence.request.prompt.tobytes(), []).append(sequence)
-        shares: list[list[RunningSequence]] = [[] for _ in range(count)]
-        for prompt in sorted(by_prompt, key=lambda prompt: (-len(prompt), prompt)):
-            group = by_prompt[prompt]
-            for part in [group[i : i + most] for i in range(0, len(group), most)]:
-                min(shares, key=len).extend(part)
-        return [share for share in shares if share]
+        ended = []
+        for wave in self._waves:
+            with wave.at_work():
+                ended += wave.step(version)
+        self._waves = [wave for wave in self._waves if not wave.is_done]
+        return ended
+
+
+def _place(sequence: RunningSequence) -> tuple[int, bytes]:
+    prompt = sequence.request.prompt
+    return -len(prompt), prompt.tobytes()

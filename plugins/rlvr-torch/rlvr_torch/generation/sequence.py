@@ -18,7 +18,12 @@ class RunningSequence:
         tokenizer: Makes text of the tokens; one that `has_bytes` is asked for each token's bytes
             where there are stop texts, others decode the tail of the completion.
         ends: Tokens that end it; None: those that end the policy's turn.
+
+    Attributes:
+        names_versions: Whether its completion names the versions that drew it.
     """
+
+    names_versions = True
 
     def __init__(
         self,
@@ -56,12 +61,17 @@ class RunningSequence:
             )
         self._tokens.append(token)
         self._logprobs.append(logprob)
-        if version is not None and version not in self._versions[-1:]:
+        if self.names_versions and version is not None and version not in self._versions[-1:]:
             self._versions.append(version)
         if token in self._ends or self._reaches_stop(token):
             self._finish = "stop"
             return True
         return len(self._tokens) >= self.room
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it may draw a token at all."""
+        return self.room > 0
 
     def _reaches_stop(self, token: int) -> bool:
         if self._watch is None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -124,27 +125,43 @@ class VLLMEngine:
             BackendError: `is_cancelled` said so (it is asked before vLLM begins), or a prompt is
                 empty.
         """
-        sequences = [
-            RunningSequence(request, self._room(request), self.tokenizer) for request in requests
-        ]
-        unfinished = [sequence for sequence in sequences if sequence.room > 0]
-        if any(not len(request.prompt) for request in requests):
-            raise BackendError("cannot generate from an empty prompt: it needs at least one token")
+        sequences = [self.sequence(request) for request in requests]
         if is_cancelled():
             raise BackendError("generation was cancelled")
-        if unfinished:
-            self._wake()
-            found = self._llm.generate(
-                [
-                    self._vllm.TokensPrompt(prompt_token_ids=sequence.request.prompt.tolist())
-                    for sequence in unfinished
-                ],
-                [self._params(sequence) for sequence in unfinished],
-                use_tqdm=False,
-            )
-            for sequence, output in zip(unfinished, found, strict=True):
-                _take(sequence, output.outputs[0])
+        self._complete([sequence for sequence in sequences if sequence.has_room])
         return [sequence.completion for sequence in sequences]
+
+    def sequence(self, request: GenerateRequest) -> RunningSequence:
+        """
+        A completion that has drawn nothing yet.
+
+        Raises:
+            BackendError: The prompt is empty.
+        """
+        if not len(request.prompt):
+            raise BackendError("cannot generate from an empty prompt: it needs at least one token")
+        room = min(request.params.max_tokens, self.context_length - len(request.prompt))
+        return RunningSequence(request, room, self.tokenizer)
+
+    def start(self) -> VLLMBatch:
+        """An empty batch."""
+        return VLLMBatch(self._complete)
+
+    def _complete(self, sequences: Sequence[RunningSequence], version: int | None = None) -> None:
+        """Draw all of them to their ends."""
+        if not sequences:
+            return
+        self._wake()
+        found = self._llm.generate(
+            [
+                self._vllm.TokensPrompt(prompt_token_ids=sequence.request.prompt.tolist())
+                for sequence in sequences
+            ],
+            [self._params(sequence) for sequence in sequences],
+            use_tqdm=False,
+        )
+        for sequence, output in zip(sequences, found, strict=True):
+            _take(sequence, output.outputs[0], version)
 
     def sleep(self) -> None:
         """Give the GPU's memory to training; nothing happens where vLLM sleeps already."""
@@ -168,9 +185,6 @@ class VLLMEngine:
     def _model(self) -> Any:
         return self._llm.llm_engine.model_executor.driver_worker.model_runner.model
 
-    def _room(self, request: GenerateRequest) -> int:
-        return min(request.params.max_tokens, self.context_length - len(request.prompt))
-
     def _params(self, sequence: RunningSequence) -> Any:
         params = sequence.request.params
         return self._vllm.SamplingParams(
@@ -186,10 +200,43 @@ class VLLMEngine:
         )
 
 
-def _take(sequence: RunningSequence, output: Any) -> None:
+class VLLMBatch:
+    """A running batch that is completed in one pass: what joins meanwhile waits for the next."""
+
+    def __init__(self, complete: Callable[[Sequence[RunningSequence], int | None], None]) -> None:
+        """`complete(sequences, version)` draws them to their ends."""
+        self._complete = complete
+        self._waiting: list[RunningSequence] = []
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing waits."""
+        return not self._waiting
+
+    def add(self, sequences: Sequence[RunningSequence]) -> None:
+        """More of them."""
+        self._waiting += sequences
+
+    def drop(self, sequence: RunningSequence) -> None:
+        """Forget one that waits."""
+        if sequence in self._waiting:
+            self._waiting.remove(sequence)
+
+    def at_work(self, version: int | None = None) -> AbstractContextManager[None]:
+        """Nothing to prepare: vLLM takes over weights that changed when it begins."""
+        return nullcontext()
+
+    def step(self, version: int | None = None) -> list[RunningSequence]:
+        """Complete all that waits."""
+        some, self._waiting = self._waiting, []
+        self._complete(some, version)
+        return some
+
+
+def _take(sequence: RunningSequence, output: Any, version: int | None) -> None:
     """What vLLM drew, up to where our rules end the completion."""
     for token, logprobs in zip(output.token_ids, output.logprobs, strict=True):
-        if sequence.take(int(token), float(logprobs[token].logprob)):
+        if sequence.take(int(token), float(logprobs[token].logprob), version):
             break
 
 

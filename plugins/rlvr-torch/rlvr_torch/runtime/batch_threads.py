@@ -81,6 +81,11 @@ class BatchThreads:
         """
         return cls(1, inner=threads or usable_cores())
 
+    def prepare(self) -> None:
+        """Set torch's threads, for work in the caller's own thread."""
+        if self._inner is not None:
+            torch.set_num_threads(self._inner)
+
     def map(self, work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> list[Result]:
         """
         Results in the order of the pieces.
@@ -88,8 +93,7 @@ class BatchThreads:
         When one fails the others are waited for: nothing runs on after this has returned or raised.
         The error of the first failed piece is raised.
         """
-        if self._inner is not None:
-            torch.set_num_threads(self._inner)
+        self.prepare()
         if self._threads is None or len(pieces) == 1:
             return [work(piece) for piece in pieces]
         futures = [self._threads.submit(work, piece) for piece in pieces]

@@ -20,8 +20,6 @@ from rlvr_torch.generation.cpu.matmul import Matmul
 from rlvr_torch.models.gpt2 import GPT2, Block
 from rlvr_torch.models.interface import Attend, Net
 
-_FEWEST_PASSES = 16  # fewer do not pay for the layout
-
 
 class DecodeWeights:
     """
@@ -30,43 +28,54 @@ class DecodeWeights:
     Args:
         net: Whose linear layers and head they are.
         dtype: What products are computed in.
-        passes: About how many passes there are.
     """
 
-    def __init__(self, net: Net, dtype: torch.dtype, passes: int) -> None:
+    def __init__(self, net: Net, dtype: torch.dtype) -> None:
         self._net = net
         self._head: Matmul | None = None
         self._is_last_packed = False
-        is_plain = dtype == torch.float32 and net.head.device.type == "cpu"
-        self._is_on = is_plain and passes >= _FEWEST_PASSES
+        self._is_on = dtype == torch.float32 and net.head.device.type == "cpu"
+        self._state: object = None  # of the weights when they were laid out
+        self._products: dict[nn.Module, Matmul] = {}
+        self._head_product: Matmul | None = None
 
     @contextmanager
-    def packed(self) -> Iterator[None]:
-        """Fast inside; weights must not change there."""
+    def packed(self, version: int | None = None) -> Iterator[None]:
+        """Fast inside; weights must not change there. What was laid out is used again next time."""
         if not self._is_on:
             yield
             return
+        self._lay_out(version)
         replaced: list[nn.Module] = []
-        products: dict[nn.Module, Matmul] = {}
         try:
+            for module, product in self._products.items():
+                module.__dict__["forward"] = product  # found before the class's
+                replaced.append(module)
             for module in self._net.module.modules():
-                if type(module) is nn.Linear and _is_plain(module.weight):
-                    products[module] = Matmul(module.weight, module.bias)
-                    module.__dict__["forward"] = products[module]  # found before the class's
-                    replaced.append(module)
-            for module in self._net.module.modules():
-                if type(module) is Block and _is_bare(module, products):
-                    module.__dict__["forward"] = PackedBlock(module, products.__getitem__)
+                if type(module) is Block and _is_bare(module, self._products):
+                    module.__dict__["forward"] = PackedBlock(module, self._products.__getitem__)
                     replaced.append(module)
             self._is_last_packed = type(self._net) is GPT2 and "forward" in self._net.h[-1].__dict__
-            if _is_plain(self._net.head):
-                bias = self._net.head_bias
-                self._head = Matmul(self._net.head, None if bias is None else bias.float())
+            self._head = self._head_product
             yield
         finally:
             self._head, self._is_last_packed = None, False
             for module in replaced:
                 del module.__dict__["forward"]
+
+    def _lay_out(self, version: int | None) -> None:
+        """Copy the weights, unless they are what they were: nobody wrote to them."""
+        values = self._net.module.parameters()
+        state = (version, [(value.data_ptr(), value._version) for value in values])
+        if state == self._state:
+            return
+        self._state, self._products = state, {}
+        for module in self._net.module.modules():
+            if type(module) is nn.Linear and _is_plain(module.weight):
+                self._products[module] = Matmul(module.weight, module.bias)
+        if _is_plain(self._net.head):
+            bias = self._net.head_bias
+            self._head_product = Matmul(self._net.head, None if bias is None else bias.float())
 
     def ends(self, tokens: Tensor, positions: Tensor, attend: Attend, last: Tensor) -> Tensor:
         """
