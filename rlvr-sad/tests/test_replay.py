@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +198,39 @@ def test_a_step_of_which_nothing_is_left_is_no_error(write: Any) -> None:
     ]
 
     assert [len(groups[0].trajectories) for groups in steps] == [0, 1]
+
+
+def test_windows_come_in_order_and_no_more_than_are_asked_for(write: Any) -> None:
+    """Each has its place in the group; who stops asking leaves nothing behind."""
+    task = task_of(write("a.jsonl", json.dumps(chat(1, length=12))))
+    (problem,) = task.problems("all")
+    sampler: Any = ReplaySampler(None, BuildContext())
+
+    async def work() -> list[Trajectory]:
+        async with aclosing(sampler.sample(Policy(200), task, problem, SamplingParams())) as some:
+            found = [await anext(some), await anext(some)]
+        assert len(asyncio.all_tasks()) == 1
+        return found
+
+    first, second = asyncio.run(work())
+    ((*all_of_them,),) = [g.trajectories for g in replayed(task, Policy(200))]
+
+    assert (first.index, second.index) == (0, 1)
+    assert all_of_them[:2] == [first, second]
+    assert [one.index for one in all_of_them] == list(range(len(all_of_them)))
+
+
+def test_a_few_empty_ones_are_no_reason_to_end(write: Any) -> None:
+    """Many of which none can be replayed are; the sampler then says why."""
+    lines = [chat(n, length=12) for n in range(70)]
+    task = task_of(write("a.jsonl", "\n".join(map(json.dumps, lines))))
+    sampler = ReplaySampler(ReplayConfig(long="drop", max_tokens=120), BuildContext())
+    problems = list(task.problems("all"))
+    asyncio.run(sample_groups(sampler, Policy(), task, problems[:63], SamplingParams()))
+
+    assert sampler.why_empty() == ""
+    with pytest.raises(ConfigError, match=r"64 recorded[\s\S]*nothing to learn in 120 tokens"):
+        asyncio.run(sample_groups(sampler, Policy(), task, problems[63:64], SamplingParams()))
 
 
 def test_a_trajectory_is_tokenised_once(write: Any) -> None:
