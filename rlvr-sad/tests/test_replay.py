@@ -289,6 +289,9 @@ def test_an_episode_of_a_transcript_begins_where_the_model_began(write: Any) -> 
     assert message.content == f"Question: {'long ' * 80}end?"
 
 
+@pytest.mark.xfail(
+    strict=True, reason="a sampler gives trajectories, which cannot carry their first messages yet"
+)
 def test_a_group_knows_its_first_messages(write: Any) -> None:
     """Whole, as they are rendered before the model's first turn: for teachers' own templates."""
     said = {"role": "assistant", "content": "a"}
