@@ -170,13 +170,13 @@ class Ours:
     async def _step(self) -> None:
         from attrs import evolve
 
-        from rlvr import Reward, ScoredGroup
+        from rlvr import Reward, ScoredGroup, sample_groups
         from rlvr.training import minibatches, stages
 
         self._turn += 1
         policy = await self._backend.policy()
-        groups = await self._sampler.sample(
-            policy, self._task, self._problems, evolve(self._params, seed=self._turn)
+        groups = await sample_groups(
+            self._sampler, policy, self._task, self._problems, evolve(self._params, seed=self._turn)
         )
         drawn = sum(int(t.mask.sum()) for group in groups for t in group.trajectories)
         assert drawn == self._tokens, (drawn, self._tokens)

@@ -37,7 +37,9 @@ def evaluation() -> ScoredGroup:
         problem=Problem(
             id="p", prompt=(), split="test", labels={"kind": "x"}, digest="d", payload=None
         ),
-        trajectories=[Trajectory(problem_id="p", segments=segments, seed=i) for i in range(4)],
+        trajectories=[
+            Trajectory(problem_id="p", segments=segments, seed=i, index=i) for i in range(4)
+        ],
         outcomes=OUTCOMES,
     )
 

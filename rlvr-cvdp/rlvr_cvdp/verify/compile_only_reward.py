@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from attrs import evolve
 
@@ -12,10 +12,8 @@ from rlvr import PassRate, Problem, Reward, RewardFn, RewardWrapper, Trajectory
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.problem import CvdpProblem
 from rlvr_cvdp.verify.compile_first import Gate
+from rlvr_cvdp.verify.harness_reward import HarnessReward
 from rlvr_cvdp.verify.work import Work
-
-if TYPE_CHECKING:
-    from rlvr_cvdp.verify.reward import CvdpReward
 
 
 class ProxyReward(RewardWrapper):
@@ -26,15 +24,15 @@ class ProxyReward(RewardWrapper):
     cannot be compiled outside of its harness, or whose answer is words, gets the full reward.
     """
 
-    inner: CvdpReward
+    inner: HarnessReward
 
-    def __init__(self, inner: CvdpReward, compiler: str) -> None:
+    def __init__(self, inner: HarnessReward, compiler: str) -> None:
         super().__init__(inner)
         self.compiler = compiler
 
     def around(self, inner: RewardFn) -> RewardFn:
         """The same proxy of another reward."""
-        return ProxyReward(cast("CvdpReward", inner), self.compiler)
+        return ProxyReward(cast("HarnessReward", inner), self.compiler)
 
     def at_step(self, step: int, history: Mapping[str, PassRate]) -> RewardFn:
         """As the full reward says: it, or its proxy."""

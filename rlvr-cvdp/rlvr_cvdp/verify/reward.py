@@ -30,6 +30,7 @@ from rlvr_cvdp.sandbox.options import judged_with
 from rlvr_cvdp.toolchain.cocotb_stacks import Stack
 from rlvr_cvdp.verify.compile_only_reward import ProxyReward, as_proxy, is_compilable
 from rlvr_cvdp.verify.control import Control
+from rlvr_cvdp.verify.harness_reward import HarnessReward
 from rlvr_cvdp.verify.hidden_code import hints
 from rlvr_cvdp.verify.machine_speed import Speed
 from rlvr_cvdp.verify.second_opinion import second_opinion
@@ -48,7 +49,7 @@ STUB_STAGES = ("format", "syntax", "compilation")
 """The stages before the tests, which a stub is paid for up to `cvdp.stub_stage`."""
 
 
-class CvdpReward(RewardFn):
+class CvdpReward(HarnessReward):
     """
     Judges answers with the problem's own harness.
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import evolve
 
@@ -30,13 +30,11 @@ from rlvr_cvdp.netlist.twin import twin_problem
 from rlvr_cvdp.problem import CvdpProblem
 from rlvr_cvdp.results.plain import read_plain
 from rlvr_cvdp.verify.counted import judge_counted, passes_as_netlist
+from rlvr_cvdp.verify.harness_reward import HarnessReward
 from rlvr_cvdp.verify.verilated import passes_verilated
 from rlvr_cvdp.waves.ports import Trace, agree, read_trace
 from rlvr_cvdp.waves.record import record_waves
 from rlvr_cvdp.waves.replay import replay_problem
-
-if TYPE_CHECKING:
-    from rlvr_cvdp.verify.reward import CvdpReward
 
 SEEDS = (7001, 7002, 7003)
 _LARGEST = 20_000_000
@@ -44,7 +42,7 @@ _LARGEST = 20_000_000
 
 
 async def second_opinion(
-    judge: CvdpReward, problem: Problem, files: Mapping[str, str]
+    judge: HarnessReward, problem: Problem, files: Mapping[str, str]
 ) -> Reward | None:
     """
     What a stricter judge says of an answer that is right by its harness; None: nothing to add.
@@ -96,7 +94,7 @@ _WHY = {
 
 
 async def _with_other_seeds(
-    judge: CvdpReward, problem: Problem, record: CvdpProblem, files: Mapping[str, str]
+    judge: HarnessReward, problem: Problem, record: CvdpProblem, files: Mapping[str, str]
 ) -> bool | None:
     """Whether it passes with most seeds with which the reference passes; None for no such seed."""
     passed = failed = 0
@@ -114,7 +112,7 @@ async def _with_other_seeds(
 
 
 async def _as_netlist(
-    judge: CvdpReward, record: CvdpProblem, files: Mapping[str, str]
+    judge: HarnessReward, record: CvdpProblem, files: Mapping[str, str]
 ) -> bool | None:
     """Whether its netlist passes the tests; None also where yosys cannot make one of it."""
     place = _place(judge, record)
@@ -126,12 +124,12 @@ async def _as_netlist(
 
 
 async def _in_other_simulator(
-    judge: CvdpReward, record: CvdpProblem, files: Mapping[str, str]
+    judge: HarnessReward, record: CvdpProblem, files: Mapping[str, str]
 ) -> bool | None:
     return await passes_verilated(record, files, **_place(judge, record))
 
 
-def _place(judge: CvdpReward, record: CvdpProblem) -> dict[str, Any]:
+def _place(judge: HarnessReward, record: CvdpProblem) -> dict[str, Any]:
     """Where and how a judge of one problem runs its tests."""
     sandbox = judge.sandbox
     stack = sandbox.toolchain.stack_for(record)
@@ -139,7 +137,7 @@ def _place(judge: CvdpReward, record: CvdpProblem) -> dict[str, Any]:
 
 
 async def _beside_reference(
-    judge: CvdpReward, problem: Problem, record: CvdpProblem, files: Mapping[str, str]
+    judge: HarnessReward, problem: Problem, record: CvdpProblem, files: Mapping[str, str]
 ) -> bool | None:
     """Whether random inputs after reset find no difference; None where the two cannot be driven."""
     twin = twin_problem(record, record.reference)
@@ -147,7 +145,7 @@ async def _beside_reference(
 
 
 async def _compared(
-    judge: CvdpReward,
+    judge: HarnessReward,
     problem: Problem,
     record: CvdpProblem,
     twin: CvdpProblem,
@@ -161,7 +159,7 @@ async def _compared(
 
 
 async def _is_made_for_the_tests(
-    judge: CvdpReward, problem: Problem, record: CvdpProblem, files: Mapping[str, str]
+    judge: HarnessReward, problem: Problem, record: CvdpProblem, files: Mapping[str, str]
 ) -> bool:
     """
     Whether it equals the reference at all times in the tests, and not with other data there.
@@ -188,7 +186,7 @@ async def _is_made_for_the_tests(
 
 
 async def _traces(
-    judge: CvdpReward, record: CvdpProblem, files: Mapping[str, str], top: str, ports: list[str]
+    judge: HarnessReward, record: CvdpProblem, files: Mapping[str, str], top: str, ports: list[str]
 ) -> dict[tuple[str, int], Trace] | None:
     """What stood at the ports in each launch; None where one has failed or left no waveform."""
     traces: dict[tuple[str, int], Trace] = {}
