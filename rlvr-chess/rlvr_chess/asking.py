@@ -11,8 +11,6 @@ from rlvr import Completion, GenerateRequest, Message, Policy, SamplingParams
 from rlvr_chess.questions.grammar import PolicyAnswer, Profile, parse_policy, policy_prompt
 from rlvr_chess.questions.transition import count_of, legal_moves
 
-AT_ONCE = 512
-"""Prompts a call: enough to fill a batch, few enough to be interrupted."""
 MAX_TOKENS = {"canonical": 120, "rookworld": 160}
 """Tokens of an answer by profile; rookworld's padding takes some. A longer one is malformed."""
 
@@ -34,10 +32,7 @@ async def complete(
         )
         for prompt, params, seed in asked
     ]
-    answers: list[Completion] = []
-    for start in range(0, len(requests), AT_ONCE):
-        answers += await policy.generate(requests[start : start + AT_ONCE])
-    return answers
+    return await policy.generate_many(requests)
 
 
 def answer_text(completion: Completion) -> str | None:

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from rlvr import BuildContext, Reward, SamplingParams, Trajectory
-from rlvr.rollouts.group import GroupSampler
+from rlvr import BuildContext, GroupSampler, Reward, SamplingParams, Trajectory, sample_groups
 from rlvr.testing import ScriptedPolicy, TaskContract
 from rlvr.testing.tools import require_tool, shared_data
 from rlvr.training.stages import datum_of
@@ -56,7 +55,7 @@ async def _played(task, problem, texts: Sequence[str]) -> Trajectory:
     policy = ScriptedPolicy(lambda _prompt, _seed: next(said), context_length=60_000)
     async with task:
         params = SamplingParams(max_tokens=4000)
-        groups = await GroupSampler().sample(policy, task, [problem], params)
+        groups = await sample_groups(GroupSampler(), policy, task, [problem], params)
     return groups[0].trajectories[0]
 
 

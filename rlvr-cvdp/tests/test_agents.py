@@ -17,7 +17,15 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from rlvr import BuildContext, ConfigError, PrerequisiteError, Problem, SamplingParams, Trajectory
+from rlvr import (
+    BuildContext,
+    ConfigError,
+    PrerequisiteError,
+    Problem,
+    SamplingParams,
+    Trajectory,
+    sample_groups,
+)
 from rlvr_cvdp.agents.backend import AgentBackend
 from rlvr_cvdp.agents.config import AgentConfig
 from rlvr_cvdp.agents.sampler import AgentSampler
@@ -78,9 +86,8 @@ def attempt(
         async with AgentBackend(AgentConfig(**options), context) as backend:  # type: ignore[arg-type]
             sampler = AgentSampler(None, context)
             params = SamplingParams(group_size=count)
-            (group,) = await sampler.sample(
-                await backend.policy(), CvdpTask(CvdpConfig(), BuildContext()), [problem], params
-            )
+            task = CvdpTask(CvdpConfig(), BuildContext())
+            (group,) = await sample_groups(sampler, await backend.policy(), task, [problem], params)
             return list(group.trajectories)
 
     found = asyncio.run(work())

@@ -10,8 +10,16 @@ from collections.abc import Sequence
 import pytest
 from attrs import evolve
 
-from rlvr import Episode, Problem, Reward, SamplingParams, SingleTurn, Trajectory
-from rlvr.rollouts.group import GroupSampler
+from rlvr import (
+    Episode,
+    GroupSampler,
+    Problem,
+    Reward,
+    SamplingParams,
+    SingleTurn,
+    Trajectory,
+    sample_groups,
+)
 from rlvr.testing import ScriptedPolicy
 from rlvr.testing.tools import require_tool
 from rlvr.training.stages import datum_of
@@ -37,7 +45,7 @@ async def play(task: CvdpTask, problem: Problem, texts: Sequence[str]) -> Trajec
     policy = ScriptedPolicy(lambda _prompt, _seed: next(said), context_length=40_000)
     params = SamplingParams(max_tokens=4000)
     async with task:
-        groups = await GroupSampler(2).sample(policy, task, [problem], params)
+        groups = await sample_groups(GroupSampler(), policy, task, [problem], params)
     return groups[0].trajectories[0]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
@@ -23,7 +23,6 @@ from rlvr import (
     ConfigError,
     Datum,
     FloatArray,
-    Group,
     Message,
     Question,
     SamplingParams,
@@ -31,8 +30,10 @@ from rlvr import (
     Teacher,
     TeacherCapabilities,
     TopK,
+    Trajectory,
     UnknownNameError,
     fingerprint,
+    sample_groups,
 )
 from rlvr_sad.config import SadConfig
 from rlvr_sad.replay.sampler import ReplayConfig, ReplaySampler
@@ -132,7 +133,8 @@ def data_of(task: SadTask) -> list[Datum]:
     """All trajectories as data."""
     sampler = ReplaySampler(None, BuildContext())
     problems = list(task.problems("all"))
-    groups = asyncio.run(sampler.sample(Policy(tokenizer=Kept()), task, problems, SamplingParams()))
+    policy = Policy(tokenizer=Kept())
+    groups = asyncio.run(sample_groups(sampler, policy, task, problems, SamplingParams()))
     return [
         Datum(
             tokens=t.tokens,
@@ -340,18 +342,10 @@ def test_what_comes_after_the_last_learnt_token_is_no_part_of_it(
     import attrs
 
     class Trailing(ReplaySampler):
-        async def sample(self, *args: Any) -> list[Group]:
-            groups = await super().sample(*args)
+        async def sample(self, *args: Any) -> AsyncIterator[Trajectory]:
             more = Segment(author="env", tokens=[1, 2, 3])
-            return [
-                attrs.evolve(
-                    g,
-                    trajectories=[
-                        attrs.evolve(t, segments=(*t.segments, more)) for t in g.trajectories
-                    ],
-                )
-                for g in groups
-            ]
+            async for one in super().sample(*args):
+                yield attrs.evolve(one, segments=(*one.segments, more))
 
     sampler, oracle = Trailing(ReplayConfig(), BuildContext()), Oracle()
     policy, wish = Policy(tokenizer=Kept()), Wish(folder=tmp_path / "f", k=16)

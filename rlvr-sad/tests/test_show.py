@@ -23,6 +23,7 @@ from rlvr import (
     Group,
     ImageProcessor,
     SamplingParams,
+    sample_groups,
     types,
 )
 from rlvr_sad.config import SadConfig
@@ -70,7 +71,7 @@ def replayed(path: Path, policy: Policy, **options: Any) -> list[Group]:
     """All groups of a file."""
     sampler, task = ReplaySampler(ReplayConfig(**options), BuildContext()), task_of(path)
     problems = list(task.problems("all"))
-    return asyncio.run(sampler.sample(policy, task, problems, SamplingParams()))
+    return asyncio.run(sample_groups(sampler, policy, task, problems, SamplingParams()))
 
 
 @pytest.fixture

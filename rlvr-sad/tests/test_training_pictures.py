@@ -12,7 +12,7 @@ import pytest
 from training_fixture import Bench, bench_in
 from vision_fixture import picture, record, save_model, write_records
 
-from rlvr import BuildContext, ConfigError, SamplingParams
+from rlvr import BuildContext, ConfigError, SamplingParams, sample_groups
 from rlvr.training.stages import datum_of
 from rlvr_sad.config import SadConfig
 from rlvr_sad.replay.sampler import ReplaySampler
@@ -108,9 +108,9 @@ def test_other_pixels_another_loss(
     async def loss() -> float:
         async with TorchBackend(None, context) as backend:
             task = SadTask(SadConfig(), BuildContext(dataset=path))
-            groups = await ReplaySampler(None, context).sample(
-                await backend.policy(), task, task.problems("all"), SamplingParams()
-            )
+            policy, sampler = await backend.policy(), ReplaySampler(None, context)
+            problems = task.problems("all")
+            groups = await sample_groups(sampler, policy, task, problems, SamplingParams())
             data = [datum_of(group.trajectories[0], 1.0) for group in groups]
             return (await backend.eval_loss(data, LikelihoodLoss()))["loss"]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import structlog
@@ -17,7 +16,6 @@ from rlvr import (
     Episode,
     EpisodeResult,
     Finish,
-    Group,
     Message,
     PrerequisiteError,
     Problem,
@@ -32,8 +30,6 @@ from rlvr import (
 from rlvr_servers.client.chat import ChatAnswer
 from rlvr_servers.policy import ServerPolicy
 
-NOTE_EVERY_S = 10.0
-
 log = structlog.get_logger(__name__)
 
 
@@ -44,6 +40,7 @@ class _Chat:
     problem: Problem
     episode: Episode
     seed: int
+    index: int
     messages: list[Message] = field(factory=list)
     segments: list[Segment] = field(factory=list)
     answers: list[ChatAnswer] = field(factory=list)
@@ -76,13 +73,13 @@ class ChatSampler(Sampler):
     draws_from_policy = True
 
     def __init__(self, config: None, context: BuildContext) -> None:
-        self._workers = max(context.workers, 1)
+        del config, context
 
     async def sample(
-        self, policy: Any, task: Task, problems: Sequence[Problem], params: SamplingParams
-    ) -> list[Group]:
+        self, policy: Any, task: Task, problem: Problem, params: SamplingParams
+    ) -> AsyncIterator[Trajectory]:
         """
-        G trajectories a problem, in the order of `problems`.
+        Each trajectory as its chat ends.
 
         Raises:
             ConfigError: The policy is no server's.
@@ -101,55 +98,35 @@ class ChatSampler(Sampler):
                 problem=problem,
                 episode=task.episode(problem),
                 seed=_seed(params.seed, problem.id, index),
+                index=index,
             )
-            for problem in problems
             for index in range(params.group_size)
         ]
-        await self._run(chats, policy, params)
-        finished = [_trajectory(chat, policy, params) for chat in chats]
-        size = params.group_size
-        return [
-            Group(problem=problem, trajectories=finished[i * size : (i + 1) * size])
-            for i, problem in enumerate(problems)
-        ]
-
-    async def _run(
-        self, chats: Sequence[_Chat], policy: ServerPolicy, params: SamplingParams
-    ) -> None:
-        """All chats at once: the policy bounds its requests, `workers` the episodes' own work."""
-        slots = asyncio.Semaphore(self._workers)
-        tasks = [asyncio.create_task(_converse(c, policy, params, slots)) for c in chats]
-        noted = time.monotonic()
+        tasks = [asyncio.create_task(_converse(chat, policy, params)) for chat in chats]
         try:
-            for done, waiting in enumerate(asyncio.as_completed(tasks), start=1):
-                await waiting
-                if time.monotonic() - noted > NOTE_EVERY_S:
-                    noted = time.monotonic()
-                    failed = sum(bool(c.error) for c in chats)
-                    log.info("rollouts_sampled", done=done, of=len(chats), failed=failed)
+            for ended in asyncio.as_completed(tasks):
+                yield await ended
         finally:
-            for task in tasks:
-                task.cancel()
+            for task_ in tasks:
+                task_.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _converse(
-    chat: _Chat, policy: ServerPolicy, params: SamplingParams, slots: asyncio.Semaphore
-) -> None:
+async def _converse(chat: _Chat, policy: ServerPolicy, params: SamplingParams) -> Trajectory:
     try:
         while (messages := chat.episode.prompt()) is not None:
             chat.ask(messages)
             seed = _seed(chat.seed, len(chat.messages))
             asked = with_stop_texts(params, chat.episode)
             chat.accept(await policy.complete(chat.messages, asked, seed))
-            async with slots:
-                await chat.episode.take(chat.answers[-1].text)
+            await chat.episode.take(chat.answers[-1].text)
         chat.result = chat.episode.result()
     except (ConfigError, PrerequisiteError):  # every rollout's fault
         raise
     except Exception as error:  # the plugin border: one rollout must not sink the rest
         log.warning("rollout_failed", problem=chat.problem.id, error=str(error))
         chat.finish, chat.error = "error", str(error) or repr(error)
+    return _trajectory(chat, policy, params)
 
 
 def _trajectory(chat: _Chat, policy: ServerPolicy, params: SamplingParams) -> Trajectory:
@@ -162,6 +139,7 @@ def _trajectory(chat: _Chat, policy: ServerPolicy, params: SamplingParams) -> Tr
         segments=chat.segments,
         finish=chat.finish,
         seed=chat.seed,
+        index=chat.index,
         temperature=params.temperature,
         policy_version=policy.version,
         policy_digest=policy.digest,

@@ -23,7 +23,7 @@ class ServerPolicy(Policy):
     def _name(self) -> str:
         return self.client.model
 
-    async def generate(self, requests: Sequence[GenerateRequest]) -> NoReturn:
+    async def generate(self, request: GenerateRequest) -> NoReturn:
         """Refused: only the sampler `chat` asks it."""
         raise BackendError(f"the server's model {self.digest} gives texts, no tokens")
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-
 import attrs
 import numpy as np
 
@@ -55,29 +52,19 @@ class ServedPolicy(Policy):
         self._protocol, self._label = protocol, label
         self.image_processor = image_processor
 
-    async def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
+    async def generate(self, request: GenerateRequest) -> Completion:
         """
-        One completion a request, in order; `servers.concurrency` are under way at a time.
+        One completion; of those that are asked for, `servers.concurrency` are under way at a time.
 
         Where a server writes texts, one with a token that could be several ids has finish "error":
         it is lost, and no other.
 
         Raises:
-            BackendError: A prompt is empty, the server does not answer, or it gives tokens without
-                ids or logprobs.
+            BackendError: The prompt is empty, the server does not answer, or it gives tokens
+                without ids or logprobs.
         """
-        for request in requests:
-            if not len(request.prompt):
-                raise BackendError("cannot generate from an empty prompt: it needs a token")
-        tasks = [asyncio.ensure_future(self._generate(request)) for request in requests]
-        try:
-            return list(await asyncio.gather(*tasks))
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _generate(self, request: GenerateRequest) -> Completion:
+        if not len(request.prompt):
+            raise BackendError("cannot generate from an empty prompt: it needs a token")
         room = min(request.params.max_tokens, self.context_length - len(request.prompt))
         if room < 1:
             return Completion(tokens=[], logprobs=[], text="", finish="length")

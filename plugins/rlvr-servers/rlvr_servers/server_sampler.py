@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -13,15 +16,16 @@ from rlvr import (
     BackendError,
     BuildContext,
     ConfigError,
-    Group,
     GroupSampler,
     Policy,
     Problem,
     Sampler,
     SamplingParams,
     Task,
+    Trajectory,
     explain,
 )
+from rlvr_servers.fed_policy import FedPolicy
 from rlvr_servers.protocols.choose import KINDS, build_protocol
 from rlvr_servers.protocols.protocol import ServerProtocol
 from rlvr_servers.protocols.sglang import Sglang
@@ -53,12 +57,14 @@ class ServerSampler(Sampler):
 
     def __init__(self, config: ServersConfig | None, context: BuildContext) -> None:
         self._config = config or ServersConfig()
-        self._groups = GroupSampler(context.workers)
+        self._groups = GroupSampler()
         self._run_dir = context.run_dir
         self._protocol: ServerProtocol | None = None
         self._sink: WeightSink | None = None
-        self._held = 0
-        self._loaded: tuple[int, str] | None = None
+        self._fed: FedPolicy | None = None
+        self._feeding = asyncio.Lock()
+        self._loaded: set[tuple[int, str]] = set()
+        self._temperatures: set[float] = {0.0, 1.0}
         self._temporary: Path | None = None
         if context.run_dir is not None and not self._takes_weights:
             raise self._untrainable()
@@ -78,10 +84,10 @@ class ServerSampler(Sampler):
         return self
 
     async def sample(
-        self, policy: Policy, task: Task, problems: Sequence[Problem], params: SamplingParams
-    ) -> list[Group]:
+        self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
+    ) -> AsyncIterator[Trajectory]:
         """
-        G trajectories a problem, in the order of `problems`.
+        Each trajectory as it ends.
 
         Raises:
             ConfigError: No server is named, or its weights cannot be those of the policy.
@@ -89,11 +95,14 @@ class ServerSampler(Sampler):
                 weights.
             BackendError: It does not answer, or cannot read the weights.
         """
-        served = policy if isinstance(policy, ServedPolicy) else await self._fed(policy, params)
-        return await self._groups.sample(served, task, problems, params)
+        served = policy if isinstance(policy, ServedPolicy) else await self._served(policy, params)
+        groups: Any = self._groups  # whose `sample` is a generator, which its type does not say
+        async with aclosing(groups.sample(served, task, problem, params)) as ended:
+            async for trajectory in ended:
+                yield trajectory
 
-    async def _fed(self, policy: Policy, params: SamplingParams) -> ServedPolicy:
-        """The server with the policy's weights in it."""
+    async def _served(self, policy: Policy, params: SamplingParams) -> FedPolicy:
+        """The server with the policy's weights in it, or newer ones that it was given since."""
         if not self._takes_weights:
             raise self._untrainable()
         if not policy.can_export:
@@ -105,25 +114,17 @@ class ServerSampler(Sampler):
                     "train with --backend torch and --max-staleness 0, or leave --sampler out",
                 )
             )
-        protocol = await self._open(policy)
-        if params.temperature not in (0.0, 1.0) and isinstance(protocol, Vllm):
-            await _check_temperature(protocol, policy, params)
-        label = policy.digest[:16] or f"v{policy.version}"
-        if self._loaded != (policy.version, policy.digest):
-            await self._refresh(policy, label)
-        is_named = isinstance(protocol, Sglang) and not protocol.adapter
-        return ServedPolicy(
-            protocol,
-            policy.tokenizer,
-            context_length=min(policy.context_length, self._held or policy.context_length),
-            version=policy.version,
-            digest=policy.digest,
-            image_processor=policy.image_processor,
-            label=label if is_named else "",
-        )
+        async with self._feeding:
+            protocol, fed = await self._open(policy)
+            if params.temperature not in self._temperatures and isinstance(protocol, Vllm):
+                await _check_temperature(protocol, policy, params)
+                self._temperatures.add(params.temperature)
+            if (policy.version, policy.digest) not in self._loaded:
+                await self._refresh(policy, protocol, fed)
+        return fed
 
-    async def _open(self, policy: Policy) -> ServerProtocol:
-        if self._protocol is None:
+    async def _open(self, policy: Policy) -> tuple[ServerProtocol, FedPolicy]:
+        if self._protocol is None or self._fed is None:
             if not self._config.url:
                 raise ConfigError(
                     explain(
@@ -139,12 +140,14 @@ class ServerSampler(Sampler):
             self._sink = VllmSink(protocol) if isinstance(protocol, Vllm) else None
             if isinstance(protocol, Sglang):
                 self._sink = SglangSink(protocol)
-            self._protocol, self._held = protocol, served.context_length
-        return self._protocol
+            reads = min(policy.context_length, served.context_length or policy.context_length)
+            self._protocol = protocol
+            self._fed = FedPolicy(protocol, policy, context_length=reads)
+        return self._protocol, self._fed
 
-    async def _refresh(self, policy: Policy, label: str) -> None:
+    async def _refresh(self, policy: Policy, protocol: ServerProtocol, fed: FedPolicy) -> None:
         assert self._sink is not None
-        self._loaded = None
+        label = policy.digest[:16] or f"v{policy.version}"
         home = self._home()
         directory = home / f"{policy.version:06d}-{label}"
         shutil.rmtree(directory, ignore_errors=True)
@@ -162,8 +165,12 @@ class ServerSampler(Sampler):
         seen, mounted = self._config.weights_seen_at, self._mounted() or home
         inside = directory.relative_to(mounted).as_posix()
         seen_at = f"{seen.rstrip('/')}/{inside}" if seen else str(directory.resolve())
-        await self._sink.refresh(Weights(directory=directory, seen_at=seen_at, label=label))
-        self._loaded = policy.version, policy.digest
+        weights = Weights(directory=directory, seen_at=seen_at, label=label)
+        async with fed.resting():
+            await self._sink.refresh(weights)
+            is_named = isinstance(protocol, Sglang) and not protocol.adapter
+            fed.stand_for(policy, label if is_named else "")
+        self._loaded.add((policy.version, policy.digest))
         log.debug("weights_refreshed", version=policy.version, label=label)
         for other in home.iterdir():  # the server has read the newest: earlier ones are of no use
             if other != directory and other.is_dir():

@@ -20,6 +20,7 @@ from rlvr import (
     SamplingParams,
     Trajectory,
     UnknownNameError,
+    sample_groups,
 )
 from rlvr.testing.fakes.policy import ScriptedPolicy
 from rlvr.testing.fakes.toy import ToyTask
@@ -50,7 +51,7 @@ def draw(
             sampler = ChatSampler(None, context)
             chosen = list(task.problems("train"))[:problems]
             policy = await backend.policy()
-            return await sampler.sample(policy, task, chosen, SamplingParams(**params))
+            return await sample_groups(sampler, policy, task, chosen, SamplingParams(**params))
 
     return asyncio.run(sample())
 
@@ -385,9 +386,8 @@ def test_the_sampler_asks_servers_only() -> None:
     """A policy with tokens is refused in words."""
     context = BuildContext()
     task = ToyTask()
-    sampling = ChatSampler(None, context).sample(
-        ScriptedPolicy(["b"]), task, list(task.problems("train")), SamplingParams()
-    )
+    sampler, problems = ChatSampler(None, context), list(task.problems("train"))
+    sampling = sample_groups(sampler, ScriptedPolicy(["b"]), task, problems, SamplingParams())
 
     with pytest.raises(ConfigError, match="no server"):
         asyncio.run(sampling)

@@ -20,6 +20,7 @@ from rlvr import (
     PrerequisiteError,
     SamplingParams,
     Trajectory,
+    sample_groups,
 )
 from rlvr.testing.fakes.policy import ScriptedPolicy
 from rlvr.testing.fakes.toy import ToyTask
@@ -60,7 +61,7 @@ def evaluate(server: Any, *, turns: int = 1, **params: Any) -> list[Group]:
             task = ToyTask(turns)
             problems = list(task.problems("train"))[:2]
             asked = SamplingParams(**{"max_tokens": 6, **params})
-            return await sampler.sample(await backend.policy(), task, problems, asked)
+            return await sample_groups(sampler, await backend.policy(), task, problems, asked)
 
     return asyncio.run(run())
 
@@ -206,7 +207,7 @@ def test_weights_that_change_meanwhile_cannot_be_served(
             problems = list(task.problems("train"))[:1]
             sampler = SAMPLERS[kind](ServersConfig(url=server.url, **FAST), one.context)
             params = SamplingParams(max_tokens=2)
-            await sampler.sample(await backend.live_policy(), task, problems, params)
+            await sample_groups(sampler, await backend.live_policy(), task, problems, params)
 
     with pytest.raises(ConfigError, match="--max-staleness 0"):
         asyncio.run(body())
@@ -268,7 +269,7 @@ class Student:
                         await backend.update([_lesson()], _Likely())
                     params = SamplingParams(max_tokens=5, group_size=2, seed=number)
                     policy = await backend.policy()
-                    groups = await sampler.sample(policy, task, problems, params)
+                    groups = await sample_groups(sampler, policy, task, problems, params)
                     await self._same(groups)
                     found.append(groups)
             return found
@@ -439,7 +440,7 @@ def test_a_temperature_whose_logprobs_the_server_does_not_tell_is_refused(
             params = SamplingParams(max_tokens=3, temperature=0.7)
             task = ToyTask()
             problems = list(task.problems("train"))[:1]
-            await sampler.sample(await backend.policy(), task, problems, params)
+            await sample_groups(sampler, await backend.policy(), task, problems, params)
 
     with pytest.raises(ConfigError, match="processed_logprobs"):
         asyncio.run(body())
@@ -456,8 +457,8 @@ def test_a_policy_without_weights_is_refused(double: Start, byte_model: Path) ->
     server = double("vllm", byte_model)
     sampler = VllmSampler(ServersConfig(url=server.url), BuildContext())
     task = ToyTask()
-    sampling = sampler.sample(
-        ScriptedPolicy(["b"]), task, list(task.problems("train")), SamplingParams()
+    sampling = sample_groups(
+        sampler, ScriptedPolicy(["b"]), task, list(task.problems("train")), SamplingParams()
     )
 
     with pytest.raises(ConfigError, match="cannot be handed to a server"):
@@ -474,7 +475,7 @@ def test_no_url_is_said(student: Any) -> None:
             problems = list(task.problems("train"))[:1]
             sampler = SglangSampler(None, one.context)
             params = SamplingParams(max_tokens=2)
-            await sampler.sample(await backend.policy(), task, problems, params)
+            await sample_groups(sampler, await backend.policy(), task, problems, params)
 
     with pytest.raises(ConfigError, match=r"servers\.url is empty"):
         asyncio.run(body())

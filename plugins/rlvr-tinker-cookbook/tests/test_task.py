@@ -25,6 +25,7 @@ from rlvr import (
     ConfigError,
     GenerateRequest,
     Group,
+    GroupSampler,
     Outcome,
     Policy,
     Reward,
@@ -32,8 +33,8 @@ from rlvr import (
     Trajectory,
     UnknownNameError,
     Unscorable,
+    sample_groups,
 )
-from rlvr.rollouts.group import GroupSampler
 from rlvr_tinker_cookbook.config import CookbookConfig
 from rlvr_tinker_cookbook.reward import CookbookReward
 from rlvr_tinker_cookbook.speech import renderer_of, tokenizer_of
@@ -68,30 +69,25 @@ class Saying(Policy):
         self.requests: list[GenerateRequest] = []
         self._texts = iter(texts)
 
-    async def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
-        self.requests += requests
-        made = []
-        for request in requests:
-            text = next(self._texts)
-            is_cut = text.endswith("...")
-            stop = next((s for s in request.params.stop if s in text), None)
-            has_end = not is_cut and stop is None
-            ids = self.tokenizer.encode(text) + [self.tokenizer.eos_id] * has_end
-            made.append(
-                Completion(
-                    tokens=ids,
-                    logprobs=[-0.5] * len(ids),
-                    text=text.partition(stop)[0] if stop else text,
-                    finish="length" if is_cut else "stop",
-                )
-            )
-        return made
+    async def generate(self, request: GenerateRequest) -> Completion:
+        self.requests.append(request)
+        text = next(self._texts)
+        is_cut = text.endswith("...")
+        stop = next((s for s in request.params.stop if s in text), None)
+        has_end = not is_cut and stop is None
+        ids = self.tokenizer.encode(text) + [self.tokenizer.eos_id] * has_end
+        return Completion(
+            tokens=ids,
+            logprobs=[-0.5] * len(ids),
+            text=text.partition(stop)[0] if stop else text,
+            finish="length" if is_cut else "stop",
+        )
 
 
 def sample(task: CookbookTask, policy: Saying, size: int = 1, count: int = 1) -> list[Group]:
     problems = list(task.problems("train"))[:count]
     params = SamplingParams(max_tokens=64, group_size=size)
-    return asyncio.run(GroupSampler().sample(policy, task, problems, params))
+    return asyncio.run(sample_groups(GroupSampler(), policy, task, problems, params))
 
 
 def judged(task: CookbookTask, trajectory: Trajectory, **options: Any) -> Outcome:

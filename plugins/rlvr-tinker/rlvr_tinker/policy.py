@@ -38,47 +38,30 @@ class TinkerPolicy(Policy):
         context_length: int,
         usage: Usage,
     ) -> None:
-        """`samplers` gives the client of these weights anew where its session is lost."""
+        """
+        `samplers` gives the client of these weights anew where its session is lost.
+
+        `sampler` is kept, and with it the weights on the service.
+        """
+        self._sampler = sampler
         self.version, self.digest = sampler.version, sampler.digest
         self.tokenizer = tokenizer
         self.context_length = context_length
         self._samplers, self._trainer, self._usage = samplers, samplers.trainer, usage
 
-    async def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
+    async def generate(self, request: GenerateRequest) -> Completion:
         """
-        One completion a request, in order; all are in flight at the same time.
+        One completion; those that are asked for at the same time are in flight together.
 
         Raises:
-            BackendError: A prompt cannot be sent, the service fails, or these weights are gone.
+            BackendError: The prompt cannot be sent, the service fails, or these weights are gone.
         """
-        for request in requests:
-            self._check(request)
-        return await logprobs.gather([self._generate(request) for request in requests])
-
-    async def choices(self, prompt: Sequence[int], choices: Sequence[Sequence[int]]) -> FloatArray:
-        """
-        Log probability (nats) of each continuation of a prompt: of legal moves, say.
-
-        Raises:
-            BackendError: They cannot be sent, the service fails, or these weights are gone.
-        """
-        self._check_ids(np.asarray([*prompt, *chain.from_iterable(choices)], np.int64))
-        longest = len(prompt) + max(map(len, choices), default=0)
-        if longest > self.context_length:
-            raise BackendError(
-                f"a prompt with a choice has {longest} tokens, the model takes "
-                f"{self.context_length}"
-            )
-        client = await self._samplers.of(self.version)
-        self._usage.spend(scored=len(prompt) + sum(map(len, choices)))
-        return await logprobs.of_choices(client, prompt, choices, self._trainer.wait)
-
-    async def _generate(self, request: GenerateRequest) -> Completion:
+        self._check(request)
         room = min(request.params.max_tokens, self.context_length - len(request.prompt))
         if room < 1:
             return Completion(tokens=[], logprobs=[], text="", finish="length")
         for attempt in range(self._trainer.config.retries + 1):
-            client, epoch = await self._samplers.of(self.version), self._trainer.epoch
+            client, epoch = await self._client(), self._trainer.epoch
             self._usage.spend(prefilled=len(request.prompt))
             try:
                 answer = await self._trainer.wait(
@@ -94,6 +77,28 @@ class TinkerPolicy(Policy):
             else:
                 return self._completion(request, answer)
         raise AssertionError("unreachable")
+
+    async def choices(self, prompt: Sequence[int], choices: Sequence[Sequence[int]]) -> FloatArray:
+        """
+        Log probability (nats) of each continuation of a prompt: of legal moves, say.
+
+        Raises:
+            BackendError: They cannot be sent, the service fails, or these weights are gone.
+        """
+        self._check_ids(np.asarray([*prompt, *chain.from_iterable(choices)], np.int64))
+        longest = len(prompt) + max(map(len, choices), default=0)
+        if longest > self.context_length:
+            raise BackendError(
+                f"a prompt with a choice has {longest} tokens, the model takes "
+                f"{self.context_length}"
+            )
+        client = await self._client()
+        self._usage.spend(scored=len(prompt) + sum(map(len, choices)))
+        return await logprobs.of_choices(client, prompt, choices, self._trainer.wait)
+
+    async def _client(self) -> Any:
+        self._sampler = await self._samplers.of(self.version)
+        return self._sampler.client
 
     def _asked(self, request: GenerateRequest, room: int) -> tuple[Any, int, Any]:
         from tinker import types

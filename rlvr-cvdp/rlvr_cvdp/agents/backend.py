@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, NoReturn
@@ -46,7 +45,7 @@ class AgentPolicy(Policy):
     def _image_id(self) -> str:
         return str(self.image.id)
 
-    async def generate(self, requests: Sequence[GenerateRequest]) -> NoReturn:
+    async def generate(self, request: GenerateRequest) -> NoReturn:
         """Refused: only the sampler `agent` asks it."""
         raise BackendError("an agent in a container gives files, no tokens")
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator
 from typing import Any
 
 import structlog
+from attrs import evolve
 
 from rlvr import (
     BuildContext,
     ConfigError,
-    Group,
     PrerequisiteError,
     Problem,
     Sampler,
@@ -27,8 +26,7 @@ from rlvr_cvdp.agents.backend import AgentPolicy
 from rlvr_cvdp.agents.container import Ran
 from rlvr_cvdp.agents.workspace import Taken
 from rlvr_cvdp.problem import CvdpProblem
-
-NOTE_EVERY_S = 10.0
+from rlvr_cvdp.sandbox.limit import program_slots
 
 log = structlog.get_logger(__name__)
 
@@ -36,6 +34,8 @@ log = structlog.get_logger(__name__)
 class AgentSampler(Sampler):
     """
     Runs the agent `params.group_size` times a problem, `workers` containers at a time.
+
+    They and the programs of verdicts share one limit (`sandbox.limit`).
 
     `Trajectory.files` are the files to write that it changed; {} where it changed none, or where
     it crashed or was stopped: a wrong answer. Where Docker failed, the trajectory has finish
@@ -48,18 +48,18 @@ class AgentSampler(Sampler):
         self._workers = max(context.workers, 1)
 
     async def sample(
-        self, policy: Any, task: Task, problems: Sequence[Problem], params: SamplingParams
-    ) -> list[Group]:
+        self, policy: Any, task: Task, problem: Problem, params: SamplingParams
+    ) -> AsyncIterator[Trajectory]:
         """
-        G trajectories a problem, in the order of `problems`.
+        Each trajectory as its container ends.
 
         Raises:
-            ConfigError: The policy is no agent, or the problems are not of CVDP.
+            ConfigError: The policy is no agent, or the problem is not of CVDP.
             PrerequisiteError: The image cannot be started.
         """
-        foreign = next((p for p in problems if not isinstance(p.payload, CvdpProblem)), None)
-        if not isinstance(policy, AgentPolicy) or foreign is not None:
-            found = "a policy that is no agent" if foreign is None else f"problem {foreign.id}"
+        is_ours = isinstance(problem.payload, CvdpProblem)
+        if not isinstance(policy, AgentPolicy) or not is_ours:
+            found = "a policy that is no agent" if is_ours else f"problem {problem.id}"
             raise ConfigError(
                 explain(
                     "sampler agent was asked for.",
@@ -67,29 +67,20 @@ class AgentSampler(Sampler):
                     "leave --sampler out, or take --plugin cvdp --model agent:IMAGE",
                 )
             )
-        size, slots = params.group_size, asyncio.Semaphore(self._workers)
+        slots = program_slots(self._workers)
 
-        async def one(problem: Problem) -> Trajectory:
+        async def one(index: int) -> Trajectory:
             async with slots:
-                return await _attempt(policy, problem)
+                return evolve(await _attempt(policy, problem), index=index)
 
-        tasks = [asyncio.create_task(one(p)) for p in problems for _ in range(size)]
-        noted = time.monotonic()
+        tasks = [asyncio.create_task(one(index)) for index in range(params.group_size)]
         try:
-            for done, waiting in enumerate(asyncio.as_completed(tasks), start=1):
-                await waiting
-                if time.monotonic() - noted > NOTE_EVERY_S:
-                    noted = time.monotonic()
-                    log.info("agents_ended", done=done, of=len(tasks))
+            for ended in asyncio.as_completed(tasks):
+                yield await ended
         finally:
             for task_ in tasks:
                 task_.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        drawn = [t.result() for t in tasks]
-        return [
-            Group(problem=problem, trajectories=drawn[i * size : (i + 1) * size])
-            for i, problem in enumerate(problems)
-        ]
 
 
 async def _attempt(policy: AgentPolicy, problem: Problem) -> Trajectory:

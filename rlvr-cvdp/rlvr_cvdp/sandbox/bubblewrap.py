@@ -19,6 +19,7 @@ from rlvr_cvdp.sandbox.confine.seccomp import bpf_program
 from rlvr_cvdp.sandbox.folders.root import inside_folder, work_folder
 from rlvr_cvdp.sandbox.folders.slot import make_slot_folder
 from rlvr_cvdp.sandbox.fresh import START, run_fresh, start_limits
+from rlvr_cvdp.sandbox.limit import program_slots
 from rlvr_cvdp.sandbox.pool import Pool
 from rlvr_cvdp.sandbox.processes.process import LocalProcess, spawn
 from rlvr_cvdp.sandbox.records import MEGABYTE, Finished, Limits
@@ -52,6 +53,7 @@ class BubblewrapSandbox:
         hidden: What no slot may show although it lies in a visible folder.
         disk_mb: Size of each of the slot's own file systems.
         warm: Most slots that are kept warm inside an `async with`; 0: none.
+        workers: Slots at the same time, with those of all other sandboxes (`limit`).
     """
 
     name = "bubblewrap"
@@ -64,12 +66,14 @@ class BubblewrapSandbox:
         hidden: Sequence[Path] = (),
         disk_mb: int = 100,
         warm: int = 0,
+        workers: int = 1,
     ) -> None:
         self.toolchain = toolchain
         self._root = root
         self._hidden = tuple(hidden)
         self._disk_mb = disk_mb
         self._warm = warm
+        self._workers = workers
         self._pool: Pool | None = None
 
     async def __aenter__(self) -> BubblewrapSandbox:
@@ -91,13 +95,14 @@ class BubblewrapSandbox:
     async def slot(self, stack: Stack) -> AsyncIterator[SandboxLease]:
         """A slot: a warm one inside `async with`, else one that is made for this problem."""
         require_tool("bwrap")
-        if self._pool is not None:
-            async with self._pool.worker(stack) as worker:
-                yield worker
-        else:
-            with work_folder() as folder:
-                make_slot_folder(folder)
-                yield _FreshSlot(self, folder, stack)
+        async with program_slots(self._workers):
+            if self._pool is not None:
+                async with self._pool.worker(stack) as worker:
+                    yield worker
+            else:
+                with work_folder() as folder:
+                    make_slot_folder(folder)
+                    yield _FreshSlot(self, folder, stack)
 
     async def start(
         self, argv: Sequence[str], *, folder: Path, stack: Stack, working_dir: str,

@@ -24,7 +24,7 @@ def open_sandbox(config: CvdpConfig, *, workers: int = 1, hidden: Sequence[Path]
 
     Args:
         config: Options of the task and the reward.
-        workers: Verifications that may run at the same time.
+        workers: Slots that are in use at the same time, of this and all other sandboxes.
         hidden: What no slot may show: the data set, this package.
 
     Raises:
@@ -44,19 +44,24 @@ def open_sandbox(config: CvdpConfig, *, workers: int = 1, hidden: Sequence[Path]
     if kind == "docker":
         from rlvr_cvdp.sandbox.docker import open_docker
 
-        return open_docker(config, warm=warm)
+        return open_docker(config, warm=warm, workers=workers)
     root = _root(config)
     if root is not None:
         from rlvr_cvdp.images.probe import toolchain_of_root
 
         return BubblewrapSandbox(
-            toolchain_of_root(root), root=root, disk_mb=config.disk_mb, warm=warm
+            toolchain_of_root(root),
+            root=root,
+            disk_mb=config.disk_mb,
+            warm=warm,
+            workers=workers,
         )
     return BubblewrapSandbox(
         host_toolchain(provision=config.provision),
         hidden=hidden,
         disk_mb=config.disk_mb,
         warm=warm,
+        workers=workers,
     )
 
 

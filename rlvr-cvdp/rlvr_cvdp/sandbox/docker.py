@@ -24,6 +24,7 @@ from rlvr_cvdp.sandbox.base import SandboxLease
 from rlvr_cvdp.sandbox.confine.procfs import SHOWN, hidden_entries
 from rlvr_cvdp.sandbox.confine.seccomp import docker_profile
 from rlvr_cvdp.sandbox.folders.root import inside_folder, remove_folder
+from rlvr_cvdp.sandbox.limit import program_slots
 from rlvr_cvdp.sandbox.pool import Pool
 from rlvr_cvdp.sandbox.processes.accounting import activity
 from rlvr_cvdp.sandbox.records import MEGABYTE
@@ -41,7 +42,7 @@ LABEL = "rlvr.cvdp"
 _ASKED = "answers were to be verified in Docker containers."
 
 
-def open_docker(config: CvdpConfig, *, warm: int) -> DockerSandbox:
+def open_docker(config: CvdpConfig, *, warm: int, workers: int) -> DockerSandbox:
     """
     The sandbox of `cvdp.sandbox=docker`.
 
@@ -52,7 +53,9 @@ def open_docker(config: CvdpConfig, *, warm: int) -> DockerSandbox:
     client = stack.enter_context(docker_client(_ASKED))
     with stack:
         toolchain = toolchain_of_image(client, config.image or recipe.image_tag())
-        return DockerSandbox(client, toolchain, config=config, warm=warm, close=stack.pop_all())
+        return DockerSandbox(
+            client, toolchain, config=config, warm=warm, workers=workers, close=stack.pop_all()
+        )
 
 
 class DockerSandbox:
@@ -78,12 +81,13 @@ class DockerSandbox:
         *,
         config: CvdpConfig,
         warm: int,
+        workers: int,
         close: ExitStack,
     ) -> None:
         self.toolchain = toolchain
         self._client = client
         self._config = config
-        self._warm = warm
+        self._warm, self._workers = warm, workers
         self._close = close
         self._pool: Pool | None = None
 
@@ -108,9 +112,10 @@ class DockerSandbox:
     @asynccontextmanager
     async def slot(self, stack: Stack) -> AsyncIterator[SandboxLease]:
         """A slot: in a warm container inside `async with`, else in a new one."""
-        pool = self._pool or Pool(self._start, 0)
-        async with pool.worker(stack) as worker:
-            yield worker
+        async with program_slots(self._workers):
+            pool = self._pool or Pool(self._start, 0)
+            async with pool.worker(stack) as worker:
+                yield worker
 
     async def _start(self, stack: Stack) -> Worker:
         worker = new_worker(stack)

@@ -171,7 +171,7 @@ async def _attempt(
     is_strict: bool,
 ) -> Verdict:
     """Judge an answer once; see `verify`."""
-    begun = time.monotonic()
+    begun = 0.0
     gate, begun_seeds = Gate(), 0
     results: list[ServiceResult] = []
     plans: list[Plan] = []
@@ -179,6 +179,7 @@ async def _attempt(
     for seed in seeds:
         begun_seeds += 1
         async with sandbox.slot(stack) as slot:
+            begun = begun or time.monotonic()  # what waits for a slot takes no time
             _fill(slot, problem, files)
             if not results:
                 gate = await try_compile(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import random
 from collections.abc import Mapping, Sequence
@@ -36,9 +37,7 @@ class Played:
 
 @define
 class _Running:
-    problem: Problem
     episode: HouseEpisode
-    number: int
     text: str = ""
     tokens: list[int] = field(factory=list)
 
@@ -51,26 +50,31 @@ async def play(
     temperature: float = 0.0,
     seed: int = 0,
 ) -> list[Played]:
-    """An episode a problem, all of them turn by turn together, in the order of `problems`."""
+    """An episode a problem, all of them at the same time, in the order of `problems`."""
     params = SamplingParams(max_tokens=MAX_TOKENS, temperature=temperature, stop=(END,))
-    running = [_Running(p, HouseEpisode(p, steps), i) for i, p in enumerate(problems)]
-    for one in running:
+
+    async def live(number: int, problem: Problem) -> Played:
+        one = _Running(HouseEpisode(problem, steps))
         one.episode.start(policy.tokenizer)
-    active = running
-    while active := [one for one in active if _prompted(one, policy)]:
-        requests = [
-            GenerateRequest(
+        while _prompted(one, policy):
+            request = GenerateRequest(
                 prompt=one.tokens,
                 params=params,
-                seed=_seed(seed, one.number, len(one.tokens)),
+                seed=_seed(seed, number, len(one.tokens)),
             )
-            for one in active
-        ]
-        for one, completion in zip(active, await policy.generate(requests), strict=True):
+            completion = await policy.generate(request)
             one.tokens += completion.tokens.tolist()
             one.text += completion.text + (END if completion.finish == "stop" else "")
             await one.episode.take(completion.text)
-    return [Played(problem=o.problem, text=o.text, notes=o.episode.result().notes) for o in running]
+        return Played(problem=problem, text=one.text, notes=one.episode.result().notes)
+
+    tasks = [asyncio.create_task(live(n, problem)) for n, problem in enumerate(problems)]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _prompted(one: _Running, policy: Policy) -> bool:

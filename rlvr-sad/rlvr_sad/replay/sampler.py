@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
@@ -16,7 +16,6 @@ from rlvr import (
     BackendError,
     BuildContext,
     ConfigError,
-    Group,
     ImageProcessor,
     Policy,
     Problem,
@@ -83,16 +82,23 @@ class ReplaySampler(Sampler):
         self._config = config or ReplayConfig()
         self._tally = Tally()
         self._known: tuple[Any, str] = (None, "")  # a tokenizer and what tells it apart
+        self._limit = self._count = 0
+
+    async def __aenter__(self) -> ReplaySampler:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Say what was left out and cut, where that was not said yet."""
+        self._tally.tell(self._limit)
 
     async def sample(
-        self, policy: Policy, task: Task, problems: Sequence[Problem], params: SamplingParams
-    ) -> list[Group]:
+        self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
+    ) -> AsyncIterator[Trajectory]:
         """
-        The trajectories of each problem, in order; an empty group where nothing can be learnt.
+        The trajectory of a problem, or its windows in order; none where nothing can be learnt.
 
         Raises:
-            ConfigError: The task has no recorded trajectories, windows leave no room, or none of
-                many trajectories could be replayed.
+            ConfigError: The task has no recorded trajectories, or windows leave no room.
         """
         if not isinstance(task, RecordedTask):
             raise ConfigError(
@@ -102,44 +108,41 @@ class ReplaySampler(Sampler):
                     "use --plugin sad --dataset FILES, or sample from the policy (--sampler group)",
                 )
             )
-        limit, overlap = self._room(policy)
-        groups = []
-        for problem in problems:
-            try:
-                laid = self._laid_out(policy, task, problem)
-            except BackendError as error:  # the model's template knows no such conversation
-                self._tally.refuse(problem.id, str(error))
-                groups.append(Group(problem=problem, trajectories=()))
-                continue
-            tokens = laid.tokens
-            found = windows(tokens.mask, limit, overlap, self._config.long, laid.places)
-            trajectories = [_replayed(policy, problem, laid, w, params) for w in found]
-            self._tally.count(
-                problem.id,
-                windows=len(found),
-                wanted=int(tokens.mask.sum()),
-                kept=sum(int(t.mask.sum()) for t in trajectories),
-                unseen=laid.unseen,
-            )
-            if laid.prompt:  # a teacher of another template renders it with its own
-                problem = evolve(problem, prompt=laid.prompt)
-            groups.append(Group(problem=problem, trajectories=trajectories))
-        self._tally.tell(limit)
-        tried, count = self._tally.trajectories, len(list(task.problems("all")))
-        if problems and not self._tally.kept and tried >= min(_TRIES, count):
-            raise self._nothing(tried, limit)
-        return groups
+        self._limit, overlap = self._room(policy)
+        self._count = self._count or len(list(task.problems("all")))
+        try:
+            laid = self._laid_out(policy, task, problem)
+        except BackendError as error:  # the model's template knows no such conversation
+            self._tally.refuse(problem.id, str(error))
+            return
+        mask = laid.tokens.mask
+        found = windows(mask, self._limit, overlap, self._config.long, laid.places)
+        trajectories = [_replayed(policy, problem, laid, w, n, params) for n, w in enumerate(found)]
+        self._tally.count(
+            problem.id,
+            windows=len(found),
+            wanted=int(mask.sum()),
+            kept=sum(int(t.mask.sum()) for t in trajectories),
+            unseen=laid.unseen,
+        )
+        if self._tally.is_news:
+            self._tally.tell(self._limit)
+        for trajectory in trajectories:
+            yield trajectory
 
-    def _nothing(self, tried: int, limit: int) -> ConfigError:
-        why = next(iter(self._tally.reasons.values()), f"nothing to learn in {limit} tokens")
-        return ConfigError(
-            explain(
-                f"{tried} recorded trajectories were to be replayed.",
-                f"found: none of them can be: {why}",
-                "mend or leave out such records"
-                if self._tally.reasons
-                else "set replay.long=window, take a model that reads more, or replay.layout=text",
-            )
+    def why_empty(self) -> str:
+        """Why none of many trajectories could be replayed; "" where some could, or few were."""
+        tried = self._tally.trajectories
+        if self._tally.kept or tried < min(_TRIES, self._count):
+            return ""
+        nothing = f"nothing to learn in {self._limit} tokens"
+        why = next(iter(self._tally.reasons.values()), nothing)
+        return explain(
+            f"{tried} recorded trajectories were to be replayed.",
+            f"found: none of them can be: {why}",
+            "mend or leave out such records"
+            if self._tally.reasons
+            else "set replay.long=window, take a model that reads more, or replay.layout=text",
         )
 
     def _room(self, policy: Policy) -> tuple[int, int]:
@@ -214,6 +217,7 @@ def _replayed(
     problem: Problem,
     laid: PreparedTrajectory,
     window: Window,
+    index: int,
     params: SamplingParams,
 ) -> Trajectory:
     tokens = laid.tokens
@@ -241,6 +245,7 @@ def _replayed(
         problem_id=problem.id,
         segments=segments,
         finish="length" if is_part else "stop",
+        index=index,
         temperature=params.temperature,
         policy_version=policy.version,
         policy_digest=policy.digest,

@@ -61,9 +61,18 @@ class Tally:
             log.warning("trajectory_refused", problem=name, why=reason)
         self.count(name, windows=0, wanted=0, kept=0)
 
+    @property
+    def is_news(self) -> bool:
+        """Whether twice as many were cut, or left out, as was said last."""
+        return sum(self._changed) >= max(1, 2 * sum(self._told))
+
+    @property
+    def _changed(self) -> tuple[int, int, int]:
+        return self.windowed, self.cut, self.dropped
+
     def tell(self, limit: int) -> None:
         """Say what is new since the last time."""
-        now = (self.windowed, self.cut, self.dropped)
+        now = self._changed
         if now == self._told:
             return
         self._told = now

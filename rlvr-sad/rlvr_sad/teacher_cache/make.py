@@ -22,6 +22,7 @@ from rlvr import (
     Trajectory,
     explain,
     fingerprint,
+    sample_groups,
 )
 from rlvr_sad.teacher_cache.index import (
     TOKENIZER,
@@ -107,7 +108,7 @@ async def make(
     with ShardWriter(wish.folder) as writer:
         for start in range(0, len(problems), wish.at_once):
             part = problems[start : start + wish.at_once]
-            groups = await sampler.sample(policy, task, part, params)
+            groups = await sample_groups(sampler, policy, task, part, params)
             fresh: dict[str, tuple[Problem, Trajectory]] = {}
             for group in groups:
                 for trajectory in group.trajectories:

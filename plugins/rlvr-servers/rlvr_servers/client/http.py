@@ -1,6 +1,7 @@
 """One HTTP exchange in a thread of its own: the standard library blocks, the event loop must not.
 
-Threads are daemons, so that a server that never answers cannot hold up Ctrl-C.
+Threads are daemons, so that a server that never answers cannot hold up Ctrl-C. The connection of a
+request that nobody waits for any more is cut: servers then stop drawing for it.
 """
 
 from __future__ import annotations
@@ -8,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import socket
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from attrs import field, frozen
@@ -60,6 +63,43 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
+class _Wire:
+    """The connection of one request, which another thread may cut."""
+
+    def __init__(self) -> None:
+        self._socket: socket.socket | None = None
+
+    def cut(self) -> None:
+        """End what reads from it; nothing where the reply has been read."""
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def handlers(self) -> list[urllib.request.BaseHandler]:
+        """How `urllib` opens connections that this one knows of."""
+        wire = self
+
+        class Plain(http.client.HTTPConnection):
+            def connect(self) -> None:
+                super().connect()
+                wire._socket = self.sock
+
+        class Secure(http.client.HTTPSConnection):
+            def connect(self) -> None:
+                super().connect()
+                wire._socket = self.sock
+
+        class OpenPlain(urllib.request.HTTPHandler):
+            def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+                return self.do_open(Plain, request)
+
+        class OpenSecure(urllib.request.HTTPSHandler):
+            def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+                return self.do_open(Secure, request)
+
+        return [OpenPlain(), OpenSecure()]
+
+
 async def exchange(
     url: str,
     *,
@@ -82,7 +122,8 @@ async def exchange(
         data = json.dumps(body).encode()
         headers["Content-Type"] = "application/json"
     request = urllib.request.Request(url, data=data, headers=headers)
-    handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
+    wire = _Wire()
+    handlers = [_NoRedirects(), *wire.handlers()]
     if is_local:
         handlers.append(urllib.request.ProxyHandler({}))
     opener = urllib.request.build_opener(*handlers)
@@ -91,6 +132,8 @@ async def exchange(
             return await _in_thread(lambda: _blocking(opener, request, timeout_s))
     except TimeoutError as error:
         raise UnreachableError(f"no answer within {timeout_s:g} s") from error
+    finally:
+        wire.cut()
 
 
 def _blocking(

@@ -22,6 +22,7 @@ from rlvr import (
     SamplingParams,
     TopK,
     Trajectory,
+    sample_groups,
 )
 from rlvr.testing.fakes.toy import ToyTask
 from rlvr_servers.protocols.choose import build_protocol
@@ -83,7 +84,7 @@ def drawn(backend: Any, sampler: Any, **params: Any) -> list[Trajectory]:
             task = ToyTask()
             asked = SamplingParams(max_tokens=8, group_size=3, **params)
             problems = list(task.problems("train"))[:2]
-            groups = await sampler.sample(await opened.policy(), task, problems, asked)
+            groups = await sample_groups(sampler, await opened.policy(), task, problems, asked)
             return [t for group in groups for t in group.trajectories]
 
     return asyncio.run(run())
@@ -262,4 +263,4 @@ def test_llama_cpp_draws_with_logprobs(model: Path, begun_model: Path, tmp_path:
 async def generated(config: Any, context: BuildContext, request: GenerateRequest) -> Any:
     async with ServedBackend(config, context) as backend:
         policy = await backend.policy()
-        return await policy.generate([request])
+        return await policy.generate(request)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from weakref import WeakValueDictionary
 
 from attrs import define, field, frozen
 
 from rlvr import BackendError
 from rlvr_tinker.training.client import Trainer
 
-_KEPT = 16
-"""Sampling clients of earlier versions that stay in use."""
 
-
-@frozen(kw_only=True)
+@frozen(kw_only=True, eq=False)
 class Sampler:
     """A sampling client, and the weights it samples."""
 
@@ -28,6 +26,8 @@ class Samplers:
     """
     Makes sampling clients when they are asked for, and again after a session was lost.
 
+    The newest is kept, and each earlier one for as long as somebody holds it.
+
     Attributes:
         trainer: Whose weights they sample.
         keep_old: Whether one goes on with its weights when training has gone on.
@@ -39,7 +39,10 @@ class Samplers:
     keep_old: bool = True
     only: str = ""
     reference: str = ""
-    _made: dict[tuple[int, int], Sampler] = field(factory=dict, init=False)  # session, version
+    _made: WeakValueDictionary[tuple[int, int], Sampler] = field(
+        factory=WeakValueDictionary, init=False
+    )  # by session and version
+    _newest: Sampler | None = field(default=None, init=False)
     _reference: tuple[int, Any] | None = field(default=None, init=False)  # the session it is of
     _lock: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
@@ -49,13 +52,15 @@ class Samplers:
             made = self._made.get((self.trainer.epoch, self.trainer.version))
             return made or await self._new()
 
-    async def of(self, version: int) -> Any:
+    async def of(self, version: int) -> Sampler:
         """
-        The client of a version; another one for the newest after a new session.
+        Of a version; another one for the newest after a new session.
 
         Raises:
             BackendError: The weights have changed since, and theirs were not kept.
         """
+        if self.keep_old and (made := self._made.get((self.trainer.epoch, version))):
+            return made  # also while the newest is being saved
         async with self._lock:
             made = self._made.get((self.trainer.epoch, version))
             if version != self.trainer.version and (made is None or not self.keep_old):
@@ -64,11 +69,12 @@ class Samplers:
                 made = await self._new()
                 if made.version != version:
                     raise self._stale(version)
-            return made.client
+            return made
 
     def forget(self) -> None:
         """The weights were replaced: a version is no longer what it was."""
-        self._made = {}
+        self._made.clear()
+        self._newest = None
 
     async def of_reference(self) -> Any:
         """
@@ -120,9 +126,7 @@ class Samplers:
             return Sampler(client=client, version=trainer.version, digest=trainer.digest)
 
         made = await trainer.steadily(make, "the weights were being saved for sampling")
-        kept = [key for key in self._made if key[0] == trainer.epoch][-_KEPT:]
-        self._made = {key: self._made[key] for key in kept}
-        self._made[trainer.epoch, made.version] = made
+        self._made[trainer.epoch, made.version] = self._newest = made
         return made
 
     def _stale(self, version: int) -> BackendError:

@@ -338,9 +338,9 @@ def test_sampling_goes_on_after_a_lost_session(make_backend: Makes, faults: Faul
     async def run() -> None:
         async with opened(make_backend()) as backend:
             policy = await backend.policy()
-            wanted = await policy.generate(requests)
+            wanted = await policy.generate_many(requests)
             faults.set({"on": "asample", "do": "status", "status": 404, "times": 2})
-            found = await policy.generate(requests)
+            found = await policy.generate_many(requests)
             assert [c.tokens.tolist() for c in found] == [c.tokens.tolist() for c in wanted]
 
     asyncio.run(run())

@@ -48,7 +48,8 @@ class Samplers:
 
     async def of(self, _version: int) -> Any:
         """Of the session of now."""
-        return SimpleNamespace(sample=lambda *_, epoch=self.trainer.epoch: epoch)
+        client = SimpleNamespace(sample=lambda *_, epoch=self.trainer.epoch: epoch)
+        return SimpleNamespace(client=client)
 
 
 class Digits(CharTokenizer):
@@ -70,8 +71,7 @@ def drawn(trainer: Trainer) -> Completion:
     tokenizer: Any = Digits()
     policy = TinkerPolicy(sampler, samplers, tokenizer=tokenizer, context_length=99, usage=Usage())
     request = GenerateRequest(prompt=[1, 2], params=SamplingParams(max_tokens=4), seed=3)
-    (found,) = asyncio.run(policy.generate([request]))
-    return found
+    return asyncio.run(policy.generate(request))
 
 
 @pytest.mark.parametrize("error", [LostError("lost"), RefusedError("the session has ended")])

@@ -1,0 +1,297 @@
+"""Many rollouts at the same time: as they end, cancelled alone, and while weights change."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rlvr import BuildContext, Completion, GenerateRequest, SamplingParams, Trajectory
+from rlvr.testing.fakes import CharTokenizer
+from rlvr.testing.fakes.policy import ScriptedPolicy
+from rlvr.testing.fakes.toy import ToyTask
+from rlvr_servers.backend import ServerBackend
+from rlvr_servers.chat_sampler import ChatSampler
+from rlvr_servers.client.http import exchange
+from rlvr_servers.config import ServerConfig
+from rlvr_servers.fed_policy import FedPolicy
+from rlvr_servers.protocols.protocol import Drawn
+from rlvr_servers.served_backend import ServedBackend
+from rlvr_servers.server_sampler import VllmSampler
+from rlvr_servers.servers_config import ServersConfig
+
+SOON_S = 10.0
+
+
+async def until(is_true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SOON_S):
+        while not is_true():
+            await asyncio.sleep(0.01)
+
+
+def asking() -> int:
+    """Requests of this process that are under way."""
+    return sum(thread.name == "rlvr-server" for thread in threading.enumerate())
+
+
+class Stuck:
+    """Holds one request up until it is let go."""
+
+    def __init__(self) -> None:
+        self.seen, self.free = threading.Event(), threading.Event()
+
+    def hold(self) -> None:
+        if not self.seen.is_set():
+            self.seen.set()
+            self.free.wait(60)
+
+
+async def first_three(stream: AsyncGenerator[Trajectory]) -> list[int]:
+    """Places of those that come while the fourth is held up; then nothing is left."""
+    async with aclosing(stream), asyncio.timeout(SOON_S):
+        found = [(await anext(stream)).index for _ in range(3)]
+    assert len(asyncio.all_tasks()) == 1
+    await until(lambda: asking() == 0)
+    return found
+
+
+def test_a_request_that_nobody_waits_for_is_cut(server: Any) -> None:
+    """Cancelled: its connection ends at once, so that the server may stop drawing."""
+    stuck = Stuck()
+    server.decide = lambda _request, _n: stuck.hold() or server.Say("b")
+
+    async def work() -> None:
+        url = f"{server.url}/v1/chat/completions"
+        body = {"model": "tiny"}
+        task = asyncio.create_task(exchange(url, key="", body=body, timeout_s=60.0, is_local=True))
+        await until(stuck.seen.is_set)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await until(lambda: asking() == 0)
+
+    try:
+        asyncio.run(work())
+    finally:
+        stuck.free.set()
+
+
+def test_chats_come_as_they_end_and_end_when_nobody_asks(server: Any) -> None:
+    """One chat of four hangs: the other three come; then it is ended, too."""
+    stuck = Stuck()
+    server.decide = lambda _request, _n: stuck.hold() or server.Say("b")
+    context = BuildContext(model=server.spec)
+
+    async def work() -> list[int]:
+        async with ServerBackend(ServerConfig(), context) as backend:
+            task, params = ToyTask(turns=2), SamplingParams(group_size=4)
+            (problem, *_) = task.problems("train")
+            stream: Any = ChatSampler(None, context).sample(
+                await backend.policy(), task, problem, params
+            )
+            return await first_three(stream)
+
+    try:
+        assert len(set(asyncio.run(work()))) == 3
+    finally:
+        stuck.free.set()
+
+
+def test_served_rollouts_come_as_they_end_and_end_when_nobody_asks(
+    double: Callable[..., Any], byte_model: Path
+) -> None:
+    """As chats: one completion of four hangs."""
+    stuck = Stuck()
+    server = double("vllm", byte_model)
+    server.faults = lambda path, _r, _n: stuck.hold() if path == "/v1/completions" else None
+    config, context = ServersConfig(), BuildContext(model=f"vllm:{server.url}#tiny")
+
+    async def work() -> list[int]:
+        async with ServedBackend(config, context) as backend, VllmSampler(config, context) as one:
+            task, params = ToyTask(), SamplingParams(group_size=4, max_tokens=4)
+            (problem, *_) = task.problems("train")
+            stream: Any = one.sample(await backend.policy(), task, problem, params)
+            return await first_three(stream)
+
+    try:
+        assert len(set(asyncio.run(work()))) == 3
+    finally:
+        stuck.free.set()
+
+
+def test_one_request_at_a_time_serves_all_in_order(server: Any) -> None:
+    """`servers.concurrency=1`: cancelled ones leave their place, and nobody waits for ever."""
+    context = BuildContext(model=server.spec)
+    server.decide = lambda _request, _n: server.Say("b", delay_s=0.05)
+
+    async def work() -> list[int]:
+        async with ServerBackend(ServerConfig(concurrency=1), context) as backend:
+            policy, params = await backend.policy(), SamplingParams()
+            task = ToyTask()
+            (problem, *_) = task.problems("train")
+            asks = [
+                asyncio.create_task(policy.complete(problem.prompt, params, seed))
+                for seed in range(6)
+            ]
+            await until(lambda: server.busy == 1)
+            asks[0].cancel()  # under way
+            asks[2].cancel()  # waiting
+            async with asyncio.timeout(SOON_S):
+                await asyncio.gather(*asks, return_exceptions=True)
+            assert [ask.cancelled() for ask in asks] == [True, False, True, False, False, False]
+            return [request["seed"] for request in server.requests]
+
+    assert asyncio.run(work()) == [0, 1, 3, 4, 5]
+
+
+# --- weights that change ----------------------------------------------------------------------
+
+
+class Slow:
+    """A protocol that draws when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[asyncio.Event] = []
+        self.line = SimpleNamespace(model="tiny", address=SimpleNamespace(base="here"))
+
+    async def draw(self, *_: Any) -> Drawn:
+        go = asyncio.Event()
+        self.asked.append(go)
+        await go.wait()
+        return Drawn(tokens=[1], logprobs=[-1.0], is_stopped=True)
+
+
+def fed(protocol: Any) -> FedPolicy:
+    policy = FedPolicy(protocol, ScriptedPolicy(tokenizer=Chars()), context_length=64)
+    policy.stand_for(ScriptedPolicy(["b"], version=1, digest="one"), "")
+    return policy
+
+
+class Chars(CharTokenizer):
+    """Letters, whose bytes are known."""
+
+    has_bytes = True
+
+    def bytes_of(self, token: int) -> bytes:
+        return self.decode([token]).encode()
+
+
+def drawing(policy: FedPolicy) -> asyncio.Task[Completion]:
+    request = GenerateRequest(prompt=[1, 2], params=SamplingParams(max_tokens=4), seed=0)
+    return asyncio.create_task(policy.generate(request))
+
+
+async def pushed(policy: FedPolicy, during: Callable[[], Awaitable[None]]) -> None:
+    async with policy.resting():
+        await during()
+        policy.stand_for(ScriptedPolicy(["b"], version=2, digest="two"), "")
+
+
+def test_weights_wait_for_requests_and_requests_for_weights() -> None:
+    """No request is under way while they change; each completion names the version that drew it."""
+    protocol = Slow()
+
+    async def work() -> None:
+        policy = fed(protocol)
+        early = [drawing(policy) for _ in range(2)]
+        await until(lambda: len(protocol.asked) == 2)
+        is_pushing = asyncio.Event()
+        may_end = asyncio.Event()
+
+        async def during() -> None:
+            is_pushing.set()
+            await may_end.wait()
+
+        push = asyncio.create_task(pushed(policy, during))
+        await asyncio.sleep(0.05)
+        late = drawing(policy)
+        await asyncio.sleep(0.05)
+        assert not is_pushing.is_set()
+        assert len(protocol.asked) == 2  # behind the weights that wait
+        early[0].cancel()
+        protocol.asked[1].set()
+        await until(is_pushing.is_set)
+        assert len(protocol.asked) == 2
+        may_end.set()
+        await until(lambda: len(protocol.asked) == 3)
+        protocol.asked[2].set()
+        await push
+        assert early[0].cancelled()
+        assert (await early[1]).versions == (1,)
+        assert (await late).versions == (2,)
+        assert (policy.version, policy.digest) == (2, "two")
+
+    asyncio.run(work())
+
+
+def test_weights_that_are_given_up_hold_nobody_up() -> None:
+    """A push that is cancelled while it waits lets later requests pass."""
+    protocol = Slow()
+
+    async def work() -> None:
+        policy = fed(protocol)
+        early = drawing(policy)
+        await until(lambda: len(protocol.asked) == 1)
+        push = asyncio.create_task(pushed(policy, lambda: asyncio.sleep(0)))
+        await asyncio.sleep(0.02)
+        late = drawing(policy)
+        push.cancel()
+        await until(lambda: len(protocol.asked) == 2)
+        for go in protocol.asked:
+            go.set()
+        assert [(await one).versions for one in (early, late)] == [(1,), (1,)]
+
+    asyncio.run(work())
+
+
+class Exports(ScriptedPolicy):
+    """A policy whose weights can be handed on; counts how often they are."""
+
+    can_export = True
+
+    def __init__(self, version: int) -> None:
+        super().__init__(["b"], tokenizer=Chars(), version=version, digest=f"digest-{version}")
+        self.exported = 0
+
+    async def export_weights(self, directory: Path) -> None:
+        await asyncio.sleep(0.01)
+        self.exported += 1
+
+
+def test_weights_travel_once_a_version_and_never_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many problems ask at once; a rollout of an earlier version draws with the newer one."""
+    config = ServersConfig(url="http://nowhere#tiny")
+    refreshed: list[str] = []
+
+    class Sink:
+        async def refresh(self, weights: Any) -> None:
+            refreshed.append(weights.label)
+
+    async def work() -> list[FedPolicy]:
+        async with VllmSampler(config, BuildContext(run_dir=tmp_path)) as sampler:
+            first, second = Exports(1), Exports(2)
+            params = SamplingParams()
+            served = await asyncio.gather(*(sampler._served(first, params) for _ in range(5)))
+            served += await asyncio.gather(*(sampler._served(second, params) for _ in range(5)))
+            served.append(await sampler._served(first, params))
+            assert (first.exported, second.exported) == (1, 1)
+            return served
+
+    async def build(*_: Any) -> tuple[Any, Any, Any]:
+        return SimpleNamespace(), None, SimpleNamespace(context_length=64)
+
+    monkeypatch.setattr("rlvr_servers.server_sampler.build_protocol", build)
+    monkeypatch.setattr("rlvr_servers.server_sampler.Vllm", SimpleNamespace)
+    monkeypatch.setattr("rlvr_servers.server_sampler.VllmSink", lambda _: Sink())
+    served = asyncio.run(work())
+
+    assert refreshed == ["digest-1", "digest-2"]
+    assert len({id(policy) for policy in served}) == 1
+    assert served[0].version == 2
