@@ -5,9 +5,10 @@ Choosing the problems of a step out of 100,000, and the state of a checkpoint.
     python benchmarks/bench_choice.py --problems 1000000 --counts 64 --steps 5000
 
 Per curriculum: the first choice with these problems and this seed, and the median of the next
-ones, in milliseconds. Each is a refill while sampling runs ahead: one batch is handed out, and the
-pass rates are three steps old. `pass-rate, all alike` is the worst case: every record is the same.
-The state holds the pass rate of every problem.
+ones, in milliseconds of processor time (other work on the machine changes wall time more). Each is
+a refill while sampling runs ahead: one batch is handed out, and the pass rates are three steps old.
+`pass-rate, all alike` is the worst case: every record is the same. The state holds the pass rate of
+every problem.
 """
 
 from __future__ import annotations
@@ -116,9 +117,9 @@ class Ordered(SingleTurn):
 
 
 def took(work: Callable[[], Any]) -> float:
-    begun = time.perf_counter()
+    begun = time.process_time()
     work()
-    return (time.perf_counter() - begun) * 1000
+    return (time.process_time() - begun) * 1000
 
 
 def choices(args: argparse.Namespace, audit: Path) -> None:

@@ -12,11 +12,14 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
 from attrs import frozen
 from attrs.validators import ge, gt, le
+from numpy.typing import NDArray
 
 from rlvr.config.fields import option
-from rlvr.curriculum.choices import by_pass_rate, by_stages, by_weight, epochs
+from rlvr.curriculum.choices import by_pass_rate, by_stages, epochs, rates_of
+from rlvr.curriculum.orders import in_line
 from rlvr.curriculum.pool import Pool, pool_of
 from rlvr.errors import ConfigError, explain
 from rlvr.parts import BuildContext, Curriculum
@@ -166,7 +169,7 @@ class ByStrength(Curriculum):
             )
         self._path = config.audit
         self._strengths = read_strengths(Path(config.audit), "curriculum.audit")
-        self._weights = lru_cache(maxsize=1)(self._weights_of)
+        self._rates = lru_cache(maxsize=1)(self._rates_of)
 
     def choose(
         self,
@@ -183,10 +186,10 @@ class ByStrength(Curriculum):
         Raises:
             ConfigError: The audit knows the strength of none of the problems.
         """
-        weights = self._weights(pool_of(problems))
-        return by_weight(problems, count, weights=weights, seed=seed, step=step)
+        pool = pool_of(problems)
+        return pool.at(in_line(pool.keys, self._rates(pool), step * count, count, seed))
 
-    def _weights_of(self, pool: Pool) -> dict[str, float]:
+    def _rates_of(self, pool: Pool) -> NDArray[np.float64]:
         problems = pool.problems
         known = {p.id: s for p in problems if (s := self._strengths.get(p.id)) is not None}
         if not known:
@@ -200,7 +203,7 @@ class ByStrength(Curriculum):
                 )
             )
         usual = sum(known.values()) / len(known)
-        return {p.id: known.get(p.id, usual) for p in problems}
+        return rates_of(np.array([known.get(p.id, usual) for p in problems]))
 
 
 def _no_label(label: str, problems: Sequence[Problem]) -> ConfigError:

@@ -64,7 +64,8 @@ def in_line(
     stretches = np.ceil(high * rates).astype(np.int64) - first
     who = np.repeat(np.arange(len(rates)), stretches)
     stretch = np.arange(len(who)) + np.repeat(first - stretches.cumsum() + stretches, stretches)
-    times = (stretch + _draws(keys, who, stretch, seed)) / rates[who]
+    points = draws(keys, seed_of(seed, "line"), who, stretch)
+    times = (stretch + points) / rates[who]
     begin = position - int(first.sum())
     bounds = np.partition(times, (begin, begin + count - 1))[[begin, begin + count - 1]]
     near = np.flatnonzero((times >= bounds[0]) & (times <= bounds[1]))
@@ -73,12 +74,16 @@ def in_line(
     return who[near[begin : begin + count]]
 
 
-def _draws(
-    keys: NDArray[np.uint64], who: Places, stretch: NDArray[np.int64], seed: int
+def draws(
+    keys: NDArray[np.uint64],
+    seed: int,
+    who: Places | slice = slice(None),
+    turn: NDArray[np.int64] | None = None,
 ) -> NDArray[np.float64]:
-    """Numbers of [0, 1) that depend on key, seed and stretch: SplitMix64 instead of a hash each."""
-    own = _mixed(keys ^ np.uint64(seed_of(seed, "line")))
-    mixed = _mixed(own[who] + stretch.astype(np.uint64) * _GOLDEN)
+    """Numbers of [0, 1) by key, seed and turn: SplitMix64, much faster than a hash of each id."""
+    own = _mixed(keys ^ np.uint64(seed))[who]
+    turns = np.zeros(1, np.uint64) if turn is None else turn.astype(np.uint64)
+    mixed = _mixed(own + turns * _GOLDEN)
     return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 

@@ -26,6 +26,11 @@ def _nobody() -> NDArray[np.float64]:
     return _columns(())
 
 
+def _read_only(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    numbers.flags.writeable = False
+    return numbers
+
+
 @frozen(eq=False, repr=False)
 class PassRates(Mapping[str, PassRate]):
     """
@@ -37,7 +42,7 @@ class PassRates(Mapping[str, PassRate]):
     """
 
     places: Mapping[str, int] = field(factory=dict)
-    numbers: NDArray[np.float64] = field(factory=_nobody)
+    numbers: NDArray[np.float64] = field(factory=_nobody, converter=_read_only)
 
     def __getitem__(self, name: str) -> PassRate:
         rate, count, step = self.numbers[:, self.places[name]].tolist()
