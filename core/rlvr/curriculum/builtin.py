@@ -1,20 +1,26 @@
 """The built-in curricula, for any task: epochs, difficulty, pass-rate, strength.
 
-Each chooses with a function of `rlvr.curriculum.choices` and keeps no state: the choice depends
-only on (problems, seed, step, history), so a resumed run goes on exactly.
+Each chooses with a function of `rlvr.curriculum.choices`: the choice depends only on (problems,
+seed, step, history), so a resumed run goes on exactly. Stages and weights of the last problems
+are kept, as a run asks for the same ones at each step.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
 from attrs import frozen
 from attrs.validators import ge, gt, le
+from numpy.typing import NDArray
 
 from rlvr.config.fields import option
-from rlvr.curriculum.choices import by_pass_rate, by_stages, by_weight, epochs
+from rlvr.curriculum.choices import by_pass_rate, by_stages, epochs, rates_of
+from rlvr.curriculum.orders import in_line
+from rlvr.curriculum.pool import Pool, pool_of
 from rlvr.errors import ConfigError, explain
 from rlvr.parts import BuildContext, Curriculum
 from rlvr.suggest import did_you_mean
@@ -82,6 +88,7 @@ class ByDifficulty(Curriculum):
 
     def __init__(self, config: DifficultyOptions, context: BuildContext) -> None:
         self._config = config
+        self._stages = lru_cache(maxsize=1)(self._stages_of)
 
     def choose(
         self,
@@ -101,13 +108,14 @@ class ByDifficulty(Curriculum):
         return by_stages(
             problems,
             count,
-            stages=self._stages(problems),
+            stages=self._stages(pool_of(problems)),
             ramp_steps=self._config.ramp_steps,
             seed=seed,
             step=step,
         )
 
-    def _stages(self, problems: Sequence[Problem]) -> dict[str, int]:
+    def _stages_of(self, pool: Pool) -> dict[str, int]:
+        problems = pool.problems
         label, order = self._config.label, self._config.stages or DIFFICULTIES
         sizes = Counter(p.labels[label] for p in problems if p.labels.get(label))
         if not sizes:
@@ -161,6 +169,7 @@ class ByStrength(Curriculum):
             )
         self._path = config.audit
         self._strengths = read_strengths(Path(config.audit), "curriculum.audit")
+        self._rates = lru_cache(maxsize=1)(self._rates_of)
 
     def choose(
         self,
@@ -177,6 +186,11 @@ class ByStrength(Curriculum):
         Raises:
             ConfigError: The audit knows the strength of none of the problems.
         """
+        pool = pool_of(problems)
+        return pool.at(in_line(pool.keys, self._rates(pool), step * count, count, seed))
+
+    def _rates_of(self, pool: Pool) -> NDArray[np.float64]:
+        problems = pool.problems
         known = {p.id: s for p in problems if (s := self._strengths.get(p.id)) is not None}
         if not known:
             held = sum(p.id in self._strengths for p in problems)
@@ -189,8 +203,7 @@ class ByStrength(Curriculum):
                 )
             )
         usual = sum(known.values()) / len(known)
-        weights = {p.id: known.get(p.id, usual) for p in problems}
-        return by_weight(problems, count, weights=weights, seed=seed, step=step)
+        return rates_of(np.array([known.get(p.id, usual) for p in problems]))
 
 
 def _no_label(label: str, problems: Sequence[Problem]) -> ConfigError:

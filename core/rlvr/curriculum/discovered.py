@@ -83,11 +83,8 @@ class Growth:
         again are forgotten: they are neither fixed nor in the memory, nor do they wait.
         """
         kept = {problem.id for problem in self.found} | set(state.problem_stream.waiting)
-        history = {
-            name: rate
-            for name, rate in state.history.items()
-            if name in kept or name in self._fixed_by_id
-        }
+        gone = {n for n in state.history if n not in kept and n not in self._fixed_by_id}
+        history = state.history.without(gone)
         lineage = after_training(state.lineage, self.found)
         return attrs.evolve(state, history=history, lineage=lineage)
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from attrs import evolve
-
 from rlvr.border.calls import Border, label, shown
 from rlvr.border.kinds import fault_of_part
 from rlvr.curriculum.choices import epochs
+from rlvr.curriculum.pool import pool_of
 from rlvr.errors import ConfigError, TaskError, explain
 from rlvr.log import get
 from rlvr.parts import Curriculum, Task
 from rlvr.records.run_state import RunState
-from rlvr.types import PassRate, Problem
+from rlvr.types import Problem
 
 log = get(__name__)
 
@@ -79,18 +78,16 @@ def problems_of_step(
     at.check(fault_of_part(chooser, "curriculum") if chooser is not None else "")
     if chooser is None:
         return epochs(problems, count, seed=seed, step=state.step)
-    late = 0 if trained is None else state.step - trained
-    history = {
-        name: evolve(record, step=state.step if name in handed_out else record.step + late)
-        for name, record in state.history.items()
-    }
-    for name in handed_out:
-        history.setdefault(name, PassRate(rate=0.5, count=0, step=state.step))
+    pool = pool_of(problems)
+    history = state.history.later(0 if trained is None else state.step - trained)
+    history = history.met_at(state.step, handed_out)
     with at:
-        chosen = list(chooser.choose(problems, count, seed=seed, step=state.step, history=history))
+        chosen = list(
+            chooser.choose(pool.problems, count, seed=seed, step=state.step, history=history)
+        )
     for problem in chosen:
         at.check("" if isinstance(problem, Problem) else shown(problem))
-    known = {problem.id: problem for problem in problems}
+    known = pool.by_id
     strange = [problem.id for problem in chosen if problem.id not in known]
     if strange or len(chosen) != count:
         found = f"{strange[0]}, which is none of them" if strange else f"{len(chosen)} problems"

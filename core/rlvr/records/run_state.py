@@ -10,6 +10,7 @@ from attrs import field, frozen
 
 from rlvr.errors import CheckpointError, explain
 from rlvr.records.lineage import Lineage
+from rlvr.records.pass_rates import PassRates, pass_rates
 from rlvr.records.problem_stream import ProblemStream
 from rlvr.types import Checkpoint, PassRate, ScoredGroup
 
@@ -36,7 +37,7 @@ class RunState:
 
     step: int = 0
     seconds: float = 0.0
-    history: Mapping[str, PassRate] = field(factory=dict)
+    history: PassRates = field(factory=PassRates, converter=pass_rates)
     lineage: Lineage = field(factory=Lineage)
     problem_stream: ProblemStream = field(factory=ProblemStream)
     memory: Mapping[str, Mapping[str, Any]] = field(factory=dict)
@@ -53,21 +54,26 @@ class RunState:
             self,
             step=self.step + 1,
             seconds=self.seconds + seconds,
-            history={**self.history, **_met(self.history, groups, self.step)},
+            history=self.history.updated(_met(self.history, groups, self.step)),
             problem_stream=self.problem_stream if problem_stream is None else problem_stream,
             memory=self.memory if memory is None else memory,
         )
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a checkpoint."""
-        return {**attrs.asdict(self), "lineage": self.lineage.to_json()}
+        rest = attrs.filters.exclude("history", "lineage")
+        return {
+            **attrs.asdict(self, filter=rest),
+            "history": self.history.to_json(),
+            "lineage": self.lineage.to_json(),
+        }
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> RunState:
         """The state that `to_json` wrote; unknown keys of later versions are ignored."""
         known = {f.name for f in attrs.fields(cls)}
         kept = {k: v for k, v in values.items() if k in known}
-        history = {name: PassRate(**rate) for name, rate in kept.get("history", {}).items()}
+        history = PassRates.from_json(kept["history"]) if "history" in kept else PassRates()
         lineage = Lineage.from_json(kept["lineage"]) if "lineage" in kept else Lineage()
         # a state without a position is that of a run whose steps took one batch each
         step = kept.get("step", 0)

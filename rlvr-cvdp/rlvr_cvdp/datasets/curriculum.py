@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import is_
+from typing import TypeAlias
 
 from attrs import frozen
 
@@ -39,13 +41,13 @@ class TrainingOrder(Curriculum):
         history: Mapping[str, PassRate],
     ) -> Sequence[Problem]:
         """The problems of a training step."""
-        config, names = self.config, [problem.id for problem in problems]
-        weights = doubt_weights(self.audit, names) if config.weak == "weigh" else None
+        config = self.config
+        weights, stages = _facts_of(problems, config, self.audit)
         if config.curriculum in ("difficulty", "category"):
             return by_stages(
                 problems,
                 count,
-                stages=stages_of(problems, config.curriculum, config.stages),
+                stages=stages,
                 ramp_steps=config.curriculum_steps,
                 seed=seed,
                 step=step,
@@ -61,9 +63,31 @@ class TrainingOrder(Curriculum):
                 target=config.target_rate,
                 weights=weights,
             )
-        if config.curriculum == "strength" or weights is None:
-            weights = strength_weights(self.audit, names)
-        return by_weight(problems, count, weights=weights, seed=seed, step=step)
+        return by_weight(problems, count, weights=weights or {}, seed=seed, step=step)
+
+
+Facts: TypeAlias = tuple[Mapping[str, float] | None, Mapping[str, int]]
+_last: tuple[object, object, object, Facts] | None = None
+
+
+def _facts_of(
+    problems: Sequence[Problem], config: CvdpConfig, audit: Mapping[str, Audited]
+) -> Facts:
+    """Weights and stages of the problems; those of the last tuple of problems are kept."""
+    global _last
+    if _last is not None and all(map(is_, _last, (problems, config, audit))):
+        return _last[3]
+    names, weights = [problem.id for problem in problems], None
+    stages: Mapping[str, int] = {}
+    if config.curriculum in ("difficulty", "category"):
+        stages = stages_of(problems, config.curriculum, config.stages)
+    if config.weak == "weigh" and config.curriculum != "strength":
+        weights = doubt_weights(audit, names)
+    elif config.curriculum in ("none", "strength"):
+        weights = strength_weights(audit, names)
+    if isinstance(problems, tuple):
+        _last = (problems, config, audit, (weights, stages))
+    return weights, stages
 
 
 def stages_of(problems: Sequence[Problem], label: str, order: Sequence[str]) -> dict[str, int]:

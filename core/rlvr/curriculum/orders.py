@@ -1,0 +1,135 @@
+"""Orders of the places 0 to P-1, which steps read from a position on, and shares of stages."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+from attrs import define, field
+from numpy.typing import NDArray
+
+from rlvr.seeds import seed_of
+
+Places = NDArray[np.intp]
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+@lru_cache(maxsize=16)
+def permutation(total: int, epoch: int, seed: int) -> NDArray[np.int32]:
+    """The order of an epoch; the last ones are kept, as an epoch lasts for many steps."""
+    order = list(range(total))
+    random.Random(seed_of(seed, "epoch", epoch)).shuffle(order)
+    found = np.array(order, dtype=np.int32)
+    found.flags.writeable = False
+    return found
+
+
+def in_epochs(total: int, position: int, count: int, seed: int) -> Places:
+    """Places `position` to `position + count` of seeded permutations, one after another."""
+    parts = [np.empty(0, np.int32)]
+    while count:
+        epoch, offset = divmod(position, total)
+        part = permutation(total, epoch, seed)[offset : offset + count]
+        parts.append(part)
+        position, count = position + len(part), count - len(part)
+    return np.concatenate(parts).astype(np.intp)
+
+
+def first_of(wanted: NDArray[np.bool_], position: int, count: int, seed: int) -> list[int]:
+    """The first `count` different places from `position` on in epochs of those `wanted`."""
+    total, found = len(wanted), dict[int, None]()
+    epoch, offset = divmod(position, total)
+    while len(found) < count:
+        order = permutation(total, epoch, seed)[offset:]
+        found.update(dict.fromkeys(order[wanted[order]].tolist()))
+        epoch, offset = epoch + 1, 0
+    return list(found)[:count]
+
+
+def in_line(
+    keys: NDArray[np.uint64], rates: NDArray[np.float64], position: int, count: int, seed: int
+) -> Places:
+    """
+    Places `position` to `position + count` of an endless line.
+
+    Who has the rate r (at most 1) stands once in each stretch of length 1/r, at a random point
+    that follows from its key, the seed and the stretch alone.
+    """
+    # At most P of them can lie between a time and the place that the rates give it.
+    slack, total = len(rates) + 1, float(rates.sum())
+    low, high = max(0.0, (position - slack) / total), (position + count + slack) / total
+    first = np.floor(low * rates).astype(np.int64)
+    stretches = np.ceil(high * rates).astype(np.int64) - first
+    who = np.repeat(np.arange(len(rates)), stretches)
+    stretch = np.arange(len(who)) + np.repeat(first - stretches.cumsum() + stretches, stretches)
+    points = draws(keys, seed_of(seed, "line"), who, stretch)
+    times = (stretch + points) / rates[who]
+    begin = position - int(first.sum())
+    bounds = np.partition(times, (begin, begin + count - 1))[[begin, begin + count - 1]]
+    near = np.flatnonzero((times >= bounds[0]) & (times <= bounds[1]))
+    near = near[np.lexsort((who[near], times[near]))]
+    begin -= int(np.count_nonzero(times < bounds[0]))
+    return who[near[begin : begin + count]]
+
+
+def draws(
+    keys: NDArray[np.uint64],
+    seed: int,
+    who: Places | slice = slice(None),
+    turn: NDArray[np.int64] | None = None,
+) -> NDArray[np.float64]:
+    """Numbers of [0, 1) by key, seed and turn: SplitMix64, much faster than a hash of each id."""
+    own = _mixed(keys ^ np.uint64(seed))[who]
+    turns = np.zeros(1, np.uint64) if turn is None else turn.astype(np.uint64)
+    mixed = _mixed(own + turns * _GOLDEN)
+    return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@define
+class Ramp:
+    """Problems that stages of these sizes give in each step while they open: see `by_stages`."""
+
+    sizes: tuple[int, ...]
+    count: int
+    steps: int
+    _step: int = field(default=-1, init=False)
+    _due: list[float] = field(factory=list, init=False)
+    _before: list[int] = field(factory=list, init=False)
+    _given: list[int] = field(factory=list, init=False)
+
+    def at(self, step: int) -> tuple[list[int], list[int]]:
+        """Problems that each stage gave before a step, and gives in it; the shortest is served."""
+        if self._step < 0 or step < self._step:
+            zeros = [0] * len(self.sizes)
+            self._step, self._due, self._given = -1, [0.0] * len(self.sizes), zeros
+        while self._step < step:
+            self._advance()
+        now = [g - b for g, b in zip(self._given, self._before, strict=True)]
+        return list(self._before), now
+
+    def _advance(self) -> None:
+        self._step += 1
+        front = 1.0 + (len(self.sizes) - 1) * self._step / self.steps
+        shares = [size * min(1.0, max(0.0, front - s)) for s, size in enumerate(self.sizes)]
+        whole, given = sum(shares), list(self._given)
+        due = [d + self.count * share / whole for d, share in zip(self._due, shares, strict=True)]
+        short = [d - g for d, g in zip(due, given, strict=True)]
+        for _ in range(self.count):
+            poorest = short.index(max(short))
+            given[poorest] += 1
+            short[poorest] = due[poorest] - given[poorest]
+        self._due, self._before, self._given = due, self._given, given
+
+
+@lru_cache(maxsize=4)
+def ramp(sizes: Sequence[int], count: int, steps: int) -> Ramp:
+    """The ramp of these stages, which remembers the last step that it was asked for."""
+    return Ramp(tuple(sizes), count, steps)
