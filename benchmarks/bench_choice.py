@@ -25,7 +25,16 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from rlvr import BuildContext, Curriculum, PassRate, Problem, SingleTurn
+from rlvr import (
+    BuildContext,
+    Curriculum,
+    PassRate,
+    Problem,
+    Reward,
+    ScoredGroup,
+    SingleTurn,
+    Trajectory,
+)
 from rlvr.curriculum.builtin import (
     ByDifficulty,
     ByPassRate,
@@ -37,6 +46,7 @@ from rlvr.curriculum.builtin import (
 )
 from rlvr.curriculum.select import problems_of_step
 from rlvr.records.run_state import RunState
+from rlvr.seeds import seed_of
 
 STAGES = ("easy", "medium", "hard")
 CONTEXT = BuildContext()
@@ -140,7 +150,7 @@ class Choice:
 
     def __init__(self, name: str, order: Curriculum | None, total: int, count: int, step: int):
         self.problems, self.task = pool(total), Ordered(order)
-        self.count, self.step, self.seed = count, step, hash((name, count, step))
+        self.count, self.step, self.seed = count, step, seed_of(name, count, step)
         self.history = RunState(history=history_of(name, self.problems, step)).history
         self.before = [problem.id for problem in self.problems[:count]]
 
@@ -159,7 +169,12 @@ class Choice:
 def state(args: argparse.Namespace) -> None:
     problems = pool(args.problems)
     at = RunState(step=5000, history=history_of("", problems, 5000))
-    again = [took(lambda: at.advanced(1.0)) for _ in range(args.repeats)]
+    right = Reward(value=1.0, score01=1.0)
+    groups = [
+        ScoredGroup(problem=p, trajectories=[Trajectory.from_text(p.id, "x")], outcomes=[right])
+        for p in problems[-64:]
+    ]
+    again = [took(lambda: at.advanced(1.0, groups)) for _ in range(args.repeats)]
     saved = [took(lambda: json.dumps(at.to_json())) for _ in range(args.repeats)]
     text = json.dumps(at.to_json())
     loaded = [took(lambda: RunState.from_json(json.loads(text))) for _ in range(args.repeats)]
