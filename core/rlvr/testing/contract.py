@@ -67,16 +67,15 @@ async def judged(reward: Any, problem: Any, trajectory: Any) -> Any:
 def check_part(part: object, base: type[Part]) -> None:
     """Fail unless the part derives from the base class of its kind and no name is misspelt."""
     # here, not above: rlvr.parts needs numpy, and a PluginContract promises a light import
-    from rlvr.parts.base import NearMissWarning, Part, check_names
+    from rlvr.parts.base import NearMissWarning, Part, check_class, check_object
 
     assert isinstance(part, base), f"{part!r} does not derive from rlvr.parts.{base.__name__}"
     with warnings.catch_warnings():
         warnings.simplefilter("error", NearMissWarning)
         for cls in type(part).__mro__:
             if issubclass(cls, Part):
-                check_names(cls)
-        own = {n for n in getattr(part, "__dict__", ()) if not n.startswith("_")}
-        check_names(type(part), own)  # what `__init__` sets
+                check_class(cls)
+        check_object(part)
 
 
 def is_overridden(part: object, base: type, name: str) -> bool:
