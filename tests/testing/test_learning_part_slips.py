@@ -8,6 +8,7 @@ import attrs
 import pytest
 
 from rlvr import Advantage, LearningPart, Loss, NearMissWarning, Needs
+from rlvr.parts.base import LONG
 from rlvr.testing import AdvantageContract, LossContract
 from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss
 
@@ -66,7 +67,7 @@ def test_a_misspelt_name_is_refused_in_a_class(
     kind: type[LearningPart], slip: str, name: str
 ) -> None:
     """With the name that was meant."""
-    with pytest.raises(TypeError, match=rf"Mine\.{slip}: did you mean {name}\?"):
+    with pytest.raises(TypeError, match=rf"Mine\.{slip}.*: did you mean {name}\?"):
         type("Mine", (RIGHT[kind],), {slip: lambda self: None})
 
 
@@ -74,10 +75,14 @@ def test_a_misspelt_name_is_refused_in_a_class(
 def test_the_kit_finds_a_misspelt_name_of_an_object(
     kind: type[LearningPart], slip: str, name: str
 ) -> None:
-    """Attributes that `__init__` sets are unknown when the class is made."""
+    """Attributes that `__init__` sets are unknown when the class is made; short ones are free."""
     part = RIGHT[kind]()
     look_at(part)
-    setattr(part, slip, 1)
+    is_method = callable(getattr(kind, name))
+    setattr(part, slip, (lambda *_: None) if is_method else 1)
+    if len(name) < LONG:
+        look_at(part)
+        return
     with pytest.raises(TypeError, match=rf"\.{slip}: did you mean {name}\?"):
         look_at(part)
 

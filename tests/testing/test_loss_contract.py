@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import attrs
 import pytest
 
 from rlvr import Datum, Loss, Needs
@@ -280,6 +281,18 @@ class CriesWolf(Adapts):
         return ["something may be wrong"]
 
 
+class ClaimsARatio(RightLoss):
+    """It reads no logprobs of the sampler, and does not say so."""
+
+    def credit(self, ratio: Any, advantages: Any, x: Any) -> Any:
+        return advantages * x
+
+
+class WeighsMoreThanOne(RightLoss):
+    def token_weights(self, data: Sequence[Datum]) -> list[Datum]:
+        return [attrs.evolve(d, weights=2 * d.weights) for d in data]
+
+
 class DeniesItsRatio(RightLoss):
     importance_weighted = False
 
@@ -344,6 +357,8 @@ def test_a_right_loss_holds_every_promise(loss: type, broken: Broken) -> None:
         (RecallsAnotherPart, "what_adapts_is_kept_in_the_memory"),
         (StartsElsewhere, "an_empty_memory_changes_nothing"),
         (CriesWolf, "warnings_are_sentences"),
+        (ClaimsARatio, "reads_the_samplers_logprobs_if_it_says_so"),
+        (WeighsMoreThanOne, "weighs_the_tokens_of_all_data"),
         (DeniesItsRatio, "does_without_what_it_does_not_ask_for"),
         (DeniesItsLogprobs, "does_without_what_it_does_not_ask_for"),
         (ReadsNothing, "says_what_it_needs"),
@@ -360,6 +375,8 @@ def test_pure_distillation_may_ignore_advantages(broken: Broken) -> None:
     """With `is_policy_gradient = False` only the promises about advantages are waived."""
 
     class NoCredit(RightLoss):
+        importance_weighted = False
+
         def credit(self, ratio: Any, advantages: Any, x: Any) -> Any:
             return -(x.clamp(-20, 0) ** 2)
 

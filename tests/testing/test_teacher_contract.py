@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -20,6 +21,7 @@ from rlvr import (
     TeacherCapabilities,
     TopK,
 )
+from rlvr.parts.base import LONG
 from rlvr.teachers.requests import answered
 from rlvr.testing import TeacherContract, TinyBackend, TinyRevealer, TinyTeacher
 from rlvr.testing.contract import Contract
@@ -374,9 +376,12 @@ def test_misspelt_abilities_are_caught(broken: Broken, name: str) -> None:
 
             def __init__(self) -> None:
                 super().__init__()
-                setattr(self, self.late, None)
+                vars(self).pop(name, None)  # else both are there, and the other name is meant
+                is_method = inspect.isfunction(getattr(Teacher, name))
+                setattr(self, self.late, (lambda: None) if is_method else 1)
 
-        assert "says_who_it_is" in broken(contract_of(SetLate))
+        is_long = len(name) >= LONG
+        assert ("says_who_it_is" in broken(contract_of(SetLate))) is is_long, slip
 
 
 @pytest.mark.parametrize("name", [f.name for f in attrs.fields(TeacherCapabilities)])

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from rlvr.border.calls import Border, built, kind_of, same_part
+from rlvr.border.calls import Border, article, built, kind_of, same_part
+from rlvr.border.declared import fault_of_declarations
 from rlvr.border.kinds import fault_of_part
 from rlvr.parts import BuildContext
 from rlvr.plugins.registry import Registry
@@ -26,7 +27,7 @@ def build(configured: Configured, spec: PartSpec, context: BuildContext) -> Any:
     if isinstance(spec, LossSpec) and spec.around:
         inner = Registry(configured.host).find("loss", spec.around)
         context = attrs.evolve(context, inner=_inner(inner, config, context))
-    at = Border(spec, spec.kind, spec.target, promised=f"a {spec.kind}")
+    at = Border(spec, spec.kind, spec.target, promised=f"{article(spec.kind)} {spec.kind}")
     with at:
         part = factory(config, context)
         fault = fault_of_part(part, spec.kind)
@@ -45,7 +46,7 @@ def _inner(spec: LossSpec, outer: Any, context: BuildContext) -> Any:
     at = Border(spec, "loss", spec.target, promised="a loss")
     with at:
         part = load_object(spec.target, spec.provider)(config, context)
-        fault = fault_of_part(part, "loss")
+        fault = fault_of_part(part, "loss") or fault_of_declarations(part)
     at.check(fault)
     return part
 
@@ -56,7 +57,7 @@ async def enter(stack: AsyncExitStack, part: Any) -> Any:
     at = Border(part, kind, "__aenter__", promised="the part itself, open")
     with at:
         opened = await stack.enter_async_context(part)
-        fault = fault_of_part(opened, kind)
+        fault = fault_of_part(opened, kind) or fault_of_declarations(opened)
     at.check(fault)
     if type(opened) is not type(part):
         same_part(part, opened)

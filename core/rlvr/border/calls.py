@@ -175,6 +175,11 @@ def said(error: BaseException) -> str:
     return f"{type(error).__name__}: {short}" if short else type(error).__name__
 
 
+def article(noun: str) -> str:
+    """What stands before a noun: a or an."""
+    return "an" if noun[:1] in "aeiou" else "a"
+
+
 def shown(value: object) -> str:
     """A value in one short line, with its type; its repr may fail."""
     try:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rlvr.border.calls import Border, is_finite, label, shown
+from rlvr.border.declared import fault_of_declarations
 from rlvr.border.kinds import fault_of_part
 from rlvr.log import get
 from rlvr.parts import (
@@ -110,6 +111,7 @@ def episode_of(task: Task, problem: Problem) -> Episode:
     with at:
         episode = task.episode(problem)
     at.check("" if isinstance(episode, Episode) else f"{shown(episode)}, which is no rlvr.Episode")
+    at.check(fault_of_declarations(episode))
     return episode
 
 
@@ -130,6 +132,7 @@ def annotated(task: Task, problem: Problem, trajectory: Trajectory) -> Mapping[s
     for name, shape in shapes.items():
         wrong = shape != trajectory.tokens.shape
         at.check(f"{name!r} of shape {shape} for {len(trajectory.tokens)} tokens" if wrong else "")
+        at.check("" if isinstance(name, str) else f"{shown(name)} as a name")
     return dict(found)
 
 
@@ -189,7 +192,7 @@ async def policy_of(backend: Any, *, is_live: bool = False) -> Policy:
     at = Border(backend, "backend", method, promised="a Policy")
     with at:
         policy: Policy = await getattr(backend, method)()
-    at.check(fault_of_part(policy, "policy"))
+    at.check(fault_of_part(policy, "policy") or fault_of_declarations(policy))
     return policy
 
 

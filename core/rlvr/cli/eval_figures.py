@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 from attrs import frozen
 
+from rlvr.border.abilities import figures_of
 from rlvr.cli.output import number, table
 from rlvr.parts import Policy, Task
 from rlvr.types import Figure
@@ -39,7 +40,7 @@ async def measured(task: Task, policy: Policy, *, split: str, seed: int, quiet: 
     """
     found: list[Figure] = []
     try:
-        async for figure in task.measure(policy, split=split, seed=seed):
+        async for figure in figures_of(task, policy, split, seed):
             found.append(figure)
             if not quiet:
                 print(figure_line(figure), file=sys.stderr, flush=True)

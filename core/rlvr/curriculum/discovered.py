@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 from attrs import define, field
 
+from rlvr.border.abilities import discovered_by
 from rlvr.errors import TaskError, explain
 from rlvr.parts import Policy, Task
 from rlvr.records.lineage import after_training
@@ -44,7 +45,7 @@ class Growth:
         """State at the time `memory` was kept; {} is the start of a run."""
         growth = cls(fixed=fixed)
         if task.discovers_problems and memory:
-            growth.memory, growth.found = memory, tuple(task.discovered(memory))
+            growth.memory, growth.found = memory, discovered_by(task, memory)
         return growth
 
     @property
@@ -69,7 +70,7 @@ class Growth:
         memory = _copied(
             task, await task.discover(policy, given, seed=seed_of(seed, "grow", step), step=step)
         )
-        found = tuple(task.discovered(memory))
+        found = discovered_by(task, memory)
         self._check(task, found)
         known = self.known
         self._waiting = {name: known[name] for name in waiting if name in known}

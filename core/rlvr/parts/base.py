@@ -10,13 +10,67 @@ from __future__ import annotations
 import abc
 import difflib
 import inspect
+import re
+import sys
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
 LIKE = 0.8
 """Share of equal letters (`difflib` ratio) from which a name is warned of."""
+LONG = 6
+"""Letters from which one other letter makes a slip: shorter words are often another word."""
+WEAK = frozenset(
+    "at of is has can with for to by in from per why take next on get".split()  # noqa: SIM905
+)
+"""Words that two names may share by chance."""
+_OF_NEEDS = dict.fromkeys(
+    ("annotations", "distributions", "outputs", "provides", "teachers"), "needs"
+)
+_LEARNING = {
+    "recalled": "with_memory",
+    "notices": "warnings",
+}
+RETIRED: Mapping[str, Mapping[str, str]] = {
+    "task": {
+        "choose": "curriculum",
+        "chooses_by": "curriculum_option",
+        "grow": "discover",
+        "grown": "discovered",
+        "notices": "warnings",
+        "is_recorded": "is_offline",
+        "annotations": "annotate",
+        "is_equivalent": "prove",
+        "unposed": "why_unanswerable",
+    },
+    "episode": {"count_with": "start", "files": "result", "notes": "result"},
+    "reward": {
+        "reseeded": "with_seed",
+        "scheduled": "at_step",
+        "expected_s": "expected_seconds",
+    },
+    "checkpointer": {"spare": "pin"},
+    "advantage": {
+        **_LEARNING,
+        **_OF_NEEDS,
+        "numbers": "metrics",
+        "refine": "per_token",
+        "keeps": "keep",
+        "refills": "refill_limit",
+    },
+    "loss": {**_LEARNING, **_OF_NEEDS, "weighed": "token_weights", "named": "builtin_form"},
+    "backend": {
+        "step": "update",
+        "appraise": "eval_loss",
+        "parity_threshold": "capabilities",
+        "partial_rollouts": "capabilities",
+        "logprob_tolerance": "capabilities",
+    },
+    "policy": {"write": "export_weights", "sight": "image_processor"},
+    "teacher": {"sight": "image_processor"},
+}
+"""By kind: names of earlier versions, and fields of a record that stand beside it, to today's."""
 
 
 class NearMissWarning(UserWarning):
@@ -32,8 +86,9 @@ class Part(abc.ABC):  # noqa: B024 - each kind has abstract methods of its own
         not_a_part_method: Names of a class's own that look like one of the kind's and are meant.
 
     Raises:
-        TypeError: When a class is made: a public name of it is one letter away from a name that
-            its kind knows, or has the same letters.
+        TypeError: When a class is made: a public name of it, or of a mixin, is one letter away
+            from a name that its kind knows, has the same letters, or is the name of an earlier
+            version. A name whose likeness the class defines as well is meant.
     """
 
     kind: ClassVar[str] = "part"
@@ -54,7 +109,7 @@ class Part(abc.ABC):  # noqa: B024 - each kind has abstract methods of its own
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        check_names(cls)
+        check_class(cls)
 
 
 def _is_kind(cls: type) -> bool:
@@ -62,48 +117,111 @@ def _is_kind(cls: type) -> bool:
     return cls.__module__.startswith("rlvr.parts.") and issubclass(cls, Part)
 
 
-def _public(cls: type) -> set[str]:
-    names = {*vars(cls), *inspect.get_annotations(cls)}
-    return {name for name in names if not name.startswith("_")}
-
-
-def check_names(cls: type[Part], names: Collection[str] | None = None) -> None:
-    """
-    Refuse names of a class that are a slip of one that its kind knows; warn of likenesses.
-
-    Args:
-        cls: The part's class.
-        names: Those to look at; None: the class's own.
-    """
-    if not _is_kind(cls):
-        known = {name for base in _kinds(cls) for name in _public(base)}
-        _check(cls, _public(cls) if names is None else names, known)
-
-
-def _kinds(cls: type[Part]) -> list[type]:
+def _kinds(cls: type) -> list[type[Part]]:
     return [base for base in cls.__mro__ if _is_kind(base)]
 
 
-def _check(cls: type[Part], names: Collection[str], known: set[str]) -> None:
-    known = known - {"kind", "not_a_part_method"}
-    for name in sorted(set(names) - known - set(cls.not_a_part_method) - _public(Part)):
-        if meant := next((k for k in sorted(known) if is_slip(name, k)), None):
-            raise TypeError(
-                f"{cls.__qualname__}.{name}: did you mean {meant}? Rename it; if the name is "
-                f"meant, say so in the class: not_a_part_method = {{{name!r}}}"
-            )
-        if likely := difflib.get_close_matches(_letters(name), map(_letters, known), 1, LIKE):
-            meant = next(k for k in sorted(known) if _letters(k) == likely[0])
+def _public(cls: type) -> dict[str, object]:
+    """The public names of a class's own with their values; None: an annotation alone."""
+    names = {**dict.fromkeys(inspect.get_annotations(cls)), **vars(cls)}
+    return {name: value for name, value in names.items() if not name.startswith("_")}
+
+
+def _is_method(value: object) -> bool:
+    return callable(value) or isinstance(value, property | staticmethod | classmethod)
+
+
+def check_class(cls: type[Part]) -> None:
+    """Refuse names of a class, and of its mixins, that are a slip; warn of likenesses."""
+    if _is_kind(cls):
+        return
+    kinds = set(_kinds(cls))
+    for base in cls.__mro__:
+        is_seen = issubclass(base, Part) and set(_kinds(base)) == kinds
+        is_foreign = base.__module__.partition(".")[0] in sys.stdlib_module_names
+        if base is cls or not (_is_kind(base) or is_seen or is_foreign):
+            _check(cls, _public(base), set(_public(base)), f"{base.__qualname__}.")
+
+
+def check_object(part: Part) -> None:
+    """
+    Refuse slips in what `__init__` sets: functions as methods, other values as attributes.
+
+    Short names are no slips here: many objects have a `state` and a `last`.
+    """
+    own = {n: v for n, v in getattr(part, "__dict__", {}).items() if not n.startswith("_")}
+    cls = type(part)
+    known = _known(cls)
+    own = {
+        name: value
+        for name, value in own.items()
+        if any(
+            len(_letters(k)) >= LONG and is_method == callable(value)
+            for k, is_method in known.items()
+            if is_slip(name, k)
+        )
+        or RETIRED.get(cls.kind, {}).get(name) in {k for k in known if not known[k]} - {"needs"}
+    }
+    _check(cls, own, set(own), f"{cls.__qualname__}.")
+
+
+def _known(cls: type) -> dict[str, bool]:
+    """What the kinds of a class know, and whether it is a method; without what all parts have."""
+    known: dict[str, bool] = {}
+    for base in reversed(_kinds(cls)):
+        known |= {name: _is_method(value) for name, value in _public(base).items()}
+    return {name: known[name] for name in sorted(known.keys() - {"kind", "not_a_part_method"})}
+
+
+def _check(cls: type[Part], own: Mapping[str, object], beside: Collection[str], of: str) -> None:
+    known = _known(cls)
+    exempt = {n for base in cls.__mro__ for n in vars(base).get("not_a_part_method", ())}
+    for name in sorted(own.keys() - known.keys() - exempt - _public(Part).keys()):
+        if any(k in beside and is_slip(name, k) for k in known):
+            continue  # a helper of the method that is meant
+        free = {k: v for k, v in known.items() if k not in beside}
+        alike = [k for k, v in free.items() if own[name] is None or v == _is_method(own[name])]
+        if (new := _retired(cls, name)) in alike:
+            raise TypeError(f"{of}{name} is now called {new}: did you mean {new}? {_meant(name)}")
+        slips = [k for k in free if is_slip(name, k) and _is_open(cls, k, len(k) >= LONG)]
+        for meant in slips:
+            if _is_sure(name, meant):
+                raise TypeError(f"{of}{name}: did you mean {meant}? {_meant(name)}")
+        likely = [k for k in alike if is_like(name, k) and _is_open(cls, k, False)]
+        likely = [k for k in slips if k in alike] or likely
+        if likely:
+            meant = max(likely, key=lambda k: _share(name, k))
             warnings.warn(
-                f"{cls.__qualname__}.{name} is no name of the kind {cls.kind}: did you mean "
-                f"{meant}? If it is meant, say so in the class: not_a_part_method = {{{name!r}}}",
+                f"{of}{name} is no name of the kind {cls.kind}: did you mean {meant}? If it is "
+                f"meant, say so in the class: not_a_part_method = {{{name!r}}}",
                 NearMissWarning,
                 stacklevel=4,
             )
 
 
+def _retired(cls: type[Part], name: str) -> str:
+    kinds = {base.kind for base in _kinds(cls)}
+    return next((new for k in kinds if (new := RETIRED.get(k, {}).get(name))), "")
+
+
+def _is_open(cls: type[Part], name: str, also_defined: bool) -> bool:
+    """Whether a name may be the one that is meant: essential ones seldom, once they are defined."""
+    if also_defined or not any(name in base.__abstractmethods__ for base in _kinds(cls)):
+        return True
+    return bool(getattr(getattr(cls, name), "__isabstractmethod__", False))
+
+
+def _meant(name: str) -> str:
+    return f"Rename it; if the name is meant, say so in the class: not_a_part_method = {{{name!r}}}"
+
+
 def _letters(name: str) -> str:
     return name.replace("_", "").lower()
+
+
+def _words(name: str) -> list[str]:
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_")
+    return words[1:] if words[0] in ("on", "get") and len(words) > 1 else words
 
 
 def is_slip(name: str, known: str) -> bool:
@@ -115,3 +233,31 @@ def is_slip(name: str, known: str) -> bool:
         return True
     at = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
     return one[at:] == other[at + 1 :] or one[at + 1 :] == other[at + 1 :]
+
+
+def _is_sure(name: str, known: str) -> bool:
+    """Whether a slip cannot be another word: one other letter makes a new word of a short one."""
+    one, other = _letters(name), _letters(known)
+    return len(other) >= LONG or len(one) != len(other) or sorted(one) == sorted(other)
+
+
+def _share(name: str, known: str) -> float:
+    """Share of equal letters."""
+    return difflib.SequenceMatcher(None, _letters(name), _letters(known)).ratio()
+
+
+def is_like(name: str, known: str) -> bool:
+    """Whether a name may be meant as another one: many equal letters, or one wrong word."""
+    own, words = _words(name), _words(known)
+    if own == words or is_slip("".join(own), known):
+        return True
+    if _share(name, known) >= LIKE:
+        return True
+    if len(words) == 1:
+        one, other = own[0], words[0]
+        is_stem = one.startswith(other) or other.startswith(one)
+        return len(own) == 1 and is_stem and min(len(one), len(other)) > 3
+    if len(own) == len(words):
+        shared = {a for a, b in zip(own, words, strict=True) if a == b}
+        return len(shared) == len(words) - 1 and not shared <= WEAK
+    return len(own) == len(words) + 1 and words in (own[1:], own[:-1])

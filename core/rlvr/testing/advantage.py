@@ -11,8 +11,11 @@ import attrs
 import numpy as np
 import pytest
 
+from rlvr.border.abilities import is_kept
+from rlvr.border.promises import credited, numbers_of
 from rlvr.parts import Advantage
-from rlvr.testing.contract import is_overridden, not_given
+from rlvr.testing.contract import not_given
+from rlvr.testing.distilling import met, taught
 from rlvr.testing.fakes.data import random_data
 from rlvr.testing.forward import padded, soiled
 from rlvr.testing.learning_part import LearningPartContract
@@ -163,31 +166,35 @@ class AdvantageContract(LearningPartContract):
         part = self.make_advantage()
         assert isinstance(part.refill_limit, int)
         assert part.refill_limit >= 0
-        assert is_overridden(part, Advantage, "keep") or not part.refill_limit
         for rewards in REWARDS_P_G:
             group = _group(0, rewards)
-            keep = part.keep(group)
-            assert isinstance(keep, bool | np.bool_), keep
-            assert keep == part.keep(group)
+            keep = is_kept(part, group)
+            assert keep == is_kept(part, group)
             if self.is_group_relative and any(_numbers(part([group])[0])):
                 assert keep, rewards
 
-    def test_asks_for_what_an_advantage_can_use(self) -> None:
-        """What others tell is read in `per_token`; the forward pass is the loss's."""
-        part = self.make_advantage()
-        if part.needs.annotations or part.needs.distributions or part.needs.provides:
-            assert is_overridden(part, Advantage, "per_token")
-        assert not part.needs.outputs
-        assert part.needs.logprobs
+    def test_reads_the_distributions_that_it_needs(self) -> None:
+        """Teachers' distributions are used in `per_token`; without them it does not guess."""
+        part, data = self._case()
+        if not part.needs.distributions:
+            pytest.skip("this advantage asks for no distributions")
+        for name in part.needs.distributions:
+            fewer = [
+                attrs.evolve(
+                    d, distributions={k: v for k, v in d.distributions.items() if k != name}
+                )
+                for d in data
+            ]
+            with pytest.raises(Exception, match=name):
+                part.per_token(fewer)
 
     def test_metrics_are_plain_numbers(self) -> None:
         """Finite floats under string names: a function of the data, which stay as they are."""
         part, data = self._case()
         data = part.per_token(data)
         before = _contents(data)
-        metrics = part.metrics(data)
-        assert all(isinstance(name, str) for name in metrics)
-        assert all(type(v) is float and math.isfinite(v) for v in metrics.values()), metrics
+        metrics = numbers_of(part, "advantage", "metrics", part.metrics(data))
+        assert all(math.isfinite(v) for v in metrics.values()), metrics
         assert part.metrics(data) == metrics
         assert _contents(data) == before
 
@@ -198,11 +205,13 @@ class AdvantageContract(LearningPartContract):
 
     def _advantages(self, rewards_P_G: Sequence[Sequence[float]]) -> list[list[float | None]]:
         groups = [_group(place, rewards) for place, rewards in enumerate(rewards_P_G)]
-        return [list(row) for row in self.make_advantage()(groups)]
+        return [list(row) for row in credited(self.make_advantage(), groups)]
 
     def _case(self) -> tuple[Advantage, list[Datum]]:
-        part = self.make_advantage()
-        return part, random_data(seed=5, count=5, needs=part.needs.annotations)
+        part = met(self.make_advantage())
+        needed = part.needs.annotations - part.needs.provides
+        data = random_data(seed=5, count=5, needs=needed)
+        return part, taught(data, part.needs.distributions)
 
     def _only_for_group_relative(self) -> None:
         if not self.is_group_relative:

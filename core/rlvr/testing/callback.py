@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
-import inspect
 import json
 import os
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rlvr.border.declared import overrides
 from rlvr.parts import Callback
-from rlvr.testing.contract import Contract, check_part, not_given
+from rlvr.testing.contract import Contract, check_declarations, check_part, not_given, opened
 from rlvr.types import Checkpoint, EvalReport, RunInfo
 
 TOLD = (
@@ -36,52 +39,67 @@ class CallbackContract(Contract):
         """It derives from `Callback`, misspells no name, and listens to something."""
         callback = self.make_callback(tmp_path)
         check_part(callback, Callback)
-        own = [n for n in TOLD if getattr(type(callback), n) is not getattr(Callback, n)]
+        own = [name for name in TOLD if overrides(callback, name)]
         assert own, f"{type(callback).__name__} defines none of {', '.join(TOLD)}"
 
     def test_is_told_by_plain_methods(self, tmp_path: Path) -> None:
         """No method is async: nobody awaits it, so that it would do nothing."""
-        callback = self.make_callback(tmp_path)
-        late = [n for n in TOLD if inspect.iscoroutinefunction(getattr(callback, n))]
-        assert not late, f"async, and never awaited: {', '.join(late)}"
+        check_declarations(self.make_callback(tmp_path))
 
     @pytest.mark.parametrize("outcome", ["done", "interrupted", "failed"])
     def test_hears_a_whole_run(self, tmp_path: Path, outcome: str) -> None:
-        """Told all that happens in a run of two steps, it raises nothing and changes nothing."""
-        callback, run = self.make_callback(tmp_path), _run(tmp_path)
+        """Open, and told all that happens in a run of two steps, it raises and changes nothing."""
+        run, report = _run(tmp_path), _report()
         before, environment, folder = copy.deepcopy(METRICS), dict(os.environ), Path.cwd()
-        report = _report()
-        callback.run_started(run)
-        callback.evaluated(run, step=0, report=report)
-        for step in (1, 2):
-            callback.groups_scored(run, step=step, groups=())
-            line = json.dumps({"step": step, **METRICS})
-            with (tmp_path / "metrics.jsonl").open("a", encoding="utf-8") as file:
-                file.write(line + "\n")
-            callback.step_finished(run, step=step, metrics=METRICS)
-            checkpoint = Checkpoint(path=tmp_path / str(step), step=step)
-            callback.checkpoint_saved(run, checkpoint=checkpoint)
-        callback.run_finished(run, outcome=outcome)
+
+        def told(callback: Callback) -> None:
+            callback.run_started(run=run)
+            callback.evaluated(run=run, step=0, report=report)
+            for step in (1, 2):
+                callback.groups_scored(run=run, step=step, groups=())
+                line = json.dumps({"step": step, **METRICS})
+                with (tmp_path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+                    file.write(line + "\n")
+                callback.step_finished(run=run, step=step, metrics=METRICS)
+                checkpoint = Checkpoint(path=tmp_path / str(step), step=step)
+                callback.checkpoint_saved(run=run, checkpoint=checkpoint)
+            callback.run_finished(run=run, outcome=outcome)
+
+        self._with([tmp_path], told)
         assert before == METRICS, "it changed the metrics that it was told"
         assert (dict(os.environ), Path.cwd()) == (environment, folder)
 
     def test_hears_of_a_run_that_never_began(self, tmp_path: Path) -> None:
         """A run that failed before its first step is told as finished, and as nothing else."""
-        self.make_callback(tmp_path).run_finished(_run(tmp_path), outcome="failed")
+        run = _run(tmp_path)
+        self._with([tmp_path], lambda callback: callback.run_finished(run=run, outcome="failed"))
 
     def test_two_runs_do_not_disturb_each_other(self, tmp_path: Path) -> None:
         """Two callbacks of two runs are told in turns."""
         places = [tmp_path / "one", tmp_path / "other"]
-        told: list[tuple[Callback, RunInfo]] = []
         for place in places:
             place.mkdir()
-            told.append((self.make_callback(place), _run(place)))
-        for callback, run in told:
-            callback.run_started(run)
-        for callback, run in told:
-            callback.step_finished(run, step=1, metrics=METRICS)
-        for callback, run in told:
-            callback.run_finished(run, outcome="done")
+        runs = [_run(place) for place in places]
+
+        def told(*callbacks: Callback) -> None:
+            for callback, run in zip(callbacks, runs, strict=True):
+                callback.run_started(run=run)
+            for callback, run in zip(callbacks, runs, strict=True):
+                callback.step_finished(run=run, step=1, metrics=METRICS)
+            for callback, run in zip(callbacks, runs, strict=True):
+                callback.run_finished(run=run, outcome="done")
+
+        self._with(places, told)
+
+    # --- helpers --------------------------------------------------------------------------------
+
+    def _with(self, places: Sequence[Path], told: Callable[..., None]) -> None:
+        async def body() -> None:
+            async with AsyncExitStack() as stack:
+                made = [self.make_callback(place) for place in places]
+                told(*[await stack.enter_async_context(opened(one)) for one in made])
+
+        asyncio.run(body())
 
 
 def _run(directory: Path) -> RunInfo:

@@ -16,7 +16,7 @@ import pytest
 
 from rlvr.errors import CheckpointError
 from rlvr.parts import Checkpointer
-from rlvr.testing.contract import Contract, check_part, not_given, opened
+from rlvr.testing.contract import Contract, check_declarations, check_part, not_given, opened
 from rlvr.testing.fakes.tiny import TinyBackend
 from rlvr.types import Checkpoint
 
@@ -33,8 +33,10 @@ class CheckpointerContract(Contract):
     # --- promises -------------------------------------------------------------------------------
 
     def test_is_a_checkpointer(self, tmp_path: Path) -> None:
-        """It derives from `Checkpointer`, and misspells no name."""
-        check_part(self.make_checkpointer(tmp_path), Checkpointer)
+        """It derives from `Checkpointer`, misspells no name, and is async where that is awaited."""
+        part = self.make_checkpointer(tmp_path)
+        check_part(part, Checkpointer)
+        check_declarations(part)
 
     def test_load_gives_back_what_was_saved(self, tmp_path: Path) -> None:
         """State and backend come back equal, through a checkpointer made anew."""
@@ -131,6 +133,7 @@ class CheckpointerContract(Contract):
 
         async def body(part: Checkpointer) -> list[int]:
             await part.save(1, {}, TinyBackend())
+            part.pin(None)  # nothing was pinned
             part.pin(1)
             for step in range(2, 30):
                 await part.save(step, {}, TinyBackend())

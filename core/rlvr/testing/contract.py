@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -58,6 +60,24 @@ async def opened(part: P) -> AsyncIterator[P]:
         yield part
 
 
+def on_open(factory: str) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
+    """Make a test of one `(self, part)`: the part that the factory made is open meanwhile."""
+
+    def decorate(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+        @wraps(test)
+        def run(self: Any) -> None:
+            async def body() -> None:
+                async with opened(getattr(self, factory)()) as part:
+                    await test(self, part)
+
+            asyncio.run(body())
+
+        del run.__wrapped__  # pytest takes arguments for fixtures
+        return run
+
+    return decorate
+
+
 async def judged(reward: Any, problem: Any, trajectory: Any) -> Any:
     """The outcome of a reward, whose `__call__` may be a plain function or a coroutine."""
     found = reward(problem, trajectory)
@@ -67,16 +87,23 @@ async def judged(reward: Any, problem: Any, trajectory: Any) -> Any:
 def check_part(part: object, base: type[Part]) -> None:
     """Fail unless the part derives from the base class of its kind and no name is misspelt."""
     # here, not above: rlvr.parts needs numpy, and a PluginContract promises a light import
-    from rlvr.parts.base import NearMissWarning, Part, check_names
+    from rlvr.parts.base import NearMissWarning, Part, check_class, check_object
 
     assert isinstance(part, base), f"{part!r} does not derive from rlvr.parts.{base.__name__}"
     with warnings.catch_warnings():
         warnings.simplefilter("error", NearMissWarning)
         for cls in type(part).__mro__:
             if issubclass(cls, Part):
-                check_names(cls)
-        own = {n for n in getattr(part, "__dict__", ()) if not n.startswith("_")}
-        check_names(type(part), own)  # what `__init__` sets
+                check_class(cls)
+        check_object(part)
+
+
+def check_declarations(part: object) -> None:
+    """Fail unless what the part declares and what it overrides agree: a run refuses it else."""
+    from rlvr.border.declared import fault_of_declarations
+
+    fault = fault_of_declarations(part)
+    assert not fault, fault
 
 
 def is_overridden(part: object, base: type, name: str) -> bool:

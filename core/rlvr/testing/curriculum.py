@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from rlvr.parts import Curriculum
-from rlvr.testing.contract import Contract, check_part, not_given
+from rlvr.testing.contract import Contract, check_declarations, check_part, not_given
 from rlvr.types import Message, PassRate, Problem
 
 
@@ -39,8 +39,10 @@ class CurriculumContract(Contract):
     # --- promises -------------------------------------------------------------------------------
 
     def test_names_are_those_of_a_curriculum(self) -> None:
-        """It derives from the base class, and no name is misspelt."""
-        check_part(self.make_curriculum(), Curriculum)
+        """It derives from the base class, no name is misspelt, and `choose` is no coroutine."""
+        part = self.make_curriculum()
+        check_part(part, Curriculum)
+        check_declarations(part)
 
     def test_gives_known_problems_and_as_many_as_asked(self) -> None:
         """Also more than there are, and before anything is known of them."""

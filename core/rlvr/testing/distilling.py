@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import numpy as np
 
-from rlvr.parts import Loss, Teacher
+from rlvr.parts import LearningPart, Teacher
 from rlvr.types import Ask, Datum, FloatArray, TopK
 
+P = TypeVar("P", bound=LearningPart)
 VOCABULARY = 7
 """Tokens of the made-up models, as of `random_data`."""
 
@@ -30,10 +31,11 @@ class MadeUp(Teacher):
         raise NotImplementedError
 
 
-def met(loss: Loss) -> Loss:
-    """The loss after it met its teachers, who tell logprobs and have no states."""
-    loss.meet({name: MadeUp(name) for name in loss.needs.distributions})
-    return loss
+def met(part: P) -> P:
+    """The loss or advantage after it met its teachers, who tell logprobs and have no states."""
+    names = {*part.needs.teachers, *part.needs.distributions}
+    part.meet({name: MadeUp(name) for name in sorted(names)})
+    return part
 
 
 def taught(

@@ -6,8 +6,11 @@ import copy
 import math
 from typing import Any, ClassVar
 
+from rlvr.border.abilities import warnings_of
+from rlvr.border.kinds import remembering
+from rlvr.border.promises import numbers_of
 from rlvr.parts import LearningPart, Needs
-from rlvr.testing.contract import Contract, check_part, is_overridden
+from rlvr.testing.contract import Contract, check_declarations, check_part
 from rlvr.types import Ask
 
 STEPS: tuple[dict[str, float], ...] = (
@@ -28,7 +31,9 @@ class LearningPartContract(Contract):
 
     def test_is_a_part_without_slips(self) -> None:
         """It derives from its base class, and no name of it is nearly one that it may define."""
-        check_part(self._part(), self._base)
+        part = self._part()
+        check_part(part, self._base)
+        check_declarations(part)
 
     def test_needs_are_declared(self) -> None:
         """`needs` is a `Needs` of names, model specs and asks; each new part has the same."""
@@ -43,17 +48,14 @@ class LearningPartContract(Contract):
     def test_what_adapts_is_kept_in_the_memory(self) -> None:
         """`adapted` is pure and gives plain floats; `with_memory` a part of the same kind."""
         part: LearningPart = self._part()
-        assert is_overridden(part, LearningPart, "adapted") == is_overridden(
-            part, LearningPart, "with_memory"
-        ), "one of `adapted` and `with_memory` does nothing without the other"
         memory: dict[str, float] = {}
         for metrics in STEPS:
             before = copy.deepcopy((memory, metrics))
-            new = part.adapted(memory, metrics)
+            new = numbers_of(part, part.kind, "adapted", part.adapted(memory, metrics))
             assert (memory, metrics) == before
             assert new == part.adapted(memory, metrics)
-            assert all(type(v) is float and math.isfinite(v) for v in new.values()), new
-            again = part.with_memory(new)
+            assert all(math.isfinite(v) for v in new.values()), new
+            again = remembering(part, new)
             assert type(again) is type(part)
             assert again.adapted(new, metrics) == part.adapted(new, metrics)
             assert again.needs == part.needs
@@ -67,6 +69,6 @@ class LearningPartContract(Contract):
     def test_warnings_are_sentences(self) -> None:
         """Warnings are texts, and metrics that are not there are no reason for one."""
         part = self._part()
-        assert list(part.warnings({})) == []
+        assert warnings_of(part, {}) == []
         for metrics in STEPS:
-            assert all(isinstance(text, str) and text for text in part.warnings(metrics))
+            assert warnings_of(part, metrics) == warnings_of(part, metrics)

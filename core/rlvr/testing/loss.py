@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rlvr.parts import Loss, NamedForm
-from rlvr.testing.contract import not_given
+from rlvr.testing.contract import check_declarations, not_given
 from rlvr.testing.distilling import met, taught
 from rlvr.testing.fakes.data import random_data
 from rlvr.testing.forward import Forward, agreeing, leaves, padded, soiled
@@ -43,8 +43,7 @@ class LossContract(LearningPartContract):
         """It reads something of the forward pass, and makes no annotations for others."""
         loss = self.make_loss()
         assert isinstance(loss.importance_weighted, bool)
-        assert loss.needs.logprobs or loss.needs.outputs
-        assert not loss.needs.provides
+        check_declarations(loss)
 
     def test_gives_a_finite_scalar_and_plain_metrics(self) -> None:
         """The loss is one differentiable number; metrics are finite floats under string names."""
@@ -189,6 +188,19 @@ class LossContract(LearningPartContract):
             with pytest.raises(Exception, match=name):
                 loss(data, forward.logprobs, fewer)
 
+    def test_reads_the_samplers_logprobs_if_it_says_so(self) -> None:
+        """`importance_weighted` (True unless a loss says False) bars some samplers."""
+        if not self.make_loss().importance_weighted:
+            pytest.skip("this loss says that it weighs nothing by a ratio")
+        data, forward = self._case()
+        value, grads, _ = self._run(data, forward)
+        others = [attrs.evolve(d, logprobs=d.logprobs / 2) for d in data]
+        again, other_grads, _ = self._run(others, forward.fresh())
+        is_same = all(_near(a, b) for a, b in zip(other_grads, grads, strict=True))
+        assert not (_near(again, value) and is_same), (
+            "other logprobs of the sampler change nothing: say importance_weighted = False"
+        )
+
     def test_does_without_what_it_does_not_ask_for(self) -> None:
         """Logprobs, or those of the sampler, change nothing where it says that it reads none."""
         data, forward = self._case()
@@ -203,7 +215,7 @@ class LossContract(LearningPartContract):
         assert all(_near(a, b) for a, b in zip(again_grads, grads, strict=True))
 
     def test_weighs_the_tokens_of_all_data(self) -> None:
-        """`token_weights` keeps data, order and what came with them; weights stay finite."""
+        """`token_weights` keeps data, order and what came with them; the sum is at most 1."""
         loss = met(self.make_loss())
         data = random_data(seed=3, count=5, needs=loss.needs.annotations)
         data = taught(data, loss.needs.distributions)
@@ -212,6 +224,9 @@ class LossContract(LearningPartContract):
             assert attrs.evolve(new, weights=old.weights, annotations=old.annotations) == old
             assert new.annotations.keys() >= old.annotations.keys()
             assert np.isfinite(new.weights).all()
+            assert not new.weights[~new.mask].any(), "weights outside the mask"
+        total = math.fsum(float(d.weights.sum()) for d in weighed)
+        assert 0 < total <= 1 + 1e-5, f"weights came with the sum 1, and have the sum {total:g}"
 
     def test_names_a_builtin_form_or_none(self) -> None:
         """A service's loss is known by its name, and made of logprobs alone."""

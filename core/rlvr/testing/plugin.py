@@ -123,6 +123,8 @@ class PluginContract(Contract):
 
     def test_vetted_values_name_real_options(self) -> None:
         """Values of algorithms and presets are dotted keys that the core or this plugin has."""
+        from rlvr.parts.base import is_slip  # not above: it needs numpy, and this module is light
+
         specs = list(offers(self._import()))
         known = {name: set(attrs.fields_dict(record)) for name, record in CORE_OPTIONS.items()}
         for spec in specs:
@@ -133,6 +135,10 @@ class PluginContract(Contract):
             for key in _vetted(spec):
                 namespace, _, name = key.partition(".")
                 assert name, f"{spec.name}: {key!r} is no namespace.key"
+                meant = next((k for k in known if k != namespace and is_slip(namespace, k)), "")
+                assert namespace in known or not meant, (
+                    f"{spec.kind} {spec.name!r} sets {key!r}: did you mean {meant}.{name}?"
+                )
                 assert namespace not in known or name in known[namespace], (
                     f"{spec.kind} {spec.name!r} sets {key!r}, which does not exist; "
                     f"{namespace} has {sorted(known[namespace])}"
@@ -155,11 +161,11 @@ def offers(module: Any) -> Iterable[Any]:
 
 
 def _vetted(spec: Any) -> list[str]:
-    if isinstance(spec, AlgorithmSpec):
-        return list(spec.values)
-    if isinstance(spec, TaskSpec):
-        return [key for preset in spec.presets.values() for key in preset]
-    return []
+    """The dotted keys that a spec names: of values and presets, and of other parts' options."""
+    values = getattr(spec, "values", {}) if isinstance(spec, AlgorithmSpec | TaskSpec) else {}
+    presets = spec.presets.values() if isinstance(spec, TaskSpec) else ()
+    named = (*getattr(spec, "teachers", ()), *getattr(spec, "starts", ()))
+    return [*values, *(key for preset in presets for key in preset), *named]
 
 
 def _resolve(target: str) -> Any:

@@ -14,18 +14,20 @@ from typing import Any, ClassVar
 
 import pytest
 
+from rlvr.border.abilities import key_of, reseeded, reward_at, seconds_of
+from rlvr.border.declared import overrides
 from rlvr.errors import VerifierError
 from rlvr.parts import RewardFn, RewardWrapper
 from rlvr.testing.contract import (
     Contract,
-    check_declared,
+    check_declarations,
     check_part,
-    is_overridden,
     judged,
     not_given,
+    on_open,
     opened,
 )
-from rlvr.types import Outcome, Problem, Reward, Trajectory, Unscorable
+from rlvr.types import Outcome, PassRate, Problem, Reward, Trajectory, Unscorable
 
 Case = tuple[Problem, Trajectory]
 
@@ -69,11 +71,10 @@ class RewardContract(Contract):
         """It derives from `RewardFn`, misspells no name, and declares its second opinion."""
         reward = self.make_reward()
         check_part(reward, RewardFn)
+        check_declarations(reward)
         if isinstance(reward, RewardWrapper):
-            is_own = is_overridden(reward, RewardWrapper, "second_opinion")
+            is_own = overrides(reward, "second_opinion")
             assert reward.has_second_opinion == (is_own or reward.inner.has_second_opinion)
-        else:
-            check_declared(reward, RewardFn, "has_second_opinion", "second_opinion")
 
     def test_right_answer_earns_the_top(self) -> None:
         """The right answer scores 1 and has the highest value that was declared."""
@@ -156,17 +157,42 @@ class RewardContract(Contract):
         with pytest.raises(VerifierError):
             asyncio.run(judge())
 
-    def test_verdict_keys_tell_answers_apart(self) -> None:
+    @on_open("make_reward")
+    async def test_verdict_keys_tell_answers_apart(self, reward: RewardFn) -> None:
         """Keys are sha256 in hexadecimal, the same from a new verifier, different by answer."""
-        reward, other = self.make_reward(), self.make_reward()
         case = self.right()
-        key = reward.verdict_key(*case)
-        assert key == other.verdict_key(*case)
+        key = key_of(reward, *case)
+        async with opened(self.make_reward()) as other:
+            assert key == key_of(other, *case)
         if key is None:
             pytest.skip("the right answer's verdict is not kept (verdict_key gave None)")
         assert re.fullmatch("[0-9a-f]{64}", key), key
-        empty = Trajectory.from_text(case[0].id, "")
-        assert reward.verdict_key(case[0], empty) != key
+        assert key_of(reward, case[0], Trajectory.from_text(case[0].id, "")) != key
+
+    @on_open("make_reward")
+    async def test_equal_keys_mean_equal_verdicts(self, reward: RewardFn) -> None:
+        """Of all answers, with other seeds and at other steps: else a store mixes them up."""
+        told: dict[str, tuple[object, str]] = {}
+        for who, variant in [("the reward", reward), *_variants(reward)]:
+            for case in [self.right(), *self.wrong()]:
+                if (key := key_of(variant, *case)) is not None:
+                    verdict = _verdict(await judged(variant, *case))
+                    other, of = told.setdefault(key, (verdict, f"{who} on {case[0].id}"))
+                    assert verdict == other, (f"{who} on {case[0].id} has the key of {of}", verdict)
+
+    @on_open("make_reward")
+    async def test_steps_and_seeds_are_functions_of_their_arguments(self, reward: RewardFn) -> None:
+        """The same seed, or step, gives the same verdict and the same key again."""
+        case = self.right()
+        for (who, one), (_, again) in zip(_variants(reward), _variants(reward), strict=True):
+            assert key_of(one, *case) == key_of(again, *case), who
+            assert _verdict(await judged(one, *case)) == _verdict(await judged(again, *case)), who
+
+    @on_open("make_reward")
+    async def test_expects_a_number_of_seconds(self, reward: RewardFn) -> None:
+        """About how long a verification takes: finite, and not below 0."""
+        for case in [self.right(), *self.wrong()]:
+            assert seconds_of(reward, *case) >= 0
 
     def test_second_opinions_confirm_what_is_right_and_nothing_else(self) -> None:
         """The second judge never rejects the right answer, and never confirms a wrong one."""
@@ -184,13 +210,10 @@ class RewardContract(Contract):
             shown = case[0].id, case[1].completion[:80]
             assert opinion is None or opinion.score01 < 1.0, ("wrong, and confirmed", *shown)
 
-    def test_a_reseeded_reward_keeps_its_second_judge(self) -> None:
-        """Other seeds and other steps change no answer to whether there is a second opinion."""
-        reward = self.make_reward()
-        for other in (reward.with_seed(1), reward.at_step(0, {})):
-            if other is not None:
-                assert isinstance(other, RewardFn), f"{other!r} does not derive from RewardFn"
-        seeded = reward.with_seed(1)
+    @on_open("make_reward")
+    async def test_a_reseeded_reward_keeps_its_second_judge(self, reward: RewardFn) -> None:
+        """Other seeds change no answer to whether there is a second opinion."""
+        seeded = reseeded(reward, 1)
         assert seeded is None or seeded.has_second_opinion == reward.has_second_opinion
 
     def test_leaves_nothing_behind(self) -> None:
@@ -239,10 +262,20 @@ class RewardContract(Contract):
             assert outcome.value < self.bounds[1], (case[0].id, shown, outcome)
 
 
+def _variants(reward: RewardFn) -> list[tuple[str, RewardFn]]:
+    """What the reward gives for other seeds and for steps, where that is another one."""
+    history = {"problem": PassRate(rate=0.5, count=1, step=0)}
+    others = [(f"with_seed({seed})", reseeded(reward, seed)) for seed in (1, 2)]
+    for step, known in ((0, {}), (1000, history)):
+        others.append((f"at_step({step})", reward_at(reward, step, known)))
+    return [(who, one) for who, one in others if one is not None and one is not reward]
+
+
 def _verdict(outcome: Outcome) -> object:
     """What must repeat: neither the time it took nor whether it came from a store."""
     if isinstance(outcome, Reward):
-        return outcome.value, outcome.score01, dict(outcome.components), outcome.tests_passed
+        numbers = outcome.value, outcome.score01, dict(outcome.components), outcome.tests_passed
+        return *numbers, outcome.is_proxy
     return type(outcome)
 
 

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import pickle
 from itertools import islice
 from typing import Any, ClassVar
 
 import pytest
 
+from rlvr.border.abilities import task_warnings
 from rlvr.parts import Episode, EpisodeResult, RewardFn, Task
 from rlvr.testing.contract import (
     Contract,
-    check_declared,
+    check_declarations,
     check_part,
-    is_overridden,
     judged,
     not_given,
+    on_open,
     opened,
 )
+from rlvr.testing.task_abilities import GARBAGE, TaskAbilities
 from rlvr.types import PassRate, Problem, Reward, Trajectory
 
-GARBAGE = "~#@! 0110 !@#~"
 
-
-class TaskContract(Contract):
+class TaskContract(TaskAbilities, Contract):
     """
     What every task must hold. Give `make_task`; give `make_reward` to prove the references too.
 
@@ -54,73 +53,71 @@ class TaskContract(Contract):
 
     # --- promises -------------------------------------------------------------------------------
 
-    def test_names_are_those_of_a_task(self) -> None:
+    @on_open("make_task")
+    async def test_names_are_those_of_a_task(self, task: Task) -> None:
         """The task and its episodes derive from the base classes, and no name is misspelt."""
-        task = self.make_task()
         check_part(task, Task)
         for problem in islice(task.problems("all"), self.max_judged):
             check_part(task.episode(problem), Episode)
 
-    def test_declares_what_it_can_do(self) -> None:
+    @on_open("make_task")
+    async def test_declares_what_it_can_do(self, task: Task) -> None:
         """Flags and options agree with the methods that they stand for, of episodes too."""
-        task = self.make_task()
-        check_declared(task, Task, "discovers_problems", "discover", "discovered")
-        if task.curriculum_option is not None:
-            assert is_overridden(task, Task, "curriculum"), "curriculum_option, and no curriculum"
+        check_declarations(task)
         if task.curriculum_option:
             assert task.curriculum() is not None, f"{task.curriculum_option} gives no curriculum"
-        if is_overridden(task, Task, "prove"):
-            assert is_overridden(task, Task, "probes"), "prove is asked of probes; there are none"
         for problem in islice(task.problems("all"), self.max_judged):
-            methods = ("next_tokens", "take_tokens")
-            check_declared(task.episode(problem), Episode, "writes_tokens", *methods)
+            check_declarations(task.episode(problem))
 
-    def test_says_why_in_words(self) -> None:
+    @on_open("make_task")
+    async def test_says_why_in_words(self, task: Task) -> None:
         """Warnings of each split are texts; so is the reason why a problem cannot be answered."""
-        task = self.make_task()
         for split in self.splits:
-            for text in task.warnings(split):
-                assert isinstance(text, str), text
-                assert text.strip(), f"an empty warning of split {split!r}"
+            task_warnings(task, split)
             for problem in task.problems(split):
                 assert isinstance(task.why_unanswerable(problem), str), problem.id
 
-    def test_each_split_has_problems(self) -> None:
+    @on_open("make_task")
+    async def test_each_split_has_problems(self, task: Task) -> None:
         """No declared split is empty, and every problem has a prompt and its split's name."""
         for split in self.splits:
-            problems = list(self.make_task().problems(split))
+            problems = list(task.problems(split))
             assert problems, f"split {split!r} is empty"
             for problem in problems:
                 assert isinstance(problem, Problem)
                 assert any(message.content.strip() for message in problem.prompt), problem.id
                 assert problem.split == split, (problem.id, problem.split)
 
-    def test_ids_are_unique(self) -> None:
+    @on_open("make_task")
+    async def test_ids_are_unique(self, task: Task) -> None:
         """No two problems of the task share an id."""
-        ids = [problem.id for problem in self.make_task().problems("all")]
+        ids = [problem.id for problem in task.problems("all")]
         repeated = sorted({name for name in ids if ids.count(name) > 1})
         assert not repeated, repeated
 
-    def test_splits_are_disjoint(self) -> None:
+    @on_open("make_task")
+    async def test_splits_are_disjoint(self, task: Task) -> None:
         """No problem is in two splits, and "all" holds every split."""
-        every = {problem.id for problem in self.make_task().problems("all")}
+        every = {problem.id for problem in task.problems("all")}
         seen: dict[str, str] = {}
         for split in self.splits:
-            for problem in self.make_task().problems(split):
+            for problem in task.problems(split):
                 assert problem.id not in seen, (problem.id, split, seen[problem.id])
                 assert problem.id in every, f"{problem.id} is in {split!r} but not in 'all'"
                 seen[problem.id] = split
 
-    def test_loads_the_same_every_time(self) -> None:
+    @on_open("make_task")
+    async def test_loads_the_same_every_time(self, task: Task) -> None:
         """Two loads give equal problems in the same order: a resumed run goes on where it was."""
-        for split in self.splits:
-            first, second = (list(self.make_task().problems(split)) for _ in range(2))
-            assert [p.id for p in first] == [p.id for p in second]
-            assert first == second
+        async with opened(self.make_task()) as other:
+            for split in self.splits:
+                first, second = (list(one.problems(split)) for one in (task, other))
+                assert [p.id for p in first] == [p.id for p in second]
+                assert first == second
 
-    def test_choices_are_functions_of_step_and_history(self) -> None:
+    @on_open("make_task")
+    async def test_choices_are_functions_of_step_and_history(self, task: Task) -> None:
         """A task's own curriculum gives known problems, as many as asked, the same again."""
-        task = self.make_task()
         if task.curriculum() is None:
             return  # the run chooses
         problems = list(task.problems(self.splits[0]))
@@ -139,14 +136,15 @@ class TaskContract(Contract):
                     assert len(first) == count
                     assert {p.id for p in first} <= known
 
-    def test_problems_pickle(self) -> None:
+    @on_open("make_task")
+    async def test_problems_pickle(self, task: Task) -> None:
         """A problem crosses process borders and comes back equal."""
-        for problem in self.make_task().problems("all"):
+        for problem in task.problems("all"):
             assert pickle.loads(pickle.dumps(problem)) == problem, problem.id
 
-    def test_prompt_does_not_hold_the_answer(self) -> None:
+    @on_open("make_task")
+    async def test_prompt_does_not_hold_the_answer(self, task: Task) -> None:
         """No reference answer of some length stands in its own prompt."""
-        task = self.make_task()
         for problem in task.problems("all"):
             prompt = _squeeze(" ".join(message.content for message in problem.prompt))
             reference = task.reference(problem)
@@ -154,40 +152,40 @@ class TaskContract(Contract):
                 text = _squeeze(secret)
                 assert len(text) < self.min_secret or text not in prompt, problem.id
 
-    def test_episodes_begin_with_the_prompt_and_end(self) -> None:
+    @on_open("make_task")
+    async def test_episodes_begin_with_the_prompt_and_end(self, task: Task) -> None:
         """The first prompt is there, turns follow, and the episode ends whatever is answered."""
-        task = self.make_task()
         for problem in islice(task.problems("all"), self.max_judged):
             for answer in ("", GARBAGE):
-                turns = asyncio.run(_play(task.episode(problem), answer, self.max_turns))
+                turns = await _play(task.episode(problem), answer, self.max_turns)
                 assert 1 <= turns <= self.max_turns, (problem.id, turns)
 
-    def test_episodes_are_independent(self) -> None:
+    @on_open("make_task")
+    async def test_episodes_are_independent(self, task: Task) -> None:
         """Playing one episode to its end leaves another of the same problem fresh."""
-        task = self.make_task()
         for problem in islice(task.problems("all"), self.max_judged):
             one, other = task.episode(problem), task.episode(problem)
             first = one.prompt()
-            asyncio.run(_play(one, GARBAGE, self.max_turns))
+            await _play(one, GARBAGE, self.max_turns)
             assert other.prompt() == first, problem.id
 
-    def test_unsupported_rows_have_reasons(self) -> None:
+    @on_open("make_task")
+    async def test_unsupported_rows_have_reasons(self, task: Task) -> None:
         """What yields no problem is listed with a reason, and is no problem as well."""
-        task = self.make_task()
         ids = {problem.id for problem in task.problems("all")}
         for row, reason in task.unsupported().items():
             assert reason.strip(), row
             assert row not in ids, f"{row} is a problem and unsupported ({reason})"
 
-    def test_reference_earns_the_top(self) -> None:
+    @on_open("make_task")
+    async def test_reference_earns_the_top(self, task: Task) -> None:
         """The data set's own answer is judged right; its absence is not: at least one is there."""
         judged = 0
-        task = self.make_task()
         for problem in task.problems("all"):
             reference = task.reference(problem)
             if reference is None:
                 continue
-            outcome = self._judge(problem, reference)
+            outcome = await self._judge(problem, reference)
             assert isinstance(outcome, Reward), (problem.id, outcome)
             assert outcome.score01 == 1.0, (problem.id, outcome)
             assert outcome.value == pytest.approx(self.top), (problem.id, outcome)
@@ -197,27 +195,31 @@ class TaskContract(Contract):
         if not judged:
             pytest.skip("the task holds no reference answers")
 
-    def test_empty_and_senseless_answers_earn_the_bottom(self) -> None:
+    @on_open("make_task")
+    async def test_empty_and_senseless_answers_earn_the_bottom(self, task: Task) -> None:
         """Nothing, and nonsense, never earn more than the bottom."""
-        for problem in islice(self.make_task().problems("all"), self.max_judged):
+        for problem in islice(task.problems("all"), self.max_judged):
             for answer in ("", GARBAGE):
-                outcome = self._judge(problem, Trajectory.from_text(problem.id, answer))
+                outcome = await self._judge(problem, Trajectory.from_text(problem.id, answer))
                 if isinstance(outcome, Reward):
                     assert outcome.score01 < 1.0, (problem.id, answer, outcome)
                     assert outcome.value == pytest.approx(self.bottom), (problem.id, answer)
 
     # --- helpers --------------------------------------------------------------------------------
 
-    def _judge(self, problem: Problem, trajectory: Trajectory) -> Any:
+    async def _judge(self, problem: Problem, trajectory: Trajectory) -> Any:
+        outcome = await self._verdict(problem, trajectory)
+        if outcome is None:
+            pytest.skip("no make_reward: references and nonsense are not judged")
+        return outcome
+
+    async def _verdict(self, problem: Problem, trajectory: Trajectory) -> Any:
+        """The outcome; None without a reward."""
         reward = self.make_reward()
         if reward is None:
-            pytest.skip("no make_reward: references and nonsense are not judged")
-
-        async def judge() -> Any:
-            async with opened(reward) as judge_one:
-                return await judged(judge_one, problem, trajectory)
-
-        return asyncio.run(judge())
+            return None
+        async with opened(reward) as judge:
+            return await judged(judge, problem, trajectory)
 
 
 async def _play(episode: Episode, answer: str, limit: int) -> int:

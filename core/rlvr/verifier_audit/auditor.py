@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from attrs import define, evolve, field, frozen
 
+from rlvr.border.abilities import probes_of, proven, reseeded
 from rlvr.parts import Task
 from rlvr.types import Outcome, Probe, Problem, Trajectory
 from rlvr.verification.runner import VerificationRunner
@@ -101,7 +102,7 @@ class Auditor:
         reward = self.runner.reward
         for number, seed in enumerate((*self.plan.seeds, self.plan.seeds[0])):
             runner = evolve(self.runner)
-            seeded = reward.with_seed(seed)
+            seeded = reseeded(reward, seed)
             if seeded is not None:
                 salt = None if runner.salt is None else f"{runner.salt} seed {seed}"
                 runner = evolve(runner, reward=seeded, salt=salt)
@@ -131,7 +132,7 @@ class Auditor:
         return bool(pairs)
 
     async def _check(self, problem: Problem, judged: Judged) -> None:
-        judged.is_equivalent = await asyncio.to_thread(self.task.prove, problem, judged.probe)
+        judged.is_equivalent = await asyncio.to_thread(proven, self.task, problem, judged.probe)
 
     async def _limited(self, checks: Sequence[Awaitable[None]]) -> None:
         slots = asyncio.Semaphore(self.runner.workers)
@@ -151,7 +152,7 @@ class Auditor:
 
 
 async def _probes(task: Task, problem: Problem, count: int, seed: int) -> list[Probe]:
-    return await asyncio.to_thread(lambda: list(task.probes(problem, count=count, seed=seed)))
+    return await asyncio.to_thread(probes_of, task, problem, count=count, seed=seed)
 
 
 def _instead(audit: ProblemAudit) -> Trajectory | None:

@@ -1,0 +1,194 @@
+"""Checks of what optional methods of parts give: the same in a run and in the kit."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any
+
+import numpy as np
+
+from rlvr.border.calls import Border, is_finite, shown
+from rlvr.border.kinds import fault_of_part
+from rlvr.border.promises import fault_of_problem
+from rlvr.parts import Advantage, LearningPart, Policy, RewardFn, Task
+from rlvr.types import Figure, PassRate, Probe, Problem, ScoredGroup, Trajectory
+
+
+def probes_of(task: Task, problem: Problem, *, count: int, seed: int) -> list[Probe]:
+    """
+    Answers whose verdict is known.
+
+    Raises:
+        PartError: One is no `Probe` of this problem, or the task raised.
+    """
+    promised = "probes: answers to this problem"
+    at = Border(task, "task", "probes", promised=promised, problem=problem.id)
+    with at:
+        found: list[Any] = list(task.probes(problem, count=count, seed=seed))
+    for probe in found:
+        at.check("" if isinstance(probe, Probe) else shown(probe))
+        is_own = getattr(probe.trajectory, "problem_id", None) == problem.id
+        at.check("" if is_own else f"a probe with {shown(probe.trajectory)} as its trajectory")
+        at.check("" if isinstance(probe.kind, str) and probe.kind else "a probe without a kind")
+    return found
+
+
+def proven(task: Task, problem: Problem, probe: Probe) -> bool | None:
+    """
+    Whether a probe is right after all; None: not known.
+
+    Raises:
+        PartError: It is none of True, False and None, or the task raised.
+    """
+    at = Border(task, "task", "prove", promised="True, False or None", problem=problem.id)
+    with at:
+        found: Any = task.prove(problem, probe)
+    at.check("" if found is None or isinstance(found, bool | np.bool_) else shown(found))
+    return None if found is None else bool(found)
+
+
+async def figures_of(task: Task, policy: Policy, split: str, seed: int) -> AsyncGenerator[Figure]:
+    """
+    Further numbers of an evaluation, each when it is there.
+
+    Raises:
+        PartError: One is no `Figure` with a name of its own, or the task raised.
+    """
+    at = Border(task, "task", "measure", promised="figures, each with a name of its own")
+    seen: set[str] = set()
+    with at:
+        figures: Any = task.measure(policy, split=split, seed=seed)
+        at.check("" if hasattr(figures, "__anext__") else f"{shown(figures)}: no async generator")
+        async with aclosing(figures):
+            async for figure in figures:
+                at.check("" if isinstance(figure, Figure) else shown(figure))
+                at.check(f"two called {figure.name!r}" if figure.name in seen else "")
+                seen.add(figure.name)
+                yield figure
+
+
+def discovered_by(task: Task, memory: Mapping[str, Any]) -> tuple[Problem, ...]:
+    """
+    The problems that a task's memory holds.
+
+    Raises:
+        PartError: One is no problem, or the task raised.
+    """
+    at = Border(task, "task", "discovered", promised="problems with ids of their own")
+    with at:
+        found = tuple(task.discovered(memory))
+    for problem in found:
+        at.check(fault_of_problem(problem))
+    return found
+
+
+def key_of(reward: RewardFn, problem: Problem, trajectory: Trajectory) -> str | None:
+    """
+    The key of a verdict; None: it is not kept.
+
+    Raises:
+        PartError: It is no text, or the reward raised.
+    """
+    at = Border(reward, "reward", "verdict_key", promised="a text or None", problem=problem.id)
+    with at:
+        key = reward.verdict_key(problem, trajectory)
+    at.check("" if key is None or isinstance(key, str) else shown(key))
+    return key
+
+
+def seconds_of(reward: RewardFn, problem: Problem, trajectory: Trajectory) -> float:
+    """
+    About how long a verification takes.
+
+    Raises:
+        PartError: It is no finite number from 0, or the reward raised.
+    """
+    promised = "seconds as a number, not below 0"
+    at = Border(reward, "reward", "expected_seconds", promised=promised, problem=problem.id)
+    with at:
+        found = reward.expected_seconds(problem, trajectory)
+    at.check("" if is_finite(found) and found >= 0 else shown(found))
+    return float(found)
+
+
+def reward_at(reward: RewardFn, step: int, history: Mapping[str, PassRate]) -> RewardFn:
+    """
+    The reward of a training step (0-based).
+
+    Raises:
+        PartError: It is no reward, or the reward raised.
+    """
+    at = Border(reward, "reward", "at_step", promised="a RewardFn")
+    with at:
+        found = reward.at_step(step, history)
+    at.check(fault_of_part(found, "reward"))
+    return found
+
+
+def reseeded(reward: RewardFn, seed: int) -> RewardFn | None:
+    """
+    The same judge with tests of another seed; None: nothing is drawn at random.
+
+    Raises:
+        PartError: It is neither a reward nor None, or the reward raised.
+    """
+    at = Border(reward, "reward", "with_seed", promised="a RewardFn or None")
+    with at:
+        found = reward.with_seed(seed)
+    at.check("" if found is None else fault_of_part(found, "reward"))
+    return found
+
+
+def is_kept(advantage: Advantage, group: ScoredGroup) -> bool:
+    """
+    Whether training sees a group.
+
+    Raises:
+        PartError: It is neither True nor False, or the advantage raised.
+    """
+    promised = "True or False"
+    at = Border(advantage, "advantage", "keep", promised=promised, problem=group.problem.id)
+    with at:
+        found: Any = advantage.keep(group)
+    at.check("" if isinstance(found, bool | np.bool_) else shown(found))
+    return bool(found)
+
+
+def warnings_of(part: LearningPart, metrics: Mapping[str, float]) -> list[str]:
+    """
+    What a person should know of a step's metrics.
+
+    Raises:
+        PartError: They are no texts, or the part raised.
+    """
+    at = Border(part, part.kind, "warnings", promised="sentences")
+    with at:
+        found: Any = part.warnings(metrics)
+        found = found if isinstance(found, str) else list(found)
+    at.check(fault_of_texts(found))
+    return list(found)
+
+
+def task_warnings(task: Task, split: str) -> list[str]:
+    """
+    What a person should know of a split's problems.
+
+    Raises:
+        PartError: They are no texts, or the task raised.
+    """
+    at = Border(task, "task", "warnings", promised="sentences")
+    with at:
+        found: Any = task.warnings(split)
+        found = found if isinstance(found, str) else list(found)
+    at.check(fault_of_texts(found))
+    return list(found)
+
+
+def fault_of_texts(found: object) -> str:
+    """What is wrong with sentences for a person; one text alone would be read letter by letter."""
+    if isinstance(found, str):
+        return f"one text, {shown(found)}, where a list of them was promised"
+    texts: list[Any] = found if isinstance(found, list) else [found]
+    wrong = [text for text in texts if not isinstance(text, str) or not text.strip()]
+    return shown(wrong[0]) if wrong else ""

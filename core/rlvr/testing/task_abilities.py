@@ -1,0 +1,122 @@
+"""The promises of what a task may do besides; a method that it leaves as it is asks for nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from itertools import islice
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from rlvr.border.abilities import figures_of, probes_of, proven
+from rlvr.border.declared import overrides
+from rlvr.border.promises import annotated
+from rlvr.curriculum.discovered import Growth
+from rlvr.parts import Policy, Task
+from rlvr.testing.contract import on_open
+from rlvr.testing.fakes.policy import ScriptedPolicy
+from rlvr.types import Problem, Reward, Segment, Trajectory
+
+GARBAGE = "~#@! 0110 !@#~"
+
+
+class TaskAbilities:
+    """A part of `TaskContract`: the methods that a task overrides give what a run can use."""
+
+    splits: ClassVar[tuple[str, ...]]
+    max_judged: ClassVar[int]
+
+    def make_policy(self) -> Policy:
+        """What `discover` and `measure` are asked with; by default it answers with nonsense."""
+        return ScriptedPolicy([GARBAGE])
+
+    async def _verdict(self, problem: Problem, trajectory: Trajectory) -> Any:
+        raise NotImplementedError
+
+    @on_open("make_task")
+    async def test_annotates_each_token(self, task: Task) -> None:
+        """Finite numbers (T,) by name, the same again, for answers of any length."""
+        self._only_with(task, "annotate")
+        for problem in islice(task.problems("all"), self.max_judged):
+            for text in (GARBAGE, *self._answers(task, problem)):
+                trajectory = _spoken(problem, text)
+                found, again = (annotated(task, problem, trajectory) for _ in range(2))
+                for name, values in found.items():
+                    assert np.isfinite(np.asarray(values, float)).all(), (problem.id, name)
+                    assert np.array_equal(values, again[name]), (problem.id, name)
+
+    @on_open("make_task")
+    async def test_probes_are_answers_whose_verdict_is_known(self, task: Task) -> None:
+        """More of them hold the same ones, the same seed gives the same; right ones are right."""
+        self._only_with(task, "probes")
+        seen = 0
+        for problem in islice(task.problems("all"), self.max_judged):
+            few, more, again = [
+                await asyncio.to_thread(probes_of, task, problem, count=count, seed=1)
+                for count in (1, 6, 6)
+            ]
+            assert more == again, f"{problem.id}: the same seed gave other probes"
+            missing = [probe.kind for probe in few if probe not in more]
+            assert not missing, f"{problem.id}: count=6 lacks probes of count=1: {missing}"
+            seen += len(more)
+            for probe in more:
+                outcome = await self._verdict(problem, probe.trajectory) if probe.is_right else None
+                if isinstance(outcome, Reward):
+                    assert outcome.score01 == 1.0, (problem.id, probe.kind, outcome)
+        assert seen, f"no probe in the first {self.max_judged} problems"
+
+    @on_open("make_task")
+    async def test_proves_what_can_be_proven(self, task: Task) -> None:
+        """True, False or None; a probe that the task calls right is never proven wrong."""
+        self._only_with(task, "prove")
+        for problem in islice(task.problems("all"), self.max_judged):
+            for probe in await asyncio.to_thread(probes_of, task, problem, count=2, seed=1):
+                found = await asyncio.to_thread(proven, task, problem, probe)
+                assert not (probe.is_right and found is False), (problem.id, probe.kind)
+
+    @on_open("make_task")
+    async def test_discovers_by_its_arguments_alone(self, task: Task) -> None:
+        """The memory is JSON and the same again; found problems have ids of their own."""
+        if not task.discovers_problems:
+            pytest.skip("this task discovers no problems")
+        fixed = tuple(task.problems(self.splits[0]))
+        kept = []
+        for _ in range(2):
+            growth, policy = Growth(fixed=fixed), self.make_policy()
+            for step in range(2):
+                await growth.grow(task, policy, seed=1, step=step)
+            kept.append((growth.memory, [p.id for p in growth.found]))
+            resumed = Growth.resumed(task, fixed, growth.memory)
+            assert [p.id for p in resumed.found] == [p.id for p in growth.found]
+        assert kept[0] == kept[1], "the same arguments gave another memory"
+
+    @on_open("make_task")
+    async def test_measures_figures(self, task: Task) -> None:
+        """One after another, each with a name of its own; the first few are looked at."""
+        self._only_with(task, "measure")
+        figures = figures_of(task, self.make_policy(), self.splits[-1], 1)
+        async with aclosing(figures):
+            for _ in range(self.max_judged):
+                if (figure := await anext(figures, None)) is None:
+                    break
+                assert figure.name, figure
+                assert not figure.low > figure.high, figure
+
+    def _only_with(self, task: Task, method: str) -> None:
+        if not overrides(task, method):
+            pytest.skip(f"this task leaves {method} as it is")
+
+    def _answers(self, task: Task, problem: Problem) -> list[str]:
+        reference = task.reference(problem)
+        return [] if reference is None else list(reference.completions)
+
+
+def _spoken(problem: Problem, text: str) -> Trajectory:
+    """A trajectory of a token a character, after three of a prompt."""
+    tokens = list(range(len(text)))
+    own = Segment(author="policy", tokens=tokens, logprobs=[-0.5] * len(tokens), text=text)
+    return Trajectory(
+        problem_id=problem.id, segments=(Segment(author="prompt", tokens=[1, 2, 3]), own)
+    )

@@ -1,0 +1,439 @@
+"""The kit asks each optional method that a part overrides, as a run does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import attrs
+import numpy as np
+import pytest
+
+from rlvr import (
+    Advantage,
+    Backend,
+    Callback,
+    Capabilities,
+    Figure,
+    Message,
+    Needs,
+    PartError,
+    Policy,
+    Probe,
+    Problem,
+    RewardFn,
+    Task,
+    Teacher,
+    TeacherCapabilities,
+    Tokenizer,
+    Trajectory,
+)
+from rlvr.border.declared import fault_of_declarations
+from rlvr.testing import (
+    AdvantageContract,
+    CallbackContract,
+    RewardContract,
+    TaskContract,
+    ToyReward,
+    ToyTask,
+)
+from rlvr.testing.contract import Contract
+from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss
+
+Broken = Callable[[type[Contract]], set[str]]
+
+
+def of_task(make: Callable[[], Any]) -> type[TaskContract]:
+    class Case(TaskContract):
+        def make_task(self) -> Any:
+            return make()
+
+        def make_reward(self) -> Any:
+            return ToyReward()
+
+    return Case
+
+
+class Able(ToyTask):
+    """The toy task with every ability, as it should be."""
+
+    discovers_problems = True
+
+    def annotate(self, problem: Problem, trajectory: Trajectory) -> Mapping[str, Any]:
+        return {"place": np.arange(len(trajectory.tokens))}
+
+    def probes(self, problem: Problem, *, count: int, seed: int) -> Iterable[Probe]:
+        yield Probe(kind="empty", trajectory=Trajectory.from_text(problem.id, ""))
+        right = Trajectory.from_text(problem.id, problem.payload.letter)
+        yield Probe(kind="right", trajectory=right, is_right=True)
+        for letter in "0123456789"[:count]:
+            wrong = Trajectory.from_text(problem.id, letter)
+            yield Probe(kind="digit", trajectory=wrong, is_mutant=True)
+
+    def prove(self, problem: Problem, probe: Probe) -> bool | None:
+        return probe.is_right
+
+    async def discover(
+        self, policy: Policy, memory: Mapping[str, Any], *, seed: int, step: int
+    ) -> Mapping[str, Any]:
+        return {"found": [*memory.get("found", []), f"{seed}-{step}"]}
+
+    def discovered(self, memory: Mapping[str, Any]) -> Sequence[Problem]:
+        prompt = (Message(role="user", content="?"),)
+        return [Problem(id=name, prompt=prompt) for name in memory.get("found", [])]
+
+    async def measure(self, policy: Policy, *, split: str, seed: int) -> AsyncIterator[Figure]:
+        yield Figure(name="toy/one", value=0.5, low=0.1, high=0.9, n=3)
+
+
+def test_an_able_task_holds_every_promise(broken: Broken) -> None:
+    """The kit raises no false alarm."""
+    assert broken(of_task(Able)) == set()
+
+
+class AnnotatesTooFew(Able):
+    def annotate(self, problem: Problem, trajectory: Trajectory) -> Any:
+        return {"place": [1.0]}
+
+
+class AnnotatesNothingKnown(Able):
+    def annotate(self, problem: Problem, trajectory: Trajectory) -> Any:
+        return {"place": np.full(len(trajectory.tokens), np.nan)}
+
+
+class ProbesInTexts(Able):
+    def probes(self, problem: Problem, *, count: int, seed: int) -> Any:
+        return ["", "x"]
+
+
+class ProbesOfOthers(Able):
+    def probes(self, problem: Problem, *, count: int, seed: int) -> Any:
+        yield Probe(kind="empty", trajectory=Trajectory.from_text("another", ""))
+
+
+class ProbesByChance(Able):
+    def probes(self, problem: Problem, *, count: int, seed: int) -> Any:
+        said = Trajectory.from_text(problem.id, str(count))
+        yield Probe(kind="count", trajectory=said)
+
+
+class CallsWrongRight(Able):
+    def probes(self, problem: Problem, *, count: int, seed: int) -> Any:
+        yield Probe(kind="wrong", trajectory=Trajectory.from_text(problem.id, "?"), is_right=True)
+
+
+class ProvesInWords(Able):
+    def prove(self, problem: Problem, probe: Probe) -> Any:
+        return "yes"
+
+
+class RefutesWhatIsRight(Able):
+    def prove(self, problem: Problem, probe: Probe) -> bool:
+        return False
+
+
+class RemembersByCalls(Able):
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls = 0
+
+    async def discover(self, policy: Any, memory: Any, *, seed: int, step: int) -> Any:
+        self._calls += 1
+        return {"found": [str(self._calls)]}
+
+
+class FindsWhatIsThere(Able):
+    def discovered(self, memory: Mapping[str, Any]) -> Sequence[Problem]:
+        return list(self.problems("train"))[:1]
+
+
+class FindsTexts(Able):
+    def discovered(self, memory: Mapping[str, Any]) -> Any:
+        return ["one"]
+
+
+class MeasuresNumbers(Able):
+    async def measure(self, policy: Policy, *, split: str, seed: int) -> Any:
+        yield 0.5
+
+
+class MeasuresAtOnce(Able):
+    async def measure(self, policy: Policy, *, split: str, seed: int) -> Any:  # type: ignore[override]
+        return [Figure(name="toy/one", value=0.5, low=0.1, high=0.9, n=3)]
+
+
+class MeasuresTwice(Able):
+    async def measure(self, policy: Policy, *, split: str, seed: int) -> Any:
+        for _ in range(2):
+            yield Figure(name="toy/one", value=0.5, low=0.1, high=0.9, n=3)
+
+
+class WarnsInLetters(Able):
+    def warnings(self, split: str) -> Iterable[str]:
+        return "beware"
+
+
+class NeedsOpening(Able):
+    async def __aenter__(self) -> Self:
+        self.rows = "abc"
+        return self
+
+    def problems(self, split: str) -> Iterable[Problem]:
+        assert self.rows
+        return super().problems(split)
+
+
+@pytest.mark.parametrize(
+    ("task", "promise"),
+    [
+        (AnnotatesTooFew, "annotates_each_token"),
+        (AnnotatesNothingKnown, "annotates_each_token"),
+        (ProbesInTexts, "probes_are_answers_whose_verdict_is_known"),
+        (ProbesOfOthers, "probes_are_answers_whose_verdict_is_known"),
+        (ProbesByChance, "probes_are_answers_whose_verdict_is_known"),
+        (CallsWrongRight, "probes_are_answers_whose_verdict_is_known"),
+        (ProvesInWords, "proves_what_can_be_proven"),
+        (RefutesWhatIsRight, "proves_what_can_be_proven"),
+        (RemembersByCalls, "discovers_by_its_arguments_alone"),
+        (FindsWhatIsThere, "discovers_by_its_arguments_alone"),
+        (FindsTexts, "discovers_by_its_arguments_alone"),
+        (MeasuresNumbers, "measures_figures"),
+        (MeasuresTwice, "measures_figures"),
+        (MeasuresAtOnce, "measures_figures"),
+        (WarnsInLetters, "says_why_in_words"),
+    ],
+)
+def test_faults_of_tasks_are_found(task: type, promise: str, broken: Broken) -> None:
+    """Each planted fault fails the test whose promise it breaks."""
+    assert promise in broken(of_task(task))
+
+
+def test_tasks_are_open_when_they_are_asked(broken: Broken) -> None:
+    """As in a run."""
+    assert broken(of_task(NeedsOpening)) == set()
+
+
+class Seeded(ToyReward):
+    """Draws its tests from a seed: another seed, another key."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+
+    def with_seed(self, seed: int) -> RewardFn | None:
+        return type(self)(seed)
+
+    def verdict_key(self, problem: Problem, trajectory: Trajectory) -> str | None:
+        key = super().verdict_key(problem, trajectory)
+        return None if key is None else f"{self.seed % 16:x}" + key[1:]
+
+
+class Forgets(Seeded):
+    """The key does not hold the seed, and the verdict depends on it."""
+
+    def verdict_key(self, problem: Problem, trajectory: Trajectory) -> str | None:
+        return ToyReward.verdict_key(self, problem, trajectory)
+
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Any:
+        verdict = await super().__call__(problem, trajectory)
+        return attrs.evolve(verdict, components={"seed": float(self.seed)})
+
+
+class ProxyWithTheSameKey(ToyReward):
+    def __init__(self, is_proxy: bool = False) -> None:
+        self.is_proxy = is_proxy
+
+    def at_step(self, step: int, history: Any) -> RewardFn:
+        return ProxyWithTheSameKey(True)
+
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Any:
+        verdict = await super().__call__(problem, trajectory)
+        return attrs.evolve(verdict, is_proxy=self.is_proxy)
+
+
+class SeedsByCalls(Seeded):
+    calls = 0
+
+    def with_seed(self, seed: int) -> RewardFn | None:
+        type(self).calls += 1
+        return SeedsByCalls(type(self).calls)
+
+
+class LastsLong(ToyReward):
+    def expected_seconds(self, problem: Problem, trajectory: Trajectory) -> Any:
+        return -1
+
+
+class LastsForEver(ToyReward):
+    def expected_seconds(self, problem: Problem, trajectory: Trajectory) -> Any:
+        return "long"
+
+
+class KeyNeedsATool(ToyReward):
+    async def __aenter__(self) -> Self:
+        self.version = "7"
+        return self
+
+    def verdict_key(self, problem: Problem, trajectory: Trajectory) -> str | None:
+        assert self.version
+        return super().verdict_key(problem, trajectory)
+
+
+def of_reward(make: Callable[[], Any]) -> type[RewardContract]:
+    problem = next(iter(ToyTask().problems("train")))
+
+    class Case(RewardContract):
+        def make_reward(self) -> Any:
+            return make()
+
+        def right(self) -> Any:
+            return problem, Trajectory.from_text(problem.id, "b")
+
+        def wrong(self) -> Any:
+            return [(problem, Trajectory.from_text(problem.id, "x"))]
+
+    return Case
+
+
+@pytest.mark.parametrize(
+    ("reward", "promise"),
+    [
+        (Forgets, "equal_keys_mean_equal_verdicts"),
+        (ProxyWithTheSameKey, "equal_keys_mean_equal_verdicts"),
+        (SeedsByCalls, "steps_and_seeds_are_functions_of_their_arguments"),
+        (LastsLong, "expects_a_number_of_seconds"),
+        (LastsForEver, "expects_a_number_of_seconds"),
+    ],
+)
+def test_faults_of_rewards_are_found(reward: type, promise: str, broken: Broken) -> None:
+    """Each planted fault fails the test whose promise it breaks."""
+    assert promise in broken(of_reward(reward))
+
+
+def test_right_rewards_pass(broken: Broken) -> None:
+    """Another seed with another key; a key that only an open reward can give."""
+    assert broken(of_reward(Seeded)) == set()
+    assert broken(of_reward(KeyNeedsATool)) == set()
+
+
+class NeedsOpeningToHear(Callback):
+    async def __aenter__(self) -> Self:
+        self.seen: list[int] = []
+        return self
+
+    def step_finished(self, run: Any, step: int, metrics: Any) -> None:
+        self.seen.append(step)
+
+
+class OtherNames(NeedsOpeningToHear):
+    def step_finished(self, run: Any, number: int, metrics: Any) -> None:
+        self.seen.append(number)
+
+
+def test_callbacks_are_open_and_called_with_keywords(broken: Broken) -> None:
+    """As in a run: other names of the arguments are found."""
+
+    def of_callback(make: type[Callback]) -> type[CallbackContract]:
+        class Case(CallbackContract):
+            def make_callback(self, directory: Path) -> Callback:
+                return make()
+
+        return Case
+
+    assert broken(of_callback(NeedsOpeningToHear)) == set()
+    assert "hears_a_whole_run" in broken(of_callback(OtherNames))
+
+
+class KeepsANumber(CentredAdvantage):
+    def keep(self, group: Any) -> Any:
+        return 1
+
+
+def test_faults_of_advantages_are_found(broken: Broken) -> None:
+    """A number is neither True nor False."""
+
+    def of_advantage(make: type[Advantage]) -> type[AdvantageContract]:
+        class Case(AdvantageContract):
+            def make_advantage(self) -> Advantage:
+                return make()
+
+        return Case
+
+    assert "drops_only_groups_that_teach_nothing" in broken(of_advantage(KeepsANumber))
+
+
+def part(kind: type, **names: Any) -> Any:
+    """A part of a kind with the essentials and these names."""
+    essentials = {n: lambda self, *_: None for n in kind.__abstractmethods__}
+    return type("Mine", (kind,), {**essentials, **names})()
+
+
+async def later(self: Any, *given: Any) -> None: ...
+
+
+def plain(self: Any, *given: Any) -> None: ...
+
+
+DIFFER = [
+    (part(Task, discovers_problems=True), "does not define discover, discovered"),
+    (part(Task, discover=later), "does not declare discovers_problems"),
+    (part(Task, is_offline="no"), "neither True nor False"),
+    (part(Task, curriculum_option="a.b=c"), "does not define curriculum"),
+    (part(Task, prove=plain), "does not define probes"),
+    (part(Task, annotate=later), "never awaited"),
+    (part(RewardFn, has_second_opinion=True), "does not define second_opinion"),
+    (part(RewardFn, second_opinion=later), "does not declare has_second_opinion"),
+    (part(RewardFn, verdict_key=later), "never awaited"),
+    (part(Backend, capabilities=Capabilities(eval_loss=True)), "does not define eval_loss"),
+    (part(Backend, eval_loss=later), "does not declare capabilities.eval_loss"),
+    (
+        part(Backend, eval_loss=later, capabilities=Capabilities(logprob_tolerance=0.1)),
+        "does not declare capabilities.eval_loss",
+    ),
+    (part(Backend, capabilities={"eval_loss"}), "no rlvr.Capabilities"),
+    (part(Policy, can_export=True), "does not define export_weights"),
+    (part(Policy, export_weights=later), "does not declare can_export"),
+    (part(Tokenizer, save=plain), "does not declare can_save"),
+    (part(Teacher, capabilities=TeacherCapabilities(has_scores=True)), "not define score"),
+    (part(Teacher, capabilities=TeacherCapabilities(reads_data=True)), "not define answer"),
+    (part(Teacher, states=later), "does not declare capabilities.has_states"),
+    (part(Advantage, refill_limit=2), "does not define keep"),
+    (part(Advantage, needs=Needs(annotations={"reference"})), "does not define per_token"),
+    (part(Advantage, keep=later), "never awaited"),
+    (part(Advantage, adapted=plain), "adapted alone"),
+    (part(Advantage, needs=Needs(outputs={"entropy"})), "losses alone"),
+]
+
+
+@pytest.mark.parametrize(("part", "said"), DIFFER, ids=[said for _, said in DIFFER])
+def test_declarations_and_methods_are_compared(part: Any, said: str) -> None:
+    """One function that the kit and a run use names both sides."""
+    assert said in fault_of_declarations(part)
+
+
+def test_parts_that_agree_are_not_refused() -> None:
+    """Abilities that options switch off, and the kit's own parts."""
+
+    class Switched(Backend):
+        def __init__(self) -> None:
+            self.capabilities = Capabilities()
+
+    options = part(Switched, eval_loss=later)
+    assert fault_of_declarations(options) == ""
+    for right in (Able(), ToyReward(), CentredAdvantage(), ReinforceLoss(), ToyTask()):
+        assert fault_of_declarations(right) == ""
+
+
+def test_a_run_refuses_what_differs() -> None:
+    """At opening, with plugin, part and both sides."""
+    from contextlib import AsyncExitStack
+
+    from rlvr.assembly.build_part import enter
+
+    async def opening() -> None:
+        async with AsyncExitStack() as stack:
+            await enter(stack, part(Task, discover=later))
+
+    with pytest.raises(PartError, match=r"defines discover, and does not declare discovers"):
+        asyncio.run(opening())
