@@ -67,7 +67,7 @@ def collate(
             advantage,
             group.problem.labels,
             annotated(task, group.problem, trajectory),
-            group.problem.prompt,
+            trajectory.messages or group.problem.prompt,
         )
         for group, advantages in zip(groups, advantages_P_G, strict=True)
         for trajectory, advantage in zip(group.trajectories, advantages, strict=True)

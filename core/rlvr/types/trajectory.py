@@ -19,6 +19,7 @@ from rlvr.types.frozen import (
     ints,
     optional_floats,
 )
+from rlvr.types.problem import Message
 
 Author = Literal["prompt", "policy", "env"]
 
@@ -63,7 +64,8 @@ class Trajectory:
     about its turns (`EpisodeResult.notes`; JSON values only). `prompt_cut` counts prompt tokens
     that did not fit the model's context. `error` says why a rollout broke off (`finish` is then
     "error"). `index` is its place in its group. `pictures` (`Image`) are those that tokens of it
-    stand for, in order; the core only carries them.
+    stand for, in order; the core only carries them. `messages` are those it began with, where they
+    are not the problem's prompt; they are not written to files.
     """
 
     problem_id: str
@@ -80,6 +82,7 @@ class Trajectory:
     error: str = ""
     notes: Mapping[str, Any] = field(factory=dict, converter=frozen_map)
     pictures: tuple[Any, ...] = field(default=(), converter=as_tuple, repr=False)
+    messages: tuple[Message, ...] = field(default=(), converter=as_tuple, repr=False)
 
     @classmethod
     def from_text(cls, problem_id: str, completion: str) -> Trajectory:

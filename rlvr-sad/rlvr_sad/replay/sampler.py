@@ -251,4 +251,5 @@ def _replayed(
         policy_digest=policy.digest,
         notes=notes,
         pictures=laid.pictures_in(window.start, window.end),
+        messages=laid.prompt,  # a teacher of another template renders them with its own
     )
