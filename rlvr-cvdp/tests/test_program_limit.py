@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from types import SimpleNamespace
 from typing import Any
@@ -217,7 +217,7 @@ def test_attempts_come_as_they_end_and_end_when_nobody_asks(bench: Any, agent: A
     _, _, problem = opened(bench, 3)
 
     async def work() -> list[int]:
-        stream: AsyncIterator[Trajectory] = sampler(3).sample(
+        stream: AsyncGenerator[Trajectory] = sampler(3).sample(
             agent.policy, None, problem, SamplingParams(group_size=3)
         )
         async with aclosing(stream) as ended:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
@@ -342,7 +342,7 @@ def test_what_comes_after_the_last_learnt_token_is_no_part_of_it(
     import attrs
 
     class Trailing(ReplaySampler):
-        async def sample(self, *args: Any) -> AsyncIterator[Trajectory]:
+        async def sample(self, *args: Any) -> AsyncGenerator[Trajectory]:
             more = Segment(author="env", tokens=[1, 2, 3])
             async for one in super().sample(*args):
                 yield attrs.evolve(one, segments=(*one.segments, more))

@@ -116,28 +116,32 @@ class Judge(ToyReward):
 
 
 class Sampler(GroupSampler):
-    async def sample(self, policy, task, problems, params):
+    async def sample(self, policy, task, problem, params):
         is_("sampler")
-        groups = await super().sample(policy, task, problems, params)
+        found = [t async for t in super().sample(policy, task, problem, params)]
         if is_("sampler.few"):
-            return groups[:-1]
-        if is_("sampler.none"):
-            return None
-        if is_("sampler.order"):
-            return groups[::-1]
-        if is_("sampler.types"):
-            return [g.trajectories for g in groups]
-        if is_("sampler.group"):
-            return [attrs.evolve(g, trajectories=g.trajectories[1:]) for g in groups]
-        if is_("sampler.problem"):
-            return [attrs.evolve(g, problem=None) for g in groups]
+            found = found[:-1]
+        if is_("sampler.many"):
+            found.append(attrs.evolve(found[0], index=7))
+        if is_("sampler.place"):
+            found = [attrs.evolve(t, index=0) for t in found]
+        if is_("sampler.other"):
+            found = [attrs.evolve(t, problem_id="toy_zz") for t in found]
         if is_("sampler.trajectory"):
-            return [attrs.evolve(g, trajectories=["x"] * len(g.trajectories)) for g in groups]
-        return groups
+            found = ["x"] * len(found)
+        for trajectory in found:
+            yield trajectory
+        if is_("sampler.late"):
+            raise RuntimeError("late")
+
+
+class Listing(Sampler):
+    def sample(self, *asked):
+        return []
 
 
 def sampler(config, context):
-    return None if is_("sampler.build") else Sampler()
+    return None if is_("sampler.build") else Listing() if is_("sampler.list") else Sampler()
 
 
 class Credit(Advantage):
@@ -220,9 +224,10 @@ HOW = {
     "task.build raises": "task", "task.problems raises": "problems", "task.none": "problems",
     "task.duplicates": "toy_a", "task.type": "'a problem'", "task.prompt": "toy_b",
     "task.content": "toy_b", "task.id": "as id",
-    "sampler.build": "sampler", "sampler raises": "sample", "sampler.few": "1 groups",
-    "sampler.none": "None", "sampler.order": "in the place of", "sampler.types": "toy_",
-    "sampler.group": "1 trajectories", "sampler.trajectory": "'x'",
+    "sampler.build": "sampler", "sampler raises": "sample", "sampler.few": "1 of them",
+    "sampler.many": "3 of them", "sampler.place": "two trajectories with index 0",
+    "sampler.other": "of 'toy_zz' for", "sampler.list": "[] (list), which is no async generator",
+    "sampler.late": "RuntimeError: late", "sampler.trajectory": "'x'",
     "advantage raises": "__call__", "advantage.none": "NoneType", "advantage.number": "float",
     "advantage.few": "rows of", "advantage.short": "rows of", "advantage.long": "rows of",
     "advantage.nan": "nan", "advantage.text": "'1'", "advantage.all None": "nothing was trained",
@@ -232,7 +237,7 @@ HOW = {
     "checkpointer raises": "save",
     "checkpointer.none": "promised: the Checkpoint of step 1; came: None",
     "task.half": "half a character", "task.half content": "half a character",
-    "task.role": "as a role", "sampler.problem": "a group of None", "advantage.huge": "(int)",
+    "task.role": "as a role", "advantage.huge": "(int)",
     "loss.metric text": "'b' (str) as metric", "loss.metric name": "as metric 1",
     "loss.metric vector": "as metric 'a'", "loss.complex": "no real number",
     "loss.meta": "no real number", "checkpointer.leaves": "SystemExit",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import attrs
@@ -24,7 +24,7 @@ class Changed(GroupSampler):
 
     async def sample(
         self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
-    ) -> AsyncIterator[Trajectory]:
+    ) -> AsyncGenerator[Trajectory]:
         async for trajectory in super().sample(policy, task, problem, params):
             yield self.change(trajectory, policy)
 
@@ -100,7 +100,7 @@ class OfAnother(Changed):
 class OneTooFew(GroupSampler):
     async def sample(
         self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
-    ) -> AsyncIterator[Trajectory]:
+    ) -> AsyncGenerator[Trajectory]:
         fewer = attrs.evolve(params, group_size=params.group_size - 1)
         async for trajectory in super().sample(policy, task, problem, fewer):
             yield trajectory
@@ -109,7 +109,7 @@ class OneTooFew(GroupSampler):
 class IgnoresTheSeed(GroupSampler):
     async def sample(
         self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
-    ) -> AsyncIterator[Trajectory]:
+    ) -> AsyncGenerator[Trajectory]:
         same = attrs.evolve(params, seed=0)
         async for trajectory in super().sample(policy, task, problem, same):
             yield trajectory
@@ -120,7 +120,7 @@ class Sinks(GroupSampler):
 
     async def sample(
         self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
-    ) -> AsyncIterator[Trajectory]:
+    ) -> AsyncGenerator[Trajectory]:
         found = [t async for t in super().sample(policy, task, problem, params)]
         for trajectory in found if all(t.finish != "error" for t in found) else []:
             yield trajectory
@@ -129,7 +129,7 @@ class Sinks(GroupSampler):
 class WaitsForAll(GroupSampler):
     async def sample(
         self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
-    ) -> AsyncIterator[Trajectory]:
+    ) -> AsyncGenerator[Trajectory]:
         for trajectory in [t async for t in super().sample(policy, task, problem, params)]:
             yield trajectory
 
@@ -137,7 +137,7 @@ class WaitsForAll(GroupSampler):
 class LeavesThemRunning(GroupSampler):
     async def sample(
         self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
-    ) -> AsyncIterator[Trajectory]:
+    ) -> AsyncGenerator[Trajectory]:
         work = [
             asyncio.create_task(rollout(policy, task, problem, params, index=index))
             for index in range(params.group_size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, ClassVar
 
 from rlvr.parts.base import Part
@@ -30,7 +30,7 @@ class Sampler(Part):
     @abc.abstractmethod
     def sample(
         self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
-    ) -> AsyncIterator[Trajectory]:
+    ) -> AsyncGenerator[Trajectory]:
         """
         The trajectories of a problem, each as soon as it has ended, in any order.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 
 from rlvr.border.promises import trajectories_of
@@ -32,7 +32,7 @@ class GroupSampler(Sampler):
 
     async def sample(
         self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
-    ) -> AsyncIterator[Trajectory]:
+    ) -> AsyncGenerator[Trajectory]:
         """
         Each trajectory as it ends.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from attrs import evolve
 
@@ -35,7 +35,7 @@ class ReferenceSampler(Sampler):
 
     async def sample(
         self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
-    ) -> AsyncIterator[Trajectory]:
+    ) -> AsyncGenerator[Trajectory]:
         """The reference, where there is one as text that fits the context."""
         reference = task.reference(problem)
         if reference is None or not reference.completion:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import structlog
@@ -77,7 +77,7 @@ class ChatSampler(Sampler):
 
     async def sample(
         self, policy: Any, task: Task, problem: Problem, params: SamplingParams
-    ) -> AsyncIterator[Trajectory]:
+    ) -> AsyncGenerator[Trajectory]:
         """
         Each trajectory as its chat ends.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,7 @@ class ServerSampler(Sampler):
 
     async def sample(
         self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
-    ) -> AsyncIterator[Trajectory]:
+    ) -> AsyncGenerator[Trajectory]:
         """
         Each trajectory as it ends.
 

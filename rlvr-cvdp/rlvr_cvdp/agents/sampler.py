@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import structlog
@@ -49,7 +49,7 @@ class AgentSampler(Sampler):
 
     async def sample(
         self, policy: Any, task: Task, problem: Problem, params: SamplingParams
-    ) -> AsyncIterator[Trajectory]:
+    ) -> AsyncGenerator[Trajectory]:
         """
         Each trajectory as its container ends.
 

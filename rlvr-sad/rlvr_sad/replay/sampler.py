@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
@@ -93,7 +93,7 @@ class ReplaySampler(Sampler):
 
     async def sample(
         self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
-    ) -> AsyncIterator[Trajectory]:
+    ) -> AsyncGenerator[Trajectory]:
         """
         The trajectory of a problem, or its windows in order; none where nothing can be learnt.
 
