@@ -27,6 +27,7 @@ PUBLIC = (
     "rlvr.errors",
     "rlvr.specs",
     "rlvr.install",
+    "rlvr.concurrency",
     "rlvr.heartbeat",
     "rlvr.extensions",
     "rlvr.loss_options",
@@ -45,6 +46,7 @@ PUBLIC = (
 
 if TYPE_CHECKING:
     from rlvr.checks import *
+    from rlvr.concurrency import *
     from rlvr.curriculum.choices import *
     from rlvr.errors import *
     from rlvr.extensions import *

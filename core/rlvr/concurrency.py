@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Iterable
 from typing import Any, TypeVar
 
+__all__ = ["all_of", "as_they_end"]
+
 Result = TypeVar("Result")
 
 

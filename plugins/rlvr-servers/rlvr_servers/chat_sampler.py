@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import structlog
@@ -24,6 +24,7 @@ from rlvr import (
     Segment,
     Task,
     Trajectory,
+    as_they_end,
     explain,
     with_stop_texts,
 )
@@ -102,14 +103,11 @@ class ChatSampler(Sampler):
             )
             for index in range(params.group_size)
         ]
-        tasks = [asyncio.create_task(_converse(chat, policy, params)) for chat in chats]
-        try:
-            for ended in asyncio.as_completed(tasks):
-                yield await ended
-        finally:
-            for task_ in tasks:
-                task_.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        async with aclosing(
+            as_they_end(_converse(chat, policy, params) for chat in chats)
+        ) as ended:
+            async for trajectory in ended:
+                yield trajectory
 
 
 async def _converse(chat: _Chat, policy: ServerPolicy, params: SamplingParams) -> Trajectory:

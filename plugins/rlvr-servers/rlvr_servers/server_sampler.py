@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 import structlog
 
@@ -96,8 +95,7 @@ class ServerSampler(Sampler):
             BackendError: It does not answer, or cannot read the weights.
         """
         served = policy if isinstance(policy, ServedPolicy) else await self._served(policy, params)
-        groups: Any = self._groups  # whose `sample` is a generator, which its type does not say
-        async with aclosing(groups.sample(served, task, problem, params)) as ended:
+        async with aclosing(self._groups.sample(served, task, problem, params)) as ended:
             async for trajectory in ended:
                 yield trajectory
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
@@ -20,6 +19,7 @@ from rlvr import (
     TeacherCapabilities,
     Tokenizer,
     TopK,
+    all_of,
     explain,
     fingerprint,
 )
@@ -211,16 +211,12 @@ class ServerTeacher(Teacher):
     async def _all(self, work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         """All of them at once; the first error ends the others."""
         begun, repeated = time.monotonic(), self._protocol.line.caller.repeated
-        tasks = [asyncio.ensure_future(each) for each in work]
         try:
-            return list(await asyncio.gather(*tasks))
+            return await all_of(work)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
             log.debug(
                 "teacher_asked",
-                requests=len(tasks),
+                requests=len(work),
                 seconds=round(time.monotonic() - begun, 3),
                 repeated=self._protocol.line.caller.repeated - repeated,
             )

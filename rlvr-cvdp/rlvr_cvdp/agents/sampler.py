@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 import structlog
@@ -20,6 +20,7 @@ from rlvr import (
     Task,
     Trajectory,
     VerifierError,
+    as_they_end,
     explain,
 )
 from rlvr_cvdp.agents.backend import AgentPolicy
@@ -73,14 +74,9 @@ class AgentSampler(Sampler):
             async with slots:
                 return evolve(await _attempt(policy, problem), index=index)
 
-        tasks = [asyncio.create_task(one(index)) for index in range(params.group_size)]
-        try:
-            for ended in asyncio.as_completed(tasks):
-                yield await ended
-        finally:
-            for task_ in tasks:
-                task_.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        async with aclosing(as_they_end(map(one, range(params.group_size)))) as ended:
+            async for trajectory in ended:
+                yield trajectory
 
 
 async def _attempt(policy: AgentPolicy, problem: Problem) -> Trajectory:

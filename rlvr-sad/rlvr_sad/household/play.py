@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import random
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from rlvr import GenerateRequest, Policy, Problem, SamplingParams
+from rlvr import GenerateRequest, Policy, Problem, SamplingParams, all_of
 from rlvr_sad.household.commands import END
 from rlvr_sad.household.episode import HouseEpisode
 from rlvr_sad.household.solver import choose
@@ -68,13 +67,7 @@ async def play(
             await one.episode.take(completion.text)
         return Played(problem=problem, text=one.text, notes=one.episode.result().notes)
 
-    tasks = [asyncio.create_task(live(n, problem)) for n, problem in enumerate(problems)]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    return await all_of(live(n, problem) for n, problem in enumerate(problems))
 
 
 def _prompted(one: _Running, policy: Policy) -> bool:
