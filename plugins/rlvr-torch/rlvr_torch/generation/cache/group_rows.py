@@ -49,14 +49,15 @@ class GroupRows:
             if place is not None:
                 of_seat[of_row[row]] = row
         self._is_plain = not is_static and of_row == list(range(prompts * width))
+        self._is_lone = not is_static and is_lone(owner, prompts)
         self.of_row = torch.tensor(of_row, device=device)  # (R,)
         self.of_seat = torch.tensor(of_seat, device=device)  # (P * G,)
 
     def sit(self, values: Tensor, keys: int) -> Tensor:
         """(R * K, Q, X) to (P * K, G * Q, X)."""
         prompts, group_rows = self.shape
-        if self._is_plain and group_rows == 1:
-            return values
+        if self._is_lone:
+            return values.repeat(1, group_rows, 1)
         values = values.unflatten(0, (-1, keys))  # (R, K, Q, X)
         if not self._is_plain:
             values = values.index_select(0, self.of_seat)
@@ -66,10 +67,17 @@ class GroupRows:
     def stand(self, table: Tensor) -> Tensor:
         """(P * K, G * Q, X) to (R * K, Q, X)."""
         prompts, group_rows = self.shape
-        if self._is_plain and group_rows == 1:
-            return table
+        if self._is_lone:
+            return table[:, : table.shape[1] // group_rows]
         shape = (prompts, -1, group_rows, table.shape[1] // group_rows, table.shape[2])
         values = table.view(shape).transpose(1, 2).flatten(0, 1)  # (R, K, Q, X)
         if not self._is_plain:
             values = values.index_select(0, self.of_row)
         return values.flatten(0, 1)
+
+
+def is_lone(owner: Sequence[int | None], prompts: int) -> bool:
+    """Whether each row has the prompt of its own number, so that nothing is to be brought round."""
+    return len(owner) == prompts and all(
+        place is None or place == row for row, place in enumerate(owner)
+    )

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rlvr_torch.generation.cache.group_rows import GroupRows
+from rlvr_torch.generation.cache.group_rows import GroupRows, is_lone
 from rlvr_torch.generation.cache.prompts import Prompts
 from rlvr_torch.models.attention import attend_over, causal
 from rlvr_torch.models.interface import Heads
@@ -85,6 +85,8 @@ class KVCache:
         sizes = [q * layer.width for q, layer in zip(queries, heads, strict=True)]
         self._least = _steps(-(-_LEAST // min(sizes)))  # own slots
         self._width = 0  # N
+        self._slot: int | None = None  # where all rows write in this pass
+        self._write: dict[int, Tensor] = {}  # else: of each number of key heads, (R * K,)
         self._is_seated = False
 
     # Prompts
@@ -199,10 +201,12 @@ class KVCache:
         self._width = self._slots if self._is_static else min(width, self._slots)
         # A row that has ended may be older than all others: it writes to the last slot.
         age = (self._clock - self._births).clamp_(max=self._width - 1)  # (R,)
-        self._write = {
-            keys: self.hold(f"write {keys}", (base + age[:, None]).flatten())
-            for keys, base in self._bases.items()
-        }
+        self._slot = oldest if self._is_even and not self._is_static else None
+        if self._slot is None:
+            self._write = {
+                keys: self.hold(f"write {keys}", (base + age[:, None]).flatten())
+                for keys, base in self._bases.items()
+            }
         positions = self._lengths + age[:, None]  # (R, 1)
         self._look(positions)
         self._clock += 1
@@ -226,6 +230,9 @@ class KVCache:
         owner, lengths = self._owner[: self.rows], self.prompts.lengths
         places, self._span = self.prompts.places, self.prompts.span
         seats = max(self._seats, max(owner.count(place) for place in range(places)))
+        if is_lone(owner, self.rows):
+            places = self.rows
+            self.prompts.reserve(places)
         if self._is_static:
             places, seats = _power(places), _power(seats)
             self.prompts.reserve(places)
@@ -234,7 +241,10 @@ class KVCache:
         self._group_rows.of_seat = self.hold("of_seat", self._group_rows.of_seat)
         mine = [0 if place is None else lengths[place] for place in owner]
         self._lengths = torch.tensor(mine, device=self._device)[:, None]  # (R, 1)
-        self._births = torch.tensor(self._born[: self.rows], device=self._device)  # (R,)
+        born = self._born[: self.rows]
+        self._births = torch.tensor(born, device=self._device)  # (R,)
+        living = {at for at, place in zip(born, owner, strict=True) if place is not None}
+        self._is_even = len(living) == 1  # all rows write to the same slot
         prompt = torch.arange(self._span, device=self._device)
         prompt = torch.where(prompt < self._lengths, prompt, _NEVER)  # (R, S)
         own = self._lengths + torch.arange(self._slots, device=self._device)  # (R, slots)
@@ -285,8 +295,11 @@ class KVCache:
 
     def _own(self, store: Tensor, new: Tensor, heads: Heads) -> Tensor:
         """Write the new token's; give all that is looked at."""
-        flat = store.view(-1, heads.width)
-        flat.index_copy_(0, self._write[heads.keys], new.reshape(-1, heads.width).to(self._dtype))
+        if self._slot is not None:
+            store[: self.rows].select(2, self._slot).copy_(new.select(2, 0))
+        else:
+            new = new.reshape(-1, heads.width).to(self._dtype)
+            store.view(-1, heads.width).index_copy_(0, self._write[heads.keys], new)
         past = store.view(-1, self._slots, heads.width)
         return past[: self.rows * heads.keys, : self._width]
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rlvr_torch.models.interface import Heads
 
-_STEP = 64  # slots of a place are a multiple of this: see `KVCache`
+_STEP = 32  # slots of a place are a multiple of this: see `KVCache`
 
 
 class Prompts:

@@ -44,7 +44,7 @@ class EndsOnly:
 
 class PackedBlock:
     """
-    Called like the block, without gradients; writes its result over its input.
+    Called like the block, without gradients.
 
     Args:
         block: Its norms are read at each call.
@@ -71,10 +71,12 @@ class PackedBlock:
         if isinstance(attend, EndsOnly) and layer == attend.layer:
             x, mixed = x[attend.wanted][:, None], mixed[attend.wanted]
             flat = x.view(-1, c)
-        flat.add_(self._mix(mixed.reshape(-1, c)))
-        for part in (flat,) if len(flat) <= self._rows else flat.split(self._rows):
-            part.add_(self._down(self._up.gelu(_normed(self._norms[1], part))))
-        return x
+        flat = self._mix.added_to(flat, mixed.reshape(-1, c))
+        done = [
+            self._down.added_to(part, self._up.gelu(_normed(self._norms[1], part)))
+            for part in ((flat,) if len(flat) <= self._rows else flat.split(self._rows))
+        ]
+        return (done[0] if len(done) == 1 else torch.cat(done)).view(b, -1, c)
 
 
 def _normed(norm: nn.LayerNorm, x: Tensor) -> Tensor:

@@ -47,6 +47,15 @@ class Matmul:
             return self._product(x, "gelu", "tanh")  # saves a pass over the result
         return gelu(F.linear(x, self._weight, self._bias))
 
+    def added_to(self, total: Tensor, x: Tensor) -> Tensor:
+        """`total + x W^T + b` of rows (R, I) and a total (R, O)."""
+        if not self._is_blocked:
+            return total + F.linear(x, self._weight, self._bias)
+        found: Tensor = torch.ops.mkldnn._linear_pointwise.binary(
+            x, total, self._weight, self._bias, "add"
+        )
+        return found
+
     def _product(self, x: Tensor, after: str = "none", how: str = "") -> Tensor:
         found: Tensor = torch.ops.mkldnn._linear_pointwise.default(
             x, self._weight, self._bias, after, [], how
