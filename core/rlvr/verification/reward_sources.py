@@ -213,7 +213,7 @@ def _imports_of_archive(archive: Path) -> Iterator[str]:
 def _installed(root: str) -> Unit:
     """The wheel that a package comes from and all it needs: version, and what pip recorded."""
     try:
-        pending = [metadata.distribution(root).name]
+        pending = [metadata.distribution(root).name or root]  # damaged metadata has no name
     except (metadata.PackageNotFoundError, ValueError):
         pending = list(_packages().get(root, ()))
     told, linked, seen = [root], set[str](), set[str]()
@@ -276,6 +276,7 @@ def _packages() -> Mapping[str, list[str]]:
                 for file in one.files or ()
                 if file.suffix == ".py"
             ]
-            for package in sorted(set(told)):
-                found.setdefault(package, []).append(one.metadata["Name"])
+            name = str(one.metadata["Name"] or "")
+            for package in sorted(set(told)) if name else ():
+                found.setdefault(package, []).append(name)
     return found
