@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
+        if name == "__all__":  # asked by `from rlvr import *`
+            return __dir__()
         if not name.startswith("_"):
             for module in map(importlib.import_module, PUBLIC):
                 if name in module.__all__:

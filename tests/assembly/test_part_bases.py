@@ -39,7 +39,7 @@ def test_an_object_without_the_base_class_is_no_part(kind: str, came: object) ->
     """However much it can do; the fault says what came and what to derive from."""
     fault = fault_of_part(came, kind)
 
-    assert f"derive from rlvr.parts.{BASES[kind].__name__}" in fault
+    assert f"derive from rlvr.{BASES[kind].__name__}" in fault
     assert fault_of_part(_made(BASES[kind]), kind) == ""
 
 
@@ -78,7 +78,7 @@ class Unfinished(RewardFn):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("Strange", "does not derive from rlvr.parts.RewardFn"),
+        ("Strange", "does not derive from rlvr.RewardFn"),
         ("Unfinished", "abstract method"),
     ],
 )

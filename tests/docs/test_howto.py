@@ -64,7 +64,13 @@ def rlvr(arguments: list[str]) -> list[str]:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("page", ["write-a-curriculum", "write-a-loss", "write-a-reward"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        *("write-a-curriculum", "write-a-loss", "write-a-reward"),
+        *("write-an-advantage", "write-a-checkpointer"),
+    ],
+)
 def test_pages_build_a_plugin_that_passes_its_contracts(page: str, tmp_path: Path) -> None:
     """The files of the page, as printed, pass the tests of the page, as printed."""
     build(DOCS / "how-to" / f"{page}.md", tmp_path)
@@ -101,6 +107,25 @@ def test_the_curriculum_of_the_page_orders_a_run(tmp_path: Path) -> None:
 
     config = json.loads((tmp_path / "run" / "run.json").read_text("utf-8"))["config"]
     assert (config["run.curriculum"], config["curriculum.label"]) == ("balanced", "family")
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("name", "left"), [("advantage", "metrics.jsonl"), ("checkpointer", "zipped")]
+)
+def test_the_part_of_the_page_runs(name: str, left: str, tmp_path: Path) -> None:
+    """`rlvr run` finds an advantage's and a checkpointer's page's plugin, and uses it."""
+    page = DOCS / "how-to" / f"write-a{'n' * (name[0] == 'a')}-{name}.md"
+    build(page, tmp_path)
+    install({"advantage": "ranked", "checkpointer": "zipped"}[name], tmp_path)
+    (command,) = commands(page)
+
+    run([*rlvr(command), "--out", str(tmp_path / "run"), "eval.samples=0"], tmp_path)
+
+    written = tmp_path / "run" / left
+    assert (
+        "ranked/credit" in written.read_text("utf-8") if written.is_file() else [*written.iterdir()]
+    )
 
 
 ALGORITHMS = (

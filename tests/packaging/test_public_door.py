@@ -61,3 +61,11 @@ def test_mypy_knows_the_names(tmp_path: Path) -> None:
     assert len(errors) == 2, found.stdout
     assert '"Typo"' in errors[0]
     assert "type[Datum]" in errors[1]
+
+
+def test_a_star_imports_all_that_is_public() -> None:
+    """`from rlvr import *` gives each public name, and nothing heavy is imported for it."""
+    code = "from rlvr import *; import sys; assert 'torch' not in sys.modules; print(*dir())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert set(done.stdout.split()) >= {*names(), "option", "hookimpl"}

@@ -19,9 +19,11 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = (
     "tutorial/first-task-plugin.md",
+    "how-to/write-a-checkpointer.md",
     "how-to/write-a-curriculum.md",
     "how-to/write-a-loss.md",
     "how-to/write-a-reward.md",
+    "how-to/write-an-advantage.md",
 )
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"^`([\w./-]+)`$")

@@ -15,7 +15,7 @@ Broken = Callable[[type[Contract]], set[str]]
 RIGHT = """
 from attrs import frozen
 from rlvr import hookimpl, option
-from rlvr import AlgorithmSpec, LossSpec
+from rlvr import AlgorithmSpec, LossSpec, TaskSpec
 
 RLVR_API = 1
 
@@ -31,6 +31,11 @@ class MyLoss:
 def rlvr_losses():
     return [LossSpec(name="mine", target=__name__ + ":MyLoss", config=__name__ + ":Options",
                      summary="a loss")]
+
+@hookimpl
+def rlvr_tasks():
+    return [TaskSpec(name="mine", target=__name__ + ":MyLoss", summary="a task",
+                     values={"sampler.max_tokens": 8}, presets={"more": {"train.problems": 4}})]
 
 @hookimpl
 def rlvr_algorithms():
@@ -86,6 +91,9 @@ def test_a_right_plugin_holds_every_promise(
         ('"mine.beta"', '"mine.gamma"', "vetted_values_name_real_options"),
         ('"train.lr"', '"train.speed"', "vetted_values_name_real_options"),
         ('"train.lr"', '"lr"', "vetted_values_name_real_options"),
+        ('"sampler.max_tokens"', '"sampler.max_token"', "vetted_values_name_real_options"),
+        ('"sampler.max_tokens"', '"smapler.max_tokens"', "vetted_values_name_real_options"),
+        ('"train.problems"', '"train.problem"', "vetted_values_name_real_options"),
         ('summary="a loss")]', 'summary="a loss")] * 2', "names_are_unique"),
     ],
 )

@@ -307,6 +307,23 @@ def test_a_wheel_that_was_built_again_with_the_same_version_is_another(tmp_path:
     assert len(set(told)) == 4
 
 
+@pytest.mark.parametrize("damage", [b"\xff\xfe\x00", b'"half a quote\n\x80', b"a,b,c,d\n" * 3])
+@pytest.mark.parametrize("name", ["RECORD", "METADATA", "top_level.txt"])
+def test_a_damaged_record_of_any_distribution_ends_nothing(
+    name: str, damage: bytes, tmp_path: Path
+) -> None:
+    """Neither of what the reward needs nor of a stranger beside it."""
+    place = tmp_path / "site-packages"
+    write(place, judge="import library\n" + JUDGE, library="")
+    write(place, stranger="")
+    for one in ("judge", "library", "stranger"):
+        install(place, one, one)
+    for one in ("library", "stranger"):
+        (place / f"{one}-1.dist-info" / "top_level.txt").unlink()
+        (place / f"{one}-1.dist-info" / name).write_bytes(damage)
+    assert salt(place)
+
+
 def test_a_class_without_a_source_keeps_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     """Of what was typed into an interpreter nobody can say that it did not change."""
     made = type("Judge", (), {"__module__": "typed_in"})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from rlvr.border.calls import Border, article, built, kind_of, same_part
-from rlvr.border.declared import fault_of_declarations
+from rlvr.border.declared import check_declarations
 from rlvr.border.kinds import fault_of_part
 from rlvr.parts import BuildContext
 from rlvr.plugins.registry import Registry
@@ -46,8 +46,9 @@ def _inner(spec: LossSpec, outer: Any, context: BuildContext) -> Any:
     at = Border(spec, "loss", spec.target, promised="a loss")
     with at:
         part = load_object(spec.target, spec.provider)(config, context)
-        fault = fault_of_part(part, "loss") or fault_of_declarations(part)
+        fault = fault_of_part(part, "loss")
     at.check(fault)
+    check_declarations(part, "loss")
     return part
 
 
@@ -57,8 +58,9 @@ async def enter(stack: AsyncExitStack, part: Any) -> Any:
     at = Border(part, kind, "__aenter__", promised="the part itself, open")
     with at:
         opened = await stack.enter_async_context(part)
-        fault = fault_of_part(opened, kind) or fault_of_declarations(opened)
+        fault = fault_of_part(opened, kind)
     at.check(fault)
     if type(opened) is not type(part):
         same_part(part, opened)
+    check_declarations(opened, kind)
     return opened

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -59,6 +60,8 @@ async def figures_of(task: Task, policy: Policy, split: str, seed: int) -> Async
     seen: set[str] = set()
     with at:
         figures: Any = task.measure(policy, split=split, seed=seed)
+        if inspect.iscoroutine(figures):
+            figures.close()
         at.check("" if hasattr(figures, "__anext__") else f"{shown(figures)}: no async generator")
         async with aclosing(figures):
             async for figure in figures:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from rlvr.border.calls import shown
+from rlvr.border.calls import Border, shown
 from rlvr.parts import (
     Advantage,
     Backend,
@@ -66,6 +66,17 @@ class Declared:
 def overrides(part: object, method: str) -> bool:
     """Whether a part has a method of its own in place of its kind's default."""
     return getattr(type(part), method) is not getattr(_kind(type(part)), method)
+
+
+def check_declarations(part: object, kind: str) -> None:
+    """
+    Refuse a part whose declarations and methods differ.
+
+    Raises:
+        PartError: Names plugin, part and both sides.
+    """
+    promised = "what it declares it defines, and what it defines it declares"
+    Border(part, kind, "its declarations", promised=promised).check(fault_of_declarations(part))
 
 
 def fault_of_declarations(part: object) -> str:

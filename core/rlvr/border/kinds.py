@@ -47,7 +47,7 @@ def fault_of_part(part: object, kind: str) -> str:
         return f"{type(part).__name__}.needs = {shown(needs)}, which is no rlvr.Needs"
     if base is None or isinstance(part, base):
         return ""
-    return f"{shown(part)}, which does not derive from rlvr.parts.{base.__name__}"
+    return f"{shown(part)}, which does not derive from rlvr.{base.__name__}"
 
 
 P = TypeVar("P", bound=LearningPart)

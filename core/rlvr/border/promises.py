@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rlvr.border.calls import Border, is_finite, label, shown
-from rlvr.border.declared import fault_of_declarations
+from rlvr.border.declared import check_declarations
 from rlvr.border.kinds import fault_of_part
 from rlvr.log import get
 from rlvr.parts import (
@@ -111,7 +111,7 @@ def episode_of(task: Task, problem: Problem) -> Episode:
     with at:
         episode = task.episode(problem)
     at.check("" if isinstance(episode, Episode) else f"{shown(episode)}, which is no rlvr.Episode")
-    at.check(fault_of_declarations(episode))
+    check_declarations(episode, "episode")
     return episode
 
 
@@ -192,7 +192,8 @@ async def policy_of(backend: Any, *, is_live: bool = False) -> Policy:
     at = Border(backend, "backend", method, promised="a Policy")
     with at:
         policy: Policy = await getattr(backend, method)()
-    at.check(fault_of_part(policy, "policy") or fault_of_declarations(policy))
+    at.check(fault_of_part(policy, "policy"))
+    check_declarations(policy, "policy")
     return policy
 
 

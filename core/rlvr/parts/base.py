@@ -182,7 +182,8 @@ def _check(cls: type[Part], own: Mapping[str, object], beside: Collection[str], 
         free = {k: v for k, v in known.items() if k not in beside}
         alike = [k for k, v in free.items() if own[name] is None or v == _is_method(own[name])]
         if (new := _retired(cls, name)) in alike:
-            raise TypeError(f"{of}{name} is now called {new}: did you mean {new}? {_meant(name)}")
+            place = "That is its place today."
+            raise TypeError(f"{of}{name}: did you mean {new}? {place} {_meant(name)}")
         slips = [k for k in free if is_slip(name, k) and _is_open(cls, k, len(k) >= LONG)]
         for meant in slips:
             if _is_sure(name, meant):

@@ -89,7 +89,7 @@ def check_part(part: object, base: type[Part]) -> None:
     # here, not above: rlvr.parts needs numpy, and a PluginContract promises a light import
     from rlvr.parts.base import NearMissWarning, Part, check_class, check_object
 
-    assert isinstance(part, base), f"{part!r} does not derive from rlvr.parts.{base.__name__}"
+    assert isinstance(part, base), f"{part!r} does not derive from rlvr.{base.__name__}"
     with warnings.catch_warnings():
         warnings.simplefilter("error", NearMissWarning)
         for cls in type(part).__mro__:

@@ -12,6 +12,7 @@ import importlib.util
 import json
 import re
 import sys
+import uuid
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -20,6 +21,10 @@ from importlib import metadata
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+from rlvr.log import get
+
+log = get(__name__)
 
 _WHOLE = 32 << 20
 """Bytes; of larger files the size and the time of change stand for the content."""
@@ -208,7 +213,7 @@ def _imports_of_archive(archive: Path) -> Iterator[str]:
 def _installed(root: str) -> Unit:
     """The wheel that a package comes from and all it needs: version, and what pip recorded."""
     try:
-        pending = [metadata.distribution(root).name]
+        pending = [metadata.distribution(root).name or root]  # damaged metadata has no name
     except (metadata.PackageNotFoundError, ValueError):
         pending = list(_packages().get(root, ()))
     told, linked, seen = [root], set[str](), set[str]()
@@ -221,12 +226,28 @@ def _installed(root: str) -> Unit:
             found = metadata.distribution(name)
         except (metadata.PackageNotFoundError, ValueError):
             continue
-        record = found.read_text("RECORD") or ""
-        told.append(f"{name} {found.version} {hashlib.sha256(record.encode()).hexdigest()}")
+        told.append(f"{name} {_recorded(found)}")
         if _is_linked(found):
             linked.update((name.replace("-", "_"), *_packages_of(name)))
-        pending += [m[0] for text in found.requires or () if (m := _REQUIRED.match(text))]
+        pending += _required(found)
     return "\n".join(sorted(told)), frozenset(linked)
+
+
+def _recorded(found: metadata.Distribution) -> str:
+    """Version and what pip recorded; what cannot be read equals nothing of another process."""
+    try:
+        record = found.read_text("RECORD") or ""
+        return f"{found.version} {hashlib.sha256(record.encode()).hexdigest()}"
+    except Exception as error:  # other people's files may hold anything
+        log.warning("distribution_unreadable", at=str(found.locate_file("")), why=repr(error))
+        return uuid.uuid4().hex
+
+
+def _required(found: metadata.Distribution) -> list[str]:
+    """Names of the distributions that it needs; none where its metadata cannot be read."""
+    with suppress(Exception):  # other people's files may hold anything
+        return [m[0] for text in found.requires or () if (m := _REQUIRED.match(text))]
+    return []
 
 
 def _is_linked(found: metadata.Distribution) -> bool:
@@ -246,4 +267,16 @@ def _packages_of(distribution: str) -> Iterator[str]:
 
 @cache
 def _packages() -> Mapping[str, list[str]]:
-    return metadata.packages_distributions()
+    """Distributions by package; one whose record cannot be read has no packages."""
+    found: dict[str, list[str]] = {}
+    for one in metadata.distributions():
+        with suppress(Exception):  # other people's files may hold anything
+            told = (one.read_text("top_level.txt") or "").split() or [
+                file.parts[0] if len(file.parts) > 1 else file.stem
+                for file in one.files or ()
+                if file.suffix == ".py"
+            ]
+            name = str(one.metadata["Name"] or "")
+            for package in sorted(set(told)) if name else ():
+                found.setdefault(package, []).append(name)
+    return found
