@@ -66,7 +66,7 @@ def test_the_core_imports_no_plugin_and_nothing_heavy(path):
 
 def test_hooks_are_called_in_one_file():
     """Hooks are called in plugins/host.py; everything else uses its typed methods."""
-    calls = re.compile(r"\.hook\.|getattr\([\w.]*\.hook|subset_hook_caller|get_hookimpls")
+    calls = re.compile(r"\.hook\.|getattr\([\w.]*\.hook\b|subset_hook_caller|get_hookimpls")
     calling = {
         str(path.relative_to(CORE))
         for path in CORE.rglob("*.py")

@@ -240,10 +240,9 @@ async def open_recipe(
         )
         problems = train_problems(opened.task, opened.sampler, chosen.task.provider)
         check_routes(teachers, problems)
-        wanted = chosen.curriculum
         curriculum: Curriculum | None = None
-        if wanted is not None:
-            curriculum = await enter(stack, build(configured, wanted, context))
+        if chosen.curriculum is not None:
+            curriculum = await enter(stack, build(configured, chosen.curriculum, context))
         check_choice(
             opened.task,
             problems,

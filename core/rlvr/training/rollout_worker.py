@@ -17,7 +17,6 @@ import attrs
 from attrs import define, field, frozen
 
 from rlvr.assembly.recipe import Recipe
-from rlvr.border.promises import policy_of
 from rlvr.concurrency import all_of, end
 from rlvr.curriculum.discovered import Growth
 from rlvr.curriculum.select import problems_of_step
@@ -27,8 +26,8 @@ from rlvr.records.run_state import RunState
 from rlvr.rollouts.group import check_any, scored_group
 from rlvr.seeds import seed_of
 from rlvr.training import stages
-from rlvr.training.mismatch import Parity, check_parity, probe_again
 from rlvr.training.rollout_queue import RolloutQueue, RolloutRequest
+from rlvr.training.sampling_policy import SamplingPolicy
 from rlvr.types import Group, Problem, SamplingParams, ScoredGroup
 from rlvr.verification.runner import VerificationRunner
 
@@ -54,61 +53,15 @@ class Batch:
 
 @define
 class RolloutWorker:
-    """
-    State shared by sampling and training: the queue, the problems, the policy, the last mismatch.
-
-    Attributes:
-        probed: `RolloutQueue.updates` of the weights that `parity` was measured with.
-    """
+    """State shared by sampling and training: the queue, the problems, the policy."""
 
     queue: RolloutQueue
     growth: Growth
-    parity: Parity | None = None
-    probed: int = -1
-    _policy: Policy | None = field(default=None, init=False)
-    _policy_of: int = field(default=-1, init=False)
+    policy: SamplingPolicy
 
     def memory(self) -> dict[str, Mapping[str, Any]]:
         """Memory of the task's search for problems, for the state of the run."""
         return {"task": self.growth.memory} if self.growth.memory else {}
-
-    async def newest(self, recipe: Recipe) -> tuple[Policy, int]:
-        """
-        The policy that samples, asked for once a version, and `RolloutQueue.updates` of it.
-
-        It stands for the newest weights, and for those after them where steps overlap.
-        """
-        async with self.queue.updating:
-            now = self.queue.updates
-            if self._policy is None or self._policy_of != now:
-                partial_rollouts = recipe.backend.capabilities.partial_rollouts
-                is_live = self.queue.staleness > 0 and partial_rollouts
-                self._policy = await policy_of(recipe.backend, is_live=is_live)
-                self._policy_of = now
-            return self._policy, now
-
-    async def probe(
-        self, recipe: Recipe, groups: Sequence[Group], params: SamplingParams, updates: int
-    ) -> None:
-        """
-        Measure the mismatch once a version, on groups that weights of `updates` drew.
-
-        Raises:
-            BackendError: Sampler and trainer are not the same policy.
-        """
-        options, backend = recipe.parity, recipe.backend
-        if not (options.probe and recipe.sampler.draws_from_policy):
-            return
-        async with self.queue.updating:
-            if self.probed == self.queue.updates:
-                return
-            if self.queue.updates != updates:  # the weights are no longer those that sampled
-                policy = await policy_of(backend)
-                groups = await probe_again(policy, groups, options.probe, params)
-            self.parity = await check_parity(
-                backend, groups, probe=options.probe, threshold=options.threshold
-            )
-            self.probed = self.queue.updates if self.parity else -1
 
 
 @asynccontextmanager
@@ -123,7 +76,8 @@ async def sampling(
         steps=recipe.steps,
         problem_stream=state.problem_stream.without_unknown(growth.known),
     )
-    stream = RolloutWorker(queue=queue, growth=growth)
+    policy = SamplingPolicy(recipe=recipe, queue=queue)
+    stream = RolloutWorker(queue=queue, growth=growth, policy=policy)
     producer = asyncio.create_task(_produce(recipe, stream, status))
     try:
         yield stream
@@ -171,7 +125,8 @@ async def next_batch(recipe: Recipe, stream: RolloutWorker, state: RunState) -> 
         "pipeline/refilled": float(len(met) - recipe.train.problems + missing),
         "pipeline/wait_s": time.monotonic() - begun,
     }
-    mismatch = stream.parity.metrics() if stream.parity else {}
+    parity = stream.policy.parity
+    mismatch = parity.metrics() if parity else {}
     if queue.staleness:
         numbers |= mismatch  # on stale data a loss would take the policy's own movement for it
         numbers["pipeline/staleness_mean"] = sum(ages) / max(len(ages), 1)
@@ -208,7 +163,7 @@ async def _produce(recipe: Recipe, stream: RolloutWorker, status: RunStatus) -> 
             await queue.has_room()
             if recipe.task.discovers_problems and queue.needs_choice:
                 with status.during("grow"):
-                    policy, _ = await stream.newest(recipe)
+                    policy, _ = await stream.policy.newest()
                     await growth.grow(
                         recipe.task,
                         policy,
@@ -256,7 +211,7 @@ class _Rollouts:
     async def run(self) -> None:
         """Sample, probe and judge."""
         with self.status.during("sample"):
-            policy, updates = await self.stream.newest(self.recipe)
+            policy, updates = await self.stream.policy.newest()
         call = seed_of(self.recipe.seed, "sample", self.order.call + 1)
         params = attrs.evolve(self.recipe.params, seed=call)
         groups = zip(self.order.tickets, self.problems, strict=True)
@@ -275,7 +230,7 @@ class _Rollouts:
             await self._until(lambda: len(self._sampled) >= few)
         groups = [self._sampled[ticket] for ticket in sorted(self._sampled)]
         with self.status.during("parity"):
-            await self.stream.probe(self.recipe, groups, params, updates)
+            await self.stream.policy.probe(groups, params, updates)
         self._is_probed = True
         self._tell()
         if len(self._sampled) < every:
