@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rlvr import Figure
+from rlvr import Figure, PartError
 from rlvr.cli.eval_figures import figure_line, figures_as_json, figures_as_text, measured
 
 FIGURES = [
@@ -110,10 +110,11 @@ def test_an_error_keeps_what_was_measured() -> None:
     """The figures before it are given back with it: an hour of judging is not lost to it."""
     error = ValueError("no engine")
     found = asyncio.run(measured_by(Breaking(error)))
-    assert found.broken is error
+    assert isinstance(found.broken, PartError)
+    assert found.broken.__cause__ is error
     assert found.as_json() == {
         "figures": figures_as_json(FIGURES[:1]),
-        "figures_error": "no engine",
+        "figures_error": str(found.broken),
     }
 
 
@@ -183,6 +184,7 @@ def test_pass_at_k_survives_what_breaks_in_a_figure(plugin_site: Any) -> None:
     told = json.loads(done.stdout)
     assert 0 <= told["pass_at"]["1"] <= 1
     assert told["figures"]["first"]["value"] == 0.5
-    assert told["figures_error"] == "the second broke"
+    assert "plugin 'exam'" in told["figures_error"]
+    assert "the second broke" in told["figures_error"]
     assert "the second broke" in done.stderr
     assert len((plugin_site.home / "kept.jsonl").read_text().splitlines()) == told["samples"]

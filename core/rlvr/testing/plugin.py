@@ -154,7 +154,7 @@ class PluginContract(Contract):
 def offers(module: Any) -> Iterable[Any]:
     """All records that the module's offer hooks yield."""
     for name in rlvr.hookspecs.__all__:
-        hook = getattr(rlvr.hookspecs, name)
+        hook = vars(rlvr.hookspecs)[name]
         implementation = getattr(module, name, None)
         if implementation is not None and not inspect.signature(hook).parameters:
             yield from implementation()
