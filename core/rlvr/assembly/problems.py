@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rlvr.border.abilities import task_warnings
 from rlvr.border.calls import label
 from rlvr.border.promises import problems_of
 from rlvr.errors import ConfigError, explain
@@ -65,7 +66,7 @@ def posed(task: Task, sampler: Sampler, problems: Sequence[Problem]) -> tuple[Pr
 def _left_out(task: Task) -> str:
     others = len(problems_of(task, "all"))
     held = f", {others} in all splits" if others else ""
-    warnings = "".join(f"; {text}" for text in task.warnings("train"))
+    warnings = "".join(f"; {text}" for text in task_warnings(task, "train"))
     return held + _refused(task.unsupported()) + warnings
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from attrs import define, field
 
 from rlvr.assembly.recipe import Recipe
+from rlvr.border.abilities import warnings_of
 from rlvr.border.calls import Border, label
 from rlvr.evaluation.contamination import marked
 from rlvr.log import get
@@ -99,7 +100,7 @@ class Callbacks:
     def notice(self, parts: Sequence[LearningPart], metrics: Mapping[str, float]) -> None:
         """Warnings that the parts see in a step's metrics."""
         for part in parts:
-            for text in part.warnings(metrics):
+            for text in warnings_of(part, metrics):
                 log.warning("part_notice", step=self.state.step, notice=text)
 
     def evaluated(self, step: int, report: EvalReport, groups: Sequence[ScoredGroup]) -> None:

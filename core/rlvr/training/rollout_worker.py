@@ -17,6 +17,7 @@ import attrs
 from attrs import define, field, frozen
 
 from rlvr.assembly.recipe import Recipe
+from rlvr.border.abilities import is_kept
 from rlvr.concurrency import all_of, end
 from rlvr.curriculum.discovered import Growth
 from rlvr.curriculum.select import problems_of_step
@@ -112,7 +113,7 @@ async def next_batch(recipe: Recipe, stream: RolloutWorker, state: RunState) -> 
         met.append(group)
         ages.append(age)
         useful = stages.admit([group], smallest=recipe.smallest_group)
-        useful = [group for group in useful if recipe.advantage.keep(group)]
+        useful = [group for group in useful if is_kept(recipe.advantage, group)]
         kept += useful
         if refills and not useful:
             refills -= 1

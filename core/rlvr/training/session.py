@@ -21,6 +21,7 @@ from rlvr.assembly.configured import Configured
 from rlvr.assembly.prerequisites import check_prerequisites
 from rlvr.assembly.recipe import Recipe, build_context, open_callbacks, open_recipe
 from rlvr.assembly.trained_model import lineage_at_start
+from rlvr.border.abilities import task_warnings
 from rlvr.border.calls import Border, culprit, shown
 from rlvr.config.layers import DEFAULT
 from rlvr.errors import (
@@ -182,7 +183,7 @@ def _say_what_is_missing(recipe: Recipe, configured: Configured) -> None:
 
 
 def _give_notice(recipe: Recipe) -> None:
-    for text in recipe.task.warnings("train"):
+    for text in task_warnings(recipe.task, "train"):
         log.warning("task_notice", notice=text)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 from attrs import define, field
 
-from rlvr.border.calls import Border, shown
+from rlvr.border.abilities import key_of, reward_at, seconds_of
 from rlvr.concurrency import end
 from rlvr.errors import PartError, VerifierError, explain
 from rlvr.log import get
@@ -78,10 +78,7 @@ class VerificationRunner:
 
     def at(self, step: int, history: Mapping[str, PassRate]) -> VerificationRunner:
         """This runner, with the reward of a training step (0-based)."""
-        at = Border(self.reward, "reward", "at_step", promised="a RewardFn")
-        with at:
-            reward = self.reward.at_step(step, history)
-        at.check("" if isinstance(reward, RewardFn) else shown(reward))
+        reward = reward_at(self.reward, step, history)
         return self if reward is self.reward else attrs.evolve(self, reward=reward)
 
     async def groups(self, groups: Sequence[Group]) -> list[ScoredGroup]:
@@ -136,10 +133,8 @@ class VerificationRunner:
         return task
 
     def _expected(self, problem: Problem, trajectory: Trajectory) -> float:
-        reward = self.reward
         try:
-            with Border(reward, "reward", "expected_seconds", promised="seconds as a number"):
-                return float(reward.expected_seconds(problem, trajectory))
+            return seconds_of(self.reward, problem, trajectory)
         except PartError as error:  # an order is no reason to lose a verdict
             log.warning("order_not_known", reason=str(error))
             return 0.0
@@ -194,12 +189,7 @@ class VerificationRunner:
         """The author's key with what the core knows of the reward (`verdict_keys`)."""
         if self.salt is None:
             return None
-        at = Border(
-            self.reward, "reward", "verdict_key", promised="a text or None", problem=problem.id
-        )
-        with at:
-            key = self.reward.verdict_key(problem, trajectory)
-        at.check("" if key is None or isinstance(key, str) else shown(key))
+        key = key_of(self.reward, problem, trajectory)
         if key is None:
             return None
         kind = type(self.reward)
