@@ -57,7 +57,10 @@ class GroupRows:
         """(R * K, Q, X) to (P * K, G * Q, X)."""
         prompts, group_rows = self.shape
         if self._is_lone:
-            return values.repeat(1, group_rows, 1)
+            if group_rows == 1:
+                return values
+            again = values[:, None].expand(-1, group_rows, -1, -1)
+            return again.reshape(len(values), -1, values.shape[2])
         values = values.unflatten(0, (-1, keys))  # (R, K, Q, X)
         if not self._is_plain:
             values = values.index_select(0, self.of_seat)
