@@ -16,8 +16,10 @@ from torch import Tensor
 
 class GroupRows:
     """
-    The table of rows by prompt. An empty place holds the numbers of some row; nothing reads them.
-    Where each row has a prompt of its own, its seats all hold that row.
+    The table of rows by prompt.
+
+    An empty place holds the numbers of some row; nothing reads them. Where each row has a prompt of
+    its own, all places of a prompt hold its row.
 
     Args:
         owner: Place of each row's prompt; None where the row is free (it reads the first place).
