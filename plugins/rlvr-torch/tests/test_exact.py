@@ -24,15 +24,15 @@ class NoEnd(CharTokenizer):
         return " ".join(map(str, tokens))
 
 
-@pytest.fixture(params=["gpt2", "large gpt2", "gemma2", "qwen3"])
+@pytest.fixture(params=["gpt2", "large gpt2", "gemma2", "hf gpt2"])
 def net(request, make_hf):
-    """Ours, with a small and with large weights; windows and soft caps; rotary grouped heads."""
+    """Ours, with a small and with large weights; windows and soft caps; weights that lie turned."""
     if request.param == "gpt2":
         config = GPT2Config(vocab_size=301, n_positions=96, n_embd=32, n_layer=2, n_head=2)
     elif request.param == "large gpt2":
         config = GPT2Config(vocab_size=1001, n_positions=96, n_embd=512, n_layer=1, n_head=8)
     else:
-        return load_net(str(make_hf(request.param)))
+        return load_net(str(make_hf(request.param.removeprefix("hf "))))
     return GPT2.new(config, seed=1)
 
 

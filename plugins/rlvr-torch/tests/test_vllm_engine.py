@@ -5,6 +5,7 @@ vLLM is not installed here and there is no GPU: a stand-in notes the calls.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -13,7 +14,9 @@ import torch
 
 from rlvr import BackendError, ConfigError, GenerateRequest, PrerequisiteError, SamplingParams
 from rlvr.testing.fakes import CharTokenizer
+from rlvr_torch.generation.inbox import Inbox
 from rlvr_torch.generation.vllm import VLLMEngine
+from rlvr_torch.runtime.executor import Executor
 
 transformers = pytest.importorskip("transformers")
 
@@ -216,6 +219,24 @@ def test_cancelling_and_empty_prompts(fake):
     with pytest.raises(BackendError, match="empty prompt"):
         engine.generate([request(length=0)])
     assert fake.log == []
+
+
+def test_calls_that_wait_are_one_batch(fake):
+    """Three coroutines in one tick: vLLM is called once; a fault fails its own call."""
+    engine = VLLMEngine(net_of(tiny()), Letters(), model="DIR", read_version=lambda: 0)
+    executor = Executor()
+    inbox = Inbox(engine, executor, lambda: 7, 1)
+
+    async def main():
+        calls = [inbox.generate(request(length)) for length in (3, 0, 2, 4)]
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    one, empty, *others = asyncio.run(main())
+    executor.close()
+    assert isinstance(empty, BackendError)
+    assert [c.versions for c in (one, *others)] == [(7,)] * 3
+    assert fake.log.count("generate") == 1
+    assert len(fake.llm.prompts) == 3
 
 
 def test_only_hf_models(fake, model):

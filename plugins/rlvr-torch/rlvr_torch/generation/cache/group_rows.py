@@ -16,12 +16,15 @@ from torch import Tensor
 
 class GroupRows:
     """
-    The table of rows by prompt. An empty place holds the numbers of some row; nothing reads them.
+    The table of rows by prompt.
+
+    An empty place holds the numbers of some row; nothing reads them. Where each row has a prompt of
+    its own, all places of a prompt hold its row.
 
     Args:
         owner: Place of each row's prompt; None where the row is free (it reads the first place).
         prompts: P.
-        seats: Places a prompt (G), or 0 for as many as are needed.
+        group_rows: Places a prompt (G), at least as many as any prompt has rows.
         device: Where the rows are.
         is_static: Do the same operations whatever rows are in the table.
     """
@@ -41,7 +44,7 @@ class GroupRows:
             numbers.append(0 if place is None else counts[place])
             if place is not None:
                 counts[place] += 1
-        self.shape = (prompts, group_rows or max(counts))
+        self.shape = (prompts, group_rows)
         width = self.shape[1]
         of_row = [0 if p is None else p * width + n for p, n in zip(owner, numbers, strict=True)]
         of_seat = [0] * (prompts * width)
@@ -57,7 +60,10 @@ class GroupRows:
         """(R * K, Q, X) to (P * K, G * Q, X)."""
         prompts, group_rows = self.shape
         if self._is_lone:
-            return values.repeat(1, group_rows, 1)
+            if group_rows == 1:
+                return values
+            again = values[:, None].expand(-1, group_rows, -1, -1)
+            return again.flatten(1, 2).contiguous()  # a product of a view takes far longer
         values = values.unflatten(0, (-1, keys))  # (R, K, Q, X)
         if not self._is_plain:
             values = values.index_select(0, self.of_seat)

@@ -71,8 +71,9 @@ class DecodeWeights:
             return
         self._state, self._products = state, {}
         for module in self._net.module.modules():
-            if type(module) is nn.Linear and _is_plain(module.weight):
-                self._products[module] = Matmul(module.weight, module.bias)
+            weight = _weight_of(module)
+            if weight is not None and _is_plain(weight):
+                self._products[module] = Matmul(weight, getattr(module, "bias", None))
         if _is_plain(self._net.head):
             bias = self._net.head_bias
             self._head_product = Matmul(self._net.head, None if bias is None else bias.float())
@@ -99,6 +100,15 @@ class DecodeWeights:
             return self._head(hidden)
         bias = self._net.head_bias
         return F.linear(hidden, self._net.head.float(), None if bias is None else bias.float())
+
+
+def _weight_of(module: nn.Module) -> Tensor | None:
+    """(O, I) of a layer that is a product and nothing else."""
+    if type(module) is nn.Linear:
+        return module.weight
+    weight = getattr(module, "weight", None)
+    is_turned = type(module).__name__ == "Conv1D"  # of transformers' GPT-2
+    return weight.t() if is_turned and isinstance(weight, Tensor) else None
 
 
 def _is_plain(weight: Tensor) -> bool:
