@@ -20,6 +20,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -62,7 +63,10 @@ def products() -> None:
         weight = torch.randn(outputs, inputs, generator=generator) / inputs**0.5
         bias = torch.randn(outputs, generator=generator)
         made = Matmul(weight, bias)
-        ways = {"nn.Linear": lambda x, w=weight, b=bias: F.linear(x, w, b), "decoding": made}
+        ways: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+            "nn.Linear": partial(F.linear, weight=weight, bias=bias),
+            "decoding": made,
+        }
         others, mine = torch.randn(128, inputs), torch.randn(inputs, generator=generator)
         for name, product in ways.items():
             found: dict[bytes, list[int]] = defaultdict(list)
@@ -136,7 +140,7 @@ def cost(one: Engine, rounds: int) -> None:
     """Table 4."""
     for prompts, group in [(1, 1), (8, 1), (32, 1), (128, 1), (4, 8), (1, 32)]:
         wanted = requests_of(one.net.vocab_size, prompts, group, 64)
-        spent = statistics.median(_seconds(lambda w=wanted: one.generate(w)) for _ in range(rounds))
+        spent = statistics.median(_seconds(partial(one.generate, wanted)) for _ in range(rounds))
         print(f"  {prompts} prompts x {group}: {spent:.3f} CPU seconds, median of {rounds}")
     wanted, ratios = requests_of(one.net.vocab_size, 64, 1, 64), []
     for _ in range(rounds):
