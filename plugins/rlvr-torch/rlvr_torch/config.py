@@ -52,7 +52,7 @@ class TorchConfig:
     )
     slice_tokens: int = option(
         32,
-        "Tokens a row draws before new weights may take over (run.max_staleness above 0)",
+        "Tokens a row draws before training, logprobs or new weights have their turn",
         unit="tokens",
         validator=ge(1),
     )
