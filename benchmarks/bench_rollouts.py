@@ -9,6 +9,13 @@ rollout, `generate`, `take`, ..., and a semaphore around `verify`; ours is the s
 and all checks of a run. For 1, 4 and 8 turns it prints the ratio of their times (median of the
 rounds, which take turns), when the first verification begins after the first rollout has ended,
 and the seconds from the last completion to the last verdict, in both.
+
+    python benchmarks/bench_rollouts.py --before PYTHON [--turns 1 3 --rounds 3 --steps 4]
+
+Real: `rlvr run --plugin cvdp` with the starter model and real simulators, by this Python and by one
+of another checkout, in turns. Prints the seconds of a step from its first request to its last
+verdict, and its tail from the last completion to the last verdict: medians over all steps but the
+first of each run, ours over the other's.
 """
 
 from __future__ import annotations
@@ -18,8 +25,12 @@ import asyncio
 import json
 import random
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from attrs import define, field
@@ -53,6 +64,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--turns", type=int, nargs="+", default=[1, 4, 8])
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--before", help="Python of another checkout: real runs of both")
+    parser.add_argument("--steps", type=int, default=4, help="of a real run")
     return parser.parse_args()
 
 
@@ -203,8 +216,51 @@ async def ours(latencies: Latencies, rollouts: int, workers: int) -> Clock:
     return clock
 
 
+def steps_of(python: str, turns: int, seed: int, steps: int) -> list[tuple[float, float]]:
+    """Seconds and tail of each step of a real run but the first, which warms everything up."""
+    options = [f"cvdp.turns={turns}", "eval.samples=0", "verify.store=off", "checkpoint.every=0"]
+    flags = {"plugin": "cvdp", "algo": "grpo", "steps": str(steps), "seed": str(seed)}
+    with tempfile.TemporaryDirectory() as folder:
+        words = [word for name, value in flags.items() for word in (f"--{name}", value)]
+        command = [python, "-m", "rlvr.cli.main", "run", *words, "--out", "run", *options]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+        lines = (Path(folder) / "run" / "trace.jsonl").read_text().splitlines()
+    spans = [json.loads(line) for line in lines]
+    found = []
+    for step in range(2, steps + 1):
+        mine = [s for s in spans if s["step"] == step]
+        sampled = [s for s in mine if s["name"] == "sample"]
+        judged = max(s["end_s"] for s in mine if s["name"] == "verify")
+        begun, drawn = min(s["begin_s"] for s in sampled), max(s["end_s"] for s in sampled)
+        found.append((judged - begun, judged - drawn))
+    return found
+
+
+def real(args: argparse.Namespace) -> None:
+    """Ours and another checkout's, in turns."""
+    for turns in args.turns:
+        pythons = {"ours": sys.executable, "before": args.before}
+        found: dict[str, list[tuple[float, float]]] = {name: [] for name in pythons}
+        for round_ in range(args.rounds):
+            for name, python in sorted(pythons.items(), reverse=bool(round_ % 2)):
+                found[name] += steps_of(python, turns, round_ + 1, args.steps)
+        (ours_s, ours_tail), (before_s, before_tail) = (
+            [statistics.median(values) for values in zip(*found[name], strict=True)]
+            for name in pythons
+        )
+        print(
+            f"{turns} turns: a step {ours_s:.2f} s over {before_s:.2f} s "
+            f"({ours_s / before_s:.2f}); tail {ours_tail:.2f} s over {before_tail:.2f} s "
+            f"({ours_tail / before_tail:.2f}); {len(found['ours'])} steps each",
+            flush=True,
+        )
+
+
 def main() -> None:
     args = parse()
+    if args.before:
+        real(args)
+        return
     found: list[dict[str, Any]] = []
     for turns in args.turns:
         pairs = []
