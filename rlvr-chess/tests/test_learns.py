@@ -14,36 +14,28 @@ pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip insta
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
 
 STEPS = 40
-LOOKS = (24, 32, 40)
-"""Steps after which the gain is looked at: processors round differently, and some learn later."""
-LEAST_GAIN = 0.02
-"""Of the mean reward, in one of the looks. On an AMD EPYC the gains were .015, .025 and .027."""
+LEAST_GAIN = 0.01
+"""Of the mean reward on 200 held-out problems; two equal policies differ by .008 or so."""
 
 
-def metrics(folder: Path) -> list[dict[str, float]]:
-    """The metrics of each step of a short run that is asked for moves only."""
+def rewards(folder: Path) -> list[float]:
+    """Mean reward on held-out problems before and after a short run that is asked for moves."""
     torch.set_num_threads(1)
     code = main(
         [
             "run", "--plugin", "chess", "--algo", "grpo", "--steps", str(STEPS), "--seed", "12",
             "--out", str(folder / "run"), "chess.tasks=policy", "train.problems=24",
-            "train.decay=constant", "eval.samples=0", "checkpoint.every=0", "torch.threads=1",
+            "train.decay=constant", "eval.samples=16", "eval.problems=200", "checkpoint.every=0",
+            "verify.second_opinion=0", "torch.threads=1",
         ]
     )  # fmt: skip
     assert code == 0
-    lines = (folder / "run" / "metrics.jsonl").read_text("utf-8").splitlines()
-    return [json.loads(line) for line in lines]
-
-
-def gain(steps: list[dict[str, float]]) -> float:
-    """Mean reward of the last quarter of the steps minus that of the first."""
-    rewards = [step["reward/mean"] for step in steps]
-    part = len(rewards) // 4
-    return (sum(rewards[-part:]) - sum(rewards[:part])) / part
+    (kept,) = (folder / "run").glob("eval*.jsonl")
+    return [json.loads(line)["reward_mean"] for line in kept.read_text("utf-8").splitlines()]
 
 
 @pytest.mark.integration
 def test_the_starter_learns(tmp_path: Path) -> None:
-    """GRPO on fresh shipped positions earns more at the end than at first; no engine is asked."""
-    steps = metrics(tmp_path)
-    assert max(gain(steps[:count]) for count in LOOKS) > LEAST_GAIN
+    """GRPO on fresh shipped positions earns more afterwards, on others; no engine is asked."""
+    before, after = rewards(tmp_path)
+    assert after - before > LEAST_GAIN
