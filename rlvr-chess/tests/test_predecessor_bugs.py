@@ -297,8 +297,10 @@ def test_a_completion_ends_with_its_end_of_text_in_one_batch(
         assert tokens.count(eos) == (completion.finish == "stop")
         assert completion.finish == "length" or tokens[-1] == eos
         assert "<|endoftext|>" not in completion.text
-    assert len(sizes) <= 1 + 20  # one prefill, then one pass a token for all rows together
-    assert sizes[1] == (24, 1)
+    passes = [rows for rows, tokens in sizes if tokens == 1]  # prompts are longer, each read alone
+    assert len(sizes) - len(passes) == 24
+    assert len(passes) < 20  # one a token for all rows together
+    assert passes[0] == 24
 
 
 def test_each_measure_of_the_evaluation_means_its_name() -> None:
