@@ -25,7 +25,6 @@ from rlvr.evaluation import contamination
 from rlvr.evaluation.answers_file import read_answers
 from rlvr.evaluation.breakdown import check_labels
 from rlvr.evaluation.completions_file import group_answers, with_missing
-from rlvr.evaluation.pass_at_k import judge_groups
 from rlvr.evaluation.saved import read_judged
 from rlvr.parts import Policy, Task
 from rlvr.progress.status import RunStatus
@@ -183,7 +182,7 @@ async def from_file(configured: Configured, args: argparse.Namespace) -> Evaluat
             )
         begun = time.monotonic()
         with scoring_progress(status, quiet=args.json):
-            scored = await judge_groups(verifier.runner, completions.groups)
+            scored = await verifier.runner.judged(completions.groups)
         as_wrong = args.missing != "skip"
         lowest = configured.chosen.reward.bounds[0]
         counted = with_missing(scored, completions.samples, lowest, as_wrong=as_wrong)

@@ -10,7 +10,7 @@ import numpy as np
 
 from rlvr.parts import Policy, Sampler, Task
 from rlvr.rollouts.group import scored_groups
-from rlvr.types import EvalReport, Group, Problem, Reward, SamplingParams, ScoredGroup
+from rlvr.types import EvalReport, Problem, Reward, SamplingParams, ScoredGroup
 from rlvr.verification.runner import VerificationRunner
 
 _REDRAWN_AT_ONCE = 1 << 20
@@ -36,24 +36,6 @@ async def evaluate(
     scored = await scored_groups(sampler, policy, task, problems, params, runner)
     runner.check_failures([o for group in scored for o in group.outcomes])
     return report_of(scored, split=split, seconds=time.monotonic() - begun), scored
-
-
-async def judge_groups(runner: VerificationRunner, groups: Sequence[Group]) -> list[ScoredGroup]:
-    """
-    Score all trajectories, whatever the share of failures: the caller has results to keep.
-
-    `VerificationRunner.groups` raises where too many verifications could not run; this counts them.
-    """
-    pairs = [(group.problem, t) for group in groups for t in group.trajectories]
-    outcomes = iter(await runner.pairs(pairs))
-    return [
-        ScoredGroup(
-            problem=group.problem,
-            trajectories=group.trajectories,
-            outcomes=[next(outcomes) for _ in group.trajectories],
-        )
-        for group in groups
-    ]
 
 
 def report_of(scored: Sequence[ScoredGroup], *, split: str, seconds: float) -> EvalReport:

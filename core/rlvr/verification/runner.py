@@ -88,10 +88,14 @@ class VerificationRunner:
         Raises:
             VerifierError: More than `max_failures` of them could not be verified.
         """
+        scored = await self.judged(groups)
+        self.check_failures([outcome for group in scored for outcome in group.outcomes])
+        return scored
+
+    async def judged(self, groups: Sequence[Group]) -> list[ScoredGroup]:
+        """The same whatever the share of failures: the caller has results to keep."""
         pairs = [(group.problem, t) for group in groups for t in group.trajectories]
-        outcomes = await self.pairs(pairs)
-        self.check_failures(outcomes)
-        rest = iter(outcomes)
+        rest = iter(await self.pairs(pairs))
         return [
             ScoredGroup(
                 problem=group.problem,
