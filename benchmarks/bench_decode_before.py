@@ -82,9 +82,8 @@ def main() -> None:
             for load, seconds in json.loads(done.stdout.splitlines()[-1]).items():
                 found[python].setdefault(load, []).extend(seconds)
     for load, seconds in found[sys.executable].items():
-        print(
-            f"{load}: {statistics.median(seconds) / statistics.median(found[args.before][load]):.2f}"
-        )
+        ratio = statistics.median(seconds) / statistics.median(found[args.before][load])
+        print(f"{load}: {ratio:.2f}")
 
 
 if __name__ == "__main__":
