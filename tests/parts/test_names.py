@@ -23,6 +23,7 @@ from rlvr import (
     Sampler,
     Task,
     Teacher,
+    Tokenizer,
 )
 from rlvr.parts.base import RETIRED, check_object
 
@@ -95,6 +96,58 @@ def test_one_wrong_word_is_told(kind: type[Part], name: str, meant: str) -> None
         assert f"did you mean {meant}?" in str(told[0].message)
     else:
         assert not told
+
+
+FORMS = {
+    Task: "proof proving probing annotations discovery offline measuring refs curricula is_off",
+    Episode: "starting started results res stopping_texts stop_txt next_toks next_tokens_of "
+    "writing_tokens is_writing_tokens",
+    RewardFn: "verdict_keying key_of_verdict expected_secs expect_seconds seconds_expected "
+    "with_seeding second_opinions has_opinion has_2nd_opinion is_second_opinion",
+    Sampler: "draw_from_policy drawing_from_policy drawn_from_policy draws_policy draws_from_pol "
+    "is_drawn_from_policy why_is_empty empty_why why_empties draw_policy",
+    Advantage: "adaptation adapting keeping kept meeting per_tok refills_limit limit_refill warns "
+    "with_memories",
+    Loss: "adaptation token_weighting tok_weights token_wts weights_of_tokens builtin_forms "
+    "built_in_form importance_weighting is_importance_weighted with_mem",
+    Backend: "capability caps capable eval_losses evaluation_loss loss_eval live_policies "
+    "living_policy live_pol alive_policy",
+    Policy: "exporting_weights export_wts exportable exports is_exportable image_proc "
+    "img_processor ctx_length context_len tokeniser",
+    Teacher: "answering answers caps capability scoring scored metric checking_problems "
+    "problem_check img_processor",
+    Checkpointer: "pinning pinned pins pinner is_pinned",
+    Callback: "evaluation evaluating run_start run_starting runs_started step_finishing "
+    "step_finish checkpoint_saving ckpt_saved groups_scoring",
+    Tokenizer: "closes bytes_for byte_of has_byte saveable saving stop_token_ids stopping_ids "
+    "ctrl_ids controls_ids",
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind, names in FORMS.items() for name in names.split()]
+)
+def test_forms_of_the_same_words_are_told(kind: type[Part], name: str) -> None:
+    """Nouns for verbs, gerunds, plurals, short forms and another order, of methods and flags."""
+    told: list[warnings.WarningMessage] = []
+    for value in (method, True):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                made(kind, **{name: value})
+            except TypeError as error:
+                assert "did you mean" in str(error)  # noqa: PT017  # either way is right
+                return
+        told += caught
+    assert told, name
+    assert {w.category for w in told} == {NearMissWarning}
+
+
+def test_odd_names_are_looked_at() -> None:
+    """Names of small words alone are like nothing, and break nothing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made(Task, of=method, has=method)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,15 @@ WEAK = frozenset(
     "at of is has can with for to by in from per why take next on get".split()  # noqa: SIM905
 )
 """Words that two names may share by chance."""
+ENDINGS = frozenset(
+    "a able ability abilities ation ations d e ed en er ers es ies ied ing ings ion ions ity "  # noqa: SIM905
+    "ization izations ive ly ment ments n or ors r rs s um ums y".split()
+)
+"""Endings in which forms of one word differ: annotate and annotation, writes and writing."""
+FORMS = {"proof": "prove", "choice": "choose", "chosen": "choose", "kept": "keep", "met": "meet"}
+"""Forms of a word that share no stem with it."""
+COMMON = frozenset({"close", "end", "judge", "name", "state"})
+"""Words that many authors use, whatever a kind knows."""
 _OF_NEEDS = dict.fromkeys(
     ("annotations", "distributions", "outputs", "provides", "teachers"), "needs"
 )
@@ -247,12 +256,39 @@ def _share(name: str, known: str) -> float:
     return difflib.SequenceMatcher(None, _letters(name), _letters(known)).ratio()
 
 
+def _is_form(own: str, word: str) -> bool:
+    """Whether a word is a form of another one (proof, proving: prove) or short for it (ref)."""
+    own = FORMS.get(own, own)
+    if own in (word, FORMS.get(word)):
+        return True
+    if own in COMMON:
+        return False
+    same = next((i for i, (a, b) in enumerate(zip(own, word, strict=False)) if a != b), len(own))
+    for stem in range(min(same, len(word)), 2, -1):
+        is_doubled = len(own) > stem + 1 and own[stem] == own[stem - 1]  # pin, pinned
+        if {own[stem + is_doubled :] or "s", word[stem:] or "s"} <= ENDINGS:
+            return True
+    for short in (own, own.removesuffix("s")):
+        rest = iter(word)
+        is_spelt = not set(short[1:]) & set("aeiou") and all(letter in rest for letter in short)
+        is_short = 2 < len(short) < len(word) - 1 and short[0] == word[0]
+        if is_short and (is_spelt or word.startswith(short)):
+            return True
+    return False
+
+
+def _are_forms(own: list[str], words: list[str]) -> bool:
+    """Whether two names are of forms of the same words; is, has and can before them may differ."""
+    own, words = (w[w[:1] in (["is"], ["has"], ["can"]) :] for w in (own, words))
+    return len(own) == len(words) > 0 and all(map(_is_form, own, words))
+
+
 def is_like(name: str, known: str) -> bool:
     """Whether a name may be meant as another one: many equal letters, or one wrong word."""
     own, words = _words(name), _words(known)
-    if own == words or is_slip("".join(own), known):
+    if own == words or is_slip("".join(own), known) or _share(name, known) >= LIKE:
         return True
-    if _share(name, known) >= LIKE:
+    if _are_forms(own, words) or _are_forms([w for w in own if w != "of"][::-1], words):
         return True
     if len(words) == 1:
         one, other = own[0], words[0]
@@ -261,4 +297,4 @@ def is_like(name: str, known: str) -> bool:
     if len(own) == len(words):
         shared = {a for a, b in zip(own, words, strict=True) if a == b}
         return len(shared) == len(words) - 1 and not shared <= WEAK
-    return len(own) == len(words) + 1 and words in (own[1:], own[:-1])
+    return any(own[:i] + own[i + 1 :] == words for i in range(len(own)))
