@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from rlvr import BackendError, GenerateRequest, SamplingParams
+from rlvr_torch.generation.cpu.matmul import Matmul
 from rlvr_torch.generation.engine import Engine
 from rlvr_torch.models.gpt2 import GPT2
 
@@ -206,3 +207,23 @@ def test_cancelling_stops_between_tokens(model, tokenizer):
     with pytest.raises(BackendError, match="cancelled"):
         Engine(model, tokenizer).generate(requests_of(tokenizer), is_cancelled)
     assert len(asked) == 4
+
+
+@pytest.mark.parametrize("is_small", [True, False])
+def test_weights_are_laid_out_once_while_they_stay(model, tokenizer, monkeypatch, is_small):
+    """The copy of a small net serves the next batch; new weights are laid out, and drawn with."""
+    made = []
+    monkeypatch.setattr(
+        "rlvr_torch.generation.cpu.weights.Matmul",
+        lambda weight, bias: made.append(weight) or Matmul(weight, bias),
+    )
+    monkeypatch.setattr("rlvr_torch.generation.cpu.weights._SMALL", 1 << 26 if is_small else 0)
+    engine, requests = Engine(model, tokenizer), requests_of(tokenizer)
+    before = engine.generate(requests)
+    once = len(made)
+    assert engine.generate(requests) == before
+    assert len(made) == (once if is_small else 2 * once) > 0
+    with torch.no_grad():
+        model.h[0].mlp.c_fc.weight.mul_(-3)
+    after = engine.generate(requests)
+    assert after == Engine(model, tokenizer).generate(requests) != before

@@ -9,6 +9,7 @@ from torch import nn
 
 from rlvr import GenerateRequest, SamplingParams
 from rlvr.testing.fakes import CharTokenizer
+from rlvr_torch.generation.cpu.weights import DecodeWeights
 from rlvr_torch.generation.decode_batch import DecodeBatch
 from rlvr_torch.generation.engine import Engine
 from rlvr_torch.generation.sequence import RunningSequence
@@ -142,7 +143,7 @@ def lane_of(net, requests, **settings):
         RunningSequence(request, request.params.max_tokens, NoEnd()) for request in requests
     ]
     given = {"rows": 4, "prefill_tokens": 64, "dtype": torch.float32, **settings}
-    batch = DecodeBatch(net, **given)
+    batch = DecodeBatch(net, DecodeWeights(net, given["dtype"]), **given)
     batch.add(sequences)
     return batch, sequences
 
@@ -371,3 +372,19 @@ def test_a_gpu_draws_from_the_same_distribution():
     decode(batch)
     check(cpu, requests, [sequence.completion for sequence in sequences], tolerance=1e-3)
     assert batch._graphs.count > 0
+
+
+def test_rows_of_their_own_prompts_stay_beside_them(model):
+    """When finished rows leave, the others' prompts move as they do: nothing is brought round."""
+    requests = [
+        GenerateRequest(
+            prompt=np.arange(1, 3 + i), params=SamplingParams(max_tokens=4 + 5 * (i % 3)), seed=i
+        )
+        for i in range(11)
+    ]
+    batch, _ = lane_of(model, requests, rows=16)
+    with batch.at_work():
+        while not batch.is_done:
+            batch.step()
+            owner = batch._cache._owner[: batch._cache.rows]
+            assert all(place in (None, row) for row, place in enumerate(owner))

@@ -247,7 +247,7 @@ def test_weights_are_laid_out_once_a_version(desk, monkeypatch):
         await sampling
 
     asyncio.run(main())
-    assert len(made) == 3 * once
+    assert len(made) == 2 * once
     assert not any("forward" in module.__dict__ for module in desk.model.modules())
 
 

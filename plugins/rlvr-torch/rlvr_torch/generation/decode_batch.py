@@ -35,6 +35,7 @@ class DecodeBatch:
 
     Args:
         net: The model.
+        weights: Its weights as decoding reads them.
         rows: Most of them decoded at the same time.
         prefill_tokens: Most padded prompt tokens read at the same time, on a GPU. On a CPU each
             prompt is read alone: beside others it would not give the same bits.
@@ -47,6 +48,7 @@ class DecodeBatch:
     def __init__(
         self,
         net: Net,
+        weights: DecodeWeights,
         *,
         rows: int,
         prefill_tokens: int,
@@ -55,7 +57,7 @@ class DecodeBatch:
         threads: BatchThreads | None = None,
     ) -> None:
         self._net = net
-        self._weights = DecodeWeights(net, dtype)
+        self._weights = weights
         self._threads = threads or BatchThreads()
         self._dtype = dtype
         self._waiting: deque[RunningSequence] = deque()
@@ -180,6 +182,8 @@ class DecodeBatch:
         sequences = [self._waiting.popleft() for _ in rows]
         names = [_name(sequence, version) for sequence in sequences]
         self._close_prompts(version, set(names))
+        lengths = {name: len(s.request.prompt) for name, s in zip(names, sequences, strict=True)}
+        self._cache.prompts.make_room(lengths)
         places, unread = [], {}
         for name, sequence in zip(names, sequences, strict=True):
             prompt = sequence.request.prompt
@@ -247,7 +251,7 @@ class DecodeBatch:
             self._cache.move(source, target)
             self._draws.move(source, target)
         self._cache.close_unused(set())
-        self._cache.tidy()
+        self._cache.tidy(left)
         self._cache.resize(left)
 
     def _logits(self, hidden: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from rlvr import BackendError, Completion, GenerateRequest, Tokenizer
+from rlvr_torch.generation.cpu.weights import DecodeWeights
 from rlvr_torch.generation.decode_batch import DecodeBatch
 from rlvr_torch.generation.sequence import RunningSequence
 from rlvr_torch.models.interface import Net
@@ -50,6 +51,7 @@ class Engine:
         self._prefill_tokens = prefill_tokens
         self._dtype = dtype
         self._threads = threads
+        self._weights: DecodeWeights | None = None  # laid out, for the next batch
 
     @property
     def context_length(self) -> int:
@@ -102,8 +104,11 @@ class Engine:
 
     def start(self) -> DecodeBatch:
         """An empty batch, to which sequences are added at any time."""
+        weights = self._weights or DecodeWeights(self.net, self._dtype)
+        self._weights = weights if weights.is_small else None
         return DecodeBatch(
             self.net,
+            weights,
             rows=self._rows,
             prefill_tokens=self._prefill_tokens,
             dtype=self._dtype,

@@ -85,6 +85,7 @@ class KVCache:
         sizes = [q * layer.width for q, layer in zip(queries, heads, strict=True)]
         self._least = _steps(-(-_LEAST // min(sizes)))  # own slots
         self._width = 0  # N
+        self._seen: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []  # of each layer
         self._slot: int | None = None  # where all rows write in this pass
         self._write: dict[int, Tensor] = {}  # else: of each number of key heads, (R * K,)
         self._is_seated = False
@@ -158,9 +159,10 @@ class KVCache:
         self.rows, self._clean = rows, max(rows, self._clean)
         self._is_seated = False
 
-    def tidy(self) -> None:
-        """Drop the gaps between prompts."""
-        moved = self.prompts.tidy()
+    def tidy(self, rows: int) -> None:
+        """Drop the gaps between prompts; where so many rows have one each, a row keeps its own."""
+        is_lone = len({place for place in self._owner if place is not None}) > rows - 2
+        moved = self.prompts.tidy(rows if is_lone else 0)
         self._owner = [None if p is None else moved.get(p, p) for p in self._owner]
         self._is_seated = False
 
@@ -198,7 +200,10 @@ class KVCache:
         if not self._is_seated:
             self._seat()
         width = max(self._least, _steps(oldest + 1))
-        self._width = self._slots if self._is_static else min(width, self._slots)
+        width = self._slots if self._is_static else min(width, self._slots)
+        if width != self._width or not self._seen:
+            self._width = width
+            self._find_seen()
         # A row that has ended may be older than all others: it writes to the last slot.
         age = (self._clock - self._births).clamp_(max=self._width - 1)  # (R,)
         self._slot = oldest if self._is_even and not self._is_static else None
@@ -253,6 +258,7 @@ class KVCache:
         for keys in {layer.keys for layer in self._heads}:
             row_heads = torch.arange(self.rows * keys, device=self._device)
             self._bases[keys] = row_heads.view(-1, keys) * self._slots
+        self._seen = []
         self._is_seated = True
 
     def _look(self, positions: Tensor) -> None:
@@ -270,15 +276,13 @@ class KVCache:
     ) -> Tensor:
         """Attention of one new token a row, q (R, H, 1, D), k and v (R, K, 1, D), over its past."""
         heads, span, rows = self._heads[layer], self._span, self.rows * self._heads[layer].keys
-        own_k = self._own(self._keys[layer], k, heads)  # (R * K, N, D)
-        own_v = self._own(self._values[layer], v, heads)
-        places = self._group_rows.shape[0]
-        prompt_k = self.prompts.keys[layer][:places, :, :, :span].flatten(0, 1)  # (P * K, D, S)
-        prompt_v = self.prompts.values[layer][:places, :, :span].flatten(0, 1)  # (P * K, S, D)
+        prompt_k, prompt_v, own_k, own_v = self._seen[layer]
+        self._put(self._keys[layer], k, heads)
+        self._put(self._values[layer], v, heads)
         q = q.reshape(rows, -1, heads.width).to(self._dtype)  # (R * K, Q, D)
         grouped = self._group_rows.sit(q, heads.keys)
         prompt = self._group_rows.stand(_scaled(grouped, prompt_k, heads.scale))
-        own = _scaled(q, own_k.transpose(1, 2), heads.scale)  # (R * K, Q, N)
+        own = _scaled(q, own_k, heads.scale)  # (R * K, Q, N)
         scores = torch.cat([prompt, own], dim=2).float()  # (R * K, Q, S + N)
         if heads.softcap:
             scores = heads.softcap * torch.tanh(scores / heads.softcap)
@@ -293,15 +297,28 @@ class KVCache:
         mixed = mixed.baddbmm(shares[:, :, span : span + self._width], own_v)
         return mixed.view(self.rows, heads.queries, 1, heads.width).to(v.dtype)
 
-    def _own(self, store: Tensor, new: Tensor, heads: Heads) -> Tensor:
-        """Write the new token's; give all that is looked at."""
+    def _put(self, store: Tensor, new: Tensor, heads: Heads) -> None:
+        """Write the new token's."""
         if self._slot is not None:
-            store[: self.rows].select(2, self._slot).copy_(new.select(2, 0))
+            store[: self.rows, :, self._slot].copy_(new[:, :, 0])
         else:
             new = new.reshape(-1, heads.width).to(self._dtype)
             store.view(-1, heads.width).index_copy_(0, self._write[heads.keys], new)
-        past = store.view(-1, self._slots, heads.width)
-        return past[: self.rows * heads.keys, : self._width]
+
+    def _find_seen(self) -> None:
+        """What is looked at in each layer, for as long as it is in the same place and as wide."""
+        places, self._seen = self._group_rows.shape[0], []
+        for layer, heads in enumerate(self._heads):
+            prompt_k = self.prompts.keys[layer][:places, :, :, : self._span].flatten(0, 1)
+            prompt_v = self.prompts.values[layer][:places, :, : self._span].flatten(0, 1)
+            own_k, own_v = (
+                store[layer].view(-1, self._slots, heads.width)[
+                    : self.rows * heads.keys, : self._width
+                ]
+                for store in (self._keys, self._values)
+            )
+            # (P * K, D, S), (P * K, S, D), (R * K, D, N), (R * K, N, D)
+            self._seen.append((prompt_k, prompt_v, own_k.transpose(1, 2), own_v))
 
 
 def _scaled(q: Tensor, k: Tensor, scale: float) -> Tensor:

@@ -8,7 +8,7 @@ Shapes: P places, S slots of a place, K key heads, D width of a head, C width of
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -64,11 +64,15 @@ class Prompts:
         if places > len(self.lengths) or slots > self._slots:
             self._grow(max(places, len(self.lengths)), slots)
 
+    def make_room(self, lengths: Mapping[Hashable, int]) -> None:
+        """Make room at once for prompts of these names, some of which may have a place."""
+        new = sum(name not in self._by_name for name in lengths)
+        if new > self.lengths.count(0):
+            self.reserve(max(len(self._by_name) + new, 2 * len(self.lengths)))
+        self.reserve(0, max(lengths.values()))
+
     def open(self, name: Hashable, length: int) -> int:
-        """A place for a prompt; what it held before is overwritten."""
-        if 0 not in self.lengths:
-            self.reserve(max(1, 2 * len(self.lengths)))
-        self.reserve(0, length)
+        """A place for a prompt; what it held before is overwritten. `make_room` comes before."""
         place = self.lengths.index(0)
         self.lengths[place] = length
         self._by_name[name] = place
@@ -90,10 +94,10 @@ class Prompts:
         self.keys[layer][places, :, :, count:] = 0
         self.values[layer][places, :, count:] = 0
 
-    def tidy(self) -> dict[int, int]:
-        """Fill free places with the last ones; gives which place went where."""
+    def tidy(self, least: int) -> dict[int, int]:
+        """Fill free places with the last ones, but for the first `least`; gives what went where."""
         moved = {}
-        used = sum(1 for length in self.lengths if length)
+        used = max(least, sum(1 for length in self.lengths if length))
         names = {place: name for name, place in self._by_name.items()}
         for source in [i for i, length in enumerate(self.lengths) if length and i >= used]:
             target = self.lengths.index(0)

@@ -1,9 +1,9 @@
-"""Weights as matrix products of few rows want them, for as long as a CPU decodes.
+"""Weights as matrix products of few rows want them, while a CPU decodes.
 
-A decoding pass multiplies a few dozen rows by every weight. Where another layout makes that faster
-a copy is made, once a generation (`Matmul`), and the blocks of our GPT-2 do with fewer operations
-(`PackedBlock`). The weights themselves stay where they are, and nothing is kept after it. On a GPU,
-in lower precision, or for a few tokens, products are made as always.
+A decoding pass multiplies a few dozen rows by every weight. A copy is made in a layout that is
+faster, once for each state of the weights (`Matmul`), and the blocks of our GPT-2 do with fewer
+operations (`PackedBlock`). The weights themselves stay where they are. On a GPU, or in lower
+precision, products are made as always.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from rlvr_torch.generation.cpu.matmul import Matmul
 from rlvr_torch.models.gpt2 import GPT2, Block
 from rlvr_torch.models.interface import Attend, Net
 
+_SMALL = 1 << 26  # numbers of a net whose copy may stay when nothing is decoded
+
 
 class DecodeWeights:
     """
@@ -28,6 +30,9 @@ class DecodeWeights:
     Args:
         net: Whose linear layers and head they are.
         dtype: What products are computed in.
+
+    Attributes:
+        is_small: Whether the copy is worth its memory when nothing is decoded.
     """
 
     def __init__(self, net: Net, dtype: torch.dtype) -> None:
@@ -36,6 +41,8 @@ class DecodeWeights:
         self._is_last_packed = False
         self._is_on = dtype == torch.float32 and net.head.device.type == "cpu"
         self._state: object = None  # of the weights when they were laid out
+        self._values: list[nn.Parameter] = []  # kept, so that no other takes their names
+        self.is_small = sum(value.numel() for value in net.module.parameters()) <= _SMALL
         self._products: dict[nn.Module, Matmul] = {}
         self._head_product: Matmul | None = None
 
@@ -65,11 +72,11 @@ class DecodeWeights:
 
     def _lay_out(self, version: int | None) -> None:
         """Copy the weights, unless they are what they were: nobody wrote to them."""
-        values = self._net.module.parameters()
-        state = (version, [(value.data_ptr(), value._version) for value in values])
+        values = list(self._net.module.parameters())
+        state = (version, [(id(value), value.data_ptr(), value._version) for value in values])
         if state == self._state:
             return
-        self._state, self._products = state, {}
+        self._state, self._values, self._products = state, values, {}
         for module in self._net.module.modules():
             weight = _weight_of(module)
             if weight is not None and _is_plain(weight):
