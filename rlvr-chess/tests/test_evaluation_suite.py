@@ -17,8 +17,8 @@ import pytest
 from attrs import evolve
 from engine_fixture import stockfish as stockfish
 
-from rlvr import BuildContext, Figure, Problem, Task
-from rlvr.testing.contract import is_overridden
+from rlvr import BuildContext, Figure, Problem
+from rlvr.border.declared import overrides
 from rlvr.testing.fakes import ScriptedPolicy
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.engine.pool import EngineConfig, EnginePool
@@ -111,7 +111,7 @@ def measured(
 
 
 def measured_task(task: ChessTask, policy: ScriptedPolicy, split: str) -> dict[str, Figure]:
-    assert is_overridden(task, Task, "measure")
+    assert overrides(task, "measure")
 
     async def collect() -> list[Figure]:
         return [figure async for figure in task.measure(policy, split=split, seed=3)]

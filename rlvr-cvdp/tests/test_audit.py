@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from rlvr import ConfigError, Probe, Task, Trajectory
-from rlvr.testing.contract import is_overridden
+from rlvr import ConfigError, Probe, Trajectory
+from rlvr.border.declared import overrides
 from rlvr_cvdp.audit.edits import edits
 
 ALL = """\
@@ -195,8 +195,8 @@ def test_task_and_reward_offer_what_the_audit_asks(bench):
     """The optional Protocols hold, and an equivalent answer is known as one."""
     task = bench.task(bench.row(targets={"rtl/inc.sv": REDUNDANT}))
     reward = bench.reward()
-    assert is_overridden(task, Task, "probes")
-    assert is_overridden(task, Task, "prove")
+    assert overrides(task, "probes")
+    assert overrides(task, "prove")
     (problem,) = task.problems("all")
 
     def probe(text: str) -> Probe:

@@ -274,7 +274,7 @@ def contract_of(backend: Callable[[], object]) -> type[BackendContract]:
         (HeadWithoutGradient, "a_loss_over_distributions_is_learnt_from"),
         (MakesLogprobsAnyway, "a_loss_over_distributions_is_learnt_from"),
         (StatesOfEveryToken, "a_loss_over_distributions_is_learnt_from"),
-        (HidesEvalLoss, "it_can_do_what_it_says"),
+        (HidesEvalLoss, "eval_loss_tells_what_an_update_would_and_changes_nothing"),
         (OnlySaysLive, "it_can_do_what_it_says"),
         (SaysItExports, "it_can_do_what_it_says"),
         (LeavesNothing, "exported_weights_are_written_or_refused"),

@@ -10,7 +10,7 @@ import pytest
 from rlvr.errors import UnsupportedError
 from rlvr.parts import Backend, Policy, Tokenizer
 from rlvr.testing.backend_losses import LikelihoodLoss
-from rlvr.testing.contract import check_declared, check_part, is_overridden
+from rlvr.testing.contract import check_declarations, check_part
 from rlvr.types import Datum, GenerateRequest
 
 
@@ -28,20 +28,9 @@ class AbilityPromises:
 
         async def body(backend: Backend) -> None:
             policy = await backend.policy()
-            tokenizer, can = policy.tokenizer, backend.capabilities
-            check_part(backend, Backend)
-            check_part(policy, Policy)
-            check_part(tokenizer, Tokenizer)
-            for name, is_declared in {
-                "eval_loss": can.eval_loss,
-                "live_policy": can.partial_rollouts,
-            }.items():
-                assert is_overridden(backend, Backend, name) == is_declared, (
-                    f"{type(backend).__name__}: capabilities and {name} do not agree"
-                )
-            check_declared(policy, Policy, "can_export", "export_weights")
-            check_declared(tokenizer, Tokenizer, "has_bytes", "bytes_of")
-            check_declared(tokenizer, Tokenizer, "can_save", "save")
+            for part, kind in ((backend, Backend), (policy, Policy), (policy.tokenizer, Tokenizer)):
+                check_part(part, kind)
+                check_declarations(part)
 
         self._run(body)
 

@@ -106,26 +106,6 @@ def check_declarations(part: object) -> None:
     assert not fault, fault
 
 
-def is_overridden(part: object, base: type, name: str) -> bool:
-    """Whether a part has a method of its own, instead of the default of a base class."""
-    return getattr(type(part), name) is not getattr(base, name)
-
-
-def check_declared(part: Part, base: type[Part], flag: str, *methods: str) -> None:
-    """
-    A declared ability and the methods that it asks for come together.
-
-    A part that has the methods may say False of itself, where its options switch them off.
-    """
-    of, own = type(part).__qualname__, [m for m in methods if is_overridden(part, base, m)]
-    if getattr(part, flag):
-        lacking = ", ".join(m for m in methods if m not in own)
-        assert not lacking, f"{of}.{flag} is declared, and {of} does not define {lacking}"
-    classes = type(part).__mro__[: type(part).__mro__.index(base)]
-    is_said = any(flag in vars(one) for one in (*classes, part) if hasattr(one, "__dict__"))
-    assert is_said or not own, f"{of} defines {', '.join(own)}, and does not declare {flag}"
-
-
 def not_given(contract: Contract, factory: str) -> NotImplementedError:
     """The error of a factory that the subclass forgot."""
     return NotImplementedError(f"{type(contract).__name__} must define {factory}")

@@ -10,11 +10,11 @@ import attrs
 import numpy as np
 import pytest
 
+from rlvr.border.declared import overrides
 from rlvr.errors import BackendError, UnsupportedError
 from rlvr.parts import Teacher, TeacherCapabilities
 from rlvr.teachers.checks import fault_of_answer, fault_of_rows
 from rlvr.testing.backend_losses import head_logits, log_softmax
-from rlvr.testing.contract import is_overridden
 from rlvr.types import Ask, Datum, Question, TopK
 
 LARGEST = 2000
@@ -40,7 +40,7 @@ class ScoringPromises:
             assert isinstance(able, TeacherCapabilities)
             unasked: list[tuple[str, Callable[[], Awaitable[Any]]]] = []
             if able.reads_data:
-                assert is_overridden(teacher, Teacher, "answer"), "reads_data, so it has `answer`"
+                assert overrides(teacher, "answer"), "reads_data, so it has `answer`"
             else:
                 unasked.append(("reads_data", lambda: teacher.answer(data, "told", None)))
                 if not able.has_scores:

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from rlvr import BuildContext, ConfigError, Problem, Reward, Segment, Task, Trajectory
+from rlvr import BuildContext, ConfigError, Problem, Reward, Segment, Trajectory
+from rlvr.border.declared import overrides
 from rlvr.testing import TaskContract
-from rlvr.testing.contract import is_overridden
 from rlvr.testing.fakes import CharTokenizer
 from rlvr_sad.config import HouseConfig
 from rlvr_sad.household.episode import HouseEpisode
@@ -51,7 +51,7 @@ def test_abilities() -> None:
     """The task says spans, probes and figures."""
     task = make_task()
     for name in ("annotate", "probes", "measure"):
-        assert is_overridden(task, Task, name)
+        assert overrides(task, name)
 
 
 def test_probes_have_the_verdict_they_claim() -> None:
