@@ -192,7 +192,7 @@ def test_what_does_not_compile_is_no_mutant(bench):
 
 @pytest.mark.usefixtures("simulator")
 def test_task_and_reward_offer_what_the_audit_asks(bench):
-    """The optional Protocols hold, and an equivalent answer is known as one."""
+    """The task has probes and proofs, and an equivalent answer is known as one."""
     task = bench.task(bench.row(targets={"rtl/inc.sv": REDUNDANT}))
     reward = bench.reward()
     assert overrides(task, "probes")
