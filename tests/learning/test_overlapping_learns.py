@@ -16,11 +16,17 @@ pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip insta
 
 @pytest.mark.integration
 def test_it_learns_from_partial_rollouts(tmp_path: Path) -> None:
-    """With staleness 1 and a slice of one token: versions mix, bounds hold, the toy is learnt."""
+    """
+    With staleness 1 and a slice of one token: versions mix, bounds hold, the toy is learnt.
+
+    While a step's data are at the teacher, the rollouts of the next step begin; then comes the
+    update.
+    """
     torch.set_num_threads(1)
     code = main(
         [
-            "run", "--plugin", "toy", "--algo", "grpo", "--steps", "60", "--seed", "1",
+            "run", "--plugin", "toy", "--algo", "opd", "--steps", "60", "--seed", "1",
+            "--teacher", "starter", "advantage.kl_penalty_coef=0.05",
             "--max-staleness", "1", "--out", str(tmp_path / "run"), "torch.slice_tokens=1",
             "checkpoint.every=0",
         ]

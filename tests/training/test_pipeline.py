@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -104,10 +104,12 @@ async def synchronous(plan: Recipe) -> None:
     """The line without any pipeline: one stage after the other, written out."""
     for step in range(plan.steps):
         problems = epochs(plan.problems, plan.train.problems, seed=plan.seed, step=step)
-        seed = seed_of(plan.seed, "sample", step + 1)
-        params = attrs.evolve(plan.params, seed=seed)
         policy = await plan.backend.policy()
-        groups = await sample_groups(plan.sampler, policy, plan.task, problems, params)
+        groups = []
+        for ticket, problem in enumerate(problems, start=step * plan.train.problems):
+            seed = seed_of(plan.seed, "sample", ticket)
+            params = attrs.evolve(plan.params, seed=seed)
+            groups += await sample_groups(plan.sampler, policy, plan.task, [problem], params)
         scored = await plan.runner.groups(groups)
         data = stages.collate(scored, plan.advantage(scored), plan.task)
         parts = minibatches.updates(
@@ -115,7 +117,7 @@ async def synchronous(plan: Recipe) -> None:
             passes=plan.train.passes,
             minibatches=plan.train.minibatches,
             aggregation=plan.train.aggregation,
-            max_tokens=params.max_tokens,
+            max_tokens=plan.params.max_tokens,
             seed=seed_of(plan.seed, "updates", step + 1),
         )
         for part in parts:
@@ -131,6 +133,35 @@ def test_staleness_0_is_the_synchronous_run_to_the_bit(tmp_path: Path) -> None:
     go(piped, tmp_path / "b")
     found = [weights(p.backend, tmp_path / str(i)) for i, p in enumerate((plain, piped))]
     assert found[0] == found[1]
+
+
+class Noting(GroupSampler):
+    """Notes problem and seed of every trajectory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, int]] = []
+
+    async def sample(self, *given: Any, **more: Any) -> AsyncGenerator[Trajectory]:
+        async for trajectory in super().sample(*given, **more):
+            self.seen.append((trajectory.problem_id, trajectory.seed))
+            yield trajectory
+
+
+@pytest.mark.parametrize("staleness", [0, 1])
+def test_every_rollout_of_a_run_has_draws_of_its_own(tmp_path: Path, staleness: int) -> None:
+    """Three steps meet each of two problems nine times, and two runs draw the same."""
+    few = tuple(ToyTask().problems("train"))[:2]
+    seen = []
+    for name in ("a", "b"):
+        sampler = Noting()
+        plan = recipe(
+            tmp_path / name, sampler=sampler, problems=few, steps=3, max_staleness=staleness
+        )
+        go(plan, tmp_path / name)
+        assert len({seed for _, seed in sampler.seen}) == len(sampler.seen) == 3 * PROBLEMS * 4
+        seen.append(sorted(sampler.seen))
+    assert seen[0] == seen[1]
 
 
 class Timed(ToyReward):

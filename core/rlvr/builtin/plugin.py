@@ -30,7 +30,7 @@ def rlvr_tasks() -> Iterable[TaskSpec]:
         presets={
             "starter": {
                 "run.steps": 60,
-                "train.lr": 1e-2,
+                "train.lr": 7e-3,
                 "train.problems": 16,
                 "sampler.group_size": 8,
                 "sampler.max_tokens": 4,

@@ -25,12 +25,12 @@ class ProblemStream:
 
     Attributes:
         drawn: Batches of problems that were chosen so far.
-        calls: Times that sampling was begun; the seed of the next one follows from it.
+        begun: Groups that were begun so far: the ticket of the next one, which seeds its draws.
         waiting: Ids of problems that were chosen and are not trained on yet, in order.
     """
 
     drawn: int = 0
-    calls: int = 0
+    begun: int = 0
     waiting: tuple[str, ...] = field(default=(), converter=_tuple)
 
     def take(
@@ -45,7 +45,7 @@ class ProblemStream:
         while len(waiting) < count:
             waiting += tuple(problem.id for problem in choose(drawn))
             drawn += 1
-        after = attrs.evolve(self, drawn=drawn, calls=self.calls + 1, waiting=waiting[count:])
+        after = attrs.evolve(self, drawn=drawn, begun=self.begun + count, waiting=waiting[count:])
         return waiting[:count], after
 
     def without_unknown(self, known: Collection[str]) -> ProblemStream:

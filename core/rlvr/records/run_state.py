@@ -75,10 +75,7 @@ class RunState:
         kept = {k: v for k, v in values.items() if k in known}
         history = PassRates.from_json(kept["history"]) if "history" in kept else PassRates()
         lineage = Lineage.from_json(kept["lineage"]) if "lineage" in kept else Lineage()
-        # a state without a position is that of a run whose steps took one batch each
-        step = kept.get("step", 0)
-        position = kept.get("problem_stream", {"drawn": step, "calls": step})
-        stream = ProblemStream(**position)
+        stream = ProblemStream(**kept["problem_stream"])
         return cls(**{**kept, "history": history, "lineage": lineage, "problem_stream": stream})
 
 

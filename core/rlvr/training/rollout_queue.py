@@ -25,7 +25,6 @@ class RolloutRequest:
 
     tickets: range
     problem_ids: tuple[str, ...]
-    call: int
     step: int
     history: Mapping[str, PassRate]
 
@@ -58,7 +57,6 @@ class RolloutQueue:
     _stale: int = 0
     _under_way: dict[int, tuple[str, int]] = field(factory=dict)  # id: problem, step sampled
     _ready: dict[int, ScoredGroup] = field(factory=dict)
-    _begun: int = 0
     _allowed: int = 0
     _owed: int = 0
     _error: BaseException | None = None
@@ -91,13 +89,11 @@ class RolloutQueue:
         count = min(self.per_step, self._allowed - self._begun)
         ids, self.problem_stream = self.problem_stream.take(count, choose)
         self.recent.update(ids)
-        tickets = range(self._begun, self._begun + count)
-        self._begun += count
+        tickets = range(self._begun - count, self._begun)
         self._under_way.update({t: (name, self.step) for t, name in zip(tickets, ids, strict=True)})
         return RolloutRequest(
             tickets=tickets,
             problem_ids=ids,
-            call=self.problem_stream.calls - 1,
             step=self.step,
             history=self.history,
         )
@@ -164,6 +160,10 @@ class RolloutQueue:
             return tuple(self._ready)
         first = min(self._under_way, default=-1)
         return (first,) if first in self._ready else ()
+
+    @property
+    def _begun(self) -> int:
+        return self.problem_stream.begun
 
     def _is_idle(self) -> bool:
         return not self._under_way and self._allowed <= self._begun

@@ -29,7 +29,7 @@ from rlvr.seeds import seed_of
 from rlvr.training import stages
 from rlvr.training.rollout_queue import RolloutQueue, RolloutRequest
 from rlvr.training.sampling_policy import SamplingPolicy
-from rlvr.types import Group, Problem, SamplingParams, ScoredGroup
+from rlvr.types import Group, Problem, ScoredGroup
 from rlvr.verification.runner import VerificationRunner
 
 
@@ -213,17 +213,10 @@ class _Rollouts:
         """Sample, probe and judge."""
         with self.status.during("sample"):
             policy, updates = await self.stream.policy.newest()
-        call = seed_of(self.recipe.seed, "sample", self.order.call + 1)
-        params = attrs.evolve(self.recipe.params, seed=call)
         groups = zip(self.order.tickets, self.problems, strict=True)
-        await all_of(
-            [
-                self._watch(params, updates),
-                *(self._group(policy, params, ticket, problem) for ticket, problem in groups),
-            ]
-        )
+        await all_of([self._watch(updates), *(self._group(policy, *group) for group in groups)])
 
-    async def _watch(self, params: SamplingParams, updates: int) -> None:
+    async def _watch(self, updates: int) -> None:
         """Show what is waited for; the probe has all groups, or the first where steps overlap."""
         every = len(self.problems)
         few = 1 if self.stream.queue.staleness else every
@@ -231,7 +224,7 @@ class _Rollouts:
             await self._until(lambda: len(self._sampled) >= few)
         groups = [self._sampled[ticket] for ticket in sorted(self._sampled)]
         with self.status.during("parity"):
-            await self.stream.policy.probe(groups, params, updates)
+            await self.stream.policy.probe(groups, self.recipe.params, updates)
         self._is_probed = True
         self._tell()
         if len(self._sampled) < every:
@@ -241,10 +234,9 @@ class _Rollouts:
         with self.status.during("verify"):
             await self._until(lambda: self._arrived >= every)
 
-    async def _group(
-        self, policy: Policy, params: SamplingParams, ticket: int, problem: Problem
-    ) -> None:
+    async def _group(self, policy: Policy, ticket: int, problem: Problem) -> None:
         recipe = self.recipe
+        params = attrs.evolve(recipe.params, seed=seed_of(recipe.seed, "sample", ticket))
         scored = await scored_group(
             recipe.sampler,
             policy,
