@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlvr.border.calls import Border, shown
-from rlvr.errors import BackendError, explain
+from rlvr.errors import BackendError
 from rlvr.types import Datum, TopK
 
 __all__ = [
@@ -44,11 +44,9 @@ def check_data(
     for index, datum in enumerate(data):
         if reason := fault_of(datum, needs, vocab_size, positions, temperatures):
             raise BackendError(
-                explain(
-                    f"datum {index} of {len(data)} (problem {datum.problem_id!r}) was not used.",
-                    f"found: {reason}",
-                    "check the reward and the advantage of this problem",
-                )
+                f"datum {index} of {len(data)} (problem {datum.problem_id!r}) was not used.",
+                f"found: {reason}",
+                "check the reward and the advantage of this problem",
             )
 
 

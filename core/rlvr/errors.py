@@ -1,7 +1,8 @@
 """Every error rlvr raises on purpose, and the exit code each one means.
 
 One root, `RlvrError`; each class also inherits its standard-library kin, so `except ValueError`
-keeps working. No class adds `__init__` parameters: errors cross process borders and must pickle.
+keeps working. What an error says becomes its one argument: errors cross process borders
+and must pickle.
 """
 
 from __future__ import annotations
@@ -49,9 +50,19 @@ def explain(asked: str, found: str = "", do: str = "") -> str:
 
 
 class RlvrError(Exception):
-    """Root of all errors that rlvr raises on purpose."""
+    """
+    Root of all errors that rlvr raises on purpose.
+
+    Args:
+        asked: What was asked; the one argument of the error that is made.
+        found: What was found, a sentence on a line of its own.
+        do: What to do, the last line.
+    """
 
     exit_code: ExitCode = ExitCode.BUG
+
+    def __init__(self, asked: object = "", found: str = "", do: str = "") -> None:
+        super().__init__(explain(str(asked), found, do))
 
 
 class ConfigError(RlvrError, ValueError):

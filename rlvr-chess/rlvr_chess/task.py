@@ -23,7 +23,6 @@ from rlvr import (
     SingleTurn,
     Task,
     Trajectory,
-    explain,
     pip_install,
 )
 from rlvr_chess.config import ChessConfig
@@ -262,11 +261,9 @@ def _starter_rows() -> tuple[Row, ...]:
     )
     if not rows:
         raise PluginError(
-            explain(
-                "the starter positions of rlvr-chess are not installed.",
-                "found: no rlvr_chess/starter/positions.jsonl.gz",
-                f"try: {pip_install('rlvr-chess', reinstall=True)}, or give --dataset",
-            )
+            "the starter positions of rlvr-chess are not installed.",
+            "found: no rlvr_chess/starter/positions.jsonl.gz",
+            f"try: {pip_install('rlvr-chess', reinstall=True)}, or give --dataset",
         )
     questions = (
         Row(id=f"starter-rare-{number:04d}", payload=step, split=split)
@@ -290,9 +287,7 @@ def _refuse(rows: Sequence[Unsupported], context: BuildContext) -> None:
     first = "; ".join(f"{row.id}: {row.reason}" for row in rows[:_NAMED])
     more = f"; and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
     raise ConfigError(
-        explain(
-            f"every row of {context.dataset} was to be usable (chess.strict).",
-            f"found: {len(rows)} that are not: {first}{more}",
-            "mend them, or leave chess.strict out: the others are then problems",
-        )
+        f"every row of {context.dataset} was to be usable (chess.strict).",
+        f"found: {len(rows)} that are not: {first}{more}",
+        "mend them, or leave chess.strict out: the others are then problems",
     )

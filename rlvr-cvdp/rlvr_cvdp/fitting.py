@@ -14,7 +14,7 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
-from rlvr import ConfigError, ModelFacts, Proposed, Situation, explain, parse_variables
+from rlvr import ConfigError, ModelFacts, Proposed, Situation, parse_variables
 from rlvr_cvdp.answers.text_scores import ANSWER_FILES
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.datasets.references import read_references
@@ -195,14 +195,12 @@ def _refuse_too_short(sizes: _Lengths, situation: Situation) -> None:
         return
     at = needs.index(min(needs))
     raise ConfigError(
-        explain(
-            f"the problems of {situation.dataset} were to be put to the model {situation.model}.",
-            f"found: its context holds {facts.context_length} tokens; the shortest problem needs "
-            f"{min(needs)}: {sizes.core[at]} of its prompt cannot be cut, and its answer has about "
-            f"{sizes.answer[at]}",
-            "take a model with a longer context, or say how long answers may be all the same: "
-            f"sampler.max_tokens={max(1, facts.context_length // 2)}",
-        )
+        f"the problems of {situation.dataset} were to be put to the model {situation.model}.",
+        f"found: its context holds {facts.context_length} tokens; the shortest problem needs "
+        f"{min(needs)}: {sizes.core[at]} of its prompt cannot be cut, and its answer has about "
+        f"{sizes.answer[at]}",
+        "take a model with a longer context, or say how long answers may be all the same: "
+        f"sampler.max_tokens={max(1, facts.context_length // 2)}",
     )
 
 

@@ -20,7 +20,6 @@ from rlvr import (
     SingleTurn,
     Task,
     Trajectory,
-    explain,
     pip_install,
 )
 from rlvr_cvdp.answers.text_scores import ANSWER_FILES
@@ -162,11 +161,9 @@ class CvdpTask(Task):
     def _rows(self) -> list[CvdpProblem | Unsupported]:
         if self._is_starter and not self._path.is_file():
             raise PluginError(
-                explain(
-                    "the starter set of rlvr-cvdp is not installed.",
-                    f"found: no {self._path}",
-                    f"try: {pip_install('rlvr-cvdp', reinstall=True)}, or give --dataset",
-                )
+                "the starter set of rlvr-cvdp is not installed.",
+                f"found: no {self._path}",
+                f"try: {pip_install('rlvr-cvdp', reinstall=True)}, or give --dataset",
             )
         rows = [self._supported(row) for row in read_rows(self._path)]
         if self._config.strict:
@@ -185,11 +182,9 @@ class CvdpTask(Task):
     def _dropped(self) -> frozenset[str]:
         if self._config.audit and not any(r.id in self._audit for r in self._records):
             raise ConfigError(
-                explain(
-                    f"training by the audit {self._config.audit} was asked for (cvdp.audit).",
-                    f"found: it has none of the {len(self._records)} problems of {self._path}",
-                    "make one with: rlvr audit --plugin cvdp --dataset FILE --out AUDIT.json",
-                )
+                f"training by the audit {self._config.audit} was asked for (cvdp.audit).",
+                f"found: it has none of the {len(self._records)} problems of {self._path}",
+                "make one with: rlvr audit --plugin cvdp --dataset FILE --out AUDIT.json",
             )
         if self._config.weak != "drop":
             return frozenset()
@@ -235,9 +230,7 @@ def _refuse(rows: Sequence[Unsupported], path: Path) -> None:
     first = "; ".join(f"{row.id}: {row.reason}" for row in rows[:_NAMED])
     more = f"; and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
     raise ConfigError(
-        explain(
-            f"every row of {path} was to be verifiable (cvdp.strict).",
-            f"found: {len(rows)} that cannot be verified: {first}{more}",
-            "try: rlvr cvdp list --dataset FILE for all of them, or leave cvdp.strict out",
-        )
+        f"every row of {path} was to be verifiable (cvdp.strict).",
+        f"found: {len(rows)} that cannot be verified: {first}{more}",
+        "try: rlvr cvdp list --dataset FILE for all of them, or leave cvdp.strict out",
     )

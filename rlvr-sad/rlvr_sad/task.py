@@ -16,7 +16,6 @@ from rlvr import (
     SingleTurn,
     Trajectory,
     UnknownNameError,
-    explain,
 )
 from rlvr_sad.config import SadConfig
 from rlvr_sad.corpus.corpus import NOTHING, Corpus, read_corpus
@@ -124,18 +123,16 @@ def _files(config: SadConfig, dataset: Path | None) -> list[Path]:
         given = [*parts, *given]
     if not given:
         raise ConfigError(
-            explain(
-                "trajectories were to be learnt from.",
-                "found: no file was named",
-                "add --dataset FILE_OR_FOLDER,MORE",
-            )
+            "trajectories were to be learnt from.",
+            "found: no file was named",
+            "add --dataset FILE_OR_FOLDER,MORE",
         )
     found = files_of(given)
     first: dict[Path, int] = {}
     again = [p for n, p in enumerate(found) if first.setdefault(p.resolve(), n) != n]
     if again:
         raise UnknownNameError(
-            explain(f"{again[0]} was named twice.", do="name each file once, or its folder alone")
+            f"{again[0]} was named twice.", do="name each file once, or its folder alone"
         )
     return found
 

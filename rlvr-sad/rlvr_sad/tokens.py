@@ -14,7 +14,7 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
 
-from rlvr import ConfigError, Tokenizer, explain
+from rlvr import ConfigError, Tokenizer
 from rlvr_sad.trajectory import CODES, TRAINED, AgentTrajectory
 
 _TRAINED = np.array([name in TRAINED for name in CODES])
@@ -106,11 +106,9 @@ def _lengths(tokenizer: Tokenizer) -> NDArray[np.int64]:
 def _bytes(tokenizer: Tokenizer, token: int) -> bytes:
     if not tokenizer.has_bytes:
         raise ConfigError(
-            explain(
-                "trajectories were to be tokenised.",
-                f"found: {type(tokenizer).__name__} does not say the bytes of its tokens",
-                "give a tokenizer with bytes_of(token) -> bytes and has_bytes = True",
-            )
+            "trajectories were to be tokenised.",
+            f"found: {type(tokenizer).__name__} does not say the bytes of its tokens",
+            "give a tokenizer with bytes_of(token) -> bytes and has_bytes = True",
         )
     return tokenizer.bytes_of(token)
 
@@ -122,10 +120,8 @@ def _unfaithful(tokenizer: Tokenizer, data: bytes, ids: NDArray[np.int32]) -> Co
         min(len(data), len(spelled)),
     )
     return ConfigError(
-        explain(
-            "a trajectory was to be tokenised without a change.",
-            f"found: the tokens spell {spelled[at : at + 12]!r} where the text has "
-            f"{data[at : at + 12]!r} (byte {at})",
-            "give a tokenizer that keeps texts as they are (no normalisation)",
-        )
+        "a trajectory was to be tokenised without a change.",
+        f"found: the tokens spell {spelled[at : at + 12]!r} where the text has "
+        f"{data[at : at + 12]!r} (byte {at})",
+        "give a tokenizer that keeps texts as they are (no normalisation)",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlvr.config.core import TrainOptions
-from rlvr.errors import ConfigError, explain
+from rlvr.errors import ConfigError
 from rlvr.log import get
 from rlvr.parts import Advantage, Backend, Loss, Sampler, Task
 from rlvr.types import SamplingParams
@@ -33,39 +33,31 @@ def check_together(
     """
     if params.is_truncated and loss.importance_weighted:
         raise ConfigError(
-            explain(
-                "top-p or top-k sampling was asked for with an importance-weighted loss.",
-                "found: the sampled distribution is then not the policy, and every ratio is biased",
-                "set sampler.top_p=1 sampler.top_k=0, or use a loss without ratios (sft)",
-            )
+            "top-p or top-k sampling was asked for with an importance-weighted loss.",
+            "found: the sampled distribution is then not the policy, and every ratio is biased",
+            "set sampler.top_p=1 sampler.top_k=0, or use a loss without ratios (sft)",
         )
     if loss.importance_weighted and not sampler.draws_from_policy:
         raise ConfigError(
-            explain(
-                "a sampler that does not draw from the policy was chosen with an "
-                "importance-weighted loss.",
-                "found: ratios need the logprobs of the policy that sampled, and there are none",
-                "use sampler 'group', or algorithm sft",
-            )
+            "a sampler that does not draw from the policy was chosen with an "
+            "importance-weighted loss.",
+            "found: ratios need the logprobs of the policy that sampled, and there are none",
+            "use sampler 'group', or algorithm sft",
         )
     if "reference" in advantage.needs.annotations & loss.needs.annotations:
         raise ConfigError(
-            explain(
-                "a KL to the reference was asked for twice.",
-                "found: one in the loss (kl_coef of the loss) and one in the reward "
-                "(advantage.kl_coef)",
-                "set one of the two to 0",
-            )
+            "a KL to the reference was asked for twice.",
+            "found: one in the loss (kl_coef of the loss) and one in the reward "
+            "(advantage.kl_coef)",
+            "set one of the two to 0",
         )
     most = train.problems * params.group_size
     if train.minibatches > most:
         raise ConfigError(
-            explain(
-                f"{train.minibatches} optimiser steps a pass were asked for (train.minibatches).",
-                f"found: a step has at most {most} trajectories (train.problems={train.problems} "
-                f"times sampler.group_size={params.group_size})",
-                f"set train.minibatches to {most} or less, or raise train.problems",
-            )
+            f"{train.minibatches} optimiser steps a pass were asked for (train.minibatches).",
+            f"found: a step has at most {most} trajectories (train.problems={train.problems} "
+            f"times sampler.group_size={params.group_size})",
+            f"set train.minibatches to {most} or less, or raise train.problems",
         )
     if max_staleness and sampler.draws_from_policy and not loss.importance_weighted:
         log.warning(
@@ -85,11 +77,9 @@ def check_eval_loss(task: Task, backend: Backend, name: str) -> None:
     """
     if task.is_offline and not backend.capabilities.eval_loss:
         raise ConfigError(
-            explain(
-                "held-out trajectories were to be evaluated (eval.samples).",
-                f"found: backend {name} cannot tell a loss without training on it",
-                "set eval.samples=0, or choose another backend: --backend torch",
-            )
+            "held-out trajectories were to be evaluated (eval.samples).",
+            f"found: backend {name} cannot tell a loss without training on it",
+            "set eval.samples=0, or choose another backend: --backend torch",
         )
 
 
@@ -102,11 +92,9 @@ def check_is_judged(task: Task, name: str) -> None:
     """
     if task.is_offline:
         raise ConfigError(
-            explain(
-                f"answers to the problems of task {name} were to be sampled and judged.",
-                "found: its trajectories are recorded; a model is measured by its loss on those "
-                "that are held out, which is known with an algorithm and its teacher only",
-                f"do: rlvr run --plugin {name} --algo ALGO --model MODEL --teacher TEACHER "
-                "--steps 0 eval.samples=1",
-            )
+            f"answers to the problems of task {name} were to be sampled and judged.",
+            "found: its trajectories are recorded; a model is measured by its loss on those "
+            "that are held out, which is known with an algorithm and its teacher only",
+            f"do: rlvr run --plugin {name} --algo ALGO --model MODEL --teacher TEACHER "
+            "--steps 0 eval.samples=1",
         )

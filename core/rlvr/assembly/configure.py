@@ -31,7 +31,7 @@ from rlvr.config.layers import (
     resolve,
 )
 from rlvr.config.part_flags import PartFlags, part_layer, unknown_flag
-from rlvr.errors import ConfigError, PluginError, UnknownNameError, explain
+from rlvr.errors import ConfigError, PluginError, UnknownNameError
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.registry import Registry
 from rlvr.plugins.resolve import load_object
@@ -78,11 +78,9 @@ def configure(
         if flags.given:
             raise unknown_flag(flags.given[0][0], flags.command, flags.own)
         raise ConfigError(
-            explain(
-                "no plugin was chosen.",
-                f"installed: {', '.join(registry.names('task')) or 'no task plugin'}",
-                "try: rlvr run --plugin cvdp --algo grpo",
-            )
+            "no plugin was chosen.",
+            f"installed: {', '.join(registry.names('task')) or 'no task plugin'}",
+            "try: rlvr run --plugin cvdp --algo grpo",
         )
     said = {key.removeprefix("run.") for layer in given for key in layer.values}
     optional = {*_PARTS} - said if is_partial else set[str]()
@@ -141,11 +139,9 @@ def check_dataset(run: RunOptions, task: TaskSpec) -> None:
     missing = next((path for path in several if not Path(path).exists()), None)
     if missing is not None:
         raise UnknownNameError(
-            explain(
-                f"the data set {missing} was asked for.",
-                "found: no such file or folder",
-                "check the path given with --dataset",
-            )
+            f"the data set {missing} was asked for.",
+            "found: no such file or folder",
+            "check the path given with --dataset",
         )
 
 
@@ -155,11 +151,9 @@ def _declare(specs: dict[str, type], spec: PartSpec) -> None:
     other = specs.setdefault(spec.option_namespace, cls)
     if other is not cls:
         raise PluginError(
-            explain(
-                f"two parts of this run declare options under '{spec.option_namespace}'.",
-                f"found: {other.__module__}.{other.__name__} and {cls.__module__}.{cls.__name__}",
-                f"a part of plugin {spec.provider} needs a namespace of its own",
-            )
+            f"two parts of this run declare options under '{spec.option_namespace}'.",
+            f"found: {other.__module__}.{other.__name__} and {cls.__module__}.{cls.__name__}",
+            f"a part of plugin {spec.provider} needs a namespace of its own",
         )
 
 

@@ -10,7 +10,7 @@ import attrs
 
 from rlvr.assembly.teachers import model_of
 from rlvr.config.layers import Layer, Options
-from rlvr.errors import PluginError, RlvrError, explain
+from rlvr.errors import PluginError, RlvrError
 from rlvr.fitting import ModelFacts, Proposed, Situation
 from rlvr.log import get
 from rlvr.plugins.resolve import load_object
@@ -97,11 +97,9 @@ def _asked(spec: PartSpec, target: str, situation: Situation) -> Mapping[str, Pr
 
 def _broken(spec: PartSpec, target: str, found: str) -> PluginError:
     return PluginError(
-        explain(
-            f"{spec.kind} {spec.full_name} was asked for option values ({target}).",
-            f"found: {found}",
-            "promised: a mapping of dotted option keys to rlvr.fitting.Proposed",
-        )
+        f"{spec.kind} {spec.full_name} was asked for option values ({target}).",
+        f"found: {found}",
+        "promised: a mapping of dotted option keys to rlvr.fitting.Proposed",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlvr.errors import ConfigError, explain
+from rlvr.errors import ConfigError
 from rlvr.log import get
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.known import MODELS
@@ -67,17 +67,13 @@ def check_fit(backend: BackendSpec, sampler: SamplerSpec | None, *, trains: bool
     """
     if trains and not backend.trains:
         raise ConfigError(
-            explain(
-                f"a model was to be trained with backend {backend.name}.",
-                f"found: it only samples ({backend.summary}); it gives no gradients",
-                "train with another --model and --backend; measure this one with: rlvr eval",
-            )
+            f"a model was to be trained with backend {backend.name}.",
+            f"found: it only samples ({backend.summary}); it gives no gradients",
+            "train with another --model and --backend; measure this one with: rlvr eval",
         )
     if backend.sampler and sampler is not None and sampler.name != backend.sampler:
         raise ConfigError(
-            explain(
-                f"sampler {sampler.name} was asked for.",
-                f"found: backend {backend.name} goes with sampler {backend.sampler} only",
-                "leave --sampler out",
-            )
+            f"sampler {sampler.name} was asked for.",
+            f"found: backend {backend.name} goes with sampler {backend.sampler} only",
+            "leave --sampler out",
         )

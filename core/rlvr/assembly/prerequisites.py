@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlvr.errors import PrerequisiteError, explain
+from rlvr.errors import PrerequisiteError
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.resolve import load_object
 from rlvr.specs import Check, CheckResult
@@ -33,9 +33,7 @@ def check_prerequisites(host: PluginHost, provider: str) -> None:
                 missing.append(f"{check.name}: {result.found}{fix}")
     if missing:
         raise PrerequisiteError(
-            explain(
-                f"plugin {provider} cannot run here.",
-                "missing: " + "\n  missing: ".join(missing),
-                f"see all checks with: rlvr doctor --plugin {provider}",
-            )
+            f"plugin {provider} cannot run here.",
+            "missing: " + "\n  missing: ".join(missing),
+            f"see all checks with: rlvr doctor --plugin {provider}",
         )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rlvr.border.abilities import task_warnings
 from rlvr.border.calls import label
 from rlvr.border.promises import problems_of
-from rlvr.errors import ConfigError, explain
+from rlvr.errors import ConfigError
 from rlvr.log import get
 from rlvr.parts import Sampler, Task
 from rlvr.types import Problem
@@ -30,22 +30,18 @@ def train_problems(task: Task, sampler: Sampler, provider: str) -> tuple[Problem
     problems = tuple(problems_of(task, "train"))
     if not problems:
         raise ConfigError(
-            explain(
-                f"there is nothing to train on: {label(task, 'task')}.",
-                f"found: no usable problem in split 'train'{_left_out(task)}",
-                "choose another --dataset" + _reasons(task, provider),
-            )
+            f"there is nothing to train on: {label(task, 'task')}.",
+            f"found: no usable problem in split 'train'{_left_out(task)}",
+            "choose another --dataset" + _reasons(task, provider),
         )
     kept = posed(task, sampler, problems)
     if not kept:
         first = problems[0]
         raise ConfigError(
-            explain(
-                f"the policy was to answer {len(problems)} problems.",
-                f"found: none of them can be put to it: {first.id}: {task.why_unanswerable(first)}",
-                "learn from what is recorded (--sampler replay, --algo sad), or name a --dataset "
-                "with prompts",
-            )
+            f"the policy was to answer {len(problems)} problems.",
+            f"found: none of them can be put to it: {first.id}: {task.why_unanswerable(first)}",
+            "learn from what is recorded (--sampler replay, --algo sad), or name a --dataset "
+            "with prompts",
         )
     return kept
 

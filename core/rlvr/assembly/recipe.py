@@ -26,7 +26,7 @@ from rlvr.config.core import (
     VerifyOptions,
 )
 from rlvr.curriculum.select import check_choice
-from rlvr.errors import ConfigError, explain
+from rlvr.errors import ConfigError
 from rlvr.log import get
 from rlvr.parts import (
     Advantage,
@@ -145,11 +145,9 @@ def _model_spec(configured: Configured) -> str:
     scheme = model.partition(":")[0]
     if backend is not None and backend.models and scheme not in backend.models:
         raise ConfigError(
-            explain(
-                f"model '{model}' was asked for.",
-                f"backend {backend.name} takes: {', '.join(f'{s}:...' for s in backend.models)}",
-                "choose another --model or --backend",
-            )
+            f"model '{model}' was asked for.",
+            f"backend {backend.name} takes: {', '.join(f'{s}:...' for s in backend.models)}",
+            "choose another --model or --backend",
         )
     return model
 

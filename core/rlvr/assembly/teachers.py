@@ -12,7 +12,7 @@ from rlvr.assembly.build_part import build, enter
 from rlvr.assembly.configured import NO_TASK
 from rlvr.border.promises import policy_of
 from rlvr.config.layers import Layer, resolve
-from rlvr.errors import ConfigError, PluginError, explain
+from rlvr.errors import ConfigError, PluginError
 from rlvr.install import pip_install
 from rlvr.log import get
 from rlvr.parts import Backend, BuildContext, LearningPart, Policy, Teacher, Tokenizer
@@ -82,17 +82,15 @@ def teacher_for(model: str, host: PluginHost) -> TeacherSpec:
     known = sorted({f"{s}:..." for spec in host.teachers() for s in spec.models})
     ours = distribution_for("backend", MODELS.get(scheme, ""))
     raise PluginError(
-        explain(
-            f"the teacher '{model}' was asked for.",
-            f"found: {len(takers)} plugins take it: {', '.join(s.provider for s in takers)}"
-            if takers
-            else f"found: no plugin takes it; teachers can be: {', '.join(known) or 'none'}",
-            "disable all but one of them (RLVR_DISABLE_PLUGINS)"
-            if takers
-            else f"do: {pip_install(ours)}"
-            if ours
-            else "name one by its model spec, such as hf:PATH",
-        )
+        f"the teacher '{model}' was asked for.",
+        f"found: {len(takers)} plugins take it: {', '.join(s.provider for s in takers)}"
+        if takers
+        else f"found: no plugin takes it; teachers can be: {', '.join(known) or 'none'}",
+        "disable all but one of them (RLVR_DISABLE_PLUGINS)"
+        if takers
+        else f"do: {pip_install(ours)}"
+        if ours
+        else "name one by its model spec, such as hf:PATH",
     )
 
 
@@ -107,7 +105,7 @@ def model_of(model: str, task: TaskSpec) -> str:
         return model
     if task.starter is None:
         raise PluginError(
-            explain(f"task {task.name} ships no starter model.", do="name one, such as gpt2:PATH")
+            f"task {task.name} ships no starter model.", do="name one, such as gpt2:PATH"
         )
     return str(load_object(task.starter, task.provider)())
 
@@ -124,11 +122,9 @@ def teachers_wanted(parts: Sequence[LearningPart]) -> dict[str, str]:
         for name, model in part.needs.teachers.items():
             if name in _BACKENDS or wanted.setdefault(name, model) != model:
                 raise PluginError(
-                    explain(
-                        f"{type(part).__name__} asks the teacher {model!r} for {name!r}.",
-                        "found: that annotation is another model's",
-                        "give the teacher's annotation a name of its own",
-                    )
+                    f"{type(part).__name__} asks the teacher {model!r} for {name!r}.",
+                    "found: that annotation is another model's",
+                    "give the teacher's annotation a name of its own",
                 )
     return wanted
 
@@ -208,11 +204,9 @@ def check_fit(
     longest = context.sampling.max_tokens if context.sampling is not None else 0
     if longest >= teacher.context_length:
         raise ConfigError(
-            explain(
-                f"answers of up to {longest} tokens were asked for (sampler.max_tokens).",
-                f"found: {name} reads {teacher.context_length} tokens, prompt and answer together",
-                f"set sampler.max_tokens below {teacher.context_length}, or choose another teacher",
-            )
+            f"answers of up to {longest} tokens were asked for (sampler.max_tokens).",
+            f"found: {name} reads {teacher.context_length} tokens, prompt and answer together",
+            f"set sampler.max_tokens below {teacher.context_length}, or choose another teacher",
         )
     if fitted is teacher and teacher.context_length < policy.context_length:
         log.warning(
@@ -240,19 +234,17 @@ def in_tokens_of(configured: Configured, student: Tokenizer, teacher: Teacher) -
     adapters = [spec for spec in configured.host.teachers() if spec.adapts]
     if len(adapters) != 1:
         raise PluginError(
-            explain(
-                f"teacher {teacher.name} was to score what the policy writes.",
-                f"found: it has another tokenizer: {differs}; and "
-                + (
-                    f"{len(adapters)} plugins adapt it: {', '.join(s.provider for s in adapters)}"
-                    if adapters
-                    else "no plugin that adapts one to the other"
-                ),
-                "disable all but one of them (RLVR_DISABLE_PLUGINS)"
+            f"teacher {teacher.name} was to score what the policy writes.",
+            f"found: it has another tokenizer: {differs}; and "
+            + (
+                f"{len(adapters)} plugins adapt it: {', '.join(s.provider for s in adapters)}"
                 if adapters
-                else f"do: {pip_install('rlvr-distill')}, or choose a teacher whose tokenizer is "
-                "the policy's",
-            )
+                else "no plugin that adapts one to the other"
+            ),
+            "disable all but one of them (RLVR_DISABLE_PLUGINS)"
+            if adapters
+            else f"do: {pip_install('rlvr-distill')}, or choose a teacher whose tokenizer is "
+            "the policy's",
         )
     known = BuildContext(
         model=teacher.name, inner=teacher, tokenizer=student, notes={"differs": differs}
@@ -274,12 +266,10 @@ def check_temperature(teacher: Teacher, sampling: SamplingParams | None) -> None
     if sampling.temperature not in able.temperatures:
         at = ", ".join(f"{t:g}" for t in able.temperatures)
         raise ConfigError(
-            explain(
-                f"teacher {teacher.name} was to score what is sampled at temperature "
-                f"{sampling.temperature:g}.",
-                f"found: it scores at temperature {at} only",
-                f"do: set sampler.temperature to {at}, or choose another teacher",
-            )
+            f"teacher {teacher.name} was to score what is sampled at temperature "
+            f"{sampling.temperature:g}.",
+            f"found: it scores at temperature {at} only",
+            f"do: set sampler.temperature to {at}, or choose another teacher",
         )
 
 
@@ -287,10 +277,8 @@ def _build(configured: Configured, context: BuildContext, model: str) -> Any:
     spec = teacher_for(model, configured.host)
     if spec.config and spec.option_namespace not in configured.specs:
         raise PluginError(
-            explain(
-                f"the teacher '{model}' was asked for.",
-                f"found: its options ({spec.option_namespace}.*) are not known to this run",
-                "the advantage's or loss's spec must name the option: AdvantageSpec(teachers=...)",
-            )
+            f"the teacher '{model}' was asked for.",
+            f"found: its options ({spec.option_namespace}.*) are not known to this run",
+            "the advantage's or loss's spec must name the option: AdvantageSpec(teachers=...)",
         )
     return build(configured, spec, attrs.evolve(context, model=model))

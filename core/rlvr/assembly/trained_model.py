@@ -11,7 +11,7 @@ from rlvr.assembly.build_part import build
 from rlvr.assembly.configured import Configured
 from rlvr.assembly.teachers import model_of, teacher_keys
 from rlvr.config.layers import Layer
-from rlvr.errors import CheckpointError, ConfigError, explain
+from rlvr.errors import CheckpointError, ConfigError
 from rlvr.parts import Backend, BuildContext, Checkpointer
 from rlvr.records.kept_checkpoints import checkpoints_of
 from rlvr.records.lineage import Lineage, joined, lineage_of
@@ -74,11 +74,9 @@ def check_alone(run: Path, model: str | None) -> None:
     """
     if model is not None:
         raise ConfigError(
-            explain(
-                f"the model of the run {run} was to be evaluated (--run).",
-                f"found: --model {model} too",
-                "leave one of them out",
-            )
+            f"the model of the run {run} was to be evaluated (--run).",
+            f"found: --model {model} too",
+            "leave one of them out",
         )
 
 
@@ -97,20 +95,16 @@ async def load_last(
     checkpoints = checkpoints_of(checkpointer)
     if not checkpoints:
         raise CheckpointError(
-            explain(
-                f"the model of the run {run} was to be evaluated.",
-                "found: no checkpoint of it",
-                f"go on with the run: rlvr run --resume {run}",
-            )
+            f"the model of the run {run} was to be evaluated.",
+            "found: no checkpoint of it",
+            f"go on with the run: rlvr run --resume {run}",
         )
     named = {checkpoint.path.name: checkpoint for checkpoint in checkpoints}
     if name and name not in named:
         raise CheckpointError(
-            explain(
-                f"checkpoint {name} of the run {run} was to be evaluated.",
-                f"found: {', '.join(named)}",
-                "name one of those, or the run for its last one; checkpoint.keep keeps more",
-            )
+            f"checkpoint {name} of the run {run} was to be evaluated.",
+            f"found: {', '.join(named)}",
+            "name one of those, or the run for its last one; checkpoint.keep keeps more",
         )
     which = named[name] if name else checkpoints[-1]
     return state_of(await checkpointer.load(which, backend), which).step

@@ -8,7 +8,7 @@ import attrs
 
 from rlvr.config.layers import Layer
 from rlvr.config.schema import options_of
-from rlvr.errors import UnknownNameError, explain
+from rlvr.errors import UnknownNameError
 from rlvr.plugins.registry import Registry
 from rlvr.specs import PartSpec
 
@@ -39,11 +39,9 @@ def refuse_foreign(layers: Sequence[Layer], specs: Mapping[str, type], registry:
             if not owners:
                 continue
             raise UnknownNameError(
-                explain(
-                    f"no part of this run has the option {key!r} (from {layer.place(key)}).",
-                    f"found: it belongs to {', '.join(f'{o.kind} {o.name}' for o in owners)}",
-                    f"leave it out, or choose {_choice(owners[0])}",
-                )
+                f"no part of this run has the option {key!r} (from {layer.place(key)}).",
+                f"found: it belongs to {', '.join(f'{o.kind} {o.name}' for o in owners)}",
+                f"leave it out, or choose {_choice(owners[0])}",
             )
 
 

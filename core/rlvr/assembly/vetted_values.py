@@ -12,7 +12,7 @@ from rlvr.assembly.model_spec import is_starter
 from rlvr.config.core import RunOptions
 from rlvr.config.layer import Layer
 from rlvr.config.schema import options_of
-from rlvr.errors import PluginError, UnknownNameError, explain
+from rlvr.errors import PluginError, UnknownNameError
 from rlvr.plugins.registry import Registry
 from rlvr.specs import AlgorithmSpec, PartSpec
 
@@ -47,11 +47,9 @@ def parts_of(vetted: Sequence[Layer], given: Sequence[Layer]) -> dict[str, Any]:
         wrong = [f"run.{name}" for name in _BEFORE if f"run.{name}" in layer.values]
         if wrong:
             raise PluginError(
-                explain(
-                    f"{layer.name} was to be taken.",
-                    f"found: it sets {', '.join(wrong)}, which decide whether it is taken",
-                    f"it may choose {', '.join(f'run.{name}' for name in PARTS)}",
-                )
+                f"{layer.name} was to be taken.",
+                f"found: it sets {', '.join(wrong)}, which decide whether it is taken",
+                f"it may choose {', '.join(f'run.{name}' for name in PARTS)}",
             )
         if "run.callbacks" in layer.values:
             found["callbacks"] = tuple(layer.values["run.callbacks"])
@@ -129,10 +127,8 @@ def vetted_layers(chosen: Chosen, run: RunOptions, preset: str | None) -> list[L
     presets = chosen.task.presets
     if preset is not None and preset not in presets:
         raise UnknownNameError(
-            explain(
-                f"no preset named '{preset}' for task {chosen.task.name}.",
-                f"there are: {', '.join(presets) or 'none'}",
-            )
+            f"no preset named '{preset}' for task {chosen.task.name}.",
+            f"there are: {', '.join(presets) or 'none'}",
         )
     is_default = not run.dataset and is_starter(run.model, chosen.task, chosen.backend)
     if preset is None and STARTER in presets and is_default:

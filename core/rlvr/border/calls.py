@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from attrs import field, frozen
 
-from rlvr.errors import PartError, RlvrError, explain
+from rlvr.errors import PartError, RlvrError
 from rlvr.specs import PartSpec
 
 _BUILT: dict[tuple[str, type], PartSpec] = {}
@@ -100,11 +100,9 @@ class Border:
         of = f" for problem {self.problem}" if self.problem else ""
         promised = self.promised if method == self.method else "to go on without an error"
         return PartError(
-            explain(
-                f"{who} did not keep its promise: {method}{of}.",
-                f"promised: {promised}; came: {came}",
-                "correct the plugin, or choose another part",
-            )
+            f"{who} did not keep its promise: {method}{of}.",
+            f"promised: {promised}; came: {came}",
+            "correct the plugin, or choose another part",
         )
 
     def sentence(self, came: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr.config.core import CheckpointOptions
-from rlvr.errors import CheckpointError, explain
+from rlvr.errors import CheckpointError
 from rlvr.parts import Backend, BuildContext, Checkpointer
 from rlvr.records.lineage import FILE as TRAINED_ON
 from rlvr.types import Checkpoint
@@ -70,12 +70,10 @@ class FileCheckpointer(Checkpointer):
             shutil.rmtree(beside, ignore_errors=True)
             last = self.list()
             raise CheckpointError(
-                explain(
-                    f"the checkpoint of step {step} could not be written.",
-                    f"found: {error.strerror or error}; "
-                    f"last good checkpoint: {last[-1].path if last else 'none'}",
-                    "free space or choose another --out, then continue with --resume",
-                )
+                f"the checkpoint of step {step} could not be written.",
+                f"found: {error.strerror or error}; "
+                f"last good checkpoint: {last[-1].path if last else 'none'}",
+                "free space or choose another --out, then continue with --resume",
             ) from error
         self._prune()
         return Checkpoint(path=final, step=step, digest=json.loads(text)["seal"])
@@ -133,11 +131,9 @@ class FileCheckpointer(Checkpointer):
         )
         if wrong:
             raise CheckpointError(
-                explain(
-                    f"the checkpoint {checkpoint.path} cannot be trusted.",
-                    f"found: {wrong[0]} is missing or differs from the manifest",
-                    "resume from another checkpoint of the run",
-                )
+                f"the checkpoint {checkpoint.path} cannot be trusted.",
+                f"found: {wrong[0]} is missing or differs from the manifest",
+                "resume from another checkpoint of the run",
             )
 
 
@@ -164,11 +160,9 @@ def _manifest(path: Path) -> dict[str, Any]:
 
 def _unreadable(path: Path, found: str) -> CheckpointError:
     return CheckpointError(
-        explain(
-            f"the checkpoint {path} cannot be read.",
-            f"found in {MANIFEST}: {found}",
-            "resume from another checkpoint of the run",
-        )
+        f"the checkpoint {path} cannot be read.",
+        f"found in {MANIFEST}: {found}",
+        "resume from another checkpoint of the run",
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from attrs import frozen
 
 from rlvr.config.fields import option
-from rlvr.errors import ConfigError, VerifierError, explain
+from rlvr.errors import ConfigError, VerifierError
 from rlvr.parts import BuildContext, RewardFn, SingleTurn, Task
 from rlvr.types import Message, Problem, Reward, Trajectory
 
@@ -29,11 +29,9 @@ class ToyTask(Task):
     def __init__(self, config: ToyConfig, context: BuildContext) -> None:
         if context.dataset is not None:
             raise ConfigError(
-                explain(
-                    f"the data set {context.dataset} was given to the toy task.",
-                    "found: its problems are its own and read no file",
-                    "leave --dataset out, or choose another --plugin",
-                )
+                f"the data set {context.dataset} was given to the toy task.",
+                "found: its problems are its own and read no file",
+                "leave --dataset out, or choose another --plugin",
             )
         self._config = config
 

@@ -17,7 +17,7 @@ from rlvr.builtin.scoring_progress import scoring_progress
 from rlvr.cli.options import add_config_flags, add_run_flags
 from rlvr.cli.output import print_json, table
 from rlvr.cli.parser import examples
-from rlvr.errors import ConfigError, ExitCode, UnknownNameError, explain
+from rlvr.errors import ConfigError, ExitCode, UnknownNameError
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
@@ -87,11 +87,9 @@ def main(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> None:
     for flag, value, least in (("--mutants", args.mutants, 0), ("--repeats", args.repeats, 1)):
         if value < least:
-            raise ConfigError(
-                explain(f"{flag} {value} was given.", do=f"give a number from {least} on")
-            )
+            raise ConfigError(f"{flag} {value} was given.", do=f"give a number from {least} on")
     if not 0 <= args.weak <= 1:
-        raise ConfigError(explain(f"--weak {args.weak} was given.", do="give a share from 0 to 1"))
+        raise ConfigError(f"--weak {args.weak} was given.", do="give a share from 0 to 1")
 
 
 def _head(configured: Configured, host: PluginHost, args: argparse.Namespace) -> dict[str, Any]:
@@ -149,16 +147,14 @@ def _chosen(problems: list[Problem], args: argparse.Namespace) -> list[Problem]:
         for name in names:
             if name not in known:
                 raise UnknownNameError(
-                    explain(f"problem {name!r} was to be audited.", did_you_mean(name, known))
+                    f"problem {name!r} was to be audited.", did_you_mean(name, known)
                 )
         problems = [known[name] for name in dict.fromkeys(names)]
     if not problems:
         raise ConfigError(
-            explain(
-                f"split '{args.split}' of the data set was to be audited.",
-                "found: no problem in it",
-                "choose another --split or --dataset",
-            )
+            f"split '{args.split}' of the data set was to be audited.",
+            "found: no problem in it",
+            "choose another --split or --dataset",
         )
     return problems
 

@@ -14,7 +14,7 @@ from rlvr.assembly.prerequisites import check_prerequisites
 from rlvr.assembly.trained_model import options_of, trained_at
 from rlvr.cli.eval_sources import Evaluated, from_file, judged_before, sampled
 from rlvr.config.layers import Layer
-from rlvr.errors import UnknownNameError, explain
+from rlvr.errors import UnknownNameError
 from rlvr.evaluation.saved import holds_verdicts
 from rlvr.plugins.host import PluginHost
 
@@ -40,11 +40,9 @@ def kind_of(against: str) -> Kind:
     if against == STARTER or (":" in against and not path.is_dir()):
         return "model"
     raise UnknownNameError(
-        explain(
-            f"a comparison with {against} was asked for (--against).",
-            "found: a folder that is no run" if path.is_dir() else "found: no such file or run",
-            "name a file of samples or answers, a run's directory, or a model, like gpt2:PATH",
-        )
+        f"a comparison with {against} was asked for (--against).",
+        "found: a folder that is no run" if path.is_dir() else "found: no such file or run",
+        "name a file of samples or answers, a run's directory, or a model, like gpt2:PATH",
     )
 
 

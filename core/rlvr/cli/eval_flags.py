@@ -8,7 +8,7 @@ from pathlib import Path
 from rlvr.assembly.trained_model import check_alone, trained_at
 from rlvr.cli.eval_against import kind_of
 from rlvr.config.part_flags import unknown_flag
-from rlvr.errors import ConfigError, explain
+from rlvr.errors import ConfigError
 from rlvr.evaluation.saved import holds_verdicts
 
 JUDGING = ("plugin", "task", "reward", "dataset", "seed", "samples", "split", "workers", "config")
@@ -24,9 +24,7 @@ def check_flags(args: argparse.Namespace) -> None:
     """
     if args.samples is not None and args.samples < 1:
         raise ConfigError(
-            explain(
-                f"{args.samples} samples a problem were asked for.", do="set --samples 1 or more"
-            )
+            f"{args.samples} samples a problem were asked for.", do="set --samples 1 or more"
         )
     against = kind_of(args.against) if args.against else None
     sampling = _given(args, SAMPLING) + (["--run"] if args.run_dir else [])
@@ -46,11 +44,9 @@ def check_flags(args: argparse.Namespace) -> None:
         check_alone(run, args.model)
     if args.missing and not args.completions and against != "answers":
         raise ConfigError(
-            explain(
-                f"--missing {args.missing} was given.",
-                "found: no --completions, so no answer can be missing",
-                "leave --missing out, or name a file of answers with --completions",
-            )
+            f"--missing {args.missing} was given.",
+            "found: no --completions, so no answer can be missing",
+            "leave --missing out, or name a file of answers with --completions",
         )
     if args.report:
         _check_report(args, against)
@@ -69,11 +65,9 @@ def _check_report(args: argparse.Namespace, against: str | None) -> None:
         )
     if Path(args.report).is_file() and not holds_verdicts(Path(args.report)):
         raise ConfigError(
-            explain(
-                f"an evaluation was to be read from {args.report} (--report).",
-                "found: answers without a verdict",
-                f"have them judged: --completions {args.report}",
-            )
+            f"an evaluation was to be read from {args.report} (--report).",
+            "found: answers without a verdict",
+            f"have them judged: --completions {args.report}",
         )
 
 
@@ -84,4 +78,4 @@ def _given(args: argparse.Namespace, names: list[str] | tuple[str, ...]) -> list
 
 
 def _refused(asked: str, found: str) -> ConfigError:
-    return ConfigError(explain(asked, found, "leave one of them out"))
+    return ConfigError(asked, found, "leave one of them out")

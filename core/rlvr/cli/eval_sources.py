@@ -20,7 +20,7 @@ from rlvr.border.promises import policy_of, problems_of
 from rlvr.builtin.scoring_progress import scoring_progress
 from rlvr.cli.eval_figures import Measured, measured
 from rlvr.config.core import EvalOptions
-from rlvr.errors import ConfigError, explain
+from rlvr.errors import ConfigError
 from rlvr.evaluation import contamination
 from rlvr.evaluation.answers_file import read_answers
 from rlvr.evaluation.breakdown import check_labels
@@ -172,13 +172,10 @@ async def from_file(configured: Configured, args: argparse.Namespace) -> Evaluat
             print(f"rlvr: {args.completions}: {reason}", file=sys.stderr)
         if not any(group.trajectories for group in completions.groups):
             raise ConfigError(
-                explain(
-                    f"the answers in {args.completions} were to be evaluated.",
-                    f"found: none for any of the {len(problems)} problems of split "
-                    f"'{options.split}'",
-                    'a line is {"id": ..., "completion": ...} or {"id": ..., "files": {...}}; '
-                    "check --dataset and --split",
-                )
+                f"the answers in {args.completions} were to be evaluated.",
+                f"found: none for any of the {len(problems)} problems of split '{options.split}'",
+                'a line is {"id": ..., "completion": ...} or {"id": ..., "files": {...}}; '
+                "check --dataset and --split",
             )
         begun = time.monotonic()
         with scoring_progress(status, quiet=args.json):
@@ -259,11 +256,9 @@ def _problems(task: Task, options: EvalOptions, labels: list[str]) -> list[Probl
     problems = problems_of(task, options.split)[: options.problems or None]
     if not problems:
         raise ConfigError(
-            explain(
-                f"split '{options.split}' was to be evaluated.",
-                f"found: no usable problem in it; {len(task.unsupported())} rows are unsupported",
-                "choose another --split or --dataset",
-            )
+            f"split '{options.split}' was to be evaluated.",
+            f"found: no usable problem in it; {len(task.unsupported())} rows are unsupported",
+            "choose another --split or --dataset",
         )
     check_labels(problems, labels)
     return problems

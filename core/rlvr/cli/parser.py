@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from rlvr.config.part_flags import split_flags, unknown_flag
-from rlvr.errors import ConfigError, UnknownNameError, explain
+from rlvr.errors import ConfigError, UnknownNameError
 from rlvr.suggest import nearest
 
 
@@ -112,8 +112,8 @@ def refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
         found = f"there are: {', '.join(choices)}"
         close = nearest(match.group(1), choices)
         hint = f"    did you mean {close!r}?" if close else ""
-        raise UnknownNameError(explain(f"{parser.prog}: {message}", found + hint, do))
-    raise ConfigError(explain(f"{parser.prog}: {message}", do=do))
+        raise UnknownNameError(f"{parser.prog}: {message}", found + hint, do)
+    raise ConfigError(f"{parser.prog}: {message}", do=do)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rlvr.cli.output import table
 from rlvr.cli.parser import refusals_are_ours
-from rlvr.errors import ExitCode, PluginError, UnknownNameError, explain
+from rlvr.errors import ExitCode, PluginError, UnknownNameError
 from rlvr.heartbeat import hush, tells
 from rlvr.install import pip_install
 from rlvr.log import setup
@@ -50,12 +50,10 @@ def run_plugin_command(plugin: str, words: Sequence[str], own: Sequence[str]) ->
     chosen = offered.get(words[0])
     if chosen is None:
         raise UnknownNameError(
-            explain(
-                f"plugin {plugin!r} has no command {words[0]!r}.",
-                f"there are: {', '.join(offered) or 'none'}    "
-                f"{did_you_mean(words[0], offered)}".rstrip(),
-                f"try: rlvr {plugin} --help",
-            )
+            f"plugin {plugin!r} has no command {words[0]!r}.",
+            f"there are: {', '.join(offered) or 'none'}    "
+            f"{did_you_mean(words[0], offered)}".rstrip(),
+            f"try: rlvr {plugin} --help",
         )
     return _call(chosen, words[1:])
 
@@ -66,29 +64,23 @@ def _top_command(name: str, others: Sequence[str], host: PluginHost) -> CommandS
     found = [command for command in tops if command.name == name]
     if len(found) > 1:
         raise PluginError(
-            explain(
-                f"the command {name!r} was asked for.",
-                f"several plugins offer it: {', '.join(c.provider for c in found)}",
-                f"try: rlvr {found[0].provider} {name}",
-            )
+            f"the command {name!r} was asked for.",
+            f"several plugins offer it: {', '.join(c.provider for c in found)}",
+            f"try: rlvr {found[0].provider} {name}",
         )
     if found:
         return found[0]
     if distribution := COMMANDS.get(name):
         raise PluginError(
-            explain(
-                f"the command {name!r} was asked for.",
-                f"it comes with {distribution}, which is not installed or not active",
-                f"try: {pip_install(distribution)}; rlvr plugins list",
-            )
+            f"the command {name!r} was asked for.",
+            f"it comes with {distribution}, which is not installed or not active",
+            f"try: {pip_install(distribution)}; rlvr plugins list",
         )
     words = [*others, *(command.name for command in tops)]
     raise UnknownNameError(
-        explain(
-            f"unknown command {name!r}.",
-            f"there are: {', '.join(words)}    {did_you_mean(name, words)}".rstrip(),
-            "try: rlvr --help",
-        )
+        f"unknown command {name!r}.",
+        f"there are: {', '.join(words)}    {did_you_mean(name, words)}".rstrip(),
+        "try: rlvr --help",
     )
 
 

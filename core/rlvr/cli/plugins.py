@@ -11,7 +11,7 @@ from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import print_json, table
 from rlvr.cli.parser import examples
 from rlvr.config.describe import as_text, describe
-from rlvr.errors import ExitCode, PluginError, UnknownNameError, explain
+from rlvr.errors import ExitCode, PluginError, UnknownNameError
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.offers import OFFERS, label
 from rlvr.plugins.registry import Registry
@@ -53,7 +53,7 @@ def _list(args: argparse.Namespace, host: PluginHost) -> int:
         if args.hook not in hookspecs.__all__:
             hint = did_you_mean(args.hook, hookspecs.__all__)
             hooks = f"hooks: {', '.join(hookspecs.__all__)}"
-            raise UnknownNameError(explain(f"no hook named {args.hook!r}.", hint, hooks))
+            raise UnknownNameError(f"no hook named {args.hook!r}.", hint, hooks)
         plugins = tuple(plugin for plugin in plugins if args.hook in plugin.hooks)
     if args.json:
         print_json(as_json(plugins))

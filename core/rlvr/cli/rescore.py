@@ -16,7 +16,7 @@ from rlvr.border.promises import problems_of
 from rlvr.cli.options import add_config_flags
 from rlvr.cli.parser import examples
 from rlvr.config.layers import Layer
-from rlvr.errors import ConfigError, ExitCode, explain
+from rlvr.errors import ConfigError, ExitCode
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
@@ -81,20 +81,16 @@ async def _rescore(
             lines.append({**line, "kind": kind, "trajectory": found})
     if not lines:
         raise ConfigError(
-            explain(
-                f"the trajectories of {directory.path} were to be scored again.",
-                "found: none",
-                "choose a run that took at least one step",
-            )
+            f"the trajectories of {directory.path} were to be scored again.",
+            "found: none",
+            "choose a run that took at least one step",
         )
     if any("recorded" in line for line in lines):
         raise ConfigError(
-            explain(
-                f"the trajectories of {directory.path} were to be scored again.",
-                "found: they were replayed from recordings, which the run does not keep and "
-                "nobody judges",
-                "choose a run whose policy sampled",
-            )
+            f"the trajectories of {directory.path} were to be scored again.",
+            "found: they were replayed from recordings, which the run does not keep and "
+            "nobody judges",
+            "choose a run whose policy sampled",
         )
     context = build_context(configured, directory.path)
     async with open_verifier(configured, context, RunStatus()) as verifier:

@@ -13,7 +13,7 @@ import attrs
 from rlvr.cli.compare_report import paired_as_json, verdict
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import number, print_json, table
-from rlvr.errors import ConfigError, ExitCode, explain
+from rlvr.errors import ConfigError, ExitCode
 from rlvr.evaluation import compare_runs
 from rlvr.evaluation.compare_runs import CURVES, Curve, Difference, Points, Summary
 from rlvr.evaluation.plot import check_drawable, draw
@@ -48,11 +48,9 @@ def main(args: argparse.Namespace) -> int:
     paths = [locate(name) for name in args.runs]
     if len({path.resolve() for path in paths}) < max(len(paths), 2):
         raise ConfigError(
-            explain(
-                "runs were to be compared.",
-                f"found: {len(paths)} named, {len({p.resolve() for p in paths})} different",
-                "name two or more different runs; list them with: rlvr runs list",
-            )
+            "runs were to be compared.",
+            f"found: {len(paths)} named, {len({p.resolve() for p in paths})} different",
+            "name two or more different runs; list them with: rlvr runs list",
         )
     if args.out:
         check_drawable(Path(args.out))
@@ -64,11 +62,9 @@ def main(args: argparse.Namespace) -> int:
     there = [(curve, found) for curve, found in curves if any(found.values())]
     if args.out and not there:
         raise ConfigError(
-            explain(
-                f"curves were to be drawn to {args.out}.",
-                "found: no metrics in any of these runs yet",
-                "wait for the first step of one of them",
-            )
+            f"curves were to be drawn to {args.out}.",
+            "found: no metrics in any of these runs yet",
+            "wait for the first step of one of them",
         )
     print_json(_as_json(runs, curves)) if args.json else print(_as_text(runs, curves, there))
     if args.out:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import number, print_json, table
-from rlvr.errors import ConfigError, ExitCode, UnknownNameError, explain
+from rlvr.errors import ConfigError, ExitCode, UnknownNameError
 from rlvr.records.read_runs import DEFAULT_DIRECTORY, read_run
 
 SUMMARY = "all runs of a folder, oldest first"
@@ -33,7 +33,7 @@ def main(args: argparse.Namespace) -> int:
     """
     folder = Path(args.directory)
     if not folder.is_dir() and args.directory != DEFAULT_DIRECTORY:
-        raise UnknownNameError(explain(f"runs of {folder} were asked for", "found: no such folder"))
+        raise UnknownNameError(f"runs of {folder} were asked for", "found: no such folder")
     found = []
     for path in sorted(folder.glob("*/run.json")):
         try:

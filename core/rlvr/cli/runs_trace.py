@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import number, print_json, table
-from rlvr.errors import ExitCode, UnknownNameError, explain
+from rlvr.errors import ExitCode, UnknownNameError
 from rlvr.progress.spans import chrome_trace, overlap
 from rlvr.records.atomic import write_out
 from rlvr.records.owner import writing_to
@@ -48,11 +48,9 @@ def main(args: argparse.Namespace) -> int:
     spans = [s for s in directory.read_lines("trace.jsonl") if first <= s["step"] <= last]
     if not spans:
         raise UnknownNameError(
-            explain(
-                f"a trace of {directory.path} was asked for.",
-                "found: no finished step" + (" among those" if args.steps else ""),
-                "wait for the first step, or choose another run: rlvr runs list",
-            )
+            f"a trace of {directory.path} was asked for.",
+            "found: no finished step" + (" among those" if args.steps else ""),
+            "wait for the first step, or choose another run: rlvr runs list",
         )
     out = args.out or directory.path / "trace.json"
     with writing_to(args.out):  # the default place is no record: a live run's may be written

@@ -19,7 +19,7 @@ from rlvr.border.promises import problems_of
 from rlvr.builtin.scoring_progress import scoring_progress
 from rlvr.cli.options import add_config_flags, add_run_flags
 from rlvr.cli.parser import examples
-from rlvr.errors import ConfigError, ExitCode, explain
+from rlvr.errors import ConfigError, ExitCode
 from rlvr.evaluation.answers_file import Answer, golden_answers, read_answers
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
@@ -101,11 +101,9 @@ async def _score(
             answers = list(golden_answers(verifier.task, problems.values()))
             if all(answer.trajectory is None for answer in answers):
                 raise ConfigError(
-                    explain(
-                        "references were to be scored (--golden).",
-                        f"found: none for any of the {len(problems)} problems",
-                        "give answers with --completions, or a data set with references",
-                    )
+                    "references were to be scored (--golden).",
+                    f"found: none for any of the {len(problems)} problems",
+                    "give answers with --completions, or a data set with references",
                 )
         else:
             answers = list(read_answers(args.completions, problems, unsupported))
@@ -125,11 +123,9 @@ def _nothing_to_score(split: str, unsupported: Mapping[str, str]) -> ConfigError
         name, reason = next(iter(unsupported.items()))
         found += f"; {len(unsupported)} rows are unsupported, the first {name}: {reason}"
     return ConfigError(
-        explain(
-            f"split '{split}' of the data set was to be scored.",
-            f"found: {found}",
-            "choose another --split or --dataset",
-        )
+        f"split '{split}' of the data set was to be scored.",
+        f"found: {found}",
+        "choose another --split or --dataset",
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import attrs
 
 from rlvr.config.layer import Layer
-from rlvr.errors import UnknownNameError, explain
+from rlvr.errors import UnknownNameError
 
 _PREFIX = "RLVR_"
 
@@ -38,10 +38,8 @@ def environment_layer(environ: Mapping[str, str], specs: Mapping[str, type]) -> 
         if "__" not in variable:
             if variable in lacking:
                 raise UnknownNameError(
-                    explain(
-                        f"the environment variable {variable} is set, but means nothing",
-                        f"did you mean {lacking[variable]!r} (two underscores)?",
-                    )
+                    f"the environment variable {variable} is set, but means nothing",
+                    f"did you mean {lacking[variable]!r} (two underscores)?",
                 )
             continue
         namespace, _, name = variable.removeprefix(_PREFIX).partition("__")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr.config.layer import Layer
-from rlvr.errors import ConfigError, UnknownNameError, explain
+from rlvr.errors import ConfigError, UnknownNameError
 
 
 def file_layer(path: Path) -> Layer:
@@ -22,24 +22,20 @@ def file_layer(path: Path) -> Layer:
     """
     path = Path(path)
     if path.suffix.lower() not in (".toml", ".yaml", ".yml"):
-        raise ConfigError(
-            explain(f"{path} is no configuration file", do="use a .toml, .yaml or .yml file")
-        )
+        raise ConfigError(f"{path} is no configuration file", do="use a .toml, .yaml or .yml file")
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise UnknownNameError(
-            explain(f"the configuration file {path} was asked for", "found: no such file")
+            f"the configuration file {path} was asked for", "found: no such file"
         ) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(explain(f"{path} cannot be read", f"found: {error}")) from error
+        raise ConfigError(f"{path} cannot be read", f"found: {error}") from error
     table = _toml(path, text) if path.suffix.lower() == ".toml" else _yaml(path, text)
     if not isinstance(table, Mapping):
         raise ConfigError(
-            explain(
-                f"{path} holds {type(table).__name__}, not a table of options",
-                do="write a namespace with its keys: [train], then lr = 1e-4",
-            )
+            f"{path} holds {type(table).__name__}, not a table of options",
+            do="write a namespace with its keys: [train], then lr = 1e-4",
         )
     return Layer(str(path), dict(_flat(table, "")), is_typed=True)
 
@@ -56,7 +52,7 @@ def _toml(path: Path, text: str) -> Any:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(explain(f"{path} is not valid TOML", f"found: {error}")) from error
+        raise ConfigError(f"{path} is not valid TOML", f"found: {error}") from error
 
 
 def _yaml(path: Path, text: str) -> Any:
@@ -76,6 +72,4 @@ def _yaml(path: Path, text: str) -> Any:
         mark = getattr(error, "problem_mark", None)
         line = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
         problem = getattr(error, "problem", None) or str(error)
-        raise ConfigError(
-            explain(f"{path} is not valid YAML", f"found: {problem}{line}")
-        ) from error
+        raise ConfigError(f"{path} is not valid YAML", f"found: {problem}{line}") from error

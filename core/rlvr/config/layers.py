@@ -17,7 +17,7 @@ from rlvr.config.files import file_layer
 from rlvr.config.layer import Layer
 from rlvr.config.overrides import overrides_layer
 from rlvr.config.schema import OptionSchema, options_of
-from rlvr.errors import ConfigError, UnknownNameError, explain
+from rlvr.errors import ConfigError, UnknownNameError
 from rlvr.suggest import did_you_mean
 
 __all__ = ["Layer", "Options", "environment_layer", "file_layer", "overrides_layer", "resolve"]
@@ -46,11 +46,9 @@ class Options:
         """
         if namespace not in self.records:
             raise UnknownNameError(
-                explain(
-                    f"no options {namespace!r}.",
-                    f"there are: {', '.join(self.records)}",
-                    did_you_mean(namespace, self.records),
-                )
+                f"no options {namespace!r}.",
+                f"there are: {', '.join(self.records)}",
+                did_you_mean(namespace, self.records),
             )
         return self.records[namespace]
 
@@ -108,22 +106,18 @@ def _record(
                 ) from single
         places = [f"{s.key} ({origin[s.key]})" for s in own if origin[s.key] != DEFAULT]
         raise ConfigError(
-            explain(
-                f"the options of {namespace!r} do not go together",
-                _sentence(error),
-                f"given: {', '.join(places)}",
-            )
+            f"the options of {namespace!r} do not go together",
+            _sentence(error),
+            f"given: {', '.join(places)}",
         ) from error
 
 
 def _refused(schema: OptionSchema, value: Any, place: str, why: str) -> ConfigError:
     found = f"expected: {schema.expected}" + (f"; {why}" if why else "")
     return ConfigError(
-        explain(
-            f"{schema.key} cannot be {value!r} (from {place})",
-            found,
-            f"{schema.key}: {schema.help} [default: {schema.default}]",
-        )
+        f"{schema.key} cannot be {value!r} (from {place})",
+        found,
+        f"{schema.key}: {schema.help} [default: {schema.default}]",
     )
 
 
@@ -141,5 +135,5 @@ def _unknown(key: str, layer: Layer, known: Mapping[str, OptionSchema]) -> Unkno
         spaces = dict.fromkeys(schema.namespace for schema in known.values())
         found = f"namespaces: {', '.join(spaces)}"
     return UnknownNameError(
-        explain(f"no option {key!r} (from {layer.place(key)})", did_you_mean(key, known), found)
+        f"no option {key!r} (from {layer.place(key)})", did_you_mean(key, known), found
     )

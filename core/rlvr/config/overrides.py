@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlvr.config.layer import Layer
-from rlvr.errors import ConfigError, explain
+from rlvr.errors import ConfigError
 
 COMMAND_LINE = "command line"
 
@@ -22,10 +22,8 @@ def overrides_layer(words: Sequence[str]) -> Layer:
         key, equals, value = word.partition("=")
         if not equals or not key.strip():
             raise ConfigError(
-                explain(
-                    f"{word!r} is not key=value",
-                    do="options are written like train.lr=1e-4, without spaces or dashes",
-                )
+                f"{word!r} is not key=value",
+                do="options are written like train.lr=1e-4, without spaces or dashes",
             )
         values[key.strip()] = value
     return Layer(COMMAND_LINE, values)

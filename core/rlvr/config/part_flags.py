@@ -17,7 +17,7 @@ from rlvr.config.coerce import coerce
 from rlvr.config.layer import Layer
 from rlvr.config.overrides import COMMAND_LINE
 from rlvr.config.schema import OptionSchema, options_of
-from rlvr.errors import ConfigError, UnknownNameError, explain
+from rlvr.errors import ConfigError, UnknownNameError
 from rlvr.suggest import nearest
 
 _OVERRIDE = re.compile(r"[A-Za-z_]\w*(\.\w+)+=")
@@ -109,11 +109,9 @@ def part_layer(
         values[schema.key] = given = _value(flag, value, schema)
         if overrides.get(schema.key, given) != given:
             raise ConfigError(
-                explain(
-                    f"{flag} and {schema.key} are the same option.",
-                    f"found: {flag} {given} and {schema.key}={overrides[schema.key]}",
-                    "give one of them",
-                )
+                f"{flag} and {schema.key} are the same option.",
+                f"found: {flag} {given} and {schema.key}={overrides[schema.key]}",
+                "give one of them",
             )
     return Layer(COMMAND_LINE, values)
 
@@ -140,7 +138,7 @@ def unknown_flag(flag: str, command: str, known: Collection[str]) -> UnknownName
         close = nearest(name.lstrip("-"), [k.lstrip("-") for k in known])
         hint = f"did you mean '--{close}'?" if close else ""
     return UnknownNameError(
-        explain(f"unknown argument {flag!r} of {command!r}.", hint, f"try: {command} --help")
+        f"unknown argument {flag!r} of {command!r}.", hint, f"try: {command} --help"
     )
 
 
@@ -155,10 +153,8 @@ def _meant(
         raise unknown_flag(flag, flags.command, [*flags.own, *every])
     if len(matches) > 1:
         raise ConfigError(
-            explain(
-                f"{flag} can mean {' or '.join(schema.key for schema in matches)}.",
-                do=f"write the one you mean: {matches[0].key}=VALUE",
-            )
+            f"{flag} can mean {' or '.join(schema.key for schema in matches)}.",
+            do=f"write the one you mean: {matches[0].key}=VALUE",
         )
     return matches[0]
 
@@ -171,18 +167,14 @@ def _value(flag: str, value: str | None, schema: OptionSchema) -> str:
             coerce(value, bool)
         except ValueError as error:
             raise ConfigError(
-                explain(
-                    f"{flag} {value} was given.",
-                    f"found: {flag} is true or false, and {value!r} is neither",
-                    f"write {flag}, or {flag}=false; options are key=value",
-                )
+                f"{flag} {value} was given.",
+                f"found: {flag} is true or false, and {value!r} is neither",
+                f"write {flag}, or {flag}=false; options are key=value",
             ) from error
     if value is None:
         raise ConfigError(
-            explain(
-                f"{flag} was given without a value.",
-                f"expected: {schema.expected}",
-                f"{schema.key}: {schema.help} [default: {schema.default}]",
-            )
+            f"{flag} was given without a value.",
+            f"expected: {schema.expected}",
+            f"{schema.key}: {schema.help} [default: {schema.default}]",
         )
     return value

@@ -11,7 +11,7 @@ from attrs import frozen
 
 from rlvr.config.coerce import type_name
 from rlvr.config.fields import CHOICES, HELP, UNIT
-from rlvr.errors import PluginError, explain
+from rlvr.errors import PluginError
 
 
 @frozen(kw_only=True)
@@ -75,9 +75,7 @@ def defaults_of(namespace: str, cls: type) -> Any:
         except (TypeError, ValueError) as error:
             problem = str(error)
     raise PluginError(
-        explain(
-            f"the options of {namespace!r} ({cls.__module__}:{cls.__qualname__}) cannot be used",
-            problem,
-            "every option is a field made with rlvr.option(default, help)",
-        )
+        f"the options of {namespace!r} ({cls.__module__}:{cls.__qualname__}) cannot be used",
+        problem,
+        "every option is a field made with rlvr.option(default, help)",
     )

@@ -21,7 +21,7 @@ from rlvr.config.fields import option
 from rlvr.curriculum.choices import by_pass_rate, by_stages, epochs, rates_of
 from rlvr.curriculum.orders import in_line
 from rlvr.curriculum.pool import Pool, pool_of
-from rlvr.errors import ConfigError, explain
+from rlvr.errors import ConfigError
 from rlvr.parts import BuildContext, Curriculum
 from rlvr.suggest import did_you_mean
 from rlvr.types import PassRate, Problem
@@ -160,12 +160,10 @@ class ByStrength(Curriculum):
     def __init__(self, config: StrengthOptions, context: BuildContext) -> None:
         if not config.audit:
             raise ConfigError(
-                explain(
-                    "the curriculum strength goes by an audit.",
-                    "found: no file of one (curriculum.audit is empty)",
-                    "make one with: rlvr audit --plugin NAME --out AUDIT.json, "
-                    "then add curriculum.audit=AUDIT.json",
-                )
+                "the curriculum strength goes by an audit.",
+                "found: no file of one (curriculum.audit is empty)",
+                "make one with: rlvr audit --plugin NAME --out AUDIT.json, "
+                "then add curriculum.audit=AUDIT.json",
             )
         self._path = config.audit
         self._strengths = read_strengths(Path(config.audit), "curriculum.audit")
@@ -195,12 +193,10 @@ class ByStrength(Curriculum):
         if not known:
             held = sum(p.id in self._strengths for p in problems)
             raise ConfigError(
-                explain(
-                    f"training by the audit {self._path} was asked for (curriculum.audit).",
-                    f"found: it has {held} of the {len(problems)} problems, and the strength of "
-                    "none of them",
-                    "audit these problems: rlvr audit with the same --plugin and --dataset",
-                )
+                f"training by the audit {self._path} was asked for (curriculum.audit).",
+                f"found: it has {held} of the {len(problems)} problems, and the strength of "
+                "none of them",
+                "audit these problems: rlvr audit with the same --plugin and --dataset",
             )
         usual = sum(known.values()) / len(known)
         return rates_of(np.array([known.get(p.id, usual) for p in problems]))
@@ -210,11 +206,9 @@ def _no_label(label: str, problems: Sequence[Problem]) -> ConfigError:
     others = sorted({name for p in problems for name, value in p.labels.items() if value})
     there = f"{', '.join(others) or 'none'}    {did_you_mean(label, others)}".rstrip()
     return ConfigError(
-        explain(
-            f"the curriculum difficulty goes by the label {label!r} (curriculum.label).",
-            f"found: none of {len(problems)} problems has it; their labels: {there}",
-            "name one of these with curriculum.label=NAME, or choose another --curriculum",
-        )
+        f"the curriculum difficulty goes by the label {label!r} (curriculum.label).",
+        f"found: none of {len(problems)} problems has it; their labels: {there}",
+        "name one of these with curriculum.label=NAME, or choose another --curriculum",
     )
 
 
@@ -223,10 +217,8 @@ def _no_stage(stage: str, label: str, sizes: Mapping[str, int]) -> ConfigError:
     shown = ", ".join(f"{value} ({sizes[value]})" for value in values[:_NAMED])
     more = f" and {len(values) - _NAMED} more" if len(values) > _NAMED else ""
     return ConfigError(
-        explain(
-            f"the curriculum difficulty has a stage {stage!r} (curriculum.stages).",
-            f"found: no problem whose {label} it is; there are: {shown}{more}"
-            f"    {did_you_mean(stage, values)}".rstrip(),
-            "name these in their order: curriculum.stages=" + ",".join(values[:_NAMED]),
-        )
+        f"the curriculum difficulty has a stage {stage!r} (curriculum.stages).",
+        f"found: no problem whose {label} it is; there are: {shown}{more}"
+        f"    {did_you_mean(stage, values)}".rstrip(),
+        "name these in their order: curriculum.stages=" + ",".join(values[:_NAMED]),
     )

@@ -11,7 +11,7 @@ import attrs
 from attrs import define, field
 
 from rlvr.border.abilities import discovered_by
-from rlvr.errors import TaskError, explain
+from rlvr.errors import TaskError
 from rlvr.parts import Policy, Task
 from rlvr.records.lineage import after_training
 from rlvr.records.run_state import RunState
@@ -116,6 +116,4 @@ _JSON = "keep a dict of texts, numbers, lists and dicts: it goes into checkpoint
 
 
 def _refused(task: Task, found: str, do: str) -> TaskError:
-    return TaskError(
-        explain(f"{type(task).__name__}.discover was to find further problems.", found, do)
-    )
+    return TaskError(f"{type(task).__name__}.discover was to find further problems.", found, do)

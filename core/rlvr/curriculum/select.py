@@ -8,7 +8,7 @@ from rlvr.border.calls import Border, label, shown
 from rlvr.border.kinds import fault_of_part
 from rlvr.curriculum.choices import epochs
 from rlvr.curriculum.pool import pool_of
-from rlvr.errors import ConfigError, TaskError, explain
+from rlvr.errors import ConfigError, TaskError
 from rlvr.log import get
 from rlvr.parts import Curriculum, Task
 from rlvr.records.run_state import RunState
@@ -34,11 +34,9 @@ def check_choice(
         asked = task.curriculum_option
         if asked:
             raise ConfigError(
-                explain(
-                    "two orders of training were asked for.",
-                    f"found: a curriculum ({type(curriculum).__name__}) and {asked}",
-                    f"leave out one of them: --curriculum (run.curriculum), or {asked}",
-                )
+                "two orders of training were asked for.",
+                f"found: a curriculum ({type(curriculum).__name__}) and {asked}",
+                f"leave out one of them: --curriculum (run.curriculum), or {asked}",
             )
         if asked is None:
             log.warning(
@@ -92,11 +90,9 @@ def problems_of_step(
     if strange or len(chosen) != count:
         found = f"{strange[0]}, which is none of them" if strange else f"{len(chosen)} problems"
         raise TaskError(
-            explain(
-                f"{label(owner, kind)}: "
-                f"{type(chooser).__name__}.choose was asked for {count} of {len(known)} problems.",
-                f"found: {found}",
-                "correct it; rlvr.epochs, by_weight, by_stages and by_pass_rate are ready choices",
-            )
+            f"{label(owner, kind)}: "
+            f"{type(chooser).__name__}.choose was asked for {count} of {len(known)} problems.",
+            f"found: {found}",
+            "correct it; rlvr.epochs, by_weight, by_stages and by_pass_rate are ready choices",
         )
     return [known[problem.id] for problem in chosen]

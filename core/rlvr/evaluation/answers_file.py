@@ -12,7 +12,7 @@ import attrs
 from attrs import frozen
 
 from rlvr.border.promises import reference_of
-from rlvr.errors import UnknownNameError, explain
+from rlvr.errors import UnknownNameError
 from rlvr.parts import Task
 from rlvr.records.trajectories import trajectory_from_json
 from rlvr.suggest import did_you_mean
@@ -51,11 +51,9 @@ def read_answers(
     """
     if path != "-" and not Path(path).is_file():
         raise UnknownNameError(
-            explain(
-                f"answers were to be read from {path}.",
-                "found: a folder" if Path(path).is_dir() else "found: no such file",
-                "check the path given with --completions",
-            )
+            f"answers were to be read from {path}.",
+            "found: a folder" if Path(path).is_dir() else "found: no such file",
+            "check the path given with --completions",
         )
     raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     for number, line in enumerate(raw.split(b"\n"), start=1):

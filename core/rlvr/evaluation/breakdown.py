@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from attrs import frozen
 
-from rlvr.errors import UnknownNameError, explain
+from rlvr.errors import UnknownNameError
 from rlvr.evaluation.pass_at_k import interval, pass_at
 from rlvr.suggest import did_you_mean
 from rlvr.types import Problem, Reward, ScoredGroup
@@ -141,11 +141,9 @@ def check_labels(problems: Iterable[Problem], wanted: Sequence[str]) -> set[str]
     labels = {key for problem in problems for key in problem.labels}
     if unknown := [label for label in wanted if label not in labels]:
         raise UnknownNameError(
-            explain(
-                f"a breakdown by '{unknown[0]}' was asked for.",
-                f"the problems' labels: {', '.join(sorted(labels)) or 'none'}",
-                did_you_mean(unknown[0], labels),
-            )
+            f"a breakdown by '{unknown[0]}' was asked for.",
+            f"the problems' labels: {', '.join(sorted(labels)) or 'none'}",
+            did_you_mean(unknown[0], labels),
         )
     return labels
 

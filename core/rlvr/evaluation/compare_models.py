@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 from attrs import frozen
 
-from rlvr.errors import ConfigError, explain
+from rlvr.errors import ConfigError
 from rlvr.evaluation.breakdown import kinds_of
 from rlvr.evaluation.paired_test import Paired, Verdicts, paired
 from rlvr.types import Problem, ScoredGroup
@@ -59,12 +59,10 @@ def compare(
     judged = [name for name in same if ours[name].rewards and theirs[name].rewards]
     if not judged:
         raise ConfigError(
-            explain(
-                "two evaluations were to be compared problem by problem.",
-                f"found: {len(ours)} problems here and {len(theirs)} there, {len(shared)} with the "
-                f"same id, {len(same)} of those unchanged, and 0 judged on both sides",
-                "evaluate both on the same --dataset and --split",
-            )
+            "two evaluations were to be compared problem by problem.",
+            f"found: {len(ours)} problems here and {len(theirs)} there, {len(shared)} with the "
+            f"same id, {len(same)} of those unchanged, and 0 judged on both sides",
+            "evaluate both on the same --dataset and --split",
         )
     problems = [_labelled(ours[name].problem, theirs[name].problem) for name in judged]
     verdicts = _verdicts(ours), _verdicts(theirs)

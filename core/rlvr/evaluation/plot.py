@@ -6,7 +6,7 @@ import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rlvr.errors import ConfigError, PrerequisiteError, explain
+from rlvr.errors import ConfigError, PrerequisiteError
 from rlvr.evaluation.compare_runs import Curve, Points
 from rlvr.install import pip_install
 from rlvr.records.atomic import write_out
@@ -26,22 +26,18 @@ def check_drawable(path: Path) -> None:
     """
     if path.suffix.lower() not in FORMATS:
         raise ConfigError(
-            explain(
-                f"a picture was to be drawn to {path}.",
-                f"found: the ending '{path.suffix}'",
-                f"choose one of {', '.join(FORMATS)}",
-            )
+            f"a picture was to be drawn to {path}.",
+            f"found: the ending '{path.suffix}'",
+            f"choose one of {', '.join(FORMATS)}",
         )
     check_writable(path)
     try:
         import matplotlib  # noqa: F401 - only whether it is there
     except ImportError as error:
         raise PrerequisiteError(
-            explain(
-                f"a picture was to be drawn to {path}.",
-                "found: no matplotlib",
-                f"{pip_install('rlvr[plot]')}, or leave --out away: the table needs none",
-            )
+            f"a picture was to be drawn to {path}.",
+            "found: no matplotlib",
+            f"{pip_install('rlvr[plot]')}, or leave --out away: the table needs none",
         ) from error
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlvr.errors import ConfigError, UnknownNameError, explain
+from rlvr.errors import ConfigError, UnknownNameError
 from rlvr.records.json_lines import parsed
 from rlvr.records.trajectories import trajectory_from_json, trajectory_records
 from rlvr.types import Failed, Outcome, Problem, ScoredGroup, Trajectory
@@ -82,11 +82,9 @@ def read_judged(path: Path) -> Judged:
         facts = facts or _facts(record)
     if not samples:
         raise ConfigError(
-            explain(
-                f"an evaluation was to be read from {path}.",
-                "found: no sample with its verdict",
-                "name a file that rlvr eval --out wrote; answers go to --completions",
-            )
+            f"an evaluation was to be read from {path}.",
+            "found: no sample with its verdict",
+            "name a file that rlvr eval --out wrote; answers go to --completions",
         )
     return Judged(
         groups=tuple(
@@ -105,11 +103,9 @@ def read_judged(path: Path) -> Judged:
 def _content(path: Path) -> bytes:
     if not path.is_file():
         raise UnknownNameError(
-            explain(
-                f"an evaluation was to be read from {path}.",
-                "found: a folder" if path.is_dir() else "found: no such file",
-                "name a file that rlvr eval --out wrote",
-            )
+            f"an evaluation was to be read from {path}.",
+            "found: a folder" if path.is_dir() else "found: no such file",
+            "name a file that rlvr eval --out wrote",
         )
     return path.read_bytes()
 

@@ -17,7 +17,7 @@ import pluggy
 from attrs import evolve
 
 import rlvr.hookspecs as hookspecs
-from rlvr.errors import PluginError, explain
+from rlvr.errors import PluginError
 from rlvr.plugins.controls import BUILTIN, Controls
 from rlvr.plugins.discovery import Found, discover
 from rlvr.plugins.loading import broken, load_module
@@ -144,11 +144,9 @@ class PluginHost:
         for status in self._statuses:
             if status.status not in ("active", "disabled"):
                 raise PluginError(
-                    explain(
-                        f"plugin {status.name!r} ({status.origin}) is {status.status}",
-                        status.reason,
-                        "RLVR_STRICT_PLUGINS is set: unset it to go on without this plugin",
-                    )
+                    f"plugin {status.name!r} ({status.origin}) is {status.status}",
+                    status.reason,
+                    "RLVR_STRICT_PLUGINS is set: unset it to go on without this plugin",
                 ) from status.error
 
     def _forget(self, module: object) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from rlvr.errors import PluginError, RlvrError, explain
+from rlvr.errors import PluginError, RlvrError
 from rlvr.install import pip_install
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.known import NAMES, distribution_for
@@ -85,18 +85,14 @@ class Registry:
         if not tasks:
             having = ", ".join(sorted({task.provider for task in self._host.tasks()})) or "none"
             raise PluginError(
-                explain(
-                    f"plugin {plugin!r} ({status.origin}) offers no task",
-                    f"plugins with tasks: {having}",
-                    "try: rlvr plugins list",
-                )
+                f"plugin {plugin!r} ({status.origin}) offers no task",
+                f"plugins with tasks: {having}",
+                "try: rlvr plugins list",
             )
         raise PluginError(
-            explain(
-                f"plugin {plugin!r} has several tasks and none is called like it",
-                f"its tasks: {', '.join(sorted(task.full_name for task in tasks))}",
-                f"choose one: --task {tasks[0].full_name}",
-            )
+            f"plugin {plugin!r} has several tasks and none is called like it",
+            f"its tasks: {', '.join(sorted(task.full_name for task in tasks))}",
+            f"choose one: --task {tasks[0].full_name}",
         )
 
     def active(self, plugin: str) -> PluginStatus:
@@ -120,10 +116,8 @@ class Registry:
         origins = {status.name: status.origin for status in self._host.plugins}
         providers = ", ".join(f"{m.provider} ({origins.get(m.provider, '?')})" for m in matches)
         return PluginError(
-            explain(
-                f"{kind} {name!r} is offered by {len(matches)} plugins: {providers}",
-                f"choose one by its full name: {', '.join(m.full_name for m in matches)}",
-            )
+            f"{kind} {name!r} is offered by {len(matches)} plugins: {providers}",
+            f"choose one by its full name: {', '.join(m.full_name for m in matches)}",
         )
 
     def _missing(self, kind: str, name: str) -> PluginError:
@@ -135,16 +129,12 @@ class Registry:
         what = "plugin" if kind == "plugin" else f"{kind} plugin"
         installed = self._installed(kind)
         if distribution and not any(s.distribution == distribution for s in self._host.plugins):
-            return PluginError(
-                explain(f"{what} {name!r} is not installed: {pip_install(distribution)}")
-            )
+            return PluginError(f"{what} {name!r} is not installed: {pip_install(distribution)}")
         candidates = [*installed, *NAMES.get(kind, ()), *(s.name for s in self._host.plugins)]
         return PluginError(
-            explain(
-                f"no {what} named {name!r}.",
-                f"installed: {', '.join(installed) or 'none'}    {did_you_mean(name, candidates)}",
-                "try: rlvr plugins list",
-            )
+            f"no {what} named {name!r}.",
+            f"installed: {', '.join(installed) or 'none'}    {did_you_mean(name, candidates)}",
+            "try: rlvr plugins list",
         )
 
     def _installed(self, kind: str) -> list[str]:
@@ -162,11 +152,9 @@ def _fields(spec: Any) -> set[str]:
 
 def _unusable(asked: str, status: PluginStatus) -> PluginError:
     error = PluginError(
-        explain(
-            asked,
-            f"plugin {status.name!r} ({status.origin}) is {status.status}: {status.reason}",
-            "--debug shows the traceback" if status.error else "see: rlvr plugins list",
-        )
+        asked,
+        f"plugin {status.name!r} ({status.origin}) is {status.status}: {status.reason}",
+        "--debug shows the traceback" if status.error else "see: rlvr plugins list",
     )
     error.__cause__ = status.error
     return error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from rlvr.errors import PluginError, RlvrError, explain
+from rlvr.errors import PluginError, RlvrError
 from rlvr.install import pip_install
 from rlvr.plugins.discovery import discover
 
@@ -31,22 +31,18 @@ def load_object(target: str, provider: str = "") -> Any:
         distribution = _distribution(module_name, provider)
         whose = f"plugin {provider!r} ({distribution})" if provider else distribution
         raise PluginError(
-            explain(
-                f"{whose} could not load {target!r}",
-                f"{type(error).__name__}: {error}",
-                _remedy(error, distribution),
-            )
+            f"{whose} could not load {target!r}",
+            f"{type(error).__name__}: {error}",
+            _remedy(error, distribution),
         ) from error
     try:
         return getattr(module, attribute)
     except AttributeError as error:
         distribution = _distribution(module_name, provider)
         raise PluginError(
-            explain(
-                f"module {module_name!r} has no object {attribute!r}",
-                f"plugin {provider or distribution!r} names it as {target!r}",
-                f"do: {pip_install(distribution, reinstall=True)}, or mend its plugin module",
-            )
+            f"module {module_name!r} has no object {attribute!r}",
+            f"plugin {provider or distribution!r} names it as {target!r}",
+            f"do: {pip_install(distribution, reinstall=True)}, or mend its plugin module",
         ) from error
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from rlvr.errors import CheckpointError, explain
+from rlvr.errors import CheckpointError
 from rlvr.records.run_directory import write_atomic
 
 DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
@@ -24,9 +24,7 @@ def write_out(path: Path, content: str | bytes) -> None:
         if error.errno not in DISK_TROUBLE:
             raise
         raise CheckpointError(
-            explain(
-                f"results were to be written to {path}.",
-                f"found: {error.strerror}",
-                "free space, or choose another disk with --out; verdicts are kept in the store",
-            )
+            f"results were to be written to {path}.",
+            f"found: {error.strerror}",
+            "free space, or choose another disk with --out; verdicts are kept in the store",
         ) from error

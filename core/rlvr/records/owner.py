@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rlvr.errors import ConfigError, explain
+from rlvr.errors import ConfigError
 from rlvr.records.lock import LOCK, Lock
 from rlvr.records.run_directory import RECORDS, check_writable, now
 
@@ -91,12 +91,9 @@ def _refuse_record(path: Path, run: Path, inside: tuple[str, ...]) -> None:
     if inside and inside[0].casefold() not in RECORDS:
         return
     raise ConfigError(
-        explain(
-            f"{path} was to be written.",
-            f"found: it is {'a record of ' if inside else ''}the run {run}, which only its run "
-            "writes",
-            "choose another place with --out",
-        )
+        f"{path} was to be written.",
+        f"found: it is {'a record of ' if inside else ''}the run {run}, which only its run writes",
+        "choose another place with --out",
     )
 
 
@@ -134,18 +131,14 @@ def _take(directory: Path, *, makes: bool) -> tuple[Lock, dict[str, Any] | None]
             time.sleep(0.05)
     except OSError as error:
         raise ConfigError(
-            explain(
-                f"the run directory {directory} cannot be written.",
-                f"found: {error.strerror or error} ({error.filename or directory / LOCK})",
-                "choose a folder you may write with --out DIR",
-            )
+            f"the run directory {directory} cannot be written.",
+            f"found: {error.strerror or error} ({error.filename or directory / LOCK})",
+            "choose a folder you may write with --out DIR",
         ) from error
     raise RunOwnedError(
-        explain(
-            f"the run directory {directory} was to be written.",
-            f"found: {_named(found)} is still at it",
-            "wait for it, stop it with Ctrl-C, or write elsewhere with --out",
-        )
+        f"the run directory {directory} was to be written.",
+        f"found: {_named(found)} is still at it",
+        "wait for it, stop it with Ctrl-C, or write elsewhere with --out",
     )
 
 
@@ -154,12 +147,10 @@ def _check_elsewhere(directory: Path, found: dict[str, Any] | None) -> None:
     is_here = not found or found.get("host") == socket.gethostname()
     if not is_here and not _is_copy(directory, found):
         raise RunOwnedError(
-            explain(
-                f"the run directory {directory} was to be written.",
-                f"found: {_named(found)} did not release it, and its file system has no locks that "
-                "would tell whether that process is alive",
-                f"make sure that it has ended, then remove {directory / LOCK}",
-            )
+            f"the run directory {directory} was to be written.",
+            f"found: {_named(found)} did not release it, and its file system has no locks that "
+            "would tell whether that process is alive",
+            f"make sure that it has ended, then remove {directory / LOCK}",
         )
 
 

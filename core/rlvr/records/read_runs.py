@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from rlvr.errors import ConfigError, UnknownNameError, explain
+from rlvr.errors import ConfigError, UnknownNameError
 from rlvr.records.json_lines import read_lines
 from rlvr.suggest import did_you_mean
 
@@ -52,9 +52,7 @@ def locate(name: str) -> Path:
             return path
     known = [path.parent.name for path in Path(DEFAULT_DIRECTORY).glob("*/run.json")]
     raise UnknownNameError(
-        explain(
-            f"no run {name!r}: no run.json there.", did_you_mean(name, known), "try: rlvr runs list"
-        )
+        f"no run {name!r}: no run.json there.", did_you_mean(name, known), "try: rlvr runs list"
     )
 
 
@@ -78,9 +76,7 @@ def _read_record(path: Path) -> dict[str, Any]:
     try:
         record = json.loads((path / "run.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(
-            explain(f"{path / 'run.json'} cannot be read", f"found: {error}")
-        ) from error
+        raise ConfigError(f"{path / 'run.json'} cannot be read", f"found: {error}") from error
     if not isinstance(record, dict):
         raise ConfigError(f"{path / 'run.json'} holds no object")
     return record

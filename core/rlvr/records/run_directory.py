@@ -53,11 +53,9 @@ def check_writable(path: Path) -> None:
     """
     if path.exists() and not path.is_file():
         raise ConfigError(
-            explain(
-                f"results were to be written to {path}.",
-                f"found: {'a folder' if path.is_dir() else 'no regular file'}",
-                "choose another file with --out FILE",
-            )
+            f"results were to be written to {path}.",
+            f"found: {'a folder' if path.is_dir() else 'no regular file'}",
+            "choose another file with --out FILE",
         )
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -65,11 +63,9 @@ def check_writable(path: Path) -> None:
         beside.unlink()
     except OSError as error:
         raise ConfigError(
-            explain(
-                f"results were to be written to {path}.",
-                f"found: {error.strerror or error}",
-                "choose a file you may write with --out FILE",
-            )
+            f"results were to be written to {path}.",
+            f"found: {error.strerror or error}",
+            "choose a file you may write with --out FILE",
         ) from error
 
 
@@ -89,11 +85,9 @@ class RunDir:
         """
         if (path / "run.json").exists():
             raise ConfigError(
-                explain(
-                    f"{path} holds a run already.",
-                    "found: run.json",
-                    f"continue it with --resume {path}, or choose another --out",
-                )
+                f"{path} holds a run already.",
+                "found: run.json",
+                f"continue it with --resume {path}, or choose another --out",
             )
         try:
             for folder in ("trajectories", "checkpoints"):
@@ -103,11 +97,9 @@ class RunDir:
             probe.unlink()
         except OSError as error:
             raise ConfigError(
-                explain(
-                    f"the run directory {path} cannot be written.",
-                    f"found: {error.strerror or error}",
-                    "choose a folder you may write with --out DIR",
-                )
+                f"the run directory {path} cannot be written.",
+                f"found: {error.strerror or error}",
+                "choose a folder you may write with --out DIR",
             ) from error
         return cls(path)
 
@@ -121,11 +113,9 @@ class RunDir:
         """
         if not (path / "run.json").is_file():
             raise UnknownNameError(
-                explain(
-                    f"no run at {path}.",
-                    "found: no run.json there",
-                    "list runs with: rlvr runs list",
-                )
+                f"no run at {path}.",
+                "found: no run.json there",
+                "list runs with: rlvr runs list",
             )
         return cls(path)
 

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 from attrs import field, frozen
 
-from rlvr.errors import CheckpointError, explain
+from rlvr.errors import CheckpointError
 from rlvr.records.lineage import Lineage
 from rlvr.records.pass_rates import PassRates, pass_rates
 from rlvr.records.problem_stream import ProblemStream
@@ -90,11 +90,9 @@ def state_of(values: Mapping[str, Any], checkpoint: Checkpoint) -> RunState:
         return RunState.from_json(values)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(
-            explain(
-                f"the state in the checkpoint {checkpoint.path} cannot be read.",
-                f"found: {error!r}",
-                "resume from another checkpoint of the run",
-            )
+            f"the state in the checkpoint {checkpoint.path} cannot be read.",
+            f"found: {error!r}",
+            "resume from another checkpoint of the run",
         ) from error
 
 

@@ -8,7 +8,7 @@ from attrs import define, evolve, field
 
 from rlvr.border.calls import shown
 from rlvr.border.promises import episode_of
-from rlvr.errors import ConfigError, PrerequisiteError, explain
+from rlvr.errors import ConfigError, PrerequisiteError
 from rlvr.log import get
 from rlvr.parts import Episode, EpisodeResult, Policy, Task
 from rlvr.seeds import seed_of
@@ -208,11 +208,9 @@ def check_room(policy: Policy, params: SamplingParams) -> None:
     room = policy.context_length - params.max_tokens
     if room < LEAST_PROMPT:
         raise ConfigError(
-            explain(
-                f"completions of {params.max_tokens} tokens were asked for (sampler.max_tokens).",
-                f"found: the model's context holds {policy.context_length}, which leaves "
-                f"{max(room, 0)} for a prompt",
-                f"set sampler.max_tokens to {policy.context_length // 2} or so, or take a model "
-                "with a longer context",
-            )
+            f"completions of {params.max_tokens} tokens were asked for (sampler.max_tokens).",
+            f"found: the model's context holds {policy.context_length}, which leaves "
+            f"{max(room, 0)} for a prompt",
+            f"set sampler.max_tokens to {policy.context_length // 2} or so, or take a model "
+            "with a longer context",
         )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rlvr.border.calls import shown
-from rlvr.errors import BackendError, explain
+from rlvr.errors import BackendError
 from rlvr.parts import Teacher
 from rlvr.types import Ask, Datum, Distribution, FloatArray, States, TopK
 
@@ -46,11 +46,9 @@ def refuse_faulty(
                 break
     if problem:
         raise BackendError(
-            explain(
-                f"teacher {teacher.name} was asked for {what}.",
-                f"found: {problem}",
-                "run TeacherContract on it; a model in too low a precision can give NaN",
-            )
+            f"teacher {teacher.name} was asked for {what}.",
+            f"found: {problem}",
+            "run TeacherContract on it; a model in too low a precision can give NaN",
         )
 
 

@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from rlvr.border.calls import Border
-from rlvr.errors import BackendError, ConfigError, explain
+from rlvr.errors import BackendError, ConfigError
 from rlvr.parts import LearningPart, Teacher
 from rlvr.teachers.checks import (
     check_scores,
@@ -42,11 +42,9 @@ def introduce(
         for name, ask in part.needs.distributions.items():
             if name not in teachers:
                 raise ConfigError(
-                    explain(
-                        f"the loss learns from the distributions of {name!r}.",
-                        "found: no such teacher in this run",
-                        "name one with --teacher MODEL",
-                    )
+                    f"the loss learns from the distributions of {name!r}.",
+                    "found: no such teacher in this run",
+                    "name one with --teacher MODEL",
                 )
             check_ask(teachers[name], ask, options)
         part.meet(teachers)
@@ -77,7 +75,7 @@ def check_ask(teacher: Teacher, ask: Ask, options: str = "") -> None:
     else:
         return
     raise ConfigError(
-        explain(f"teacher {teacher.name} was to tell {_wish(ask)}.", f"found: {found}", f"do: {do}")
+        f"teacher {teacher.name} was to tell {_wish(ask)}.", f"found: {found}", f"do: {do}"
     )
 
 
@@ -124,13 +122,11 @@ def _refuse_blind(teacher: Teacher, data: Sequence[Datum]) -> None:
     if not shown or teacher.image_processor is not None:
         return
     raise ConfigError(
-        explain(
-            f"teacher {teacher.name} was to score {shown} trajectories with pictures, which the "
-            "student sees.",
-            "found: it reads text alone, or its tokens are not the student's",
-            "use a vision-language model with the student's tokenizer as the teacher, or a "
-            "student that reads text alone",
-        )
+        f"teacher {teacher.name} was to score {shown} trajectories with pictures, which the "
+        "student sees.",
+        "found: it reads text alone, or its tokens are not the student's",
+        "use a vision-language model with the student's tokenizer as the teacher, or a "
+        "student that reads text alone",
     )
 
 
@@ -202,12 +198,10 @@ def _span(datum: Datum) -> tuple[int, int]:
     places = np.flatnonzero(datum.mask)
     if not len(places) or places[0] == 0:
         raise BackendError(
-            explain(
-                "a teacher was to say what it thinks of the supervised tokens.",
-                f"found: problem {datum.problem_id}: "
-                + ("its first token is one of them" if len(places) else "there is none"),
-                "a supervised token needs one before it; check the sampler",
-            )
+            "a teacher was to say what it thinks of the supervised tokens.",
+            f"found: problem {datum.problem_id}: "
+            + ("its first token is one of them" if len(places) else "there is none"),
+            "a supervised token needs one before it; check the sampler",
         )
     end = len(datum.tokens) if datum.pictures else int(places[-1]) + 1  # or one has no place
     return int(places[0]), end

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from rlvr.errors import ConfigError, explain
+from rlvr.errors import ConfigError
 
 KEY = "task"
 """The label that routes go by where they name none."""
@@ -81,10 +81,8 @@ def _are_routes(text: str) -> bool:
 
 def _unfit(text: str, found: str) -> ConfigError:
     return ConfigError(
-        explain(
-            f"teachers were to be routed by label: {text}",
-            f"found: {found}",
-            "write VALUE=MODEL,VALUE=MODEL (label 'task'), KEY:VALUE=MODEL for another label, "
-            f"{REST}=MODEL for the rest",
-        )
+        f"teachers were to be routed by label: {text}",
+        f"found: {found}",
+        "write VALUE=MODEL,VALUE=MODEL (label 'task'), KEY:VALUE=MODEL for another label, "
+        f"{REST}=MODEL for the rest",
     )

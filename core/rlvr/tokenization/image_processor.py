@@ -12,7 +12,7 @@ from functools import cached_property
 from threading import Lock
 from typing import Any
 
-from rlvr.errors import BackendError, explain
+from rlvr.errors import BackendError
 
 _AROUND = ("<|vision_start|>", "<|vision_end|>")
 _NOT_PIXELS = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids")
@@ -69,11 +69,9 @@ class ImageProcessor:
         )
         if not mark:
             raise BackendError(
-                explain(
-                    f"pictures were to be shown to {self.name or 'a vision-language model'}.",
-                    f"found: {type(self.processor).__name__} does not name its image token",
-                    "use a model whose processor does (processor.image_token)",
-                )
+                f"pictures were to be shown to {self.name or 'a vision-language model'}.",
+                f"found: {type(self.processor).__name__} does not name its image token",
+                "use a model whose processor does (processor.image_token)",
             )
         vocabulary = self.processor.tokenizer.get_vocab()
         before, after = _AROUND if all(token in vocabulary for token in _AROUND) else ("", "")
@@ -97,9 +95,7 @@ class ImageProcessor:
         ids = self._processed(self.placeholder, [picture])["input_ids"][0].tolist()
         if not ids:
             raise BackendError(
-                explain(
-                    "a picture was to become tokens.", f"found: {self.placeholder!r} became none"
-                )
+                "a picture was to become tokens.", f"found: {self.placeholder!r} became none"
             )
         return list(ids)
 
@@ -128,12 +124,10 @@ class ImageProcessor:
         except (ValueError, TypeError, RuntimeError, IndexError, KeyError, OSError) as error:
             sizes = ", ".join(f"{p.width}x{p.height}" for p in pictures)
             raise BackendError(
-                explain(
-                    f"{len(pictures)} pictures ({sizes}) were to be shown to "
-                    f"{self.name or 'a vision-language model'}.",
-                    f"found: {type(processor).__name__} refuses: {error}",
-                    "leave such pictures out, or make them larger or smaller",
-                )
+                f"{len(pictures)} pictures ({sizes}) were to be shown to "
+                f"{self.name or 'a vision-language model'}.",
+                f"found: {type(processor).__name__} refuses: {error}",
+                "leave such pictures out, or make them larger or smaller",
             ) from error
 
 

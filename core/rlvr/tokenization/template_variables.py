@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rlvr.errors import ConfigError, explain
+from rlvr.errors import ConfigError
 
 OWN = frozenset(
     {
@@ -36,11 +36,9 @@ def parse_variables(words: Sequence[str], option: str) -> dict[str, Any]:
         if not equals or not _NAME.fullmatch(name) or name in OWN:
             is_own = name in OWN
             raise ConfigError(
-                explain(
-                    f"{option}={word} was given.",
-                    f"found: {name} is set by rlvr itself" if is_own else "found: no NAME=VALUE",
-                    f"write variables of the model's chat template: {option}=enable_thinking=false",
-                )
+                f"{option}={word} was given.",
+                f"found: {name} is set by rlvr itself" if is_own else "found: no NAME=VALUE",
+                f"write variables of the model's chat template: {option}=enable_thinking=false",
             )
         found[name] = _value(value)
     return found
@@ -74,13 +72,11 @@ def check_known(variables: Mapping[str, Any], template: Any, model: str, option:
     strange = sorted(set(variables) - known)
     if strange:
         raise ConfigError(
-            explain(
-                f"{option} sets {', '.join(strange)} for the chat template of {model}.",
-                f"found: this template reads {', '.join(sorted(known)) or 'no variable'}"
-                if template
-                else "found: this model has no chat template",
-                f"leave {', '.join(strange)} out of {option}",
-            )
+            f"{option} sets {', '.join(strange)} for the chat template of {model}.",
+            f"found: this template reads {', '.join(sorted(known)) or 'no variable'}"
+            if template
+            else "found: this model has no chat template",
+            f"leave {', '.join(strange)} out of {option}",
         )
 
 

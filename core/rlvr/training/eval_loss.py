@@ -9,7 +9,7 @@ import attrs
 
 from rlvr.border.promises import credited, policy_of
 from rlvr.checks import check_data
-from rlvr.errors import ConfigError, explain
+from rlvr.errors import ConfigError
 from rlvr.evaluation.pass_at_k import report_of
 from rlvr.parts import Advantage, Loss
 from rlvr.records.run_state import RunState
@@ -51,11 +51,9 @@ async def held_out_loss(recipe: Recipe, state: RunState) -> tuple[EvalReport, li
     data = stages.collate(kept, credited(advantage, kept), recipe.task)
     if not data:
         raise ConfigError(
-            explain(
-                f"held-out trajectories were to be evaluated: {len(problems)} of them.",
-                "found: none has a token that is learnt from",
-                "set eval.samples=0, or hold others out (eval.split, eval.problems)",
-            )
+            f"held-out trajectories were to be evaluated: {len(problems)} of them.",
+            "found: none has a token that is learnt from",
+            "set eval.samples=0, or hold others out (eval.split, eval.problems)",
         )
     backend = recipe.backend
     found: list[dict[str, float]] = []

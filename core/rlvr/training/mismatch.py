@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 from attrs import frozen
 
-from rlvr.errors import BackendError, explain
+from rlvr.errors import BackendError
 from rlvr.parts import Backend, Policy
 from rlvr.seeds import seed_of
 from rlvr.training.stages import datum_of
@@ -82,14 +82,12 @@ async def check_parity(
     gap = float(np.abs(log_ratio).max()) if np.isfinite(log_ratio).all() else float("inf")
     if gap > threshold:
         raise BackendError(
-            explain(
-                "the sampler is not the policy: what was sampled does not have the probability "
-                "that the trainer gives it.",
-                f"found: a token's logprob differs by {gap:.4g} nats "
-                f"(at most {threshold:g}) over {len(chosen)} trajectories",
-                "do: look for a weight sync that did not arrive; for low-precision samplers "
-                "raise parity.threshold",
-            )
+            "the sampler is not the policy: what was sampled does not have the probability "
+            "that the trainer gives it.",
+            f"found: a token's logprob differs by {gap:.4g} nats "
+            f"(at most {threshold:g}) over {len(chosen)} trajectories",
+            "do: look for a weight sync that did not arrive; for low-precision samplers "
+            "raise parity.threshold",
         )
     log_ratio = log_ratio.clip(-20.0, 20.0)
     return Parity(

@@ -13,7 +13,7 @@ import rlvr
 from rlvr.assembly.configured import Configured
 from rlvr.assembly.recipe import Recipe
 from rlvr.config.layers import DEFAULT
-from rlvr.errors import ConfigError, explain
+from rlvr.errors import ConfigError
 from rlvr.log import get
 from rlvr.plugins.host import PluginHost
 from rlvr.records.lineage import Lineage, record_of
@@ -48,11 +48,9 @@ def check_unchanged(configured: Configured, before: dict[str, Any], directory: P
     if changed:
         listed = ", ".join(f"{k} ({before.get(k)!r} -> {after.get(k)!r})" for k in changed)
         raise ConfigError(
-            explain(
-                f"the run {directory} was to be resumed with other options.",
-                f"changed: {listed}",
-                "leave them as they were, or start a new run",
-            )
+            f"the run {directory} was to be resumed with other options.",
+            f"changed: {listed}",
+            "leave them as they were, or start a new run",
         )
 
 
@@ -78,11 +76,9 @@ def _check_same_data(directory: RunDir, recipe: Recipe) -> None:
     before, found = directory.read_run().get("dataset_hash"), _dataset_hash(recipe)
     if before != found:
         raise ConfigError(
-            explain(
-                f"the run {directory.path} was to be resumed on other problems.",
-                f"found: the data set's hash is {found[:12]}, and was {str(before)[:12]}",
-                "bring the data set back as it was, or start a new run",
-            )
+            f"the run {directory.path} was to be resumed on other problems.",
+            f"found: the data set's hash is {found[:12]}, and was {str(before)[:12]}",
+            "bring the data set back as it was, or start a new run",
         )
 
 

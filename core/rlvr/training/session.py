@@ -31,7 +31,6 @@ from rlvr.errors import (
     RlvrError,
     RunInterruptedError,
     VerifierError,
-    explain,
 )
 from rlvr.log import bind, get, unbind
 from rlvr.progress.status import RunStatus
@@ -232,11 +231,9 @@ async def _interrupted(recipe: Recipe, watch: Callbacks) -> RunInterruptedError:
     await _save_if_behind(recipe, watch)
     directory = watch.directory.path
     return RunInterruptedError(
-        explain(
-            f"interrupted after step {watch.state.step} of {recipe.steps}.",
-            f"a checkpoint was written: {watch.last_checkpoint and watch.last_checkpoint.path}",
-            f"go on with: rlvr run --resume {directory}",
-        )
+        f"interrupted after step {watch.state.step} of {recipe.steps}.",
+        f"a checkpoint was written: {watch.last_checkpoint and watch.last_checkpoint.path}",
+        f"go on with: rlvr run --resume {directory}",
     )
 
 
@@ -260,11 +257,9 @@ def _is_of(directory: RunDir, error: OSError) -> bool:
 
 def _unwritable(error: OSError, directory: RunDir) -> CheckpointError:
     return CheckpointError(
-        explain(
-            f"the run directory {directory.path} could not be written.",
-            f"found: {error.strerror}" + (f" ({error.filename})" if error.filename else ""),
-            "free space, or put the directory back, then continue with --resume",
-        )
+        f"the run directory {directory.path} could not be written.",
+        f"found: {error.strerror}" + (f" ({error.filename})" if error.filename else ""),
+        "free space, or put the directory back, then continue with --resume",
     )
 
 

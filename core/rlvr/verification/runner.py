@@ -17,7 +17,7 @@ from attrs import define, field
 
 from rlvr.border.abilities import key_of, reward_at, seconds_of
 from rlvr.concurrency import end
-from rlvr.errors import PartError, VerifierError, explain
+from rlvr.errors import PartError, VerifierError
 from rlvr.log import get
 from rlvr.parts import RewardFn
 from rlvr.progress.status import RunStatus
@@ -148,12 +148,10 @@ class VerificationRunner:
         failed = [o for o in outcomes if isinstance(o, Failed)]
         if failed and len(failed) > self.max_failures * len(outcomes):
             raise VerifierError(
-                explain(
-                    f"{len(failed)} of {len(outcomes)} verifications could not run "
-                    f"(at most {self.max_failures:.0%} may).",
-                    f"found: {failed[0].reason}",
-                    "try: rlvr doctor; verify.max_failures=SHARE allows more",
-                )
+                f"{len(failed)} of {len(outcomes)} verifications could not run "
+                f"(at most {self.max_failures:.0%} may).",
+                f"found: {failed[0].reason}",
+                "try: rlvr doctor; verify.max_failures=SHARE allows more",
             )
 
     async def _one(self, problem: Problem, trajectory: Trajectory, rank: Rank) -> Outcome:

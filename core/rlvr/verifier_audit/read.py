@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlvr.errors import ConfigError, explain
+from rlvr.errors import ConfigError
 from rlvr.verifier_audit.file import VERSION
 
 
@@ -48,9 +48,7 @@ def _is_share(value: Any) -> bool:
 
 def _unread(path: Path, asked_by: str, found: str) -> ConfigError:
     return ConfigError(
-        explain(
-            f"the audit {path} was to be read ({asked_by}).",
-            f"found: {found}",
-            "make one with: rlvr audit --plugin NAME --dataset FILE --out AUDIT.json",
-        )
+        f"the audit {path} was to be read ({asked_by}).",
+        f"found: {found}",
+        "make one with: rlvr audit --plugin NAME --dataset FILE --out AUDIT.json",
     )

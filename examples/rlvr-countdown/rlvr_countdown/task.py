@@ -18,7 +18,6 @@ from rlvr import (
     Task,
     Trajectory,
     UnknownNameError,
-    explain,
 )
 
 EMBEDDED = Path(__file__).with_name("puzzles.jsonl")
@@ -39,9 +38,7 @@ class CountdownTask(Task):
     def __init__(self, config: None, context: BuildContext) -> None:
         path = context.dataset or EMBEDDED
         if not path.is_file():
-            raise UnknownNameError(
-                explain(f"no data set at {path}.", "found: nothing", "check --dataset")
-            )
+            raise UnknownNameError(f"no data set at {path}.", "found: nothing", "check --dataset")
         self._problems: list[Problem] = []
         self._unsupported: dict[str, str] = {}
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):

@@ -9,7 +9,7 @@ import torch
 from attrs import frozen
 from torch import Tensor
 
-from rlvr import BackendError, Datum, explain
+from rlvr import BackendError, Datum
 
 FLOOR = -1e4
 """Logprobs below this many nats count as this, and pass no gradient: sums stay finite."""
@@ -45,11 +45,9 @@ class PolicyTokens:
         lengths, found = [len(d.tokens) for d in data], [len(x) for x in logprobs]
         if lengths != found:
             raise BackendError(
-                explain(
-                    f"A loss needs one logprob a token, for data of lengths {lengths}.",
-                    f"The backend gave lengths {found}.",
-                    "This is a bug of the backend: run BackendContract on it.",
-                )
+                f"A loss needs one logprob a token, for data of lengths {lengths}.",
+                f"The backend gave lengths {found}.",
+                "This is a bug of the backend: run BackendContract on it.",
             )
         flat = _flat(logprobs)  # (sum of T,)
         mask = np.concatenate([d.mask for d in data])  # (sum of T,)
@@ -80,11 +78,9 @@ class PolicyTokens:
         """
         if missing := [d.problem_id for d in self._data if name not in d.annotations]:
             raise BackendError(
-                explain(
-                    f"The loss needs the annotation {name!r} of every datum.",
-                    f"{len(missing)} of {len(self._data)} data lack them, first {missing[0]!r}.",
-                    f"Annotate the data with {name!r}: it is in the loss's `needs`.",
-                )
+                f"The loss needs the annotation {name!r} of every datum.",
+                f"{len(missing)} of {len(self._data)} data lack them, first {missing[0]!r}.",
+                f"Annotate the data with {name!r}: it is in the loss's `needs`.",
             )
         values = np.concatenate([np.asarray(d.annotations[name]) for d in self._data])
         return torch.from_numpy(values[self._mask]).to(self.logprobs)
@@ -98,11 +94,9 @@ class PolicyTokens:
         """
         if name not in outputs:
             raise BackendError(
-                explain(
-                    f"The loss needs {name!r} from the forward pass.",
-                    f"The backend gave: {', '.join(outputs) or 'logprobs only'}.",
-                    "Use a backend that gives it, or another algorithm: see the loss's `needs`.",
-                )
+                f"The loss needs {name!r} from the forward pass.",
+                f"The backend gave: {', '.join(outputs) or 'logprobs only'}.",
+                "Use a backend that gives it, or another algorithm: see the loss's `needs`.",
             )
         return _flat(outputs[name]).index_select(0, self._index).to(self.logprobs)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlvr import ConfigError, Teacher, explain
+from rlvr import ConfigError, Teacher
 from rlvr_distill.config import DistillConfig
 
 
@@ -15,36 +15,28 @@ def check(config: DistillConfig) -> None:
     """
     if not config.teacher:
         raise ConfigError(
-            explain(
-                "distillation was asked for without a teacher.",
-                "found: the option `teacher` of the loss is empty",
-                "name one: --teacher hf:PATH_OR_ID, --teacher gpt2:PATH, --teacher file:DIR",
-            )
+            "distillation was asked for without a teacher.",
+            "found: the option `teacher` of the loss is empty",
+            "name one: --teacher hf:PATH_OR_ID, --teacher gpt2:PATH, --teacher file:DIR",
         )
     if config.adapt_temperature > 0 and config.top_k > 0:
         raise ConfigError(
-            explain(
-                f"adapt_temperature={config.adapt_temperature:g} was asked for.",
-                f"found: top_k={config.top_k}; other temperatures cannot be had of few logprobs",
-                "set top_k=0 (a teacher with whole distributions), or adapt_temperature=0",
-            )
+            f"adapt_temperature={config.adapt_temperature:g} was asked for.",
+            f"found: top_k={config.top_k}; other temperatures cannot be had of few logprobs",
+            "set top_k=0 (a teacher with whole distributions), or adapt_temperature=0",
         )
     if config.min_temperature > config.max_temperature:
         raise ConfigError(
-            explain(
-                f"temperatures from {config.min_temperature:g} to {config.max_temperature:g} "
-                "were asked for.",
-                "found: min_temperature is above max_temperature",
-                "exchange them",
-            )
+            f"temperatures from {config.min_temperature:g} to {config.max_temperature:g} "
+            "were asked for.",
+            "found: min_temperature is above max_temperature",
+            "exchange them",
         )
     if config.reasoning_weight == 0 and config.action_weight == 0:
         raise ConfigError(
-            explain(
-                "reasoning_weight=0 and action_weight=0 were asked for.",
-                "found: then no token teaches anything",
-                "set one of them above 0",
-            )
+            "reasoning_weight=0 and action_weight=0 were asked for.",
+            "found: then no token teaches anything",
+            "set one of them above 0",
         )
 
 
@@ -57,10 +49,8 @@ def check_teacher(config: DistillConfig, teacher: Teacher) -> None:
     """
     if config.adapt_temperature > 0 and teacher.capabilities.is_partial:
         raise ConfigError(
-            explain(
-                f"adapt_temperature={config.adapt_temperature:g} was asked for.",
-                f"found: teacher {teacher.name} has another tokenizer and tells only the tokens "
-                "that both have, at one temperature",
-                "set adapt_temperature=0, or choose a teacher with the policy's tokenizer",
-            )
+            f"adapt_temperature={config.adapt_temperature:g} was asked for.",
+            f"found: teacher {teacher.name} has another tokenizer and tells only the tokens "
+            "that both have, at one temperature",
+            "set adapt_temperature=0, or choose a teacher with the policy's tokenizer",
         )

@@ -13,7 +13,6 @@ from rlvr import (
     PrerequisiteError,
     SampledBackend,
     UnknownNameError,
-    explain,
 )
 from rlvr_servers.client.address import Address
 from rlvr_servers.client.chat import ChatClient
@@ -77,11 +76,9 @@ class ServerBackend(SampledBackend):
             )
         except UnreachableError as error:
             raise PrerequisiteError(
-                explain(
-                    f"the server at {self._address.base} cannot be reached.",
-                    f"found: {error}",
-                    "start it (vllm serve NAME; llama-server -m FILE) or check the URL of --model",
-                )
+                f"the server at {self._address.base} cannot be reached.",
+                f"found: {error}",
+                "start it (vllm serve NAME; llama-server -m FILE) or check the URL of --model",
             ) from error
         if reply.status in (401, 403):
             raise key_error(self._address, reply, has_key=bool(key))
@@ -91,11 +88,9 @@ class ServerBackend(SampledBackend):
         if len(served) == 1:
             return served[0]
         raise UnknownNameError(
-            explain(
-                f"no model of the server at {self._address.base} was named.",
-                f"it serves: {', '.join(served[:20]) or 'it lists none'}",
-                f"name one: --model server:{self._address.base}#NAME",
-            )
+            f"no model of the server at {self._address.base} was named.",
+            f"it serves: {', '.join(served[:20]) or 'it lists none'}",
+            f"name one: --model server:{self._address.base}#NAME",
         )
 
     def untrainable(self) -> ConfigError:
@@ -106,11 +101,9 @@ class ServerBackend(SampledBackend):
 def untrainable() -> ConfigError:
     """The error of a trainer's primitives, for a model that is only asked."""
     return ConfigError(
-        explain(
-            "a model behind a server was to be trained.",
-            "found: servers give texts, no gradients and no weights",
-            "train a local model; measure this one with: rlvr eval",
-        )
+        "a model behind a server was to be trained.",
+        "found: servers give texts, no gradients and no weights",
+        "train a local model; measure this one with: rlvr eval",
     )
 
 

@@ -25,7 +25,6 @@ from rlvr import (
     Task,
     Trajectory,
     as_they_end,
-    explain,
     with_stop_texts,
 )
 from rlvr_servers.client.chat import ChatAnswer
@@ -88,11 +87,9 @@ class ChatSampler(Sampler):
         """
         if not isinstance(policy, ServerPolicy):
             raise ConfigError(
-                explain(
-                    "sampler chat was asked for.",
-                    f"found: a policy that gives tokens ({type(policy).__name__}), no server",
-                    "leave --sampler out",
-                )
+                "sampler chat was asked for.",
+                f"found: a policy that gives tokens ({type(policy).__name__}), no server",
+                "leave --sampler out",
             )
         chats = [
             _Chat(

@@ -14,7 +14,6 @@ from rlvr import (
     Tokenizer,
     UnknownNameError,
     cut,
-    explain,
 )
 from rlvr_servers.client.endpoint import RequestError
 from rlvr_servers.protocols.protocol import AmbiguousError, Drawn, LacksError, ServerProtocol
@@ -121,11 +120,9 @@ class ServedPolicy(Policy):
     def _failed(self, found: object, do: str) -> BackendError:
         line = self._protocol.line
         return BackendError(
-            explain(
-                f"a completion of {line.model} was asked of the server at {line.address.base}.",
-                f"found: {found}",
-                do,
-            )
+            f"a completion of {line.model} was asked of the server at {line.address.base}.",
+            f"found: {found}",
+            do,
         )
 
 

@@ -22,7 +22,6 @@ from rlvr import (
     SamplingParams,
     Task,
     Trajectory,
-    explain,
 )
 from rlvr_servers.fed_policy import FedPolicy
 from rlvr_servers.protocols.choose import KINDS, build_protocol
@@ -105,12 +104,10 @@ class ServerSampler(Sampler):
             raise self._untrainable()
         if not policy.can_export:
             raise ConfigError(
-                explain(
-                    f"sampler {self.scheme} was asked for.",
-                    f"found: the weights of this backend's policy ({type(policy).__name__}) "
-                    "cannot be handed to a server",
-                    "train with --backend torch and --max-staleness 0, or leave --sampler out",
-                )
+                f"sampler {self.scheme} was asked for.",
+                f"found: the weights of this backend's policy ({type(policy).__name__}) "
+                "cannot be handed to a server",
+                "train with --backend torch and --max-staleness 0, or leave --sampler out",
             )
         async with self._feeding:
             protocol, fed = await self._open(policy)
@@ -125,11 +122,9 @@ class ServerSampler(Sampler):
         if self._protocol is None or self._fed is None:
             if not self._config.url:
                 raise ConfigError(
-                    explain(
-                        f"sampler {self.scheme} was asked for.",
-                        "found: servers.url is empty",
-                        f"name the {KINDS[self.scheme]} server: servers.url=http://HOST:PORT#NAME",
-                    )
+                    f"sampler {self.scheme} was asked for.",
+                    "found: servers.url is empty",
+                    f"name the {KINDS[self.scheme]} server: servers.url=http://HOST:PORT#NAME",
                 )
             url = self._config.url.removeprefix(f"{self.scheme}:")
             protocol, _, served = await build_protocol(
@@ -154,11 +149,9 @@ class ServerSampler(Sampler):
             await policy.export_weights(directory)
         except OSError as error:
             raise BackendError(
-                explain(
-                    f"the weights were to be written into {directory} for the server.",
-                    f"found: {error}",
-                    "choose another folder: servers.weights_dir=DIR",
-                )
+                f"the weights were to be written into {directory} for the server.",
+                f"found: {error}",
+                "choose another folder: servers.weights_dir=DIR",
             ) from error
         seen, mounted = self._config.weights_seen_at, self._mounted() or home
         inside = directory.relative_to(mounted).as_posix()
@@ -189,13 +182,11 @@ class ServerSampler(Sampler):
 
     def _untrainable(self) -> ConfigError:
         return ConfigError(
-            explain(
-                f"sampler {self.scheme} was to draw from the policy that is trained.",
-                "found: an OpenAI-style server has no way to take new weights, so it would go on "
-                "with the old ones",
-                "use sampler vllm or sglang, whose servers can be refreshed; or leave --sampler "
-                "out. Evaluate a served model with: rlvr eval --model openai:URL#NAME",
-            )
+            f"sampler {self.scheme} was to draw from the policy that is trained.",
+            "found: an OpenAI-style server has no way to take new weights, so it would go on "
+            "with the old ones",
+            "use sampler vllm or sglang, whose servers can be refreshed; or leave --sampler "
+            "out. Evaluate a served model with: rlvr eval --model openai:URL#NAME",
         )
 
 
@@ -205,11 +196,9 @@ async def _check_temperature(protocol: Vllm, policy: Policy, params: SamplingPar
     told = [await protocol.drawn_spread(ids, t) for t in (1.0, 2.0)]
     if told[0] > 1e-3 and abs(told[1] / told[0] - 0.5) > 0.1:
         raise ConfigError(
-            explain(
-                f"sampler vllm was asked to draw at temperature {params.temperature:g}.",
-                "found: the server tells logprobs of temperature 1 whatever it draws at",
-                "start it with --logprobs-mode processed_logprobs, or set sampler.temperature=1",
-            )
+            f"sampler vllm was asked to draw at temperature {params.temperature:g}.",
+            "found: the server tells logprobs of temperature 1 whatever it draws at",
+            "start it with --logprobs-mode processed_logprobs, or set sampler.temperature=1",
         )
 
 

@@ -20,7 +20,6 @@ from rlvr import (
     Tokenizer,
     TopK,
     all_of,
-    explain,
     fingerprint,
 )
 from rlvr_servers.client.endpoint import RequestError
@@ -157,30 +156,24 @@ class ServerTeacher(Teacher):
         most, temperatures = self.capabilities.max_k, self.capabilities.temperatures
         if length > self.context_length:
             raise BackendError(
-                explain(
-                    f"{asked}.",
-                    f"found: it reads {self.context_length}",
-                    "lower sampler.max_tokens, or serve the model with a longer context",
-                )
+                f"{asked}.",
+                f"found: it reads {self.context_length}",
+                "lower sampler.max_tokens, or serve the model with a longer context",
             )
         if most and k > most:
             raise BackendError(
-                explain(
-                    f"{asked}, the {k} likeliest a position.",
-                    f"found: the server gives {most} at most",
-                    f"ask for fewer (distill.top_k={most}), or allow more on the server "
-                    "(vllm serve --max-logprobs K)",
-                )
+                f"{asked}, the {k} likeliest a position.",
+                f"found: the server gives {most} at most",
+                f"ask for fewer (distill.top_k={most}), or allow more on the server "
+                "(vllm serve --max-logprobs K)",
             )
         if temperatures is not None and temperature not in temperatures:
             raise BackendError(
-                explain(
-                    f"{asked} at temperature {temperature:g}.",
-                    "found: its logprobs of a prompt are those of temperature 1, and cannot be "
-                    "had at another from a few likely tokens",
-                    "set the temperature to 1, or serve it with vllm serve --logprobs-mode "
-                    "processed_logprobs",
-                )
+                f"{asked} at temperature {temperature:g}.",
+                "found: its logprobs of a prompt are those of temperature 1, and cannot be "
+                "had at another from a few likely tokens",
+                "set the temperature to 1, or serve it with vllm serve --logprobs-mode "
+                "processed_logprobs",
             )
 
     async def _ask(self, ids: Any, start: int, k: int, temperature: float) -> Scored:
@@ -191,21 +184,17 @@ class ServerTeacher(Teacher):
             return await self._protocol.score(ids, start, k, temperature)
         except OtherIdsError as error:
             raise BackendError(
-                explain(
-                    f"teacher {self.name} was asked for the logprobs of {len(ids)} tokens.",
-                    f"found: it scored other ids: {error}",
-                    "give the server's own tokenizer (servers.tokenizer=PATH), and look for "
-                    "truncation in its settings",
-                )
+                f"teacher {self.name} was asked for the logprobs of {len(ids)} tokens.",
+                f"found: it scored other ids: {error}",
+                "give the server's own tokenizer (servers.tokenizer=PATH), and look for "
+                "truncation in its settings",
             ) from error
         except RequestError as error:
             raise BackendError(
-                explain(
-                    f"teacher {self.name} was asked for the logprobs of {len(ids)} tokens.",
-                    f"found: {error}",
-                    "look at the log of the server; the run goes on from its last checkpoint with "
-                    "--resume when the server answers again",
-                )
+                f"teacher {self.name} was asked for the logprobs of {len(ids)} tokens.",
+                f"found: {error}",
+                "look at the log of the server; the run goes on from its last checkpoint with "
+                "--resume when the server answers again",
             ) from error
 
     async def _all(self, work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import structlog
 from attrs import define, field, frozen
 
-from rlvr import BackendError, PrerequisiteError, explain
+from rlvr import BackendError, PrerequisiteError
 from rlvr_servers.client.endpoint import MissingError, RefusedError, RequestError
 from rlvr_servers.client.requests import BrokenError
 from rlvr_servers.protocols.sglang import Sglang
@@ -157,22 +157,18 @@ async def _take(asking: Any, weights: Weights, kind: str, hint: str, known: str 
         await asking
     except MissingError as error:
         raise PrerequisiteError(
-            explain(
-                f"the {kind} server was to take the weights in {weights.seen_at}.",
-                f"found: {error}",
-                hint,
-            )
+            f"the {kind} server was to take the weights in {weights.seen_at}.",
+            f"found: {error}",
+            hint,
         ) from error
     except RequestError as error:
         if known and known in str(error):
             return
         raise BackendError(
-            explain(
-                f"the {kind} server was to take the weights in {weights.seen_at}.",
-                f"found: {error}",
-                "look at its log; it must be able to read that folder (servers.weights_dir, "
-                f"servers.weights_seen_at); {hint}",
-            )
+            f"the {kind} server was to take the weights in {weights.seen_at}.",
+            f"found: {error}",
+            "look at its log; it must be able to read that folder (servers.weights_dir, "
+            f"servers.weights_seen_at); {hint}",
         ) from error
 
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import chz
 from tinker_cookbook.rl import types
 
-from rlvr import ConfigError, Problem, epochs, explain
+from rlvr import ConfigError, Problem, epochs
 from rlvr_tinker_cookbook.env import TaskGroupBuilder
 from rlvr_tinker_cookbook.judge import Wanted, judge_of
 
@@ -103,11 +103,9 @@ class TaskDatasetBuilder(types.RLDatasetBuilder):
         train = self._builders(wanted, list(task.problems("train")), self.group_size)
         if not train:
             raise ConfigError(
-                explain(
-                    f"the problems of '{self.plugin}' were to be trained on.",
-                    "found: no usable problem in split 'train'",
-                    "check `dataset` and `options` of TaskDatasetBuilder",
-                )
+                f"the problems of '{self.plugin}' were to be trained on.",
+                "found: no usable problem in split 'train'",
+                "check `dataset` and `options` of TaskDatasetBuilder",
             )
         batches = self.batches or -(-len(train) // self.batch_size)
         test = list(task.problems("test"))[: self.test_problems]
@@ -127,11 +125,9 @@ class TaskDatasetBuilder(types.RLDatasetBuilder):
         room = self.context_length - self.max_tokens if self.context_length else 0
         if self.context_length and room < 2:
             raise ConfigError(
-                explain(
-                    f"completions of {self.max_tokens} tokens were asked for (max_tokens).",
-                    f"found: a context of {self.context_length} (context_length)",
-                    "make max_tokens smaller",
-                )
+                f"completions of {self.max_tokens} tokens were asked for (max_tokens).",
+                f"found: a context of {self.context_length} (context_length)",
+                "make max_tokens smaller",
             )
         return [
             TaskGroupBuilder(

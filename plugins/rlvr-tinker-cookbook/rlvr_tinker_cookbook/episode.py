@@ -23,7 +23,6 @@ from rlvr import (
     EpisodeResult,
     Message,
     Tokenizer,
-    explain,
 )
 from rlvr_tinker_cookbook.config import NOTE
 from rlvr_tinker_cookbook.pool import EnvPool
@@ -61,11 +60,9 @@ class EnvEpisode(Episode):
     def prompt(self) -> Sequence[Message] | None:
         """Refused: environments speak tokens."""
         raise ConfigError(
-            explain(
-                "a cookbook environment was to be asked for messages.",
-                "found: it gives and takes token ids",
-                "use a sampler that hands over tokens: --sampler group",
-            )
+            "a cookbook environment was to be asked for messages.",
+            "found: it gives and takes token ids",
+            "use a sampler that hands over tokens: --sampler group",
         )
 
     async def take(self, completion: str) -> None:
@@ -82,13 +79,11 @@ class EnvEpisode(Episode):
         if self._observation[:before] != self._said:
             await self._pool.done()
             raise ConfigError(
-                explain(
-                    "an episode of several turns is trained on as one sequence of tokens.",
-                    "found: the environment's next observation does not begin with what was said "
-                    "(its renderer rewrites earlier turns)",
-                    "take a renderer whose has_extension_property is true (one that keeps or "
-                    "disables thinking)",
-                )
+                "an episode of several turns is trained on as one sequence of tokens.",
+                "found: the environment's next observation does not begin with what was said "
+                "(its renderer rewrites earlier turns)",
+                "take a renderer whose has_extension_property is true (one that keeps or "
+                "disables thinking)",
             )
         self._shown = self._observation
         self._said = list(self._observation)
@@ -166,11 +161,9 @@ class EnvEpisode(Episode):
         read = self._tokenizer.decode(self._observation)
         if meant != read:
             raise ConfigError(
-                explain(
-                    "the environment's prompt was to be put before the policy.",
-                    f"found: it means {meant[:80]!r}, and the policy reads {read[:80]!r}",
-                    "give the environment the policy's own model as its tokenizer (cookbook.args)",
-                )
+                "the environment's prompt was to be put before the policy.",
+                f"found: it means {meant[:80]!r}, and the policy reads {read[:80]!r}",
+                "give the environment the policy's own model as its tokenizer (cookbook.args)",
             )
 
 

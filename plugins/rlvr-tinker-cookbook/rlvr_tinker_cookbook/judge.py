@@ -26,7 +26,6 @@ from rlvr import (
     Trajectory,
     VerifierError,
     Verifying,
-    explain,
     open_verifying,
 )
 
@@ -106,12 +105,10 @@ class Judge:
         is_known = len(self._recent) >= ENOUGH
         if isinstance(outcome, Failed) and is_known and failed > limit * len(self._recent):
             raise VerifierError(
-                explain(
-                    f"{failed} of the last {len(self._recent)} verifications could not run "
-                    f"(at most {limit:.0%} may).",
-                    f"found: {outcome.reason}",
-                    "try: rlvr doctor; option verify.max_failures=SHARE allows more",
-                )
+                f"{failed} of the last {len(self._recent)} verifications could not run "
+                f"(at most {limit:.0%} may).",
+                f"found: {outcome.reason}",
+                "try: rlvr doctor; option verify.max_failures=SHARE allows more",
             )
         return outcome
 

@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from rlvr import BuildContext, CheckResult, PluginError, explain, pip_install
+from rlvr import BuildContext, CheckResult, PluginError, pip_install
 from rlvr_tinker_cookbook.config import CookbookConfig
 
 if TYPE_CHECKING:
@@ -27,11 +27,9 @@ def cookbook_task(config: CookbookConfig, context: BuildContext) -> CookbookTask
         from rlvr_tinker_cookbook.task import CookbookTask
     except ImportError as error:
         raise PluginError(
-            explain(
-                "environments of tinker-cookbook were asked for.",
-                f"found: it cannot be imported ({error})",
-                f"try: {pip_install(EXTRA)}",
-            )
+            "environments of tinker-cookbook were asked for.",
+            f"found: it cannot be imported ({error})",
+            f"try: {pip_install(EXTRA)}",
         ) from error
     return CookbookTask(config, context)
 

@@ -28,7 +28,7 @@ from chz.blueprint import (
 from tinker_cookbook.rl.problem_env import ProblemGroupBuilder
 from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, RLDatasetBuilder
 
-from rlvr import BuildContext, ConfigError, Message, Problem, Task, UnknownNameError, explain
+from rlvr import BuildContext, ConfigError, Message, Problem, Task, UnknownNameError
 from rlvr_tinker_cookbook.config import CookbookConfig
 from rlvr_tinker_cookbook.episode import EnvEpisode
 from rlvr_tinker_cookbook.pool import EnvPool
@@ -65,11 +65,9 @@ class CookbookTask(Task):
     def __init__(self, config: CookbookConfig, context: BuildContext) -> None:
         if context.dataset is not None:
             raise ConfigError(
-                explain(
-                    f"the data set {context.dataset} was given to task cookbook.",
-                    "found: its problems come from a dataset builder of the cookbook",
-                    "leave --dataset out; name the builder: cookbook.builder=MODULE:CLASS",
-                )
+                f"the data set {context.dataset} was given to task cookbook.",
+                "found: its problems come from a dataset builder of the cookbook",
+                "leave --dataset out; name the builder: cookbook.builder=MODULE:CLASS",
             )
         self._config = config
         self._pools: dict[Place, EnvPool] = {}
@@ -158,11 +156,9 @@ class CookbookTask(Task):
             made: RLDatasetBuilder = chz.Blueprint(cls).make_from_argv(arguments)
         except _BAD_FIELDS as error:
             raise ConfigError(
-                explain(
-                    f"{self._config.builder} was to be made of: {' '.join(arguments) or 'nothing'}",
-                    f"found: {error}",
-                    'give its fields: cookbook.args="NAME=VALUE,NAME=VALUE"',
-                )
+                f"{self._config.builder} was to be made of: {' '.join(arguments) or 'nothing'}",
+                f"found: {error}",
+                'give its fields: cookbook.args="NAME=VALUE,NAME=VALUE"',
             ) from None
         return made
 
@@ -171,29 +167,23 @@ def _load(path: str) -> type[RLDatasetBuilder]:
     module, _, name = path.partition(":")
     if not name:
         raise ConfigError(
-            explain(
-                f"task cookbook was asked for with cookbook.builder='{path}'.",
-                do="name a dataset builder: cookbook.builder=MODULE:CLASS, such as "
-                "tinker_cookbook.recipes.math_rl.arithmetic_env:ArithmeticDatasetBuilder",
-            )
+            f"task cookbook was asked for with cookbook.builder='{path}'.",
+            do="name a dataset builder: cookbook.builder=MODULE:CLASS, such as "
+            "tinker_cookbook.recipes.math_rl.arithmetic_env:ArithmeticDatasetBuilder",
         )
     try:
         found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise UnknownNameError(
-            explain(
-                f"the dataset builder {path} was asked for.",
-                f"found: {error}",
-                "check the module and the class in cookbook.builder",
-            )
+            f"the dataset builder {path} was asked for.",
+            f"found: {error}",
+            "check the module and the class in cookbook.builder",
         ) from None
     if not (isinstance(found, type) and issubclass(found, RLDatasetBuilder)):
         raise ConfigError(
-            explain(
-                f"the dataset builder {path} was asked for.",
-                f"found: {found!r}, which is no RLDatasetBuilder of the cookbook",
-                "name a class that is one in cookbook.builder",
-            )
+            f"the dataset builder {path} was asked for.",
+            f"found: {found!r}, which is no RLDatasetBuilder of the cookbook",
+            "name a class that is one in cookbook.builder",
         )
     return found
 

@@ -20,7 +20,7 @@ from tinker_cookbook.distillation import train_on_policy
 from tinker_cookbook.distillation.datasets import DistillationDatasetConfig, TeacherConfig
 from tinker_cookbook.rl import train
 
-from rlvr import ConfigError, RlvrError, explain
+from rlvr import ConfigError, RlvrError
 from rlvr_tinker_cookbook.dataset import TaskDatasetBuilder
 
 RECIPE = "rlvr"
@@ -145,11 +145,9 @@ def run(command: Command) -> None:
     """
     if command.teacher_path and not command.teacher:
         raise ConfigError(
-            explain(
-                f"teacher_path={command.teacher_path} was given.",
-                "found: no teacher, the name of the model that these weights adapt",
-                "add teacher=MODEL",
-            )
+            f"teacher_path={command.teacher_path} was given.",
+            "found: no teacher, the name of the model that these weights adapt",
+            "add teacher=MODEL",
         )
     os.environ.setdefault("TINKER_TELEMETRY", "0")
     if command.teacher:

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlvr import ConfigError, ExitCode, PrerequisiteError, explain, pip_install
+from rlvr import ConfigError, ExitCode, PrerequisiteError, pip_install
 
 _EXAMPLES = """examples:
   rlvr tinker-server --model hf:Qwen/Qwen3-0.6B
@@ -39,11 +39,9 @@ def main(argv: Sequence[str]) -> int:
             from rlvr_tinker_server.serve import serve
         except ImportError as error:
             raise PrerequisiteError(
-                explain(
-                    "rlvr tinker-server was asked for.",
-                    f"{error}",
-                    f"try: {pip_install('rlvr-tinker-server')}",
-                )
+                "rlvr tinker-server was asked for.",
+                f"{error}",
+                f"try: {pip_install('rlvr-tinker-server')}",
             ) from error
         assert uvicorn
         serve(args, key, listening)
@@ -115,12 +113,10 @@ def _check(args: argparse.Namespace) -> None:
         return
     if args.key_file is None:
         raise ConfigError(
-            explain(
-                f"--host {args.host} was asked for.",
-                "found: no --key-file; anyone who reaches this address could train and read models",
-                "try: --key-file FILE with a key of your own (tml-...), and a firewall: the "
-                "connection is not encrypted",
-            )
+            f"--host {args.host} was asked for.",
+            "found: no --key-file; anyone who reaches this address could train and read models",
+            "try: --key-file FILE with a key of your own (tml-...), and a firewall: the "
+            "connection is not encrypted",
         )
 
 
@@ -143,11 +139,9 @@ def _read_key(path: Path | None) -> str | None:
         raise ConfigError(f"--key-file {path} cannot be read: {error}") from error
     if not key.startswith("tml-") or len(key) < 20 or not key.isascii() or not key.isprintable():
         raise ConfigError(
-            explain(
-                f"--key-file {path} was given.",
-                "found: no key in it: the SDK asks for tml-..., and it should be hard to guess",
-                "try: python -c \"import secrets; print('tml-' + secrets.token_hex(16))\" > FILE",
-            )
+            f"--key-file {path} was given.",
+            "found: no key in it: the SDK asks for tml-..., and it should be hard to guess",
+            "try: python -c \"import secrets; print('tml-' + secrets.token_hex(16))\" > FILE",
         )
     return key
 
@@ -158,9 +152,7 @@ def _listening(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         raise ConfigError(
-            explain(
-                f"--host {host} --port {port} was asked for.",
-                f"found: {error.strerror or error}",
-                "try: another --port, or --port 0 for any free one",
-            )
+            f"--host {host} --port {port} was asked for.",
+            f"found: {error.strerror or error}",
+            "try: another --port, or --port 0 for any free one",
         ) from error

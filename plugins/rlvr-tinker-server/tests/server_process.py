@@ -15,7 +15,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from rlvr import BackendError, explain
+from rlvr import BackendError
 
 _SERVING = re.compile(r"serving (?P<name>.+) \(\d+ positions, \w+\) at (?P<url>http://\S+)")
 _TOKENIZER = re.compile(r"  tokenizer: (?P<where>.+)")
@@ -137,9 +137,7 @@ def _wait(process: subprocess.Popen[str], log: Path, timeout_s: float) -> Runnin
             )
     said = log.read_text("utf-8", "replace").strip()[-2000:]
     raise BackendError(
-        explain(
-            "a tinker-server was to be started.",
-            f"found: it {'ended' if process.poll() is not None else 'is not up in time'}: {said}",
-            f"see {log}",
-        )
+        "a tinker-server was to be started.",
+        f"found: it {'ended' if process.poll() is not None else 'is not up in time'}: {said}",
+        f"see {log}",
     )

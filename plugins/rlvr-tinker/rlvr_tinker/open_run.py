@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import evolve
 
-from rlvr import ConfigError, FastTokenizer, RlvrError, explain
+from rlvr import ConfigError, FastTokenizer, RlvrError
 from rlvr_tinker.service import tokenizer
 from rlvr_tinker.service.client import Service
 from rlvr_tinker.service.deadlines import in_thread, within
@@ -33,19 +33,15 @@ async def find_model(service: Service, name: ModelName, *, is_run: bool) -> Serv
         model = evolve(model, context_length=length)
     if model.context_length < 2:
         raise ConfigError(
-            explain(
-                f"model {model.name} was asked for.",
-                "found: the service does not say how long its context is",
-                "say it: tinker.context_length=32768",
-            )
+            f"model {model.name} was asked for.",
+            "found: the service does not say how long its context is",
+            "say it: tinker.context_length=32768",
         )
     if is_run and (name.only_samples or not model.is_trainable):
         raise ConfigError(
-            explain(
-                f"model {name.path or model.name} was to be trained.",
-                "found: the service only samples from it",
-                "choose another one: rlvr tinker models; or a path with /weights/ in it",
-            )
+            f"model {name.path or model.name} was to be trained.",
+            "found: the service only samples from it",
+            "choose another one: rlvr tinker models; or a path with /weights/ in it",
         )
     return model
 

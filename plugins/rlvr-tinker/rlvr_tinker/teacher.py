@@ -16,7 +16,6 @@ from rlvr import (
     TeacherCapabilities,
     Tokenizer,
     TopK,
-    explain,
     extent,
     fingerprint,
 )
@@ -87,10 +86,8 @@ class TinkerTeacher(Teacher):
         for number, question in enumerate(questions):
             if reason := self._fault(question, size):
                 raise BackendError(
-                    explain(
-                        f"teacher {self.name}: question {number} of {len(questions)} was not sent.",
-                        f"found: {reason}",
-                    )
+                    f"teacher {self.name}: question {number} of {len(questions)} was not sent.",
+                    f"found: {reason}",
                 )
         return await self._backend.likeliest(questions)
 

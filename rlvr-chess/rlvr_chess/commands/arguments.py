@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from rlvr import ConfigError, UnknownNameError, explain, open_policy
+from rlvr import ConfigError, UnknownNameError, open_policy
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.selfplay.movers import PolicyMover
 
@@ -73,7 +73,7 @@ def check_writable(path: Path, *, makes_folder: bool = False) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
         if not path.parent.is_dir():
             raise UnknownNameError(
-                explain(f"{path} was to be written.", "found: no such folder", "make it first")
+                f"{path} was to be written.", "found: no such folder", "make it first"
             )
         was_there = os.path.lexists(path)
         with path.open("ab"):
@@ -89,11 +89,9 @@ def unwritable(path: Path, error: OSError) -> ConfigError:
     is_file = isinstance(error, FileExistsError | NotADirectoryError)  # the folder's name is taken
     reason = "a file where its folder should be" if is_file else error.strerror or error
     return ConfigError(
-        explain(
-            f"{path} was to be written.",
-            f"found: {reason}",
-            "choose another file, in a folder that you may write to",
-        )
+        f"{path} was to be written.",
+        f"found: {reason}",
+        "choose another file, in a folder that you may write to",
     )
 
 

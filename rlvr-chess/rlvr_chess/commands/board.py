@@ -8,7 +8,7 @@ from pathlib import Path
 
 import chess
 
-from rlvr import ConfigError, UnknownNameError, explain
+from rlvr import ConfigError, UnknownNameError
 from rlvr_chess.commands.arguments import check_writable, parser_of
 from rlvr_chess.fen import FenError, board_after, read_board
 from rlvr_chess.play.board import board_svg, board_text
@@ -52,9 +52,7 @@ def _position(options: argparse.Namespace) -> chess.Board:
             return read_board(text, may_be_over=True)
         except FenError as error:
             raise ConfigError(
-                explain(
-                    "a position was to be drawn.", f"found: {error}", "give six fields of a FEN"
-                )
+                "a position was to be drawn.", f"found: {error}", "give six fields of a FEN"
             ) from error
     return _after(_game(Path(text), options.game), options.ply)
 
@@ -63,7 +61,7 @@ def _game(path: Path, number: int) -> PgnGame:
     """The game of a file with this number (from 1); what stands behind it is not read."""
     if not path.is_file():
         raise UnknownNameError(
-            explain(f"games of {path} were asked for.", "found: no such file", "check the path")
+            f"games of {path} were asked for.", "found: no such file", "check the path"
         )
     games: list[PgnGame] = []
     for _, game in games_in(path.read_text(encoding="utf-8-sig")):
@@ -71,29 +69,23 @@ def _game(path: Path, number: int) -> PgnGame:
         if game.problem:
             found = f"found: game {len(games)}: {game.problem}"
             do = "mend the move, or take the game out"
-            raise ConfigError(explain(f"games were read from {path}.", found, do))
+            raise ConfigError(f"games were read from {path}.", found, do)
         if len(games) == number:
             return game
     if not any(game.moves or "FEN" in game.headers for game in games):
-        raise ConfigError(
-            explain(f"games were read from {path}.", "found: none in it", "give a PGN file")
-        )
+        raise ConfigError(f"games were read from {path}.", "found: none in it", "give a PGN file")
     raise ConfigError(
-        explain(
-            f"game {number} of {path} was asked for.",
-            f"found: {len(games)} games",
-            f"--game 1 to {len(games)}",
-        )
+        f"game {number} of {path} was asked for.",
+        f"found: {len(games)} games",
+        f"--game 1 to {len(games)}",
     )
 
 
 def _after(game: PgnGame, ply: int | None) -> chess.Board:
     if ply is not None and not 0 <= ply <= len(game.moves):
         raise ConfigError(
-            explain(
-                f"the position after half-move {ply} was asked for.",
-                f"found: a game of {len(game.moves)} half-moves",
-                f"--ply 0 to {len(game.moves)}",
-            )
+            f"the position after half-move {ply} was asked for.",
+            f"found: a game of {len(game.moves)} half-moves",
+            f"--ply 0 to {len(game.moves)}",
         )
     return board_after(game.start, game.moves[:ply])

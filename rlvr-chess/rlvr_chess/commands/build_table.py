@@ -54,11 +54,9 @@ def build_table(argv: list[str]) -> int:
     print(f"{options.out}: {len(rows)} positions, {len(rows) - len(known.entries)} of them new")
     if len(entries) < len(splits):
         raise VerifierError(
-            explain(
-                f"{len(splits) - len(entries)} of {len(splits)} positions could not be scored.",
-                f"found: the failures above; {options.out} holds the others",
-                f"try again, or with more --nodes (now {options.nodes})",
-            )
+            f"{len(splits) - len(entries)} of {len(splits)} positions could not be scored.",
+            f"found: the failures above; {options.out} holds the others",
+            f"try again, or with more --nodes (now {options.nodes})",
         )
     return 0
 
@@ -75,11 +73,9 @@ def _positions(dataset: Path) -> Mapping[str, str]:
             print(f"left out: {row.id}: {row.reason}", file=sys.stderr)
     if not found:
         raise ConfigError(
-            explain(
-                f"a table of {dataset} was asked for.",
-                f"found: no position in it ({left_out} rows that cannot be used)",
-                "name a file of FENs, an EPD, a PGN, puzzles or our JSON Lines",
-            )
+            f"a table of {dataset} was asked for.",
+            f"found: no position in it ({left_out} rows that cannot be used)",
+            "name a file of FENs, an EPD, a PGN, puzzles or our JSON Lines",
         )
     return found
 
@@ -131,9 +127,7 @@ async def _scored(engine: EngineConfig, known: Table, fens: list[str]) -> dict[s
 
 def _dead(failures: list[str]) -> VerifierError:
     return VerifierError(
-        explain(
-            "the table was not built: the engine fails at position after position.",
-            f"found: {len(failures)} failures, the last at {failures[-1]}",
-            "try: rlvr doctor --plugin chess; what was scored is in the cache",
-        )
+        "the table was not built: the engine fails at position after position.",
+        f"found: {len(failures)} failures, the last at {failures[-1]}",
+        "try: rlvr doctor --plugin chess; what was scored is in the cache",
     )

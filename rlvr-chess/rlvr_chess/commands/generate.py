@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from rlvr import BuildContext, ConfigError, Problem, explain
+from rlvr import BuildContext, ConfigError, Problem
 from rlvr_chess.commands.arguments import parser_of, share
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.problem import right_answer
@@ -41,12 +41,10 @@ def generate(argv: list[str]) -> int:
         print(f"note: {text}", file=sys.stderr)
     if not problems:
         raise ConfigError(
-            explain(
-                f"training rows of {options.dataset or 'the starter positions'} were asked for.",
-                f"found: no position to train on in split {options.split!r}",
-                "choose another --split, --tasks or --dataset (suites and puzzles have no values "
-                "of moves, so no rows are made of them)",
-            )
+            f"training rows of {options.dataset or 'the starter positions'} were asked for.",
+            f"found: no position to train on in split {options.split!r}",
+            "choose another --split, --tasks or --dataset (suites and puzzles have no values "
+            "of moves, so no rows are made of them)",
         )
     count = asyncio.run(_write(options.out, problems, config, options.seed))
     print(f"{options.out}: {count} rows, profile {config.profile}")
@@ -82,11 +80,9 @@ async def _write(out: Path, problems: Sequence[Problem], config: ChessConfig, se
         handle = out.open("w", encoding="utf-8")
     except OSError as error:
         raise ConfigError(
-            explain(
-                f"training rows were to be written to {out}.",
-                f"found: {error.strerror}",
-                "choose another --out",
-            )
+            f"training rows were to be written to {out}.",
+            f"found: {error.strerror}",
+            "choose another --out",
         ) from None
     with handle:
         async for problem, text in _answered(problems, config, seed):

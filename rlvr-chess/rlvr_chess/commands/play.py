@@ -10,7 +10,7 @@ from pathlib import Path
 
 import chess
 
-from rlvr import ConfigError, explain
+from rlvr import ConfigError
 from rlvr_chess.commands.arguments import (
     add_model_flags,
     check_writable,
@@ -91,7 +91,7 @@ def _board(fen: str | None) -> chess.Board:
         return read_board(fen)
     except FenError as error:
         raise ConfigError(
-            explain(f"a game from {fen!r} was asked for.", f"found: {error}", "give another FEN")
+            f"a game from {fen!r} was asked for.", f"found: {error}", "give another FEN"
         ) from error
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import attrs
 
-from rlvr import ConfigError, explain
+from rlvr import ConfigError
 from rlvr_chess.commands.arguments import (
     add_model_flags,
     check_writable,
@@ -115,7 +115,7 @@ def _rules(options: argparse.Namespace) -> Rules:
         )
     except ValueError as error:
         raise ConfigError(
-            explain("games by these rules were asked for.", f"found: {error}", "see --help")
+            "games by these rules were asked for.", f"found: {error}", "see --help"
         ) from error
 
 

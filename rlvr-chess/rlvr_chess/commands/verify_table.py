@@ -10,7 +10,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from rlvr import ConfigError, PrerequisiteError, VerifierError, explain
+from rlvr import ConfigError, PrerequisiteError, VerifierError
 from rlvr_chess.commands.arguments import parser_of
 from rlvr_chess.commands.searching import add_engine_options, engine_of, for_each
 from rlvr_chess.engine.identity import EngineIdentity
@@ -64,12 +64,10 @@ def verify_table(argv: list[str]) -> int:
     if differences:
         shown = [f"{fen}: {what}" for fen, what in list(differences.items())[:_SHOWN]]
         raise VerifierError(
-            explain(
-                f"{len(differences)} of {len(chosen)} positions of {options.file} come out "
-                "otherwise than the file says.",
-                "found: " + "\n    ".join(shown),
-                "make the table again: rlvr chess build-table",
-            )
+            f"{len(differences)} of {len(chosen)} positions of {options.file} come out "
+            "otherwise than the file says.",
+            "found: " + "\n    ".join(shown),
+            "make the table again: rlvr chess build-table",
         )
     return 0
 
@@ -83,7 +81,7 @@ def read_expected(path: Path) -> Expected:
     """
     if not path.is_file():
         raise ConfigError(
-            explain(f"the chess table {path} cannot be used.", "found: no such file", "name a file")
+            f"the chess table {path} cannot be used.", "found: no such file", "name a file"
         )
     if is_table(path):
         table = read_table(path)
@@ -96,11 +94,9 @@ def read_expected(path: Path) -> Expected:
         identity = None
     if not values:
         raise ConfigError(
-            explain(
-                f"the values of {path} were to be checked.",
-                "found: no position with the values of its moves",
-                "name a table (rlvr chess build-table), or lines with fen and moves",
-            )
+            f"the values of {path} were to be checked.",
+            "found: no position with the values of its moves",
+            "name a table (rlvr chess build-table), or lines with fen and moves",
         )
     return Expected(values=values, identity=identity)
 
@@ -141,11 +137,8 @@ def _difference(said: ActionValues, now: ActionValues) -> str:
 
 def _another_build(theirs: EngineIdentity, here: EngineIdentity) -> PrerequisiteError:
     return PrerequisiteError(
-        explain(
-            "the table cannot be verified with this machine's engine: it is another build.",
-            f"found: table by {theirs.text}; here {here.text}; "
-            f"different: {theirs.difference(here)}",
-            "install the table's engine and name it with --engine PATH, or make your own table: "
-            "rlvr chess build-table",
-        )
+        "the table cannot be verified with this machine's engine: it is another build.",
+        f"found: table by {theirs.text}; here {here.text}; different: {theirs.difference(here)}",
+        "install the table's engine and name it with --engine PATH, or make your own table: "
+        "rlvr chess build-table",
     )

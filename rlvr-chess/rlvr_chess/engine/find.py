@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from rlvr import PrerequisiteError, explain
+from rlvr import PrerequisiteError
 
 FIX = "apt-get install stockfish"
 """The command that installs it on Debian and Ubuntu."""
@@ -34,4 +34,4 @@ def find_engine(path: str = "") -> Path:
     else:
         asked = "the chess engine Stockfish is needed, to score a position that no table holds."
         what = f"found: no stockfish on PATH nor in {', '.join(_FOLDERS)}"
-    raise PrerequisiteError(explain(asked, what, f"try: {FIX}, or chess.engine=PATH"))
+    raise PrerequisiteError(asked, what, f"try: {FIX}, or chess.engine=PATH")

@@ -18,7 +18,7 @@ from typing import Any
 from attrs import asdict, evolve, field, fields_dict, frozen
 from attrs.validators import ge, instance_of, matches_re
 
-from rlvr import PrerequisiteError, explain
+from rlvr import PrerequisiteError
 from rlvr_chess.engine.find import FIX
 
 OPTIONS: Mapping[str, int] = {"Hash": 16, "MultiPV": 256, "Threads": 1}
@@ -129,9 +129,7 @@ def _sha256(path: Path) -> str:
 
 def _no_engine(path: Path, found: str) -> PrerequisiteError:
     return PrerequisiteError(
-        explain(
-            f"{path} is not a chess engine that speaks UCI.",
-            f"found: {found}",
-            f"try: {FIX}, or chess.engine=PATH",
-        )
+        f"{path} is not a chess engine that speaks UCI.",
+        f"found: {found}",
+        f"try: {FIX}, or chess.engine=PATH",
     )

@@ -17,7 +17,7 @@ import structlog
 from attrs import define, field, frozen
 from attrs.validators import ge, gt
 
-from rlvr import VerifierError, explain
+from rlvr import VerifierError
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.engine.find import find_engine
 from rlvr_chess.engine.identity import OPTIONS, EngineIdentity, identify
@@ -213,12 +213,10 @@ class EnginePool:
         finally:
             self._free.put_nowait(process)
         raise VerifierError(
-            explain(
-                f"the chess engine could not score {fen}.",
-                f"found: {'; then '.join(failures)}",
-                f"try: rlvr doctor --plugin chess, a larger chess.nodes (now {self.config.nodes}), "
-                "or another chess.engine",
-            )
+            f"the chess engine could not score {fen}.",
+            f"found: {'; then '.join(failures)}",
+            f"try: rlvr doctor --plugin chess, a larger chess.nodes (now {self.config.nodes}), "
+            "or another chess.engine",
         )
 
     def _landed(self, fen: str, search: asyncio.Task[Entry]) -> None:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from attrs import frozen
 
-from rlvr import ConfigError, Figure, explain
+from rlvr import ConfigError, Figure
 from rlvr_chess.evaluation.bench import Bench
 from rlvr_chess.evaluation.environment import Foretold
 from rlvr_chess.play.board import BAD, GOOD, board_svg
@@ -55,11 +55,9 @@ def write_report(folder: Path, bench: Bench, figures: Sequence[Figure]) -> None:
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError(
-            explain(
-                f"a report was to be written to chess.report={folder}.",
-                f"found: {error.strerror}",
-                "give a folder that can be written",
-            )
+            f"a report was to be written to chess.report={folder}.",
+            f"found: {error.strerror}",
+            "give a folder that can be written",
         ) from error
 
 

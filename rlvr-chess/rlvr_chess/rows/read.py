@@ -7,7 +7,7 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
-from rlvr import ConfigError, explain
+from rlvr import ConfigError
 from rlvr_chess.questions.records import PolicyPosition
 from rlvr_chess.rows import games, jsonl, positions, puzzles
 from rlvr_chess.rows.files import KINDS, FileError, Lines, kind_of, read_lines
@@ -62,11 +62,9 @@ def read_data(path: Path) -> DataSet:
         items = _read_file(path)
     except FileError as error:
         raise ConfigError(
-            explain(
-                f"a data set of chess was to be read from {path}.",
-                f"found: it {error}",
-                "it takes: " + "; ".join(KINDS.values()),
-            )
+            f"a data set of chess was to be read from {path}.",
+            f"found: it {error}",
+            "it takes: " + "; ".join(KINDS.values()),
         ) from None
     return DataSet(rows=tuple(_unique(_questions(items))), material=_material(items))
 
@@ -91,11 +89,9 @@ def _read_folder(folder: Path) -> DataSet:
         )
     if not rows and not everything:
         raise ConfigError(
-            explain(
-                f"a data set of chess was to be read from the folder {folder}.",
-                "found: no file in it",
-                "it takes: " + "; ".join(KINDS.values()),
-            )
+            f"a data set of chess was to be read from the folder {folder}.",
+            "found: no file in it",
+            "it takes: " + "; ".join(KINDS.values()),
         )
     return DataSet(rows=tuple(_unique(rows)), material=_material(everything))
 

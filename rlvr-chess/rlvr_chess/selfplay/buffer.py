@@ -18,7 +18,7 @@ import attrs
 import chess
 from attrs import field, frozen
 
-from rlvr import CheckpointError, as_tuple, explain
+from rlvr import CheckpointError, as_tuple
 from rlvr_chess.fen import four_fields
 from rlvr_chess.selfplay.game import Game
 
@@ -174,11 +174,9 @@ class PositionBuffer:
             return cls()
         if memory.get("version") != VERSION:
             raise CheckpointError(
-                explain(
-                    "the positions that self-play found were to be read from a checkpoint.",
-                    f"found: version {memory.get('version')!r}, this is version {VERSION}",
-                    "go on with the rlvr-chess that began the run, or begin another run",
-                )
+                "the positions that self-play found were to be read from a checkpoint.",
+                f"found: version {memory.get('version')!r}, this is version {VERSION}",
+                "go on with the rlvr-chess that began the run, or begin another run",
             )
         entries = [Found(**position) for position in memory["positions"]]
         return cls(entries=tuple(entries), met=tuple(memory["met"]))

@@ -16,7 +16,7 @@ from pathlib import Path
 import chess
 from attrs import field, frozen
 
-from rlvr import ConfigError, UnknownNameError, as_tuple, explain
+from rlvr import ConfigError, UnknownNameError, as_tuple
 from rlvr_chess.fen import board_after, read_board
 from rlvr_chess.questions.transition import UCI, first_illegal
 
@@ -65,7 +65,7 @@ def read_openings(path: Path) -> tuple[Opening, ...]:
     """
     if not path.is_file():
         raise UnknownNameError(
-            explain(f"openings of {path} were asked for.", "found: no such file", "check the path")
+            f"openings of {path} were asked for.", "found: no such file", "check the path"
         )
     return read_lines(path.read_text(encoding="utf-8").splitlines(), str(path))
 
@@ -88,7 +88,7 @@ def read_lines(lines: Sequence[str], source: str) -> tuple[Opening, ...]:
 
 def _unreadable(source: str, found: str) -> ConfigError:
     do = "a line is 'ECO; NAME; MOVES', moves in UCI, or a FEN"
-    return ConfigError(explain(f"openings were read from {source}.", f"found: {found}", do))
+    return ConfigError(f"openings were read from {source}.", f"found: {found}", do)
 
 
 def _opening(text: str, number: int) -> Opening:
@@ -134,11 +134,9 @@ def choose_openings(
     room = {o.name: quota or count for o in openings}
     if sum(room.values()) < count:
         raise ConfigError(
-            explain(
-                f"{count} games with at most {quota} an opening were asked for.",
-                f"found: {len(room)} openings, enough for {sum(room.values())} games",
-                "ask for fewer games, allow more an opening, or give more openings",
-            )
+            f"{count} games with at most {quota} an opening were asked for.",
+            f"found: {len(room)} openings, enough for {sum(room.values())} games",
+            "ask for fewer games, allow more an opening, or give more openings",
         )
     rng = random.Random(f"openings/{seed}")
     chosen: list[Opening] = []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import structlog
 
-from rlvr import ConfigError, explain
+from rlvr import ConfigError
 from rlvr_chess.engine.identity import EngineIdentity
 from rlvr_chess.values import ActionValues, Entry
 
@@ -51,11 +51,9 @@ class TableCache:
             )
         except (OSError, sqlite3.Error) as error:
             raise ConfigError(
-                explain(
-                    f"the cache of chess tables {path} cannot be used.",
-                    f"found: {error}",
-                    "remove the file, or choose another folder with RLVR_CACHE_DIR",
-                )
+                f"the cache of chess tables {path} cannot be used.",
+                f"found: {error}",
+                "remove the file, or choose another folder with RLVR_CACHE_DIR",
             ) from error
 
     def get(self, identity: EngineIdentity, fen: str) -> Entry | None:

@@ -25,7 +25,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from rlvr import ConfigError, explain
+from rlvr import ConfigError
 from rlvr_chess.engine.identity import EngineIdentity
 from rlvr_chess.questions.transition import legal_moves
 from rlvr_chess.values import ActionValues, Entry, strength
@@ -173,4 +173,4 @@ def _check(values: ActionValues) -> None:
 
 
 def _unusable(path: Path, found: str, do: str) -> ConfigError:
-    return ConfigError(explain(f"the chess table {path} cannot be used.", f"found: {found}", do))
+    return ConfigError(f"the chess table {path} cannot be used.", f"found: {found}", do)

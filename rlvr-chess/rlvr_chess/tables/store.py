@@ -14,7 +14,7 @@ from typing import Self
 import structlog
 from attrs import define, field
 
-from rlvr import ConfigError, PrerequisiteError, explain
+from rlvr import ConfigError, PrerequisiteError
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.engine.find import find_engine
 from rlvr_chess.engine.identity import EngineIdentity, identify
@@ -175,13 +175,11 @@ class TableStore:
         if theirs == here or self.any_engine:
             return
         raise PrerequisiteError(
-            explain(
-                "a position is in no table, and this machine's engine is not the tables' engine.",
-                f"found: tables by {theirs.text}; here {here.text}; "
-                f"different: {theirs.difference(here)}",
-                "score all positions with one engine (rlvr chess build-table --dataset FILE --out "
-                "T.jsonl.gz, then chess.tables=T.jsonl.gz), or mix them: chess.any_engine=true",
-            )
+            "a position is in no table, and this machine's engine is not the tables' engine.",
+            f"found: tables by {theirs.text}; here {here.text}; "
+            f"different: {theirs.difference(here)}",
+            "score all positions with one engine (rlvr chess build-table --dataset FILE --out "
+            "T.jsonl.gz, then chess.tables=T.jsonl.gz), or mix them: chess.any_engine=true",
         )
 
 
@@ -192,11 +190,9 @@ def _layers(config: ChessConfig) -> list[Table]:
         table = read_table(Path(config.tables))
         if table.identity.nodes != config.nodes and not config.any_engine:
             raise ConfigError(
-                explain(
-                    f"chess.tables={config.tables} does not fit chess.nodes={config.nodes}.",
-                    f"found: a table searched with {table.identity.nodes} nodes",
-                    f"try: chess.nodes={table.identity.nodes}, or chess.any_engine=true",
-                )
+                f"chess.tables={config.tables} does not fit chess.nodes={config.nodes}.",
+                f"found: a table searched with {table.identity.nodes} nodes",
+                f"try: chess.nodes={table.identity.nodes}, or chess.any_engine=true",
             )
         layers.append(table)
     shipped = shipped_table()

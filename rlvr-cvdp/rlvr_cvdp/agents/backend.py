@@ -18,7 +18,6 @@ from rlvr import (
     Policy,
     PrerequisiteError,
     SampledBackend,
-    explain,
 )
 from rlvr_cvdp.agents.config import AgentConfig
 from rlvr_cvdp.agents.container import Ran, run_agent
@@ -85,11 +84,9 @@ class AgentBackend(SampledBackend):
         self._policy: AgentPolicy | None = None
         if not self._name:
             raise ConfigError(
-                explain(
-                    "an agent was to be evaluated.",
-                    "found: no image is named",
-                    "name one: --model agent:IMAGE",
-                )
+                "an agent was to be evaluated.",
+                "found: no image is named",
+                "name one: --model agent:IMAGE",
             )
 
     async def __aenter__(self) -> AgentBackend:
@@ -118,11 +115,9 @@ class AgentBackend(SampledBackend):
             image = find_image(client, self._name)
             if image is None:
                 raise PrerequisiteError(
-                    explain(
-                        asked,
-                        "found: Docker has no such image",
-                        f"build it (docker build -t {self._name} FOLDER), or see: docker images",
-                    )
+                    asked,
+                    "found: Docker has no such image",
+                    f"build it (docker build -t {self._name} FOLDER), or see: docker images",
                 )
             sweep_containers(client, asked)
             self._policy = AgentPolicy(client=client, image=image, config=self._config)
@@ -136,9 +131,7 @@ class AgentBackend(SampledBackend):
     def untrainable(self) -> ConfigError:
         """The agent has no weights here."""
         return ConfigError(
-            explain(
-                "an agent in a container was to be trained.",
-                "found: it gives files, no tokens and no gradients",
-                "measure it with rlvr eval",
-            )
+            "an agent in a container was to be trained.",
+            "found: it gives files, no tokens and no gradients",
+            "measure it with rlvr eval",
         )

@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 from attrs import frozen
 
-from rlvr import PrerequisiteError, RlvrError, VerifierError, explain
+from rlvr import PrerequisiteError, RlvrError, VerifierError
 from rlvr_cvdp.agents.config import AgentConfig
 from rlvr_cvdp.agents.workspace import FOLDERS, PROMPT, is_over
 from rlvr_cvdp.sandbox.docker import LABEL
@@ -157,11 +157,9 @@ def _start(container: Any, image: Any) -> None:
         container.start()
     except APIError as error:
         raise PrerequisiteError(
-            explain(
-                f"the agent image {', '.join(image.tags) or image.short_id} was to be run.",
-                f"found: Docker cannot start it: {str(error.explanation or error)[-300:]}",
-                "try it by hand: docker run --rm --network none IMAGE",
-            )
+            f"the agent image {', '.join(image.tags) or image.short_id} was to be run.",
+            f"found: Docker cannot start it: {str(error.explanation or error)[-300:]}",
+            "try it by hand: docker run --rm --network none IMAGE",
         ) from None
 
 

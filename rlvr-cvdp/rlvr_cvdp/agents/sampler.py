@@ -21,7 +21,6 @@ from rlvr import (
     Trajectory,
     VerifierError,
     as_they_end,
-    explain,
 )
 from rlvr_cvdp.agents.backend import AgentPolicy
 from rlvr_cvdp.agents.container import Ran
@@ -62,11 +61,9 @@ class AgentSampler(Sampler):
         if not isinstance(policy, AgentPolicy) or not is_ours:
             found = "a policy that is no agent" if is_ours else f"problem {problem.id}"
             raise ConfigError(
-                explain(
-                    "sampler agent was asked for.",
-                    f"found: {found}; it runs agent images (--model agent:IMAGE) on CVDP problems",
-                    "leave --sampler out, or take --plugin cvdp --model agent:IMAGE",
-                )
+                "sampler agent was asked for.",
+                f"found: {found}; it runs agent images (--model agent:IMAGE) on CVDP problems",
+                "leave --sampler out, or take --plugin cvdp --model agent:IMAGE",
             )
         slots = program_slots(self._workers)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlvr import Segment, Trajectory, UnknownNameError, explain
+from rlvr import Segment, Trajectory, UnknownNameError
 
 
 def read_completion(path: Path, name: str, sample: int = 0) -> Trajectory:
@@ -70,4 +70,4 @@ def _answer(record: Mapping[str, Any], name: str) -> Trajectory:
 
 def _no_answer(path: Path, name: str, found: str, do: str) -> UnknownNameError:
     asked = f"an answer to {name!r} was to be read from {path}."
-    return UnknownNameError(explain(asked, f"found: {found}", do))
+    return UnknownNameError(asked, f"found: {found}", do)

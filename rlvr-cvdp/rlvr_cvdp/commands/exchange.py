@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rlvr import BuildContext, ConfigError, Problem, explain
+from rlvr import BuildContext, ConfigError, Problem
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.task import CvdpTask
 
@@ -111,11 +111,9 @@ def _read(path: Path) -> list[str]:
         return path.read_text(encoding="utf-8-sig", errors="replace").split("\n")
     except OSError as error:
         raise ConfigError(
-            explain(
-                f"completions were to be read from {path}.",
-                f"found: {error.strerror}",
-                "try: a file of rlvr eval --out, or lines of id and completion",
-            )
+            f"completions were to be read from {path}.",
+            f"found: {error.strerror}",
+            "try: a file of rlvr eval --out, or lines of id and completion",
         ) from None
 
 
@@ -128,10 +126,8 @@ def _write(path: Path | None, records: Iterable[Mapping[str, str]]) -> int:
         path.write_text("".join(lines), encoding="utf-8")
     except OSError as error:
         raise ConfigError(
-            explain(
-                f"the result was to be written to {path}.",
-                f"found: {error.strerror}",
-                "try: another --out",
-            )
+            f"the result was to be written to {path}.",
+            f"found: {error.strerror}",
+            "try: another --out",
         ) from None
     return len(lines)

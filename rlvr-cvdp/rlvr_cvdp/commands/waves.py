@@ -16,7 +16,6 @@ from rlvr import (
     Trajectory,
     UnknownNameError,
     VerifierError,
-    explain,
 )
 from rlvr_cvdp.commands.completions import read_completion
 from rlvr_cvdp.config import CvdpConfig
@@ -134,11 +133,9 @@ def _problem(task: CvdpTask, name: str) -> Problem:
             return problem
     why = task.unsupported().get(name)
     raise UnknownNameError(
-        explain(
-            f"the waveform of an answer to {name!r} was asked for.",
-            f"found: it cannot be verified: {why}" if why else "found: no such problem",
-            "try: rlvr cvdp list",
-        )
+        f"the waveform of an answer to {name!r} was asked for.",
+        f"found: it cannot be verified: {why}" if why else "found: no such problem",
+        "try: rlvr cvdp list",
     )
 
 
@@ -196,9 +193,9 @@ def _error_of_none(problem: CvdpProblem, recording: Recording, test: str) -> Rlv
         do = "a waveform larger than --file-mb ends its simulation: try a larger one"
     if stopped is not None and not any(result.launches for result in recording.services):
         found = f"no simulation ran, it was stopped at the stage {stopped.stage.value}: "
-        return VerifierError(explain(asked, f"found: {found}{stopped.why}", do))
+        return VerifierError(asked, f"found: {found}{stopped.why}", do)
     names = sorted({test.name for result in recording.services for test in result.tests})
     if test and names and test not in names:
         found = f"found: no simulation holds a test named {test!r}, only {', '.join(names)}"
-        return UnknownNameError(explain(asked, found, "try one of these, or leave --test out"))
-    return VerifierError(explain(asked, "found: the simulations wrote none", do))
+        return UnknownNameError(asked, found, "try one of these, or leave --test out")
+    return VerifierError(asked, "found: the simulations wrote none", do)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlvr import ConfigError, explain
+from rlvr import ConfigError
 from rlvr_cvdp.paths import answer_path
 
 
@@ -22,11 +22,9 @@ def read_references(path: Path) -> Mapping[str, Mapping[str, str]]:
         lines = path.read_text(encoding="utf-8-sig", errors="replace").split("\n")
     except OSError as error:
         raise ConfigError(
-            explain(
-                f"references were to be read from {path} (cvdp.references).",
-                f"found: {error.strerror or error}",
-                'try: a file of JSON Lines {"id", "files": {path: text}}',
-            )
+            f"references were to be read from {path} (cvdp.references).",
+            f"found: {error.strerror or error}",
+            'try: a file of JSON Lines {"id", "files": {path: text}}',
         ) from None
     found: dict[str, Mapping[str, str]] = {}
     for number, line in enumerate(lines, start=1):
@@ -44,10 +42,8 @@ def _read_line(path: Path, number: int, line: str) -> tuple[str, Mapping[str, st
             raise TypeError("id and files must be texts")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ConfigError(
-            explain(
-                f"references were to be read from {path} (cvdp.references).",
-                f"found: line {number} is none: {error!r}",
-                'try: JSON Lines {"id", "files": {path: text}}',
-            )
+            f"references were to be read from {path} (cvdp.references).",
+            f"found: line {number} is none: {error!r}",
+            'try: JSON Lines {"id", "files": {path: text}}',
         ) from None
     return row["id"], {name: text for name, text in files.items() if name}

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 
-from rlvr import ConfigError, explain
+from rlvr import ConfigError
 from rlvr_cvdp.problem import CvdpProblem
 
 OFFICIAL = re.compile(r"cvdp_(?:copilot|agentic)_(.+)")
@@ -51,11 +51,9 @@ def splits_of(records: Sequence[CvdpProblem], share: float, seed: int) -> dict[s
     torn = torn_families(records)
     if share and torn:
         raise ConfigError(
-            explain(
-                f"the share {share:g} of the families was to be held out (cvdp.holdout).",
-                f"found: the rows' own splits have {_some(torn)} in training and in test",
-                "correct the splits of these rows, or leave cvdp.holdout out",
-            )
+            f"the share {share:g} of the families was to be held out (cvdp.holdout).",
+            f"found: the rows' own splits have {_some(torn)} in training and in test",
+            "correct the splits of these rows, or leave cvdp.holdout out",
         )
     found = {}
     for record in records:

@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlvr import ConfigError, explain
+from rlvr import ConfigError
 from rlvr_cvdp.toolchain.cocotb_stacks import cache_dir
 
 FACTOR = 5.0
@@ -127,9 +127,7 @@ def save_calibration(path: Path, timed: Mapping[str, Timed]) -> None:
 
 def _unreadable(path: Path, found: str) -> ConfigError:
     return ConfigError(
-        explain(
-            f"time limits were to be taken from {path}.",
-            f"found: {found}",
-            "make it with: rlvr cvdp calibrate --dataset FILE, or set cvdp.limits=off",
-        )
+        f"time limits were to be taken from {path}.",
+        f"found: {found}",
+        "make it with: rlvr cvdp calibrate --dataset FILE, or set cvdp.limits=off",
     )

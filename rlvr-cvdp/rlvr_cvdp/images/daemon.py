@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlvr import PrerequisiteError, RlvrError, explain
+from rlvr import PrerequisiteError, RlvrError
 
 if TYPE_CHECKING:
     import docker
@@ -63,10 +63,10 @@ def daemon_errors(asked: str) -> Iterator[None]:
     except RlvrError:
         raise
     except APIError as error:
-        raise PrerequisiteError(explain(asked, *_found_and_do(_words(error)))) from None
+        raise PrerequisiteError(asked, *_found_and_do(_words(error))) from None
     except (DockerException, RequestException, HTTPError, ConnectionError) as error:
         found = f"found: the Docker daemon stopped answering ({_cause(error)})"
-        raise PrerequisiteError(explain(asked, found, f"try: {start_command()}")) from None
+        raise PrerequisiteError(asked, found, f"try: {start_command()}") from None
 
 
 def _knock() -> None:
@@ -89,7 +89,7 @@ def start_command() -> str:
 
 def build_failure(asked: str, told: str) -> PrerequisiteError:
     """The error for what a daemon reports in the middle of a build or an import."""
-    return PrerequisiteError(explain(asked, *_found_and_do(told)))
+    return PrerequisiteError(asked, *_found_and_do(told))
 
 
 def _found_and_do(told: str) -> tuple[str, str]:
@@ -106,7 +106,7 @@ def _unreachable(asked: str, error: Exception) -> PrerequisiteError:
         do += "   (or unset DOCKER_HOST, which names that place)"
     if "ermission" in cause:
         do = "try: sudo usermod -aG docker $USER   (then log in again)"
-    return PrerequisiteError(explain(asked, f"found: no daemon at {where} ({cause})", do))
+    return PrerequisiteError(asked, f"found: no daemon at {where} ({cause})", do)
 
 
 def _words(error: Exception) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from rlvr import PrerequisiteError, explain
+from rlvr import PrerequisiteError
 from rlvr_cvdp.images import recipe
 from rlvr_cvdp.images.daemon import build_failure, docker_client
 from rlvr_cvdp.images.rootfs import build_rootfs
@@ -146,11 +146,9 @@ def _from_base(
 
 def _no_base(base: str, told: str) -> PrerequisiteError:
     return PrerequisiteError(
-        explain(
-            f"an image was to be built upon {base}.",
-            f"found: the daemon has no such image and could not pull it ({_found(told)})",
-            "try: rlvr cvdp build-image   (from debootstrap: needs no registry)",
-        )
+        f"an image was to be built upon {base}.",
+        f"found: the daemon has no such image and could not pull it ({_found(told)})",
+        "try: rlvr cvdp build-image   (from debootstrap: needs no registry)",
     )
 
 

@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from rlvr import ConfigError, PrerequisiteError, explain
+from rlvr import ConfigError, PrerequisiteError
 
 DEFAULT = "http://deb.debian.org/debian"
 _DEBIAN = re.compile(r"(?:https?|file)://\S*/debian(?:/\d{8}T\d{6}Z)?/?(?!\S)")
@@ -42,17 +42,17 @@ def check_mirror(mirror: str, suite: str) -> None:
     """
     asked = f"packages of Debian {suite!r} from {mirror} were asked for."
     if not mirror.startswith(("http://", "https://", "file:")):
-        raise ConfigError(explain(asked, "found: no http, https or file address", _OTHER))
+        raise ConfigError(asked, "found: no http, https or file address", _OTHER)
     try:
         urllib.request.urlopen(f"{mirror.rstrip('/')}/dists/{suite}/Release", timeout=30).close()
     except urllib.error.HTTPError as error:
         if error.code in {404, 410}:
             raise ConfigError(
-                explain(asked, "found: the mirror has no such suite", "try: --suite trixie")
+                asked, "found: the mirror has no such suite", "try: --suite trixie"
             ) from None
-        raise PrerequisiteError(explain(asked, f"found: {error}", _OTHER)) from None
+        raise PrerequisiteError(asked, f"found: {error}", _OTHER) from None
     except (OSError, ValueError) as error:
-        raise PrerequisiteError(explain(asked, f"found: {error}", _OTHER)) from None
+        raise PrerequisiteError(asked, f"found: {error}", _OTHER) from None
 
 
 _OTHER = f"try: rlvr cvdp build-rootfs --mirror {DEFAULT}   (or set http_proxy)"

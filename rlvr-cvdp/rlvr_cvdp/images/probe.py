@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from rlvr import PrerequisiteError, explain
+from rlvr import PrerequisiteError
 from rlvr_cvdp.images import recipe
 from rlvr_cvdp.images.daemon import daemon_errors
 from rlvr_cvdp.images.image import find_image
@@ -40,11 +40,9 @@ def toolchain_of_root(root: Path) -> Toolchain:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         found = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
         raise PrerequisiteError(
-            explain(
-                f"the toolchain of the root {root} was asked for.",
-                f"found: no manifest {path} that can be read ({found})",
-                f"try: sudo rlvr cvdp build-rootfs --out {root}",
-            )
+            f"the toolchain of the root {root} was asked for.",
+            f"found: no manifest {path} that can be read ({found})",
+            f"try: sudo rlvr cvdp build-rootfs --out {root}",
         ) from None
 
 
@@ -84,11 +82,9 @@ def toolchain_of_image(client: docker.DockerClient, image: str) -> Toolchain:
         found = find_image(client, image)
         if found is None:
             raise PrerequisiteError(
-                explain(
-                    asked,
-                    "found: the Docker daemon has no such image",
-                    f"try: rlvr cvdp build-image --tag {image}   (or: docker pull {image})",
-                )
+                asked,
+                "found: the Docker daemon has no such image",
+                f"try: rlvr cvdp build-image --tag {image}   (or: docker pull {image})",
             )
         kept = cache_dir() / "images" / f"{str(found.id).partition(':')[2]}.json"
         try:
@@ -133,7 +129,7 @@ def _look_into(client: docker.DockerClient, identity: str, asked: str) -> dict[s
             words = container.logs().decode(errors="replace").strip()[-300:]
             found = f"found: it does not tell ({words or f'exit status {status}'})"
             do = "it needs /bin/sh, python3 and cocotb; try: rlvr cvdp build-image"
-            raise PrerequisiteError(explain(asked, found, do))
+            raise PrerequisiteError(asked, found, do)
     finally:
         container.remove(force=True)
     if "stacks" not in seen:

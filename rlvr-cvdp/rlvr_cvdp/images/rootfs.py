@@ -14,7 +14,7 @@ from pathlib import Path
 
 import structlog
 
-from rlvr import PrerequisiteError, explain
+from rlvr import PrerequisiteError
 from rlvr_cvdp.images import recipe
 from rlvr_cvdp.images.mirror import apt_mirror, check_mirror
 from rlvr_cvdp.images.steps import NEEDED_MB, failed, remove_tree, run_step
@@ -113,11 +113,9 @@ def _build(root: Path, suite: str, mirror: str) -> None:
 def _check_folder(root: Path) -> None:
     if root.exists() and not built_recipe(root) and (not root.is_dir() or any(root.iterdir())):
         raise PrerequisiteError(
-            explain(
-                f"a root was to be built in {root}.",
-                "found: something else lies there already",
-                "give another folder with --out, or remove this one",
-            )
+            f"a root was to be built in {root}.",
+            "found: something else lies there already",
+            "give another folder with --out, or remove this one",
         )
 
 
@@ -125,19 +123,15 @@ def _check_means(root: Path, suite: str) -> None:
     if os.geteuid() != 0:
         root.parent.mkdir(parents=True, exist_ok=True)  # so that it is not root who owns it
         raise PrerequisiteError(
-            explain(
-                f"a root for the sandbox was to be built in {root}.",
-                "found: you are not root, and unpacking Debian packages needs root",
-                f"try: {build_command(root, suite)}",
-            )
+            f"a root for the sandbox was to be built in {root}.",
+            "found: you are not root, and unpacking Debian packages needs root",
+            f"try: {build_command(root, suite)}",
         )
     if find_tool("debootstrap") is None:
         raise PrerequisiteError(
-            explain(
-                "building a root needs debootstrap.",
-                "found: no such program on PATH",
-                f"try: {install_command('debootstrap')}",
-            )
+            "building a root needs debootstrap.",
+            "found: no such program on PATH",
+            f"try: {install_command('debootstrap')}",
         )
 
 

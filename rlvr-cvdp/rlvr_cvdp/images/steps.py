@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from rlvr import PrerequisiteError, explain
+from rlvr import PrerequisiteError
 from rlvr_cvdp.images.recipe import PATH
 
 NEEDED_MB = 1500
@@ -61,11 +61,9 @@ def remove_tree(root: Path) -> None:
 def failed(root: Path, found: str) -> PrerequisiteError:
     """The error for a root that could not be built."""
     return PrerequisiteError(
-        explain(
-            f"a root for the sandbox could not be built in {root}.",
-            f"found: {found}",
-            "try: rlvr cvdp build-rootfs --out DIR --mirror URL   (other disk, other mirror)",
-        )
+        f"a root for the sandbox could not be built in {root}.",
+        f"found: {found}",
+        "try: rlvr cvdp build-rootfs --out DIR --mirror URL   (other disk, other mirror)",
     )
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rlvr import PrerequisiteError, explain
+from rlvr import PrerequisiteError
 from rlvr_cvdp.images.recipe import BUILD_TOOLS, SOURCE_ONLY, pins
 
 _GLIBC = ("manylinux2014", "manylinux_2_17", "manylinux_2_28")
@@ -42,10 +42,8 @@ def _download(folder: Path, words: list[str]) -> None:
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         raise PrerequisiteError(
-            explain(
-                f"the Python packages of the stacks could not be fetched: {' '.join(words[-6:])}",
-                f"found: {errors[-1] if errors else done.stderr.strip()[-300:]}",
-                "needs a package index once; pip's own settings (PIP_INDEX_URL, PIP_CERT, "
-                "pip config) are used",
-            )
+            f"the Python packages of the stacks could not be fetched: {' '.join(words[-6:])}",
+            f"found: {errors[-1] if errors else done.stderr.strip()[-300:]}",
+            "needs a package index once; pip's own settings (PIP_INDEX_URL, PIP_CERT, "
+            "pip config) are used",
         )

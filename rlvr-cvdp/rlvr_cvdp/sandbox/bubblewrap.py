@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from rlvr import PrerequisiteError, VerifierError, explain
+from rlvr import PrerequisiteError, VerifierError
 from rlvr_cvdp.sandbox.base import SandboxLease
 from rlvr_cvdp.sandbox.confine.devices import device_mounts
 from rlvr_cvdp.sandbox.confine.procfs import SHOWN, hidden_entries
@@ -175,11 +175,9 @@ class BubblewrapSandbox:
         for prefix in dict.fromkeys(folders):
             if prefix.parts[1:2] in [(name,) for name in _TAKEN]:
                 raise PrerequisiteError(
-                    explain(
-                        f"the sandbox was to show {prefix}.",
-                        "found: harnesses themselves use /code, /src and /rundir",
-                        "put the Python environment somewhere else, in a home folder for example",
-                    )
+                    f"the sandbox was to show {prefix}.",
+                    "found: harnesses themselves use /code, /src and /rundir",
+                    "put the Python environment somewhere else, in a home folder for example",
                 )
             mounts += ["--ro-bind", str(prefix), str(prefix)]
         for secret in self._hidden:

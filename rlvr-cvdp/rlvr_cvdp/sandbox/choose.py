@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlvr import ConfigError, explain
+from rlvr import ConfigError
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.sandbox.base import Sandbox
 from rlvr_cvdp.sandbox.bubblewrap import BubblewrapSandbox, can_make_namespaces
@@ -35,11 +35,9 @@ def open_sandbox(config: CvdpConfig, *, workers: int = 1, hidden: Sequence[Path]
     kind = config.sandbox if config.sandbox != "auto" else _best(config)
     if config.image and kind != "docker":
         raise ConfigError(
-            explain(
-                f"cvdp.image={config.image} was asked for.",
-                f"found: cvdp.sandbox={kind}, which runs no image",
-                "leave one of the two out, or give cvdp.sandbox=docker",
-            )
+            f"cvdp.image={config.image} was asked for.",
+            f"found: cvdp.sandbox={kind}, which runs no image",
+            "leave one of the two out, or give cvdp.sandbox=docker",
         )
     if kind == "docker":
         from rlvr_cvdp.sandbox.docker import open_docker

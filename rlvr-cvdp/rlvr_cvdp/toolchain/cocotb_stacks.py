@@ -18,7 +18,7 @@ from pathlib import Path
 import structlog
 from attrs import field, frozen
 
-from rlvr import FrozenMap, PrerequisiteError, VerifierError, explain
+from rlvr import FrozenMap, PrerequisiteError, VerifierError
 from rlvr_cvdp.problem import CvdpProblem
 
 log = structlog.get_logger()
@@ -188,11 +188,9 @@ def stack_for(problem: CvdpProblem, *, provision: bool) -> Stack:
         stack = provision_stack(problem.generation)
     if stack is None:
         raise PrerequisiteError(
-            explain(
-                f"{problem.id} needs the stack of cocotb generation {problem.generation}.",
-                f"found: none at {managed_dir(problem.generation)}",
-                "try: rlvr cvdp setup",
-            )
+            f"{problem.id} needs the stack of cocotb generation {problem.generation}.",
+            f"found: none at {managed_dir(problem.generation)}",
+            "try: rlvr cvdp setup",
         )
     lacking = stack.lacks(problem.needs)
     if lacking:
@@ -258,10 +256,8 @@ def _build(generation: int, folder: Path) -> None:
 
 def _failed(generation: int, found: str) -> PrerequisiteError:
     return PrerequisiteError(
-        explain(
-            f"the stack of cocotb generation {generation} could not be made "
-            f"({', '.join(PINS[generation])}).",
-            f"found: {found}",
-            "try: rlvr cvdp setup   (needs a package index once)",
-        )
+        f"the stack of cocotb generation {generation} could not be made "
+        f"({', '.join(PINS[generation])}).",
+        f"found: {found}",
+        "try: rlvr cvdp setup   (needs a package index once)",
     )

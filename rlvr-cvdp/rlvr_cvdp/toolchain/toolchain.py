@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from attrs import field, frozen
 
-from rlvr import FrozenMap, PrerequisiteError, VerifierError, explain
+from rlvr import FrozenMap, PrerequisiteError, VerifierError
 from rlvr_cvdp.problem import CvdpProblem
 from rlvr_cvdp.toolchain import cocotb_stacks
 from rlvr_cvdp.toolchain.cocotb_stacks import PINS, Stack
@@ -70,11 +70,9 @@ class Toolchain:
             return self.tools[name]
         fix = install_command(name) if self.is_host else "rlvr cvdp build-rootfs --help"
         raise PrerequisiteError(
-            explain(
-                f"verifying CVDP problems needs {name}.",
-                f"found: none in the toolchain of the {self.name} ({', '.join(self.tools)})",
-                f"try: {fix}",
-            )
+            f"verifying CVDP problems needs {name}.",
+            f"found: none in the toolchain of the {self.name} ({', '.join(self.tools)})",
+            f"try: {fix}",
         )
 
     def why_no_stack(self, problem: CvdpProblem) -> str:

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from rlvr import PrerequisiteError, explain
+from rlvr import PrerequisiteError
 
 _VERSION_FLAG = {"iverilog": "-V", "vvp": "-V", "verilator": "--version", "yosys": "-V"}
 _PACKAGE = {"bwrap": "bubblewrap", "vvp": "iverilog"}
@@ -35,11 +35,9 @@ def require_tool(name: str) -> Path:
     path = find_tool(name)
     if path is None:
         raise PrerequisiteError(
-            explain(
-                f"verifying CVDP problems needs {name}.",
-                "found: no such program on PATH",
-                f"try: {install_command(name)}",
-            )
+            f"verifying CVDP problems needs {name}.",
+            "found: no such program on PATH",
+            f"try: {install_command(name)}",
         )
     return path
 

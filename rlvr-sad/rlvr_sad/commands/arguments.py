@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from rlvr import ConfigError, explain
+from rlvr import ConfigError
 from rlvr_sad.formats.catalog import format_named
 from rlvr_sad.sessions.record import Rejected
 from rlvr_sad.sessions.stream import files_of
@@ -51,13 +51,9 @@ def check_some(trajectories: int, refused: int, *, is_strict: bool = False) -> N
     """
     if refused and (is_strict or not trajectories):
         raise ConfigError(
-            explain(
-                "trajectories were to be read.",
-                f"found: {trajectories} trajectories, {refused} records refused (see above)",
-                "mend the records, or leave --strict out"
-                if trajectories
-                else "see: rlvr sad formats",
-            )
+            "trajectories were to be read.",
+            f"found: {trajectories} trajectories, {refused} records refused (see above)",
+            "mend the records, or leave --strict out" if trajectories else "see: rlvr sad formats",
         )
 
 

@@ -7,7 +7,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from rlvr import ConfigError, explain, open_policy, open_teacher
+from rlvr import ConfigError, open_policy, open_teacher
 from rlvr_sad.commands.arguments import parser_of
 from rlvr_sad.teacher_cache.make import Made, Wish, make
 
@@ -41,12 +41,9 @@ def cache_teacher(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     if options.k < 1 or options.batch < 1 or not options.temperature > 0:
         raise ConfigError(
-            explain(
-                "a teacher's likeliest tokens were to be kept.",
-                f"found: --k {options.k} --batch {options.batch} "
-                f"--temperature {options.temperature:g}",
-                "give numbers above 0",
-            )
+            "a teacher's likeliest tokens were to be kept.",
+            f"found: --k {options.k} --batch {options.batch} --temperature {options.temperature:g}",
+            "give numbers above 0",
         )
     made = asyncio.run(_make(options))
     print(

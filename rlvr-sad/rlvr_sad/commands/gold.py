@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rlvr import ConfigError, explain
+from rlvr import ConfigError
 from rlvr_sad.commands.arguments import parser_of
 from rlvr_sad.sessions.read import read_record
 from rlvr_sad.sessions.record import Raw, Rejected
@@ -60,7 +60,7 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else f"it is no UTF-8: {error}"
         asked = f"labelled spans were to be read from {path}."
-        raise ConfigError(explain(asked, f"found: {reason}", "give a file of JSON lines")) from None
+        raise ConfigError(asked, f"found: {reason}", "give a file of JSON lines") from None
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -72,11 +72,9 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
         except (ValueError, TypeError):
             pass
         raise ConfigError(
-            explain(
-                f"labelled spans were to be read from {path}.",
-                f"found: line {number} is no object with text and spans",
-                'a line: {"source": ..., "id": ..., "text": ..., "spans": [...]}',
-            )
+            f"labelled spans were to be read from {path}.",
+            f"found: line {number} is no object with text and spans",
+            'a line: {"source": ..., "id": ..., "text": ..., "spans": [...]}',
         )
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 
-from rlvr import UnknownNameError, explain
+from rlvr import UnknownNameError
 from rlvr_sad.commands.arguments import add_files, check_some, checked_files, parser_of
 from rlvr_sad.sessions.record import Rejected
 from rlvr_sad.sessions.report import Report
@@ -76,12 +76,10 @@ def _unknown(missing: list[str], ids: list[str]) -> UnknownNameError:
     some = list(dict.fromkeys([*near, *ids]))[:_SHOWN]
     more = f", ... ({len(ids)} in all)" if len(ids) > _SHOWN else ""
     return UnknownNameError(
-        explain(
-            f"the records {', '.join(missing)} were to be shown.",
-            f"found: there are {', '.join(some) or 'none'}{more}",
-            "a record goes by its place in the file, from 0, by its key, or by its own id: "
-            "rlvr sad spans FILE lists the first two",
-        )
+        f"the records {', '.join(missing)} were to be shown.",
+        f"found: there are {', '.join(some) or 'none'}{more}",
+        "a record goes by its place in the file, from 0, by its key, or by its own id: "
+        "rlvr sad spans FILE lists the first two",
     )
 
 

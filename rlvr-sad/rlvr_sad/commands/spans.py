@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, TextIO
 
-from rlvr import ConfigError, explain
+from rlvr import ConfigError
 from rlvr_sad.commands.arguments import Refusals, add_files, checked_files, parser_of
 from rlvr_sad.sessions.cache import TrajectoryCache
 from rlvr_sad.sessions.prepare import prepare
@@ -69,14 +69,12 @@ def _opened(out: Path, paths: Sequence[Path]) -> TextIO:
     """
     asked = f"spans were to be written to {out}."
     if out.exists() and any(out.samefile(path) for path in paths):
-        raise ConfigError(explain(asked, "found: it is one of the files to read", "choose another"))
+        raise ConfigError(asked, "found: it is one of the files to read", "choose another")
     try:
         return out.open("w", encoding="utf-8")
     except OSError as error:
         found = f"found: {error.strerror}"
-        raise ConfigError(
-            explain(asked, found, "choose a file in a folder that is there")
-        ) from None
+        raise ConfigError(asked, found, "choose a file in a folder that is there") from None
 
 
 def as_record(trajectory: AgentTrajectory) -> dict[str, Any]:

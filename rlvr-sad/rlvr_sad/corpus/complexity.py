@@ -17,7 +17,7 @@ import structlog
 from attrs import frozen
 from attrs.validators import ge, gt, le
 
-from rlvr import BuildContext, ConfigError, Curriculum, PassRate, Problem, epochs, explain, option
+from rlvr import BuildContext, ConfigError, Curriculum, PassRate, Problem, epochs, option
 from rlvr_sad.corpus.ref import TrajectoryRef
 from rlvr_sad.teacher_cache.index import entropies
 
@@ -87,11 +87,9 @@ class ByComplexity(Curriculum):
         missing = [p.id for p in problems if p.digest not in self._entropies]
         if len(missing) == len(problems):
             raise ConfigError(
-                explain(
-                    f"the curriculum complexity was to know entropies from {self._config.cache}.",
-                    "found: it knows none of these trajectories",
-                    "make it of these files, with the same sad.* options: rlvr sad cache-teacher",
-                )
+                f"the curriculum complexity was to know entropies from {self._config.cache}.",
+                "found: it knows none of these trajectories",
+                "make it of these files, with the same sad.* options: rlvr sad cache-teacher",
             )
         if missing:
             log.warning(
@@ -127,11 +125,9 @@ def complexities(
     strange = next((p for p in problems if not isinstance(p.payload, TrajectoryRef)), None)
     if strange is not None:
         raise ConfigError(
-            explain(
-                "the curriculum complexity goes by the spans of recorded trajectories.",
-                f"found: problem {strange.id} is none",
-                "use it with --plugin sad --dataset FILES, or choose another --curriculum",
-            )
+            "the curriculum complexity goes by the spans of recorded trajectories.",
+            f"found: problem {strange.id} is none",
+            "use it with --plugin sad --dataset FILES, or choose another --curriculum",
         )
     mean = sum(p.payload.reasoning + p.payload.action for p in problems) / len(problems)
     return {

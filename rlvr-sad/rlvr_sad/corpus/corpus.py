@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 from attrs import define, field, frozen
 
-from rlvr import ConfigError, Message, Problem, explain
+from rlvr import ConfigError, Message, Problem
 from rlvr_sad.config import SadConfig
 from rlvr_sad.corpus.ref import TrajectoryRef
 from rlvr_sad.corpus.split import Named, held_out, settled, task_of
@@ -175,11 +175,9 @@ def _check_label(label: str, reading: _Reading) -> None:
     without = sum(not one.fields for one in reading.named)
     if without == len(reading.named):
         raise ConfigError(
-            explain(
-                f"tasks were to be told apart by the label {label} (sad.split_by).",
-                f"found: no record has it; labels: {', '.join(sorted(reading.labels)) or 'none'}",
-                "name one of these, or call the records' own field task_id",
-            )
+            f"tasks were to be told apart by the label {label} (sad.split_by).",
+            f"found: no record has it; labels: {', '.join(sorted(reading.labels)) or 'none'}",
+            "name one of these, or call the records' own field task_id",
         )
     if without:
         reading.notes[f"no label {label}: what stands before the first word is the task"] = without

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from rlvr import TaskError, explain
+from rlvr import TaskError
 from rlvr_sad.sessions.cache import TrajectoryCache
 from rlvr_sad.sessions.packed import unpacked
 from rlvr_sad.sessions.prepare import prepare
@@ -53,11 +53,9 @@ class TrajectoryRef:
             data = cache.get([self.key]).get(self.key)
         if data is None:
             raise TaskError(
-                explain(
-                    f"record {self.record} of {self.source} (line {self.line}) was to be replayed.",
-                    "found: the file was changed since the run began",
-                    "put the file back, or begin a new run",
-                )
+                f"record {self.record} of {self.source} (line {self.line}) was to be replayed.",
+                "found: the file was changed since the run began",
+                "put the file back, or begin a new run",
             )
         outcome, _ = unpacked(data, Raw(self.record, self.line, "json", b""), self.source)
         return outcome.trajectories[self.index]

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlvr import PluginError, UnknownNameError, explain, offered, target_of
+from rlvr import PluginError, UnknownNameError, offered, target_of
 from rlvr_sad.formats.spec import Adapter, FormatSpec
 
 
@@ -35,20 +35,16 @@ def formats() -> tuple[Format, ...]:
         spec, provider = offer.record, offer.provider
         if spec.name in found:
             raise PluginError(
-                explain(
-                    f"two plugins offer the format {spec.name!r}.",
-                    f"found: {found[spec.name].provider} and {provider}",
-                    f"leave one out: RLVR_DISABLE_PLUGINS={provider}",
-                )
+                f"two plugins offer the format {spec.name!r}.",
+                f"found: {found[spec.name].provider} and {provider}",
+                f"leave one out: RLVR_DISABLE_PLUGINS={provider}",
             )
         adapter = target_of(spec.target, provider)()
         if not all(callable(getattr(adapter, name, None)) for name in ("claims", "read")):
             raise PluginError(
-                explain(
-                    f"the format {spec.name!r} of plugin {provider!r} was asked for.",
-                    f"{spec.target} has no claims() and read()",
-                    "see: docs/sad/formats.md",
-                )
+                f"the format {spec.name!r} of plugin {provider!r} was asked for.",
+                f"{spec.target} has no claims() and read()",
+                "see: docs/sad/formats.md",
             )
         found[spec.name] = Format(spec.name, provider, spec.summary, adapter, spec.order)
     return tuple(sorted(found.values(), key=lambda one: (one.order, one.name)))
@@ -65,11 +61,9 @@ def format_named(name: str) -> Format:
         if one.name == name:
             return one
     raise UnknownNameError(
-        explain(
-            f"no format named {name!r}.",
-            f"there are: {', '.join(one.name for one in formats())}",
-            "see: rlvr sad formats",
-        )
+        f"no format named {name!r}.",
+        f"there are: {', '.join(one.name for one in formats())}",
+        "see: rlvr sad formats",
     )
 
 
@@ -85,11 +79,9 @@ def claimant(record: Any) -> Format | None:
             is_claimed = one.adapter.claims(record)
         except Exception as error:  # the plugin border
             raise PluginError(
-                explain(
-                    f"the format {one.name!r} of plugin {one.provider!r} was asked for a record.",
-                    f"claims() raised {type(error).__name__}: {error}",
-                    f"mend it, or leave it out: RLVR_DISABLE_PLUGINS={one.provider}",
-                )
+                f"the format {one.name!r} of plugin {one.provider!r} was asked for a record.",
+                f"claims() raised {type(error).__name__}: {error}",
+                f"mend it, or leave it out: RLVR_DISABLE_PLUGINS={one.provider}",
             ) from error
         if is_claimed:
             return one

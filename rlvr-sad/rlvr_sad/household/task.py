@@ -20,7 +20,6 @@ from rlvr import (
     Task,
     Tokenizer,
     Trajectory,
-    explain,
 )
 from rlvr_sad.config import HouseConfig
 from rlvr_sad.household.commands import Turn
@@ -48,11 +47,9 @@ class HouseTask(Task):
     def __init__(self, config: HouseConfig, context: BuildContext) -> None:
         if context.dataset is not None:
             raise ConfigError(
-                explain(
-                    f"the data set {context.dataset} was given to the house.",
-                    "found: its problems are its own and read no file",
-                    "leave --dataset out; trajectories go to --plugin sad",
-                )
+                f"the data set {context.dataset} was given to the house.",
+                "found: its problems are its own and read no file",
+                "leave --dataset out; trajectories go to --plugin sad",
             )
         self._config = config
         self._tokenizer: Tokenizer | None = None

@@ -27,7 +27,6 @@ from rlvr import (
     ImageProcessor,
     Message,
     PrerequisiteError,
-    explain,
     pip_install,
 )
 from rlvr_sad.replay.layout import lay_out, part_of
@@ -71,7 +70,7 @@ class StoredPicture(Image):
         except ImportError as error:
             do = f"do: {pip_install('pillow')}"
             raise PrerequisiteError(
-                explain("a picture was to be opened.", "found: no Pillow", do)
+                "a picture was to be opened.", "found: no Pillow", do
             ) from error
         is_inside = self.source.startswith("data:")
         data: Any = None if is_inside else _path(self.source, self.file)
@@ -262,11 +261,9 @@ def _check_none_lost(trajectory: AgentTrajectory, found: int) -> None:
     wanted = kinds[: max(said, default=0)].count("image")
     if found < wanted:
         raise ConfigError(
-            explain(
-                f"{wanted} pictures were to be put into a trajectory.",
-                f"found: places for {found}: the tokenizer or its chat template leaves some out",
-                "set replay.layout=text, or mend chat_template.jinja in a copy of the model",
-            )
+            f"{wanted} pictures were to be put into a trajectory.",
+            f"found: places for {found}: the tokenizer or its chat template leaves some out",
+            "set replay.layout=text, or mend chat_template.jinja in a copy of the model",
         )
 
 
@@ -282,11 +279,9 @@ def _places(ids: NDArray[np.int32], tokenizer: FastTokenizer) -> list[tuple[int,
         last = int(np.searchsorted(ends, at + len(mark)))
         if starts[first] != at or ends[last] != at + len(mark):
             raise ConfigError(
-                explain(
-                    "a picture was to be put into a trajectory.",
-                    "found: the tokenizer joins its place with the text beside it",
-                    "set the picture apart by a newline",
-                )
+                "a picture was to be put into a trajectory.",
+                "found: the tokenizer joins its place with the text beside it",
+                "set the picture apart by a newline",
             )
         found.append((first, last + 1))
         at = text.find(mark, at + 1)
@@ -312,4 +307,4 @@ def _unreadable(
     source: str, found: str, do: str = "check the path, and that it is a picture"
 ) -> ConfigError:
     name = source if len(source) < 80 else f"{source[:77]}..."
-    return ConfigError(explain(f"the picture {name} was to be read.", f"found: {found}", do))
+    return ConfigError(f"the picture {name} was to be read.", f"found: {found}", do)

@@ -102,11 +102,9 @@ class ReplaySampler(Sampler):
         """
         if not isinstance(task, RecordedTask):
             raise ConfigError(
-                explain(
-                    "recorded trajectories were to be replayed.",
-                    f"found: {type(task).__name__}, which has none",
-                    "use --plugin sad --dataset FILES, or sample from the policy (--sampler group)",
-                )
+                "recorded trajectories were to be replayed.",
+                f"found: {type(task).__name__}, which has none",
+                "use --plugin sad --dataset FILES, or sample from the policy (--sampler group)",
             )
         self._limit, overlap = self._room(policy)
         self._count = self._count or len(list(task.problems("all")))
@@ -150,11 +148,9 @@ class ReplaySampler(Sampler):
         overlap = self._config.overlap or max(1, limit // 4)
         if limit < 2 or overlap >= limit:
             raise ConfigError(
-                explain(
-                    f"windows of {limit} tokens were asked for, {overlap} of them only to be read.",
-                    f"found: nothing is left to learn (the model reads {policy.context_length})",
-                    "set replay.overlap below the length of a window (replay.max_tokens)",
-                )
+                f"windows of {limit} tokens were asked for, {overlap} of them only to be read.",
+                f"found: nothing is left to learn (the model reads {policy.context_length})",
+                "set replay.overlap below the length of a window (replay.max_tokens)",
             )
         return limit, overlap
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import structlog
 
 import rlvr_sad
-from rlvr import ConfigError, explain
+from rlvr import ConfigError
 from rlvr_sad.formats.catalog import formats
 from rlvr_sad.sessions.record import Raw
 
@@ -62,11 +62,9 @@ class TrajectoryCache:
             self._begin()
         except (OSError, sqlite3.DatabaseError) as error:
             raise ConfigError(
-                explain(
-                    f"results were to be kept in {path}.",
-                    f"found: {error}",
-                    "remove the file, or choose another folder with RLVR_CACHE_DIR",
-                )
+                f"results were to be kept in {path}.",
+                f"found: {error}",
+                "remove the file, or choose another folder with RLVR_CACHE_DIR",
             ) from error
 
     def _begin(self) -> None:
@@ -172,11 +170,9 @@ def limit_of(environ: Mapping[str, str] | None = None) -> int:
             raise ValueError
     except ValueError:
         raise ConfigError(
-            explain(
-                f"{VARIABLE}={text} was to bound what is kept of trajectories.",
-                "found: that is no number of gigabytes",
-                f"set it to 0 or more; 0: no bound, unset: {DEFAULT_GB:g}",
-            )
+            f"{VARIABLE}={text} was to bound what is kept of trajectories.",
+            "found: that is no number of gigabytes",
+            f"set it to 0 or more; 0: no bound, unset: {DEFAULT_GB:g}",
         ) from None
     return int(found * 1e9)
 

@@ -12,7 +12,7 @@ from typing import IO, Any
 import yaml
 from attrs import frozen
 
-from rlvr import ConfigError, explain
+from rlvr import ConfigError
 from rlvr_sad.formats.catalog import claimant
 from rlvr_sad.sessions.array import elements_of
 from rlvr_sad.sessions.record import (
@@ -58,7 +58,7 @@ def records_of(path: Path, *, limit: int = MAX_RECORD) -> Found:
                 yield reader.rejected(str(error), error.line)
     except OSError as error:
         raise ConfigError(
-            explain(f"{path} was to be read.", f"found: {error.strerror}", "give a readable file")
+            f"{path} was to be read.", f"found: {error.strerror}", "give a readable file"
         ) from error
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from rlvr import PrerequisiteError, Tokenizer, explain, fingerprint
+from rlvr import PrerequisiteError, Tokenizer, fingerprint
 from rlvr_sad.sessions.cache import TrajectoryCache, key_of
 from rlvr_sad.sessions.files import records_of
 from rlvr_sad.sessions.packed import Prepared, packed, unpacked
@@ -173,11 +173,9 @@ def _result(running: Future[list[bytes]]) -> list[bytes]:
         return running.result()
     except BrokenProcessPool as error:
         raise PrerequisiteError(
-            explain(
-                "trajectories were to be read by several processes.",
-                "found: a worker process ended without a word (out of memory?)",
-                "give fewer workers, or none",
-            )
+            "trajectories were to be read by several processes.",
+            "found: a worker process ended without a word (out of memory?)",
+            "give fewer workers, or none",
         ) from error
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import structlog
 
-from rlvr import UnknownNameError, explain
+from rlvr import UnknownNameError
 from rlvr_sad.sessions.files import records_of
 from rlvr_sad.sessions.read import read_record
 from rlvr_sad.sessions.record import MAX_RECORD, Rejected
@@ -61,17 +61,15 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
                 )
             if not inside:
                 raise UnknownNameError(
-                    explain(
-                        f"trajectories in {path} were asked for.",
-                        "it holds no file that could have any",
-                        f"files end in {', '.join(sorted(SUFFIXES))}",
-                    )
+                    f"trajectories in {path} were asked for.",
+                    "it holds no file that could have any",
+                    f"files end in {', '.join(sorted(SUFFIXES))}",
                 )
             found += inside
         elif path.exists():
             found.append(path)
         else:
             raise UnknownNameError(
-                explain(f"{path} was to be read.", "there is no such file", "check the path")
+                f"{path} was to be read.", "there is no such file", "check the path"
             )
     return found

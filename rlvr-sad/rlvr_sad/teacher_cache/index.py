@@ -18,7 +18,7 @@ import numpy as np
 from attrs import asdict, evolve, frozen
 from numpy.typing import ArrayLike, NDArray
 
-from rlvr import ConfigError, UnknownNameError, explain
+from rlvr import ConfigError, UnknownNameError
 
 VERSION = 1
 HEAD, INDEX, SHARDS, TOKENIZER = "teacher.json", "index.jsonl", "shards", "tokenizer"
@@ -97,20 +97,16 @@ def read_head(folder: Path) -> Head:
         return Head(**found)
     except FileNotFoundError:
         raise UnknownNameError(
-            explain(
-                f"a teacher's answers were to be read from {folder}.",
-                f"found: no {HEAD} there",
-                "make them: rlvr sad cache-teacher --teacher SPEC --model STUDENT "
-                f"--dataset FILES --out {folder}",
-            )
+            f"a teacher's answers were to be read from {folder}.",
+            f"found: no {HEAD} there",
+            "make them: rlvr sad cache-teacher --teacher SPEC --model STUDENT "
+            f"--dataset FILES --out {folder}",
         ) from None
     except (ValueError, TypeError, AttributeError, OSError) as error:
         raise ConfigError(
-            explain(
-                f"a teacher's answers were to be read from {folder}.",
-                f"found: {HEAD} cannot be used: {error}",
-                "make them anew, in another folder",
-            )
+            f"a teacher's answers were to be read from {folder}.",
+            f"found: {HEAD} cannot be used: {error}",
+            "make them anew, in another folder",
         ) from error
 
 
@@ -126,11 +122,9 @@ def write_head(folder: Path, head: Head) -> None:
         if before != head:
             differing = [k for k, v in asdict(head).items() if asdict(before)[k] != v]
             raise ConfigError(
-                explain(
-                    f"a teacher's answers were to be kept in {folder}.",
-                    f"found: others, which differ in {', '.join(differing)}",
-                    "choose another --out, or give the same teacher, model, --k and --temperature",
-                )
+                f"a teacher's answers were to be kept in {folder}.",
+                f"found: others, which differ in {', '.join(differing)}",
+                "choose another --out, or give the same teacher, model, --k and --temperature",
             )
         return
     (folder / SHARDS).mkdir(parents=True, exist_ok=True)

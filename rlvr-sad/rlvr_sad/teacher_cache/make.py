@@ -20,7 +20,6 @@ from rlvr import (
     Teacher,
     TopK,
     Trajectory,
-    explain,
     fingerprint,
     sample_groups,
 )
@@ -91,11 +90,9 @@ async def make(
     """
     if not teacher.capabilities.has_scores or teacher.capabilities.reads_data:
         raise ConfigError(
-            explain(
-                f"teacher {teacher.name} was to tell its {wish.k} likeliest tokens.",
-                "found: it only tells how likely given tokens are",
-                "choose another teacher: hf:PATH, gpt2:PATH, a server of sglang or vllm",
-            )
+            f"teacher {teacher.name} was to tell its {wish.k} likeliest tokens.",
+            "found: it only tells how likely given tokens are",
+            "choose another teacher: hf:PATH, gpt2:PATH, a server of sglang or vllm",
         )
     head = _head(wish, teacher, policy)
     write_head(wish.folder, head)
@@ -150,11 +147,9 @@ async def _answers(teacher: Teacher, trajectories: Sequence[Trajectory], head: H
         picked = answer.rows(at - question.start)
         if reason := _fault(picked, len(at), head):
             raise BackendError(
-                explain(
-                    f"teacher {head.teacher} was asked about {len(question.ids)} tokens.",
-                    f"found: {reason}",
-                    "what it said before is kept; mend the teacher and give the command again",
-                )
+                f"teacher {head.teacher} was asked about {len(question.ids)} tokens.",
+                f"found: {reason}",
+                "what it said before is kept; mend the teacher and give the command again",
             )
         found.append(rows_of(picked, at, head.k))
     return found
@@ -164,12 +159,10 @@ def _refuse_pictures(trajectory: Trajectory) -> None:
     """Answers are kept by their tokens, which do not tell what is on a picture."""
     if trajectory.pictures:
         raise ConfigError(
-            explain(
-                f"a teacher's answers to {trajectory.problem_id} were to be kept.",
-                f"found: {len(trajectory.pictures)} pictures, which the model sees: answers are "
-                "kept by tokens alone",
-                "use the teacher itself in the run (--teacher hf:PATH)",
-            )
+            f"a teacher's answers to {trajectory.problem_id} were to be kept.",
+            f"found: {len(trajectory.pictures)} pictures, which the model sees: answers are "
+            "kept by tokens alone",
+            "use the teacher itself in the run (--teacher hf:PATH)",
         )
 
 
@@ -194,11 +187,9 @@ def _head(wish: Wish, teacher: Teacher, policy: Policy) -> Head:
     theirs = able.tokenizer or fingerprint(teacher.tokenizer)
     if own != theirs:
         raise ConfigError(
-            explain(
-                f"the answers of teacher {name} were to be kept for a student.",
-                "found: they have different tokenizers, and its ids would mean nothing",
-                "use the teacher itself in the run (--teacher), which aligns the two",
-            )
+            f"the answers of teacher {name} were to be kept for a student.",
+            "found: they have different tokenizers, and its ids would mean nothing",
+            "use the teacher itself in the run (--teacher), which aligns the two",
         )
     size = policy.tokenizer.vocab_size
     k = min(wish.k, size)
@@ -217,4 +208,4 @@ def _head(wish: Wish, teacher: Teacher, policy: Policy) -> Head:
             vocab_size=size,
         )
     asked = f"{k} tokens a position at temperature {wish.temperature:g}"
-    raise ConfigError(explain(f"teacher {name} was to tell {asked}.", f"found: {found}", do))
+    raise ConfigError(f"teacher {name} was to tell {asked}.", f"found: {found}", do)

@@ -16,7 +16,6 @@ from rlvr import (
     Teacher,
     TeacherCapabilities,
     TopK,
-    explain,
 )
 from rlvr_sad.teacher_cache.index import TOKENIZER, Entry, asked_of, key_of, read_entries, read_head
 from rlvr_sad.teacher_cache.rows import Rows
@@ -114,11 +113,9 @@ class FileTeacher(Teacher):
     def _refused(self, found: str) -> BackendError:
         head = self._head
         return BackendError(
-            explain(
-                f"the answers of {head.teacher} in {self._folder} were to be used.",
-                f"found: {found}",
-                f"make what is missing: rlvr sad cache-teacher --teacher {head.teacher} "
-                f"--model STUDENT --dataset FILES --k {head.k} --out {self._folder}, with the "
-                "same sad.* and replay.* options as the run",
-            )
+            f"the answers of {head.teacher} in {self._folder} were to be used.",
+            f"found: {found}",
+            f"make what is missing: rlvr sad cache-teacher --teacher {head.teacher} "
+            f"--model STUDENT --dataset FILES --k {head.k} --out {self._folder}, with the "
+            "same sad.* and replay.* options as the run",
         )

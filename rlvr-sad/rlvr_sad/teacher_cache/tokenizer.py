@@ -13,7 +13,6 @@ from rlvr import (
     PrerequisiteError,
     Tokenizer,
     byte_table,
-    explain,
     pip_install,
 )
 
@@ -27,11 +26,9 @@ def keep_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
     """
     if not tokenizer.can_save:
         raise ConfigError(
-            explain(
-                "the student's tokenizer was to be kept beside the teacher's answers.",
-                f"found: {type(tokenizer).__name__} cannot be saved",
-                "use a model of gpt2:PATH or hf:PATH",
-            )
+            "the student's tokenizer was to be kept beside the teacher's answers.",
+            f"found: {type(tokenizer).__name__} cannot be saved",
+            "use a model of gpt2:PATH or hf:PATH",
         )
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(folder)
@@ -53,19 +50,15 @@ def kept_tokenizer(folder: Path) -> Tokenizer:
         return BytePairs(folder / "tokenizer.json")
     except ImportError as error:
         raise PrerequisiteError(
-            explain(
-                f"the tokenizer in {folder} was to be read.",
-                f"found: {error.name} is not installed",
-                f"do: {pip_install(error.name or 'transformers')}",
-            )
+            f"the tokenizer in {folder} was to be read.",
+            f"found: {error.name} is not installed",
+            f"do: {pip_install(error.name or 'transformers')}",
         ) from error
     except Exception as error:  # transformers and its Rust library raise many kinds
         raise ConfigError(
-            explain(
-                f"the tokenizer in {folder} was to be read.",
-                f"found: {type(error).__name__}: {error}",
-                "make the answers anew, in another folder",
-            )
+            f"the tokenizer in {folder} was to be read.",
+            f"found: {type(error).__name__}: {error}",
+            "make the answers anew, in another folder",
         ) from error
 
 

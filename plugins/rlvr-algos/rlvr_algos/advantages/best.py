@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rlvr import Advantage, BuildContext, ConfigError, ScoredGroup, explain
+from rlvr import Advantage, BuildContext, ConfigError, ScoredGroup
 from rlvr_algos.shaping.config import BestConfig
 from rlvr_algos.shaping.overlong import Shaping, verdicts
 
@@ -33,11 +33,9 @@ class BestAdvantage(Advantage):
         self.refill_limit = self._config.refills
         if context.sampling is not None and context.sampling.group_size == 1:
             raise ConfigError(
-                explain(
-                    "advantage 'best' was asked for with groups of one trajectory.",
-                    "found: sampler.group_size=1, which leaves nothing to choose from",
-                    "set sampler.group_size=8, or use --algo sft for the references",
-                )
+                "advantage 'best' was asked for with groups of one trajectory.",
+                "found: sampler.group_size=1, which leaves nothing to choose from",
+                "set sampler.group_size=8, or use --algo sft for the references",
             )
 
     def __call__(self, groups: Sequence[ScoredGroup]) -> list[list[float | None]]:

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from rlvr import Advantage, BuildContext, ConfigError, Datum, Needs, ScoredGroup, explain
+from rlvr import Advantage, BuildContext, ConfigError, Datum, Needs, ScoredGroup
 from rlvr_algos.shaping import adaptive_kl
 from rlvr_algos.shaping.config import CreditConfig
 from rlvr_algos.shaping.overlong import Shaping, verdicts
@@ -93,11 +93,9 @@ class Credit(Advantage):
         rows = list(rows)
         if config.whiten_by and labels and not any(config.whiten_by in own for own in labels):
             raise ConfigError(
-                explain(
-                    f"advantage.whiten_by={config.whiten_by} was asked for.",
-                    f"found: problems with the labels {', '.join(sorted(labels[0])) or 'none'}",
-                    "name one of them, or leave whiten_by out",
-                )
+                f"advantage.whiten_by={config.whiten_by} was asked for.",
+                f"found: problems with the labels {', '.join(sorted(labels[0])) or 'none'}",
+                "name one of them, or leave whiten_by out",
             )
         if config.whiten:
             kinds = [own.get(config.whiten_by, "") for own in labels]
@@ -138,33 +136,25 @@ class Credit(Advantage):
         config, sampling = self._config, self._context.sampling
         if sampling is not None and sampling.group_size < self.smallest_group:
             raise ConfigError(
-                explain(
-                    f"advantage '{self.name}' was asked for with groups of one trajectory.",
-                    "found: sampler.group_size=1, and credit is relative to a group of answers",
-                    "set sampler.group_size=8, or use --algo ppo, reinforce++ or sft",
-                )
+                f"advantage '{self.name}' was asked for with groups of one trajectory.",
+                "found: sampler.group_size=1, and credit is relative to a group of answers",
+                "set sampler.group_size=8, or use --algo ppo, reinforce++ or sft",
             )
         if config.refills and not config.drop_equal:
             raise ConfigError(
-                explain(
-                    f"advantage.refills={config.refills} was asked for.",
-                    "found: advantage.drop_equal=false, so no group is dropped and none refilled",
-                    "set advantage.drop_equal=true, or advantage.refills=0",
-                )
+                f"advantage.refills={config.refills} was asked for.",
+                "found: advantage.drop_equal=false, so no group is dropped and none refilled",
+                "set advantage.drop_equal=true, or advantage.refills=0",
             )
         if config.whiten_by and not config.whiten:
             raise ConfigError(
-                explain(
-                    f"advantage.whiten_by={config.whiten_by} was asked for.",
-                    "found: advantage.whiten=false, so nothing is normalised over the batch",
-                    "set advantage.whiten=true, or leave whiten_by out",
-                )
+                f"advantage.whiten_by={config.whiten_by} was asked for.",
+                "found: advantage.whiten=false, so nothing is normalised over the batch",
+                "set advantage.whiten=true, or leave whiten_by out",
             )
         if config.drop_equal and sampling is not None and sampling.group_size == 1:
             raise ConfigError(
-                explain(
-                    "advantage.drop_equal=true was asked for with groups of one trajectory.",
-                    "found: sampler.group_size=1; the rewards of such a group are always equal",
-                    "set sampler.group_size=8, or advantage.drop_equal=false",
-                )
+                "advantage.drop_equal=true was asked for with groups of one trajectory.",
+                "found: sampler.group_size=1; the rewards of such a group are always equal",
+                "set sampler.group_size=8, or advantage.drop_equal=false",
             )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rlvr import BuildContext, ConfigError, Datum, Needs, explain
+from rlvr import BuildContext, ConfigError, Datum, Needs
 from rlvr_algos.advantages.group import GroupAdvantage
 from rlvr_algos.shaping.config import OpdConfig
 from rlvr_algos.shaping.reward_kl import (
@@ -133,36 +133,28 @@ def _above_group(values: NDArray[np.float64], problems: Sequence[str]) -> NDArra
 def _check(options: OpdConfig) -> None:
     if options.kl_in == "reward" and (options.normalise_std or options.kl_discount_factor):
         raise ConfigError(
-            explain(
-                "advantage.kl_in=reward was asked for: the KL of whole answers, in the reward.",
-                f"found: advantage.normalise_std={str(options.normalise_std).lower()} and "
-                f"advantage.kl_discount_factor={options.kl_discount_factor:g}, which belong to "
-                "advantage.kl_in=token",
-                "set advantage.normalise_std=false and advantage.kl_discount_factor=0",
-            )
+            "advantage.kl_in=reward was asked for: the KL of whole answers, in the reward.",
+            f"found: advantage.normalise_std={str(options.normalise_std).lower()} and "
+            f"advantage.kl_discount_factor={options.kl_discount_factor:g}, which belong to "
+            "advantage.kl_in=token",
+            "set advantage.normalise_std=false and advantage.kl_discount_factor=0",
         )
     if options.kl_penalty_coef > 0 and not options.teacher:
         raise ConfigError(
-            explain(
-                "on-policy distillation was asked for without a teacher.",
-                "found: advantage.teacher is empty",
-                "name one whose tokenizer is the policy's: --teacher hf:PATH_OR_ID, "
-                "--teacher gpt2:PATH",
-            )
+            "on-policy distillation was asked for without a teacher.",
+            "found: advantage.teacher is empty",
+            "name one whose tokenizer is the policy's: --teacher hf:PATH_OR_ID, "
+            "--teacher gpt2:PATH",
         )
     if options.kl_penalty_coef == 0 and options.reward_coef == 0:
         raise ConfigError(
-            explain(
-                "advantage.kl_penalty_coef=0 and advantage.reward_coef=0 were asked for.",
-                "found: then neither the teacher nor the reward teaches anything",
-                "set one of them above 0",
-            )
+            "advantage.kl_penalty_coef=0 and advantage.reward_coef=0 were asked for.",
+            "found: then neither the teacher nor the reward teaches anything",
+            "set one of them above 0",
         )
     if options.kl_penalty_coef == 0 and options.teacher:
         raise ConfigError(
-            explain(
-                f"the teacher {options.teacher} was asked for.",
-                "found: advantage.kl_penalty_coef=0, so nothing it says would count",
-                "set advantage.kl_penalty_coef=1, or leave the teacher out (--algo grpo)",
-            )
+            f"the teacher {options.teacher} was asked for.",
+            "found: advantage.kl_penalty_coef=0, so nothing it says would count",
+            "set advantage.kl_penalty_coef=1, or leave the teacher out (--algo grpo)",
         )

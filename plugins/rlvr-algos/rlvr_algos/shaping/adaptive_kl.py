@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from rlvr import ConfigError, explain
+from rlvr import ConfigError
 
 MEASURED = "kl/reference"
 MEMORY = "kl_coef"
@@ -52,9 +52,7 @@ def check_target(options: KlOptions, namespace: str) -> None:
     """
     if options.kl_target > 0 and options.kl_coef == 0:
         raise ConfigError(
-            explain(
-                f"{namespace}.kl_target={options.kl_target:g} was asked for.",
-                f"found: {namespace}.kl_coef=0, which no factor changes: there would be no KL",
-                f"set {namespace}.kl_coef=0.01 to start from, or leave the target out",
-            )
+            f"{namespace}.kl_target={options.kl_target:g} was asked for.",
+            f"found: {namespace}.kl_coef=0, which no factor changes: there would be no KL",
+            f"set {namespace}.kl_coef=0.01 to start from, or leave the target out",
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlvr import BuildContext, ConfigError, Reward, ScoredGroup, TaskError, Trajectory, explain
+from rlvr import BuildContext, ConfigError, Reward, ScoredGroup, TaskError, Trajectory
 from rlvr_algos.shaping.config import ShapingConfig
 
 
@@ -67,12 +67,10 @@ def verdicts(group: ScoredGroup) -> list[Reward]:
     found = list(group.rewards)
     if len(found) != len(group.outcomes):
         raise TaskError(
-            explain(
-                f"an advantage was asked about problem {group.problem.id!r}.",
-                f"{len(group.outcomes) - len(found)} of its {len(group.outcomes)} trajectories "
-                "have no reward.",
-                "Drop them first: ScoredGroup.scored_only().",
-            )
+            f"an advantage was asked about problem {group.problem.id!r}.",
+            f"{len(group.outcomes) - len(found)} of its {len(group.outcomes)} trajectories "
+            "have no reward.",
+            "Drop them first: ScoredGroup.scored_only().",
         )
     return found
 
@@ -86,25 +84,19 @@ def check_shaping(config: ShapingConfig, context: BuildContext) -> None:
     """
     if config.overlong_buffer > 0 and context.sampling is None:
         raise ConfigError(
-            explain(
-                f"advantage.overlong_buffer={config.overlong_buffer:g} was asked for.",
-                "found: nothing is sampled here, so answers have no token limit to come near",
-                "set advantage.overlong_buffer=0, or sample from the policy",
-            )
+            f"advantage.overlong_buffer={config.overlong_buffer:g} was asked for.",
+            "found: nothing is sampled here, so answers have no token limit to come near",
+            "set advantage.overlong_buffer=0, or sample from the policy",
         )
     if config.truncated == "penalise" and config.truncated_penalty == 0:
         raise ConfigError(
-            explain(
-                "advantage.truncated=penalise was asked for.",
-                "found: advantage.truncated_penalty=0, so a cut answer would cost nothing",
-                "set advantage.truncated_penalty=0.5, or advantage.truncated=keep",
-            )
+            "advantage.truncated=penalise was asked for.",
+            "found: advantage.truncated_penalty=0, so a cut answer would cost nothing",
+            "set advantage.truncated_penalty=0.5, or advantage.truncated=keep",
         )
     if config.truncated != "penalise" and config.truncated_penalty > 0:
         raise ConfigError(
-            explain(
-                f"advantage.truncated_penalty={config.truncated_penalty:g} was asked for.",
-                f"found: advantage.truncated={config.truncated}, which takes nothing off",
-                "set advantage.truncated=penalise, or leave the penalty out",
-            )
+            f"advantage.truncated_penalty={config.truncated_penalty:g} was asked for.",
+            f"found: advantage.truncated={config.truncated}, which takes nothing off",
+            "set advantage.truncated=penalise, or leave the penalty out",
         )

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from rlvr import BackendError, Datum, explain
+from rlvr import BackendError, Datum
 
 LOG_RATIO_LIMIT = 20.0
 """A token's KL estimate is cut at so many nats to either side: one glitch pays no fortune."""
@@ -37,11 +37,9 @@ def annotated(datum: Datum, name: str) -> NDArray[np.float64]:
     """
     if name not in datum.annotations:
         raise BackendError(
-            explain(
-                f"The advantage needs the annotation {name!r} of every datum.",
-                f"problem {datum.problem_id!r} has: {', '.join(datum.annotations) or 'none'}",
-                f"Annotate the data with {name!r}: it is in the advantage's `needs`.",
-            )
+            f"The advantage needs the annotation {name!r} of every datum.",
+            f"problem {datum.problem_id!r} has: {', '.join(datum.annotations) or 'none'}",
+            f"Annotate the data with {name!r}: it is in the advantage's `needs`.",
         )
     return np.asarray(datum.annotations[name], np.float64)[datum.mask]
 

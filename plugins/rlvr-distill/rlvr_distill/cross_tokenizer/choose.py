@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import structlog
 
-from rlvr import BuildContext, ConfigError, Teacher, Tokenizer, explain
+from rlvr import BuildContext, ConfigError, Teacher, Tokenizer
 from rlvr_distill.cross_tokenizer.teacher import AlignedTeacher
 
 log = structlog.get_logger(__name__)
@@ -30,24 +30,20 @@ def adapt(config: None, context: BuildContext) -> Teacher:
     ]
     if whose:
         raise ConfigError(
-            explain(
-                f"{name} was to score what the policy writes.",
-                f"found: it has another tokenizer: {differs}; and {' and '.join(whose)} does not "
-                "say the bytes of its tokens, by which the two could be aligned",
-                "choose a teacher whose tokenizer is the policy's, or tokenizers with "
-                "bytes_of(token) -> bytes",
-            )
+            f"{name} was to score what the policy writes.",
+            f"found: it has another tokenizer: {differs}; and {' and '.join(whose)} does not "
+            "say the bytes of its tokens, by which the two could be aligned",
+            "choose a teacher whose tokenizer is the policy's, or tokenizers with "
+            "bytes_of(token) -> bytes",
         )
     aligned = AlignedTeacher(teacher, student)
     shared, ours, theirs = aligned.shared()
     if not shared:
         raise ConfigError(
-            explain(
-                f"{name} was to score what the policy writes.",
-                f"found: it has another tokenizer: {differs}; and none of its {theirs} texts is "
-                f"one of the policy's {ours}",
-                "choose a teacher that reads and writes the same alphabet",
-            )
+            f"{name} was to score what the policy writes.",
+            f"found: it has another tokenizer: {differs}; and none of its {theirs} texts is "
+            f"one of the policy's {ours}",
+            "choose a teacher that reads and writes the same alphabet",
         )
     log.warning(
         "teacher_aligned_by_bytes",

@@ -23,7 +23,6 @@ from rlvr import (
     Teacher,
     Tokenizer,
     TopK,
-    explain,
 )
 from rlvr_distill.cross_tokenizer.align import group_sums, spread
 from rlvr_distill.cross_tokenizer.metrics import MASKED, ONE, RENDERED, UNMATCHED, of_alignment
@@ -153,11 +152,9 @@ class AlignedTeacher(Teacher):
     async def _scores(self, readings: Sequence[TeacherSequence], ask: Ask) -> list[TopK]:
         if not self.capabilities.has_scores:
             raise BackendError(
-                explain(
-                    f"teacher {self.name} was asked for distributions over the next token.",
-                    "found: it tells how likely given tokens are, and nothing else",
-                    "choose another teacher, or a loss that needs sampled tokens alone",
-                )
+                f"teacher {self.name} was asked for distributions over the next token.",
+                "found: it tells how likely given tokens are, and nothing else",
+                "choose another teacher, or a loss that needs sampled tokens alone",
             )
         size = self._theirs.tokenizer.vocab_size
         is_whole = ask.k == 0 or ask.k >= self.tokenizer.vocab_size
@@ -220,11 +217,9 @@ class AlignedTeacher(Teacher):
 
     def _unfit(self, problem: str) -> BackendError:
         return BackendError(
-            explain(
-                f"teacher {self.name} was asked for logprobs in its own tokens.",
-                f"found: {problem}",
-                "run TeacherContract on it; a model in too low a precision can give NaN",
-            )
+            f"teacher {self.name} was asked for logprobs in its own tokens.",
+            f"found: {problem}",
+            "run TeacherContract on it; a model in too low a precision can give NaN",
         )
 
 

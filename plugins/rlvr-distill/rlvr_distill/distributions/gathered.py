@@ -13,7 +13,7 @@ import torch
 from attrs import frozen
 from torch import Tensor
 
-from rlvr import BackendError, Datum, Distribution, States, TopK, explain
+from rlvr import BackendError, Datum, Distribution, States, TopK
 from rlvr_distill.distributions.sides import Projection, Sparse, Teacher
 
 
@@ -89,11 +89,9 @@ def _teacher(
     if kind == "states":
         if head is None:
             raise BackendError(
-                explain(
-                    "a teacher gave the states before its output head.",
-                    "found: the loss never met the head",
-                    "call `meet` with the opened teachers first",
-                )
+                "a teacher gave the states before its output head.",
+                "found: the loss never met the head",
+                "call `meet` with the opened teachers first",
             )
         states = np.concatenate([t.states for t in told if isinstance(t, States)])
         return Projection.of(torch.from_numpy(states).to(head.weights.device), head)
@@ -127,21 +125,17 @@ def _kind(datum: Datum, name: str) -> str:
         is_all = told.is_whole and bool((told.ids >= 0).all())
         return "whole" if is_all else "few"
     raise BackendError(
-        explain(
-            f"the loss compares distributions with those of {name!r}.",
-            f"found: problem {datum.problem_id} has none",
-            "the run asks the teacher for them: `needs.distributions` of the loss says which",
-        )
+        f"the loss compares distributions with those of {name!r}.",
+        f"found: problem {datum.problem_id} has none",
+        "the run asks the teacher for them: `needs.distributions` of the loss says which",
     )
 
 
 def _output(outputs: Mapping[str, Sequence[Any]], name: str) -> Sequence[Any]:
     if name not in outputs:
         raise BackendError(
-            explain(
-                f"the loss needs {name!r} from the forward pass.",
-                f"found: the backend gave {', '.join(outputs) or 'logprobs only'}",
-                "use the backend torch, or a loss of sampled tokens (opd.mode=pg)",
-            )
+            f"the loss needs {name!r} from the forward pass.",
+            f"found: the backend gave {', '.join(outputs) or 'logprobs only'}",
+            "use the backend torch, or a loss of sampled tokens (opd.mode=pg)",
         )
     return outputs[name]

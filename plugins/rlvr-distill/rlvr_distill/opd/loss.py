@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import attrs
 from torch import Tensor
 
-from rlvr import BackendError, BuildContext, Datum, Loss, NamedForm, Teacher, explain
+from rlvr import BackendError, BuildContext, Datum, Loss, NamedForm, Teacher
 from rlvr_distill.numbers import as_metrics
 from rlvr_distill.opd.config import OpdLossConfig
 
@@ -131,11 +131,9 @@ def _distill(config: OpdLossConfig, context: BuildContext) -> DistillLoss:
 def _rewarded(datum: Datum) -> Datum:
     if REWARD not in datum.annotations:
         raise BackendError(
-            explain(
-                "opd.mode=supervised learns the reward's advantages beside the divergence.",
-                f"found: problem {datum.problem_id!r} has no annotation {REWARD!r}",
-                "use advantage opd (--algo opd), or opd.mode=both",
-            )
+            "opd.mode=supervised learns the reward's advantages beside the divergence.",
+            f"found: problem {datum.problem_id!r} has no annotation {REWARD!r}",
+            "use advantage opd (--algo opd), or opd.mode=both",
         )
     return attrs.evolve(datum, advantages=datum.annotations[REWARD])
 

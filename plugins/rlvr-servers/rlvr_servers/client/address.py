@@ -6,7 +6,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from attrs import frozen
 
-from rlvr import ConfigError, explain
+from rlvr import ConfigError
 
 EXAMPLE = "write it like {scheme}:http://localhost:8000#NAME"
 SCHEMES = ("server", "vllm", "sglang", "openai")
@@ -39,19 +39,15 @@ class Address:
             is_whole = False
         if not is_whole:
             raise ConfigError(
-                explain(
-                    f"model '{spec}' was asked for.",
-                    "found: no http:// or https:// URL",
-                    EXAMPLE.format(scheme=scheme or "server"),
-                )
+                f"model '{spec}' was asked for.",
+                "found: no http:// or https:// URL",
+                EXAMPLE.format(scheme=scheme or "server"),
             )
         if "@" in parts.netloc:
             raise ConfigError(
-                explain(
-                    "the server's URL holds a user name or password.",
-                    "found: it would be written into results",
-                    "give the key in the environment: RLVR_SERVER_KEY",
-                )
+                "the server's URL holds a user name or password.",
+                "found: it would be written into results",
+                "give the key in the environment: RLVR_SERVER_KEY",
             )
         path = parts.path.rstrip("/").removesuffix(CHAT) or "/v1"
         base = urlunsplit((parts.scheme, parts.netloc, path, "", ""))

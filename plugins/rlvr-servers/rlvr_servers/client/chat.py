@@ -14,7 +14,6 @@ from rlvr import (
     RlvrError,
     SamplingParams,
     UnknownNameError,
-    explain,
     parse_variables,
 )
 from rlvr_servers.client.address import CHAT, Address
@@ -126,11 +125,9 @@ def unknown_model(
     """The error for a model that the server does not have, or for a wrong path."""
     names = ", ".join(served[:20]) or "it lists none"
     return UnknownNameError(
-        explain(
-            f"model '{model}' of the server at {address.base} was asked for.",
-            f"found: {found}; it serves: {names}",
-            f"name one of them: --model server:{address.base}#NAME, or check the URL's path",
-        )
+        f"model '{model}' of the server at {address.base} was asked for.",
+        f"found: {found}; it serves: {names}",
+        f"name one of them: --model server:{address.base}#NAME, or check the URL's path",
     )
 
 

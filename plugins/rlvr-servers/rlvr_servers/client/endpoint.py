@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from attrs import define
 
-from rlvr import PrerequisiteError, RlvrError, UnknownNameError, explain
+from rlvr import PrerequisiteError, RlvrError, UnknownNameError
 from rlvr_servers.client.address import Address
 from rlvr_servers.client.http import Reply, UnreachableError, exchange
 from rlvr_servers.client.requests import KEY, Client, RequestError, key_error
@@ -70,11 +70,9 @@ class Endpoint:
             return key_error(self.address, reply, has_key=bool(self.caller.key))
         if reply.status in (404, 405) and "model" in reply.message.lower():
             return UnknownNameError(
-                explain(
-                    f"model '{self.model}' of the server at {self.address.base} was asked for.",
-                    f"found: {reply.message}",
-                    "name one that it serves, after the # of the URL",
-                )
+                f"model '{self.model}' of the server at {self.address.base} was asked for.",
+                f"found: {reply.message}",
+                "name one that it serves, after the # of the URL",
             )
         if reply.status in (404, 405):
             return MissingError(f"HTTP {reply.status}: {reply.message}")
@@ -110,11 +108,9 @@ async def open_line(spec: str, config: ServersConfig, kind: str) -> Endpoint:
     model = address.model or (names[0] if len(names) == 1 else "")
     if not model:
         raise UnknownNameError(
-            explain(
-                f"no model of the server at {address.base} was named.",
-                f"it serves: {', '.join(names[:20]) or 'it lists none'}",
-                f"name one: {address.base}#NAME",
-            )
+            f"no model of the server at {address.base} was named.",
+            f"it serves: {', '.join(names[:20]) or 'it lists none'}",
+            f"name one: {address.base}#NAME",
         )
     return Endpoint(
         caller=caller, model=model, listed=next((m for m in listed if m["id"] == model), {})
@@ -133,11 +129,9 @@ async def _listed(caller: Client, kind: str) -> list[Mapping[str, Any]]:
         )
     except UnreachableError as error:
         raise PrerequisiteError(
-            explain(
-                f"the {kind} server at {address.base} cannot be reached.",
-                f"found: {error}",
-                "start it, or check the URL",
-            )
+            f"the {kind} server at {address.base} cannot be reached.",
+            f"found: {error}",
+            "start it, or check the URL",
         ) from error
     if reply.status in (401, 403):
         raise key_error(address, reply, has_key=bool(caller.key))
@@ -156,10 +150,8 @@ def server_key() -> str:
     key = os.environ.get(KEY, "").strip()
     if not (key.isascii() and key.isprintable()):
         raise PrerequisiteError(
-            explain(
-                f"{KEY} cannot be sent in a request.",
-                "found: characters that no key has (a line break, a letter outside ASCII)",
-                f"set {KEY} to the key alone",
-            )
+            f"{KEY} cannot be sent in a request.",
+            "found: characters that no key has (a line break, a letter outside ASCII)",
+            f"set {KEY} to the key alone",
         )
     return key

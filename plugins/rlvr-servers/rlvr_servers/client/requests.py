@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import structlog
 from attrs import define, field
 
-from rlvr import ExitCode, PrerequisiteError, RlvrError, explain
+from rlvr import ExitCode, PrerequisiteError, RlvrError
 from rlvr_servers.client.address import Address
 from rlvr_servers.client.http import Reply, UnreachableError, exchange
 
@@ -142,6 +142,4 @@ def key_error(address: Address, reply: Reply, *, has_key: bool) -> PrerequisiteE
     """The error for a server that wants a key, or another one."""
     found = f"HTTP {reply.status}: {reply.message}"
     do = f"{KEY} holds a key that it does not take" if has_key else f"export {KEY}=..."
-    return PrerequisiteError(
-        explain(f"the server at {address.base} wants a key.", f"found: {found}", do)
-    )
+    return PrerequisiteError(f"the server at {address.base} wants a key.", f"found: {found}", do)

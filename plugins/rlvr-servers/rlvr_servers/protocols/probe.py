@@ -12,7 +12,7 @@ import numpy as np
 import structlog
 from attrs import frozen
 
-from rlvr import BackendError, ConfigError, Message, RlvrError, Tokenizer, explain
+from rlvr import BackendError, ConfigError, Message, RlvrError, Tokenizer
 from rlvr_servers.client.endpoint import MissingError, RefusedError, RequestError
 from rlvr_servers.protocols.completions import Echo
 from rlvr_servers.protocols.protocol import LacksError, OtherIdsError, Scored, ServerProtocol
@@ -118,12 +118,10 @@ async def _check_places(protocol: ServerProtocol, ids: Sequence[int], k: int, na
         if common and all(abs(drawn[i] - echoed[i]) < _SAME for i in common):
             return
     raise BackendError(
-        explain(
-            f"teacher {name} was asked for the logprobs of a prompt.",
-            "found: those that its echo puts beside a token are not the ones it draws that token "
-            "with (llama-cpp-python's stand one place off where the model has no begin token)",
-            "serve the model with vLLM (vllm:URL) or SGLang (sglang:URL)",
-        )
+        f"teacher {name} was asked for the logprobs of a prompt.",
+        "found: those that its echo puts beside a token are not the ones it draws that token "
+        "with (llama-cpp-python's stand one place off where the model has no begin token)",
+        "serve the model with vLLM (vllm:URL) or SGLang (sglang:URL)",
     )
 
 
@@ -140,12 +138,10 @@ async def _check_ids(
             return False
         if not _is_text(tokenizer, found, text):
             raise ConfigError(
-                explain(
-                    f"{name} was to read ids of the tokenizer that was read here.",
-                    f"found: its own writes {text[:24]!r} as {found[:6]}, which is "
-                    f"{tokenizer.decode(found[:6])!r} here (ours: {list(wanted[:6])})",
-                    f"give the server's own tokenizer: {OPTION}=PATH",
-                )
+                f"{name} was to read ids of the tokenizer that was read here.",
+                f"found: its own writes {text[:24]!r} as {found[:6]}, which is "
+                f"{tokenizer.decode(found[:6])!r} here (ours: {list(wanted[:6])})",
+                f"give the server's own tokenizer: {OPTION}=PATH",
             )
     return True
 
@@ -172,11 +168,9 @@ async def _first(protocol: ServerProtocol, ids: Sequence[int], name: str) -> Non
         raise _unfit(protocol, error, name) from error
     except RequestError as error:
         raise BackendError(
-            explain(
-                f"teacher {name} was asked for the logprobs of a prompt.",
-                f"found: {error}",
-                "look at the log of the server, and start again when it answers",
-            )
+            f"teacher {name} was asked for the logprobs of a prompt.",
+            f"found: {error}",
+            "look at the log of the server, and start again when it answers",
         ) from error
     if why:
         log.info("server_takes_texts", teacher=name, why=why[:120])
@@ -185,18 +179,14 @@ async def _first(protocol: ServerProtocol, ids: Sequence[int], name: str) -> Non
 def _unfit(protocol: ServerProtocol, error: RequestError, name: str) -> BackendError:
     if isinstance(error, OtherIdsError):
         return BackendError(
-            explain(
-                f"teacher {name} was asked for the logprobs of a prompt.",
-                f"found: it scored other ids: {error}",
-                f"give the server's own tokenizer: {OPTION}=PATH",
-            )
+            f"teacher {name} was asked for the logprobs of a prompt.",
+            f"found: it scored other ids: {error}",
+            f"give the server's own tokenizer: {OPTION}=PATH",
         )
     return BackendError(
-        explain(
-            f"teacher {name} was asked for the logprobs of a prompt.",
-            f"found: this {protocol.kind} server gives none: {error}",
-            protocol.lacks,
-        )
+        f"teacher {name} was asked for the logprobs of a prompt.",
+        f"found: this {protocol.kind} server gives none: {error}",
+        protocol.lacks,
     )
 
 

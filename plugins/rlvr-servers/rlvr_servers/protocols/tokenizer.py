@@ -15,7 +15,6 @@ from rlvr import (
     PrerequisiteError,
     check_known,
     end_ids,
-    explain,
     parse_variables,
     pip_install,
 )
@@ -39,21 +38,17 @@ def load_tokenizer(where: str, server: str, template: Sequence[str] = ()) -> Fas
     """
     if not where:
         raise ConfigError(
-            explain(
-                f"the tokenizer of {server} is needed here, because tokens travel as ids.",
-                f"found: the server does not say where it is, and {OPTION} is empty",
-                f"give its folder or file: {OPTION}=PATH",
-            )
+            f"the tokenizer of {server} is needed here, because tokens travel as ids.",
+            f"found: the server does not say where it is, and {OPTION} is empty",
+            f"give its folder or file: {OPTION}=PATH",
         )
     try:
         import transformers
     except ImportError as error:
         raise PrerequisiteError(
-            explain(
-                f"the tokenizer of {server} is needed here, because tokens travel as ids.",
-                f"found: transformers cannot be imported ({error})",
-                pip_install("rlvr-servers[tokens]"),
-            )
+            f"the tokenizer of {server} is needed here, because tokens travel as ids.",
+            f"found: transformers cannot be imported ({error})",
+            pip_install("rlvr-servers[tokens]"),
         ) from error
     path = Path(where).expanduser()
     with _quietly():
@@ -65,11 +60,9 @@ def load_tokenizer(where: str, server: str, template: Sequence[str] = ()) -> Fas
         except Exception as error:  # the hub, a file, or the library: they may raise anything
             lines = str(error).strip().splitlines()
             raise PrerequisiteError(
-                explain(
-                    f"the tokenizer {where} of {server} was to be read.",
-                    f"found: {type(error).__name__}: {lines[0] if lines else 'no reason given'}",
-                    f"give a folder that holds it: {OPTION}=PATH",
-                )
+                f"the tokenizer {where} of {server} was to be read.",
+                f"found: {type(error).__name__}: {lines[0] if lines else 'no reason given'}",
+                f"give a folder that holds it: {OPTION}=PATH",
             ) from error
         variables = parse_variables(template, TEMPLATE)
         check_known(variables, inner.chat_template, where, TEMPLATE)

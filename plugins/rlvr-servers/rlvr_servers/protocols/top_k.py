@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rlvr import BackendError, TopK, explain
+from rlvr import BackendError, TopK
 from rlvr_servers.protocols.protocol import Scored
 
 WHOLE = 1e-3
@@ -47,13 +47,11 @@ def top_k(scored: Scored, k: int, count: int, vocab_size: int, teacher: str) -> 
     if short.any() and not scored.lost:
         place = int(short.argmax())
         raise BackendError(
-            explain(
-                f"teacher {teacher} was asked for the {k} likeliest tokens a position.",
-                f"found: {found[place]} at position {place}, which hold {mass[place]:.3f} of the "
-                "probability",
-                f"ask for fewer (distill.top_k={found[place]}), or allow more on the server "
-                "(vllm serve --max-logprobs K)",
-            )
+            f"teacher {teacher} was asked for the {k} likeliest tokens a position.",
+            f"found: {found[place]} at position {place}, which hold {mass[place]:.3f} of the "
+            "probability",
+            f"ask for fewer (distill.top_k={found[place]}), or allow more on the server "
+            "(vllm serve --max-logprobs K)",
         )
     return TopK(
         ids=ids,
@@ -72,11 +70,9 @@ def check_actual(values: Sequence[float], count: int, teacher: str) -> np.ndarra
     """
     if len(values) != count:
         raise BackendError(
-            explain(
-                f"teacher {teacher} was asked for {count} logprobs.",
-                f"found: {len(values)} came back",
-                "look at the log of the server",
-            )
+            f"teacher {teacher} was asked for {count} logprobs.",
+            f"found: {len(values)} came back",
+            "look at the log of the server",
         )
     actual = np.asarray(values, np.float32)
     _refuse_numbers(actual, teacher)
@@ -90,12 +86,10 @@ def _refuse_numbers(values: np.ndarray, teacher: str) -> None:
     worst = float(values[wrong][0])
     is_nan = math.isnan(worst)
     raise BackendError(
-        explain(
-            f"teacher {teacher} was asked for logprobs.",
-            f"found: {'NaN' if is_nan else f'{worst:.4g}, more than 0'}",
-            "serve the model in a higher precision (--dtype bfloat16 or float32)"
-            if is_nan
-            else "serve raw or processed logprobs (vllm serve --logprobs-mode raw_logprobs), "
-            "not logits",
-        )
+        f"teacher {teacher} was asked for logprobs.",
+        f"found: {'NaN' if is_nan else f'{worst:.4g}, more than 0'}",
+        "serve the model in a higher precision (--dtype bfloat16 or float32)"
+        if is_nan
+        else "serve raw or processed logprobs (vllm serve --logprobs-mode raw_logprobs), "
+        "not logits",
     )

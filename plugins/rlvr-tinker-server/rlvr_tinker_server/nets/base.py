@@ -11,7 +11,7 @@ import structlog
 import torch
 from attrs import field, frozen
 
-from rlvr import ConfigError, explain
+from rlvr import ConfigError
 from rlvr_tinker_server.nets.adapters import AdaptedNet
 from rlvr_torch.models.hf.load import load_net
 from rlvr_torch.models.interface import Net
@@ -115,11 +115,9 @@ def _export(tokenizer: Any, folder: Path, positions: int) -> None:
     """Write what `transformers.AutoTokenizer` reads, unless the folder is somebody else's."""
     if folder.exists() and not (folder / _MARK).is_file():
         raise ConfigError(
-            explain(
-                f"the tokenizer was to be written to {folder}.",
-                "found: something is there that no server has written",
-                "try: --state with a folder of its own",
-            )
+            f"the tokenizer was to be written to {folder}.",
+            "found: something is there that no server has written",
+            "try: --state with a folder of its own",
         )
     shutil.rmtree(folder, ignore_errors=True)  # of a server with another model
     folder.mkdir(parents=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlvr import ConfigError, UnknownNameError, explain
+from rlvr import ConfigError, UnknownNameError
 from rlvr_tinker.service.usage import FILE, Usage, read_ledger
 
 _KINDS = {"prefilled": "prefill", "sampled": "sample", "trained": "train", "scored": "prefill"}
@@ -133,7 +133,7 @@ def read_parts(run: Path) -> list[Usage]:
         found = read_ledger(run)
     except OSError as error:
         raise UnknownNameError(
-            explain(f"the cost of the run {run} was asked for.", f"found: {error}")
+            f"the cost of the run {run} was asked for.", f"found: {error}"
         ) from error
     found.sort(key=lambda part: part.role != "policy")
     return found or [read_usage(run)]
@@ -152,11 +152,9 @@ def read_usage(run: Path) -> Usage:
         usage.restore(record)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UnknownNameError(
-            explain(
-                f"the cost of the run {run} was asked for.",
-                f"found: no usable {FILE} in it ({error})",
-                "give the directory of a run with --backend tinker: rlvr runs list",
-            )
+            f"the cost of the run {run} was asked for.",
+            f"found: no usable {FILE} in it ({error})",
+            "give the directory of a run with --backend tinker: rlvr runs list",
         ) from error
     return usage
 
@@ -175,10 +173,8 @@ def read_prices(path: Path, model: str) -> dict[str, float]:
             raise ValueError("a price is negative or not finite")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(
-            explain(
-                f"the prices in {path} were asked for.",
-                f"found: {type(error).__name__}: {error}",
-                f'write: {{"{model}": {{"prefill": 0.1, "sample": 0.4, "train": 0.9}}}}',
-            )
+            f"the prices in {path} were asked for.",
+            f"found: {type(error).__name__}: {error}",
+            f'write: {{"{model}": {{"prefill": 0.1, "sample": 0.4, "train": 0.9}}}}',
         ) from error
     return prices

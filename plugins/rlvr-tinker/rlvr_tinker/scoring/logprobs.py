@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rlvr import BackendError, Datum, FloatArray, explain, extent
+from rlvr import BackendError, Datum, FloatArray, extent
 
 Wait = Callable[[Any, str], Awaitable[Any]]
 """Awaits a request of the SDK, with a deadline and rlvr's errors."""
@@ -43,21 +43,17 @@ async def _score_one(client: Any, datum: Datum, wait: Wait) -> FloatArray:
         found = await wait(client.compute_logprobs(prompt), doing)
     if found is None or len(found) != end:
         raise BackendError(
-            explain(
-                f"{doing}.",
-                f"found: {0 if found is None else len(found)} logprobs for {end} tokens",
-                "this service cannot be a reference or a teacher",
-            )
+            f"{doing}.",
+            f"found: {0 if found is None else len(found)} logprobs for {end} tokens",
+            "this service cannot be a reference or a teacher",
         )
     full[:end] = [np.nan if value is None else value for value in found]
     full[~datum.mask] = 0.0
     if not np.isfinite(full).all():
         raise BackendError(
-            explain(
-                f"{doing}.",
-                f"found: no logprob for some tokens of problem {datum.problem_id!r}",
-                "this service cannot be a reference or a teacher",
-            )
+            f"{doing}.",
+            f"found: no logprob for some tokens of problem {datum.problem_id!r}",
+            "this service cannot be a reference or a teacher",
         )
     return full
 
@@ -121,11 +117,9 @@ def predates(error: BaseException) -> bool:
 def not_given(what: str) -> BackendError:
     """An answer without what was asked for."""
     return BackendError(
-        explain(
-            f"{what} were asked of the service.",
-            "found: an answer without them",
-            "use a server that gives them: rlvr tinker-server does",
-        )
+        f"{what} were asked of the service.",
+        "found: an answer without them",
+        "use a server that gives them: rlvr tinker-server does",
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rlvr import BackendError, Question, TopK, explain
+from rlvr import BackendError, Question, TopK
 from rlvr_tinker.scoring.logprobs import Wait, not_given, predates
 
 _EMPTY = -99999.0
@@ -54,12 +54,10 @@ async def likeliest(client: Any, question: Question, vocab_size: int, wait: Wait
         raise not_given("topk_prompt_logprobs")
     if len(actual) != len(ids) or table.token_ids.shape != (len(ids), k):
         raise BackendError(
-            explain(
-                f"{doing}: {k} at each of {len(ids)} positions.",
-                f"found: a table of {' x '.join(map(str, table.token_ids.shape))}, and "
-                f"{len(actual)} logprobs",
-                "this service cannot be asked for so many",
-            )
+            f"{doing}: {k} at each of {len(ids)} positions.",
+            f"found: a table of {' x '.join(map(str, table.token_ids.shape))}, and "
+            f"{len(actual)} logprobs",
+            "this service cannot be asked for so many",
         )
     return _top(
         table.token_ids[-rows:], table.logprobs[-rows:], actual[-rows:], vocab_size=vocab_size

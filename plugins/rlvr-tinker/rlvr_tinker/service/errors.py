@@ -88,12 +88,10 @@ def explained(error: BaseException, doing: str, *, is_running: bool = True) -> R
     is_missing = status == 404 and not is_running  # later it is the session that is gone
     is_blamed = status in (400, 413, 422) or is_users(error) or is_missing
     if is_blamed and not (is_running and is_gone(words)):
-        return RefusedError(
-            explain(f"{doing}.", f"the service refuses it: {words}", "change what it names")
-        )
+        return RefusedError(f"{doing}.", f"the service refuses it: {words}", "change what it names")
     if not is_running and status is None:
         return unreachable_error(words)
-    return LostError(explain(f"{doing}.", f"found: {words}", "go on with --resume"))
+    return LostError(f"{doing}.", f"found: {words}", "go on with --resume")
 
 
 def is_protocol(error: BaseException) -> bool:
@@ -142,23 +140,19 @@ def is_users(error: BaseException) -> bool:
 def key_error(words: str, *, is_running: bool = False) -> PrerequisiteError:
     """No key, or one that is refused or has expired; the key itself is never shown."""
     return PrerequisiteError(
-        explain(
-            "the Tinker service wants a key.",
-            f"found: {words}",
-            f"set {KEY} to a key of yours (it begins with tml-); for `rlvr tinker-server` to the "
-            f"one that it printed{', then go on with --resume' if is_running else ''}",
-        )
+        "the Tinker service wants a key.",
+        f"found: {words}",
+        f"set {KEY} to a key of yours (it begins with tml-); for `rlvr tinker-server` to the "
+        f"one that it printed{', then go on with --resume' if is_running else ''}",
     )
 
 
 def unreachable_error(words: str, url: str = "") -> PrerequisiteError:
     """There is no service where it was looked for."""
     return PrerequisiteError(
-        explain(
-            f"the Tinker service{f' at {url}' if url else ''} cannot be reached.",
-            f"found: {words}",
-            f"check {URL} and the network, or start one here: rlvr tinker-server --model SPEC",
-        )
+        f"the Tinker service{f' at {url}' if url else ''} cannot be reached.",
+        f"found: {words}",
+        f"check {URL} and the network, or start one here: rlvr tinker-server --model SPEC",
     )
 
 
@@ -167,11 +161,9 @@ def protocol_error(words: str) -> PrerequisiteError:
     from importlib.metadata import version
 
     return PrerequisiteError(
-        explain(
-            "the server does not speak the protocol of this SDK.",
-            f"found: tinker {version('tinker')} here; {words}",
-            "use a server of the same version (rlvr tinker-server is), or another SDK",
-        )
+        "the server does not speak the protocol of this SDK.",
+        f"found: tinker {version('tinker')} here; {words}",
+        "use a server of the same version (rlvr tinker-server is), or another SDK",
     )
 
 
@@ -184,18 +176,16 @@ def late_error(doing: str, limit_s: float, lately: Sequence[int]) -> LostError:
         why, better = _ADVICE.get(last, (f"the service fails ({last})", do))
         found += f"; {why}, {lately.count(last)} of the last {len(lately)} failed answers"
         do = better
-    return LostError(explain(f"{doing}.", f"found: {found}", do))
+    return LostError(f"{doing}.", f"found: {found}", do)
 
 
 def failing_error(doing: str, lately: Sequence[int]) -> LostError:
     """The service answers every request with a 5xx."""
     last = lately[-1] if lately else 500
     return LostError(
-        explain(
-            f"{doing}.",
-            f"found: the service fails again and again (HTTP {last})",
-            "look at its log, then go on with --resume",
-        )
+        f"{doing}.",
+        f"found: the service fails again and again (HTTP {last})",
+        "look at its log, then go on with --resume",
     )
 
 

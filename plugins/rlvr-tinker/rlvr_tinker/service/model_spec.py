@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from rlvr import ConfigError, UnknownNameError, explain
+from rlvr import ConfigError, UnknownNameError
 
 SCHEME = "tinker"
 
@@ -36,22 +36,18 @@ class ModelName:
         scheme, colon, rest = spec.partition(":")
         if not colon or scheme != SCHEME:
             raise ConfigError(
-                explain(
-                    f"model '{spec}' was asked for.",
-                    "found: it names no model of a Tinker service",
-                    "name one: tinker:NAME, or saved weights: tinker://RUN/weights/NAME",
-                )
+                f"model '{spec}' was asked for.",
+                "found: it names no model of a Tinker service",
+                "name one: tinker:NAME, or saved weights: tinker://RUN/weights/NAME",
             )
         if not rest.startswith("//"):
             return cls(base=rest)
         kind = rest.removeprefix("//").split("/")
         if len(kind) < 3 or kind[-2] not in ("weights", "sampler_weights"):
             raise ConfigError(
-                explain(
-                    f"saved weights '{spec}' were asked for.",
-                    "found: no path of the form tinker://RUN/weights/NAME",
-                    "copy the path that the service printed when it saved them",
-                )
+                f"saved weights '{spec}' were asked for.",
+                "found: no path of the form tinker://RUN/weights/NAME",
+                "copy the path that the service printed when it saved them",
             )
         return cls(path=spec)
 
@@ -83,11 +79,9 @@ def choose(name: ModelName, served: Sequence[Served]) -> Served:
         if len(served) == 1:
             return served[0]
         raise UnknownNameError(
-            explain(
-                "no model of the Tinker service was named.",
-                f"it has: {_listed(names)}",
-                "name one: --model tinker:NAME",
-            )
+            "no model of the Tinker service was named.",
+            f"it has: {_listed(names)}",
+            "name one: --model tinker:NAME",
         )
     for model in served:
         if model.name == name.base:
@@ -95,11 +89,9 @@ def choose(name: ModelName, served: Sequence[Served]) -> Served:
     lower = {other.lower(): other for other in names}
     near = [lower[n] for n in difflib.get_close_matches(name.base.lower(), lower, n=3, cutoff=0.4)]
     raise UnknownNameError(
-        explain(
-            f"the Tinker service has no model '{name.base}'.",
-            f"did you mean: {', '.join(near)}" if near else f"it has: {_listed(names)}",
-            "see all with: rlvr tinker models",
-        )
+        f"the Tinker service has no model '{name.base}'.",
+        f"did you mean: {', '.join(near)}" if near else f"it has: {_listed(names)}",
+        "see all with: rlvr tinker models",
     )
 
 

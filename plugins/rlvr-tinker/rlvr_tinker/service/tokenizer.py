@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rlvr import FastTokenizer, PrerequisiteError, check_known, end_ids, explain, parse_variables
+from rlvr import FastTokenizer, PrerequisiteError, check_known, end_ids, parse_variables
 
 TEMPLATE = "tinker.template"
 
@@ -43,9 +43,7 @@ def tokenizer_error(where: str, error: BaseException) -> PrerequisiteError:
     """Prompts cannot be made: the tokenizer is not here and cannot be fetched."""
     lines = str(error).strip().splitlines()
     return PrerequisiteError(
-        explain(
-            f"the tokenizer of {where} is needed here, because prompts are sent as tokens.",
-            f"found: {type(error).__name__}: {lines[0] if lines else 'no reason given'}",
-            "give a folder that holds it: tinker.tokenizer=PATH",
-        )
+        f"the tokenizer of {where} is needed here, because prompts are sent as tokens.",
+        f"found: {type(error).__name__}: {lines[0] if lines else 'no reason given'}",
+        "give a folder that holds it: tinker.tokenizer=PATH",
     )

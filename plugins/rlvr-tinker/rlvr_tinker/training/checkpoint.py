@@ -9,7 +9,7 @@ from typing import Any
 from attrs import asdict, field, frozen
 from attrs.validators import ge, instance_of
 
-from rlvr import BackendError, CheckpointError, explain
+from rlvr import BackendError, CheckpointError
 
 FILE = "tinker.json"
 _FORMAT = 1
@@ -68,11 +68,9 @@ class Stored:
             return cls(**record)
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise CheckpointError(
-                explain(
-                    f"the checkpoint {directory} was to be loaded.",
-                    f"found: no usable {FILE}: {error}",
-                    "resume from another checkpoint of the run",
-                )
+                f"the checkpoint {directory} was to be loaded.",
+                f"found: no usable {FILE}: {error}",
+                "resume from another checkpoint of the run",
             ) from error
 
     def check(self, *, base: str, rank: int, start: str) -> None:
@@ -89,9 +87,7 @@ class Stored:
         ):
             if saved != now:
                 raise BackendError(
-                    explain(
-                        f"the state {self.path} was to be loaded.",
-                        f"found: its {what} is {saved!r}, the run's {now!r}",
-                        "give the model and the tinker.* options that the run started with",
-                    )
+                    f"the state {self.path} was to be loaded.",
+                    f"found: its {what} is {saved!r}, the run's {now!r}",
+                    "give the model and the tinker.* options that the run started with",
                 )

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import structlog
 from attrs import define, field, frozen
 
-from rlvr import BackendError, ConfigError, PrerequisiteError, RlvrError, explain
+from rlvr import BackendError, ConfigError, PrerequisiteError, RlvrError
 from rlvr_tinker.config import TinkerConfig
 from rlvr_tinker.service.client import Service
 from rlvr_tinker.service.deadlines import within
@@ -238,13 +238,10 @@ class Trainer:
             return
         where = self.saved.path if self.saved is not None else "the start"
         raise BackendError(
-            explain(
-                str(error) if error is not None else "the training client was given up.",
-                f"the last state that was saved has seen {at} of {self.version} updates "
-                f"({where}); those since then are not made again here",
-                "go on from the last checkpoint with --resume; tinker.save_every=1 keeps every "
-                "state",
-            )
+            str(error) if error is not None else "the training client was given up.",
+            f"the last state that was saved has seen {at} of {self.version} updates "
+            f"({where}); those since then are not made again here",
+            "go on from the last checkpoint with --resume; tinker.save_every=1 keeps every state",
         ) from error
 
     async def close(self, status: str) -> None:

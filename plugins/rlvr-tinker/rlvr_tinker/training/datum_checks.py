@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from rlvr import BuildContext, ConfigError, Datum, check_data, explain
+from rlvr import BuildContext, ConfigError, Datum, check_data
 
 PADDED = 1024
 """Ids that a model may have, and draw, beyond those of its tokenizer: rows that pad its matrix."""
@@ -48,10 +48,8 @@ def check_temperature(context: BuildContext) -> None:
     if context.run_dir is None or sampling is None or sampling.temperature in TEMPERATURES:
         return
     raise ConfigError(
-        explain(
-            f"sampler.temperature={sampling.temperature:g} was asked for.",
-            "found: the Tinker service gives the trainer's logprobs at temperature 1 only, so that "
-            "every importance ratio would be wrong",
-            "leave it at 1, or train on a local backend",
-        )
+        f"sampler.temperature={sampling.temperature:g} was asked for.",
+        "found: the Tinker service gives the trainer's logprobs at temperature 1 only, so that "
+        "every importance ratio would be wrong",
+        "leave it at 1, or train on a local backend",
     )

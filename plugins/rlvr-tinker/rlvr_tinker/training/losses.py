@@ -17,7 +17,6 @@ from rlvr import (
     Loss,
     NamedForm,
     PrerequisiteError,
-    explain,
     extent,
     pip_install,
 )
@@ -41,12 +40,10 @@ def form_of(loss: Loss, *, is_custom: bool) -> NamedForm | None:
     """
     if outputs := sorted(loss.needs.outputs):
         raise BackendError(
-            explain(
-                f"the loss needs {', '.join(outputs)} from the forward pass.",
-                "found: the Tinker service gives logprobs only",
-                "switch that term off (a divergence: opd.mode=pg), or train on a local backend: "
-                "--backend torch",
-            )
+            f"the loss needs {', '.join(outputs)} from the forward pass.",
+            "found: the Tinker service gives logprobs only",
+            "switch that term off (a divergence: opd.mode=pg), or train on a local backend: "
+            "--backend torch",
         )
     return None if is_custom else loss.builtin_form()
 
@@ -121,11 +118,9 @@ class LocalLoss:
             ]
             if bad or not math.isfinite(self.value):
                 raise NotFiniteError(
-                    explain(
-                        f"the loss is {self.value}; the weights are as before.",
-                        f"found: problems {', '.join(dict.fromkeys(bad)) or 'unknown'}",
-                        "try a smaller train.lr, or look at these problems",
-                    )
+                    f"the loss is {self.value}; the weights are as before.",
+                    f"found: problems {', '.join(dict.fromkeys(bad)) or 'unknown'}",
+                    "try a smaller train.lr, or look at these problems",
                 )
         except BaseException as error:
             self.error, loss = error, 0.0
@@ -153,9 +148,7 @@ def require_torch() -> None:
         import torch  # noqa: F401  # only whether it is there
     except ImportError as error:
         raise PrerequisiteError(
-            explain(
-                "a loss that the service does not know was asked for.",
-                "found: torch is not installed, and the loss is computed here",
-                pip_install("rlvr-tinker[custom]"),
-            )
+            "a loss that the service does not know was asked for.",
+            "found: torch is not installed, and the loss is computed here",
+            pip_install("rlvr-tinker[custom]"),
         ) from error

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlvr import BackendError, Datum, ImageProcessor, explain
+from rlvr import BackendError, Datum, ImageProcessor
 from rlvr_torch.models.hf.vision import HFVisionNet
 from rlvr_torch.models.interface import Net
 from rlvr_torch.training.prefix_packing import Extent, supervised_hidden
@@ -43,11 +43,9 @@ def _seen(net: Net, datum: Datum) -> Tensor:
     """Of one datum, (n, C)."""
     if not isinstance(net, HFVisionNet):
         raise BackendError(
-            explain(
-                f"problem {datum.problem_id!r} has {len(datum.pictures)} pictures.",
-                "found: the model reads text alone",
-                "use a vision-language model (hf:PATH)",
-            )
+            f"problem {datum.problem_id!r} has {len(datum.pictures)} pictures.",
+            "found: the model reads text alone",
+            "use a vision-language model (hf:PATH)",
         )
     device = net.head.device
     tokens = datum.tokens[: Extent.of(datum).end - 1].astype(np.int64)  # the last is not read

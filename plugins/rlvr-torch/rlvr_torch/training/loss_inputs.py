@@ -12,7 +12,7 @@ import torch
 from attrs import field, frozen
 from torch import Tensor
 
-from rlvr import BackendError, Datum, Loss, check_loss, explain
+from rlvr import BackendError, Datum, Loss, check_loss
 from rlvr_torch.training.logprobs import Places
 from rlvr_torch.training.output_head import Chunk, Head
 from rlvr_torch.training.value_head import Critic
@@ -123,11 +123,9 @@ class Leaves:
         found = list(torch.autograd.grad(loss, wanted, allow_unused=True))
         if all(gradient is None for gradient in found):
             raise BackendError(
-                explain(
-                    "an update was to follow the gradient of the loss.",
-                    "found: a loss that was not made of the logprobs, which no weight can change",
-                    "correct the loss, or choose another one",
-                )
+                "an update was to follow the gradient of the loss.",
+                "found: a loss that was not made of the logprobs, which no weight can change",
+                "correct the loss, or choose another one",
             )
         grads = [
             torch.zeros_like(v) if g is None else g

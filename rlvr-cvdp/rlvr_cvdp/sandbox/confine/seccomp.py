@@ -9,7 +9,7 @@ import platform
 import struct
 from collections.abc import Iterable, Sequence
 
-from rlvr import PrerequisiteError, explain
+from rlvr import PrerequisiteError
 from rlvr_cvdp.sandbox.confine.syscalls import CONDITIONS, MACHINES, Condition, numbers
 
 _LOAD, _EQUAL, _ABOVE, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x25, 0x35, 0x45, 0x06
@@ -33,12 +33,10 @@ def bpf_program(machine: str = "") -> bytes:
     machine = machine or platform.machine()
     if machine not in MACHINES:
         raise PrerequisiteError(
-            explain(
-                "answers were to be verified in a bubblewrap sandbox.",
-                f"found: a {machine} machine; its filter of system calls is not known "
-                f"(known: {', '.join(MACHINES)})",
-                "try: cvdp.sandbox=docker, where the daemon makes the filter",
-            )
+            "answers were to be verified in a bubblewrap sandbox.",
+            f"found: a {machine} machine; its filter of system calls is not known "
+            f"(known: {', '.join(MACHINES)})",
+            "try: cvdp.sandbox=docker, where the daemon makes the filter",
         )
     audit, column = MACHINES[machine]
     known = {name: pair[column] for name, pair in numbers().items()}

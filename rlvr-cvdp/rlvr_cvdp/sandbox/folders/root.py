@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import rlvr_cvdp
-from rlvr import PrerequisiteError, explain
+from rlvr import PrerequisiteError
 from rlvr_cvdp.sandbox.folders import tidy
 from rlvr_cvdp.sandbox.folders.tidy import clear
 
@@ -39,11 +39,9 @@ def _own_folder(pid: int) -> Path:
         if isinstance(error, PrerequisiteError):
             raise
         raise PrerequisiteError(
-            explain(
-                "verifying CVDP problems needs a folder for temporary files.",
-                f"found: {folder} cannot be written ({error.strerror})",
-                "try: TMPDIR=/a/writable/folder",
-            )
+            "verifying CVDP problems needs a folder for temporary files.",
+            f"found: {folder} cannot be written ({error.strerror})",
+            "try: TMPDIR=/a/writable/folder",
         ) from None
     atexit.register(_remove, own, pid)
     return own

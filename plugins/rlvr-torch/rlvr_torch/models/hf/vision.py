@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlvr import BackendError, Image, ImageProcessor, explain
+from rlvr import BackendError, Image, ImageProcessor
 from rlvr_torch.models.hf.net import OWN_MASKS, HFNet
 
 SEEING = "rlvr_seeing"
@@ -92,13 +92,11 @@ class HFVisionNet(HFNet):
     def _misfit(self, count: int, pictures: Sequence[Image], error: Exception) -> BackendError:
         shown = ", ".join(repr(one)[:80] for one in pictures[:3])
         return BackendError(
-            explain(
-                f"{len(pictures)} pictures were to be shown to {self.name}: {shown}",
-                f"found: {count} of the tokens stand for pictures, which is not how this model "
-                f"takes them: {error}",
-                "use a student and teachers whose processors make equal tokens of a picture, and "
-                "pictures that do not change while they are trained on",
-            )
+            f"{len(pictures)} pictures were to be shown to {self.name}: {shown}",
+            f"found: {count} of the tokens stand for pictures, which is not how this model "
+            f"takes them: {error}",
+            "use a student and teachers whose processors make equal tokens of a picture, and "
+            "pictures that do not change while they are trained on",
         )
 
 

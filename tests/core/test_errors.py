@@ -1,0 +1,26 @@
+"""What every error of rlvr keeps: its three sentences, through a pickle too."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from rlvr import errors
+
+KINDS = [
+    kind
+    for name in errors.__all__
+    if isinstance(kind := getattr(errors, name), type) and issubclass(kind, errors.RlvrError)
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_error_is_one_message_of_three_lines(kind: type[errors.RlvrError]) -> None:
+    """OSError, ImportError and LookupError among its roots read no more into the words."""
+    error = kind("asked.", "found: nothing", "do this")
+    for same in (error, pickle.loads(pickle.dumps(error))):
+        assert same.args == ("asked.\n  found: nothing\n  do this",)
+        assert str(same) == same.args[0]
+    assert str(kind("asked.", do="do this")) == "asked.\n  do this"
+    assert str(kind(ValueError("another"))) == "another"
