@@ -11,12 +11,7 @@ from rlvr.border.calls import Border, shown
 from rlvr.errors import BackendError
 from rlvr.types import Datum, TopK
 
-__all__ = [
-    "check_data",
-    "check_loss",
-    "extent",
-    "fault_of",
-]
+__all__ = ["check_data", "check_loss", "extent", "fault_of"]
 
 
 def check_data(

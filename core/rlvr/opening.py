@@ -24,14 +24,7 @@ from rlvr.plugins.resolve import load_object
 from rlvr.progress.status import RunStatus
 from rlvr.types import Outcome, Problem, SamplingParams, Trajectory
 
-__all__ = [
-    "Opened",
-    "Verifying",
-    "open_policy",
-    "open_teacher",
-    "open_verifying",
-    "starter_model",
-]
+__all__ = ["Opened", "Verifying", "open_policy", "open_teacher", "open_verifying", "starter_model"]
 
 Pairs = Sequence[tuple[Problem, Trajectory]]
 

@@ -15,12 +15,7 @@ from rlvr.assembly.fitted_values import fitted_layers
 from rlvr.assembly.model_spec import backend_for_model, check_fit, default_model
 from rlvr.assembly.teachers import choose_teachers
 from rlvr.assembly.unused_options import refuse_foreign, without_foreign
-from rlvr.assembly.vetted_values import (
-    backend_layers,
-    parts_of,
-    vetted_layers,
-    without_outranked,
-)
+from rlvr.assembly.vetted_values import backend_layers, parts_of, vetted_layers, without_outranked
 from rlvr.config.core import CORE_OPTIONS, RunOptions
 from rlvr.config.layers import (
     DEFAULT,
@@ -35,10 +30,7 @@ from rlvr.errors import ConfigError, PluginError, UnknownNameError
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.registry import Registry
 from rlvr.plugins.resolve import load_object
-from rlvr.specs import (
-    PartSpec,
-    TaskSpec,
-)
+from rlvr.specs import PartSpec, TaskSpec
 
 _PARTS = ("algo", "backend", "sampler", "reward", "advantage", "loss", "checkpointer", "callbacks")
 """Options of `run` that name parts which `rlvr config show` can do without."""

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from rlvr.config.core import RunOptions
-from rlvr.config.layers import (
-    Options,
-)
+from rlvr.config.layers import Options
 from rlvr.plugins.host import PluginHost
 from rlvr.specs import (
     AdvantageSpec,

@@ -126,11 +126,7 @@ def _problem(record: Mapping[str, Any]) -> Problem:
     if not all(isinstance(value, str) for value in labels.values()):
         raise TypeError("a label that is no text")
     return Problem(
-        id=record["id"],
-        prompt=(),
-        split=split,
-        labels=labels,
-        digest=str(record.get("digest", "")),
+        id=record["id"], prompt=(), split=split, labels=labels, digest=str(record.get("digest", ""))
     )
 
 

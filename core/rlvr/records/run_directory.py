@@ -113,9 +113,7 @@ class RunDir:
         """
         if not (path / "run.json").is_file():
             raise UnknownNameError(
-                f"no run at {path}.",
-                "found: no run.json there",
-                "list runs with: rlvr runs list",
+                f"no run at {path}.", "found: no run.json there", "list runs with: rlvr runs list"
             )
         return cls(path)
 

@@ -30,10 +30,7 @@ class TopK:
     def rows(self, chosen: Any) -> TopK:
         """The same at some of the positions."""
         return attrs.evolve(
-            self,
-            ids=self.ids[chosen],
-            logprobs=self.logprobs[chosen],
-            actual=self.actual[chosen],
+            self, ids=self.ids[chosen], logprobs=self.logprobs[chosen], actual=self.actual[chosen]
         )
 
 

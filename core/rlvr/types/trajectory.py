@@ -38,11 +38,7 @@ class Segment:
 
     author: Author
     tokens: IntArray = field(converter=ints, eq=EQUAL)
-    logprobs: FloatArray | None = field(
-        default=None,
-        converter=optional_floats,
-        eq=EQUAL,
-    )
+    logprobs: FloatArray | None = field(default=None, converter=optional_floats, eq=EQUAL)
     text: str = ""
 
     def __attrs_post_init__(self) -> None:

@@ -21,16 +21,7 @@ from rlvr.errors import PartError, VerifierError
 from rlvr.log import get
 from rlvr.parts import RewardFn
 from rlvr.progress.status import RunStatus
-from rlvr.types import (
-    Failed,
-    Group,
-    Outcome,
-    PassRate,
-    Problem,
-    Reward,
-    ScoredGroup,
-    Trajectory,
-)
+from rlvr.types import Failed, Group, Outcome, PassRate, Problem, Reward, ScoredGroup, Trajectory
 from rlvr.verification.slots import Rank, Slots
 from rlvr.verification.verdict import verdict_of
 from rlvr.verification.verdict_cache import NoStore, VerdictStore
@@ -210,11 +201,7 @@ class VerificationRunner:
             begun = time.monotonic()
             with self.status.verifying(problem.id):
                 outcome = await verdict_of(
-                    self.reward,
-                    problem,
-                    trajectory,
-                    deadline_s=self.deadline_s,
-                    bounds=self.bounds,
+                    self.reward, problem, trajectory, deadline_s=self.deadline_s, bounds=self.bounds
                 )
         self.status.verified += 1
         if isinstance(outcome, Failed):

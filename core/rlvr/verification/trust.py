@@ -101,11 +101,7 @@ class Trust:
             text = f"{self.rejected} of {self.judged} ({share:.1%}) [{low:.1%}, {high:.1%}]"
         else:
             text = "none judged yet"
-        others = {
-            "no opinion": self.unsure,
-            "could not run": self.failed,
-            "waiting": self.waiting,
-        }
+        others = {"no opinion": self.unsure, "could not run": self.failed, "waiting": self.waiting}
         rest = "".join(f", {count} {name}" for name, count in others.items() if count)
         return f"false accepts {text}{rest}, {self.cost_s:.1f} s"
 

@@ -274,11 +274,7 @@ def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
             **({"is_proxy": True} if outcome.is_proxy else {}),
         }
     if isinstance(outcome, Unscorable):
-        return {
-            "kind": "unscorable",
-            "reason": outcome.reason,
-            "evidence": dict(outcome.evidence),
-        }
+        return {"kind": "unscorable", "reason": outcome.reason, "evidence": dict(outcome.evidence)}
     return {"kind": "failed", "reason": outcome.reason}
 
 
