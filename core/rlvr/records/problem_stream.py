@@ -6,16 +6,12 @@ when it stopped, and then those that the uninterrupted run would have taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import attrs
 from attrs import field, frozen
 
-from rlvr.types import Problem
-
-
-def _tuple(values: Iterable[str]) -> tuple[str, ...]:
-    return tuple(values)
+from rlvr.types import Problem, as_tuple
 
 
 @frozen(kw_only=True)
@@ -31,7 +27,7 @@ class ProblemStream:
 
     drawn: int = 0
     begun: int = 0
-    waiting: tuple[str, ...] = field(default=(), converter=_tuple)
+    waiting: tuple[str, ...] = field(default=(), converter=as_tuple)
 
     def take(
         self, count: int, choose: Callable[[int], Sequence[Problem]]

@@ -95,7 +95,7 @@ class Callbacks:
     def keep_trace(self) -> None:
         """Write the spans that ended since the last call, where there is a run to keep them."""
         if self.directory.path.is_dir() and (spans := self.status.trace.take()):
-            self.directory.append_all("trace.jsonl", spans)
+            self.directory.append("trace.jsonl", *spans)
 
     def notice(self, parts: Sequence[LearningPart], metrics: Mapping[str, float]) -> None:
         """Warnings that the parts see in a step's metrics."""

@@ -223,7 +223,7 @@ class Opinions:
     def _write(self, records: Sequence[Mapping[str, Any]]) -> None:
         try:
             if records:
-                self.directory.append_all(FILE, records)
+                self.directory.append(FILE, *records)
         except (OSError, ValueError, TypeError) as error:
             log.warning("second_opinion_not_written", reason=str(error))
 
