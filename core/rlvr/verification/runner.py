@@ -24,7 +24,7 @@ from rlvr.progress.status import RunStatus
 from rlvr.types import Failed, Group, Outcome, PassRate, Problem, Reward, ScoredGroup, Trajectory
 from rlvr.verification.slots import Rank, Slots
 from rlvr.verification.verdict import verdict_of
-from rlvr.verification.verdict_cache import NoStore, VerdictStore
+from rlvr.verification.verdict_cache import VerdictStore
 
 log = get(__name__)
 
@@ -52,7 +52,7 @@ class VerificationRunner:
     """
 
     reward: RewardFn
-    store: VerdictStore = field(factory=NoStore)
+    store: VerdictStore = field(factory=VerdictStore)
     salt: str | None = ""
     bounds: tuple[float, float] = (-math.inf, math.inf)
     workers: int = 1

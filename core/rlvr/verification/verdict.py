@@ -56,16 +56,15 @@ async def verdict_of(
     Raises:
         PrerequisiteError: A tool is missing, as the reward says.
     """
-    task = asyncio.create_task(_contained(reward, problem, trajectory))
+    task = asyncio.create_task(contained(reward, reward, problem, trajectory))
     try:
-        done, _ = await asyncio.wait({task}, timeout=deadline_s)
-    except asyncio.CancelledError:
-        task.cancel()
-        await asyncio.wait({task}, timeout=_GRACE_S)
-        raise
-    if not done:
-        task.cancel()
-        await asyncio.wait({task}, timeout=_GRACE_S)
+        await asyncio.wait({task}, timeout=deadline_s)
+        is_late = not task.done()
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=_GRACE_S)
+    if is_late:
         return Failed(reason=f"{problem.id}: the verifier did not answer within {deadline_s:g} s")
     found, error = task.result()
     if isinstance(error, PrerequisiteError):
@@ -80,25 +79,25 @@ async def verdict_of(
     return _plain(found)
 
 
-async def _contained(
-    reward: RewardFn, problem: Problem, trajectory: Trajectory
+async def contained(
+    call: Callable[..., Any], reward: RewardFn, problem: Problem, trajectory: Trajectory
 ) -> tuple[Any, BaseException | None]:
-    """Result or exception of the reward, also `SystemExit`, which would end the loop."""
+    """
+    Result or exception of a reward or of a method of it; one without async runs in a thread.
+
+    The exception may be `SystemExit`, which would end the event loop, or a cancellation.
+    """
     try:
-        call: Callable[..., Any] = reward
-        found: Any = call(problem, trajectory) if _is_async(reward) else None
-        if not _is_async(reward):
+        method = call if inspect.isroutine(call) else type(call).__call__
+        if inspect.iscoroutinefunction(inspect.unwrap(method)):
+            found = call(problem, trajectory)
+        else:
             found = await _in_thread(lambda: call(problem, trajectory))
         if inspect.isawaitable(found):
             found = await LoopWatch.shared().around(found, reward, problem.id)
     except BaseException as error:  # the plugin border; our own cancellation is seen by its caller
         return None, error
     return found, None
-
-
-def _is_async(reward: object) -> bool:
-    call = reward if inspect.isroutine(reward) else type(reward).__call__
-    return inspect.iscoroutinefunction(inspect.unwrap(call))
 
 
 async def _in_thread(work: Callable[[], Any]) -> Any:
@@ -132,7 +131,7 @@ def fault_of_outcome(outcome: object, bounds: tuple[float, float] = (-math.inf, 
     if isinstance(outcome, Failed):
         return _fault_of_reason(outcome.reason)
     if isinstance(outcome, Unscorable):
-        return _fault_of_reason(outcome.reason) or _fault_of_evidence(outcome.evidence)
+        return _fault_of_reason(outcome.reason) or fault_of_json(outcome.evidence)
     if not isinstance(outcome, Reward):
         return shown(outcome)
     numbers = {
@@ -155,14 +154,15 @@ def fault_of_outcome(outcome: object, bounds: tuple[float, float] = (-math.inf, 
     for name in ("cached", "is_proxy"):
         if not isinstance(getattr(outcome, name), bool | np.bool_):
             return f"{name} = {shown(getattr(outcome, name))}, which is neither True nor False"
-    return _fault_of_evidence(outcome.evidence)
+    return fault_of_json(outcome.evidence)
 
 
 def _fault_of_reason(reason: object) -> str:
     return "" if isinstance(reason, str) else f"a reason that is no text: {shown(reason)}"
 
 
-def _fault_of_evidence(evidence: object) -> str:
+def fault_of_json(evidence: object) -> str:
+    """Why evidence cannot be written as JSON; "" where it can."""
     try:
         json.dumps(evidence)
     except (RecursionError, TypeError, ValueError) as error:
@@ -174,18 +174,12 @@ def _plain(outcome: Outcome) -> Outcome:
     """The same reward with Python's numbers: NumPy's cannot be written as JSON."""
     if not isinstance(outcome, Reward):
         return outcome
-    counts = (outcome.tests_passed, outcome.tests_total)
-    passed, total = (None if count is None else int(count) for count in counts)
+    kinds = {"value": float, "score01": float, "cost_s": float, "cached": bool, "is_proxy": bool}
+    kinds |= {n: int for n in ("tests_passed", "tests_total") if getattr(outcome, n) is not None}
     return attrs.evolve(
         outcome,
-        value=float(outcome.value),
-        score01=float(outcome.score01),
         components={name: float(value) for name, value in outcome.components.items()},
-        tests_passed=passed,
-        tests_total=total,
-        cost_s=float(outcome.cost_s),
-        cached=bool(outcome.cached),
-        is_proxy=bool(outcome.is_proxy),
+        **{name: kind(getattr(outcome, name)) for name, kind in kinds.items()},
     )
 
 

@@ -15,7 +15,9 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+
+import attrs
 
 from rlvr.log import get
 from rlvr.types import Outcome, Reward, Unscorable
@@ -24,30 +26,21 @@ from rlvr.verification.verdict import fault_of_outcome
 log = get(__name__)
 
 
-class VerdictStore(Protocol):
-    """Where verdicts are kept. Failures to verify are never kept."""
-
-    def get(self, key: str) -> Outcome | None: ...
-
-    def put(self, key: str, outcome: Outcome) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class NoStore:
-    """Keeps nothing (`verify.store=off`)."""
+class VerdictStore:
+    """Where verdicts are kept; this one keeps nothing (`verify.store=off`)."""
 
     def get(self, key: str) -> Outcome | None:
+        """The verdict of a key, marked as cached; None where it is not known."""
         return None
 
     def put(self, key: str, outcome: Outcome) -> None:
-        return None
+        """Keep a verdict. Failures to verify are never given."""
 
     def close(self) -> None:
-        return None
+        """Nothing more is asked."""
 
 
-class SqliteStore:
+class SqliteStore(VerdictStore):
     """
     Verdicts in one SQLite file (write-ahead log, so that readers never wait).
 
@@ -60,14 +53,13 @@ class SqliteStore:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._db: sqlite3.Connection | None = None
-        self._opened: tuple[int, int] | None = None
+        self._opened: os.stat_result | None = None
         self._said: set[str] = set()
         self._resting_until = 0.0
         self._unreadable: set[str] = set()
         self._attempt(lambda: None)
 
     def get(self, key: str) -> Outcome | None:
-        """The verdict of a key, marked as cached; None when it was never verified."""
         row = self._attempt(lambda: self._execute(_SELECT, key))
         if row is None:
             return None
@@ -98,7 +90,6 @@ class SqliteStore:
         self._attempt(lambda: self._execute(insert, key, text))
 
     def close(self) -> None:
-        """Close the file."""
         if self._db is not None:
             with suppress(sqlite3.Error):
                 self._db.close()
@@ -132,7 +123,7 @@ class SqliteStore:
 
     def _open(self) -> None:
         _make_private(self._path)
-        self._opened = _identity(self._path)
+        self._opened = self._path.stat()
         is_bound = sqlite3.threadsafety < 3  # else SQLite itself lets one thread in at a time
         db = sqlite3.connect(
             self._path, timeout=_WAIT_S, isolation_level=None, check_same_thread=is_bound
@@ -159,7 +150,7 @@ class SqliteStore:
             self._unusable(f"{error}; the file is left as it is", rests=True)
             return
         try:
-            if self._opened is None or _identity(self._path) == self._opened:
+            if self._opened is None or os.path.samestat(self._path.stat(), self._opened):
                 aside = _free_name(self._path)
                 for suffix in ("", "-wal", "-shm"):
                     part = Path(f"{self._path}{suffix}")
@@ -232,50 +223,32 @@ def _is_ours(path: Path) -> bool:
         return False
 
 
-def _identity(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_dev, found.st_ino
-
-
 def _free_name(path: Path) -> Path:
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     names = (path.with_name(f"{path.name}.damaged-{stamp}{n}") for n in ("", *map(str, range(99))))
     return next(name for name in names if not name.exists())
 
 
-def cache_dir(environ: Mapping[str, str] | None = None) -> Path:
+def cache_dir() -> Path:
     """Where rlvr keeps what can be made again: `RLVR_CACHE_DIR`, or the user's cache folder."""
-    environ = os.environ if environ is None else environ
-    if chosen := environ.get("RLVR_CACHE_DIR"):
+    if chosen := os.environ.get("RLVR_CACHE_DIR"):
         return Path(chosen)
-    return Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rlvr"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rlvr"
 
 
 def open_store(where: str) -> VerdictStore:
     """The store of `verify.store`: "" is the user's cache, "off" none, else a file."""
     if where == "off":
-        return NoStore()
+        return VerdictStore()
     return SqliteStore(Path(where) if where else cache_dir() / "verdicts.sqlite")
 
 
 def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
     """JSON form of any outcome; `outcome_from_json` reads it."""
-    if isinstance(outcome, Reward):
-        return {
-            "kind": "reward",
-            "value": outcome.value,
-            "score01": outcome.score01,
-            "components": dict(outcome.components),
-            "tests_passed": outcome.tests_passed,
-            "tests_total": outcome.tests_total,
-            "evidence": dict(outcome.evidence),
-            "cost_s": outcome.cost_s,
-            "cached": outcome.cached,
-            **({"is_proxy": True} if outcome.is_proxy else {}),
-        }
-    if isinstance(outcome, Unscorable):
-        return {"kind": "unscorable", "reason": outcome.reason, "evidence": dict(outcome.evidence)}
-    return {"kind": "failed", "reason": outcome.reason}
+    fields = attrs.asdict(outcome, recurse=False)
+    if not fields.get("is_proxy", True):
+        del fields["is_proxy"]
+    return {"kind": type(outcome).__name__.lower(), **fields}
 
 
 def outcome_from_json(record: Mapping[str, Any], *, cached: bool) -> Outcome:

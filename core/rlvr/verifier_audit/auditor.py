@@ -16,7 +16,7 @@ from rlvr.border.abilities import probes_of, proven, reseeded
 from rlvr.parts import Task
 from rlvr.types import Outcome, Probe, Problem, Trajectory
 from rlvr.verification.runner import VerificationRunner
-from rlvr.verification.verdict_cache import NoStore
+from rlvr.verification.verdict_cache import VerdictStore
 from rlvr.verifier_audit.findings import Judged, ProblemAudit
 
 _ROUNDS = 3
@@ -107,7 +107,7 @@ class Auditor:
                 salt = None if runner.salt is None else f"{runner.salt} seed {seed}"
                 runner = evolve(runner, reward=seeded, salt=salt)
             if number == len(self.plan.seeds) or seeded is None:
-                runner = evolve(runner, store=NoStore())
+                runner = evolve(runner, store=VerdictStore())
             for (problem, _), outcome in zip(pairs, await self._judge(pairs, runner), strict=True):
                 verdicts[problem.id].append(outcome)
         return [evolve(a, repeats=verdicts[a.problem.id], seeds=self.plan.seeds) for a in audits]
