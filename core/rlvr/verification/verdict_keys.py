@@ -51,15 +51,13 @@ def salt_of(
     while pending:
         name = pending.pop()
         unit = unit_of(name, own)
-        if unit is None and name in own:
-            log.warning("verdicts_not_kept", why=f"the source of module {name} is not found")
-            return None
-        for other in unit[1] if unit is not None else ():
-            if other not in seen:
-                seen.add(other)
-                pending.append(other)
         if unit is not None:
             units.add(unit[0])
+            pending += unit[1] - seen
+            seen |= unit[1]
+        elif name in own:
+            log.warning("verdicts_not_kept", why=f"the source of module {name} is not found")
+            return None
     told = [
         sorted(units),
         platform.python_version(),
