@@ -138,7 +138,7 @@ def _needs(name: str, extras: str, source: Path | None) -> list[str]:
 
 
 def _is_installed(name: str) -> bool:
-    return next(metadata.distributions(name=name), None) is not None
+    return next(iter(metadata.distributions(name=name)), None) is not None
 
 
 def _text(name: str, file: str) -> str:

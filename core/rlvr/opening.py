@@ -12,9 +12,10 @@ from attrs import frozen
 from rlvr.assembly import trained_model
 from rlvr.assembly.build_part import enter
 from rlvr.assembly.configure import configure
+from rlvr.assembly.configured import STARTER
 from rlvr.assembly.prerequisites import check_prerequisites
 from rlvr.assembly.recipe import build_context, open_policy_context, open_verifier
-from rlvr.assembly.teachers import STARTER, model_of, teacher_for
+from rlvr.assembly.teachers import model_of, teacher_for
 from rlvr.config.core import CORE_OPTIONS
 from rlvr.config.layers import overrides_layer, resolve
 from rlvr.parts import BuildContext, Policy, Sampler, Task, Teacher

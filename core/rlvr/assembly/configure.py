@@ -14,8 +14,14 @@ from rlvr.assembly.configured import NO_REWARD, NO_TASK, Chosen, Configured
 from rlvr.assembly.fitted_values import fitted_layers
 from rlvr.assembly.model_spec import backend_for_model, check_fit, default_model
 from rlvr.assembly.teachers import choose_teachers
-from rlvr.assembly.unused_options import refuse_foreign, without_foreign
-from rlvr.assembly.vetted_values import backend_layers, parts_of, vetted_layers, without_outranked
+from rlvr.assembly.vetted_values import (
+    backend_layers,
+    parts_of,
+    refuse_foreign,
+    vetted_layers,
+    without_foreign,
+    without_outranked,
+)
 from rlvr.config.core import CORE_OPTIONS, RunOptions
 from rlvr.config.layers import (
     DEFAULT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rlvr.assembly.configured import STARTER
 from rlvr.errors import ConfigError
 from rlvr.log import get
 from rlvr.plugins.host import PluginHost
@@ -10,8 +11,6 @@ from rlvr.plugins.resolve import load_object
 from rlvr.specs import BackendSpec, SamplerSpec, TaskSpec
 
 log = get(__name__)
-
-STARTER = "starter"
 
 
 def backend_for_model(model: str, host: PluginHost) -> str | None:

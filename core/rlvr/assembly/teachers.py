@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
-from rlvr.assembly.build_part import build, enter
-from rlvr.assembly.configured import NO_TASK
+from rlvr.assembly.build_part import build, opened
+from rlvr.assembly.configured import NO_TASK, STARTER
 from rlvr.border.promises import policy_of
 from rlvr.config.layers import Layer, resolve
 from rlvr.errors import ConfigError, PluginError
@@ -24,14 +24,13 @@ from rlvr.teachers.requests import introduce
 from rlvr.teachers.route_spec import models_of, routes_of
 from rlvr.teachers.routed import RoutedTeacher
 from rlvr.teachers.same_tokenizer import difference, warn_of_frame
-from rlvr.types import Problem, SamplingParams
+from rlvr.types import SamplingParams
 
 if TYPE_CHECKING:
     from rlvr.assembly.configured import Chosen, Configured
 
 log = get(__name__)
 
-STARTER = "starter"
 _BACKENDS = frozenset({"policy", "reference", "value", "return"})
 """Annotations that a backend or an advantage makes: no teacher may take their names."""
 
@@ -151,17 +150,26 @@ async def open_teachers(
             score at the temperature of what is sampled, or give the distributions of a loss.
         PluginError: No plugin takes a model, or the part's spec does not name the option.
     """
-    opened: dict[str, tuple[Teacher, Teacher]] = {}  # as it is, and in the policy's tokens
+    open_ones: dict[str, tuple[Teacher, Teacher]] = {}  # as it is, and in the policy's tokens
     needs = {name for part in parts for name in part.needs.annotations}
     async with AsyncExitStack() as stack:
 
         async def one(given: str, name: str) -> Teacher:
             model = model_of(given, configured.chosen.task)
-            if model not in opened:
-                teacher = await enter(stack, _build(configured, context, model))
+            if model not in open_ones:
+                spec = teacher_for(model, configured.host)
+                if spec.config and spec.option_namespace not in configured.specs:
+                    raise PluginError(
+                        f"the teacher '{model}' was asked for.",
+                        f"found: its options ({spec.option_namespace}.*) are not known to this run",
+                        "the advantage's or loss's spec must name the option: "
+                        "AdvantageSpec(teachers=...)",
+                    )
+                own = attrs.evolve(context, model=model)
+                teacher = await opened(stack, configured, spec, own)
                 policy = await policy_of(backend)
-                opened[model] = teacher, check_fit(configured, teacher, policy, context)
-            teacher, fitted = opened[model]
+                open_ones[model] = teacher, check_fit(configured, teacher, policy, context)
+            teacher, fitted = open_ones[model]
             if name in needs:
                 check_temperature(teacher, context.sampling)
             return fitted
@@ -176,17 +184,6 @@ async def open_teachers(
         loss = configured.chosen.loss
         introduce(parts, teachers, loss.option_namespace if loss is not None else "")
         yield teachers
-
-
-def check_routes(teachers: Mapping[str, Teacher], problems: Sequence[Problem]) -> None:
-    """
-    Reject problems that no route sends to a teacher.
-
-    Raises:
-        ConfigError: Names one, and its labels.
-    """
-    for teacher in teachers.values():
-        teacher.check_problems(problems)
 
 
 def check_fit(
@@ -271,14 +268,3 @@ def check_temperature(teacher: Teacher, sampling: SamplingParams | None) -> None
             f"found: it scores at temperature {at} only",
             f"do: set sampler.temperature to {at}, or choose another teacher",
         )
-
-
-def _build(configured: Configured, context: BuildContext, model: str) -> Any:
-    spec = teacher_for(model, configured.host)
-    if spec.config and spec.option_namespace not in configured.specs:
-        raise PluginError(
-            f"the teacher '{model}' was asked for.",
-            f"found: its options ({spec.option_namespace}.*) are not known to this run",
-            "the advantage's or loss's spec must name the option: AdvantageSpec(teachers=...)",
-        )
-    return build(configured, spec, attrs.evolve(context, model=model))

@@ -1,10 +1,12 @@
-"""What a person sees while a run goes on: one live display on a terminal, else a line a step."""
+"""What a person sees while a run goes on, or many answers are judged."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rlvr import hookimpl
@@ -109,12 +111,9 @@ def step_line(step: int, steps: int, metrics: Mapping[str, float], left_s: float
 
 def _mismatch(metrics: Mapping[str, float]) -> str:
     """How far the sampler was from the trainer, where it was measured."""
-    if "mismatch/kl" not in metrics:
+    if (kl := metrics.get("mismatch/kl")) is None:
         return ""
-    return (
-        f"mismatch {metrics['mismatch/kl']:.1e} nats "
-        f"(ratio to {metrics['mismatch/ratio/max']:.2f})  "
-    )
+    return f"mismatch {kl:.1e} nats (ratio to {metrics['mismatch/ratio/max']:.2f})  "
 
 
 def _false_accepts(metrics: Mapping[str, float]) -> str:
@@ -190,21 +189,14 @@ class LiveProgress(LineProgress):
             )
             if trust := _false_accepts(metrics):
                 table.add_row("second opinion", trust, f"{metrics['trust/cost_s']:.0f} s spent")
-        table.add_row(*self._waiting())
-        return table
-
-    def _waiting(self) -> tuple[str, str, str]:
-        status = self._status
         phase = f"{status.phase} {time.monotonic() - status.phase_since:.0f} s"
-        if (waited := status.longest_wait()) is None:
-            return phase, "", ""
-        problem, seconds = waited
-        return (
-            phase,
-            f"{status.verify_done}/{status.verify_total} verified, "
-            f"{len(status.in_flight)} in flight",
-            f"longest: {problem} {seconds:.0f} s",
-        )
+        if waited := status.longest_wait():
+            done = f"{status.verify_done}/{status.verify_total} verified, "
+            done += f"{len(status.in_flight)} in flight"
+            table.add_row(phase, done, f"longest: {waited[0]} {waited[1]:.0f} s")
+        else:
+            table.add_row(phase, "", "")
+        return table
 
 
 def progress_for(status: RunStatus, *, quiet: bool = False) -> LineProgress | None:
@@ -212,3 +204,35 @@ def progress_for(status: RunStatus, *, quiet: bool = False) -> LineProgress | No
     if quiet:
         return None
     return LiveProgress(status) if sys.stderr.isatty() else LineProgress(status)
+
+
+@contextmanager
+def scoring_progress(status: RunStatus, *, quiet: bool = False) -> Iterator[None]:
+    """
+    Show `done/total`, the rate and the longest verification in flight, redrawn in place.
+
+    Shown on a terminal only: elsewhere the lines and the summary say it all.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield
+        return
+    over = threading.Event()
+    begun = time.monotonic()
+
+    def draw() -> None:
+        while not over.wait(0.25):
+            elapsed = time.monotonic() - begun
+            waiting = status.longest_wait()
+            longest = f"  longest: {waiting[0]} {waiting[1]:.0f} s" if waiting else ""
+            rate = status.verify_done / elapsed
+            text = f"{status.verify_done}/{status.verify_total} judged  {rate:.1f}/s{longest}"
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    thread = threading.Thread(target=draw, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeGuard
 
 from attrs import frozen
 
-from rlvr.evaluation.paired_test import Paired, paired
+from rlvr.evaluation.compare_models import Paired, paired
 from rlvr.records.read_runs import RunRecord
 
 Better = Literal["high", "low", ""]
@@ -80,10 +80,7 @@ def points(run: RunRecord, metric: str) -> Points:
     """A curve of a run; () where it has none. What is no finite number is left out."""
     if metric == STEP_S:
         return tuple(_step_seconds(points(run, "time/total_s")))
-    if metric == PASS1:
-        source, name = run.evaluations, "pass1"
-    else:
-        source, name = run.metrics, metric
+    source, name = (run.evaluations, "pass1") if metric == PASS1 else (run.metrics, metric)
     found: dict[int, float] = {}
     for record in source:
         step, value = record.get("step"), record.get(name)
@@ -137,16 +134,13 @@ def identity_differences(runs: Sequence[RunRecord]) -> list[Difference]:
 
 def last_evaluations(this: RunRecord, against: RunRecord) -> Paired | None:
     """Two runs' last evaluations, paired by problem; None where they have no problem in common."""
-    scores = [_last_scores(run) for run in (this, against)]
-    verdicts = [{p: [x == 1.0 for x in s] for p, s in found.items()} for found in scores]
+    verdicts = []
+    for run in (this, against):
+        scores = _mapping(run.evaluations[-1], "scores") if run.evaluations else {}
+        verdicts.append({p: [x == 1 for x in s] for p, s in scores.items() if isinstance(s, list)})
     if not any(samples and verdicts[1].get(p) for p, samples in verdicts[0].items()):
         return None
     return paired(verdicts[0], verdicts[1])
-
-
-def _last_scores(run: RunRecord) -> Mapping[str, Sequence[float]]:
-    found = _mapping(run.evaluations[-1], "scores") if run.evaluations else {}
-    return {p: s for p, s in found.items() if isinstance(s, list)}
 
 
 def _step_seconds(totals: Points) -> Iterator[tuple[int, float]]:

@@ -60,8 +60,7 @@ def read_judged(path: Path) -> Judged:
         UnknownNameError: There is no such file.
         ConfigError: It holds no judged sample.
     """
-    samples: dict[str, list[tuple[Trajectory, Outcome]]] = {}
-    problems: dict[str, Problem] = {}
+    samples: dict[str, list[tuple[Problem, Trajectory, Outcome]]] = {}
     facts: Mapping[str, Any] = {}
     unusable = []
     for number, line in enumerate(_content(path).split(b"\n"), start=1):
@@ -72,13 +71,12 @@ def read_judged(path: Path) -> Judged:
             unusable.append(f"line {number} is no sample with its verdict: it {fault}")
             continue
         try:
-            sample = trajectory_from_json(record), _outcome(record["outcome"])
+            trajectory, outcome = trajectory_from_json(record), _outcome(record["outcome"])
             problem = _problem(record)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             unusable.append(f"line {number} is no sample with its verdict: {error!r}")
             continue
-        problems.setdefault(problem.id, problem)
-        samples.setdefault(problem.id, []).append(sample)
+        samples.setdefault(problem.id, []).append((problem, trajectory, outcome))
         facts = facts or _facts(record)
     if not samples:
         raise ConfigError(
@@ -89,11 +87,11 @@ def read_judged(path: Path) -> Judged:
     return Judged(
         groups=tuple(
             ScoredGroup(
-                problem=problem,
-                trajectories=[trajectory for trajectory, _ in samples[name]],
-                outcomes=[outcome for _, outcome in samples[name]],
+                problem=found[0][0],
+                trajectories=[trajectory for _, trajectory, _ in found],
+                outcomes=[outcome for *_, outcome in found],
             )
-            for name, problem in problems.items()
+            for found in samples.values()
         ),
         facts=facts,
         unusable=tuple(unusable),
@@ -121,13 +119,11 @@ def _facts(record: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _problem(record: Mapping[str, Any]) -> Problem:
-    split = _facts(record).get("split") or ""
-    labels = record.get("labels") or {}
+    labels, digest = record.get("labels") or {}, str(record.get("digest", ""))
     if not all(isinstance(value, str) for value in labels.values()):
         raise TypeError("a label that is no text")
-    return Problem(
-        id=record["id"], prompt=(), split=split, labels=labels, digest=str(record.get("digest", ""))
-    )
+    split = _facts(record).get("split") or ""
+    return Problem(id=record["id"], prompt=(), split=split, labels=labels, digest=digest)
 
 
 def _outcome(record: Mapping[str, Any]) -> Outcome:

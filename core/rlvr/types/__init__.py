@@ -9,46 +9,14 @@ from rlvr.types.distribution import Ask, Distribution, Question, States, TopK
 from rlvr.types.evaluation import EvalReport, Figure
 from rlvr.types.frozen import EMPTY, BoolArray, FloatArray, FrozenMap, IntArray, as_tuple
 from rlvr.types.group import Group, ScoredGroup
-from rlvr.types.image import Image
 from rlvr.types.problem import Message, Problem
 from rlvr.types.reward import Failed, Outcome, Probe, Reward, Unscorable
 from rlvr.types.run import Checkpoint, PassRate, RunInfo
 from rlvr.types.sampling import Completion, GenerateRequest, SamplingParams
-from rlvr.types.trajectory import Author, Finish, Segment, Trajectory
+from rlvr.types.trajectory import Author, Finish, Image, Segment, Trajectory
 
-__all__ = [
-    "EMPTY",
-    "Ask",
-    "Author",
-    "BoolArray",
-    "Checkpoint",
-    "Completion",
-    "Datum",
-    "Distribution",
-    "EvalReport",
-    "Failed",
-    "Figure",
-    "Finish",
-    "FloatArray",
-    "FrozenMap",
-    "GenerateRequest",
-    "Group",
-    "Image",
-    "IntArray",
-    "Message",
-    "Outcome",
-    "PassRate",
-    "Probe",
-    "Problem",
-    "Question",
-    "Reward",
-    "RunInfo",
-    "SamplingParams",
-    "ScoredGroup",
-    "Segment",
-    "States",
-    "TopK",
-    "Trajectory",
-    "Unscorable",
-    "as_tuple",
-]
+__all__ = ["EMPTY", "Ask", "Author", "BoolArray", "Checkpoint", "Completion", "Datum"]
+__all__ += ["Distribution", "EvalReport", "Failed", "Figure", "Finish", "FloatArray", "FrozenMap"]
+__all__ += ["GenerateRequest", "Group", "Image", "IntArray", "Message", "Outcome", "PassRate"]
+__all__ += ["Probe", "Problem", "Question", "Reward", "RunInfo", "SamplingParams", "ScoredGroup"]
+__all__ += ["Segment", "States", "TopK", "Trajectory", "Unscorable", "as_tuple"]

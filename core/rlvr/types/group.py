@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import compress
+
 import attrs
 from attrs import field, frozen
 
@@ -38,11 +40,9 @@ class ScoredGroup:
 
     def scored_only(self) -> ScoredGroup:
         """The same group without the trajectories that have no reward."""
-        kept = [
-            (t, o)
-            for t, o in zip(self.trajectories, self.outcomes, strict=True)
-            if isinstance(o, Reward)
-        ]
+        kept = [isinstance(outcome, Reward) for outcome in self.outcomes]
         return attrs.evolve(
-            self, trajectories=tuple(t for t, _ in kept), outcomes=tuple(o for _, o in kept)
+            self,
+            trajectories=compress(self.trajectories, kept),
+            outcomes=compress(self.outcomes, kept),
         )
