@@ -133,11 +133,10 @@ def check_dataset(run: RunOptions, task: TaskSpec) -> None:
     """
     if not run.dataset or Path(run.dataset).exists():
         return
-    several = run.dataset.split(",") if task.reads_several else [run.dataset]
-    missing = next((path for path in several if not Path(path).exists()), None)
-    if missing is not None:
+    paths = run.dataset.split(",") if task.reads_several else [run.dataset]
+    if missing := [path for path in paths if not Path(path).exists()]:
         raise UnknownNameError(
-            f"the data set {missing} was asked for.",
+            f"the data set {missing[0]} was asked for.",
             "found: no such file or folder",
             "check the path given with --dataset",
         )
@@ -229,8 +228,11 @@ def _choose(
     if needs in ("eval", "trained"):
         own = backend.sampler if backend is not None else ""
         found["sampler"] = find("sampler", run.sampler or own or "group")
+    if len(errors) == 1:
+        raise errors[0]
     if errors:
-        raise _joined(errors)
+        lines = dict.fromkeys(map(str, errors))
+        raise PluginError("several parts of this run are missing.\n" + "\n".join(lines))
     if found.get("backend") is not None and task is not NO_TASK:
         check_fit(found["backend"], found.get("sampler"), trains=needs == "run")
     return Chosen(task=task, reward=reward or NO_REWARD, **found), tuple(missing)
@@ -243,10 +245,3 @@ def _task(registry: Registry, run: RunOptions) -> TaskSpec:
         task: TaskSpec = registry.find("task", run.task or run.plugin)
         return task
     return registry.default_task(run.plugin)
-
-
-def _joined(errors: Sequence[PluginError]) -> PluginError:
-    if len(errors) == 1:
-        return errors[0]
-    lines = dict.fromkeys(str(error) for error in errors)
-    return PluginError("several parts of this run are missing.\n" + "\n".join(lines))

@@ -56,21 +56,19 @@ class Lock:
         self._all: list[int] = []
         self.is_local = False
         # A link, a pipe or a device in the lock's place is never followed, waited for or written.
-        self._file = self._open(directory / LOCK, os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+        try:
+            self._file = self._open(directory / LOCK, flags)
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.EMLINK):
+                raise
+            raise OSError(error.errno, "a link; remove it", str(directory / LOCK)) from error
         if not stat.S_ISREG(os.fstat(self._file).st_mode):
             self.drop()
             raise OSError(errno.EINVAL, "no regular file; remove it", str(directory / LOCK))
 
-    def _open(self, path: Path, flags: int = 0) -> int:
-        try:
-            descriptor = os.open(path, flags | os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            if error.errno not in (errno.ELOOP, errno.EMLINK):
-                raise
-            raise OSError(error.errno, "a link; remove it", str(path)) from error
-        return self._keep(descriptor)
-
-    def _keep(self, descriptor: int) -> int:
+    def _open(self, path: Path, flags: int) -> int:
+        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
         _held.add(descriptor)
         self._all.append(descriptor)
         return descriptor
@@ -79,7 +77,13 @@ class Lock:
         """Take the lock if it is free; False where another process has it."""
         try:
             fcntl.flock(self._file, _NOW)
-            self._lock_folder()
+            folder = self._open(self._directory, os.O_RDONLY)
+            try:
+                fcntl.flock(folder, _NOW)
+            except BlockingIOError:
+                raise
+            except OSError as error:
+                log.debug("folder_not_locked", error=str(error))  # NFS: the file's lock is enough
         except BlockingIOError:
             return False
         except OSError as error:
@@ -88,22 +92,13 @@ class Lock:
             return self._is_taken_here()
         return self._is_current()
 
-    def _lock_folder(self) -> None:
-        folder = self._keep(os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC))
-        try:
-            fcntl.flock(folder, _NOW)
-        except OSError as error:
-            if isinstance(error, BlockingIOError):
-                raise
-            log.debug("folder_not_locked", error=str(error))  # NFS: the file's lock is enough
-
     def _is_taken_here(self) -> bool:
         self.is_local = True
         folder = Path(tempfile.gettempdir()) / f"rlvr-locks-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)
         name = hashlib.sha256(os.fsencode(self._directory.resolve())).hexdigest()
         try:
-            fcntl.flock(self._open(folder / name, os.O_NOFOLLOW), _NOW)
+            fcntl.flock(self._open(folder / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW), _NOW)
         except BlockingIOError:
             return False
         return self._is_current()

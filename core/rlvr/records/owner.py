@@ -59,11 +59,9 @@ def writing_to(path: Path | str | None) -> Iterator[None]:
         RunOwnedError: It lies in a run directory that another process owns.
         ConfigError: It cannot be written there, or is a run's own record.
     """
-    if not path:
-        yield
-        return
-    check_writable(Path(path))
-    with apart_from_runs(Path(path)):
+    if path:
+        check_writable(Path(path))
+    with apart_from_runs(Path(path)) if path else contextlib.nullcontext():
         yield
 
 
@@ -83,18 +81,15 @@ def apart_from_runs(path: Path) -> Iterator[None]:
     run = next((p for p in (place, *place.parents) if _is_run(p)), None)
     with owned(run) if run is not None else contextlib.nullcontext():
         if run is not None:
-            _refuse_record(path, run, place.relative_to(run).parts)
+            inside = place.relative_to(run).parts
+            if not inside or inside[0].casefold() in RECORDS:
+                what = "a record of " if inside else ""
+                raise ConfigError(
+                    f"{path} was to be written.",
+                    f"found: it is {what}the run {run}, which only its run writes",
+                    "choose another place with --out",
+                )
         yield
-
-
-def _refuse_record(path: Path, run: Path, inside: tuple[str, ...]) -> None:
-    if inside and inside[0].casefold() not in RECORDS:
-        return
-    raise ConfigError(
-        f"{path} was to be written.",
-        f"found: it is {'a record of ' if inside else ''}the run {run}, which only its run writes",
-        "choose another place with --out",
-    )
 
 
 def _is_run(folder: Path) -> bool:
@@ -182,10 +177,9 @@ def _record(directory: Path) -> dict[str, Any]:
 
 def _boot() -> str:
     """The id of this start of the machine; "" where there is none to read."""
-    try:
+    with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
+    return ""
 
 
 def _is_copy(directory: Path, found: dict[str, Any] | None) -> bool:
@@ -199,22 +193,17 @@ def _is_copy(directory: Path, found: dict[str, Any] | None) -> bool:
 
 def _taken_over(directory: Path, found: dict[str, Any]) -> dict[str, Any]:
     """Say on standard error that a dead owner's directory is taken over; gives who it was."""
-    kept = {key: found.get(key) for key in ("host", "pid", "boot", "since")}
-    if _is_copy(directory, found):
-        print(
-            f"rlvr: {directory} is a copy of a directory that {_named(found)} owned; the copy has "
-            "no owner, and this process takes it",
-            file=sys.stderr,
-        )
-        return kept | {"why": "a copy"}
     is_here, is_same_start = found.get("host") == socket.gethostname(), found.get("boot") == _boot()
-    why = "the machine was restarted" if is_here and not is_same_start else "its lock is free"
-    print(
-        f"rlvr: {directory} was left by {_named(found)}, which ended without releasing it ({why}); "
-        "this process takes it over",
-        file=sys.stderr,
-    )
-    return kept | {"why": why}
+    if _is_copy(directory, found):
+        why = "a copy"
+        text = f"is a copy of a directory that {_named(found)} owned; the copy has no owner, and "
+        text += "this process takes it"
+    else:
+        why = "the machine was restarted" if is_here and not is_same_start else "its lock is free"
+        text = f"was left by {_named(found)}, which ended without releasing it ({why}); this "
+        text += "process takes it over"
+    print(f"rlvr: {directory} {text}", file=sys.stderr)
+    return {key: found.get(key) for key in ("host", "pid", "boot", "since")} | {"why": why}
 
 
 def _named(found: dict[str, Any] | None) -> str:

@@ -174,7 +174,8 @@ def _plain(outcome: Outcome) -> Outcome:
     """The same reward with Python's numbers: NumPy's cannot be written as JSON."""
     if not isinstance(outcome, Reward):
         return outcome
-    kinds = {"value": float, "score01": float, "cost_s": float, "cached": bool, "is_proxy": bool}
+    kinds: dict[str, Any] = dict.fromkeys(("value", "score01", "cost_s"), float)
+    kinds |= {"cached": bool, "is_proxy": bool}
     kinds |= {n: int for n in ("tests_passed", "tests_total") if getattr(outcome, n) is not None}
     return attrs.evolve(
         outcome,
