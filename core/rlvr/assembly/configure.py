@@ -92,9 +92,7 @@ def configure(
             first = attrs.evolve(first, **picked)
             chosen, missing = _choose(registry, first, needs, optional)
     specs: dict[str, type] = dict(CORE_OPTIONS)
-    for spec in chosen.parts():
-        if spec.config is not None:
-            _declare(specs, spec)
+    _declare(specs, chosen.parts())
     if flags.given:
         own = {s.option_namespace for s in (chosen.task, chosen.reward) if s.config}
         told = {s.option_namespace for s in chosen.callbacks}
@@ -106,9 +104,7 @@ def configure(
     own_values = without_outranked(own_values, given, specs, chosen, registry)
     vetted = [*backend_layers(chosen, first), *own_values]
     chosen = choose_teachers(chosen, [*vetted, *given], specs, host)
-    for teacher in chosen.teachers:
-        if teacher.config is not None:
-            _declare(specs, teacher)
+    _declare(specs, chosen.teachers)
     if needs == "run":
         if getattr(args, "base", None):  # parts that are not those of before: the run says which
             given[0] = without_foreign(given[0], specs, registry)
@@ -142,16 +138,19 @@ def check_dataset(run: RunOptions, task: TaskSpec) -> None:
         )
 
 
-def _declare(specs: dict[str, type], spec: PartSpec) -> None:
-    """Add a part's options; two classes under one namespace cannot both be meant."""
-    cls = load_object(str(spec.config), spec.provider)
-    other = specs.setdefault(spec.option_namespace, cls)
-    if other is not cls:
-        raise PluginError(
-            f"two parts of this run declare options under '{spec.option_namespace}'.",
-            f"found: {other.__module__}.{other.__name__} and {cls.__module__}.{cls.__name__}",
-            f"a part of plugin {spec.provider} needs a namespace of its own",
-        )
+def _declare(specs: dict[str, type], parts: Sequence[PartSpec]) -> None:
+    """Add the parts' options; two classes under one namespace cannot both be meant."""
+    for spec in parts:
+        if spec.config is None:
+            continue
+        cls = load_object(spec.config, spec.provider)
+        other = specs.setdefault(spec.option_namespace, cls)
+        if other is not cls:
+            raise PluginError(
+                f"two parts of this run declare options under '{spec.option_namespace}'.",
+                f"found: {other.__module__}.{other.__name__} and {cls.__module__}.{cls.__name__}",
+                f"a part of plugin {spec.provider} needs a namespace of its own",
+            )
 
 
 def _given_layers(args: Namespace) -> list[Layer]:
@@ -161,15 +160,11 @@ def _given_layers(args: Namespace) -> list[Layer]:
     if path := getattr(args, "config", None):
         layers.append(file_layer(Path(path)))
     layers.append(environment_layer(os.environ, CORE_OPTIONS))
-    flags: dict[str, Any] = {
-        f"run.{name}": getattr(args, name)
-        for name in (*RUN_FLAGS, "curriculum", "callbacks", "steps", "seed", "max_staleness")
-        if getattr(args, name, None) is not None
-    }
-    if getattr(args, "workers", None) is not None:
-        flags["verify.workers"] = args.workers
-    flags |= getattr(args, "flag_options", {})
-    layers.append(Layer("command line", flags))
+    names = (*RUN_FLAGS, "curriculum", "callbacks", "steps", "seed", "max_staleness")
+    keys = {name: f"run.{name}" for name in names} | {"workers": "verify.workers"}
+    flags = {key: getattr(args, name, None) for name, key in keys.items()}
+    flags = {key: value for key, value in flags.items() if value is not None}
+    layers.append(Layer("command line", flags | getattr(args, "flag_options", {})))
     layers.append(overrides_layer(getattr(args, "overrides", None) or []))
     return layers
 
@@ -239,9 +234,9 @@ def _choose(
 
 
 def _task(registry: Registry, run: RunOptions) -> TaskSpec:
-    if not (run.task or run.plugin):
-        return NO_TASK
+    task: TaskSpec = NO_TASK
     if run.task or run.plugin in registry.names("task"):
-        task: TaskSpec = registry.find("task", run.task or run.plugin)
-        return task
-    return registry.default_task(run.plugin)
+        task = registry.find("task", run.task or run.plugin)
+    elif run.plugin:
+        task = registry.default_task(run.plugin)
+    return task

@@ -33,19 +33,14 @@ def default_model(backend: str, host: PluginHost) -> str:
     """Default model: that of an installed backend, such as a server's only one; "": the starter."""
     for spec in host.backends():
         if backend in (spec.name, spec.full_name):
-            return _found(spec) or spec.default_model
+            found = ""
+            try:
+                if spec.find_model is not None:
+                    found = str(load_object(spec.find_model, spec.provider)())
+            except Exception as error:  # the plugin border; opening the backend says what is wrong
+                log.debug("model_not_found", backend=spec.name, reason=repr(error))
+            return found or spec.default_model
     return ""
-
-
-def _found(spec: BackendSpec) -> str:
-    """What the backend's own look at what is there finds; "" where that fails, for any reason."""
-    if spec.find_model is None:
-        return ""
-    try:
-        return str(load_object(spec.find_model, spec.provider)())
-    except Exception as error:  # the plugin border; opening the backend says what is wrong
-        log.debug("model_not_found", backend=spec.name, reason=repr(error))
-        return ""
 
 
 def is_starter(model: str, task: TaskSpec, backend: BackendSpec | None) -> bool:

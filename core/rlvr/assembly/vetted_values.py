@@ -14,7 +14,7 @@ from rlvr.config.layer import Layer
 from rlvr.config.schema import options_of
 from rlvr.errors import PluginError, UnknownNameError
 from rlvr.plugins.registry import Registry
-from rlvr.specs import AlgorithmSpec, PartSpec
+from rlvr.specs import PartSpec
 
 if TYPE_CHECKING:
     from rlvr.assembly.configured import Chosen
@@ -74,7 +74,8 @@ def without_outranked(
     replaced = _replaced(chosen, registry)
     for layer in vetted:
         gone = {n for n in _said(given) if f"run.{n}" in layer.values} | set(replaced)
-        is_algorithm = chosen.algorithm is not None and layer.name == _layer_of(chosen.algorithm)
+        algorithm = chosen.algorithm
+        is_algorithm = algorithm is not None and layer.name == f"algorithm {algorithm.name}"
         kept = {}
         for key, value in layer.values.items():
             owners = registry.owners(key) if gone else []
@@ -99,17 +100,10 @@ def _replaced(chosen: Chosen, registry: Registry) -> dict[str, PartSpec]:
     return found
 
 
-def _layer_of(algorithm: AlgorithmSpec) -> str:
-    return f"algorithm {algorithm.name}"
-
-
 def _said(given: Sequence[Layer]) -> set[str]:
     """The parts that a person chose."""
-    return {
-        name
-        for name in (*PARTS, "callbacks")
-        if any(f"run.{name}" in layer.values for layer in given)
-    }
+    keys = {key for layer in given for key in layer.values}
+    return {name for name in (*PARTS, "callbacks") if f"run.{name}" in keys}
 
 
 def vetted_layers(chosen: Chosen, run: RunOptions, preset: str | None) -> list[Layer]:
@@ -123,7 +117,7 @@ def vetted_layers(chosen: Chosen, run: RunOptions, preset: str | None) -> list[L
     if chosen.task.values:
         layers.append(Layer(f"task {chosen.task.name}", _of_command(chosen.task.values, chosen)))
     if chosen.algorithm is not None:
-        layers.append(Layer(_layer_of(chosen.algorithm), dict(chosen.algorithm.values)))
+        layers.append(Layer(f"algorithm {chosen.algorithm.name}", dict(chosen.algorithm.values)))
     presets = chosen.task.presets
     if preset is not None and preset not in presets:
         raise UnknownNameError(
@@ -171,15 +165,12 @@ def refuse_foreign(layers: Sequence[Layer], specs: Mapping[str, type], registry:
             owners = [] if key in known else registry.owners(key)
             if not owners:
                 continue
+            kind, name = owners[0].kind, owners[0].name
+            choice = f"--{kind} {name}"
+            if kind in ("loss", "advantage"):
+                choice = f"run.{kind}={name}, or an algorithm that has it"
             raise UnknownNameError(
                 f"no part of this run has the option {key!r} (from {layer.place(key)}).",
                 f"found: it belongs to {', '.join(f'{o.kind} {o.name}' for o in owners)}",
-                f"leave it out, or choose {_choice(owners[0])}",
+                f"leave it out, or choose {choice}",
             )
-
-
-def _choice(owner: PartSpec) -> str:
-    """The flag, or the algorithm, that chooses a part."""
-    if owner.kind in ("loss", "advantage"):
-        return f"run.{owner.kind}={owner.name}, or an algorithm that has it"
-    return f"--{owner.kind} {owner.name}"

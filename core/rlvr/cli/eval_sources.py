@@ -178,7 +178,7 @@ async def from_file(configured: Configured, args: argparse.Namespace) -> Evaluat
             )
         begun = time.monotonic()
         with scoring_progress(status, quiet=args.json):
-            scored = await verifier.runner.judged(completions.groups)
+            scored = await verifier.runner.groups(completions.groups, is_checked=False)
         as_wrong = args.missing != "skip"
         lowest = configured.chosen.reward.bounds[0]
         counted = with_missing(scored, completions.samples, lowest, as_wrong=as_wrong)

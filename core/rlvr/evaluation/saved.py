@@ -13,8 +13,7 @@ from rlvr.errors import ConfigError, UnknownNameError
 from rlvr.records.json_lines import parsed
 from rlvr.records.trajectories import trajectory_from_json, trajectory_records
 from rlvr.types import Failed, Outcome, Problem, ScoredGroup, Trajectory
-from rlvr.verification.verdict import fault_of_outcome
-from rlvr.verification.verdict_cache import outcome_from_json
+from rlvr.verification.verdict import fault_of_outcome, outcome_from_json
 
 
 @frozen(kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rlvr.types import ScoredGroup, Segment, Trajectory
-from rlvr.verification.verdict_cache import outcome_to_json
+from rlvr.verification.verdict import outcome_to_json
 
 _PLAIN: Mapping[str, Any] = {
     **dict.fromkeys(("index", "seed"), int),

@@ -12,12 +12,12 @@ from attrs import define, field
 from rlvr.assembly.recipe import Recipe
 from rlvr.border.abilities import warnings_of
 from rlvr.border.calls import Border, label
+from rlvr.border.promises import check_saved
 from rlvr.evaluation.contamination import marked
 from rlvr.log import get
 from rlvr.parts import Callback, LearningPart
 from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
-from rlvr.records.kept_checkpoints import check_saved
 from rlvr.records.run_directory import RunDir
 from rlvr.records.run_state import RunState
 from rlvr.training.best_checkpoint import best_step

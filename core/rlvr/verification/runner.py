@@ -13,7 +13,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 import attrs
-from attrs import define, field
+from attrs import Factory, define, field
 
 from rlvr.border.abilities import key_of, reward_at, seconds_of
 from rlvr.concurrency import end
@@ -59,34 +59,32 @@ class VerificationRunner:
     deadline_s: float = 900.0
     max_failures: float = 0.2
     status: RunStatus = field(factory=RunStatus)
-    slots: Slots = field()
+    slots: Slots = field(default=Factory(lambda self: Slots(count=self.workers), takes_self=True))
     running: set[asyncio.Task[Any]] = field(factory=set)
     _flying: dict[str, _Flight] = field(factory=dict, init=False)
-
-    @slots.default
-    def _slots_for_workers(self) -> Slots:
-        return Slots(count=self.workers)
 
     def at(self, step: int, history: Mapping[str, PassRate]) -> VerificationRunner:
         """This runner, with the reward of a training step (0-based)."""
         reward = reward_at(self.reward, step, history)
         return self if reward is self.reward else attrs.evolve(self, reward=reward)
 
-    async def groups(self, groups: Sequence[Group]) -> list[ScoredGroup]:
+    async def groups(
+        self, groups: Sequence[Group], *, is_checked: bool = True
+    ) -> list[ScoredGroup]:
         """
         Score all trajectories of all groups, order kept.
+
+        Args:
+            groups: To verify.
+            is_checked: False keeps the results whatever the share of failures.
 
         Raises:
             VerifierError: More than `max_failures` of them could not be verified.
         """
-        scored = await self.judged(groups)
-        self.check_failures([outcome for group in scored for outcome in group.outcomes])
-        return scored
-
-    async def judged(self, groups: Sequence[Group]) -> list[ScoredGroup]:
-        """The same whatever the share of failures: the caller has results to keep."""
-        pairs = [(group.problem, t) for group in groups for t in group.trajectories]
-        rest = iter(await self.pairs(pairs))
+        outcomes = await self.pairs([(g.problem, t) for g in groups for t in g.trajectories])
+        if is_checked:
+            self.check_failures(outcomes)
+        rest = iter(outcomes)
         return [
             ScoredGroup(
                 problem=group.problem,

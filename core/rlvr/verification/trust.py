@@ -42,7 +42,6 @@ class Trust:
         """The count of the lines of `opinions.jsonl`; lines that say something else are ignored."""
         records = list(records)
         found = by_answer(records)
-        has_alarmed = any(isinstance(r, dict) and r.get("opinion") == "alarm" for r in records)
         kinds = [record["opinion"] for record in found.values()]
         return cls(
             confirmed=kinds.count("confirmed"),
@@ -51,7 +50,7 @@ class Trust:
             failed=kinds.count("failed"),
             waiting=kinds.count("asked"),
             cost_s=math.fsum(_seconds(record) for record in found.values()),
-            has_alarmed=has_alarmed,
+            has_alarmed=any(isinstance(r, dict) and r.get("opinion") == "alarm" for r in records),
         )
 
     @property

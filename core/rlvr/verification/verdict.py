@@ -1,4 +1,4 @@
-"""Call a reward once: time it, check its result; a plain function runs in a thread.
+"""Call a reward or its second judge once, and check the result; a plain function runs in a thread.
 
 Any exception is one failed verification, except that of a missing tool, which passes through.
 """
@@ -12,13 +12,13 @@ import json
 import math
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
 import numpy as np
 
-from rlvr.border.calls import Border, is_finite, said, shown
+from rlvr.border.calls import Border, is_cancelled, is_finite, said, shown
 from rlvr.errors import PrerequisiteError, VerifierError
 from rlvr.log import get
 from rlvr.parts import RewardFn
@@ -77,6 +77,39 @@ async def verdict_of(
         at = Border(reward, "reward", "__call__", promised=_PROMISED, problem=problem.id)
         return Failed(reason=f"{problem.id}: {at.sentence(fault)}")
     return _plain(found)
+
+
+async def opinion_of(
+    reward: RewardFn, problem: Problem, trajectory: Trajectory, *, deadline_s: float
+) -> dict[str, Any]:
+    """
+    The second opinion on one answer, as JSON fields of a line of `opinions.jsonl`.
+
+    `opinion` is confirmed, rejected, none or failed; `why` and `outcome` say more. An exception, a
+    result of another type and no result within the deadline are failures to run.
+    """
+    async with asyncio.timeout(deadline_s) as deadline:
+        found, error = await contained(reward.second_opinion, reward, problem, trajectory)
+    if error is not None and is_cancelled():
+        raise error
+    why = ""
+    if deadline.expired():
+        why = f"no answer within {deadline_s:g} s"
+    elif error is not None:
+        why = said(error)
+    elif not isinstance(found, Reward | None):
+        why = f"second_opinion promises Reward or None, and gave {type(found).__name__}"
+    if why:
+        log.warning("second_opinion_failed", problem=problem.id, reason=why)
+        return {"opinion": "failed", "why": why}
+    if found is None:
+        return {"opinion": "none"}
+    outcome = outcome_to_json(found)
+    return {
+        "opinion": "confirmed" if found.score01 == 1.0 else "rejected",
+        "why": str(found.evidence.get("why", "")),
+        "outcome": None if fault_of_json(outcome) else outcome,
+    }
 
 
 async def contained(
@@ -168,6 +201,32 @@ def fault_of_json(evidence: object) -> str:
     except (RecursionError, TypeError, ValueError) as error:
         return f"evidence that is no JSON: {said(error)}"
     return ""
+
+
+def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
+    """JSON form of any outcome; `outcome_from_json` reads it."""
+    fields = attrs.asdict(outcome, recurse=False)
+    if not fields.get("is_proxy", True):
+        del fields["is_proxy"]
+    return {"kind": type(outcome).__name__.lower(), **fields}
+
+
+def outcome_from_json(record: Mapping[str, Any], *, cached: bool) -> Outcome:
+    """
+    The outcome of a JSON record; a reward read from a store costs nothing.
+
+    Raises:
+        KeyError, TypeError, ValueError: It is none.
+    """
+    fields = {name: value for name, value in record.items() if name != "kind"}
+    if record["kind"] == "unscorable":
+        return Unscorable(**fields)
+    if record["kind"] != "reward":
+        raise ValueError(f"an outcome of the kind {record['kind']!r}")
+    fields["cached"] = cached
+    if cached:
+        fields["cost_s"] = 0.0
+    return Reward(**fields)
 
 
 def _plain(outcome: Outcome) -> Outcome:

@@ -12,16 +12,14 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import attrs
-
 from rlvr.log import get
-from rlvr.types import Outcome, Reward, Unscorable
-from rlvr.verification.verdict import fault_of_outcome
+from rlvr.types import Outcome
+from rlvr.verification.verdict import fault_of_outcome, outcome_from_json, outcome_to_json
 
 log = get(__name__)
 
@@ -241,29 +239,3 @@ def open_store(where: str) -> VerdictStore:
     if where == "off":
         return VerdictStore()
     return SqliteStore(Path(where) if where else cache_dir() / "verdicts.sqlite")
-
-
-def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
-    """JSON form of any outcome; `outcome_from_json` reads it."""
-    fields = attrs.asdict(outcome, recurse=False)
-    if not fields.get("is_proxy", True):
-        del fields["is_proxy"]
-    return {"kind": type(outcome).__name__.lower(), **fields}
-
-
-def outcome_from_json(record: Mapping[str, Any], *, cached: bool) -> Outcome:
-    """
-    The outcome of a JSON record; a reward read from a store costs nothing.
-
-    Raises:
-        KeyError, TypeError, ValueError: It is none.
-    """
-    fields = {name: value for name, value in record.items() if name != "kind"}
-    if record["kind"] == "unscorable":
-        return Unscorable(**fields)
-    if record["kind"] != "reward":
-        raise ValueError(f"an outcome of the kind {record['kind']!r}")
-    fields["cached"] = cached
-    if cached:
-        fields["cost_s"] = 0.0
-    return Reward(**fields)
