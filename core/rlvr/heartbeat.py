@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 __all__ = ["hush", "tells"]
 
 INTERVAL_S = 5.0
-"""Half of what is promised: the start of the process is silent, and machines are busy."""
+"""Half of the promised ten: the start of the process is silent, and machines are busy."""
 
 _said_at = 0.0
 _doing: Callable[[], str] | None = None

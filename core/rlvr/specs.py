@@ -27,7 +27,7 @@ _NAME = attrs.validators.matches_re(r"[a-z0-9][a-z0-9_+./-]*")
 
 @frozen(kw_only=True)
 class _Named:
-    """What all records have in common. `provider` is the entry point's name, set by the host."""
+    """Common attributes. `provider` is the entry point's name, set by the host."""
 
     name: str = field(validator=_NAME)
     summary: str = ""
@@ -41,7 +41,7 @@ class _Named:
 
 @frozen(kw_only=True)
 class PartSpec(_Named):
-    """What all parts have in common."""
+    """Common attributes of the specs of parts."""
 
     kind: ClassVar[str] = "part"
 

@@ -122,10 +122,10 @@ def configure(
 
 def check_dataset(run: RunOptions, task: TaskSpec) -> None:
     """
-    Refuse a data set that is not there.
+    Reject a data set that does not exist.
 
     Raises:
-        UnknownNameError: It does not exist, or one of several.
+        UnknownNameError: It, or one of several, does not exist.
     """
     if not run.dataset or Path(run.dataset).exists():
         return
@@ -170,7 +170,7 @@ def _given_layers(args: Namespace) -> list[Layer]:
 
 
 def _first_look(given: Sequence[Layer], host: PluginHost) -> RunOptions:
-    """The `run.*` options alone: they say which plugins' options exist, the model its backend."""
+    """The `run.*` options alone: they decide which plugins' options there are."""
     only_run = [
         Layer(layer.name, {k: v for k, v in layer.values.items() if k.startswith("run.")})
         for layer in given

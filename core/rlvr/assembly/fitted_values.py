@@ -1,4 +1,4 @@
-"""The layers of option values that a task and a backend propose for one data set and model."""
+"""Layers of option values that a task and a backend propose for a data set and a model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fitted_layers(
     chosen: Chosen, options: Options, given: Sequence[Layer], *, trains: bool
 ) -> list[Layer]:
     """
-    What backend and task propose, lowest first; only for options that this command has.
+    Proposals of backend and task, lowest first, for options that this command has.
 
     Args:
         chosen: The parts; without a backend nothing is proposed.
@@ -89,7 +89,7 @@ def _proposed(name: str, spec: PartSpec, target: str, situation: Situation) -> L
 
 
 def _facts(backend: BackendSpec, situation: Situation) -> ModelFacts | None:
-    """Facts about the model; None where it cannot be read, which opening it reports."""
+    """Facts about the model; None if it cannot be read: opening the model reports why."""
     if not backend.facts or not situation.model:
         return None
     try:

@@ -17,8 +17,8 @@ def backend_for_model(model: str, host: PluginHost) -> str | None:
     """
     The only installed backend that takes the model's scheme (`server` of `server:URL#NAME`).
 
-    If none does, gives the one of ours that would, so that the error names it as missing. None
-    where the spec has no scheme, or nobody or several take it: then `run.backend` says which.
+    If none does, the backend of this project that would, so that an error names it as missing.
+    None if the spec has no scheme, or if no backend or several take it: `run.backend` decides.
     """
     scheme, colon, _rest = model.partition(":")
     if not colon:
@@ -30,7 +30,7 @@ def backend_for_model(model: str, host: PluginHost) -> str | None:
 
 
 def default_model(backend: str, host: PluginHost) -> str:
-    """Default model: that of an installed backend, such as a server's only one; "": the starter."""
+    """Default model of an installed backend, such as a server's only one; "": the starter."""
     for spec in host.backends():
         if backend in (spec.name, spec.full_name):
             found = ""
@@ -53,7 +53,7 @@ def is_starter(model: str, task: TaskSpec, backend: BackendSpec | None) -> bool:
 
 def check_fit(backend: BackendSpec, sampler: SamplerSpec | None, *, trains: bool) -> None:
     """
-    Refuse what the backend cannot do, before anything is built.
+    Reject a command that the backend cannot serve, before anything is built.
 
     Raises:
         ConfigError: Training with a backend that only samples, or one whose policy another

@@ -1,4 +1,4 @@
-"""The problems of a run, without those that cannot be put to the policy."""
+"""The problems of a run that a policy can answer."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def train_problems(task: Task, sampler: Sampler, provider: str) -> tuple[Problem
 
     Args:
         task: Open.
-        sampler: The run's.
+        sampler: Of the run.
         provider: Plugin of the task, for messages.
 
     Raises:
-        ConfigError: Nothing is.
+        ConfigError: There is none.
     """
     problems = tuple(problems_of(task, "train"))
     if not problems:

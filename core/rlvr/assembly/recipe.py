@@ -170,7 +170,7 @@ async def open_verifier(
 
 
 def _salt(configured: Configured, reward: RewardFn) -> str | None:
-    """What enters each key of the verdict store besides the reward's own."""
+    """Text that enters each key of the verdict store besides the reward's own key."""
     spec, values = configured.chosen.reward, configured.options.values
     if values["verify.store"] == "off":
         return ""

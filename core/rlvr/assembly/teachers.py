@@ -47,7 +47,7 @@ def choose_teachers(
     """
     The chosen parts with the specs of the teachers that the options name.
 
-    A look at those options alone, before all others: they say which teachers' options exist.
+    These options are resolved before all others: they decide which teachers' options exist.
 
     Raises:
         PluginError: No plugin takes a teacher's model, or several do.
@@ -137,9 +137,9 @@ async def open_teachers(
 
     Args:
         configured: Options and chosen parts.
-        context: The run's; a teacher's own has its model spec.
+        context: Of the run; each teacher is built with its own model spec in it.
         parts: Advantage and loss.
-        backend: What is to be taught; open.
+        backend: Trains the policy; open.
 
     Yields:
         Teachers by annotation; a model that two of them name is opened once. One of several, by
@@ -255,7 +255,7 @@ def check_temperature(teacher: Teacher, sampling: SamplingParams | None) -> None
     Reject a teacher that cannot give logprobs at the sampling temperature.
 
     Raises:
-        ConfigError: Says at which it scores.
+        ConfigError: Names the temperatures at which it scores.
     """
     able = teacher.capabilities
     if sampling is None or able.temperatures is None:

@@ -65,7 +65,7 @@ def lineage_in(trained: Trained) -> Lineage:
 
 def check_alone(run: Path, model: str | None) -> None:
     """
-    Refuse a second model beside the run's.
+    Reject a second model beside the run's.
 
     Raises:
         ConfigError: `--model` was given too.
@@ -82,7 +82,7 @@ async def load_last(
     configured: Configured, context: BuildContext, run: Path, backend: Backend, name: str = ""
 ) -> int:
     """
-    Load the last checkpoint of a run, or the one of a name, into the backend; gives its step.
+    Load the last checkpoint of a run, or the named one, into the backend; return its step.
 
     Raises:
         CheckpointError: The run has no such checkpoint, or it cannot be trusted.

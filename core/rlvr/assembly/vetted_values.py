@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from rlvr.assembly.configured import Chosen
 
 PARTS = ("curriculum", "sampler", "reward", "advantage", "loss", "checkpointer")
-"""Options of `run` that name parts which such values may choose."""
+"""Options of `run` that name parts; defaults may choose these parts."""
 _BEFORE = ("plugin", "task", "algo", "model", "backend", "dataset")
-"""Those that say which values apply, and so are known before."""
+"""Options of `run` that decide which defaults apply: they are resolved before."""
 
 
 def backend_layers(chosen: Chosen, run: RunOptions) -> list[Layer]:
@@ -65,10 +65,10 @@ def without_outranked(
     registry: Registry,
 ) -> list[Layer]:
     """
-    The layers without options of parts that another one stands for.
+    The layers without options of parts that were replaced.
 
-    Those are the parts that a layer names where a person chose another, and the algorithm's own
-    advantage and loss: its values for them are not its values for others, even by the same key.
+    A part is replaced if a layer names it and a person chose another. The same holds for the
+    algorithm's own advantage and loss: its values for them do not suit others by the same key.
     """
     known, layers = options_of(specs), []
     replaced = _replaced(chosen, registry)
@@ -90,7 +90,7 @@ def without_outranked(
 
 
 def _replaced(chosen: Chosen, registry: Registry) -> dict[str, PartSpec]:
-    """The algorithm's own advantage and loss by kind, where others stand for them."""
+    """The algorithm's own advantage and loss, by kind, if they were replaced."""
     found: dict[str, PartSpec] = {}
     for kind, part in (("advantage", chosen.advantage), ("loss", chosen.loss)):
         if chosen.algorithm is not None and part is not None:
@@ -108,7 +108,7 @@ def _said(given: Sequence[Layer]) -> set[str]:
 
 def vetted_layers(chosen: Chosen, run: RunOptions, preset: str | None) -> list[Layer]:
     """
-    What the task, the algorithm and a preset bring, lowest first.
+    Option defaults of the task, the algorithm and a preset, lowest first.
 
     Raises:
         UnknownNameError: The task has no such preset.
@@ -133,7 +133,7 @@ def vetted_layers(chosen: Chosen, run: RunOptions, preset: str | None) -> list[L
 
 
 def _of_command(values: Mapping[str, Any], chosen: Chosen) -> dict[str, Any]:
-    """Vetted values without those of training, for `rlvr eval` and `rlvr score`."""
+    """The values without those of training, for `rlvr eval` and `rlvr score`."""
     if chosen.algorithm is not None:
         return dict(values)
     known = {"sampler", "eval", "verify"} | {s.option_namespace for s in chosen.parts()}
@@ -154,7 +154,7 @@ def without_foreign(layer: Layer, specs: Mapping[str, type], registry: Registry)
 
 def refuse_foreign(layers: Sequence[Layer], specs: Mapping[str, type], registry: Registry) -> None:
     """
-    Refuse options of parts that a run does not use: they would change nothing.
+    Reject options of parts that a run does not use: they would change nothing.
 
     Raises:
         UnknownNameError: Names the option, the parts that have it, and how to choose one.

@@ -98,10 +98,10 @@ class FileCheckpointer(Checkpointer):
 
     def list(self) -> Sequence[Checkpoint]:
         """
-        Complete checkpoints, oldest first, with any that nobody may look into: `load` names it.
+        Complete checkpoints, oldest first; also unreadable folders, which `load` then names.
 
         Raises:
-            CheckpointError: Nobody may look into their folder: a run would begin anew.
+            CheckpointError: The folder of checkpoints is unreadable: a run would begin anew.
         """
         try:
             names = os.listdir(self._root)

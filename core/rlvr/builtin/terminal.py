@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on, or many answers are judged."""
+"""Displays of a run's progress, and of many verifications, on standard error."""
 
 from __future__ import annotations
 
@@ -59,24 +59,20 @@ class LineProgress:
 
     @hookimpl
     def rlvr_run_started(self, run: RunInfo) -> None:
-        """Say what runs, and where its files are."""
         self._steps = run.steps
         self._begun = time.monotonic()
         self.say(f"{run.plugin} {run.algo} on {run.model}, {run.steps} steps, in {run.directory}")
 
     @hookimpl
     def rlvr_evaluated(self, step: int, report: EvalReport) -> None:
-        """Print the evaluation."""
         self.say(evaluation_line(step, report))
 
     @hookimpl
     def rlvr_step_finished(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Print the step's canonical line."""
         self.say(step_line(step, self._steps, metrics, self.left(step)))
 
     @hookimpl
     def rlvr_checkpoint_saved(self, checkpoint: Checkpoint) -> None:
-        """Name the checkpoint."""
         self.say(f"checkpoint {checkpoint.path}")
 
     def left(self, step: int) -> float:
@@ -90,7 +86,7 @@ def step_line(step: int, steps: int, metrics: Mapping[str, float], left_s: float
     """
     Step, reward, pass rate, tokens/s, verifications/s, what was dropped, time left.
 
-    Where nobody judged in full (recordings), the loss stands in place of the pass rate.
+    If only a proxy judged (recordings), the loss stands in place of the pass rate.
     """
     dropped = metrics["verify/unscorable"] + metrics["verify/failed"]
     proxy = metrics.get("verify/proxy", 0.0)
@@ -128,7 +124,7 @@ def _false_accepts(metrics: Mapping[str, float]) -> str:
 
 
 class LiveProgress(LineProgress):
-    """One display that is drawn again in place: bar, rates, and what the run waits for."""
+    """One display, redrawn in place: bar, rates, and what the run waits for."""
 
     def __init__(self, status: RunStatus) -> None:
         super().__init__(status)
@@ -146,7 +142,6 @@ class LiveProgress(LineProgress):
 
     @hookimpl
     def rlvr_run_started(self, run: RunInfo) -> None:
-        """Start the display."""
         from rich.console import Console
         from rich.live import Live
 
@@ -158,12 +153,10 @@ class LiveProgress(LineProgress):
 
     @hookimpl
     def rlvr_step_finished(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Take the step's numbers into the display."""
         self._last, self._left, self._done = metrics, self.left(step), step
 
     @hookimpl
     def rlvr_run_finished(self, outcome: str) -> None:
-        """Take the display down, whatever happened."""
         if self._live is not None:
             self._live.stop()
             self._live = None

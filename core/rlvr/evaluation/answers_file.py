@@ -119,7 +119,7 @@ class Completions:
 
     @property
     def missing(self) -> Mapping[str, int]:
-        """Answers that are missing, by problem id; problems that have all are not named."""
+        """Number of missing answers by problem id, of problems that lack some."""
         short = {g.problem.id: self.samples - len(g.trajectories) for g in self.groups}
         return {name: count for name, count in short.items() if count}
 
@@ -133,7 +133,7 @@ def group_answers(
     Args:
         answers: As `read_answers` yields them.
         problems: Those that are evaluated.
-        samples: Answers a problem that count, the first ones; 0: as many as any problem has.
+        samples: Answers that count for each problem, the first ones; 0: as many as any has.
     """
     found: dict[str, list[Trajectory]] = {p.id: [] for p in problems}
     unusable = []

@@ -26,7 +26,7 @@ class Slice:
     Attributes:
         problems: Problems that have at least one judged sample.
         samples: Judged samples.
-        right: Those of them with a score01 of exactly 1.
+        right: Judged samples with a score01 of exactly 1.
         failed: Samples without a verdict; in no other number.
         unjudged: Problems none of whose samples has a verdict; in no other number.
         pass_at: k to the unbiased estimate of pass@k, for k up to the fewest judged samples of a
@@ -96,8 +96,8 @@ def breakdown(scored: Sequence[ScoredGroup], crossed: Sequence[str] = ()) -> Bre
 
     Args:
         scored: The evaluated groups.
-        crossed: Labels that are sliced by together as well, whatever they are: their slices stand
-            under their names, joined by commas, as their values are.
+        crossed: Labels to slice by together as well, whatever they are: both their names and
+            their values are joined by commas.
 
     Raises:
         UnknownNameError: No problem has one of the crossed labels.

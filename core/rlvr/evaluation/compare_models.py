@@ -26,13 +26,13 @@ class Paired:
 
     Attributes:
         problems: Number of those problems.
-        this: pass@1 of the one: share of right samples, averaged over problems.
-        against: That of the other.
+        this: pass@1 of the first model: share of right samples, averaged over problems.
+        against: pass@1 of the second model.
         low: Lower end of the 95 % interval of the difference; None below two problems.
         high: Its upper end.
         both: Problems that both solve (see `solves`).
-        only_this: Problems that only the one solves.
-        only_against: Problems that only the other one solves.
+        only_this: Problems that only the first model solves.
+        only_against: Problems that only the second model solves.
         neither: Problems that none solves.
         p_value: McNemar's, exact and two-sided, of `only_this` against `only_against`.
     """
@@ -50,7 +50,7 @@ class Paired:
 
     @property
     def difference(self) -> float:
-        """pass@1 of the one minus that of the other."""
+        """pass@1 of the first model minus that of the second."""
         return self.this - self.against
 
 
@@ -58,8 +58,8 @@ def paired(this: Verdicts, against: Verdicts) -> Paired:
     """
     Compare two models on the problems that both have a judged sample of.
 
-    The interval redraws problems with all their samples (a paired bootstrap over clusters), so
-    how hard a problem is, which both models share, leaves the difference.
+    The interval redraws problems with all their samples (a paired bootstrap over clusters): both
+    models share how hard a problem is, so that this does not widen the interval.
 
     Raises:
         ValueError: There is no such problem.
@@ -121,10 +121,10 @@ class Comparison:
     Attributes:
         whole: Over all problems that both have.
         by: The same by label, then value; without values that no shared problem has.
-        only_this: Ids of problems that only the one has.
-        only_against: Ids of those that only the other has.
-        changed: Ids that both have and whose problems differ; in no number.
-        unjudged: Ids that both have and one has no judged sample of; in no number.
+        only_this: Ids of problems that only the first evaluation has.
+        only_against: Ids of problems that only the second one has.
+        changed: Ids that both have, of problems that differ; in no number.
+        unjudged: Ids that both have, without a judged sample in one of them; in no number.
     """
 
     whole: Paired
@@ -141,12 +141,12 @@ def compare(
     """
     Compare two evaluations problem by problem.
 
-    A problem is the same where id and digest are; an evaluation that tells no digest is believed.
+    Problems are the same if id and digest are equal; without digests the id is enough.
 
     Args:
-        this: The groups of the one.
-        against: The groups of the other.
-        crossed: Labels that are sliced by together as well.
+        this: The groups of the first evaluation.
+        against: The groups of the second one.
+        crossed: Labels to slice by together as well.
 
     Raises:
         ConfigError: They have no problem in common that both have a judged sample of.

@@ -27,7 +27,7 @@ class Curve:
     Attributes:
         metric: Its name in `metrics.jsonl`; `time/step_s` and `pass@1` are worked out here.
         title: What it is, with its unit.
-        better: Which end of it is the best, "" where neither is.
+        better: Which end of it is better; "": neither.
     """
 
     metric: str
@@ -55,8 +55,8 @@ class Summary:
     Attributes:
         steps: Number of its points.
         last: Its last value.
-        best: Its best one, None where no end of it is better.
-        best_step: The first step that had it.
+        best: Its best value; None if no end of it is better.
+        best_step: The first step with that value.
         late: Mean over the last quarter of its points, rounded up.
     """
 
@@ -77,7 +77,7 @@ class Difference:
 
 
 def points(run: RunRecord, metric: str) -> Points:
-    """A curve of a run; () where it has none. What is no finite number is left out."""
+    """A curve of a run; () if it has none. Values that are no finite numbers are left out."""
     if metric == STEP_S:
         return tuple(_step_seconds(points(run, "time/total_s")))
     source, name = (run.evaluations, "pass1") if metric == PASS1 else (run.metrics, metric)
@@ -90,7 +90,7 @@ def points(run: RunRecord, metric: str) -> Points:
 
 
 def summary(curve: Points, better: Better) -> Summary | None:
-    """What a curve comes to; None of an empty one."""
+    """Summary of a curve; None if it is empty."""
     if not curve:
         return None
     best = None
@@ -108,7 +108,7 @@ def summary(curve: Points, better: Better) -> Summary | None:
 
 
 def config_differences(runs: Sequence[RunRecord]) -> list[Difference]:
-    """Options whose values differ, by key; where a run is written to is no difference."""
+    """Options whose values differ, by key, apart from the run directory."""
     configs = [_mapping(run.record, "config") for run in runs]
     origins = [_mapping(run.record, "origin") for run in runs]
     return [
@@ -123,7 +123,7 @@ def config_differences(runs: Sequence[RunRecord]) -> list[Difference]:
 
 
 def identity_differences(runs: Sequence[RunRecord]) -> list[Difference]:
-    """What else differs: data set, versions, and what `run.json` says outside its options."""
+    """Other differences: data set, versions, and keys of `run.json` outside its options."""
     told = [dict(_identity(run)) for run in runs]
     return [
         Difference(key=key, values=tuple(t.get(key) for t in told), origins=("",) * len(runs))
@@ -133,7 +133,7 @@ def identity_differences(runs: Sequence[RunRecord]) -> list[Difference]:
 
 
 def last_evaluations(this: RunRecord, against: RunRecord) -> Paired | None:
-    """Two runs' last evaluations, paired by problem; None where they have no problem in common."""
+    """Two runs' last evaluations, paired by problem; None if they have no problem in common."""
     verdicts = []
     for run in (this, against):
         scores = _mapping(run.evaluations[-1], "scores") if run.evaluations else {}

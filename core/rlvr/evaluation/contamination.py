@@ -13,7 +13,7 @@ from rlvr.records.lineage import Lineage, families_of
 from rlvr.types import EvalReport, Problem, ScoredGroup
 
 NAMED = 6
-"""Families that a sentence names before it counts the others."""
+"""Families that a sentence names; further ones are counted."""
 
 
 @frozen(kw_only=True)

@@ -14,7 +14,7 @@ from rlvr.types import EvalReport, Problem, Reward, SamplingParams, ScoredGroup
 from rlvr.verification.runner import VerificationRunner
 
 KS = (1, 2, 4, 8, 16, 32, 64)
-"""pass@k is told for these k, as far as there are samples."""
+"""Values of k for which pass@k is reported, as far as there are samples."""
 _REDRAWN_AT_ONCE = 1 << 20
 
 

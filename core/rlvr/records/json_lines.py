@@ -1,4 +1,4 @@
-"""Read JSON files of a run directory: a damaged line is named and left out, no other."""
+"""Read JSON files of a run directory: damaged lines are named and left out, the others kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from attrs import field, frozen
 
 _NAMED = 3
-"""Damaged lines of a file that are named one by one; the others are counted."""
+"""Damaged lines that are named one by one, for each file; further ones are counted."""
 _LARGE = 2**53
 
 
@@ -139,7 +139,7 @@ def _object_of(fits: _Fits) -> _Fits:
 
 _numbers = _object_of(_is_number)
 _Fields = Mapping[str, tuple[_Fits, bool]]
-"""Of each field: whether a value can be its value, and whether a whole line has it."""
+"""Field name to a check of its values, and whether a whole line needs the field."""
 
 _FIELDS: Mapping[str, _Fields] = {
     "metrics.jsonl": {"step": (_is_step, True), "": (_is_number, False)},

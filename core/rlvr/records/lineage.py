@@ -54,7 +54,7 @@ class Lineage:
 
 
 UNKNOWN = Lineage(is_complete=False)
-"""Of answers whose model is not known."""
+"""Lineage of answers whose model is not known."""
 
 
 def families_of(problems: Iterable[Problem]) -> tuple[str, ...]:

@@ -23,9 +23,9 @@ log = get(__name__)
 
 LOCK = "owner.lock"
 LONGEST_RECORD = 4096
-"""Bytes that are read of a lock file: ours are shorter, and whatever else is there is no record."""
+"""Bytes that are read of a lock file: our records are shorter."""
 NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL})
-"""What `flock` says on a file system that has no locks."""
+"""Errors of `flock` on a file system without locks."""
 _NOW = fcntl.LOCK_EX | fcntl.LOCK_NB
 
 _held: set[int] = set()
@@ -47,8 +47,8 @@ class Lock:
     """
     The lock file of a folder, opened; `is_taken` takes the lock.
 
-    The directory itself is locked too, for the case that somebody removes the file. Where the
-    file system has no locks, a file of this machine is locked in their stead (`is_local`).
+    The directory itself is locked too, in case somebody removes the file. On a file system
+    without locks, a file in this machine's temporary folder is locked instead (`is_local`).
     """
 
     def __init__(self, directory: Path) -> None:
@@ -104,7 +104,7 @@ class Lock:
         return self._is_current()
 
     def _is_current(self) -> bool:
-        """Is the locked file the one that others open, or did its last owner remove it?"""
+        """Whether the locked file is still in its place: its last owner may have removed it."""
         try:
             there = os.stat(self._directory / LOCK, follow_symlinks=False)
         except FileNotFoundError:
@@ -112,7 +112,7 @@ class Lock:
         return os.path.samestat(there, os.fstat(self._file))
 
     def read(self) -> dict[str, Any] | None:
-        """Who the owner is; None where nobody is named, {} where the text is no record of ours."""
+        """The owner's record; None if the file is empty, {} if the text is no record of ours."""
         text = os.pread(self._file, LONGEST_RECORD, 0)
         if not text.strip():
             return None
@@ -123,12 +123,12 @@ class Lock:
         return found if isinstance(found, dict) else {}
 
     def write(self, record: dict[str, Any]) -> None:
-        """Say who the owner is."""
+        """Write the owner's record."""
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, (json.dumps(record) + "\n").encode(), 0)
 
     def release(self) -> None:
-        """Say that nobody holds the folder; where no run has begun, leave nothing behind."""
+        """Empty the lock file and unlock; remove file and folder if no run has begun in it."""
         if self._file not in _held:  # in a forked child, whose parent still owns it
             return
         with contextlib.suppress(OSError):
@@ -139,7 +139,7 @@ class Lock:
         self.drop()
 
     def drop(self) -> None:
-        """Close what was opened, and with it every lock."""
+        """Close all descriptors, which releases the locks."""
         for descriptor in self._all:
             if descriptor in _held:
                 _held.discard(descriptor)

@@ -20,8 +20,8 @@ from rlvr.records.lock import LOCK, Lock
 from rlvr.records.run_directory import RECORDS, check_writable, now
 
 PATIENCE = 40
-"""Tries, 50 ms apart, while the lock is held by nobody that is known to live: an owner that has not
-yet written who it is, or a child of a dead one, which has the lock until its program has begun."""
+"""Tries, 50 ms apart, while the holder of the lock is not known to live: an owner that has not yet
+written its record, or a child of a dead owner, which has the lock until its program has begun."""
 
 
 class RunOwnedError(ConfigError):
@@ -33,7 +33,7 @@ def owned(directory: Path, *, makes: bool = False) -> Iterator[dict[str, Any]]:
     """
     Own a run directory while the block runs; the directory of an owner that died is taken over.
 
-    Yields what there is to log of an owner that died; {} where there was none.
+    Yields facts to log about an owner that died; {} if there was none.
 
     Args:
         directory: Where the run is, or will be.
@@ -68,7 +68,7 @@ def writing_to(path: Path | str | None) -> Iterator[None]:
 @contextmanager
 def apart_from_runs(path: Path) -> Iterator[None]:
     """
-    Own the run directory that `path` is or lies in, if any; refuse a path of the run's own files.
+    Own the run directory that `path` is or lies in, if any; reject a path of the run's own files.
 
     Args:
         path: The file or folder that a command is about to write.
@@ -99,7 +99,7 @@ def _is_run(folder: Path) -> bool:
 
 
 def _take(directory: Path, *, makes: bool) -> tuple[Lock, dict[str, Any] | None]:
-    """The lock, and what the owner before left in it."""
+    """The lock, and the record of the owner before."""
     found: dict[str, Any] | None = None
     try:
         for _ in range(PATIENCE):
@@ -138,7 +138,7 @@ def _take(directory: Path, *, makes: bool) -> tuple[Lock, dict[str, Any] | None]
 
 
 def _check_elsewhere(directory: Path, found: dict[str, Any] | None) -> None:
-    """Refuse a directory of another machine's owner, which may still work: locks are not shared."""
+    """Reject a directory owned on another machine: its owner may work, as locks are not shared."""
     is_here = not found or found.get("host") == socket.gethostname()
     if not is_here and not _is_copy(directory, found):
         raise RunOwnedError(
@@ -192,7 +192,7 @@ def _is_copy(directory: Path, found: dict[str, Any] | None) -> bool:
 
 
 def _taken_over(directory: Path, found: dict[str, Any]) -> dict[str, Any]:
-    """Say on standard error that a dead owner's directory is taken over; gives who it was."""
+    """Report on standard error that a dead owner's directory is taken over; return who it was."""
     is_here, is_same_start = found.get("host") == socket.gethostname(), found.get("boot") == _boot()
     if _is_copy(directory, found):
         why = "a copy"
@@ -207,7 +207,7 @@ def _taken_over(directory: Path, found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _named(found: dict[str, Any] | None) -> str:
-    """The owner in words. What is no record of ours names nobody."""
+    """The owner in words; a record that is not ours names nobody."""
     told = found or {}
     pid, host, since, command = (told.get(key) for key in ("pid", "host", "since", "command"))
     if not isinstance(pid, int) or not isinstance(host, str):

@@ -31,7 +31,7 @@ def _read_only(numbers: _Numbers) -> _Numbers:
 @frozen(eq=False, repr=False)
 class PassRates(Mapping[str, PassRate]):
     """
-    A read-only mapping of problem ids to their pass rates; equal to a dict of the same ones.
+    A read-only mapping of problem ids to their pass rates; equal to a dict of the same records.
 
     Attributes:
         places: Id to its column.
@@ -58,7 +58,7 @@ class PassRates(Mapping[str, PassRate]):
         return f"PassRates({dict(self)!r})"
 
     def updated(self, met: Mapping[str, PassRate]) -> PassRates:
-        """These and the records of `met`, which replace earlier ones."""
+        """These rates with the records of `met`, which replace earlier ones."""
         if not met:
             return self
         new = [name for name in met if name not in self.places]
@@ -68,7 +68,7 @@ class PassRates(Mapping[str, PassRate]):
         return PassRates(places, numbers)
 
     def without(self, names: Collection[str]) -> PassRates:
-        """These without some."""
+        """The rates of all other problems."""
         if not names:
             return self
         kept = [name for name in self.places if name not in names]
@@ -116,7 +116,7 @@ class PassRates(Mapping[str, PassRate]):
 
 
 def pass_rates(records: Mapping[str, PassRate]) -> PassRates:
-    """These records as columns."""
+    """Records of pass rates as columns."""
     if isinstance(records, PassRates):
         return records
     return PassRates(_numbered(records), _columns(records.values()))

@@ -23,8 +23,8 @@ class RunRecord:
         path: Its directory.
         record: `run.json`.
         metrics: The objects of `metrics.jsonl`, one a finished step.
-        evaluations: Those of `eval.jsonl`.
-        opinions: Those of `opinions.jsonl`: second opinions on answers that were called right.
+        evaluations: The objects of `eval.jsonl`.
+        opinions: Second opinions on answers called right, the objects of `opinions.jsonl`.
     """
 
     path: Path

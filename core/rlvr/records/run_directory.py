@@ -117,7 +117,7 @@ class RunDir:
         return cls(path)
 
     def discard(self) -> None:
-        """Take a directory away again in which no run has begun; what else is in it stays."""
+        """Remove the directory if no run has begun in it; files of others stay."""
         if (self.path / "run.json").exists():
             return
         self.events_file.unlink(missing_ok=True)
@@ -167,7 +167,7 @@ class RunDir:
         return read_lines(self.path / name, is_whole=True).named()
 
     def truncate_after(self, step: int) -> None:
-        """Forget metrics, evaluations and trajectories past a step: the resumed run writes them."""
+        """Remove metrics, evaluations and trajectories past a step: the run writes them anew."""
         for name in ("trajectories", "checkpoints"):
             if not (self.path / name).is_dir():
                 self._set_aside(name)
@@ -185,7 +185,7 @@ class RunDir:
                 self._set_aside(f"trajectories/{path.name}", keeps=not number.isdecimal())
 
     def _set_aside(self, name: str, *, keeps: bool = True) -> None:
-        """Rename what is damaged, so that the run can write its own there; or take it away."""
+        """Rename a damaged file, so that the run can write its own there; or remove it."""
         path = self.path / name
         if not keeps and path.is_file():
             path.unlink()
@@ -202,7 +202,7 @@ class RunDir:
         """
         Write `trajectories/LABEL-STEP.jsonl`: a line a trajectory, with its outcome.
 
-        Of those that are recorded elsewhere it says which they are, and not what is in them.
+        Trajectories that are recorded elsewhere are named only, without their content.
         """
         lines = [
             json.dumps(record) + "\n"

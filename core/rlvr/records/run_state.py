@@ -66,9 +66,9 @@ class RunState:
 
     Attributes:
         step: Steps that are finished.
-        seconds: They took.
+        seconds: Time that those steps took.
         history: Pass rate of each problem met so far, by id.
-        lineage: What the weights are trained on, this run included.
+        lineage: Problem families that the weights are trained on, this run included.
         problem_stream: Position in the order of problems (`ProblemStream`).
         memory: What parts keep, by kind of part: advantage and loss numbers, a task what it found.
     """
@@ -122,7 +122,7 @@ def state_of(values: Mapping[str, Any], checkpoint: Checkpoint) -> RunState:
     The state that came with a checkpoint.
 
     Raises:
-        CheckpointError: It is none that a run wrote.
+        CheckpointError: No run wrote it.
     """
     try:
         return RunState.from_json(values)
@@ -137,7 +137,7 @@ def state_of(values: Mapping[str, Any], checkpoint: Checkpoint) -> RunState:
 def _met(
     history: Mapping[str, PassRate], groups: Sequence[ScoredGroup], step: int
 ) -> dict[str, PassRate]:
-    """The new pass rates of a step's problems; what a proxy judged says nothing about them."""
+    """The new pass rates of a step's problems; verdicts of a proxy do not count."""
     met: dict[str, PassRate] = {}
     for group in groups:
         scores = [reward.score01 for reward in group.rewards if not reward.is_proxy]

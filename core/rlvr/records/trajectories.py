@@ -49,7 +49,7 @@ def trajectory_records(
 
 
 def _reference(trajectory: Trajectory) -> dict[str, Any]:
-    """What tells a trajectory by its tokens and pictures, without these."""
+    """Length and digest that identify a trajectory without its tokens and pictures."""
     tokens, mask = trajectory.tokens, trajectory.mask
     seen = "".join(map(repr, trajectory.pictures)).encode()
     digest = hashlib.sha256(tokens.astype("<i4").tobytes() + mask.tobytes() + seen).hexdigest()

@@ -17,9 +17,9 @@ from rlvr.log import get
 log = get(__name__)
 
 _LONG_S = 0.5
-"""A step of a coroutine that holds the loop for this is noticed."""
+"""Seconds that one step of a coroutine may hold the loop without a warning."""
 _OFTEN_S, _EACH_S = 2.0, 0.05
-"""So is a reward that held it so long together, and so long for each verification."""
+"""Seconds that all steps of a reward may hold it, in sum and for each verification."""
 
 
 @define
@@ -37,7 +37,7 @@ class LoopWatch:
     @staticmethod
     @cache
     def shared() -> LoopWatch:
-        """The one of this process, with its thread."""
+        """The watch of this process, with its thread."""
         watch = LoopWatch()
         threading.Thread(target=watch._look, daemon=True, name="rlvr-loop-watch").start()
         return watch

@@ -1,8 +1,8 @@
 """Source files of a module: a package's folder, a single file, an archive, or an installed wheel.
 
 Each gives a text that changes with its content, and the names of the modules that it imports.
-Imports and file names are searched for in the text of the source. One too many costs a second
-verification of the same answer; a missing one would keep a verdict that is out of date.
+Imports and file names are searched for in the text of the source. A name too many costs a second
+verification of the same answer; a missing name would keep a verdict that is out of date.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Unit = tuple[str, frozenset[str]]
 
 def unit_of(name: str, own: Iterable[str]) -> Unit | None:
     """
-    What a module belongs to; None where there is no such module.
+    The unit that a module belongs to; None if there is no such module.
 
     Args:
         name: Dotted, as it is imported.
@@ -70,7 +70,7 @@ def is_foreign(name: str) -> bool:
 
 
 def _is_of(name: str, own: frozenset[str]) -> bool:
-    """Whether a module is one of these, or comes with one of them."""
+    """Whether a module is one of these, or comes from the same distribution."""
     root, roots = name.partition(".")[0], {n.partition(".")[0] for n in own}
     if name in own or not {root, *roots} & _packages().keys():
         return name in own
@@ -112,7 +112,7 @@ def _read(place: Path, package: str) -> Unit:
 
 @cache
 def _place(name: str) -> tuple[str, tuple[Path, ...]] | None:
-    """The outermost real package on a module's way and its folders, else the module's file."""
+    """A module's outermost package that is no namespace, and its folders; else its file."""
     parts = name.split(".")
     where: list[str] | None = None
     for depth in range(1, len(parts) + 1):
@@ -135,7 +135,7 @@ def _place(name: str) -> tuple[str, tuple[Path, ...]] | None:
 
 
 def _spec(name: str, where: list[str] | None) -> Any:
-    """Of a module, as the finders of this process give it, without an import."""
+    """Spec of a module by the finders of this process, without importing it."""
     try:
         if where is None:
             return importlib.util.find_spec(name)
@@ -236,7 +236,7 @@ def _installed(root: str) -> Unit:
 
 
 def _recorded(found: metadata.Distribution) -> str:
-    """Version and what pip recorded; what cannot be read equals nothing of another process."""
+    """Version and digest of pip's record; a random text if they cannot be read."""
     try:
         record = found.read_text("RECORD") or ""
         return f"{found.version} {hashlib.sha256(record.encode()).hexdigest()}"

@@ -64,7 +64,7 @@ class VerificationRunner:
     _flying: dict[str, _Flight] = field(factory=dict, init=False)
 
     def at(self, step: int, history: Mapping[str, PassRate]) -> VerificationRunner:
-        """This runner, with the reward of a training step (0-based)."""
+        """This runner with the reward as it is at a training step (0-based)."""
         reward = reward_at(self.reward, step, history)
         return self if reward is self.reward else attrs.evolve(self, reward=reward)
 
@@ -108,15 +108,15 @@ class VerificationRunner:
         """
         Start to verify a trajectory.
 
-        Of those that wait for a worker the lowest rank begins first, and the longest among equals:
-        what begins last then ends soon after, and no worker waits for a straggler.
+        Verifications that wait for a worker begin in the order of their ranks; of equal ranks the
+        longest begins first, so that no worker waits for a straggler at the end.
         """
         self.status.begin_verifying(1)
         place = (*rank, -self._expected(problem, trajectory))
         return self._started(self._one(problem, trajectory, place))
 
     async def stop(self) -> None:
-        """End everything that it began, also what has not run yet, and wait for its end."""
+        """Cancel all verifications, also those that have not run yet, and wait for their end."""
         await end(list(self.running))
 
     def _started(self, work: Coroutine[Any, Any, Outcome]) -> asyncio.Task[Outcome]:
@@ -177,7 +177,7 @@ class VerificationRunner:
         return outcome if is_first else _as_cached(outcome)
 
     def _key(self, problem: Problem, trajectory: Trajectory) -> str | None:
-        """The author's key with what the core knows of the reward (`verdict_keys`)."""
+        """The reward's own key together with the salt and its class (`verdict_keys`)."""
         if self.salt is None:
             return None
         key = key_of(self.reward, problem, trajectory)

@@ -10,7 +10,7 @@ import numpy as np
 from attrs import frozen
 
 KINDS = ("asked", "confirmed", "rejected", "none", "failed")
-"""What a line of `opinions.jsonl` says of an answer."""
+"""Values of `opinion` in a line of `opinions.jsonl` about an answer."""
 _TAIL = 0.025
 """Probability outside the interval on each side: 95 % inside."""
 
@@ -21,7 +21,8 @@ class Trust:
     Answers that the verifier called right, by what the second judge said of them.
 
     Attributes:
-        confirmed, rejected: It called them right too; it did not (false accepts).
+        confirmed: The second judge called them right too.
+        rejected: It did not: false accepts.
         unsure: It had no opinion.
         failed: It could not run.
         waiting: Drawn, and not judged yet.
@@ -39,7 +40,7 @@ class Trust:
 
     @classmethod
     def of(cls, records: Iterable[Any]) -> Trust:
-        """The count of the lines of `opinions.jsonl`; lines that say something else are ignored."""
+        """Count the lines of `opinions.jsonl`; other lines are ignored."""
         records = list(records)
         found = by_answer(records)
         kinds = [record["opinion"] for record in found.values()]

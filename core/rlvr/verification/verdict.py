@@ -29,10 +29,10 @@ log = get(__name__)
 
 _PROMISED = "a Reward, an Unscorable, or VerifierError"
 _GRACE_S = 30.0
-"""What a verification that was cancelled may take to clean up; then it is left behind."""
+"""Time that a cancelled verification has to clean up; then it is left running."""
 _SLACK = 1e-6
 _seen: set[str] = set()
-"""Tracebacks that were kept: the same one is kept once."""
+"""Tracebacks in the log so far: each is logged once."""
 
 
 async def verdict_of(
@@ -54,7 +54,7 @@ async def verdict_of(
         bounds: Lowest and highest value that the reward's spec declares.
 
     Raises:
-        PrerequisiteError: A tool is missing, as the reward says.
+        PrerequisiteError: The reward says that a tool is missing.
     """
     task = asyncio.create_task(contained(reward, reward, problem, trajectory))
     try:

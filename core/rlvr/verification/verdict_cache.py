@@ -32,10 +32,10 @@ class VerdictStore:
         return None
 
     def put(self, key: str, outcome: Outcome) -> None:
-        """Keep a verdict. Failures to verify are never given."""
+        """Keep a verdict; callers never give failures to verify."""
 
     def close(self) -> None:
-        """Nothing more is asked."""
+        """Close the store: it is used no more."""
 
 
 class SqliteStore(VerdictStore):
@@ -75,8 +75,8 @@ class SqliteStore(VerdictStore):
         """
         Keep a verdict; the first one of a key stays, unless it could not be read.
 
-        A verdict that cannot be kept (a full disk, another process that never lets go) is only
-        verified again another time: that is logged once, and no reason to lose it now.
+        A verdict that cannot be kept (full disk, another process keeps the lock) is used all the
+        same, and logged once: the answer is verified again another time.
         """
         try:
             text = json.dumps(outcome_to_json(outcome), sort_keys=True)
@@ -97,7 +97,7 @@ class SqliteStore(VerdictStore):
         return None if self._db is None else self._db.execute(statement, values).fetchone()
 
     def _attempt(self, work: Callable[[], Any]) -> Any:
-        """What the work gives; None where the file does not allow it."""
+        """The result of the work; None if the file does not allow it."""
         if time.monotonic() < self._resting_until:
             return None
         try:
@@ -179,11 +179,11 @@ _REPLACE = "INSERT OR REPLACE INTO verdicts (key, verdict) VALUES (?, ?)"
 _DAMAGE = (
     sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT,
 )  # fmt: skip
-"""SQLite's codes of a file that will not get better: damaged, no database, other columns, rules."""
+"""SQLite's codes of a file that stays unusable: damaged, no database, other columns or rules."""
 _HELD = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _WAIT_S, _REST_S = 5.0, 60.0
-"""Wait for a lock at most; leave a file alone that another process did not let go."""
+"""Longest wait for a lock; time without a try after another process kept the lock."""
 _HEADER = b"SQLite format 3\0"
 
 
@@ -211,7 +211,7 @@ def _make_private(path: Path) -> None:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a file may be renamed: no text of a person's that `verify.store` names by mistake."""
+    """Whether a file may be renamed: `verify.store` may name a person's text by mistake."""
     if path.suffix in (".sqlite", ".sqlite3", ".db"):
         return True
     try:
