@@ -76,20 +76,26 @@ def teacher_for(model: str, host: PluginHost) -> TeacherSpec:
     """
     scheme = model.partition(":")[0]
     takers = [spec for spec in host.teachers() if scheme in spec.models]
-    if len(takers) == 1:
-        return takers[0]
+    asked = f"the teacher '{model}' was asked for."
+    if takers:
+        return _only(takers, asked, "take it")
     known = sorted({f"{s}:..." for spec in host.teachers() for s in spec.models})
     ours = distribution_for("backend", MODELS.get(scheme, ""))
     raise PluginError(
-        f"the teacher '{model}' was asked for.",
-        f"found: {len(takers)} plugins take it: {', '.join(s.provider for s in takers)}"
-        if takers
-        else f"found: no plugin takes it; teachers can be: {', '.join(known) or 'none'}",
-        "disable all but one of them (RLVR_DISABLE_PLUGINS)"
-        if takers
-        else f"do: {pip_install(ours)}"
-        if ours
-        else "name one by its model spec, such as hf:PATH",
+        asked,
+        f"found: no plugin takes it; teachers can be: {', '.join(known) or 'none'}",
+        f"do: {pip_install(ours)}" if ours else "name one by its model spec, such as hf:PATH",
+    )
+
+
+def _only(specs: Sequence[TeacherSpec], asked: str, do_what: str) -> TeacherSpec:
+    if len(specs) == 1:
+        return specs[0]
+    names = ", ".join(spec.provider for spec in specs)
+    raise PluginError(
+        asked,
+        f"found: {len(specs)} plugins {do_what}: {names}",
+        "disable all but one of them (RLVR_DISABLE_PLUGINS)",
     )
 
 
@@ -176,8 +182,7 @@ async def open_teachers(
 
         teachers: dict[str, Teacher] = {}
         for name, given in teachers_wanted(parts).items():
-            routes = routes_of(given)
-            if routes:
+            if routes := routes_of(given):
                 teachers[name] = RoutedTeacher({r: await one(r.model, name) for r in routes})
             else:
                 teachers[name] = await one(given, name)
@@ -229,24 +234,19 @@ def in_tokens_of(configured: Configured, student: Tokenizer, teacher: Teacher) -
         warn_of_frame(student, teacher.tokenizer, f"teacher {teacher.name}")
         return teacher
     adapters = [spec for spec in configured.host.teachers() if spec.adapts]
-    if len(adapters) != 1:
+    asked = f"teacher {teacher.name} was to score what the policy writes."
+    if not adapters:
         raise PluginError(
-            f"teacher {teacher.name} was to score what the policy writes.",
-            f"found: it has another tokenizer: {differs}; and "
-            + (
-                f"{len(adapters)} plugins adapt it: {', '.join(s.provider for s in adapters)}"
-                if adapters
-                else "no plugin that adapts one to the other"
-            ),
-            "disable all but one of them (RLVR_DISABLE_PLUGINS)"
-            if adapters
-            else f"do: {pip_install('rlvr-distill')}, or choose a teacher whose tokenizer is "
-            "the policy's",
+            asked,
+            f"found: it has another tokenizer: {differs}; and no plugin that adapts one to the "
+            "other",
+            f"do: {pip_install('rlvr-distill')}, or choose a teacher whose tokenizer is the "
+            "policy's",
         )
-    known = BuildContext(
-        model=teacher.name, inner=teacher, tokenizer=student, notes={"differs": differs}
-    )
-    adapted: Teacher = build(configured, adapters[0], known)
+    adapter = _only(adapters, asked, f"adapt its tokenizer, which is another one ({differs})")
+    notes = {"differs": differs}
+    known = BuildContext(model=teacher.name, inner=teacher, tokenizer=student, notes=notes)
+    adapted: Teacher = build(configured, adapter, known)
     return adapted
 
 

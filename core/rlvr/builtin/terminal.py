@@ -78,8 +78,7 @@ class LineProgress:
     def left(self, step: int) -> float:
         """Estimated seconds left after `step`, from the mean of the steps seen here."""
         self._seen += 1
-        elapsed = time.monotonic() - self._begun
-        return elapsed / self._seen * max(self._steps - step, 0)
+        return (time.monotonic() - self._begun) / self._seen * max(self._steps - step, 0)
 
 
 def step_line(step: int, steps: int, metrics: Mapping[str, float], left_s: float) -> str:
@@ -194,9 +193,8 @@ class LiveProgress(LineProgress):
 
 def progress_for(status: RunStatus, *, quiet: bool = False) -> LineProgress | None:
     """The display that suits standard error: live on a terminal, lines otherwise."""
-    if quiet:
-        return None
-    return LiveProgress(status) if sys.stderr.isatty() else LineProgress(status)
+    kind = LiveProgress if sys.stderr.isatty() else LineProgress
+    return None if quiet else kind(status)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 from attrs import frozen
 
 from rlvr.errors import ConfigError, UnknownNameError
-from rlvr.records.json_lines import parsed
+from rlvr.records.json_lines import objects
 from rlvr.records.trajectories import trajectory_from_json, trajectory_records
 from rlvr.types import Failed, Outcome, Problem, ScoredGroup, Trajectory
 from rlvr.verification.verdict import fault_of_outcome, outcome_from_json
@@ -44,11 +44,8 @@ def judged_lines(scored: Sequence[ScoredGroup], facts: Mapping[str, Any]) -> Ite
 
 def holds_verdicts(path: Path) -> bool:
     """Whether the first object of a JSON Lines file is a sample with its verdict."""
-    for line in _content(path).split(b"\n"):
-        record, fault = parsed(line)
-        if not fault:
-            return isinstance(record.get("outcome"), dict)
-    return False
+    found = (record for _, record, fault in objects(_content(path)) if not fault)
+    return isinstance(next(found, {}).get("outcome"), dict)
 
 
 def read_judged(path: Path) -> Judged:
@@ -62,10 +59,7 @@ def read_judged(path: Path) -> Judged:
     samples: dict[str, list[tuple[Problem, Trajectory, Outcome]]] = {}
     facts: Mapping[str, Any] = {}
     unusable = []
-    for number, line in enumerate(_content(path).split(b"\n"), start=1):
-        if not line.strip():
-            continue
-        record, fault = parsed(line)
+    for number, record, fault in objects(_content(path)):
         if fault:
             unusable.append(f"line {number} is no sample with its verdict: it {fault}")
             continue

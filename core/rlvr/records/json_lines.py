@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +62,7 @@ def read_lines(path: Path, is_whole: bool = False) -> Lines:
         found.damage.append(f"it cannot be read: {error.strerror or error}")
         return found
     fields = _FIELDS["trajectories" if path.parent.name == "trajectories" else path.name]
-    for number, line in enumerate(content.split(b"\n"), start=1):
-        if not line.strip():
-            continue
-        record, fault = parsed(line)
+    for number, record, fault in objects(content):
         fault = fault or _fault(record, fields)
         missing = [n for n, (_, is_needed) in fields.items() if is_needed and n not in record]
         lacks = "step" if "step" in missing else next(iter(missing), "")
@@ -78,8 +75,14 @@ def read_lines(path: Path, is_whole: bool = False) -> Lines:
     return found
 
 
-def parsed(line: bytes) -> tuple[dict[str, Any], str]:
-    """The object of a line, and what is wrong with it ("" where nothing is)."""
+def objects(content: bytes) -> Iterator[tuple[int, dict[str, Any], str]]:
+    """Number and object of each line that is not blank, and what is wrong with it ("": nothing)."""
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        if line.strip():
+            yield number, *_parsed(line)
+
+
+def _parsed(line: bytes) -> tuple[dict[str, Any], str]:
     try:
         record: Any = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:

@@ -109,15 +109,15 @@ class SqliteStore(VerdictStore):
             if code in _DAMAGE:
                 self._set_aside(error)
             else:
-                self._unusable(str(error), rests=self._db is None or code in _HELD)
+                self._unusable(error, rests=self._db is None or code in _HELD)
         except (OSError, ValueError) as error:
-            self._unusable(str(error), rests=True)
+            self._unusable(error)
         return None
 
-    def _unusable(self, why: str, *, rests: bool) -> None:
+    def _unusable(self, why: object, *, rests: bool = True) -> None:
         if rests:
             self._resting_until = time.monotonic() + _REST_S
-        self._say("verdict_store_unusable", error=why, so="verdicts are found again")
+        self._say("verdict_store_unusable", error=str(why), so="verdicts are found again")
 
     def _open(self) -> None:
         _make_private(self._path)
@@ -129,9 +129,8 @@ class SqliteStore(VerdictStore):
         try:
             db.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
             try:
-                db.execute("PRAGMA journal_mode=WAL")
-                db.execute("PRAGMA synchronous=NORMAL")
-                db.execute(_TABLE)
+                for statement in ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=NORMAL", _TABLE):
+                    db.execute(statement)
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
                     raise
@@ -145,7 +144,7 @@ class SqliteStore(VerdictStore):
         """Rename the file and begin another one, unless another process has done so."""
         self.close()
         if not _is_ours(self._path):
-            self._unusable(f"{error}; the file is left as it is", rests=True)
+            self._unusable(f"{error}; the file is left as it is")
             return
         try:
             if self._opened is None or os.path.samestat(self._path.stat(), self._opened):
@@ -157,7 +156,7 @@ class SqliteStore(VerdictStore):
                 self._say("verdict_store_set_aside", error=str(error), renamed_to=str(aside))
             self._open()
         except (OSError, sqlite3.Error) as second:
-            self._unusable(str(second), rests=True)
+            self._unusable(second)
 
     def _say(self, event: str, **values: Any) -> None:
         if event not in self._said:
