@@ -203,7 +203,7 @@ def test_resume_refuses_other_options(rlvr: Call) -> None:
     refused = rlvr("run", "--resume", "r", "--steps", "2", "train.lr=0.5")
 
     assert refused.returncode == 2
-    assert "train.lr (0.01 -> 0.5)" in refused.stderr
+    assert "train.lr (0.007 -> 0.5)" in refused.stderr
     assert "run.steps" not in refused.stderr
 
 
