@@ -182,6 +182,8 @@ def _say_what_is_missing(recipe: Recipe, configured: Configured) -> None:
 
 
 def _give_notice(recipe: Recipe) -> None:
+    if not recipe.backend.capabilities.batch_invariant:
+        log.info("not_batch_invariant", found="equal runs may differ in bits")
     for text in task_warnings(recipe.task, "train"):
         log.warning("task_notice", notice=text)
 
