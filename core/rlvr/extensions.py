@@ -16,7 +16,7 @@ from attrs import frozen
 
 from rlvr.errors import PluginError
 from rlvr.plugins.host import PluginHost
-from rlvr.plugins.resolve import load_object
+from rlvr.plugins.resolve import load_object as target_of
 
 __all__ = ["Offer", "offered", "target_of"]
 
@@ -61,13 +61,3 @@ def offered(hook: str, record: type[Any], host: PluginHost | None = None) -> lis
                 f"mend it, or leave it out: RLVR_DISABLE_PLUGINS={provider}",
             ) from (one if isinstance(one, Exception) else None)
     return offers
-
-
-def target_of(target: str, provider: str = "") -> Any:
-    """
-    The object that an offer's `"module:object"` names, imported now.
-
-    Raises:
-        PluginError: It cannot be imported, or is not there (names the plugin).
-    """
-    return load_object(target, provider)

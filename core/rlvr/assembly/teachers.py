@@ -78,7 +78,7 @@ def teacher_for(model: str, host: PluginHost) -> TeacherSpec:
     takers = [spec for spec in host.teachers() if scheme in spec.models]
     asked = f"the teacher '{model}' was asked for."
     if takers:
-        return _only(takers, asked, "take it")
+        return _only(takers, asked, "take")
     known = sorted({f"{s}:..." for spec in host.teachers() for s in spec.models})
     ours = distribution_for("backend", MODELS.get(scheme, ""))
     raise PluginError(
@@ -88,13 +88,13 @@ def teacher_for(model: str, host: PluginHost) -> TeacherSpec:
     )
 
 
-def _only(specs: Sequence[TeacherSpec], asked: str, do_what: str) -> TeacherSpec:
+def _only(specs: Sequence[TeacherSpec], asked: str, verb: str, why: str = "") -> TeacherSpec:
     if len(specs) == 1:
         return specs[0]
     names = ", ".join(spec.provider for spec in specs)
     raise PluginError(
         asked,
-        f"found: {len(specs)} plugins {do_what}: {names}",
+        f"found: {why}{len(specs)} plugins {verb} it: {names}",
         "disable all but one of them (RLVR_DISABLE_PLUGINS)",
     )
 
@@ -235,15 +235,15 @@ def in_tokens_of(configured: Configured, student: Tokenizer, teacher: Teacher) -
         return teacher
     adapters = [spec for spec in configured.host.teachers() if spec.adapts]
     asked = f"teacher {teacher.name} was to score what the policy writes."
+    why = f"it has another tokenizer: {differs}; and "
     if not adapters:
         raise PluginError(
             asked,
-            f"found: it has another tokenizer: {differs}; and no plugin that adapts one to the "
-            "other",
+            f"found: {why}no plugin that adapts one to the other",
             f"do: {pip_install('rlvr-distill')}, or choose a teacher whose tokenizer is the "
             "policy's",
         )
-    adapter = _only(adapters, asked, f"adapt its tokenizer, which is another one ({differs})")
+    adapter = _only(adapters, asked, "adapt", why)
     notes = {"differs": differs}
     known = BuildContext(model=teacher.name, inner=teacher, tokenizer=student, notes=notes)
     adapted: Teacher = build(configured, adapter, known)
