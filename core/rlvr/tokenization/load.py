@@ -57,15 +57,15 @@ def load_tokenizer(
             else:
                 inner = transformers.AutoTokenizer.from_pretrained(where, trust_remote_code=False)
     except Exception as error:  # the hub, a file, or the library: they may raise anything
-        raise unreadable_tokenizer(where, owner, options, error) from error
-    return wrapped_tokenizer(inner, where, "" if path.is_file() else where, options, template)
+        raise unreadable_tokenizer(owner, options, error, where) from error
+    return wrapped_tokenizer(inner, where, options, template)
 
 
 def wrapped_tokenizer(
-    inner: Any, name: str, where: str, options: str, template: Sequence[str] = ()
+    inner: Any, name: str, options: str, template: Sequence[str] = ()
 ) -> FastTokenizer:
     """
-    A tokenizer of transformers, with the end tokens of the model's own settings in `where`.
+    A tokenizer of transformers, with the end tokens that the model's own settings name.
 
     Raises:
         ConfigError: Its chat template does not read a variable of `{options}.template`.
@@ -73,16 +73,17 @@ def wrapped_tokenizer(
     option = f"{options}.template"
     variables = parse_variables(template, option)
     check_known(variables, getattr(inner, "chat_template", None), name, option)
+    where = str(getattr(inner, "name_or_path", "") or "")
     return FastTokenizer(inner, name, end_ids(where) if where else [], variables)
 
 
 def unreadable_tokenizer(
-    where: str, owner: str, options: str, error: BaseException
+    owner: str, options: str, error: BaseException, where: str = ""
 ) -> PrerequisiteError:
-    """The tokenizer is not here and cannot be fetched."""
+    """The error for a tokenizer that is not here and cannot be fetched, or cannot be read."""
     lines = str(error).strip().splitlines()
     return PrerequisiteError(
-        f"the tokenizer {where} of {owner} was to be read.",
+        f"the tokenizer of {owner} was to be read{f' from {where}' if where else ''}.",
         f"found: {type(error).__name__}: {lines[0] if lines else 'no reason given'}",
         f"give a folder that holds it: {options}.tokenizer=PATH",
     )

@@ -56,11 +56,14 @@ async def push(protocol: ServerProtocol, weights: Weights) -> None:
         await _push_adapter(protocol, weights, is_vllm=is_vllm)
     elif is_vllm:
         hint = "start it with VLLM_SERVER_DEV_MODE=1, which opens /collective_rpc"
-        body = {"method": "reload_weights", "kwargs": {"weights_path": weights.seen_at}}
+        body: dict[str, Any] = {
+            "method": "reload_weights",
+            "kwargs": {"weights_path": weights.seen_at},
+        }
         await _take(protocol, "/collective_rpc", body, weights, hint)
         await _take(protocol, "/reset_prefix_cache", {}, weights, hint)
     else:
-        body: dict[str, Any] = {
+        body = {
             "model_path": weights.seen_at,
             "weight_version": weights.label,
             "flush_cache": True,
