@@ -14,24 +14,8 @@ from rlvr.border.calls import Border, is_finite, label, shown
 from rlvr.border.declared import check_declarations
 from rlvr.border.kinds import fault_of_part
 from rlvr.log import get
-from rlvr.parts import (
-    Advantage,
-    Backend,
-    Checkpointer,
-    Episode,
-    Policy,
-    Sampler,
-    Task,
-)
-from rlvr.types import (
-    Checkpoint,
-    Datum,
-    Message,
-    Problem,
-    SamplingParams,
-    ScoredGroup,
-    Trajectory,
-)
+from rlvr.parts import Advantage, Backend, Checkpointer, Episode, Policy, Sampler, Task
+from rlvr.types import Checkpoint, Datum, Message, Problem, SamplingParams, ScoredGroup, Trajectory
 
 log = get(__name__)
 
@@ -67,9 +51,8 @@ def fault_of_problem(problem: object) -> str:
     messages: tuple[object, ...] = problem.prompt
     for message in messages:
         if not isinstance(message, Message) or not isinstance(message.content, str):
-            return (
-                f"problem {problem.id!r} with {shown(message)} in its prompt, which is no Message"
-            )
+            wrong = f"{shown(message)} in its prompt, which is no Message"
+            return f"problem {problem.id!r} with {wrong}"
         if not isinstance(message.role, str) or not message.role:
             return f"problem {problem.id!r} with {shown(message.role)} as a role in its prompt"
     if not all(isinstance(x, str) for pair in problem.labels.items() for x in pair):
@@ -125,8 +108,7 @@ def annotated(task: Task, problem: Problem, trajectory: Trajectory) -> Mapping[s
     Raises:
         PartError: It is no mapping of numbers (T,), or the task raised.
     """
-    promised = "numbers (T,) by name, one a token"
-    at = Border(task, "task", "annotate", promised=promised, problem=problem.id)
+    at = Border(task, "task", "annotate", promised="numbers (T,) by name", problem=problem.id)
     with at:
         found: Any = task.annotate(problem, trajectory)
         if not isinstance(found, Mapping):
@@ -270,13 +252,10 @@ def numbers_of(part: Any, kind: str, method: str, found: object) -> dict[str, fl
         at.check(shown(found))
         return {}
     for name, value in found.items():
-        is_fit = isinstance(name, str) and (is_finite(value) or _is_float(value))
+        is_number = is_finite(value) or isinstance(value, float | np.floating)
+        is_fit = isinstance(name, str) and is_number
         at.check("" if is_fit else f"{shown(value)} as {shown(name)}")
     return {name: float(value) for name, value in found.items()}
-
-
-def _is_float(value: object) -> bool:
-    return isinstance(value, float | np.floating)
 
 
 def checkpoints_of(checkpointer: Checkpointer) -> list[Checkpoint]:
@@ -287,9 +266,8 @@ def checkpoints_of(checkpointer: Checkpointer) -> list[Checkpoint]:
         PartError: One is no checkpoint, or the checkpointer raised.
     """
     at = Border(checkpointer, "checkpointer", "list", promised="checkpoints, oldest first")
-    found: list[Checkpoint] = []
     with at:
-        found.extend(checkpointer.list())
+        found = list(checkpointer.list())
     for checkpoint in found:
         at.check(_fault_of_checkpoint(checkpoint))
     steps = [checkpoint.step for checkpoint in found]
@@ -314,9 +292,9 @@ def _fault_of_checkpoint(found: object) -> str:
     if not isinstance(found, Checkpoint):
         return shown(found)
     step: object = found.step
+    path: object = found.path
     if not isinstance(step, int) or step < 0:
         return f"a Checkpoint of step {shown(step)}"
-    path: object = found.path
     if not isinstance(path, Path):
         return f"a Checkpoint with {shown(path)} as path"
     return "" if path.exists() else f"a Checkpoint at {path}, where nothing is"
