@@ -12,12 +12,12 @@ from attrs import define, field
 from rlvr.assembly.recipe import Recipe
 from rlvr.border.abilities import warnings_of
 from rlvr.border.calls import Border, label
+from rlvr.border.promises import check_saved
 from rlvr.evaluation.contamination import marked
 from rlvr.log import get
 from rlvr.parts import Callback, LearningPart
 from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
-from rlvr.records.kept_checkpoints import check_saved
 from rlvr.records.run_directory import RunDir
 from rlvr.records.run_state import RunState
 from rlvr.training.best_checkpoint import best_step
@@ -97,7 +97,7 @@ class Callbacks:
     def keep_trace(self) -> None:
         """Write the spans that ended since the last call, where there is a run to keep them."""
         if self.directory.path.is_dir() and (spans := self.status.trace.take()):
-            self.directory.append_all("trace.jsonl", spans)
+            self.directory.append("trace.jsonl", *spans)
 
     def notice(self, parts: Sequence[LearningPart], metrics: Mapping[str, float]) -> None:
         """Warnings that the parts see in a step's metrics."""

@@ -23,6 +23,7 @@ from rlvr.assembly.recipe import Recipe, build_context, open_callbacks, open_rec
 from rlvr.assembly.trained_model import lineage_at_start
 from rlvr.border.abilities import task_warnings
 from rlvr.border.calls import Border, culprit, shown
+from rlvr.border.promises import checkpoints_of
 from rlvr.config.layers import DEFAULT
 from rlvr.errors import (
     BackendError,
@@ -35,7 +36,6 @@ from rlvr.errors import (
 from rlvr.log import bind, get, unbind
 from rlvr.progress.status import RunStatus
 from rlvr.records.atomic import DISK_TROUBLE
-from rlvr.records.kept_checkpoints import checkpoints_of
 from rlvr.records.lineage import after_training, joined
 from rlvr.records.run_directory import RunDir
 from rlvr.records.run_state import RunState, state_of
