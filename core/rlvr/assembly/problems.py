@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rlvr.border.abilities import task_warnings
+from rlvr.border.abilities import warnings_of
 from rlvr.border.calls import label
 from rlvr.border.promises import problems_of
 from rlvr.errors import ConfigError
@@ -36,7 +36,7 @@ def train_problems(task: Task, sampler: Sampler, provider: str) -> tuple[Problem
             name, reason = next(iter(unsupported.items()))
             found += f"; {len(unsupported)} rows are unsupported, the first {name}: {reason}"
             do += f"; every reason: rlvr score --plugin {provider} --dataset FILE --golden"
-        found += "".join(f"; {text}" for text in task_warnings(task, "train"))
+        found += "".join(f"; {text}" for text in warnings_of(task, "train"))
         asked = f"there is nothing to train on: {label(task, 'task')}."
         raise ConfigError(asked, f"found: {found}", do)
     kept = posed(task, sampler, problems)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -99,26 +99,6 @@ def episode_of(task: Task, problem: Problem) -> Episode:
     at.check("" if isinstance(episode, Episode) else f"{shown(episode)}, which is no rlvr.Episode")
     check_declarations(episode, "episode")
     return episode
-
-
-def annotated(task: Task, problem: Problem, trajectory: Trajectory) -> Mapping[str, Any]:
-    """
-    What a task knows of each token of a trajectory, by name.
-
-    Raises:
-        PartError: It is no mapping of numbers (T,), or the task raised.
-    """
-    at = Border(task, "task", "annotate", promised="numbers (T,) by name", problem=problem.id)
-    with at:
-        found: Any = task.annotate(problem, trajectory)
-        if not isinstance(found, Mapping):
-            at.check(shown(found))
-        shapes = {name: np.asarray(v, np.float32).shape for name, v in found.items()}
-    for name, shape in shapes.items():
-        wrong = shape != trajectory.tokens.shape
-        at.check(f"{name!r} of shape {shape} for {len(trajectory.tokens)} tokens" if wrong else "")
-        at.check("" if isinstance(name, str) else f"{shown(name)} as a name")
-    return dict(found)
 
 
 async def trajectories_of(
@@ -238,24 +218,6 @@ def check_scored(backend: Backend, data: Sequence[Datum], which: str, found: obj
                 f"shape {np.shape(values)} for {len(datum.tokens)} tokens "
                 f"(problem {datum.problem_id!r})"
             )
-
-
-def numbers_of(part: Any, kind: str, method: str, found: object) -> dict[str, float]:
-    """
-    Metrics as a part gave them, as Python's own numbers.
-
-    Raises:
-        PartError: They are no mapping of texts to numbers.
-    """
-    at = Border(part, kind, method, promised="metrics: a mapping of texts to numbers")
-    if not isinstance(found, Mapping):
-        at.check(shown(found))
-        return {}
-    for name, value in found.items():
-        is_number = is_finite(value) or isinstance(value, float | np.floating)
-        is_fit = isinstance(name, str) and is_number
-        at.check("" if is_fit else f"{shown(value)} as {shown(name)}")
-    return {name: float(value) for name, value in found.items()}
 
 
 def checkpoints_of(checkpointer: Checkpointer) -> list[Checkpoint]:

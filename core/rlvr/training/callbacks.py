@@ -105,6 +105,16 @@ class Callbacks:
             for text in warnings_of(part, metrics):
                 log.warning("part_notice", step=self.state.step, notice=text)
 
+    def say_if_idle(self, steps: int) -> None:
+        """Warn that weights are those of the start, whatever the evaluations say."""
+        if steps and not self.has_gradient:
+            log.warning(
+                "nothing_was_learnt",
+                found=f"the gradient was zero in all {steps} steps",
+                look_at="reward/groups_equal in metrics.jsonl: equal rewards teach nothing",
+                do="take easier problems, larger groups, or a model that is right at times",
+            )
+
     def evaluated(self, step: int, report: EvalReport, groups: Sequence[ScoredGroup]) -> None:
         """Keep an evaluation, marked as held-out or not, and announce it."""
         report = marked(report, [group.problem for group in groups], self.state.lineage)
