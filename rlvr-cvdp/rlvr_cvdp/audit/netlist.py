@@ -8,15 +8,14 @@ from typing import Any
 
 from attrs import frozen
 
-from rlvr_cvdp.audit.cursor import words
-
-_COMBINATIONAL = words(
+_FUNCTIONS = (
     "$not $pos $neg $and $or $xor $xnor $reduce_and $reduce_or $reduce_xor $reduce_xnor "
     "$reduce_bool $shl $shr $sshl $sshr $shift $shiftx $lt $le $eq $ne $eqx $nex $ge $gt $add "
     "$sub $mul $div $mod $divfloor $modfloor $pow $logic_not $logic_and $logic_or $mux $pmux "
     "$bmux $demux $slice $concat"
 )
-_FLIP_FLOPS = words("$dff $adff $aldff $dffe $adffe $sdff $sdffe $sdffce")
+_COMBINATIONAL = frozenset(_FUNCTIONS.split())
+_FLIP_FLOPS = {"$dff", "$adff", "$aldff", "$dffe", "$adffe", "$sdff", "$sdffe", "$sdffce"}
 
 
 @frozen

@@ -1,18 +1,15 @@
 """
 Whether a change of an assignment may show in the order of processes, which is not hardware's.
 
-With `=` in a clocked process another one sees the new value or the old one, as the simulator
-pleases; a synthesizer always takes the old one.
+With `=` in a clocked process another process sees the new value or the old one, depending on the
+simulator; a synthesizer always takes the old one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from rlvr_cvdp.audit.reader import read_structure
-from rlvr_cvdp.audit.structure import Process, Structure
-
-_ASSIGNS = frozenset(["=", "<="])
+from rlvr_cvdp.audit.syntax import Walk
 
 
 def is_raced(
@@ -29,26 +26,13 @@ def is_raced(
     for path, text in before.items():
         changed = after.get(path, "")
         if text != changed and _is_exchanged_in_clocked(text, changed):
-            clocked = sum(len(_clocked(read_structure(t))) for t in (*before.values(), *others))
-            return clocked > 1
+            return sum(Walk(other).clocked for other in (*before.values(), *others)) > 1
     return False
 
 
 def _is_exchanged_in_clocked(text: str, changed: str) -> bool:
-    old, new = read_structure(text), read_structure(changed)
-    if len(old.tokens) != len(new.tokens):
-        return False
-    places = [i for i, token in enumerate(old.tokens) if token.text != new.tokens[i].text]
-    if len(places) != 1 or {old.tokens[places[0]].text, new.tokens[places[0]].text} != _ASSIGNS:
-        return False
-    clocked = _clocked(old)
-    owners = [old.processes[a.process] for a in old.assignments if a.op == places[0]]
-    return any(owner in clocked for owner in owners)
-
-
-def _clocked(structure: Structure) -> list[Process]:
-    return [
-        process
-        for process in structure.processes
-        if any(process.first < edge < process.last for edge in structure.edges)
-    ]
+    pairs = enumerate(zip(text, changed, strict=False))
+    place = next((i for i, (old, new) in pairs if old != new), 0)
+    old, new = ("<=", "=") if text.startswith("<=", place) else ("=", "<=")
+    is_exchanged = changed == text[:place] + new + text[place + len(old) :]
+    return is_exchanged and place in Walk(text).clocked_assigns

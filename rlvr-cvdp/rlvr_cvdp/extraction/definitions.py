@@ -25,7 +25,6 @@ _MOST = 1000
 _PATIENCE_S = 60.0
 _OPENERS = ("module", "macromodule", "interface", "package", "program", "primitive")
 _HAS_ANY = re.compile(rf"\b(?:{'|'.join(_OPENERS)})\b")
-_OTHER = re.compile(r"[^\x00-\x7f]")
 _TOKEN = re.compile(
     r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:\\.|[^\"\\\n])*\"?|\\\S+|[`$]?[A-Za-z_][\w$]*|[#();,]",
     re.DOTALL,
@@ -66,7 +65,7 @@ def definitions_of(text: str) -> tuple[Definition, ...]:
     """
     if not _HAS_ANY.search(text):
         return ()
-    found = _PARSER.definitions(_OTHER.sub("?", text)) if len(text) <= _LONGEST else None
+    found = _PARSER.definitions(text) if len(text) <= _LONGEST else None
     is_clear = found and all(d.is_complete for d in found)
     plain = () if is_clear else tuple(islice(_by_tokens(text), _MOST))
     if found is None:

@@ -18,11 +18,11 @@ _DEPTH = 400
 _KINDS = {"ModuleDeclaration", "InterfaceDeclaration", "PackageDeclaration", "ProgramDeclaration"}
 
 
-def definitions(text: str) -> list[dict[str, Any]]:
+def parsed(text: str) -> tuple[Any, Any]:
     """
-    Modules, interfaces, packages and programs of a text in ASCII, in order, with their places.
+    The syntax tree of a text, and the manager that knows which places are a macro's.
 
-    Included files are never opened. What a macro writes has no place and is left out.
+    Included files are never opened. Places count characters: all that is not ASCII is read as "?".
     """
     from pyslang import Bag, SourceManager
     from pyslang.parsing import LexerOptions, ParserOptions, PreprocessorOptions
@@ -34,8 +34,18 @@ def definitions(text: str) -> list[dict[str, Any]]:
     preprocessor.maxIncludeDepth = 0
     parser.maxRecursionDepth = _DEPTH
     lexer.maxErrors = 64
+    plain = text.encode("ascii", "replace").decode()
     bag = Bag([preprocessor, parser, lexer])
-    tree = SyntaxTree.fromText(text, manager, "answer", "answer", bag)
+    return SyntaxTree.fromText(plain, manager, "answer", "answer", bag), manager
+
+
+def definitions(text: str) -> list[dict[str, Any]]:
+    """
+    Modules, interfaces, packages and programs of a text, in order, with their places.
+
+    What a macro writes has no place and is left out.
+    """
+    tree, manager = parsed(text)
     members = getattr(tree.root, "members", None)
     is_unit = tree.root.kind.name == "CompilationUnit"
     found: list[dict[str, Any]] = []

@@ -13,7 +13,7 @@ _TOKEN = re.compile(
     |(?P<macro>`\w+)
     |(?P<system>\$\w+)
     |(?P<escaped>\\\S+)
-    |(?P<number>\d[\w.]*|'[sS]?[bodhBODH]\s*[\w?]+)
+    |(?P<number>\d[\w.]*|'[sS]?[bodhBODH]\s*[\w?]+|'[01xXzZ]\b)
     |(?P<name>[A-Za-z_][\w$]*)
     |(?P<blank>\s+)
     |(?P<sign>.)""",

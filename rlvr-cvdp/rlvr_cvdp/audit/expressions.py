@@ -1,0 +1,146 @@
+"""Changes within the expressions of a Verilog text, each a mistake of one place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from rlvr_cvdp.audit.literals import neighbours
+from rlvr_cvdp.extraction.worker import parsed
+
+Change: TypeAlias = tuple[int, int, str, str]
+"""The place that is replaced, start and end, the kind of mistake, and what stands there then."""
+_OPERATORS = {
+    "+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "&": "| ^", "|": "& ^", "^": "& |",
+    "~^": "^", "^~": "^", "&&": "||", "||": "&&", "==": "!=", "!=": "==", "===": "!==",
+    "!==": "===", "<": ">=", "<=": ">", ">": "<=", ">=": "<", "<<": ">>", ">>": "<<", ">>>": ">>",
+    "<<<": ">>>",
+}  # fmt: skip
+_COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
+_UNARY = {
+    "~": ("polarity", ""), "!": ("polarity", ""), "-": ("operator", ""), "&": ("operator", "|"),
+    "|": ("operator", "&"), "^": ("operator", "|"), "~&": ("polarity", "&"),
+    "~|": ("polarity", "|"), "~^": ("polarity", "^"),
+}  # fmt: skip
+_NUMBERS = ("LiteralExpression", "IntegerVectorExpression")
+_SIMPLE = ("IdentifierName", *_NUMBERS)
+
+
+def kind_of(node: Any) -> str:
+    """The class of a node without its ending; "Token" for tokens, "NoneType" for nothing."""
+    return type(node).__name__.removesuffix("Syntax")
+
+
+class Expressions:
+    """Collects the changes of expressions; places are those of the text's characters."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self.tree, self._manager = parsed(text)
+        self.in_reset = False
+        self._found: list[Change] = []
+        self._signals: list[Any] = []
+
+    def changes(self) -> Iterator[Change]:
+        """All changes; last a signal in place of another that stands nearby in such a place."""
+        yield from self._found
+        names = [(self._place(token), self.source(token)) for token in self._signals]
+        for i, (place, name) in enumerate(names):
+            for beside in {other for _, other in names[max(i - 1, 0) : i + 2]} - {name}:
+                if place:
+                    yield *place, "name", beside + " " * beside.startswith("\\")
+
+    def change(self, kind: str, node: Any, new: str) -> None:
+        """Note that a node, or what stands from one of a pair to the other, may be replaced."""
+        place = self._place(node)
+        if place:
+            self._found.append((*place, kind, new))
+
+    def source(self, node: Any) -> str:
+        """The text of a node, "" where it has no place of its own (macros, missing words)."""
+        place = self._place(node)
+        return self._text[slice(*place)] if place else ""
+
+    def value(self, node: Any) -> None:
+        """Take the changes of the whole right-hand side of an assignment."""
+        if kind_of(node) == "TimingControlExpression":  # a delay inside of the assignment
+            node = node.expr
+        old = self.source(node)
+        if old and "//" not in old and "'{" not in old:
+            self.change("reset" if self.in_reset else "polarity", node, f"~({old})")
+            if kind_of(node) not in _NUMBERS and not self.in_reset:
+                self.change("constant", node, "0")
+        self.expression(node)
+
+    def indexes(self, node: Any) -> None:
+        """Take the changes of the indexes on the left-hand side of an assignment."""
+        if kind_of(node) not in ("Token", "NoneType"):
+            take = self.expression if kind_of(node) == "ElementSelect" else self.indexes
+            for child in node:
+                take(child)
+
+    def expression(self, node: Any, parent: Any = None, in_index: bool = False) -> None:
+        """Take the changes of an expression, operator by operator."""
+        kind = kind_of(node)
+        if kind in ("Token", "NoneType", "ScopedName", "TimingControlExpression"):
+            return
+        in_index = in_index or kind == "ElementSelect"
+        for what, place, new in self._changes(node, kind, parent, in_index):
+            self.change("reset" if self.in_reset else what, place, new)
+        if kind in ("IdentifierName", "IdentifierSelectName"):
+            self._signals.append(node.identifier)
+        is_call = kind in ("InvocationExpression", "CastExpression")
+        for child in list(node)[1:] if is_call else node:
+            self.expression(child, node, in_index)
+
+    def _changes(
+        self, node: Any, kind: str, parent: Any, in_index: bool
+    ) -> Iterator[tuple[str, Any, str]]:
+        operator = getattr(parent, "operatorToken", None)
+        around = operator.rawText if operator is not None else ""
+        if kind in _NUMBERS:
+            for new in neighbours(self.source(node)):
+                yield "off-by-one" if in_index or around in _COMPARISONS else "constant", node, new
+        elif kind == "PrefixUnaryExpression" and node.operatorToken.rawText in _UNARY:
+            what, new = _UNARY[node.operatorToken.rawText]
+            yield what, node.operatorToken, new
+        elif kind == "BinaryExpression":
+            old = node.operatorToken.rawText
+            if old in _COMPARISONS:
+                yield "off-by-one", node.operatorToken, _COMPARISONS[old]
+            for new in _OPERATORS.get(old, "").split():
+                yield "operator", node.operatorToken, new
+            is_alone = parent is None or kind_of(parent) == "ParenthesizedExpression"
+            if old == "-" and is_alone:
+                yield from self._swapped(node.left, node.right)
+        elif kind == "ConcatenationExpression" and len(items := list(node.expressions)) == 3:
+            yield from self._swapped(items[0], items[2])  # a comma is between them
+        elif kind == "ConditionalExpression":
+            yes, no = self.source(node.left), self.source(node.right)
+            both = node.left, node.right
+            if yes and no and yes != no and "//" not in self.source(both):
+                yield "condition", both, f"({no}) : ({yes})"
+        elif kind == "IdentifierName" and not in_index:
+            name = self.source(node)
+            if around in ("&&", "||"):
+                yield "polarity", node, f"!{name} "
+            elif around in _COMPARISONS and node == parent.right:
+                yield "off-by-one", node, f"({name} + 1)"
+                yield "off-by-one", node, f"({name} - 1)"
+
+    def _swapped(self, left: Any, right: Any) -> Iterator[tuple[str, Any, str]]:
+        """`a - b` alone becomes `b - a`, `{a, b}` becomes `{b, a}`."""
+        first, last = self._place(left), self._place(right)
+        if first and last and kind_of(left) in _SIMPLE and kind_of(right) in _SIMPLE:
+            between = self._text[first[1] : last[0]]
+            yield "operand", (left, right), self.source(right) + between + self.source(left)
+
+    def _place(self, node: Any) -> tuple[int, int] | None:
+        """Where a node or a token stands, or all from one of a pair to the other."""
+        first, last = node if isinstance(node, tuple) else (node, node)
+        first = first if kind_of(first) == "Token" else first.getFirstToken()
+        last = last if kind_of(last) == "Token" else last.getLastToken()
+        for token in (first, last):
+            if token.isMissing or not token.rawText or self._manager.isMacroLoc(token.location):
+                return None
+        return first.location.offset, last.location.offset + len(last.rawText)
