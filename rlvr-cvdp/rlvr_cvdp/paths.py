@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Mapping
+from pathlib import Path
 
 ANSWER_FOLDERS = ("rtl", "verif", "docs")
 
@@ -29,3 +31,11 @@ def answer_path(path: str) -> str | None:
     if normal is None or normal.split("/")[0] not in ANSWER_FOLDERS or "/" not in normal:
         return None
     return normal
+
+
+def write_texts(folder: Path, files: Mapping[str, str]) -> None:
+    """Write texts to their paths below a folder of ours, which nobody else writes to."""
+    for path, text in files.items():
+        place = folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, encoding="utf-8", errors="replace")

@@ -38,6 +38,17 @@ class Service:
     has_plain_build: bool = False
     tool: str = ""
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """What its variable VERILOG_SOURCES names, relative to /code where it is in there."""
+        words = self.environment.get("VERILOG_SOURCES", "").split()
+        return tuple(word.removeprefix("/code/") for word in words)
+
+    @property
+    def top(self) -> str:
+        """The module that it simulates by its variable TOPLEVEL, "" where it names none."""
+        return self.environment.get("TOPLEVEL", "")
+
 
 @frozen(kw_only=True)
 class CvdpProblem:

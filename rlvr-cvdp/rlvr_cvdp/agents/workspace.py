@@ -13,6 +13,7 @@ from pathlib import Path
 from attrs import frozen
 
 from rlvr_cvdp.answers.text_scores import ANSWER_FILES
+from rlvr_cvdp.paths import write_texts
 from rlvr_cvdp.problem import CvdpProblem
 from rlvr_cvdp.sandbox.folders.root import new_folder
 
@@ -39,12 +40,8 @@ def workspace(problem: CvdpProblem) -> Iterator[Path]:
     try:
         for name in FOLDERS:
             (folder / name).mkdir()
-        for path, text in problem.context.items():
-            if path.partition("/")[0] in FOLDERS:
-                place = folder / path
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_text(text, encoding="utf-8", errors="replace")
-        (folder / PROMPT).write_text(json.dumps({"prompt": problem.prompt}), encoding="utf-8")
+        given = {p: t for p, t in problem.context.items() if p.partition("/")[0] in FOLDERS}
+        write_texts(folder, {**given, PROMPT: json.dumps({"prompt": problem.prompt})})
         yield folder
     finally:
         _remove(folder)

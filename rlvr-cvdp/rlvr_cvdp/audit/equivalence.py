@@ -34,11 +34,11 @@ from rlvr_cvdp.audit.builds import (
     top_module,
     write_sources,
 )
-from rlvr_cvdp.audit.limited import Ran, run_limited
 from rlvr_cvdp.audit.netlist import read_netlist
 from rlvr_cvdp.audit.races import is_raced
 from rlvr_cvdp.hdl.names import code
 from rlvr_cvdp.problem import CvdpProblem
+from rlvr_cvdp.toolchain.limited import Ran, run_limited
 from rlvr_cvdp.toolchain.tools import find_tool
 
 Finding = Literal["equivalent", "different", "undecided"]

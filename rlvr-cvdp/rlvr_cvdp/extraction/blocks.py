@@ -32,14 +32,7 @@ _TAG = re.compile(
 )
 _ATTRIBUTE = re.compile(r"([\w:-]+)\s*=\s*(?:\"([^\"\n]*)\"|'([^'\n]*)'|([^\s>\"']+))")
 _NAME_TAGS = {
-    "path",
-    "file_path",
-    "filepath",
-    "filename",
-    "file_name",
-    "name",
-    "file",
-    "target_file",
+    *("path", "file_path", "filepath", "filename", "file_name", "name", "file", "target_file"),
     "title",
 }
 _HDL = {"verilog", "systemverilog", "sv", "v", "svh", "vh"}

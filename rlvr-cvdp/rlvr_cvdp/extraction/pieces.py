@@ -8,47 +8,11 @@ import re
 from attrs import frozen
 
 _WORD = re.compile(r"[\w./\\+-]+")
-_EXTENSIONS = frozenset(
-    [
-        "v",
-        "sv",
-        "vh",
-        "svh",
-        "vlt",
-        "md",
-        "rst",
-        "txt",
-        "py",
-        "tcl",
-        "sh",
-        "bash",
-        "sdc",
-        "xdc",
-        "f",
-        "yml",
-        "yaml",
-        "json",
-        "mem",
-        "hex",
-        "dat",
-        "c",
-        "cpp",
-        "h",
-        "mk",
-        "do",
-        "ys",
-        "log",
-        "csv",
-        "vhd",
-        "vhdl",
-        "toml",
-        "cfg",
-        "ini",
-        "lib",
-        "lef",
-        "vcd",
-    ]
+_ENDINGS = (
+    "v sv vh svh vlt md rst txt py tcl sh bash sdc xdc f yml yaml json mem hex dat c cpp h mk do ys "
+    "log csv vhd vhdl toml cfg ini lib lef vcd"
 )
+_EXTENSIONS = frozenset(_ENDINGS.split())
 _DECORATION = re.compile(
     r"(?i)\b(?:file|filename|filepath|file_path|path|name|title|code|the|for|create|update|updated|"
     r"new|modified|save|as|in|final|complete|full|version|here|is|contents?|of|source|design|rtl|"

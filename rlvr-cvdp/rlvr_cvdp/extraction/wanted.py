@@ -48,12 +48,8 @@ class Wanted:
 
 def wanted_of(problem: CvdpProblem) -> Wanted:
     """What a problem says: its context's modules, what its harness simulates, its request."""
-    tops = {service.environment.get("TOPLEVEL", "") for service in problem.services} - {""}
-    sources = {
-        word.removeprefix("/code/")
-        for service in problem.services
-        for word in service.environment.get("VERILOG_SOURCES", "").split()
-    }
+    tops = {service.top for service in problem.services} - {""}
+    sources = {path for service in problem.services for path in service.sources}
     given = {path: text for path, text in problem.context.items() if path not in problem.targets}
     given = {path: text for path, text in given.items() if path.endswith(HDL)}
     initial = {path: problem.context[path] for path in problem.targets if path in problem.context}

@@ -38,7 +38,7 @@ _YOSYS_PLACE = re.compile(r"\(([^\s():]+):(\d{1,9})\)|\bat ([^\s():]+):(\d{1,9})
 @frozen(kw_only=True)
 class ToolMessage:
     """
-    One message of a tool.
+    One message of a tool; its fields are JSON values.
 
     Attributes:
         file: Relative to /code; "" where the tool names none. So with line and column.
@@ -52,18 +52,6 @@ class ToolMessage:
     severity: Severity
     code: str = ""
     text: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Its fields as JSON values."""
-        return {
-            "tool": self.tool,
-            "file": self.file,
-            "line": self.line,
-            "column": self.column,
-            "severity": self.severity,
-            "code": self.code,
-            "text": self.text,
-        }
 
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.file, self.line, self.column) if part)
