@@ -216,12 +216,9 @@ def _budget(
 
     Found by trying: the estimate and the model's tokenizer differ from text to text.
     """
-    long = [r for r, size in zip(records, sizes.whole, strict=True) if size > room]
-    ratios = [
-        size / estimated_prompt(prompt_maker(config, r)(r))
-        for r, size in zip(records, sizes.whole, strict=True)
-        if size > room
-    ]
+    both = [(r, size) for r, size in zip(records, sizes.whole, strict=True) if size > room]
+    long = [record for record, _ in both]
+    ratios = [size / estimated_prompt(prompt_maker(config, r)(r)) for r, size in both]
     budget = max(1, int(room / max(ratios)))
     for _ in range(_ROUNDS):
         over = [tokens / room for r in long if (tokens := _cut(r, config, facts, budget)) > room]

@@ -88,6 +88,16 @@ class CvdpProblem:
         """Whether its answer is words, which are compared with the reference's."""
         return bool(self.response)
 
+    @property
+    def visible(self) -> dict[str, str]:
+        """The files that a policy is given; nothing of the harness, and nothing below `src`."""
+        hidden = self.harness.keys()
+        return {
+            path: text
+            for path, text in self.context.items()
+            if path not in hidden and not path.startswith("src/")
+        }
+
     def digest(self) -> str:
         """sha256 over what decides a verdict: harness, context and targets, or the response."""
         parts: list[object] = [dict(self.harness), dict(self.context), list(self.targets)]

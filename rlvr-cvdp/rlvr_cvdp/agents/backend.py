@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, NoReturn
 
-from attrs import field, frozen
+from attrs import Factory, field, frozen
 
 from rlvr import (
     BackendError,
@@ -27,8 +27,6 @@ from rlvr_cvdp.images.image import find_image
 from rlvr_cvdp.problem import CvdpProblem
 from rlvr_cvdp.sandbox.docker import sweep_containers
 
-SCHEME = "agent"
-
 
 @frozen(kw_only=True, eq=False)
 class AgentPolicy(Policy):
@@ -38,11 +36,9 @@ class AgentPolicy(Policy):
     image: Any
     config: AgentConfig
     version: int = 0
-    digest: str = field(init=False)
-
-    @digest.default
-    def _image_id(self) -> str:
-        return str(self.image.id)
+    digest: str = field(
+        init=False, default=Factory(lambda policy: str(policy.image.id), takes_self=True)
+    )
 
     async def generate(self, request: GenerateRequest) -> NoReturn:
         """Refused: only the sampler `agent` asks it."""

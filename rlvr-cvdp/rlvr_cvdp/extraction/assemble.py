@@ -82,18 +82,15 @@ class Assembly:
         self._segments: dict[int, Mapping[Definition, str]] = {}
         self.files: dict[str, str] = {}
         self.how: dict[str, str] = {}
-        self._assemble()
-
-    def _assemble(self) -> None:
-        mains = {name for _, names in self._chosen.values() for name in names}
-        for path, (found, names) in self._chosen.items():
+        mains = {name for _, names in chosen.values() for name in names}
+        for path, (found, names) in chosen.items():
             drop = self._dropped(path, found, names, mains)
             text = without(found.body, found.defined, frozenset(drop)) if drop else found.body
             said = f"{found.piece.where}, " + ("named" if found.target == path else "by its module")
             if drop:
                 said += "; without " + ", ".join(sorted({d.name for d in drop}))
             self.files[path], self.how[path] = text, said
-        for path in self._chosen:
+        for path in chosen:
             self._join_helpers(path)
 
     def _dropped(
@@ -165,14 +162,10 @@ def other_file(
 ) -> tuple[str, str] | None:
     """A file that is no Verilog, and why: the last piece of its name or language, or all."""
     languages = _LANGUAGES.get(path.rpartition(".")[2].lower(), set())
-    named = [f for f in everything if f.target == path and f.body.strip()]
-    spoken = [f for f in everything if not f.piece.name and f.piece.language in languages]
-    spoken = [f for f in spoken if f.body.strip()]
-    fenced = [
-        f
-        for f in everything
-        if not f.piece.name and f.body.strip() and f.piece.where[:5] == "fence"
-    ]
+    filled = [f for f in everything if f.body.strip()]
+    named = [f for f in filled if f.target == path]
+    spoken = [f for f in filled if not f.piece.name and f.piece.language in languages]
+    fenced = [f for f in filled if not f.piece.name and f.piece.where.startswith("fence")]
     is_text = path.lower().endswith((".md", ".rst", ".txt"))
     if named or spoken:
         found = (named or spoken)[-1]

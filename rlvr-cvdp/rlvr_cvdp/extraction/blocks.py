@@ -105,13 +105,10 @@ class _Scanner:
         if sign[0] == "~" and (before.strip(" \t>-*+0123456789.)") or re.search(r"\W", info[:1])):
             return 0
         if sign in info:
-            body, _, _ = info.partition(sign)
+            body = info.partition(sign)[0]
             language, _, code = body.partition(" ")
-            body = (
-                code
-                if language.isalpha() and language.lower() not in ("module", "package")
-                else body
-            )
+            if language.isalpha() and language.lower() not in ("module", "package"):
+                body = code
             self._plain.append(before)
             self._block(body.strip() + "\n", "", "")
             return place + line.index(sign, mark.end()) + len(sign)
@@ -119,9 +116,8 @@ class _Scanner:
             return 0
         if before.strip(" \t>-*+0123456789.)"):
             self._plain.append(before + "\n")
-        body, end = _fence_body(
-            text, place + len(line), sign, info, len(before) - len(before.lstrip())
-        )
+        indent = len(before) - len(before.lstrip())
+        body, end = _fence_body(text, place + len(line), sign, info, indent)
         self._block(body, info, before)
         return end
 
@@ -140,8 +136,8 @@ class _Scanner:
         if not is_sure:
             inner, _ = _named_inside(body)
             name, is_sure = (inner, True) if inner else (name, is_sure)
-        quoted = "> " if before.lstrip().startswith(">") else ""
-        body = re.sub(r"(?m)^[ \t]*> ?", "", body) if quoted else body
+        if before.lstrip().startswith(">"):
+            body = re.sub(r"(?m)^[ \t]*> ?", "", body)
         piece = Piece(
             body=body, name=name, is_sure=is_sure, language=language, lead=lead, where="fence"
         )

@@ -142,9 +142,7 @@ def _hunk(name: str, body: Sequence[str]) -> Edit:
 
 
 def _next(lines: Sequence[str], place: int, pattern: re.Pattern[str]) -> int:
-    while place < len(lines) and not pattern.match(lines[place]):
-        place += 1
-    return place
+    return next((i for i in range(place, len(lines)) if pattern.match(lines[i])), len(lines))
 
 
 def _applied(base: str, edit: Edit) -> str | None:
@@ -159,9 +157,7 @@ def _applied(base: str, edit: Edit) -> str | None:
     stripped = [line.strip() for line in lines]
     first = next((line for line in wanted if line), "")
     for place in range(len(lines) - len(wanted) + 1):
-        if (
-            stripped[place] in (wanted[0], first)
-            and stripped[place : place + len(wanted)] == wanted
-        ):
-            return "\n".join([*lines[:place], *edit.new, *lines[place + len(wanted) :]])
+        end = place + len(wanted)
+        if stripped[place] in (wanted[0], first) and stripped[place:end] == wanted:
+            return "\n".join([*lines[:place], *edit.new, *lines[end:]])
     return None

@@ -87,30 +87,24 @@ class _Reader:
 
     def _mapping(self, place: int, closers: str) -> tuple[dict[str, Any], int]:
         found: dict[str, Any] = {}
+        key = ""
         try:
-            place = self._entries(found, place, closers)
-        except _CutOffError:
-            raise _CutOffError(found) from None
-        return found, place
-
-    def _entries(self, found: dict[str, Any], place: int, closers: str) -> int:
-        while True:
-            place = self._skip(place)
-            if self._text[place] == "}":
-                return place + 1
-            if self._text[place] == ",":
-                place += 1
-                continue
-            key, place = self._key(place)
-            place = self._skip(place)
-            if self._text[place] != ":":
-                raise _NotReadableError
-            try:
+            while True:
+                place = self._skip(place)
+                if self._text[place] == "}":
+                    return found, place + 1
+                if self._text[place] == ",":
+                    place += 1
+                    continue
+                key, place = self._key(place)
+                place = self._skip(place)
+                if self._text[place] != ":":
+                    raise _NotReadableError
                 found[key], place = self.value(place + 1, closers + "}")
-            except _CutOffError as cut:
-                if cut.value is not None:
-                    found[key] = cut.value
-                raise
+        except _CutOffError as cut:
+            if cut.value is not None:
+                found[key] = cut.value
+            raise _CutOffError(found) from None
 
     def _list(self, place: int, closers: str) -> tuple[list[Any], int]:
         found: list[Any] = []

@@ -9,8 +9,8 @@ from attrs import frozen
 
 _WORD = re.compile(r"[\w./\\+-]+")
 _ENDINGS = (
-    "v sv vh svh vlt md rst txt py tcl sh bash sdc xdc f yml yaml json mem hex dat c cpp h mk do ys "
-    "log csv vhd vhdl toml cfg ini lib lef vcd"
+    "v sv vh svh vlt md rst txt py tcl sh bash sdc xdc f yml yaml json mem hex dat c cpp h mk do "
+    "ys log csv vhd vhdl toml cfg ini lib lef vcd"
 )
 _EXTENSIONS = frozenset(_ENDINGS.split())
 _DECORATION = re.compile(

@@ -69,8 +69,12 @@ def is_code(path: str, body: str) -> bool:
     """Whether a text can be the file at all; a file that is no Verilog takes any text."""
     if not path.endswith(HDL):
         return bool(body.strip())
-    is_header = path.endswith((".vh", ".svh"))
-    return bool(_CODE.search(body) or (is_header and _HEADER.search(body)))
+    return bool(_CODE.search(body) or (is_header(path) and _HEADER.search(body)))
+
+
+def is_header(path: str) -> bool:
+    """Whether a file is there to be included."""
+    return path.endswith((".vh", ".svh"))
 
 
 def is_bench(definition: Definition, wanted: Sequence[str]) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import json
 from collections.abc import Mapping
 
 from attrs import field, frozen
@@ -48,39 +46,22 @@ class Wanted:
 
 def wanted_of(problem: CvdpProblem) -> Wanted:
     """What a problem says: its context's modules, what its harness simulates, its request."""
-    tops = {service.top for service in problem.services} - {""}
+    targets, context = problem.targets, problem.context
+    tops = sorted({service.top for service in problem.services} - {""})
     sources = {path for service in problem.services for path in service.sources}
-    given = {path: text for path, text in problem.context.items() if path not in problem.targets}
-    given = {path: text for path, text in given.items() if path.endswith(HDL)}
-    initial = {path: problem.context[path] for path in problem.targets if path in problem.context}
-    key = json.dumps(
-        [list(problem.targets), sorted(tops), sorted(given.items()), sorted(initial.items())]
-    )
-    modules, compiled = _modules(key, tuple(sorted(sources)))
-    return Wanted(
-        targets=problem.targets,
-        modules=modules,
-        initial=initial,
-        given={path: given[path] for path in compiled},
-        tops=tuple(sorted(tops)),
-        prompt=problem.prompt,
-    )
-
-
-@functools.lru_cache(maxsize=512)
-def _modules(key: str, sources: tuple[str, ...]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """For each target the modules that it should define, and the given files that are compiled."""
-    targets, tops, given, initial = json.loads(key)
-    given, initial = dict(given), dict(initial)
+    given = {p: text for p, text in context.items() if p not in targets and p.endswith(HDL)}
+    initial = {path: context[path] for path in targets if path in context}
     names = {
         path: [d.name for d in definitions_of(text)] for path, text in {**given, **initial}.items()
     }
-    elsewhere = {name for path in names for name in names[path]} | {stem(path) for path in targets}
-    free = [top for top in tops if top not in elsewhere]
+    elsewhere = {name for found in names.values() for name in found} | {stem(p) for p in targets}
     hdl = [path for path in targets if path.endswith(HDL)]
-    modules = {}
-    for path in hdl:
-        mine = [*names.get(path, ()), stem(path), *(free if len(hdl) == 1 else ())]
-        modules[path] = tuple(dict.fromkeys(mine))
-    compiled = [path for path in given if not sources or path in sources]
-    return modules, compiled
+    free = [top for top in tops if top not in elsewhere] if len(hdl) == 1 else []
+    return Wanted(
+        targets=targets,
+        modules={p: tuple(dict.fromkeys([*names.get(p, ()), stem(p), *free])) for p in hdl},
+        initial=initial,
+        given={path: text for path, text in given.items() if not sources or path in sources},
+        tops=tuple(tops),
+        prompt=problem.prompt,
+    )

@@ -8,6 +8,8 @@ from functools import partial
 from rlvr import Message
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.problem import CvdpProblem
+from rlvr_cvdp.prompts.agent import agent_prompt
+from rlvr_cvdp.prompts.starter import brief_prompt
 
 _FOLDERS = """\
 You are a helpful assistant. Consider that you have a folder structure like this:
@@ -87,22 +89,18 @@ def official_prompt(problem: CvdpProblem) -> tuple[Message, ...]:
     return Message(role="system", content=system), Message(role="user", content=user)
 
 
-def brief_prompt(problem: CvdpProblem) -> tuple[Message, ...]:
-    """The starter model's prompt: the specification and the file to write."""
-    from rlvr_cvdp.prompts.starter import brief_prompt as brief
-
-    return (Message(role="user", content=brief(problem.prompt, problem.targets[0])),)
+def _brief(problem: CvdpProblem) -> tuple[Message, ...]:
+    """The starter model's prompt."""
+    return (Message(role="user", content=brief_prompt(problem.prompt, problem.targets[0])),)
 
 
 def prompt_maker(
     config: CvdpConfig, record: CvdpProblem
 ) -> Callable[[CvdpProblem], tuple[Message, ...]]:
     """What puts a problem's first prompt together, by `cvdp.prompt` and `cvdp.mode`."""
-    from rlvr_cvdp.prompts.agent import agent_prompt
-
     if record.is_comprehension:
         return official_prompt
     if config.mode == "agent":
         return partial(agent_prompt, turns=config.turns)
     is_brief = config.prompt == "brief" or (config.prompt == "auto" and record.is_starter)
-    return brief_prompt if is_brief else official_prompt
+    return _brief if is_brief else official_prompt

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from attrs import frozen
 
 from rlvr_cvdp.results.bounded import bounded_text
-from rlvr_cvdp.results.messages import ToolMessage
-from rlvr_cvdp.results.tests import TestResult
+from rlvr_cvdp.results.messages import ToolMessage, shown_messages
+from rlvr_cvdp.results.tests import TestResult, shown_tests
 
 _WHY = 400
 CPU_LIMIT = 152  # 128 + SIGXCPU
@@ -145,3 +145,19 @@ def _with_first(
 ) -> str:
     first = next((message for message in messages if message.severity in severities), None)
     return why if first is None else f"{why}: {first}"
+
+
+def details(
+    stopped: Stopped | None, tests: Sequence[TestResult], messages: Sequence[ToolMessage]
+) -> dict[str, Any]:
+    """
+    Fields of a reward's evidence (docs/results.md), of bounded size.
+
+    Names and messages of tests come from the hidden harness: never show them to the policy.
+    """
+    return {
+        "stage": stopped.stage.value if stopped else "",
+        "stage_why": stopped.why if stopped else "",
+        **shown_tests(tests),
+        **shown_messages(messages),
+    }

@@ -23,8 +23,7 @@ from rlvr_cvdp.datasets.time_limits import Calibration, load_calibration
 from rlvr_cvdp.extraction.definitions import definitions_of
 from rlvr_cvdp.extraction.wanted import wanted_of
 from rlvr_cvdp.problem import CvdpProblem
-from rlvr_cvdp.results.evidence import details
-from rlvr_cvdp.results.stage import failed_stage
+from rlvr_cvdp.results.stage import details, failed_stage
 from rlvr_cvdp.sandbox import Limits, Sandbox, open_sandbox
 from rlvr_cvdp.sandbox.options import judged_with
 from rlvr_cvdp.toolchain.cocotb_stacks import Stack
