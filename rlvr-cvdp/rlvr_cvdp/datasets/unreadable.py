@@ -33,7 +33,8 @@ def why_unreadable(problem: CvdpProblem) -> str:
 def _syntax_error(iverilog: Path, files: tuple[tuple[str, str], ...]) -> str:
     with tempfile.TemporaryDirectory(prefix="rlvr-cvdp-read-") as folder:
         write_texts(Path(folder), dict(files))
-        command = [iverilog, "-g2012", "-i", "-t", "null", *(name for name, _ in files)]
+        command: list[str | Path] = [iverilog, "-g2012", "-i", "-t", "null"]
+        command += [name for name, _ in files]
         ran = run_limited(command, cwd=Path(folder), cpu_s=_CPU_S)
     wrong = [line for line in ran.output.splitlines() if "syntax error" in line]
     return wrong[0] if ran.rc and wrong else ""

@@ -68,12 +68,12 @@ class Assembly:
 
     def __init__(
         self,
-        found: Sequence[Found],
+        everything: Sequence[Found],
         chosen: Mapping[str, tuple[Found, tuple[str, ...]]],
         owners: Mapping[str, str],
         wanted: Wanted,
     ) -> None:
-        self._found, self._chosen, self._owners, self._wanted = found, chosen, owners, wanted
+        self._found, self._chosen, self._owners, self._wanted = everything, chosen, owners, wanted
         self._given = {
             d.name: text[d.start : d.end]
             for text in wanted.given.values()
