@@ -21,7 +21,7 @@ def tree_path(path: str) -> str | None:
     normal = posixpath.normpath(text)
     if normal in (".", "..") or normal.startswith("../"):
         return None
-    # What `./` or a last slash hid: a drive's letter, a blank at an end.
+    # `./` or a last slash may have hidden a drive's letter or a blank at an end.
     return None if normal[1:2] == ":" or normal != normal.strip() else normal
 
 

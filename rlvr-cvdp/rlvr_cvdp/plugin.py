@@ -1,4 +1,4 @@
-"""What rlvr-cvdp offers. Imports nothing heavy: parts are named, and imported when chosen."""
+"""The parts that rlvr-cvdp offers, by name: each is imported when it is chosen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STARTER = {
     "checkpoint.every": 12,
     "cvdp.timeout_s": 10.0,
 }
-"""What suits the starter model on the starter set: learns within minutes on two cores."""
+"""Options for the starter model on the starter set: learns within minutes on two cores."""
 
 _CHECKS = (
     ("bubblewrap", "commands.doctor", True, "sandboxes can be made"),
@@ -133,7 +133,7 @@ def rlvr_samplers() -> Iterable[SamplerSpec]:
 
 @hookimpl
 def rlvr_checks() -> Iterable[Check]:
-    """What verification needs of the machine."""
+    """Checks of the machine before a verification."""
     for name, where, is_required, summary in _CHECKS:
         target = f"rlvr_cvdp.{where}:{name}"
         yield Check(name=f"cvdp-{name}", target=target, summary=summary, required=is_required)

@@ -1,4 +1,4 @@
-"""One CVDP problem in the plugin's own form, whichever official format it came from."""
+"""One CVDP problem in the plugin's own form, the same for all official formats."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Service:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """What its variable VERILOG_SOURCES names, relative to /code where it is in there."""
+        """The files of its variable VERILOG_SOURCES, relative to /code if they are in there."""
         words = self.environment.get("VERILOG_SOURCES", "").split()
         return tuple(word.removeprefix("/code/") for word in words)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rlvr.testing.tools import shared_data
 from rlvr_cvdp.audit.edits import edits
-from rlvr_cvdp.audit.literals import neighbours
+from rlvr_cvdp.audit.expressions import neighbours
 from rlvr_cvdp.audit.ports import constant, stub
 from rlvr_cvdp.hdl.names import tokens
 

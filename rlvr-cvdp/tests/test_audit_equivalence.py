@@ -11,7 +11,7 @@ from attrs import evolve
 from rlvr.testing.tools import require_tool
 from rlvr_cvdp.audit.builds import is_plain
 from rlvr_cvdp.audit.equivalence import compare
-from rlvr_cvdp.audit.races import is_raced
+from rlvr_cvdp.audit.syntax import is_raced
 from rlvr_cvdp.problem import CvdpProblem, Service
 from rlvr_cvdp.toolchain.limited import run_limited
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Any, NoReturn
 
 from attrs import Factory, field, frozen
@@ -30,7 +29,7 @@ from rlvr_cvdp.sandbox.docker import sweep_containers
 
 @frozen(kw_only=True, eq=False)
 class AgentPolicy(Policy):
-    """What the sampler `agent` asks. `digest` is the image's id: there are no weights."""
+    """The policy of the sampler `agent`. `digest` is the image's id: there are no weights."""
 
     client: Any
     image: Any
@@ -95,12 +94,7 @@ class AgentBackend(SampledBackend):
         await asyncio.to_thread(self._open)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: Any) -> None:
         self._policy = None
         self._stack.close()
 
@@ -120,7 +114,7 @@ class AgentBackend(SampledBackend):
             self._stack = stack.pop_all()
 
     async def policy(self) -> AgentPolicy:
-        """What the sampler `agent` asks."""
+        """The policy of the sampler `agent`."""
         assert self._policy is not None, "open it first: async with"
         return self._policy
 

@@ -43,7 +43,7 @@ def has_block(text: str) -> bool:
 
 
 def first_block(text: str) -> str:
-    """What stands in the first fenced block, "" where there is none."""
+    """The text of the first fenced block, "" if there is none."""
     found = _BLOCK.search(text)
     return found[1] if found else ""
 

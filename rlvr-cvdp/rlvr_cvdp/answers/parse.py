@@ -68,7 +68,7 @@ def from_text(text: str, targets: Sequence[str], wanted: Wanted | None = None) -
     """
     An answer that was given as raw model text, in whichever of the usual shapes.
 
-    What the model thought is left out. The rest is taken apart (`extraction.blocks`), and each
+    The model's reasoning is left out. The rest is taken apart (`extraction.blocks`), and each
     target gets the last whole piece that names it or defines its module (`extraction.choose`);
     `wanted` is what the problem says of those modules, the file's name where it is not given.
     """

@@ -1,4 +1,4 @@
-"""What a problem's harness compiles: which files, which top module, what it may set."""
+"""The files and the top module that a harness compiles, and whether it sets parameters."""
 
 from __future__ import annotations
 

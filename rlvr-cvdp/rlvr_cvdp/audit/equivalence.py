@@ -35,7 +35,7 @@ from rlvr_cvdp.audit.builds import (
     write_sources,
 )
 from rlvr_cvdp.audit.netlist import read_netlist
-from rlvr_cvdp.audit.races import is_raced
+from rlvr_cvdp.audit.syntax import is_raced
 from rlvr_cvdp.hdl.names import code
 from rlvr_cvdp.problem import CvdpProblem
 from rlvr_cvdp.toolchain.limited import Ran, run_limited
@@ -75,7 +75,7 @@ def compare(
     problem: CvdpProblem, reference: Mapping[str, str], mutant: Mapping[str, str]
 ) -> Finding:
     """
-    What yosys finds about two sets of files that differ in one place.
+    Compare two sets of files that differ in one place, by yosys.
 
     "different" means that some input in some state tells them apart, which that state need not
     ever be reached for; only "equivalent" is a proof about the harness.

@@ -53,7 +53,7 @@ def is_equivalent(
 def _given(
     problem: Problem, record: CvdpProblem, reference: Mapping[str, str] | None
 ) -> Iterator[Probe]:
-    """What needs no thought: nothing, what was there, what was said."""
+    """Answers without any work: an empty one, the given files, the words of the prompt."""
     text = partial(Trajectory.from_text, problem.id)
     yield Probe(kind="empty", trajectory=text(""))
     initial = {path: record.context[path] for path in record.targets if path in record.context}

@@ -8,7 +8,7 @@ changed. slang reads the text in this process: references only, never answers of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from rlvr_cvdp.audit.expressions import Expressions, kind_of
@@ -23,7 +23,7 @@ _GROUPS = {
     *("FunctionDeclaration", "ParameterValueAssignment", "HierarchyInstantiation"),
     *("HierarchicalInstance", "WaitStatement"),
 }
-"""What holds items and statements, and nothing to change of its own."""
+"""Nodes that only hold items and statements."""
 
 
 class Walk(Expressions):
@@ -178,3 +178,32 @@ def _edges(node: Any, joined: Any = None) -> Iterator[Event]:
         yield from _edges(node.right, node.operatorToken)
     elif kind == "SignalEventExpression" and node.edge.rawText in ("posedge", "negedge"):
         yield joined, node
+
+
+def is_raced(
+    before: Mapping[str, str], after: Mapping[str, str], others: Iterable[str] = ()
+) -> bool:
+    """
+    Whether `=` and `<=` were exchanged in one of several clocked processes.
+
+    Then the change may show in the order of processes: with `=` another process sees the new value
+    or the old one, depending on the simulator, and a synthesizer always takes the old one.
+
+    Args:
+        before: Files, path to text.
+        after: The same files, one of them changed in one place.
+        others: Texts of the rest of the design.
+    """
+    for path, text in before.items():
+        changed = after.get(path, "")
+        if text != changed and _is_exchanged_in_clocked(text, changed):
+            return sum(Walk(other).clocked for other in (*before.values(), *others)) > 1
+    return False
+
+
+def _is_exchanged_in_clocked(text: str, changed: str) -> bool:
+    pairs = enumerate(zip(text, changed, strict=False))
+    place = next((i for i, (old, new) in pairs if old != new), 0)
+    old, new = ("<=", "=") if text.startswith("<=", place) else ("=", "<=")
+    is_exchanged = changed == text[:place] + new + text[place + len(old) :]
+    return is_exchanged and place in Walk(text).clocked_assigns

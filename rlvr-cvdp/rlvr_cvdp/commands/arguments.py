@@ -1,4 +1,4 @@
-"""What the subcommands of `rlvr cvdp` share: their parsers and options."""
+"""Parsers and shared options of the subcommands of `rlvr cvdp`."""
 
 from __future__ import annotations
 

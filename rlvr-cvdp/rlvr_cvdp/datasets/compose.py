@@ -1,4 +1,4 @@
-"""Compose files and env files of the harnesses, as far as the official runner uses them."""
+"""Reads the parts of a harness's compose and env files that the official runner uses."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _images(name: str, entry: Mapping[str, Any], harness: Mapping[str, str]) -> 
 
 
 def _check_place(name: str, entry: Mapping[str, Any], harness: Mapping[str, str]) -> None:
-    """What a service wants around its command is what the one sandbox has."""
+    """Refuse a service that needs other images, mounts or files than the sandbox has."""
     for key in _OTHER_FILES:
         if entry.get(key):
             raise HarnessError(f"service {name} has {key}, which cannot be followed here")

@@ -1,4 +1,4 @@
-"""Which problems a training step takes: `cvdp.curriculum` and `cvdp.weak`."""
+"""Chooses the problems of a training step, by `cvdp.curriculum` and `cvdp.weak`."""
 
 from __future__ import annotations
 

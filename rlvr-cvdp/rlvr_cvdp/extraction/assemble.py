@@ -46,7 +46,7 @@ class Found:
 
     @property
     def defined(self) -> tuple[Definition, ...]:
-        """What its text defines."""
+        """The definitions of its text."""
         return definitions_of(self.piece.body)
 
     def is_foreign(self, wanted: Wanted) -> bool:

@@ -145,7 +145,7 @@ class _Scanner:
             self._emit(part)
 
     def _inside(self, piece: Piece) -> list[Piece]:
-        """What a block holds where it is itself a wrapping, and the block."""
+        """The pieces inside a block that wraps others (JSON, shell, Markdown), else the block."""
         body, language = piece.body, piece.language
         if self._depth >= DEEPEST:
             return [piece]
@@ -228,7 +228,7 @@ class _Scanner:
     # -- plain text --------------------------------------------------------------------------
 
     def _flush(self) -> str:
-        """Emit the code in the plain lines so far; give the last of the others."""
+        """Emit the code in the plain lines read until now; return the last three lines of prose."""
         lines, self._plain = self._plain, []
         rest = lines
         if any(BEGINS.match(line) for line in lines):

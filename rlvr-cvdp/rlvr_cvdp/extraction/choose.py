@@ -26,7 +26,7 @@ from rlvr_cvdp.paths import tree_path
 
 
 class Choice:
-    """Which piece becomes which file, and why, in words."""
+    """The piece that becomes each file (`files`), and the reason in words (`how`)."""
 
     def __init__(self, pieces: Sequence[Piece], wanted: Wanted, text: str) -> None:
         self._wanted = wanted

@@ -1,4 +1,4 @@
-"""What a text of Verilog defines: names, places, whether each is whole, what it instantiates."""
+"""Definitions in a Verilog text: names, places, whether each is complete, and its instances."""
 
 from __future__ import annotations
 

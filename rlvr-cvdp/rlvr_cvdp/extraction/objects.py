@@ -25,7 +25,7 @@ _DEEPEST = 60
 
 
 class _NotReadableError(ValueError):
-    """What stands here is no such object."""
+    """No object or list stands here."""
 
 
 class _CutOffError(ValueError):

@@ -24,7 +24,7 @@ def segments_of(text: str, defined: Sequence[Definition]) -> Mapping[Definition,
     """
     For each definition its text, the comments and directives before it and the ends after it.
 
-    What the whole text begins with (time scale, macros, includes) goes before each of them.
+    Directives at the start of the text (time scale, macros, includes) go before each of them.
     """
     places = _places(text, defined)
     if not places:

@@ -1,4 +1,4 @@
-"""What a piece of code looks like: a test, an empty shell, a text with parts left out."""
+"""Tells what a piece of code is: a test, an empty shell, a text with parts left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a problem says about the files that its answer must hold."""
+"""The files and modules that a problem asks for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlvr_cvdp.problem import CvdpProblem
 @frozen(kw_only=True)
 class Wanted:
     """
-    What a problem says about the files to write.
+    The files and modules that a problem asks for.
 
     Attributes:
         targets: Their paths.
@@ -38,14 +38,14 @@ class Wanted:
         return self.modules.get(target) or (stem(target),)
 
     def mains(self, target: str) -> frozenset[str]:
-        """Those of them that the file is about; the others are its helpers."""
+        """The modules that the file is about; its other modules are helpers."""
         names = set(self.names(target))
         given = {d.name for d in definitions_of(self.initial.get(target, ""))}
         return frozenset({stem(target)} & given or set(self.tops) & given or names)
 
 
 def wanted_of(problem: CvdpProblem) -> Wanted:
-    """What a problem says: its context's modules, what its harness simulates, its request."""
+    """Read it from the problem: its context, the variables of its harness, its request."""
     targets, context = problem.targets, problem.context
     tops = sorted({service.top for service in problem.services} - {""})
     sources = {path for service in problem.services for path in service.sources}

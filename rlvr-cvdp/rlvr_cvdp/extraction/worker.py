@@ -10,12 +10,20 @@ from __future__ import annotations
 import json
 import resource
 import sys
+from collections.abc import Callable
 from typing import Any
 
 CPU_S = 3
 _MEMORY = 2_000_000_000
 _DEPTH = 400
 _KINDS = {"ModuleDeclaration", "InterfaceDeclaration", "PackageDeclaration", "ProgramDeclaration"}
+
+_USES: dict[str, Callable[[Any], str]] = {
+    "HierarchyInstantiation": lambda part: part.type.valueText,
+    "PackageImportItem": lambda part: part.package.valueText,
+    "InterfacePortHeader": lambda part: part.nameOrKeyword.valueText,
+    "ScopedName": lambda part: str(part.left).strip(),
+}
 
 
 def parsed(text: str) -> tuple[Any, Any]:
@@ -43,7 +51,7 @@ def definitions(text: str) -> list[dict[str, Any]]:
     """
     Modules, interfaces, packages and programs of a text, in order, with their places.
 
-    What a macro writes has no place and is left out.
+    Definitions that a macro writes have no place and are left out.
     """
     tree, manager = parsed(text)
     members = getattr(tree.root, "members", None)
@@ -69,16 +77,10 @@ def _collect(node: Any, manager: Any, found: list[dict[str, Any]]) -> None:
     inner: list[Any] = []
 
     def look(part: Any) -> None:
-        kind = getattr(part, "kind", None)
-        if kind is not None and kind.name == "HierarchyInstantiation":
-            uses.add(part.type.valueText)
-        elif kind is not None and kind.name == "PackageImportItem":
-            uses.add(part.package.valueText)
-        elif kind is not None and kind.name == "InterfacePortHeader":
-            uses.add(part.nameOrKeyword.valueText)
-        elif kind is not None and kind.name == "ScopedName":
-            uses.add(str(part.left).strip())
-        elif kind is not None and kind.name in _KINDS and part is not node:
+        kind = getattr(getattr(part, "kind", None), "name", "")
+        if kind in _USES:
+            uses.add(_USES[kind](part))
+        elif kind in _KINDS and part is not node:
             inner.append(part)
 
     node.visit(look)

@@ -1,4 +1,4 @@
-"""Which inputs of a design are clocks and resets, told by names and by what the code does."""
+"""Finds clocks and resets among a design's inputs, by their names and by the code."""
 
 from __future__ import annotations
 

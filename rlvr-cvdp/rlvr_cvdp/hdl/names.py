@@ -78,7 +78,7 @@ def scope_names(text: str) -> set[str]:
     """
     Names that a hierarchical reference could begin with or pass through.
 
-    What the text defines (modules, packages, tasks, functions), instances, and named blocks.
+    Modules, packages, tasks and functions that the text defines, instances, and named blocks.
     """
     found = code(text)
     names = {name for _, name in _definitions(found)}

@@ -1,4 +1,4 @@
-"""What an agent is told first: the request, the files, and the actions with examples."""
+"""The first prompt of an agent: the request, the files, and the actions with examples."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def _brief(problem: CvdpProblem) -> tuple[Message, ...]:
 def prompt_maker(
     config: CvdpConfig, record: CvdpProblem
 ) -> Callable[[CvdpProblem], tuple[Message, ...]]:
-    """What puts a problem's first prompt together, by `cvdp.prompt` and `cvdp.mode`."""
+    """The function that writes a problem's first prompt, by `cvdp.prompt` and `cvdp.mode`."""
     if record.is_comprehension:
         return official_prompt
     if config.mode == "agent":

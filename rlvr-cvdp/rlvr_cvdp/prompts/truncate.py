@@ -16,7 +16,7 @@ _TOKENS = re.compile(r"([A-Za-z]+)|(\n+|[^\S\n]+)|([\x00-\x7f])|(.)", re.DOTALL)
 _LETTERS = 4
 _A_MESSAGE = 4
 _MARK = 22
-"""What a mark costs at most, up to a million lines."""
+"""Most tokens of a mark, up to a million lines."""
 
 REQUEST = "prompt"
 """The request's own name where cut lines are counted by file."""

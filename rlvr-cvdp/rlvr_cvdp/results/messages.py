@@ -65,7 +65,7 @@ def read_messages(text: str, tool: Tool = "iverilog") -> tuple[ToolMessage, ...]
     """
     The messages in a tool's output, in order, none twice, at most 1000.
 
-    What only counts or repeats (`2 error(s) during elaboration.`, `Exiting due to 3 error(s)`) and
+    Lines that only count (`2 error(s) during elaboration.`, `Exiting due to 3 error(s)`) and
     quoted source lines are left out.
     """
     lines = [line[:_MAX_WIDTH].rstrip() for line in text.split("\n", _MAX_LINES)[:_MAX_LINES]]

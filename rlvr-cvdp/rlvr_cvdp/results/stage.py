@@ -1,4 +1,4 @@
-"""Where an answer was stopped, from reading it to its tests, and why, in one sentence."""
+"""The stage that stopped an answer, from reading it to its tests, and why, in one sentence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CPU_LIMIT = 152  # 128 + SIGXCPU
 
 
 class Stage(StrEnum):
-    """What stopped an answer; docs/results.md says what each means."""
+    """The stages that can stop an answer; docs/results.md explains each."""
 
     EXTRACTION = "extraction"
     POLICY = "policy"
@@ -55,7 +55,7 @@ class Stopped:
 
 
 class ServiceEnd(Protocol):
-    """What must be known of a service's end; `launch_codes` are the simulators' exit statuses."""
+    """The end of a service; `launch_codes` are the simulators' exit statuses."""
 
     @property
     def name(self) -> str: ...

@@ -130,7 +130,7 @@ def _bench_top(testbench: str) -> str:
 
 
 def _why_unsafe(testbench: str) -> str:
-    """What in a testbench has names that cannot be hidden from an answer, "" for nothing."""
+    """The part of a testbench whose names cannot be hidden from an answer, "" for none."""
     for token in code(testbench):
         if token.kind == "escaped":
             return f"the escaped name {token.text}"
