@@ -33,7 +33,7 @@ def official_files(text: str, targets: Sequence[str]) -> Mapping[str, str] | Non
             return None
         for name, body in entry.items():
             if isinstance(body, str):
-                files[name] = first_block(body) if has_block(body) else body
+                files[name] = _unwrapped(body)
     return files or None
 
 

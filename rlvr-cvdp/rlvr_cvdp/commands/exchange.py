@@ -10,6 +10,7 @@ from typing import Any
 
 from rlvr import BuildContext, ConfigError, Problem
 from rlvr_cvdp.commands.arguments import parser_of
+from rlvr_cvdp.commands.completions import read_record
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.task import CvdpTask
 
@@ -72,12 +73,8 @@ def completion_lines(lines: Iterable[str], wrong: list[str]) -> Iterator[dict[st
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            record = None
-        name = record.get("id") if isinstance(record, dict) else None
-        completion = _completion(record) if isinstance(record, dict) else None
+        record = read_record(line)
+        name, completion = record.get("id"), _completion(record)
         if not isinstance(name, str) or completion is None:
             wrong.append(f"line {number}: no id and completion in it")
         else:

@@ -130,8 +130,8 @@ async def is_same_circuit(
         slot=slot, limits=limits, python=python, top=top, ports=kept, has_starts=has_starts
     )
     is_same = is_known or await place.compare({}) is True
-    for change in (lambda value: 2 * value, lambda value: value + 1) if new else ():
-        other = {name: change(value) for name, value in new.items()}
+    for factor, term in ((2, 0), (1, 1)) if new else ():
+        other = {name: factor * value + term for name, value in new.items()}
         sides = {"gold": {n: v for n, v in other.items() if n in old}, "gate": other}
         if is_same:
             is_same = await place.compare(sides) is not False

@@ -37,15 +37,6 @@ class Stage(StrEnum):
     SANDBOX = "sandbox"
 
 
-_STOPPED = {
-    "time": Stage.TIMEOUT,
-    "output": Stage.OUTPUT,
-    "disk": Stage.DISK,
-    "processes": Stage.PROCESSES,
-    "memory": Stage.MEMORY,
-}
-
-
 @frozen(kw_only=True)
 class Stopped:
     """The stage that stopped an answer, and why."""
@@ -120,7 +111,7 @@ def _service_stage(service: ServiceEnd, tool: str) -> tuple[Stage, str]:
         why = words.get(broken, f"the compiler ended with {broken}")
         return stage, _with_first(why, service.messages)
     if service.stopped:
-        return _STOPPED[service.stopped], service.why
+        return Stage(service.stopped.replace("time", "timeout")), service.why
     if CPU_LIMIT in service.launch_codes:
         return Stage.TIMEOUT, service.why
     if tool == "verilator":
