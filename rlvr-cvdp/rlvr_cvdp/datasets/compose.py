@@ -29,6 +29,8 @@ _OTHER_FILES = ("extends", "volumes_from", "configs", "secrets")
 class HarnessError(ValueError):
     """The harness cannot be run here; the text says why."""
 
+    kind = "harness"
+
 
 def parse_services(harness: Mapping[str, str]) -> tuple[Service, ...]:
     """

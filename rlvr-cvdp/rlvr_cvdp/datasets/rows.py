@@ -12,7 +12,7 @@ from attrs import frozen
 
 from rlvr import ConfigError
 from rlvr_cvdp.answers.text_scores import ANSWER_FILES, rouge2
-from rlvr_cvdp.datasets.compose import HarnessError, parse_services
+from rlvr_cvdp.datasets.compose import parse_services
 from rlvr_cvdp.datasets.files import RowError, check_tree, target_path, texts, unix_lines
 from rlvr_cvdp.datasets.from_public.rows import is_source_row, parse_source_row
 from rlvr_cvdp.datasets.harness import cocotb_generation, has_python, needed_packages
@@ -74,12 +74,8 @@ def _read_line(number: int, line: bytes) -> CvdpProblem | Unsupported:
     try:
         _check_text(number, line, row)
         return parse_source_row(row) if is_source_row(row) else parse_row(row)
-    except RowError as error:
-        return Unsupported(id=name, reason=str(error), kind=error.kind)
-    except HarnessError as error:
-        return Unsupported(id=name, reason=str(error), kind="harness")
     except ValueError as error:
-        return Unsupported(id=name, reason=str(error))
+        return Unsupported(id=name, reason=str(error), kind=getattr(error, "kind", "not a row"))
     except (TypeError, KeyError, AttributeError) as error:
         return Unsupported(id=name, reason=f"not a CVDP row: {error!r}")
 

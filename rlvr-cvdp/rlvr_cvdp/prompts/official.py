@@ -39,10 +39,7 @@ _TASKS = {
         "a verbatim quote: of the test plan where testbench code is given, of the testbench code "
         "where a part of the test plan is given",
     ),
-    "cid007": (
-        "RTL Lint Improvement or Power-Performance Optimization",
-        "the improved RTL code",
-    ),
+    "cid007": ("RTL Lint Improvement or Power-Performance Optimization", "the improved RTL code"),
     "cid012": ("Test Plan to Testbench Stimulus Generation", "the stimulus of the testbench"),
     "cid013": ("Test Plan to Testbench Checker Generation", "the checker of the testbench"),
     "cid014": ("Test Plan to Assertions Generation", "the assertions of the testbench"),

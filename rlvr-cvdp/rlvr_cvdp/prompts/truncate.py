@@ -58,9 +58,7 @@ class Fitted:
 
 
 def fit_prompt(
-    problem: CvdpProblem,
-    construct: Callable[[CvdpProblem], tuple[Message, ...]],
-    max_tokens: int,
+    problem: CvdpProblem, construct: Callable[[CvdpProblem], tuple[Message, ...]], max_tokens: int
 ) -> Fitted:
     """
     The prompt of a problem, cut to at most so many estimated tokens; 0 cuts nothing.
