@@ -1,4 +1,4 @@
-"""Options that a data set of CVDP and a model call for, where nobody typed others.
+"""Default options that suit a data set of CVDP and a model.
 
 The rule for the length of answers: a reference as the answer that it would be; else one and a half
 times the given files that are to be changed, and for files to be made as much as the request has.
@@ -74,7 +74,7 @@ def _records(path: Path, config: CvdpConfig) -> list[CvdpProblem]:
 
 
 def _template(facts: ModelFacts, situation: Situation) -> dict[str, Proposed]:
-    """The template's own switches of reasoning, set to what leaves the tokens to the answer."""
+    """The template's own switches of reasoning, set so that the tokens go to the answer."""
     known = [name for name in SWITCHES if name in facts.template_variables]
     if not known:
         return {}
@@ -197,7 +197,7 @@ def _refuse_too_short(sizes: Sequence[_Size], facts: ModelFacts, situation: Situ
 
 def _budget(sizes: Sequence[_Size], config: CvdpConfig, facts: ModelFacts, room: int) -> Proposed:
     """
-    The budget, in the estimate's tokens, with which all prompts fit the room in the model's.
+    The budget, in estimated tokens, with which all prompts fit `room` tokens of the model.
 
     Found by trying: the estimate and the model's tokenizer differ from text to text.
     """
@@ -217,7 +217,7 @@ def _budget(sizes: Sequence[_Size], config: CvdpConfig, facts: ModelFacts, room:
 
 
 def _cut(record: CvdpProblem, config: CvdpConfig, facts: ModelFacts, budget: int) -> int:
-    """Tokens of a prompt within the budget; 0 where what is never cut is alone more than that."""
+    """Tokens of a prompt within the budget; 0 if its uncuttable parts alone are more than that."""
     fitted = fit_prompt(record, prompt_maker(config, record), budget)
     is_over = bool(fitted.notes.get("prompt_cut", {}).get("is_over"))
     return 0 if is_over else facts.prompt_tokens(fitted.messages)

@@ -34,7 +34,7 @@ def answer_path(path: str) -> str | None:
 
 
 def write_texts(folder: Path, files: Mapping[str, str]) -> None:
-    """Write texts to their paths below a folder of ours, which nobody else writes to."""
+    """Write texts to their paths below a folder that no other process writes to."""
     for path, text in files.items():
         place = folder / path
         place.parent.mkdir(parents=True, exist_ok=True)

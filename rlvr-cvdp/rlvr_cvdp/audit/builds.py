@@ -52,7 +52,7 @@ def sets_defines(problem: CvdpProblem) -> bool:
 
 
 def is_plain(*paths: str) -> bool:
-    """Whether paths are nothing but names: what stands in a tool's script must not command it."""
+    """Whether paths are plain names: a path in a tool's script must not be a command."""
     return all(_PLAIN.fullmatch(path) for path in paths)
 
 

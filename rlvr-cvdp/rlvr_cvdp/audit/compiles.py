@@ -1,4 +1,4 @@
-"""Whether an answer compiles at all, found out in milliseconds."""
+"""Checks in milliseconds whether an answer compiles."""
 
 from __future__ import annotations
 

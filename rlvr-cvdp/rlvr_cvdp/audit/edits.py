@@ -24,7 +24,7 @@ class Edit:
         return text[: self.start] + self.new + text[self.end :]
 
     def note(self, text: str) -> str:
-        """The line, what stood there and what stands there now."""
+        """The line, the old text and the new text."""
         line = text.count("\n", 0, self.start) + 1
         first = max(text.rfind("\n", 0, self.start) + 1, self.start - _AROUND)
         last = min(text.find("\n", self.start) % (len(text) + 1), self.end + _AROUND)

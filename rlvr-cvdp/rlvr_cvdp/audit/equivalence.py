@@ -126,7 +126,7 @@ def _run(yosys: Path, folder: Path, script: str) -> Ran:
 
 
 def _is_timed(words: list[str]) -> bool:
-    """Whether a text does what only a simulator does: waits for a time, drives z, draws."""
+    """Whether a text uses delays, z or random numbers, which only a simulator has."""
     if _TIMED.intersection(words):
         return True
     no_wildcards = not {"casez", "casex"}.intersection(words)

@@ -45,7 +45,7 @@ class Expressions:
         self._signals: list[Any] = []
 
     def changes(self) -> Iterator[Change]:
-        """All changes; last a signal in place of another that stands nearby in such a place."""
+        """All changes; the last ones put a signal in the place of another one nearby."""
         yield from self._found
         names = [(self._place(token), self.source(token)) for token in self._signals]
         for i, (place, name) in enumerate(names):
@@ -54,7 +54,7 @@ class Expressions:
                     yield *place, "name", beside + " " * beside.startswith("\\")
 
     def change(self, kind: str, node: Any, new: str) -> None:
-        """Note that a node, or what stands from one of a pair to the other, may be replaced."""
+        """Note a replacement of a node, or of all text from the first of a pair to the second."""
         place = self._place(node)
         if place:
             self._found.append((*place, kind, new))

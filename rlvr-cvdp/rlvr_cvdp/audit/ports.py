@@ -1,4 +1,4 @@
-"""Modules without their logic: the right ports, and outputs that are driven by nothing or stuck."""
+"""Modules without their logic: the right ports, and outputs without a driver or stuck."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answers that `rlvr audit` puts to a problem's harness."""
+"""The answers that `rlvr audit` tries on a problem's harness."""
 
 from __future__ import annotations
 

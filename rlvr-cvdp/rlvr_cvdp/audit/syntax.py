@@ -138,7 +138,7 @@ class Walk(Expressions):
             self.indexes(assignment.left)
 
     def _declaration(self, node: Any, kind: str) -> None:
-        """The ranges of inner nets, and what a net or a local parameter is given at once."""
+        """Take the changes of inner nets' ranges, and of initial values and local parameters."""
         holders = []
         if kind == "ParameterDeclarationStatement":
             node = node.parameter

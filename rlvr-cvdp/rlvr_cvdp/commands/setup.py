@@ -15,7 +15,7 @@ from rlvr_cvdp.toolchain.cocotb_stacks import PINS, provision_stack, running_sta
 
 
 def setup(argv: list[str]) -> int:
-    """Make the managed stacks; says what each holds."""
+    """Make the managed stacks and print their contents."""
     parser = parser_of(
         "setup",
         "Make the cocotb stacks that harnesses need (a minute, needs a package index).",

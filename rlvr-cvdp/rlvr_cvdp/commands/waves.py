@@ -59,7 +59,7 @@ def waves(argv: list[str]) -> int:
 async def _record(
     problem: CvdpProblem, files: Mapping[str, str], config: CvdpConfig, options: argparse.Namespace
 ) -> Recording:
-    """The recording, in the sandbox that the options ask for; says on stderr which that is."""
+    """Record in the sandbox that the options ask for, and name it on stderr."""
     async with open_sandbox(config) as sandbox:
         print(judged_with(sandbox), file=sys.stderr)
         return await record_waves(

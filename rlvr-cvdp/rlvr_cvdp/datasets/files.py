@@ -63,7 +63,7 @@ def target_path(path: str) -> str:
 
 def check_tree(paths: Iterable[str]) -> None:
     """
-    All of these can be files of one tree.
+    Make sure that all of these can be files of one tree.
 
     Raises:
         RowError: One is the folder of another or of the tree, or has a name that is too long.

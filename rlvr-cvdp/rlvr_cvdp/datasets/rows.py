@@ -1,4 +1,4 @@
-"""Rows of the official data sets (v1.0.x, v1.1.0; agentic or not) to one kind of problem."""
+"""Reads rows of the official data sets (v1.0.x, v1.1.0; agentic or not) as problems."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _read_line(number: int, line: bytes) -> CvdpProblem | Unsupported:
 
 
 def _check_text(number: int, line: bytes, row: Mapping[str, Any]) -> None:
-    """All of a row is Unicode: no other bytes, no halves of a surrogate pair."""
+    """Make sure that all of a row is Unicode: no other bytes, no halves of a surrogate pair."""
     try:
         line.decode()
     except UnicodeDecodeError as error:
@@ -174,7 +174,7 @@ def _categories(row: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _response(row: Mapping[str, Any]) -> str:
-    """The reference in words, wherever the two forms keep it."""
+    """The reference in words, from either form of row."""
     diffs = row.get("patch") or {}
     diff = next((diffs[name] for name in ANSWER_FILES if diffs.get(name)), "")
     found = row.get("subjective_reference") or (row.get("output") or {}).get("response")

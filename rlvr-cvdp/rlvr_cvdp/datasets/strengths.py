@@ -1,4 +1,4 @@
-"""How far each problem's harness can be trusted: what `rlvr audit --json` found, read again."""
+"""The strength of each problem's harness, read from a file of `rlvr audit --json`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def is_doubtful(audit: Mapping[str, Audited], name: str) -> bool:
 
 
 def strength_weights(audit: Mapping[str, Audited], names: Iterable[str]) -> dict[str, float]:
-    """The strength of each problem; the mean of the known ones where it is not known."""
+    """The strength of each problem; if it is not known, the mean of the known ones."""
     found = {name: audit[name].strength if name in audit else None for name in names}
     known = [strength for strength in found.values() if strength is not None]
     usual = sum(known) / len(known) if known else 1.0

@@ -1,4 +1,4 @@
-"""Time limits of single problems, from what their right answers took."""
+"""Time limits of single problems, from the times of their right answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Problems whose own, given sources the installed simulator cannot read: no answer could pass."""
+"""Finds problems whose given sources the installed simulator cannot read: no answer can pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the text of each file: modules that belong elsewhere go, helpers that it needs come."""
+"""Writes the text of each file: takes out modules of other files and adds the helpers it needs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Found:
 
 
 class Assembly:
-    """The text of each Verilog target, and in words where it came from."""
+    """The text of each Verilog target (`files`), and its origin in words (`how`)."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Assembly:
     def _dropped(
         self, path: str, found: Found, names: Collection[str], mains: Collection[str]
     ) -> list[Definition]:
-        """Definitions that another file has: another target, a given file, or this one, later."""
+        """Definitions to take out: another target, a given file or a later place has them."""
         drop: list[Definition] = []
         whole: dict[str, Definition] = {}
         for d in found.defined:
@@ -139,7 +139,7 @@ class Assembly:
             self.how[path] += "; joined " + ", ".join(joined)
 
     def _helper(self, name: str) -> tuple[str, Definition]:
-        """The last whole definition of a name with what stands before it."""
+        """The last complete definition of a name, with the comments and directives before it."""
         _, found, definition = self._helpers[name]
         if found.order not in self._segments:
             self._segments[found.order] = segments_of(found.body, found.defined)
@@ -160,7 +160,7 @@ class Assembly:
 def other_file(
     path: str, everything: Sequence[Found], text: str, *, is_alone: bool
 ) -> tuple[str, str] | None:
-    """A file that is no Verilog, and why: the last piece of its name or language, or all."""
+    """The text of a file that is not Verilog, and its origin: the last piece that fits."""
     languages = _LANGUAGES.get(path.rpartition(".")[2].lower(), set())
     filled = [f for f in everything if f.body.strip()]
     named = [f for f in filled if f.target == path]

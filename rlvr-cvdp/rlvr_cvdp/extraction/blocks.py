@@ -48,7 +48,7 @@ _MOST_OBJECTS = 20
 
 
 def pieces_of(text: str) -> list[Piece]:
-    """All pieces of a message in order; one piece, the whole text, where it has no other."""
+    """All pieces of a message in order; if none is found, the whole text as one piece."""
     if _CURLY.search(text):
         text = text.replace("\u201c", '"').replace("\u201d", '"')
     found = _Scanner(0).scan(text)
@@ -63,7 +63,7 @@ def pieces_of(text: str) -> list[Piece]:
 
 
 class _Scanner:
-    """Goes through a text line by line; what it finds inside of a block goes to another one."""
+    """Reads a text line by line; the inside of a block goes to a scanner of its own."""
 
     def __init__(self, depth: int, name: str = "") -> None:
         self._depth, self._name = depth, name
@@ -289,7 +289,7 @@ def _fence_body(text: str, place: int, sign: str, info: str, indent: int) -> tup
 
 
 def _has_other_text(body: str) -> bool:
-    """Whether lines that are no code stand before the first module of a block."""
+    """Whether lines that are not code come before the first module of a block."""
     lines = body.splitlines(keepends=True)
     first = next((place for place, line in enumerate(lines) if BEGINS.match(line)), 0)
     before = "".join(lines[:first])
@@ -303,7 +303,7 @@ def _dedented(lines: list[str], indent: int) -> str:
 
 
 def _named_inside(body: str | list[str]) -> tuple[str, bool]:
-    """The file that a comment among the first lines names by itself."""
+    """The file that a comment in the first lines names, without other words."""
     lines = body if isinstance(body, list) else body[:2000].splitlines()
     for line in lines[:8]:
         comment = line.strip()

@@ -1,4 +1,4 @@
-"""Decides which piece of a message is which file: by the names it has and by what it defines."""
+"""Chooses the piece of a message for each file, by the piece's names and definitions."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Choice:
         return Found(piece=piece, order=order, target=target, is_other=is_other and not target)
 
     def _target_of(self, name: str) -> str:
-        """The target that a name means, "" for none; without a name the only one."""
+        """The target that a name means, "" for none; without a name, the only target."""
         targets = self._wanted.targets
         if not name:
             return targets[0] if len(targets) == 1 else ""
@@ -163,7 +163,7 @@ class Choice:
                 self._chosen[path] = ranked[-1][0], (name,)
 
     def _roots(self) -> list[tuple[Found, Definition]]:
-        """Definitions that belong to no target and are used by no other, benches aside."""
+        """Definitions that belong to no target and that no other one uses, without test benches."""
         pairs = [(found, d) for found in self._found for d in found.defined]
         used = {name for _, d in pairs if not is_bench(d, ()) for name in d.uses}
         taken = {name for _, names in self._chosen.values() for name in names} | {*self._owners}
@@ -186,7 +186,7 @@ class Choice:
         )
 
     def _by_any_code(self, path: str) -> None:
-        """A piece that names the file and is code of some kind; any for one target or header."""
+        """Take code that names the file; any code if there is one target or one header."""
         headers = [p for p in self._wanted.targets if is_header(p)]
         for found in reversed(self._found):
             is_only = len(self._wanted.targets) == 1 or headers == [path]

@@ -78,7 +78,7 @@ def definitions_of(text: str) -> tuple[Definition, ...]:
 
 
 class _Parser:
-    """Owns the process that parses; begun at first need, begun again after it ended."""
+    """Owns the parsing process; starts it at the first call, and again if it ended."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -86,7 +86,7 @@ class _Parser:
         self._owner = 0
 
     def definitions(self, text: str) -> list[Definition] | None:
-        """The definitions that slang sees, None where it gives no answer."""
+        """The definitions that slang finds, None if it does not answer."""
         if not _has_slang():
             return None
         with self._lock:

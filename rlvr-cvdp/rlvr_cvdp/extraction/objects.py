@@ -1,4 +1,4 @@
-"""Reads JSON as models write it: broken in the usual ways, or Python's own spelling of it."""
+"""Reads JSON as models write it: with the usual mistakes, or as a Python literal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _NotReadableError(ValueError):
 
 
 class _CutOffError(ValueError):
-    """The text ends within an object; `value` is what was read of it."""
+    """The text ends inside an object; `value` is the part that was read."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -168,7 +168,7 @@ class _Reader:
                 place += 1
 
     def _ends(self, place: int, closers: str) -> bool:
-        """Whether a quote before this place can be a string's last: what follows must fit."""
+        """Whether the quote before this place can end a string, judged by the text after it."""
         text = self._text
         inner = closers[-1:]
         if inner == "}" and _NEXT_KEY.match(text, place):
@@ -205,7 +205,7 @@ class _Reader:
 
 
 def _list_ends(text: str, place: int) -> bool:
-    """Whether a list that is put together ends here."""
+    """Whether a list whose lines a program joins ends here."""
     match = _SPACE.match(text, place)
     return bool(
         match and text.startswith("]", match.end()) and _JOINED.match(text, match.end() + 1)

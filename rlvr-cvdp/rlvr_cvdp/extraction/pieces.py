@@ -49,7 +49,7 @@ class Piece:
 
 
 def paths_in(line: str) -> list[str]:
-    """Words of a line that are names of files. Linear, unlike a single pattern would be."""
+    """Words of a line that are names of files. Linear, unlike a single pattern."""
     found = []
     for match in _WORD.finditer(line[:1000]):
         word = match[0].rstrip("./-\\").lstrip("-+")
@@ -76,7 +76,7 @@ def is_path(text: str) -> bool:
 
 
 def tidied(body: str) -> str:
-    """The text without what a chat put around its lines: quotes marks, line numbers, entities."""
+    """The text without a chat's additions to its lines: quote marks, line numbers, entities."""
     body = _INVISIBLE.sub("", body).replace("\u00a0", " ")
     lines = body.split("\n")
     full = [line for line in lines if line.strip()]

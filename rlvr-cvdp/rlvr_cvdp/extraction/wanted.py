@@ -34,7 +34,7 @@ class Wanted:
     prompt: str = ""
 
     def names(self, target: str) -> tuple[str, ...]:
-        """Modules that the target should define; its own name where nothing says so."""
+        """Modules that the target should define; by default one with the file's name."""
         return self.modules.get(target) or (stem(target),)
 
     def mains(self, target: str) -> frozenset[str]:
@@ -45,7 +45,7 @@ class Wanted:
 
 
 def wanted_of(problem: CvdpProblem) -> Wanted:
-    """Read it from the problem: its context, the variables of its harness, its request."""
+    """The files and modules that a problem's context, harness and request ask for."""
     targets, context = problem.targets, problem.context
     tops = sorted({service.top for service in problem.services} - {""})
     sources = {path for service in problem.services for path in service.sources}

@@ -1,4 +1,4 @@
-"""A process that parses Verilog with slang, away from the one that trains.
+"""A process that parses Verilog with slang, apart from the process that trains.
 
 Reads a JSON string a line, writes the definitions of that text as a JSON list a line. An answer
 may be hostile: a crash, a memory bomb or an endless macro ends this process and nothing else.

@@ -1,4 +1,4 @@
-"""Verilog text as tokens: enough to find names, and to give them others."""
+"""Reads Verilog text as tokens, to find names and to rename them."""
 
 from __future__ import annotations
 
