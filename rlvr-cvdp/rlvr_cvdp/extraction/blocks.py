@@ -125,17 +125,14 @@ class _Scanner:
         lead = self._flush()
         language = re.split(r"[\s:{,]", info.lower(), maxsplit=1)[0]
         name, is_sure = name_in(info)
-        for line in [] if name else reversed(lead.splitlines()):
-            if name := name_in(line)[0]:
-                is_sure = name_in(line)[1]
-                break
+        if not name:
+            name, is_sure = _last_name(lead.splitlines())
         first, _, after = body.lstrip().partition("\n")
         inner = first.strip().removeprefix("%%writefile").strip(" \t*`:")
         if is_path(inner) and CODE.search(after):
             name, is_sure, body = inner, True, after
-        if not is_sure:
-            inner, _ = _named_inside(body)
-            name, is_sure = (inner, True) if inner else (name, is_sure)
+        if not is_sure and (inner := _named_inside(body)):
+            name, is_sure = inner, True
         if before.lstrip().startswith(">"):
             body = re.sub(r"(?m)^[ \t]*> ?", "", body)
         piece = Piece(
@@ -234,11 +231,8 @@ class _Scanner:
         if any(BEGINS.match(line) for line in lines):
             rest = []
             for chunk, lead in plain_code(lines, rest):
-                name, is_sure = _named_inside(chunk)
-                for line in [] if name else reversed(lead):
-                    name, is_sure = name_in(line)
-                    if name:
-                        break
+                inner = _named_inside(chunk)
+                name, is_sure = (inner, True) if inner else _last_name(lead)
                 text = "".join(chunk).lstrip("\r\n")
                 self._emit(
                     Piece(
@@ -302,16 +296,22 @@ def _dedented(lines: list[str], indent: int) -> str:
     return "".join(lines)
 
 
-def _named_inside(body: str | list[str]) -> tuple[str, bool]:
-    """The file that a comment in the first lines names, without other words."""
+def _last_name(lines: list[str]) -> tuple[str, bool]:
+    """The file that the last line with a name in it names, and whether it says nothing else."""
+    found = (name_in(line) for line in reversed(lines))
+    return next((pair for pair in found if pair[0]), ("", False))
+
+
+def _named_inside(body: str | list[str]) -> str:
+    """The file that a comment in the first lines names, without other words; "" for none."""
     lines = body if isinstance(body, list) else body[:2000].splitlines()
     for line in lines[:8]:
         comment = line.strip()
         if comment and not comment.startswith(("//", "/*", "*", "#", "--", "<!--", ";")):
-            return "", False
+            return ""
         if comment.startswith("#") and re.match(r"#\s*(?:\(|include)", comment):
-            return "", False
+            return ""
         name, is_sure = name_in(comment)
         if name and is_sure:
-            return name, True
-    return "", False
+            return name
+    return ""
