@@ -53,11 +53,13 @@ def _outputs(module: Any) -> Iterator[tuple[str, bool]]:
     for port in [*(getattr(module.header.ports, "ports", None) or ()), *module.members]:
         if kind_of(port) not in ("ImplicitAnsiPort", "PortDeclaration"):
             continue
-        header = getattr(port.header, "direction", None)
-        kind = str(getattr(port.header, "dataType", "")).split()
-        if header is None or header.rawText or kind:
-            direction = header.rawText or direction if header is not None else ""
-            is_variable = bool(kind) and kind[0].partition("[")[0] in _VARIABLES
+        declared = getattr(port.header, "direction", None)
+        if declared is None:  # an interface
+            direction = ""
+            continue
+        word = port.header.dataType.getFirstToken().rawText
+        if declared.rawText or word:
+            direction, is_variable = declared.rawText or direction, word in _VARIABLES
         named = [port.declarator] if kind_of(port) == "ImplicitAnsiPort" else port.declarators
         for declarator in named if direction == "output" else ():
             if kind_of(declarator) == "Declarator":
