@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rlvr_cvdp.audit.expressions import kind_of
-from rlvr_cvdp.extraction.worker import parsed
+from rlvr_cvdp.audit.expressions import kind_of, tree_of
 
 _VARIABLES = ("reg", "logic", "bit", "int", "integer", "byte")
 _KEPT = (
@@ -26,7 +25,7 @@ def constant(text: str, value: str) -> str:
 
 
 def _hollow(text: str, value: str) -> str:
-    tree, manager = parsed(text)
+    tree, manager = tree_of(text)
     root = tree.root
     pieces: list[str] = []
     done = 0
