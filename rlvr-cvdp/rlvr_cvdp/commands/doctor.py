@@ -141,7 +141,8 @@ def _examples(config: CvdpConfig) -> Iterator[tuple[CvdpTask, CvdpReward, Proble
     data = data_dir()
     paths = [data / _OFFICIAL.format(kind=kind) for kind in _KINDS] if data else []
     official = [path for path in paths if path.is_file()]
-    for path in official or [None]:
+    choices: list[Path | None] = [*official] or [None]
+    for path in choices:
         context = BuildContext(dataset=path)
         task, reward = CvdpTask(config, context), CvdpReward(config, context)
         solved = [p for p in task.problems("all") if task.reference(p) is not None]
