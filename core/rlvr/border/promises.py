@@ -14,24 +14,8 @@ from rlvr.border.calls import Border, is_finite, label, shown
 from rlvr.border.declared import check_declarations
 from rlvr.border.kinds import fault_of_part
 from rlvr.log import get
-from rlvr.parts import (
-    Advantage,
-    Backend,
-    Checkpointer,
-    Episode,
-    Policy,
-    Sampler,
-    Task,
-)
-from rlvr.types import (
-    Checkpoint,
-    Datum,
-    Message,
-    Problem,
-    SamplingParams,
-    ScoredGroup,
-    Trajectory,
-)
+from rlvr.parts import Advantage, Backend, Checkpointer, Episode, Policy, Sampler, Task
+from rlvr.types import Checkpoint, Datum, Message, Problem, SamplingParams, ScoredGroup, Trajectory
 
 log = get(__name__)
 
@@ -67,9 +51,8 @@ def fault_of_problem(problem: object) -> str:
     messages: tuple[object, ...] = problem.prompt
     for message in messages:
         if not isinstance(message, Message) or not isinstance(message.content, str):
-            return (
-                f"problem {problem.id!r} with {shown(message)} in its prompt, which is no Message"
-            )
+            wrong = f"{shown(message)} in its prompt, which is no Message"
+            return f"problem {problem.id!r} with {wrong}"
         if not isinstance(message.role, str) or not message.role:
             return f"problem {problem.id!r} with {shown(message.role)} as a role in its prompt"
     if not all(isinstance(x, str) for pair in problem.labels.items() for x in pair):
@@ -245,9 +228,8 @@ def checkpoints_of(checkpointer: Checkpointer) -> list[Checkpoint]:
         PartError: One is no checkpoint, or the checkpointer raised.
     """
     at = Border(checkpointer, "checkpointer", "list", promised="checkpoints, oldest first")
-    found: list[Checkpoint] = []
     with at:
-        found.extend(checkpointer.list())
+        found = list(checkpointer.list())
     for checkpoint in found:
         at.check(_fault_of_checkpoint(checkpoint))
     steps = [checkpoint.step for checkpoint in found]
@@ -272,9 +254,9 @@ def _fault_of_checkpoint(found: object) -> str:
     if not isinstance(found, Checkpoint):
         return shown(found)
     step: object = found.step
+    path: object = found.path
     if not isinstance(step, int) or step < 0:
         return f"a Checkpoint of step {shown(step)}"
-    path: object = found.path
     if not isinstance(path, Path):
         return f"a Checkpoint with {shown(path)} as path"
     return "" if path.exists() else f"a Checkpoint at {path}, where nothing is"

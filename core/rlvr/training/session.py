@@ -143,12 +143,9 @@ async def _run(
             watch.say_if_idle(state.step - begun_at)
             outcome = "done"
             return Finished(directory=directory.path, state=state, reports=watch.reports)
-        except RlvrError as error:
-            if isinstance(error, PartError):
+        except Exception as error:
+            if isinstance(error, PartError) or not isinstance(error, RlvrError):
                 _keep_traceback(directory)
-            raise
-        except Exception:
-            _keep_traceback(directory)
             raise
         finally:
             watch.keep_trace()
