@@ -1,4 +1,4 @@
-"""Whether two designs are equal from power-up on: yosys, a miter and a SAT solver in a sandbox."""
+"""Proves two designs equal from power-up on: yosys, a miter and a SAT solver in a sandbox."""
 
 from __future__ import annotations
 

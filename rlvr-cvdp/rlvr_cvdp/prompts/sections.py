@@ -1,4 +1,4 @@
-"""A text of a prompt in pieces, each with how soon it may be left out."""
+"""Splits a prompt's texts into pieces, each with a rank: how soon it may be left out."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-The recorded inputs of a harness's tests again, with other data, beside the reference.
+Replays the recorded inputs of a harness's tests with other data, beside the reference.
 
 Clocks, resets, handshakes, modes and narrow inputs do what they did in the tests; a wide input that
 the tests vary gets another value, between the least and the greatest of theirs, wherever they
