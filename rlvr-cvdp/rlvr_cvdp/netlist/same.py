@@ -101,16 +101,16 @@ async def is_same_circuit(
     """
     Whether two designs are shown to do the same; False if nothing can be shown.
 
-    Nothing is: a first value where the given design has none (a register without one begins at 0),
-    another port than those of the two, a delay. Something is: what shows with other values of the
-    parameters that both have, or that `asked` names.
+    Ignored differences: initial values of registers if the given design has none (they begin at 0),
+    ports of neither design, and delays. Parameters that both designs have or that `asked` names
+    also get other values, and a difference with these counts.
 
     Args:
         given: The design before the answer.
         answer: The answer.
         top: Their top module.
         asked: Words of the harness.
-        is_known: That they are the same with the parameters that they have.
+        is_known: They are known to be equal with their own parameters.
         slot: A slot; files of their own are put into its tree, and taken out again.
         limits: Of the slot; each tool has ten seconds.
         python: A Python inside of the slot.
