@@ -63,8 +63,8 @@ async def prove(
     Compare two designs by their outputs, from registers at 0 or at their declared values on.
 
     A step is a change of the inputs; clocks are inputs like any other. The given design may leave
-    an output undefined (x); there the other design may give anything. "bounded" means no difference in the
-    first 8 steps.
+    an output undefined (x); there the other design may give anything. "bounded" means no
+    difference in the first 8 steps.
 
     Args:
         problem: The problem of both designs.
