@@ -39,12 +39,7 @@ def create_model(service: Service, request: types.CreateModelRequest, body: byte
     if not 1 <= config.rank <= most:
         raise Refusal(f"rank {config.rank} was asked for; this server takes 1..{most} (--max-rank)")
     net = service.base.net
-    shape = Shape(
-        rank=config.rank,
-        train_mlp=config.train_mlp,
-        train_attn=config.train_attn,
-        train_unembed=config.train_unembed,
-    )
+    shape = Shape.of(config)
     if not any(map(shape.covers, net.sites)):
         raise Refusal("train_mlp, train_attn and train_unembed are all false: nothing to train")
     seed = secrets.randbits(31) if config.seed is None else config.seed
@@ -90,29 +85,24 @@ def load_weights(service: Service, request: types.LoadWeightsRequest, body: byte
     trained = _admit(service, session, model_id, request.base_model or about.base_model)
     log.info("model_created", model=model_id, rank=about.rank, path=path)
 
-    def make() -> Model:
-        return loaded(service, path, with_optimizer)
-
-    return _make(service, session, trained, body, make, _loaded(path, model_id))
+    answer = _loaded(path, model_id)
+    return _make(
+        service, session, trained, body, lambda: loaded(service, path, with_optimizer), answer
+    )
 
 
 def get_info(service: Service, model_id: str) -> dict[str, Any]:
-    """
-    What a client asks of a model when it has made it.
-
-    Raises:
-        Refusal: There is no such model.
-    """
+    """What a client asks of a model when it has made it; `Refusal` where there is no such model."""
     _, trained = service.sessions.of_model(model_id)
-    base = service.base
+    data = {
+        "arch": type(service.base.net.base).__name__,
+        "model_name": trained.base_model,
+        "tokenizer_id": service.base.tokenizer_at,
+    }
     return {
         "type": "get_info",
         "model_id": model_id,
-        "model_data": {
-            "arch": type(base.net.base).__name__,
-            "model_name": trained.base_model,
-            "tokenizer_id": base.tokenizer_at,
-        },
+        "model_data": data,
         "is_lora": True,
         "lora_rank": trained.made.shape.rank,
         "model_name": trained.base_model,

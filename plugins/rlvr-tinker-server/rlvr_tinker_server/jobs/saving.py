@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
 import structlog
 from tinker import types
 from torch import Tensor
@@ -25,8 +26,7 @@ def save_weights(service: Service, request: types.SaveWeightsRequest, body: byte
     Adapter and optimiser, to go on from.
 
     Raises:
-        Refusal: There is no such model, the number is another request's, or nothing can be called
-            so.
+        Refusal: There is no such model, the number is another request's, or the name cannot be one.
     """
     name = check_name(request.path or f"state-{request.seq_id}")
     check_ttl(request.ttl_seconds)
@@ -50,12 +50,7 @@ def save_weights(service: Service, request: types.SaveWeightsRequest, body: byte
 def save_adapter(
     service: Service, name: str, request: types.SaveWeightsForSamplerRequest, body: bytes
 ) -> Future:
-    """
-    The adapter alone, under a name.
-
-    Raises:
-        Refusal: As `save_weights`.
-    """
+    """The adapter alone, under a name; raises as `save_weights`."""
     check_name(name)
     check_ttl(request.ttl_seconds)
 
@@ -69,20 +64,14 @@ def save_adapter(
 
 
 def weights_info(service: Service, path: str) -> dict[str, Any]:
-    """
-    What a checkpoint is.
-
-    Raises:
-        Refusal: There is none at the path.
-    """
+    """What a checkpoint is; `Refusal` where there is none at the path."""
     about = service.checkpoints.about(path)
+    shape = attrs.asdict(Shape.of(about))
     return {
         "base_model": about.base_model,
         "is_lora": True,
-        "lora_rank": about.rank,
-        "train_unembed": about.train_unembed,
-        "train_mlp": about.train_mlp,
-        "train_attn": about.train_attn,
+        "lora_rank": shape.pop("rank"),
+        **shape,
     }
 
 
@@ -94,12 +83,6 @@ def loaded(service: Service, path: str, with_optimizer: bool) -> Model:
         Refusal: There is none at the path, it is damaged, or it belongs to another base model.
     """
     about, net = service.about(path), service.base.net
-    shape = Shape(
-        rank=about.rank,
-        train_mlp=about.train_mlp,
-        train_attn=about.train_attn,
-        train_unembed=about.train_unembed,
-    )
     adam = Adam()
     if with_optimizer:
         adam.steps = about.steps
@@ -108,7 +91,7 @@ def loaded(service: Service, path: str, with_optimizer: bool) -> Model:
             kept = adam.means if kind == "mean" else adam.squares
             kept[weight] = tensor.to(net.head.device)
     factors = read_factors(service, path)
-    return Model(net=net, shape=shape, seed=about.seed, factors=factors, adam=adam)
+    return Model(net=net, shape=Shape.of(about), seed=about.seed, factors=factors, adam=adam)
 
 
 def read_factors(service: Service, path: str) -> dict[str, tuple[Tensor, Tensor]]:
@@ -132,10 +115,7 @@ def _write(
     about = About(
         base=service.base.digest,
         base_model=trained.base_model,
-        rank=model.shape.rank,
-        train_mlp=model.shape.train_mlp,
-        train_attn=model.shape.train_attn,
-        train_unembed=model.shape.train_unembed,
+        **attrs.asdict(model.shape),
         seed=model.seed,
         steps=model.adam.steps,
         lives_s=request.ttl_seconds,

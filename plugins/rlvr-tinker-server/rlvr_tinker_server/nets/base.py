@@ -28,27 +28,17 @@ _MARK = ".rlvr-tinker-server"
 
 @frozen(kw_only=True, eq=False)
 class Base:
-    """
-    What `--model` named, loaded.
+    """What `--model` named, loaded."""
 
-    Attributes:
-        name: What clients call it.
-        aliases: Further names that mean it: the model spec, and the tokenizer's folder.
-        net: The weights, frozen, with room for adapters.
-        tokenizer: That of the model.
-        tokenizer_at: What a client's transformers reads the tokenizer from: a folder here, or an
-            id of the hub.
-        digest: sha256 of the weights.
-        dtype: What matrix products are computed in.
-    """
-
-    name: str
-    aliases: frozenset[str]
-    net: AdaptedNet
+    name: str  # what clients call it
+    aliases: frozenset[
+        str
+    ]  # further names that mean it: the model spec, and the tokenizer's folder
+    net: AdaptedNet  # the weights, frozen, with room for adapters
     tokenizer: Any
-    tokenizer_at: str
-    digest: str = field(repr=False)
-    dtype: torch.dtype
+    tokenizer_at: str  # a folder here, or an id of the hub, for a client's transformers
+    digest: str = field(repr=False)  # sha256 of the weights
+    dtype: torch.dtype  # what matrix products are computed in
 
     def answers_to(self, name: str) -> bool:
         """Whether a client means this model."""

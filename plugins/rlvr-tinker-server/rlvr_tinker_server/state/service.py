@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from typing import Any
 
 import structlog
 from attrs import field, frozen
@@ -28,14 +29,7 @@ log = structlog.get_logger(__name__)
 
 @frozen(kw_only=True, eq=False)
 class Service:
-    """
-    The server's state.
-
-    Attributes:
-        base: The model.
-        checkpoints: Where weights are saved.
-        limits: How much it takes on.
-    """
+    """The server's state: the model, where weights are saved, and how much it takes on."""
 
     base: Base
     checkpoints: Checkpoints
@@ -47,8 +41,6 @@ class Service:
     @sessions.default
     def _sessions(self) -> Sessions:
         return Sessions(self.limits.session_timeout_s)
-
-    # --- sessions ---------------------------------------------------------------------------------
 
     def create_session(self, request: types.CreateSessionRequest) -> Session:
         """A new session."""
@@ -69,8 +61,6 @@ class Service:
             for session_id in self.sessions.silent():
                 self.end_session(session_id, "nothing was heard of its client")
 
-    # --- requests ---------------------------------------------------------------------------------
-
     def sent_before(self, request_id: str, body: bytes) -> Future | None:
         """
         The future of a request that was sent already; None for a new one.
@@ -90,10 +80,15 @@ class Service:
         self, request_id: str, session: Session, body: bytes, work: Callable[[], Answer]
     ) -> Future:
         """Do the work as soon as the worker is free."""
-        future = Future(id=request_id, session=session.id, fingerprint=fingerprint(body))
-        self.futures.add(future)
-        self.worker.add(Job(future=future, work=work))
+        future = self.accept(request_id, session, body)
+        self.worker.add(Job.alone(future, work))
         return future
+
+    def accept(self, request_id: str, session: Session, body: bytes, **settings: Any) -> Future:
+        """A future by which the request's result is fetched."""
+        return self.futures.add(
+            Future(id=request_id, session=session.id, fingerprint=fingerprint(body), **settings)
+        )
 
     def in_line(
         self,
@@ -117,16 +112,13 @@ class Service:
         request_id = f"{model_id}:{number}"
         if trained.line.knows(number, body):
             return self.futures.get(request_id) or Future(id=request_id, session=session.id)
-        future = Future(id=request_id, session=session.id, fingerprint=fingerprint(body))
-        self.futures.add(future)
+        future = self.accept(request_id, session, body)
 
-        def start(refusal: Refusal | None) -> None:
-            def lost() -> Answer:
-                return _refuse(trained, refusal or Refusal("lost"), breaks=True)
+        def start(lost: Refusal | None) -> None:
+            def turn() -> Answer:
+                return work(trained) if lost is None else _refuse(trained, lost, breaks=True)
 
-            self.worker.add(
-                Job(future=future, work=lost if refusal is not None else lambda: work(trained))
-            )
+            self.worker.add(Job.alone(future, turn))
 
         trained.line.enter(number, body, start)
         return future
@@ -165,15 +157,8 @@ class Service:
             future.is_cancelled = True
             future.finish(Answer.failure(Refusal("the request was cancelled")))
 
-    # --- what is asked about ----------------------------------------------------------------------
-
     def check_base(self, name: str) -> None:
-        """
-        Refuse a model that is not the one there is.
-
-        Raises:
-            Refusal: It is another one.
-        """
+        """Refuse (`Refusal`) a model that is not the one there is."""
         if not self.base.answers_to(name):
             raise Refusal(f"no base model {name!r} on this server; there is: {self.base.name}")
 
@@ -181,8 +166,7 @@ class Service:
         """
         What a checkpoint of the base model is.
 
-        Raises:
-            Refusal: There is none, or it belongs to another base model.
+        `Refusal`: there is none, or its base is another model.
         """
         about = self.checkpoints.about(path)
         if about.base != self.base.digest:

@@ -22,22 +22,18 @@ _MOST_TOGETHER = 1024  # sampling requests in one batch
 
 @frozen(kw_only=True, eq=False)
 class Job:
-    """
-    Work for a future.
+    """Work for a future, alone or with other jobs."""
 
-    Attributes:
-        future: Gets the answer.
-        work: Gives it; runs in the thread.
-        key: Jobs of an equal key may be done together by `together`; None: alone.
-        together: `(payloads) -> answers` of several jobs; one that failed is an exception.
-        payload: What `together` works on.
-    """
+    future: Future  # gets the answer
+    together: Callable[[Sequence[Any]], Sequence[Answer | Exception]]
+    """`(payloads) -> answers` in the thread; one that failed is an exception."""
+    key: Hashable = None  # jobs of an equal key may be done together; None: alone
+    payload: Any = None  # what `together` works on
 
-    future: Future
-    work: Callable[[], Answer] | None = None
-    key: Hashable = None
-    together: Callable[[Sequence[Any]], Sequence[Answer | Exception]] | None = None
-    payload: Any = None
+    @classmethod
+    def alone(cls, future: Future, work: Callable[[], Answer]) -> Job:
+        """A job that is done by itself."""
+        return cls(future=future, together=lambda _: [work()])
 
 
 class Worker:
@@ -75,10 +71,6 @@ class Worker:
                 else:
                     job.future.fail(answer)
 
-    async def call(self, work: Callable[[], Any]) -> Any:
-        """The value of a short piece of work in the thread, after what is under way there."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-
     def close(self) -> None:
         """Let the work under way stop, and the thread end."""
         self._closing.set()
@@ -103,9 +95,6 @@ class Worker:
 
     def _do(self, jobs: Sequence[Job]) -> Sequence[Answer | BaseException]:
         try:
-            if jobs[0].together is not None:
-                return jobs[0].together([job.payload for job in jobs])
-            assert jobs[0].work is not None
-            return [jobs[0].work()]
+            return jobs[0].together([job.payload for job in jobs])
         except Exception as error:  # the request's border: the server lives on
             return [error] * len(jobs)

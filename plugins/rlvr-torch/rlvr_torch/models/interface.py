@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
+import torch
 from attrs import frozen
 from torch import Tensor, nn
 
@@ -80,3 +81,12 @@ class Net(Protocol):
 
     def hidden(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Final hidden states (B, T, C), after the last norm, of tokens (B, T) at positions."""
+
+
+def capped(net: Net, logits: Tensor) -> Tensor:
+    """Logits (..., V) from products with the head: scaled and soft-capped as the net asks."""
+    if net.logit_scale != 1.0:
+        logits = logits * net.logit_scale
+    if net.logit_softcap:
+        logits = net.logit_softcap * torch.tanh(logits / net.logit_softcap)
+    return logits
