@@ -41,6 +41,7 @@ def model_facts(situation: Situation) -> ModelFacts:
     source = ModelSource.parse(situation.model, 0, _config(situation))
     tokenizer = source.tokenizer()
     is_chat = isinstance(tokenizer, HFTokenizer)
+    variables = variables_of(tokenizer.inner.chat_template) if is_chat else frozenset()
     greeting = tokenizer.render([Message(role="user", content="Hi")])
     return ModelFacts(
         context_length=_context_length(source),
@@ -48,9 +49,7 @@ def model_facts(situation: Situation) -> ModelFacts:
         prompt_tokens=lambda messages: len(tokenizer.render(messages)),
         opening=tokenizer.decode(greeting[-_OPENING:]),
         template_option=OPTION if is_chat else "",
-        template_variables=variables_of(tokenizer.inner.chat_template)
-        if isinstance(tokenizer, HFTokenizer)
-        else frozenset(),
+        template_variables=variables,
     )
 
 
@@ -111,9 +110,8 @@ def count_weights(where: str) -> int:
     """
     transformers = import_transformers()
     config = load_config(where)
-    kind = transformers.AutoModelForCausalLM
-    if is_seeing(config):
-        kind = transformers.AutoModelForImageTextToText
+    seeing, blind = transformers.AutoModelForImageTextToText, transformers.AutoModelForCausalLM
+    kind = seeing if is_seeing(config) else blind
     try:
         with quietly(), torch.device("meta"):
             model = kind.from_config(config, trust_remote_code=False)

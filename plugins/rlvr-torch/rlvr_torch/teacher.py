@@ -37,6 +37,8 @@ from rlvr_torch.training.reference import on_device
 from rlvr_torch.training.top_k import as_datum, top_k
 
 Found = TypeVar("Found")
+_USED = ("device", "dtype", "threads", "microbatch_tokens", "logprob_chunk")
+"""Options that mean a teacher too; the others are the student's alone."""
 
 
 class TorchTeacher(Teacher):
@@ -49,24 +51,14 @@ class TorchTeacher(Teacher):
 
     Attributes:
         name: The model spec.
-        tokenizer: The model's.
         capabilities: Any k, any temperature, and states.
         context_length: Positions of the model: prompt and answer together.
         image_processor: How the model takes pictures; None: it reads text alone.
     """
 
     def __init__(self, config: TorchConfig | None, context: BuildContext) -> None:
-        config = attrs.evolve(
-            config or TorchConfig(),
-            template=(),
-            lora_rank=0,
-            lora_alpha=0.0,
-            dora=False,
-            adapter="",
-            quantize="none",
-            reference="auto",
-            vision="frozen",
-        )
+        config = config or TorchConfig()
+        config = TorchConfig(**{name: getattr(config, name) for name in _USED})
         self.name = context.model
         self._dtype: torch.dtype = getattr(torch, config.dtype)
         self._chunk = config.logprob_chunk
@@ -97,7 +89,7 @@ class TorchTeacher(Teacher):
 
     @cached_property
     def head(self) -> Head:
-        """What makes logits of `states`; its weights lie on the model's device, in its type."""
+        """The output head, which makes logits of `states`; on the model's device, in its type."""
         return Head.leaf(self._net, with_grad=False)
 
     async def logprobs(self, data: Sequence[Datum]) -> list[FloatArray]:
@@ -117,8 +109,7 @@ class TorchTeacher(Teacher):
         """
         The states (n, C) before the output head, float32, at each datum's n supervised tokens.
 
-        Raises:
-            BackendError: As `logprobs`.
+        Raises as `logprobs`.
         """
 
         def work(batch: list[int]) -> list[States]:

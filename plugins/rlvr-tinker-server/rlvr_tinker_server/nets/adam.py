@@ -60,9 +60,7 @@ class Adam:
 
 
 def check_params(params: AdamParams) -> None:
-    """
-    Refuse (`Refusal`) a setting that is not finite or out of its range: it would damage weights.
-    """
+    """Refuse (`Refusal`) a setting that is not finite or out of its range."""
     for name in ("learning_rate", "beta1", "beta2", "eps", "weight_decay", "grad_clip_norm"):
         value, end = getattr(params, name), 1.0 if name.startswith("beta") else math.inf
         if not 0 <= value < end:

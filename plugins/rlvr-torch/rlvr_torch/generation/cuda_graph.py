@@ -16,12 +16,7 @@ _USES = 3  # passes of a shape before it is worth a capture
 
 
 class StepGraphs:
-    """
-    The captured passes of one batch.
-
-    Args:
-        is_on: Capture at all; otherwise each pass is simply run.
-    """
+    """The captured passes of one batch; where `is_on` is False, each pass is simply run."""
 
     def __init__(self, is_on: bool) -> None:
         self._is_on = is_on
@@ -48,11 +43,6 @@ class StepGraphs:
         graph, result = self._graphs[shape]
         graph.replay()
         return result
-
-    @property
-    def count(self) -> int:
-        """Shapes that were captured."""
-        return len(self._graphs)
 
 
 def _capture(step: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:

@@ -23,7 +23,7 @@ from rlvr_torch.generation.cpu.weights import DecodeWeights
 from rlvr_torch.generation.cuda_graph import StepGraphs
 from rlvr_torch.generation.sequence import RunningSequence
 from rlvr_torch.generation.token_sampling import TokenSampler
-from rlvr_torch.models.interface import Net
+from rlvr_torch.models.interface import Net, capped
 from rlvr_torch.runtime.batch_threads import BatchThreads
 
 _DROP_SHARE = 0.125  # finished rows leave when they are this share of the batch
@@ -56,10 +56,8 @@ class DecodeBatch:
         is_static: bool | None = None,
         threads: BatchThreads | None = None,
     ) -> None:
-        self._net = net
-        self._weights = weights
+        self._net, self._weights, self._dtype = net, weights, dtype
         self._threads = threads or BatchThreads()
-        self._dtype = dtype
         self._waiting: deque[RunningSequence] = deque()
         self._ended: list[RunningSequence] = []
         self._most = rows
@@ -85,7 +83,6 @@ class DecodeBatch:
 
     @property
     def is_done(self) -> bool:
-        """Whether all sequences have ended."""
         return not self._waiting and all(sequence is None for sequence in self._rows)
 
     @contextmanager
@@ -181,13 +178,14 @@ class DecodeBatch:
         """The next waiting sequences take free rows, and draw their first tokens."""
         sequences = [self._waiting.popleft() for _ in rows]
         names = [_name(sequence, version) for sequence in sequences]
-        self._close_prompts(version, set(names))
+        following = {_name(self._waiting[0], version)} if self._waiting else set()
+        self._cache.close_unused(following.union(names))
         lengths = {name: len(s.request.prompt) for name, s in zip(names, sequences, strict=True)}
         self._cache.prompts.make_room(lengths)
         places, unread = [], {}
         for name, sequence in zip(names, sequences, strict=True):
             prompt = sequence.request.prompt
-            place, is_unread = self._cache.open(name, len(prompt))
+            place, is_unread = self._cache.prompts.open(name, len(prompt))
             if is_unread:
                 unread[place] = prompt
             places.append(place)
@@ -199,21 +197,11 @@ class DecodeBatch:
         self._cache.resize(max(self._cache.rows, self._whole(last + 1)))
         self._draws.seat(rows, [d.request for d in sequences], [d.room for d in sequences])
         distinct = sorted(set(places))
-        ends = torch.stack([self._end(place) for place in distinct])  # (P, C)
+        ends = torch.stack([self._cache.prompts.ends[place] for place in distinct])  # (P, C)
         if len(ends) == 1:
             ends = ends.expand(2, -1)
         index = torch.tensor([distinct.index(p) for p in places], device=self._device)
         self._draw(self._logits(ends)[index], rows, version)
-
-    def _close_prompts(self, version: int | None, wanted: set[Hashable]) -> None:
-        """Free the places of prompts that no row reads, but for these and the next one's."""
-        following = {_name(self._waiting[0], version)} if self._waiting else set()
-        self._cache.close_unused(wanted | following)
-
-    def _end(self, place: int) -> Tensor:
-        end = self._cache.prompts.ends[place]
-        assert end is not None, "the prompt was opened and not read"
-        return end
 
     def _read(self, prompts: dict[int, np.ndarray]) -> None:
         """Prefill prompts at their places, several at a time."""
@@ -257,17 +245,9 @@ class DecodeBatch:
     def _logits(self, hidden: Tensor) -> Tensor:
         """(R, C) to float32 logits (R, V), whatever the rest is computed in."""
         if self._dtype == torch.float32:  # nothing to switch off
-            return self._scaled(self._weights.logits(hidden.float()))
+            return capped(self._net, self._weights.logits(hidden.float()))
         with torch.autocast(self._device.type, enabled=False):
-            return self._scaled(self._weights.logits(hidden.float()))
-
-    def _scaled(self, logits: Tensor) -> Tensor:
-        net = self._net
-        if net.logit_scale != 1.0:
-            logits = logits * net.logit_scale
-        if net.logit_softcap:
-            logits = net.logit_softcap * torch.tanh(logits / net.logit_softcap)
-        return logits
+            return capped(self._net, self._weights.logits(hidden.float()))
 
 
 def _name(sequence: RunningSequence, version: int | None) -> Hashable:

@@ -44,19 +44,11 @@ class Engine:
         threads: BatchThreads | None = None,
         ends: frozenset[int] | None = None,
     ) -> None:
-        self.net = net
-        self.tokenizer = tokenizer
-        self._ends = ends
-        self._rows = rows
-        self._prefill_tokens = prefill_tokens
-        self._dtype = dtype
-        self._threads = threads
+        self.net, self.tokenizer, self._ends = net, tokenizer, ends
+        self.context_length = net.positions  # prompt and completion together, tokens
+        self._rows, self._prefill_tokens = rows, prefill_tokens
+        self._dtype, self._threads = dtype, threads
         self._weights: DecodeWeights | None = None  # laid out, for the next batch
-
-    @property
-    def context_length(self) -> int:
-        """Positions of the model: prompt and completion together."""
-        return self.net.positions
 
     def generate(
         self,
@@ -88,8 +80,7 @@ class Engine:
         """
         A completion that has drawn nothing yet.
 
-        Raises:
-            BackendError: The prompt is empty or has ids outside the vocabulary.
+        `BackendError` where the prompt cannot be read.
         """
         prompt, vocab = request.prompt, self.net.vocab_size
         if not len(prompt):

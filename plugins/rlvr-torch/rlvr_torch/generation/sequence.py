@@ -18,12 +18,9 @@ class RunningSequence:
         tokenizer: Makes text of the tokens; one that `has_bytes` is asked for each token's bytes
             where there are stop texts, others decode the tail of the completion.
         ends: Tokens that end it; None: those that end the policy's turn.
-
-    Attributes:
-        names_versions: Whether its completion names the versions that drew it.
     """
 
-    names_versions = True
+    names_versions = True  # whether its completion names the versions that drew it
 
     def __init__(
         self,
@@ -40,12 +37,9 @@ class RunningSequence:
         self._logprobs: list[float] = []
         self._versions: list[int] = []
         self._finish: Finish = "length"
-        self._watch: StopStrings | None = None
-        self._tail: TailDecoder | None = None
-        if request.params.stop:
-            self._watch = StopStrings(request.params.stop)
-            if not tokenizer.has_bytes:
-                self._tail = TailDecoder(tokenizer.decode)
+        stops = request.params.stop
+        self._watch = StopStrings(stops) if stops else None
+        self._tail = TailDecoder(tokenizer.decode) if stops and not tokenizer.has_bytes else None
 
     def take(self, token: int, logprob: float, version: int | None = None) -> bool:
         """

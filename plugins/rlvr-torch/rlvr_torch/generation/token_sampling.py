@@ -10,7 +10,7 @@ Shapes: R rows, V vocabulary, W numbers kept a row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from torch import Tensor
 from rlvr import GenerateRequest
 from rlvr_torch.generation.blockwise_top_k import leaders, likeliest
 
+How: TypeAlias = Literal["greedy", "whole", "cut"]
 _OFF = 2.0  # a nucleus mass that keeps everything, rounding included
 _BLOCK = 128  # tokens whose probabilities are added up before any is looked at
 _CACHED = 1 << 18  # numbers that stay in a core's cache
@@ -28,24 +29,14 @@ _CACHED = 1 << 18  # numbers that stay in a core's cache
 
 @frozen(kw_only=True, eq=False)
 class _Part:
-    """
-    Rows that draw in the same way.
+    """Rows that draw in the same way."""
 
-    Attributes:
-        how: The likeliest token; from the whole distribution; or from its top only.
-        rows: Which they are.
-        heat: Their temperatures (n, 1); None where all are 1.
-        top_k: Shape (n, 1), of rows that draw from the top.
-        top_p: Likewise.
-        most: The largest top_k.
-    """
-
-    how: Literal["greedy", "whole", "cut"]
+    how: How  # the likeliest token; from the whole distribution; or from its top only
     rows: slice | Tensor
-    heat: Tensor | None
-    top_k: Tensor
+    heat: Tensor | None  # their temperatures (n, 1); None where all are 1
+    top_k: Tensor  # (n, 1), of rows that draw from the top; `top_p` likewise
     top_p: Tensor
-    most: int
+    most: int  # the largest top_k
 
 
 class TokenSampler:
@@ -58,7 +49,7 @@ class TokenSampler:
         self._heat = torch.ones(0, 1, device=device)
         self._top_k = torch.zeros(0, dtype=torch.int64, device=device)
         self._top_p = torch.zeros(0, device=device)
-        self._how: list[Literal["greedy", "whole", "cut"]] = []
+        self._how: list[How] = []
         self._is_hot: list[bool] = []  # at a temperature other than 0 and 1
         self._parts: dict[int, list[_Part]] = {}  # of the first n rows, until any of them changes
         self._room = torch.empty(0, 0, device=device)
@@ -95,10 +86,8 @@ class TokenSampler:
         self._top_p[at] = self._index([p.top_p if p.top_p < 1 else _OFF for p in params])
         for row, one in zip(rows, params, strict=True):
             self._is_hot[row] = one.temperature not in (0, 1)
-            if one.temperature == 0:
-                self._how[row] = "greedy"
-            else:
-                self._how[row] = "cut" if one.is_truncated else "whole"
+            drawn: How = "cut" if one.is_truncated else "whole"
+            self._how[row] = drawn if one.temperature else "greedy"
         self._parts.clear()
 
     def move(self, source: int, target: int) -> None:

@@ -95,12 +95,10 @@ class BytePairTokenizer(Tokenizer):
         )
 
     def save(self, directory: Path) -> None:
-        """Write `tokenizer.json` (read by `load` and by transformers) into the directory."""
         # Its own save raises a bare Exception on a full disk.
         (directory / "tokenizer.json").write_text(self._inner.to_str(pretty=True), "utf-8")
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of a text; nothing is added."""
         return self._inner.encode(text, add_special_tokens=False).ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:

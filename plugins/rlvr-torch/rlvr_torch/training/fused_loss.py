@@ -11,6 +11,7 @@ Shapes: N supervised positions of a micro-batch, n of a few data, C width, V voc
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -28,16 +29,12 @@ from rlvr_torch.training.value_head import Critic
 
 @frozen(kw_only=True, eq=False)
 class HeadPass:
-    """
-    What a micro-batch came to, and the gradients that the trunk, the head and the critic get.
-
-    `pulls` are pairs of a tensor and the gradient of the loss by it; empty where the loss depends
-    on nothing.
-    """
+    """What a micro-batch came to, and the gradients that the trunk, the head and the critic get."""
 
     loss: float
     metrics: dict[str, float]
     pulls: list[tuple[Tensor, Tensor]]
+    """Tensors with the gradient of the loss by each; empty where the loss depends on nothing."""
 
 
 def head_pass(
@@ -88,15 +85,13 @@ class _Pass:
         self.places = Places.of(data, hidden.device)
         self._hidden, self._states = hidden, hidden.detach()
         self._data, self._loss, self._net, self._chunk = data, loss, net, chunk
-        self._with_grad = with_grad
-        wants = outputs_of(loss)
-        self._wants_entropy, self._wants_hidden = "entropy" in wants, "hidden" in wants
-        self._leaf_head = Head.leaf(net, with_grad=with_grad) if "head" in wants else None
-        self._uses_logits = self._wants_entropy or loss.needs.logprobs
+        self._with_grad, self._wants = with_grad, outputs_of(loss)
+        self._leaf_head = Head.leaf(net, with_grad=with_grad) if "head" in self._wants else None
+        self._uses_logits = "entropy" in self._wants or loss.needs.logprobs
         if self._uses_logits:
             self._head = Head.of(net)
             self._buffer = logits_buffer(self._head, hidden, chunk)
-        self._critic = critic if "value" in wants else None
+        self._critic = critic if "value" in self._wants else None
         self._d_hidden = torch.zeros_like(self._states) if with_grad else self._states
         self._grads = HeadGrads.zeros(net) if with_grad and self._uses_logits else HeadGrads()
         self._d_critic = [torch.zeros_like(p) for p in critic.parameters()] if critic else []
@@ -118,7 +113,7 @@ class _Pass:
             self.places.counts[some],
             critic=self._critic,
             head=self._leaf_head,
-            with_hidden=self._wants_hidden,
+            with_hidden="hidden" in self._wants,
             with_grad=self._with_grad,
         )
         value, numbers = leaves.call(self._loss, part, Places.of(part, device))
@@ -140,7 +135,7 @@ class _Pass:
             self._states[at],
             self.places.targets[at],
             self.places.heat[at],
-            entropy=self._wants_entropy,
+            entropy="entropy" in self._wants,
             buffer=self._buffer,
         )
 
@@ -196,12 +191,8 @@ class _Pass:
 def add_metrics(totals: dict[str, float], found: Mapping[str, float]) -> None:
     """Add metrics up; of those whose name ends in `/max`, keep the larger."""
     for name, number in found.items():
-        if name not in totals:
-            totals[name] = float(number)
-        elif name.endswith("/max"):
-            totals[name] = max(totals[name], float(number))
-        else:
-            totals[name] += float(number)
+        add = max if name.endswith("/max") else operator.add
+        totals[name] = add(totals[name], float(number)) if name in totals else float(number)
 
 
 def _few(counts: Sequence[int], chunk: int) -> list[slice]:

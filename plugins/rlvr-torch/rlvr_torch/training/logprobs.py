@@ -38,17 +38,15 @@ class Places:
 
     @classmethod
     def of(cls, data: Sequence[Datum], device: torch.device) -> Places:
-        """Of the data, as tensors on a device."""
         at = [np.flatnonzero(datum.mask) for datum in data]
         lengths = [len(datum.tokens) for datum in data]
         starts = np.cumsum([0, *lengths])
+        counts = [len(a) for a in at]
+        heat = np.repeat(np.array([d.temperature for d in data], np.float32), counts)
         return cls(
             targets=_tensor([d.tokens[a] for d, a in zip(data, at, strict=True)], device).long(),
-            heat=_tensor(
-                [np.full(len(a), d.temperature, np.float32) for d, a in zip(data, at, strict=True)],
-                device,
-            ),
-            counts=[len(a) for a in at],
+            heat=_tensor([heat], device),
+            counts=counts,
             where=_tensor([s + a for s, a in zip(starts, at, strict=False)], device).long(),
             lengths=lengths,
         )
@@ -77,7 +75,7 @@ class ChunkedLogprobs(torch.autograd.Function):
         ctx.head, ctx.chunk, ctx.types = head, chunk, (weights.dtype, bias is not None)
         buffer = logits_buffer(head, hidden, chunk)
         parts = [
-            Chunk.forward(head, hidden[part], targets[part], heat[part], buffer=buffer).logprobs
+            Chunk.forward(head, hidden[part], targets[part], heat[part], buffer).logprobs
             for part in slices(len(hidden), chunk)
         ]
         return torch.cat(parts)
@@ -87,16 +85,15 @@ class ChunkedLogprobs(torch.autograd.Function):
         (grad,) = grads
         hidden, targets, heat = ctx.saved_tensors
         head: Head = ctx.head
+        has_bias = head.bias is not None and ctx.needs_input_grad[2]
         found = HeadGrads(
             weights=torch.zeros_like(head.weights) if ctx.needs_input_grad[1] else None,
-            bias=torch.zeros_like(head.bias)
-            if head.bias is not None and ctx.needs_input_grad[2]
-            else None,
+            bias=torch.zeros_like(head.bias) if has_bias else None,
         )
         d_hidden = torch.empty_like(hidden)
         buffer = logits_buffer(head, hidden, ctx.chunk)
         for part in slices(len(hidden), ctx.chunk):
-            chunk = Chunk.forward(head, hidden[part], targets[part], heat[part], buffer=buffer)
+            chunk = Chunk.forward(head, hidden[part], targets[part], heat[part], buffer)
             chunk.backward(grad[part], None, d_hidden[part], found)
         d_weights = None if found.weights is None else found.weights.to(ctx.types[0])
         return d_hidden, d_weights, found.bias, None, None, None, None

@@ -5,6 +5,7 @@ Shapes: n supervised positions of the data, C width, V vocabulary, T tokens of a
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -25,8 +26,7 @@ def outputs_of(loss: Loss) -> frozenset[str]:
     """
     What the loss asks for besides logprobs.
 
-    Raises:
-        BackendError: Something this backend does not compute.
+    `BackendError`: something this backend does not compute.
     """
     names = loss.needs.outputs
     if unknown := sorted(names - OUTPUTS):
@@ -39,19 +39,13 @@ def outputs_of(loss: Loss) -> frozenset[str]:
 
 @frozen(kw_only=True, eq=False)
 class Leaves:
-    """
-    The arguments of one call of a loss.
+    """The arguments of one call of a loss."""
 
-    Attributes:
-        values: By name, flat (n,): "logprobs" and, where asked for, "entropy" and "value".
-        hidden: One (n, C) a datum; empty where not asked for.
-        head: With leaves as weights and bias; None where not asked for.
-        last: The chunk of logits that was made last, still whole; None where none was.
-    """
-
+    # By name, (n,): "logprobs" and, where asked for, "entropy" and "value".
     values: dict[str, Tensor]
-    hidden: list[Tensor] = field(factory=list)
-    head: Head | None = None
+    hidden: list[Tensor] = field(factory=list)  # one (n, C) a datum; empty where not asked for
+    head: Head | None = None  # with leaves as weights and bias; None where not asked for
+    # The chunk of logits that was made last, still whole; None where none was.
     last: Chunk | None = None
 
     @classmethod
@@ -127,12 +121,14 @@ class Leaves:
                 "found: a loss that was not made of the logprobs, which no weight can change",
                 "correct the loss, or choose another one",
             )
-        grads = [
-            torch.zeros_like(v) if g is None else g
-            for v, g in zip(wanted, found[: len(flat) + len(self.hidden)], strict=False)
-        ]
-        named = dict(zip(flat, grads, strict=False))
+        gradients = iter(zip(wanted, found, strict=True))
+
+        def taken(count: int) -> list[Tensor]:
+            some = itertools.islice(gradients, count)
+            return [torch.zeros_like(v) if g is None else g for v, g in some]
+
+        named = dict(zip(flat, taken(len(flat)), strict=True))
         if self.hidden:
-            named["hidden"] = torch.cat(grads[len(flat) :])
-        last = found[len(found) - len(shared) :]
-        return named | {n: g for n, g in zip(shared, last, strict=True) if g is not None}
+            named["hidden"] = torch.cat(taken(len(self.hidden)))
+        last = zip(shared, gradients, strict=True)
+        return named | {name: g for name, (_, g) in last if g is not None}

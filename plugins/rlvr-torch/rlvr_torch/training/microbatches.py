@@ -12,12 +12,7 @@ from rlvr_torch.training.prefix_packing import Extent
 def check_data(
     data: Sequence[Datum], vocab_size: int, positions: int, needs: frozenset[str] = frozenset()
 ) -> None:
-    """
-    Refuse data that would train on nonsense, before any of it is used.
-
-    Raises:
-        BackendError: As `rlvr.check_data`.
-    """
+    """Refuse data that would train on nonsense, before any of it is used (`rlvr.check_data`)."""
     rlvr.check_data(data, needs=needs, vocab_size=vocab_size, positions=positions)
 
 
@@ -48,17 +43,17 @@ def microbatches(data: Sequence[Datum], budget: int) -> list[list[int]]:
     batches: list[list[int]] = []
     tokens = 0
     for i in order:
-        own = extents[i].end - extents[i].prompt
+        whole = extents[i].end
         is_known = (  # equal prompts: neighbours
             bool(batches) and leads[batches[-1][-1]] == leads[i] and not data[i].pictures
         )
-        more = own if is_known else own + extents[i].prompt
+        more = whole - extents[i].prompt if is_known else whole
         if batches and tokens + more <= budget:
             batches[-1].append(i)
             tokens += more
         else:
             batches.append([i])
-            tokens = own + extents[i].prompt
+            tokens = whole
     return batches
 
 

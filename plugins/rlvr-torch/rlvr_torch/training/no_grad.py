@@ -1,4 +1,4 @@
-"""Numbers of many data by a model without gradients: micro-batch by micro-batch, order kept."""
+"""Data in micro-batches: budget and threads, and numbers of many data without gradients."""
 
 from __future__ import annotations
 
@@ -19,18 +19,11 @@ Found = TypeVar("Found")
 
 @frozen(kw_only=True, eq=False)
 class Pieces:
-    """
-    How data are gone through.
+    """How data are gone through, micro-batch by micro-batch."""
 
-    Attributes:
-        budget: Tokens of a micro-batch.
-        threads: Threads that work on several micro-batches at a time.
-        is_cancelled: Asked before each.
-    """
-
-    budget: int
-    threads: BatchThreads
-    is_cancelled: Callable[[], bool]
+    budget: int  # tokens of a micro-batch
+    threads: BatchThreads  # work on several micro-batches at a time
+    is_cancelled: Callable[[], bool] = lambda: False  # asked before each
 
     def map(
         self, data: Sequence[Datum], work: Callable[[list[int]], Sequence[Found]]

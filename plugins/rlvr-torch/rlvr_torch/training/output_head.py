@@ -61,14 +61,17 @@ class Head:
     def logits(self, hidden: Tensor, heat: Tensor, buffer: Tensor) -> Tensor:
         """Logits (n, V) of states (n, C) at temperatures (n,), in a float32 buffer; no gradient."""
         with torch.no_grad():
-            row_scale = self.row_scale(heat)
-            logits = buffer[: len(hidden)]
-            torch.mm(hidden.float() * row_scale[:, None], self.weights.t(), out=logits)
-            if self.bias is not None:
-                logits.addr_(row_scale, self.bias)
-            if self.softcap:
-                logits.tanh_().mul_((self.softcap / heat)[:, None])
-            return logits
+            _, logits = self.product(hidden, heat, buffer)
+            return logits.tanh_().mul_((self.softcap / heat)[:, None]) if self.softcap else logits
+
+    def product(self, hidden: Tensor, heat: Tensor, buffer: Tensor) -> tuple[Tensor, Tensor]:
+        """The rows (n, C) times their scale, and logits (n, V) before the cap, in the buffer."""
+        row_scale = self.row_scale(heat)
+        inputs = hidden.float() * row_scale[:, None]
+        logits = torch.mm(inputs, self.weights.t(), out=buffer[: len(inputs)])
+        if self.bias is not None:
+            logits.addr_(row_scale, self.bias)
+        return inputs, logits
 
     def row_scale(self, heat: Tensor) -> Tensor:
         """What the rows (n,) of hidden states are multiplied by before the matrix product."""
@@ -87,13 +90,12 @@ class HeadGrads:
     @classmethod
     def zeros(cls, net: Net) -> HeadGrads:
         """Zeros for what the net trains."""
-        head, bias = net.head, net.head_bias
-        return cls(
-            weights=torch.zeros_like(head, dtype=torch.float32) if head.requires_grad else None,
-            bias=torch.zeros_like(bias, dtype=torch.float32)
-            if bias is not None and bias.requires_grad
-            else None,
-        )
+
+        def zeros(value: Tensor | None) -> Tensor | None:
+            is_trained = value is not None and value.requires_grad
+            return torch.zeros_like(value, dtype=torch.float32) if is_trained else None
+
+        return cls(weights=zeros(net.head), bias=zeros(net.head_bias))
 
     def plus(self, weights: Tensor | None, bias: Tensor | None) -> HeadGrads:
         """With further gradients, which may be kept: where there were none, they are taken."""
@@ -106,16 +108,10 @@ class HeadGrads:
 
 @frozen(kw_only=True, eq=False)
 class Chunk:
-    """
-    Logits of n positions and what became of them. Use `backward` once: it eats the buffers.
+    """Logits of n positions and what became of them. Use `backward` once: it eats the buffers."""
 
-    Attributes:
-        logprobs: (n,) nats, of the targets.
-        entropy: (n,) nats, of the whole distribution; None where not asked for.
-    """
-
-    logprobs: Tensor
-    entropy: Tensor | None
+    logprobs: Tensor  # (n,) nats, of the targets
+    entropy: Tensor | None  # (n,) nats, of the whole distribution; None where not asked for
     _head: Head = field(repr=False)
     _inputs: Tensor = field(repr=False)  # (n, C) rows times their scale
     _targets: Tensor = field(repr=False)  # (n,)
@@ -132,9 +128,9 @@ class Chunk:
         hidden: Tensor,
         targets: Tensor,
         heat: Tensor,
+        buffer: Tensor,
         *,
         entropy: bool = False,
-        buffer: Tensor | None = None,
     ) -> Chunk:
         """
         Compute without a graph.
@@ -144,16 +140,11 @@ class Chunk:
             hidden: (n, C), any type.
             targets: (n,) ids.
             heat: (n,) temperatures.
-            entropy: Whether entropies are wanted too (a second buffer of logits).
             buffer: (n or more, V) float32 to compute in.
+            entropy: Whether entropies are wanted too (a second buffer of logits).
         """
         with torch.no_grad():
-            row_scale = head.row_scale(heat)
-            inputs = hidden.float() * row_scale[:, None]
-            logits = inputs.new_empty(0) if buffer is None else buffer[: len(inputs)]
-            torch.mm(inputs, head.weights.t(), out=logits)
-            if head.bias is not None:
-                logits.addr_(row_scale, head.bias)
+            inputs, logits = head.product(hidden, heat, buffer)
             slope = None
             if head.softcap:
                 logits.tanh_()
@@ -185,13 +176,9 @@ class Chunk:
         self, d_logprobs: Tensor, d_entropy: Tensor | None, d_hidden: Tensor, grads: HeadGrads
     ) -> None:
         """
-        Write the gradient of the hidden states, and add that of the head.
+        Write the gradient of the hidden states (n, C) to `d_hidden`; add the head's to `grads`.
 
-        Args:
-            d_logprobs: (n,).
-            d_entropy: (n,) or None.
-            d_hidden: (n, C), overwritten.
-            grads: Of the head; added to.
+        `d_logprobs` (n,) and `d_entropy` (n,) or None are the gradients of the loss.
         """
         with torch.no_grad():
             d_logits = self._d_logits(d_logprobs, d_entropy)

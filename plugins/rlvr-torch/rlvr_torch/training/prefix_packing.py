@@ -59,24 +59,14 @@ def supervised_hidden(net: Net, data: Sequence[Datum]) -> Tensor:
 
 @frozen(kw_only=True, eq=False)
 class _Row:
-    """
-    A micro-batch as one row.
+    """A micro-batch as one row."""
 
-    Attributes:
-        tokens: (N,) leads, then completions; the last token of a datum is predicted, not read.
-        positions: (N,) of each token in its own sequence.
-        leads: Lengths (P,) of the leads.
-        rests: Lengths (R,) of the completions of shared leads, without their last token.
-        owners: (R,) which lead each of them goes on from.
-        supervised: Where in the row each supervised token is predicted, datum by datum.
-    """
-
-    tokens: np.ndarray
-    positions: np.ndarray
-    leads: np.ndarray
-    rests: np.ndarray
-    owners: np.ndarray
-    supervised: np.ndarray
+    tokens: np.ndarray  # (N,) leads, then completions; a datum's last token is predicted, not read
+    positions: np.ndarray  # (N,) of each token in its own sequence
+    leads: np.ndarray  # lengths (P,) of the leads
+    rests: np.ndarray  # lengths (R,) of the completions of shared leads, without their last token
+    owners: np.ndarray  # (R,) which lead each of them goes on from
+    supervised: np.ndarray  # where in the row each supervised token is predicted, datum by datum
 
     @classmethod
     def of(cls, data: Sequence[Datum]) -> _Row:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -14,7 +14,7 @@ from rlvr_torch.runtime.weights_digest import WeightsDigest
 
 class Reference:
     """
-    A context that gives the net whose logprobs are the reference's.
+    Gives the net whose logprobs are the reference's.
 
     Either a frozen copy, read again from where the model came from, or the same weights with the
     adapters off, which takes no memory.
@@ -40,13 +40,20 @@ class Reference:
         self._start_digest, self._read, self._source = start_digest, read, source
         self._copy: Net | None = None
 
-    def __enter__(self) -> Net:
-        self._stack = contextlib.ExitStack()
+    @contextmanager
+    def opened(self) -> Iterator[Net]:
+        """
+        The net, to be used inside.
+
+        Raises:
+            BackendError: The start weights are not what they were.
+        """
         if self._is_adapter_off:
             from rlvr_torch.models.lora.adapters import without_adapter
 
-            self._stack.enter_context(without_adapter(self._net))  # type: ignore[arg-type]
-            return self._net
+            with without_adapter(self._net):  # type: ignore[arg-type]
+                yield self._net
+            return
         if self._copy is None:
             copy = self._read()
             if WeightsDigest(copy)() != self._start_digest:
@@ -54,23 +61,16 @@ class Reference:
                     "the reference cannot be had: the model's files changed since the run started"
                     f"\n  {self._source} must hold the weights of the start"
                 )
-            for value in copy.module.parameters():
-                value.requires_grad_(False)
+            copy.module.requires_grad_(False)
             self._copy = copy
-        return self._copy
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        yield self._copy
 
 
 def is_adapter_off(net: Net, option: str, has_start_adapter: bool) -> bool:
     """
-    What `torch.reference` comes to: `auto` is the bare model where that is what a run started from.
+    Whether `torch.reference` (`option`) means the weights without adapters.
 
-    Args:
-        net: The net that is trained.
-        option: `torch.reference`.
-        has_start_adapter: Whether the run goes on from saved adapters.
+    `auto` does where the run started from the bare model: with adapters, none of them saved before.
     """
     has_adapters = getattr(net, "adapted", None) is not None
     return option == "adapter-off" or (option == "auto" and has_adapters and not has_start_adapter)

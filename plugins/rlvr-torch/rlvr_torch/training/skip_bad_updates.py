@@ -17,10 +17,9 @@ class NotFiniteError(BackendError):
 
 class Skips:
     """
-    Counts the updates that were left out one after another.
+    Counts the updates left out one after another.
 
-    Args:
-        most: How many there may be before the run ends.
+    The run ends where they are more than `most`.
     """
 
     def __init__(self, most: int) -> None:
@@ -37,17 +36,15 @@ class Skips:
         try:
             metrics = update()
         except NotFiniteError as error:
-            return self._count(error)
+            if self._in_a_row >= self._most:
+                before = f" after {self._in_a_row} that were skipped" if self._in_a_row else ""
+                raise NotFiniteError(
+                    f"{error}\n  found: one too many{before} (torch.max_skipped={self._most})\n"
+                    "  try: a smaller train.lr, a smaller train.grad_clip, or look at these "
+                    "problems"
+                ) from error
+            self._in_a_row += 1
+            log.warning("update_skipped", in_a_row=self._in_a_row, reason=str(error))
+            return {"update/skipped": 1.0}
         self._in_a_row = 0
         return {**metrics, "update/skipped": 0.0}
-
-    def _count(self, error: NotFiniteError) -> dict[str, float]:
-        if self._in_a_row >= self._most:
-            before = f" after {self._in_a_row} that were skipped" if self._in_a_row else ""
-            raise NotFiniteError(
-                f"{error}\n  found: one too many{before} (torch.max_skipped={self._most})\n"
-                "  try: a smaller train.lr, a smaller train.grad_clip, or look at these problems"
-            ) from error
-        self._in_a_row += 1
-        log.warning("update_skipped", in_a_row=self._in_a_row, reason=str(error))
-        return {"update/skipped": 1.0}

@@ -64,16 +64,13 @@ def top_k(
         logprobs.append(likeliest.values.cpu().numpy())
     cuts = np.cumsum(places.counts)[:-1]
     is_padded = len(head.weights) > vocab_size
+    tables = [np.split(np.concatenate(whole), cuts) for whole in (ids, logprobs, actual)]
     return [
         TopK(
-            ids=one[:, : q.k],
-            logprobs=two[:, : q.k],
-            actual=three,
+            ids=best[:, : q.k],
+            logprobs=values[:, : q.k],
+            actual=own,
             is_whole=q.k == vocab_size and not is_padded,
         )
-        for q, one, two, three in zip(
-            questions,
-            *(np.split(np.concatenate(whole), cuts) for whole in (ids, logprobs, actual)),
-            strict=True,
-        )
+        for q, best, values, own in zip(questions, *tables, strict=True)
     ]

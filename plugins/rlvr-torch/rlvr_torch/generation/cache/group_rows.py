@@ -38,20 +38,15 @@ class GroupRows:
         *,
         is_static: bool = False,
     ) -> None:
-        counts = [0] * prompts
-        numbers = []
-        for place in owner:
-            numbers.append(0 if place is None else counts[place])
-            if place is not None:
-                counts[place] += 1
         self.shape = (prompts, group_rows)
-        width = self.shape[1]
-        of_row = [0 if p is None else p * width + n for p, n in zip(owner, numbers, strict=True)]
-        of_seat = [0] * (prompts * width)
+        of_row, of_seat = [0] * len(owner), [0] * (prompts * group_rows)
+        taken = [0] * prompts
         for row, place in enumerate(owner):
             if place is not None:
+                of_row[row] = place * group_rows + taken[place]
                 of_seat[of_row[row]] = row
-        self._is_plain = not is_static and of_row == list(range(prompts * width))
+                taken[place] += 1
+        self._is_plain = not is_static and of_row == list(range(prompts * group_rows))
         self._is_lone = not is_static and is_lone(owner, prompts)
         self.of_row = torch.tensor(of_row, device=device)  # (R,)
         self.of_seat = torch.tensor(of_seat, device=device)  # (P * G,)

@@ -21,12 +21,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rlvr_torch.generation.cache.group_rows import GroupRows, is_lone
-from rlvr_torch.generation.cache.prompts import Prompts
+from rlvr_torch.generation.cache.prompts import STEP, Prompts, whole_steps
 from rlvr_torch.models.attention import attend_over, causal
 from rlvr_torch.models.interface import Heads
 
 _FIRST_SLOTS = 64
-_STEP = 32  # own slots that are looked at are a multiple of this
+
 _LEAST = 512  # numbers in a product of a row and a head: fewer are multiplied in another way
 _QUERIES = 4  # fewer that look at a prompt together are multiplied in another way
 _NEVER = 1 << 40  # position of a slot that holds nothing
@@ -36,9 +36,15 @@ class KVCache:
     """
     The cache of one batch. `attend_prompts` is the attention of a prefill, `attend` of decoding.
 
-    With `is_static` the shapes that `attend` works on take few different values (`shape` names
-    them), and all that changes between passes of one shape is the contents of tensors: what a
-    CUDA graph needs.
+    It begins without room and grows with what it must hold. With `is_static` the shapes that
+    `attend` works on take few different values (`shape` names them), and all that changes between
+    passes of one shape is the contents of tensors: what a CUDA graph needs.
+
+    Args:
+        heads: The attention of each layer.
+        dtype: Type keys and values are kept in.
+        device: Where they are kept.
+        is_static: See above.
 
     Attributes:
         prompts: The places of prompts.
@@ -53,18 +59,7 @@ class KVCache:
         device: torch.device,
         is_static: bool = False,
     ) -> None:
-        """
-        A cache without room; it grows with what it must hold.
-
-        Args:
-            heads: The attention of each layer.
-            dtype: Type keys and values are kept in.
-            device: Where they are kept.
-            is_static: See above.
-        """
-        self._heads = heads
-        self._dtype = dtype
-        self._device = device
+        self._heads, self._dtype, self._device = heads, dtype, device
         self._is_static = is_static
         self.rows = 0
         self.prompts = Prompts(heads, dtype, device)
@@ -83,7 +78,7 @@ class KVCache:
         queries = [layer.queries // layer.keys for layer in heads]
         self._seats = -(-_QUERIES // min(queries))  # at least, of each prompt
         sizes = [q * layer.width for q, layer in zip(queries, heads, strict=True)]
-        self._least = _steps(-(-_LEAST // min(sizes)))  # own slots
+        self._least = whole_steps(-(-_LEAST // min(sizes)))  # own slots
         self._width = 0  # N
         self._seen: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []  # of each layer
         self._slot: int | None = None  # where all rows write in this pass
@@ -91,11 +86,6 @@ class KVCache:
         self._is_seated = False
 
     # Prompts
-
-    def open(self, name: Hashable, length: int) -> tuple[int, bool]:
-        """The place of a prompt of that name, and whether it is still to be read there."""
-        place = self.prompts.find(name)
-        return (self.prompts.open(name, length), True) if place is None else (place, False)
 
     def close_unused(self, wanted: set[Hashable]) -> None:
         """Free the places of prompts that no row reads, but for these."""
@@ -199,7 +189,7 @@ class KVCache:
             self._is_seated = False
         if not self._is_seated:
             self._seat()
-        width = max(self._least, _steps(oldest + 1))
+        width = max(self._least, whole_steps(oldest + 1))
         width = self._slots if self._is_static else min(width, self._slots)
         if width != self._width or not self._seen:
             self._width = width
@@ -289,7 +279,7 @@ class KVCache:
         scores.unflatten(0, (self.rows, -1)).add_(self._biases[heads.window])
         if sinks is not None:
             sink = sinks.float().view(1, heads.keys, -1, 1).expand(self.rows, -1, -1, 1)
-            sink = F.pad(sink.flatten(0, 1), (0, _STEP - 1), value=float("-inf"))
+            sink = F.pad(sink.flatten(0, 1), (0, STEP - 1), value=float("-inf"))
             scores = torch.cat([scores, sink], dim=2)
         shares = scores.softmax(dim=2).to(self._dtype)
         seated = self._group_rows.sit(shares[:, :, :span], heads.keys)  # (P * K, G * Q, S)
@@ -311,12 +301,9 @@ class KVCache:
         for layer, heads in enumerate(self._heads):
             prompt_k = self.prompts.keys[layer][:places, :, :, : self._span].flatten(0, 1)
             prompt_v = self.prompts.values[layer][:places, :, : self._span].flatten(0, 1)
-            own_k, own_v = (
-                store[layer].view(-1, self._slots, heads.width)[
-                    : self.rows * heads.keys, : self._width
-                ]
-                for store in (self._keys, self._values)
-            )
+            shape, count = (-1, self._slots, heads.width), self.rows * heads.keys
+            own_k = self._keys[layer].view(shape)[:count, : self._width]
+            own_v = self._values[layer].view(shape)[:count, : self._width]
             # (P * K, D, S), (P * K, S, D), (R * K, D, N), (R * K, N, D)
             self._seen.append((prompt_k, prompt_v, own_k.transpose(1, 2), own_v))
 
@@ -330,7 +317,3 @@ def _scaled(q: Tensor, k: Tensor, scale: float) -> Tensor:
 def _power(count: int) -> int:
     """The next power of two."""
     return 1 << (count - 1).bit_length()
-
-
-def _steps(slots: int) -> int:
-    return -(-slots // _STEP) * _STEP

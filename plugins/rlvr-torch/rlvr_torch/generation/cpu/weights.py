@@ -25,11 +25,7 @@ _SMALL = 1 << 26  # numbers of a net whose copy may stay when nothing is decoded
 
 class DecodeWeights:
     """
-    Products with a net's weights; `packed` is the time in which they are fast.
-
-    Args:
-        net: Whose linear layers and head they are.
-        dtype: What products are computed in.
+    Products with a net's weights, computed in `dtype`; `packed` is the time in which they are fast.
 
     Attributes:
         is_small: Whether the copy is worth its memory when nothing is decoded.

@@ -25,12 +25,7 @@ _UNREADABLE = (OSError, ValueError, KeyError, TypeError, RuntimeError, Safetenso
 
 
 def import_transformers() -> Any:
-    """
-    The library.
-
-    Raises:
-        PrerequisiteError: It is not installed.
-    """
+    """The library; `PrerequisiteError` where it is not installed."""
     try:
         import transformers
     except ImportError as error:
@@ -129,11 +124,15 @@ def load_config(where: str) -> Any:
             f"no model in {where}: config.json is missing\n"
             "  a model's directory holds config.json, model.safetensors and a tokenizer"
         )
+    return _read(transformers.AutoConfig, where, "config.json")
+
+
+def _read(kind: Any, where: str, what: str) -> Any:
     try:
         with quietly():
-            return transformers.AutoConfig.from_pretrained(where, trust_remote_code=False)
-    except _UNREADABLE as error:
-        raise _explain(where, "config.json", error) from error
+            return kind.from_pretrained(where, trust_remote_code=False)
+    except (*_UNREADABLE, AttributeError) as error:
+        raise _explain(where, what, error) from error
 
 
 def load_tokenizer(where: str) -> Any:
@@ -153,11 +152,7 @@ def load_tokenizer(where: str) -> Any:
         )
     if not directory.is_dir():
         load_config(where)  # says at once what a tokenizer's many files would say one by one
-    try:
-        with quietly():
-            found = transformers.AutoTokenizer.from_pretrained(where, trust_remote_code=False)
-    except _UNREADABLE as error:
-        raise _explain(where, "tokenizer", error) from error
+    found = _read(transformers.AutoTokenizer, where, "tokenizer")
     if not found.chat_template:  # a vision-language model may have it with its processor
         with contextlib.suppress(BackendError):
             if is_seeing(load_config(where)):
@@ -172,12 +167,8 @@ def load_processor(where: str) -> Any:
     Raises:
         BackendError: There is none for pictures, or it cannot be read (its reason is told).
     """
-    transformers = import_transformers()
-    try:
-        with quietly():
-            found = transformers.AutoProcessor.from_pretrained(where, trust_remote_code=False)
-    except (*_UNREADABLE, AttributeError) as error:
-        raise _explain(where, "processor, which makes pixels of pictures,", error) from error
+    kind = import_transformers().AutoProcessor
+    found = _read(kind, where, "processor, which makes pixels of pictures,")
     if getattr(found, "image_processor", None) is None or not hasattr(found, "tokenizer"):
         raise BackendError(
             f"{where}: pictures were to be shown to this model, which has no processor for them\n"

@@ -28,20 +28,12 @@ _HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")
 
 @frozen(kw_only=True)
 class HFSource:
-    """
-    An `hf:PATH_OR_ID` with the options that change what is loaded.
+    """An `hf:PATH_OR_ID` with the options that change what is loaded."""
 
-    Attributes:
-        where: Directory or hub id of the whole model.
-        tokenizer_at: Directory or hub id of the tokenizer.
-        config: The `torch.*` options.
-        seed: Seed of new adapters.
-    """
-
-    where: str
-    tokenizer_at: str
+    where: str  # directory or hub id of the whole model
+    tokenizer_at: str  # directory or hub id of the tokenizer
     config: TorchConfig
-    seed: int = 0
+    seed: int = 0  # of new adapters
 
     @classmethod
     def parse(cls, where: str, config: TorchConfig, seed: int = 0) -> HFSource:
@@ -92,9 +84,9 @@ class HFSource:
         """
         The start weights, with adapters where they were asked for.
 
-        Frozen weights are stored in `torch.dtype`, trained ones in float32 (with adapters; without,
-        all are in float32). `check_base` False
-        takes adapters of another base, if all shapes fit.
+        With adapters, frozen weights are stored in `torch.dtype` and trained ones in float32;
+        without, all are in float32. `check_base` False takes adapters of another base, if all
+        shapes fit.
 
         Raises:
             BackendError: See `load_net`; or the model knows fewer tokens than `vocab_size`.
@@ -122,8 +114,7 @@ def check_lora(config: TorchConfig) -> TorchConfig:
     """
     The same options, if they make sense together.
 
-    Raises:
-        ConfigError: One would be ignored, or contradicts another.
+    `ConfigError`: one is idle or contradicts another.
     """
     has_adapter = bool(config.lora_rank or config.adapter)
     idle = {

@@ -14,6 +14,7 @@ import torch
 from rlvr import BackendError, ImageProcessor
 from rlvr_torch.models.hf.net import HFNet
 from rlvr_torch.models.hf.vision import HFVisionNet
+from rlvr_torch.models.interface import capped
 
 FAMILIES = (
     "llama",
@@ -85,12 +86,9 @@ def unsupported(kind: str, where: str, reason: str) -> BackendError:
 
 def build_net(model: Any, where: str, image_processor: ImageProcessor | None = None) -> HFNet:
     """
-    The `HFNet` of a loaded model, checked.
+    The `HFNet` of a model that was loaded from `where`, checked.
 
-    Args:
-        model: Loaded.
-        where: Its directory or id, for messages.
-        image_processor: Of a vision-language model.
+    `image_processor` is that of a vision-language model.
 
     Raises:
         BackendError: It does not attend through transformers' interface, or its logits through
@@ -103,9 +101,8 @@ def build_net(model: Any, where: str, image_processor: ImageProcessor | None = N
         raise unsupported(
             model.config.model_type, where, f"{type(error).__name__}: {error}"
         ) from error
-    tolerance = _TOLERANCE.get(net.head.dtype, _LOOSE)
-    if getattr(model, "is_quantized", False):
-        tolerance = _LOOSE
+    is_quantized = getattr(model, "is_quantized", False)
+    tolerance = _LOOSE if is_quantized else _TOLERANCE.get(net.head.dtype, _LOOSE)
     if not difference <= tolerance:
         raise unsupported(
             model.config.model_type,
@@ -132,7 +129,10 @@ def _difference(net: HFNet) -> float:
     finally:
         net.decoder.set_attn_implementation(net.attention)
     positions = torch.arange(length, device=tokens.device)
-    ours = net.logits(net.hidden(tokens, positions, net.attend_causal)).float()
+    hidden = net.hidden(tokens, positions, net.attend_causal)
+    bias = net.head_bias
+    ours = torch.nn.functional.linear(hidden, net.head.to(hidden.dtype))
+    ours = capped(net, ours if bias is None else ours + bias).float()
     return float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-6))
 
 

@@ -23,13 +23,7 @@ _TYPES = ("mm_token_type_ids", "token_type_ids")
 
 
 class HFVisionNet(HFNet):
-    """
-    The `Net` of a vision-language model.
-
-    Args:
-        model: An `AutoModelForImageTextToText`, loaded.
-        image_processor: Its processor's.
-    """
+    """The `Net` of a vision-language model: an `AutoModelForImageTextToText`, loaded."""
 
     attention = SEEING
 
@@ -86,8 +80,7 @@ class HFVisionNet(HFNet):
             raise self._misfit(int(types.sum()), pictures, error) from error
         finally:
             OWN_MASKS.reset(before)
-        hidden: Tensor = found.last_hidden_state
-        return hidden
+        return found.last_hidden_state
 
     def _misfit(self, count: int, pictures: Sequence[Image], error: Exception) -> BackendError:
         shown = ", ".join(repr(one)[:80] for one in pictures[:3])

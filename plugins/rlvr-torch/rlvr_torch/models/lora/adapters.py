@@ -32,12 +32,7 @@ _ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
 
 def import_peft() -> Any:
-    """
-    The library.
-
-    Raises:
-        PrerequisiteError: It is not installed.
-    """
+    """The library; `PrerequisiteError` where it is not installed."""
     try:
         import peft
     except ImportError as error:
@@ -72,10 +67,11 @@ def attach(net: HFNet, config: TorchConfig, seed: int = 0) -> None:
         use_dora=config.dora,
     )
     try:
-        with _seeded(seed), quietly():
-            net.adapted = peft.get_peft_model(net.model, settings)
+        _put_in(net, settings, seed)
     except ValueError as error:
-        found = sorted({name.rpartition(".")[2] for name in _linear_names(net)})
+        parts = net.model.named_modules()
+        linear = (name for name, part in parts if isinstance(part, torch.nn.Linear))
+        found = sorted({name.rpartition(".")[2] for name in linear})
         raise ConfigError(
             f"torch.lora_targets={config.lora_targets} was asked for\n"
             f"  found: {str(error).splitlines()[0]}\n"
@@ -126,8 +122,7 @@ def attach_saved(net: HFNet, directory: Path, where: str, check_base: bool = Tru
     settings.inference_mode, settings.lora_dropout = False, 0.0
     settings.base_model_name_or_path = where
     try:
-        with _seeded(0), quietly():
-            net.adapted = peft.get_peft_model(net.model, settings)
+        _put_in(net, settings)
     except ValueError as error:
         raise _of_another(directory, where, base, str(error).splitlines()[0]) from error
     _refuse_head(net, f"torch.adapter={directory}")
@@ -167,12 +162,7 @@ def _of_another(directory: Path, where: str, base: str, reason: str) -> ConfigEr
 
 
 def read_adapter_config(directory: Path) -> dict[str, Any]:
-    """
-    What peft wrote about an adapter.
-
-    Raises:
-        ConfigError: There is none, it cannot be read, or it is no LoRA.
-    """
+    """What peft wrote about an adapter; `ConfigError`: none, none that can be read, or no LoRA."""
     path = directory / ADAPTER_CONFIG
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -228,10 +218,7 @@ def load_adapter(net: HFNet, directory: Path) -> None:
 def adapter_tensors(net: HFNet) -> dict[str, Tensor]:
     """The adapters' weights by the names they are saved under."""
     with quietly():
-        found: dict[str, Tensor] = import_peft().get_peft_model_state_dict(
-            net.adapted, save_embedding_layers=False
-        )
-    return found
+        return import_peft().get_peft_model_state_dict(net.adapted, save_embedding_layers=False)
 
 
 def _refuse_misfits(path: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
@@ -260,16 +247,11 @@ def without_adapter(net: HFNet) -> Iterator[None]:
         yield
 
 
-def _linear_names(net: HFNet) -> list[str]:
-    return [name for name, part in net.model.named_modules() if isinstance(part, torch.nn.Linear)]
-
-
-@contextlib.contextmanager
-def _seeded(seed: int) -> Iterator[None]:
+def _put_in(net: HFNet, settings: Any, seed: int = 0) -> None:
     """Equal seeds give equal adapters, and torch's own generator is left alone."""
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), quietly():
         torch.manual_seed(seed)
-        yield
+        net.adapted = import_peft().get_peft_model(net.model, settings)
 
 
 @contextlib.contextmanager
