@@ -102,7 +102,7 @@ def read_pass(body: bytes) -> PassRequest:
 
 
 def numbers_of_pass(body: bytes) -> tuple[str, int, bool] | None:
-    """Model, number in line, and whether it is forward only; None where the body does not say."""
+    """Model, number in line, and whether it is forward only; None where the body cannot be read."""
     message = _parsed(body)
     return message and (message.model_id, message.seq_id, message.forward_only)
 

@@ -110,7 +110,6 @@ class TorchBackend(Backend):
         return on_device(self._source.net(self.tokenizer.vocab_size), self.device)
 
     def _make_engine(self) -> Engine | VLLMEngine:
-        """The engine that `torch.engine` asks for."""
         config = self._config
         if config.engine == "vllm":
             return VLLMEngine(

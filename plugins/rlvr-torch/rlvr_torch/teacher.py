@@ -107,9 +107,9 @@ class TorchTeacher(Teacher):
 
     async def states(self, data: Sequence[Datum]) -> list[States]:
         """
-        The states (n, C) before the output head, float32, at each datum's n supervised tokens.
+        The states (n, C) before the output head, float32, at the n supervised tokens.
 
-        Raises as `logprobs`.
+        As `logprobs`.
         """
 
         def work(batch: list[int]) -> list[States]:

@@ -208,11 +208,7 @@ ROUTES: list[tuple[str, str, Handler]] = [
     ("POST", "telemetry", lambda s, c: {"status": "accepted"}),  # thrown away: nothing is kept
     ("GET", "training_runs", lambda s, c: reports.runs(s, c.query)),
     ("GET", "training_runs/{run}", lambda s, c: reports.run(s, c.path["run"])),
-    (
-        "GET",
-        "training_runs/{run}/checkpoints",
-        lambda s, c: reports.checkpoints(s, c.path["run"]),
-    ),
+    ("GET", "training_runs/{run}/checkpoints", lambda s, c: reports.checkpoints(s, c.path["run"])),
     ("GET", "checkpoints", lambda s, c: reports.all_checkpoints(s, c.query)),
     ("DELETE", _CHECKPOINT, _delete_checkpoint),
     ("PUT", f"{_CHECKPOINT}/ttl", _expire_checkpoint),

@@ -110,7 +110,7 @@ def get_info(service: Service, model_id: str) -> dict[str, Any]:
 
 
 def _admit(service: Service, session: Session, model_id: str, base_model: str) -> Trained:
-    """Room for one more."""
+    """Take in one more model, if there is room."""
     held = service.sessions.models()
     if held >= service.limits.max_adapters:
         raise Refusal(
@@ -130,7 +130,7 @@ def _make(
     make: Callable[[], Model],
     answer: Answer,
 ) -> Future:
-    """Make it in the worker; one that cannot be made takes no room."""
+    """Make the model in the worker; if that fails, it takes no room."""
 
     def work() -> Answer:
         try:

@@ -95,7 +95,7 @@ def sample_together(
     rows: int,
     is_cancelled: Callable[[], bool],
 ) -> list[Answer | Exception]:
-    """Answers of requests that look at the same weights; in the worker."""
+    """Answers of requests for the same weights; in the worker."""
     drawings = [one.drawing for one in asked]
     with base.net.using(factors):
         drawn = draw(base, drawings, rows=rows, is_cancelled=is_cancelled)

@@ -48,11 +48,7 @@ def save_for_sampler(
 
 
 def create_sampler(service: Service, request: types.CreateSamplingSessionRequest) -> str:
-    """
-    A sampler of the base model or of saved weights.
-
-    `Refusal` where neither is named or there.
-    """
+    """A sampler of the base model or of saved weights; `Refusal` where they are missing."""
     session = service.sessions.get(request.session_id)
     sampler_id = f"{session.id}:sample:{request.sampling_session_seq_id}"
     if sampler_id in session.samplers:
@@ -117,7 +113,7 @@ def sample(service: Service, request: types.SampleRequest, body: bytes) -> Futur
 
 
 def _factors(service: Service, slot: Slot) -> Factors:
-    """What a sampler looks at, read when it is first needed; in the worker."""
+    """The weights of a sampler, read when first needed; in the worker."""
     if slot.factors is None:
         if slot.path is None:
             raise Refusal(
@@ -132,7 +128,7 @@ def _factors(service: Service, slot: Slot) -> Factors:
 
 
 def _forget_old_snapshots(service: Service) -> None:
-    """Those that were not needed for longest; one with a path can be read again."""
+    """Forget the weights that were unused for longest; those with a path can be read again."""
     held = {id(slot): slot for slot in service.sessions.samplers() if slot.factors}
     oldest = sorted(held.values(), key=lambda slot: slot.used)
     for slot in oldest[: max(0, len(oldest) - service.limits.max_snapshots)]:

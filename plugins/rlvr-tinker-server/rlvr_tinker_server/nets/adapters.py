@@ -30,7 +30,7 @@ Factors: TypeAlias = Mapping[str, tuple[Tensor, Tensor]]
 
 @frozen(kw_only=True)
 class Shape:
-    """What an adapter is beside: its rank and which parts of the model it adapts."""
+    """The rank of an adapter, and the parts of the model that it adapts."""
 
     rank: int
     train_mlp: bool = True
@@ -39,7 +39,7 @@ class Shape:
 
     @classmethod
     def of(cls, described: Any) -> Shape:
-        """Of a record that has the same fields, and others."""
+        """From any record that has these fields."""
         return cls(**{name: getattr(described, name) for name in cls.__annotations__})
 
     def covers(self, site: str) -> bool:
@@ -88,7 +88,7 @@ class AdaptedNet:
 
     @contextmanager
     def using(self, factors: Factors) -> Iterator[None]:
-        """An adapter is at work inside; {} is the base model. Not to be nested."""
+        """The adapter is at work inside; {} is the base model. Not to be nested."""
         rank = next((a.shape[0] for a, _ in factors.values()), 1)
         self._factors, self._scale = factors, ALPHA / rank
         if UNEMBED in factors:
@@ -100,7 +100,7 @@ class AdaptedNet:
             self._factors, self._head = {}, None
 
     def new_factors(self, shape: Shape, seed: int) -> dict[str, tuple[Tensor, Tensor]]:
-        """A fresh adapter; a site's numbers depend on the seed, its name and the rank alone."""
+        """A fresh adapter; a site's numbers depend only on the seed, its name and the rank."""
         device = self.base.head.device
         return {
             site: (

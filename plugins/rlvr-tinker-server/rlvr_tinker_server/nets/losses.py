@@ -36,7 +36,7 @@ def _importance_sampling(p: Tensor, inputs: Inputs, settings: Settings) -> Tenso
 
 
 def _clipped(ratio: Tensor, inputs: Inputs, settings: Settings) -> Tensor:
-    """Between the thresholds: those of each token where the datum has them."""
+    """The ratio between the thresholds: the token's own where the datum has them."""
     low, high = (
         torch.as_tensor(inputs.get(name, settings[name]), dtype=ratio.dtype, device=ratio.device)
         for name in ("clip_low_threshold", "clip_high_threshold")
@@ -120,7 +120,7 @@ class Loss:
         return self.form.compute(logprobs, inputs, self.settings)
 
     def begin(self, row: Row) -> int:
-        """The first token that can have a gradient; the last one where none has."""
+        """The first token that can have a gradient; the last token where none can."""
         if self.form.factor is None:
             return 0
         factor = row.inputs[self.form.factor].reshape(len(row.tokens), -1)
@@ -132,7 +132,7 @@ def choose(name: str, config: Mapping[str, float | str]) -> Loss:
     """
     The loss of that name.
 
-    `Refusal`: there is none, or a setting is unknown, missing or no number.
+    `Refusal`: no such loss; a setting is unknown, missing or no number.
     """
     form = FORMS.get(name)
     if form is None:

@@ -40,9 +40,8 @@ class Model:
         """
         All trained tensors by name, in the order of the net's sites.
 
-        A checkpoint's tensors come in another order each time, and the last bit of the gradient's
-        norm
-        depends on the order.
+        The last bit of the gradient's norm depends on the order, and a checkpoint's tensors come in
+        another order each time.
         """
         return {
             f"{site}.{name}": tensor
@@ -173,9 +172,9 @@ class Model:
 
 def shared_leads(rows: Sequence[Row], begins: Sequence[int]) -> list[tuple[list[int], int]]:
     """
-    Rows that are alike up to the first token with a gradient, and where that is.
+    Groups of rows that are equal up to their first token with a gradient, and its place.
 
-    No short leads.
+    Short leads are left out.
     """
     groups: dict[bytes, list[int]] = {}
     for i, (row, begin) in enumerate(zip(rows, begins, strict=True)):

@@ -30,7 +30,6 @@ class Drawing:
     seed: int  # root of the sequences' seeds
 
     def requests(self) -> list[GenerateRequest]:
-        """One a sequence."""
         return [
             GenerateRequest(prompt=self.prompt, params=self.params, seed=_seed(self.seed, n))
             for n in range(self.count)

@@ -121,7 +121,7 @@ def _read_targets(request: SampleRequest, length: int, vocab_size: int) -> Targe
 
 @torch.no_grad()
 def score(net: AdaptedNet, prompt: np.ndarray, questions: Questions, dtype: torch.dtype) -> Scores:
-    """The answers, by the adapter that is at work."""
+    """The answers to the questions, by the adapter that is at work."""
     q = questions
     if not (q.logprobs or q.top_k or q.targets or q.alternatives):
         return Scores()
@@ -158,7 +158,7 @@ def _leaders(logprobs: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _Found:
-    """Answers in the making; row i of every table is about prompt position i + 1."""
+    """Answers being collected; row i of every table is about prompt position i + 1."""
 
     def __init__(self, length: int, questions: Questions) -> None:
         self._asked = questions
@@ -174,7 +174,7 @@ class _Found:
         self._numbers = random.random(shape)
 
     def take(self, at: slice, logprobs: Tensor, prompt: np.ndarray) -> None:
-        """The logprobs (n, V) at the rows `at`."""
+        """Use the logprobs (n, V) at the rows `at`."""
         places = np.arange(at.start, at.stop) + 1
         kept = places >= self._first
         if self._asked.logprobs:
@@ -200,7 +200,6 @@ class _Found:
         return ids.cpu().numpy(), scaled.gather(1, ids).cpu().numpy()
 
     def scores(self) -> Scores:
-        """All of them."""
         asked, targets = self._asked, None
         if self._targets is not None and asked.targets is not None:
             targets = write_tensor(self._targets, np.float32)

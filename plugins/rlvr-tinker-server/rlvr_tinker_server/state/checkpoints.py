@@ -81,8 +81,7 @@ class Checkpoints:
         Write a checkpoint: groups of tensors by file name.
 
         Raises:
-            Refusal: The path is no path of ours, something is there already, or it cannot be
-                written.
+            Refusal: The path is not valid, is taken already, or cannot be written.
         """
         directory = self._directory(path)
         if directory.exists() and not overwrite and not self._is_expired(directory):
@@ -134,7 +133,7 @@ class Checkpoints:
         return tensors
 
     def expire(self, path: str, after_s: float | None) -> None:
-        """Let a checkpoint go after so many seconds from now, None: never."""
+        """Remove a checkpoint after so many seconds from now; None: never."""
         directory, about = self._directory(path), self.about(path)
         lives_s = None if after_s is None else time.time() + after_s - about.created
         content = json.dumps(attrs.asdict(attrs.evolve(about, lives_s=lives_s)), indent=1)
@@ -143,12 +142,15 @@ class Checkpoints:
         new.replace(directory / _ABOUT)
 
     def delete(self, path: str) -> None:
-        """Remove a checkpoint."""
         self.about(path)
         shutil.rmtree(self._directory(path))
 
     def listed(self, run: str | None = None) -> list[tuple[str, About]]:
-        """All that can be read, of one run or of all; paths with what they are, oldest first."""
+        """
+        Paths of all readable checkpoints, of one run or of all, with what they are.
+
+        Oldest first.
+        """
         if run is not None and not _RUN.fullmatch(run):
             return []
         found = []

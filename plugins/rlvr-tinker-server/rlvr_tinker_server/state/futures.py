@@ -57,20 +57,20 @@ class Future:
     done: asyncio.Event = field(factory=asyncio.Event)
 
     def finish(self, answer: Answer) -> None:
-        """The result is there; to be called in the event loop."""
+        """Set the result; call it in the event loop."""
         if self.answer is None:
             self.answer = answer
             self.done.set()
 
     def fail(self, error: BaseException) -> None:
-        """It failed; a bug is logged with its traceback."""
+        """Set a failure; a bug is logged with its traceback."""
         if not isinstance(error, Refusal):
             log.error("request_failed", request=self.id, exc_info=error)
         self.finish(Answer.failure(error))
 
 
 class Futures:
-    """All of them, by id."""
+    """All futures, by id."""
 
     def __init__(self) -> None:
         self._open: dict[str, Future] = {}
@@ -109,7 +109,7 @@ class Futures:
         return future.answer
 
     def drop(self, session: str) -> None:
-        """Forget those of a session; who waits is told, and that it was no mistake of theirs."""
+        """Forget a session's futures; waiting clients are told that the session has ended."""
         ended = Answer.json({"error": f"the session {session} has ended", "category": "server"})
         for kept in (self._open, self._fetched):
             for future in [one for one in kept.values() if one.session == session]:

@@ -21,7 +21,7 @@ _MOST_AHEAD = 4096  # requests that may wait for one with a lower number
 
 @frozen(kw_only=True)
 class Numbered:
-    """What a request says of its place in line, whatever else is wrong with it."""
+    """A request's place in line, whatever else is wrong with it."""
 
     model_id: str
     number: int
@@ -110,5 +110,5 @@ def _listed(numbers: list[int]) -> str:
 
 
 def fingerprint(body: bytes) -> bytes:
-    """What tells a request that is sent again from another one."""
+    """The sha256 by which a request that is sent again is recognised."""
     return hashlib.sha256(body).digest()

@@ -43,19 +43,18 @@ class Service:
         return Sessions(self.limits.session_timeout_s)
 
     def create_session(self, request: types.CreateSessionRequest) -> Session:
-        """A new session."""
         session = self.sessions.open(request.model_dump())
         log.info("session_opened", session=session.id, sdk=request.sdk_version)
         return session
 
     def end_session(self, session_id: str, why: str) -> None:
-        """Its adapters and samplers are freed, and whoever waits for a result is told."""
+        """Free its adapters and samplers; clients that wait for a result are told."""
         self.sessions.end(session_id, why)
         self.futures.drop(session_id)
         log.info("session_ended", session=session_id, why=why)
 
     async def end_silent_sessions(self) -> None:
-        """For ever: end those of clients that went away."""
+        """For ever: end the sessions of clients that went away."""
         while True:
             await asyncio.sleep(min(5.0, self.limits.session_timeout_s / 4))
             for session_id in self.sessions.silent():
@@ -63,10 +62,9 @@ class Service:
 
     def sent_before(self, request_id: str, body: bytes) -> Future | None:
         """
-        The future of a request that was sent already; None for a new one.
+        The future of a request that was sent already, or None.
 
-        Raises:
-            Refusal: Another request had this id.
+        `Refusal`: another request had this id.
         """
         found = self.futures.get(request_id)
         if found is not None and found.fingerprint != fingerprint(body):
@@ -91,11 +89,7 @@ class Service:
         )
 
     def in_line(
-        self,
-        model_id: str,
-        number: int | None,
-        body: bytes,
-        work: Callable[[Trained], Answer],
+        self, model_id: str, number: int | None, body: bytes, work: Callable[[Trained], Answer]
     ) -> Future:
         """
         Do the work when it is the request's turn.
@@ -147,7 +141,7 @@ class Service:
 
     def cancel(self, request_id: str) -> None:
         """
-        Samples are not wanted any more.
+        Cancel a sampling request.
 
         Requests of training are done all the same: an update without one of its passes would be
         another update.
@@ -158,15 +152,15 @@ class Service:
             future.finish(Answer.failure(Refusal("the request was cancelled")))
 
     def check_base(self, name: str) -> None:
-        """Refuse (`Refusal`) a model that is not the one there is."""
+        """Refuse (`Refusal`) another model than the server's."""
         if not self.base.answers_to(name):
             raise Refusal(f"no base model {name!r} on this server; there is: {self.base.name}")
 
     def about(self, path: str) -> About:
         """
-        What a checkpoint of the base model is.
+        What a checkpoint is.
 
-        `Refusal`: there is none, or its base is another model.
+        `Refusal` where there is none, or it belongs to another base model.
         """
         about = self.checkpoints.about(path)
         if about.base != self.base.digest:
@@ -178,7 +172,7 @@ class Service:
 
 
 def _refuse(trained: Trained, refusal: Refusal, *, breaks: bool) -> Answer:
-    """In the worker, in the place of a request's work."""
+    """Fail in the worker, in the place of the request's work."""
     if breaks and trained.model is not None:
         trained.model.broken = str(refusal)
     raise refusal

@@ -62,14 +62,13 @@ class Sessions:
         self._ended: dict[str, str] = {}
 
     def open(self, about: dict[str, Any]) -> Session:
-        """A new one."""
         session = Session(id=f"session-{secrets.token_hex(8)}", about=about)
         self._all[session.id] = session
         return session
 
     def get(self, session_id: str) -> Session:
         """
-        The session, which is alive as we see.
+        The session, which is alive from now on.
 
         Raises:
             Refusal: It has ended (410), or was never here (404).
@@ -103,25 +102,23 @@ class Sessions:
         return session, slot
 
     def models(self) -> int:
-        """Adapters that are held."""
+        """The number of adapters that are held."""
         return sum(len(session.models) for session in self._all.values())
 
     def lines(self) -> list[tuple[Trained, Line]]:
-        """Every model with the line of its requests."""
         return [(t, t.line) for one in self._all.values() for t in one.models.values()]
 
     def samplers(self) -> list[Slot]:
-        """What all samplers look at; one that several look at is there several times."""
+        """The weights of all samplers; those that several samplers share appear several times."""
         # Copies: the worker's thread asks while the event loop may add.
         return [s for one in list(self._all.values()) for s in list(one.samplers.values())]
 
     def end(self, session_id: str, why: str) -> None:
-        """Forget a session with all it owns."""
         self.get(session_id)
         del self._all[session_id]
         self._ended[session_id] = why
 
     def silent(self) -> list[str]:
-        """Sessions that nothing was heard of for too long."""
+        """Sessions whose clients were silent for too long."""
         now = time.monotonic()
         return [s.id for s in self._all.values() if now - s.seen > self._timeout_s]

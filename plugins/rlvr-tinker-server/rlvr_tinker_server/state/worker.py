@@ -32,7 +32,6 @@ class Job:
 
     @classmethod
     def alone(cls, future: Future, work: Callable[[], Answer]) -> Job:
-        """A job that is done by itself."""
         return cls(future=future, together=lambda _: [work()])
 
 
@@ -46,7 +45,7 @@ class Worker:
         self._closing = threading.Event()
 
     def add(self, job: Job) -> None:
-        """Queue a job; to be called in the event loop."""
+        """Queue a job; call it in the event loop."""
         self._waiting.append(job)
         self._has_work.set()
 
@@ -55,7 +54,6 @@ class Worker:
         return self._closing.is_set()
 
     async def run(self) -> None:
-        """Serve the queue, for ever."""
         loop = asyncio.get_running_loop()
         while True:
             while not self._waiting:
@@ -72,12 +70,12 @@ class Worker:
                     job.future.fail(answer)
 
     def close(self) -> None:
-        """Let the work under way stop, and the thread end."""
+        """Stop the work under way and end the thread."""
         self._closing.set()
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def _next(self) -> list[Job]:
-        """The first job that is still wanted, and all that can be done with it."""
+        """The first job that is still wanted, and all jobs that can be done with it."""
         first = self._waiting.popleft()
         if first.future.is_cancelled:
             return []

@@ -25,9 +25,9 @@ class StepGraphs:
 
     def run(self, shape: Hashable, step: Callable[[], Tensor]) -> Tensor:
         """
-        What `step()` gives; it holds until the next call.
+        The result of `step()`, valid until the next call.
 
-        A model whose pass cannot be captured (it asks the GPU for a number, say) runs without.
+        A pass that cannot be captured (it asks the GPU for a number, say) runs without a graph.
         """
         uses = self._uses[shape] = self._uses.get(shape, 0) + 1
         if not self._is_on or uses <= _USES:

@@ -77,7 +77,7 @@ class DecodeBatch:
         self._drawn = torch.zeros(0, 1, dtype=torch.int64, device=self._device)  # (R, 1)
 
     def add(self, sequences: Sequence[RunningSequence]) -> None:
-        """More of them, which have room for a token at least."""
+        """Queue sequences, each with room for at least one token."""
         if sequences:
             self._waiting = deque(sorted([*self._waiting, *sequences], key=_place))
 
@@ -87,7 +87,7 @@ class DecodeBatch:
 
     @contextmanager
     def at_work(self, version: int | None = None) -> Iterator[None]:
-        """Call `step` inside; the weights, which are at this version, must not change there."""
+        """Call `step` inside; the weights, which have this version, must not change there."""
         self._threads.prepare()
         autocast = torch.autocast(
             self._device.type,
@@ -100,7 +100,7 @@ class DecodeBatch:
 
     def step(self, version: int | None = None) -> list[RunningSequence]:
         """
-        Draw one token in each row, at the version of the weights; gives what has ended now.
+        Draw one token in each row, with weights of this version; gives the sequences that end now.
 
         Raises:
             BackendError: Logits are not finite.
@@ -115,7 +115,7 @@ class DecodeBatch:
         return ended
 
     def drop(self, sequence: RunningSequence) -> None:
-        """Forget a sequence: nobody wants its completion any more."""
+        """Forget a sequence that nobody waits for any more."""
         if sequence in self._waiting:
             self._waiting.remove(sequence)
         elif sequence in self._rows:
@@ -126,7 +126,6 @@ class DecodeBatch:
         self._cache.end(row)
 
     def _pass(self, version: int | None) -> None:
-        """One more token for every row."""
         count = self._cache.rows
         positions = self._cache.advance().clamp(max=self._net.positions - 1)
         positions = self._cache.hold("clamped", positions)
@@ -138,7 +137,7 @@ class DecodeBatch:
         self._draw(self._graphs.run(self._cache.shape, step), range(count), version)
 
     def _free(self) -> list[int]:
-        """Rows for those that wait, as many as there are and may be."""
+        """Free rows for the waiting sequences, as many as the limit allows."""
         taken = sum(sequence is not None for sequence in self._rows)
         wanted = min(self._most, taken + len(self._waiting)) - taken
         lacking = taken + wanted - len(self._rows)
@@ -156,12 +155,7 @@ class DecodeBatch:
         self._drawn = torch.cat([self._drawn, self._drawn.new_zeros(more, 1)])
 
     def _whole(self, rows: int) -> int:
-        """
-        So many rows or a few more.
-
-        A product of one row, or an operator that ends in the middle of a vector, would round
-        otherwise.
-        """
+        """`rows` or a few more: a product of one row, or half a vector, rounds differently."""
         return max(2, 1 << (rows - 1).bit_length() if self._is_static else rows + rows % 2)
 
     def _draw(self, logits: Tensor, rows: Sequence[int], version: int | None) -> None:
@@ -175,7 +169,7 @@ class DecodeBatch:
                 self._ended.append(sequence)
 
     def _fill(self, rows: Sequence[int], version: int | None) -> None:
-        """The next waiting sequences take free rows, and draw their first tokens."""
+        """Give free rows to the next waiting sequences and draw their first tokens."""
         sequences = [self._waiting.popleft() for _ in rows]
         names = [_name(sequence, version) for sequence in sequences]
         following = {_name(self._waiting[0], version)} if self._waiting else set()
@@ -225,7 +219,7 @@ class DecodeBatch:
                 self._cache.prompts.ends[place] = end
 
     def _drop(self) -> None:
-        """Let finished rows go when they are many: the last ones move to their places."""
+        """Remove finished rows when they are many: the last rows move to their places."""
         count = self._cache.rows
         living = [row for row in range(count) if self._rows[row] is not None]
         left = self._whole(len(living))
@@ -251,11 +245,11 @@ class DecodeBatch:
 
 
 def _name(sequence: RunningSequence, version: int | None) -> Hashable:
-    """Of its prompt: keys that older weights computed are not those of the newest."""
+    """The name of its prompt and the version: older weights compute other keys."""
     return version, sequence.request.prompt.tobytes()
 
 
 def _place(sequence: RunningSequence) -> tuple[int, bytes]:
-    """In the order of those that wait."""
+    """The order of waiting sequences: long prompts first."""
     prompt = sequence.request.prompt
     return -len(prompt), prompt.tobytes()

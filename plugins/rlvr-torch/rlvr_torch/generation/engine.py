@@ -51,9 +51,7 @@ class Engine:
         self._weights: DecodeWeights | None = None  # laid out, for the next batch
 
     def generate(
-        self,
-        requests: Sequence[GenerateRequest],
-        is_cancelled: Callable[[], bool] = lambda: False,
+        self, requests: Sequence[GenerateRequest], is_cancelled: Callable[[], bool] = lambda: False
     ) -> list[Completion]:
         """
         One completion a request, in order.
@@ -78,9 +76,9 @@ class Engine:
 
     def sequence(self, request: GenerateRequest) -> RunningSequence:
         """
-        A completion that has drawn nothing yet.
+        A completion without tokens.
 
-        `BackendError` where the prompt cannot be read.
+        `BackendError` where the prompt is empty or has unknown ids.
         """
         prompt, vocab = request.prompt, self.net.vocab_size
         if not len(prompt):

@@ -93,12 +93,11 @@ class Inbox:
             raise
 
     def close(self) -> None:
-        """Fail all that waits, and what will be asked."""
+        """Fail all waiting requests, and all later ones."""
         with self._lock:
             self._is_closed = True
 
     def _hand_over(self) -> None:
-        """Give all calls of the tick to the thread at once."""
         with self._lock:
             self._new += self._asked
             self._asked = []
@@ -163,7 +162,7 @@ class Inbox:
             _send([(call, error)])
 
     def _look(self) -> None:
-        """Take in what has come, drop what was cancelled."""
+        """Take in new requests, drop cancelled ones."""
         if not (self._new or self._gone or self._is_closed):
             return
         with self._lock:
@@ -219,7 +218,6 @@ class Inbox:
 
 
 def _send(done: Sequence[tuple[_Call, Completion | Exception]]) -> None:
-    """Give results to the event loops of the calls."""
     for loop in dict.fromkeys(call.loop for call, _ in done):
         mine = [(call, result) for call, result in done if call.loop is loop]
         with suppress(RuntimeError):  # a loop that was closed waits for nothing

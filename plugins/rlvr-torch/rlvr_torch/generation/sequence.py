@@ -43,7 +43,7 @@ class RunningSequence:
 
     def take(self, token: int, logprob: float, version: int | None = None) -> bool:
         """
-        Add a token that was drawn by weights of this version; True when the completion has ended.
+        Add a token drawn by weights of this version; True when the completion has ended.
 
         Raises:
             BackendError: The logprob is not finite.
@@ -64,7 +64,6 @@ class RunningSequence:
 
     @property
     def has_room(self) -> bool:
-        """Whether it may draw a token at all."""
         return self.room > 0
 
     def _reaches_stop(self, token: int) -> bool:
@@ -76,7 +75,7 @@ class RunningSequence:
 
     @property
     def completion(self) -> Completion:
-        """What was drawn so far; `text` is without the token or the text that ended it."""
+        """The tokens so far; `text` is without the token or the text that ended it."""
         return Completion(
             tokens=self._tokens,
             logprobs=self._logprobs,

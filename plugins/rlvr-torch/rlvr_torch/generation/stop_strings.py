@@ -60,6 +60,6 @@ class TailDecoder:
 
     @property
     def rest(self) -> str:
-        """Text of what is still incomplete."""
+        """The text of incomplete tokens at the end."""
         told = self._decode(self._tokens[self._from : self._told])
         return self._decode(self._tokens[self._from :])[len(told) :]

@@ -55,7 +55,6 @@ class TokenSampler:
         self._room = torch.empty(0, 0, device=device)
 
     def reserve(self, rows: int) -> None:
-        """Make room for so many rows."""
         more = rows - len(self._how)
         for name in ("numbers", "count", "heat", "top_k", "top_p"):
             value: Tensor = getattr(self, f"_{name}")
@@ -67,7 +66,7 @@ class TokenSampler:
     def seat(
         self, rows: Sequence[int], requests: Sequence[GenerateRequest], lengths: Sequence[int]
     ) -> None:
-        """Requests take rows; each may draw so many tokens."""
+        """Give rows to requests; each may draw as many tokens as `lengths` says."""
         have, want = self._numbers.shape[1], max(lengths)
         if want > have:
             wider = self._numbers.new_zeros(len(self._numbers), want)
@@ -91,7 +90,6 @@ class TokenSampler:
         self._parts.clear()
 
     def move(self, source: int, target: int) -> None:
-        """A row's request goes to another row."""
         for name in ("numbers", "count", "heat", "top_k", "top_p", "how", "is_hot"):
             values = getattr(self, f"_{name}")
             values[target] = values[source]
@@ -136,13 +134,13 @@ class TokenSampler:
         return _draw_from_all(logits, part.heat, numbers, self._buffer(logits))
 
     def _buffer(self, logits: Tensor) -> Tensor:
-        """Whole blocks of numbers, the same at each call: fresh memory costs more than they do."""
+        """A buffer of whole blocks, always the same: new memory costs more than the arithmetic."""
         if len(self._room) < len(logits) or self._room.shape[1] != _whole(logits.shape[1]):
             self._room = _room_for(logits, len(logits))
         return self._room[: len(logits)]
 
     def _parts_of(self, rows: Sequence[int]) -> list[_Part]:
-        """Looked up for the first n rows, which most passes draw."""
+        """The rows by the way they draw; kept for the first n rows, which most passes draw."""
         if isinstance(rows, range) and len(rows) in self._parts:
             return self._parts[len(rows)]
         parts = []
@@ -200,10 +198,10 @@ def _draw_from_top(logits: Tensor, part: _Part, numbers: Tensor) -> tuple[Tensor
 
 def _invert(mass: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
     """
-    The first index whose cumulative mass exceeds `numbers` (R, 1) of the whole; and the whole.
+    The first index whose cumulative mass exceeds `numbers` (R, 1) times the total; and the total.
 
-    First the block of tokens is found, then the token in it: most of a large vocabulary is only
-    added up. The mass is in whole blocks.
+    The mass is in whole blocks. First the block of tokens is found, then the token in it: most of a
+    large vocabulary is only added up.
     """
     blocks = mass.unflatten(1, (-1, _BLOCK))
     upto = blocks.sum(dim=2).cumsum(dim=1)  # (R, blocks)
@@ -222,7 +220,7 @@ def _below(target: Tensor, total: Tensor) -> Tensor:
 
 
 def _sums(values: Tensor, peak: Tensor, heat: Tensor | None) -> Tensor:
-    """Of each row's exponentials, its peak (R, 1) subtracted, at its heat (R, 1) if any: (R, 1)."""
+    """The sum (R, 1) of each row's exp((value - peak) / heat); peak (R, 1), heat (R, 1) or None."""
     vocab = values.shape[1]
     rows = max(1, _CACHED // vocab)
     room = _room_for(values, min(rows, len(values)))
@@ -244,7 +242,7 @@ def _exp(room: Tensor, vocab: int) -> Tensor:
 
 
 def _room_for(values: Tensor, rows: int) -> Tensor:
-    """Rows of whole blocks: in an odd length the last numbers of a row would round otherwise."""
+    """Rows of whole blocks: the end of an odd row would round differently."""
     return values.new_empty(rows, _whole(values.shape[1]))
 
 
@@ -253,7 +251,7 @@ def _whole(count: int) -> int:
 
 
 def _place(ordered: Tensor, part: _Part, numbers: Tensor) -> Tensor:
-    """Which of the likeliest tokens is drawn, (R, 1), by their logprobs (R, N), descending."""
+    """The rank (R, 1) of the drawn token among the likeliest, by logprobs (R, N), descending."""
     # Whole blocks: a row's sums are then the same beside rows of another top-k.
     count = ordered.shape[1]
     ordered = F.pad(ordered, (0, -count % _BLOCK), value=float("-inf")).exp_()  # probabilities

@@ -104,9 +104,7 @@ class VLLMEngine:
         )
 
     def generate(
-        self,
-        requests: Sequence[GenerateRequest],
-        is_cancelled: Callable[[], bool] = lambda: False,
+        self, requests: Sequence[GenerateRequest], is_cancelled: Callable[[], bool] = lambda: False
     ) -> list[Completion]:
         """
         One completion a request, in order; wakes vLLM, and hands over weights that changed.
@@ -134,7 +132,6 @@ class VLLMEngine:
         return VLLMBatch(self._complete)
 
     def _complete(self, sequences: Sequence[RunningSequence], version: int | None = None) -> None:
-        """Draw all of them to their ends."""
         if not sequences:
             return
         self._wake()
@@ -149,7 +146,7 @@ class VLLMEngine:
                     break
 
     def sleep(self) -> None:
-        """Give the GPU's memory to training; nothing happens where vLLM sleeps already."""
+        """Free the GPU's memory for training, unless vLLM sleeps already."""
         if not self._is_asleep:
             self._llm.sleep(level=1)
             self._is_asleep = True
@@ -209,7 +206,6 @@ class VLLMBatch:
         return nullcontext()
 
     def step(self, version: int | None = None) -> list[RunningSequence]:
-        """Complete all that waits."""
         some, self._waiting = self._waiting, []
         self._complete(some, version)
         return some

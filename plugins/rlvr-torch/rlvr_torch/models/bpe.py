@@ -75,7 +75,7 @@ class BytePairTokenizer(Tokenizer):
         Read `tokenizer.json`, or GPT-2's `vocab.json` with `merges.txt`, from a file or directory.
 
         Raises:
-            BackendError: No such files, or what they hold is not byte-level BPE.
+            BackendError: There are no such files, or they hold no byte-level BPE.
         """
         file = path / "tokenizer.json" if path.is_dir() else path
         vocab, merges = path / "vocab.json", path / "merges.txt"

@@ -31,8 +31,7 @@ def read_config(directory: Path) -> GPT2Config:
     """
     The shape of the model in a directory.
 
-    Raises:
-        BackendError: `config.json` is missing, unreadable, or of a model that is not GPT-2.
+    `BackendError` where config.json is missing or not GPT-2's.
     """
     path = directory / "config.json"
     try:

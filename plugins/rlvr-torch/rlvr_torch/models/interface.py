@@ -76,7 +76,7 @@ class Net(Protocol):
 
 
 def capped(net: Net, logits: Tensor) -> Tensor:
-    """Logits (..., V) from products with the head: scaled and soft-capped as the net asks."""
+    """Logits (..., V) from products with the head, scaled and soft-capped as the net asks."""
     if net.logit_scale != 1.0:
         logits = logits * net.logit_scale
     if net.logit_softcap:

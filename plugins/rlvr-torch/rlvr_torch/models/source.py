@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import attrs
 from attrs import frozen
 
 from rlvr import BackendError, ConfigError
@@ -83,7 +84,7 @@ class ModelSource:
             else:
                 known = ", ".join([*numbers, "tokenizer"])
                 raise ConfigError(f"model {spec!r}: unknown key {key!r}\n  known: {known}")
-        return cls(**numbers, tokenizer_path=tokenizer_path)
+        return attrs.evolve(cls(tokenizer_path=tokenizer_path), **numbers)
 
     def __str__(self) -> str:
         return self.hf.where if self.hf else str(self.directory or "gpt2:new")

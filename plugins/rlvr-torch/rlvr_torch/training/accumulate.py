@@ -84,11 +84,7 @@ def accumulate(
 def eval_loss(
     data: Sequence[Datum], loss: Loss, learner: Learner, pieces: Pieces
 ) -> dict[str, float]:
-    """
-    The loss and its metrics as `accumulate` gives them, without any gradient.
-
-    Raises the same.
-    """
+    """The loss and its metrics as `accumulate` gives them, without gradients; raises the same."""
 
     def work(batch: list[int]) -> HeadPass:
         if pieces.is_cancelled():

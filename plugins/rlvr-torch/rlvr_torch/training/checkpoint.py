@@ -28,11 +28,7 @@ class TrainingState:
 
 
 def write_state(directory: Path, net: Net, tokenizer: Savable, state: TrainingState) -> None:
-    """
-    Write all files into the directory.
-
-    `CheckpointError` where one could not be (a full disk, say).
-    """
+    """Write all files into the directory; `CheckpointError` where that fails (a full disk, say)."""
     try:
         save_net(net, tokenizer, directory)
         torch.save(asdict(state, recurse=False), directory / _FILE)
@@ -41,7 +37,11 @@ def write_state(directory: Path, net: Net, tokenizer: Savable, state: TrainingSt
 
 
 def read_state(directory: Path) -> TrainingState:
-    """What `write_state` wrote beside the weights; `CheckpointError`: it is missing or damaged."""
+    """
+    What `write_state` wrote beside the weights.
+
+    `CheckpointError` where it is missing or damaged.
+    """
     try:
         found = torch.load(directory / _FILE, map_location="cpu", weights_only=True)
         return TrainingState(**found)

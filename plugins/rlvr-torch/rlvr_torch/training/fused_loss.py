@@ -140,11 +140,7 @@ class _Pass:
         )
 
     def _backward(
-        self,
-        pull: Mapping[str, Tensor],
-        rows: slice,
-        pieces: Sequence[slice],
-        last: Chunk | None,
+        self, pull: Mapping[str, Tensor], rows: slice, pieces: Sequence[slice], last: Chunk | None
     ) -> None:
         d_logprobs, d_entropy = pull.get("logprobs"), pull.get("entropy")
         if d_logprobs is not None and (

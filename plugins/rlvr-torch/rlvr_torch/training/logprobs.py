@@ -85,11 +85,9 @@ class ChunkedLogprobs(torch.autograd.Function):
         (grad,) = grads
         hidden, targets, heat = ctx.saved_tensors
         head: Head = ctx.head
-        has_bias = head.bias is not None and ctx.needs_input_grad[2]
-        found = HeadGrads(
-            weights=torch.zeros_like(head.weights) if ctx.needs_input_grad[1] else None,
-            bias=torch.zeros_like(head.bias) if has_bias else None,
-        )
+        weights = torch.zeros_like(head.weights) if ctx.needs_input_grad[1] else None
+        bias = head.bias if ctx.needs_input_grad[2] else None
+        found = HeadGrads(weights=weights, bias=None if bias is None else torch.zeros_like(bias))
         d_hidden = torch.empty_like(hidden)
         buffer = logits_buffer(head, hidden, ctx.chunk)
         for part in slices(len(hidden), ctx.chunk):

@@ -26,7 +26,7 @@ def outputs_of(loss: Loss) -> frozenset[str]:
     """
     What the loss asks for besides logprobs.
 
-    `BackendError`: something this backend does not compute.
+    `BackendError` where this backend does not compute it.
     """
     names = loss.needs.outputs
     if unknown := sorted(names - OUTPUTS):
@@ -85,7 +85,7 @@ class Leaves:
     def call(
         self, loss: Loss, data: Sequence[Datum], places: Places
     ) -> tuple[Tensor, dict[str, float]]:
-        """The loss of the data that these are the leaves of."""
+        """The loss of the data, and its metrics."""
         outputs: dict[str, Any] = {n: places.spread(v) for n, v in self.values.items()}
         logprobs = outputs.pop("logprobs")
         if self.hidden:
@@ -95,7 +95,7 @@ class Leaves:
         return check_loss(loss, loss(data, logprobs, outputs), logprobs)
 
     def alone(self, at: int, rows: slice) -> Leaves:
-        """Those of one datum, its place and its rows among all, without gradients."""
+        """Of one datum alone, at its place and rows among all, without gradients."""
         head = self.head
         return Leaves(
             values={n: v.detach()[rows] for n, v in self.values.items()},
@@ -105,9 +105,9 @@ class Leaves:
 
     def gradients(self, loss: Tensor) -> Mapping[str, Tensor]:
         """
-        Of the loss by each: those of `values`, "hidden" (n, C), "weights" and "bias" of the head.
+        The gradient of the loss by `values`, "hidden" (n, C), and the head's "weights" and "bias".
 
-        Zeros, or nothing for the head, where the loss does not use one.
+        An unused value gets zeros; an unused head gets nothing.
         """
         head = self.head
         flat = {n: v for n, v in self.values.items() if v.requires_grad}

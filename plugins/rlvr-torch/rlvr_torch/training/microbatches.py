@@ -58,6 +58,6 @@ def microbatches(data: Sequence[Datum], budget: int) -> list[list[int]]:
 
 
 def _lead(datum: Datum, extent: Extent) -> bytes:
-    """What a datum's prompt is told apart by."""
+    """The bytes by which prompts are told apart."""
     shown = repr(datum.pictures).encode() if datum.pictures else b""
     return datum.tokens[: extent.prompt].tobytes() + shown

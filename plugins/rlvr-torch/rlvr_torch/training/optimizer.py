@@ -34,7 +34,7 @@ class OptimSettings:
 
     @classmethod
     def of(cls, train: Any, weight_decay: float = 0.0) -> OptimSettings:
-        """From the `TrainOptions` of a `BuildContext`, or the defaults where it has none."""
+        """From the `TrainOptions` of a `BuildContext`; the defaults where it has none."""
         names = [field.name for field in fields(cls) if field.name != "weight_decay"]
         given = {} if train is None else {name: getattr(train, name) for name in names}
         return cls(weight_decay=weight_decay, **given)
@@ -74,7 +74,7 @@ def build_adamw(
 
 
 def clip_gradients(weights: Iterable[nn.Parameter], limit: float) -> float:
-    """Scale the gradients to a global norm of at most `limit` (0: none); the norm before."""
+    """Scale the gradients to a norm of at most `limit` (0: no limit); gives the norm before."""
     grads: Sequence[torch.Tensor] = [v.grad for v in weights if v.grad is not None]
     norm = float(nn.utils.get_total_norm(grads))
     if limit and math.isfinite(norm) and norm > limit:
@@ -122,7 +122,7 @@ class Updater:
         return self.critic
 
     def clip(self, critic: Critic | None) -> dict[str, float]:
-        """Clip model and critic, each by its own norm, so that neither stills the other."""
+        """Clip model and critic by their own norms: neither shrinks the other's gradient."""
         limit = self._settings.grad_clip
         own = [value for value in self._net.module.parameters() if value.requires_grad]
         norms = {"grad/norm": clip_gradients(own, limit)}
@@ -139,20 +139,18 @@ class Updater:
         return learning_rate(update, self._updates, settings)
 
     def apply(self) -> None:
-        """Change the weights."""
         self._optimizer.step()
 
     def forget_gradients(self) -> None:
-        """No weight has a gradient afterwards."""
         self._optimizer.zero_grad(set_to_none=True)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """Of the optimiser, and of the critic where there is one."""
+        """The state of the optimiser, and of the critic if there is one."""
         critic = None if self.critic is None else self.critic.state_dict()
         return self._optimizer.state_dict(), critic
 
     def restore(self, optimizer: dict[str, Any], critic: dict[str, Any] | None) -> None:
-        """What `state` gave; a critic that was made since is gone."""
+        """Restore what `state` gave; a critic that was made since is dropped."""
         self.critic = None
         if critic is not None:
             self.critic = Critic(self._net.head.shape[1], self._net.head.device)

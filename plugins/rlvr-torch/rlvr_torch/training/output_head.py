@@ -30,7 +30,6 @@ class Head:
 
     @classmethod
     def of(cls, net: Net) -> Head:
-        """The head of a net, without gradients."""
         bias = net.head_bias
         return cls(
             weights=net.head.detach().float(),
@@ -54,7 +53,6 @@ class Head:
         )
 
     def detached(self) -> Head:
-        """The same without gradients."""
         bias = None if self.bias is None else self.bias.detach()
         return evolve(self, weights=self.weights.detach(), bias=bias)
 
@@ -74,7 +72,7 @@ class Head:
         return inputs, logits
 
     def row_scale(self, heat: Tensor) -> Tensor:
-        """What the rows (n,) of hidden states are multiplied by before the matrix product."""
+        """Factors (n,) of the rows of hidden states before the matrix product."""
         if self.softcap:
             return torch.full_like(heat, self.scale / self.softcap)
         return self.scale / heat
@@ -89,16 +87,15 @@ class HeadGrads:
 
     @classmethod
     def zeros(cls, net: Net) -> HeadGrads:
-        """Zeros for what the net trains."""
-
         def zeros(value: Tensor | None) -> Tensor | None:
-            is_trained = value is not None and value.requires_grad
-            return torch.zeros_like(value, dtype=torch.float32) if is_trained else None
+            if value is None or not value.requires_grad:
+                return None
+            return torch.zeros_like(value, dtype=torch.float32)
 
         return cls(weights=zeros(net.head), bias=zeros(net.head_bias))
 
     def plus(self, weights: Tensor | None, bias: Tensor | None) -> HeadGrads:
-        """With further gradients, which may be kept: where there were none, they are taken."""
+        """With further gradients added; those are kept, not copied, where there were none."""
 
         def both(have: Tensor | None, more: Tensor | None) -> Tensor | None:
             return more if have is None else have if more is None else have.add_(more)
@@ -108,7 +105,7 @@ class HeadGrads:
 
 @frozen(kw_only=True, eq=False)
 class Chunk:
-    """Logits of n positions and what became of them. Use `backward` once: it eats the buffers."""
+    """Logits of n positions and their results. Use `backward` once: it overwrites the buffers."""
 
     logprobs: Tensor  # (n,) nats, of the targets
     entropy: Tensor | None  # (n,) nats, of the whole distribution; None where not asked for

@@ -34,7 +34,7 @@ class Extent:
 
     @classmethod
     def of(cls, datum: Datum) -> Extent:
-        """Of a datum; both 0 where nothing is supervised."""
+        """The extent of a datum; both 0 where nothing is supervised."""
         at = np.flatnonzero(datum.mask)
         return cls(prompt=int(at[0]), end=int(at[-1]) + 1) if len(at) else cls(prompt=0, end=0)
 
@@ -171,7 +171,7 @@ class _BlockAttention:
         return causal(self._leads.longest, self._device, window)
 
     def _rest_mask(self, window: int | None) -> Tensor:
-        """(R, 1, T, S + T): the prompt of one's own, not its padding, then one's own past."""
+        """(R, 1, T, S + T): a completion sees its prompt without padding, and its own past."""
         assert self._rests is not None
         slots = torch.arange(self._longest, device=self._device)  # (S,)
         steps = torch.arange(self._rests.longest, device=self._device)  # (T,)
@@ -183,7 +183,7 @@ class _BlockAttention:
 
 
 class _Stack:
-    """Sequences that lie one after the other, as a padded stack (B, ..., L, ...) and back."""
+    """Sequences that lie one after the other, as a padded stack (B, ..., L, ...), and back."""
 
     def __init__(self, lengths: np.ndarray, device: torch.device) -> None:
         self.tokens, self.longest = int(lengths.sum()), int(lengths.max())

@@ -43,10 +43,9 @@ class Reference:
     @contextmanager
     def opened(self) -> Iterator[Net]:
         """
-        The net, to be used inside.
+        The net, for use inside.
 
-        Raises:
-            BackendError: The start weights are not what they were.
+        `BackendError` where the start weights are not what they were.
         """
         if self._is_adapter_off:
             from rlvr_torch.models.lora.adapters import without_adapter

@@ -16,23 +16,14 @@ class NotFiniteError(BackendError):
 
 
 class Skips:
-    """
-    Counts the updates left out one after another.
-
-    The run ends where they are more than `most`.
-    """
+    """Counts skipped updates in a row; more than `most` end the run."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._in_a_row = 0
 
     def guard(self, update: Callable[[], dict[str, float]]) -> dict[str, float]:
-        """
-        The metrics of an update, or of one that was left out, with `update/skipped`.
-
-        Raises:
-            NotFiniteError: It is one too many.
-        """
+        """The metrics of an update with `update/skipped`; `NotFiniteError`: too many in a row."""
         try:
             metrics = update()
         except NotFiniteError as error:

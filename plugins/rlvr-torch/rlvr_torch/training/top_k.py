@@ -17,7 +17,7 @@ from rlvr_torch.training.output_head import Head
 
 
 def as_datum(question: Question) -> Datum:
-    """The question as data are given to a model: what is asked for is supervised."""
+    """The question as a datum in which the tokens asked for are supervised."""
     mask = np.arange(len(question.ids)) >= question.start
     nothing = np.zeros(len(mask), np.float32)
     return Datum(
@@ -32,12 +32,7 @@ def as_datum(question: Question) -> Datum:
 
 
 def top_k(
-    head: Head,
-    hidden: Tensor,
-    questions: Sequence[Question],
-    *,
-    vocab_size: int,
-    chunk: int,
+    head: Head, hidden: Tensor, questions: Sequence[Question], *, vocab_size: int, chunk: int
 ) -> list[TopK]:
     """
     Answers to questions whose states are (N, C), one question after the other.

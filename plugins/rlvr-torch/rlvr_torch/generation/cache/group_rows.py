@@ -78,7 +78,7 @@ class GroupRows:
 
 
 def is_lone(owner: Sequence[int | None], prompts: int) -> bool:
-    """Whether each row has the prompt of its own number, so that nothing is to be brought round."""
+    """Whether each row reads the prompt of its own number, so that no row has to be moved."""
     return len(owner) == prompts and all(
         place is None or place == row for row, place in enumerate(owner)
     )

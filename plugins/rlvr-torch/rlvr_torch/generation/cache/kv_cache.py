@@ -88,11 +88,11 @@ class KVCache:
     # Prompts
 
     def close_unused(self, wanted: set[Hashable]) -> None:
-        """Free the places of prompts that no row reads, but for these."""
+        """Free the places of prompts that no row reads, except the wanted ones."""
         self.prompts.close_unused({place for place in self._owner if place is not None}, wanted)
 
     def read_prompts(self, places: Sequence[int], tokens: int) -> None:
-        """The next prefill holds the prompts of these places, padded to so many tokens."""
+        """Name the places that the next prefill fills, and its length in tokens."""
         first, count = places[0], len(places)
         is_run = list(places) == list(range(first, first + count))
         self._reading = (
@@ -115,7 +115,6 @@ class KVCache:
     # Rows
 
     def reserve(self, rows: int) -> None:
-        """Make room for so many rows."""
         if rows > len(self._owner):
             more = rows - len(self._owner)
             self._owner += [None] * more
@@ -123,17 +122,15 @@ class KVCache:
             self._grow(max(self._slots, _FIRST_SLOTS, self._least))
 
     def begin(self, row: int, place: int) -> None:
-        """A completion of the prompt at a place takes the row."""
+        """A completion of the prompt at `place` takes the row."""
         self._owner[row] = place
         self._born[row] = self._clock
         self._is_seated = False
 
     def end(self, row: int) -> None:
-        """The row's completion has ended."""
         self._owner[row] = None
 
     def move(self, source: int, target: int) -> None:
-        """A row goes to a free one's place."""
         self._owner[target], self._owner[source] = self._owner[source], None
         self._born[target] = self._born[source]
         age = self._clock - self._born[source]
@@ -150,7 +147,11 @@ class KVCache:
         self._is_seated = False
 
     def tidy(self, rows: int) -> None:
-        """Drop the gaps between prompts; where so many rows have one each, a row keeps its own."""
+        """
+        Close the gaps between prompts.
+
+        Where nearly every row has its own, a row keeps its place.
+        """
         is_lone = len({place for place in self._owner if place is not None}) > rows - 2
         moved = self.prompts.tidy(rows if is_lone else 0)
         self._owner = [None if p is None else moved.get(p, p) for p in self._owner]
@@ -170,7 +171,6 @@ class KVCache:
 
     @property
     def _oldest(self) -> int:
-        """Clock at which the oldest living row began."""
         living = zip(self._born, self._owner, strict=True)
         return min((born for born, owner in living if owner is not None), default=self._clock)
 
@@ -178,10 +178,9 @@ class KVCache:
 
     def advance(self) -> Tensor:
         """
-        Make ready for one more token a row; call before each decoding pass.
+        Prepare one more token a row, before each decoding pass.
 
-        Returns:
-            Position of each row's token, (R, 1).
+        Gives the tokens' positions (R, 1).
         """
         oldest = self._clock - self._oldest  # age of the oldest row: where it writes now
         if oldest >= self._slots:
@@ -221,7 +220,7 @@ class KVCache:
         return kept if kept is value else kept.copy_(value)
 
     def _seat(self) -> None:
-        """The tables that depend on who sits where, but not on the clock."""
+        """Make the tables that depend on which prompt each row has, but not on the clock."""
         owner, lengths = self._owner[: self.rows], self.prompts.lengths
         places, self._span = self.prompts.places, self.prompts.span
         seats = max(self._seats, max(owner.count(place) for place in range(places)))
@@ -252,7 +251,7 @@ class KVCache:
         self._is_seated = True
 
     def _look(self, positions: Tensor) -> None:
-        """What each row may see in this pass: 0 or -inf for each key, by window."""
+        """Make the bias of each window for this pass: 0 for a visible key, else -inf."""
         at = self._at[:, : self._span + self._width]
         future = at > positions
         for window in self._windows:
@@ -264,7 +263,7 @@ class KVCache:
     def attend(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None
     ) -> Tensor:
-        """Attention of one new token a row, q (R, H, 1, D), k and v (R, K, 1, D), over its past."""
+        """Attention of a new token a row, q (R, H, 1, D), k and v (R, K, 1, D), over its past."""
         heads, span, rows = self._heads[layer], self._span, self.rows * self._heads[layer].keys
         prompt_k, prompt_v, own_k, own_v = self._seen[layer]
         self._put(self._keys[layer], k, heads)
@@ -288,7 +287,6 @@ class KVCache:
         return mixed.view(self.rows, heads.queries, 1, heads.width).to(v.dtype)
 
     def _put(self, store: Tensor, new: Tensor, heads: Heads) -> None:
-        """Write the new token's."""
         if self._slot is not None:
             store[: self.rows, :, self._slot].copy_(new[:, :, 0])
         else:
@@ -296,7 +294,7 @@ class KVCache:
             store.view(-1, heads.width).index_copy_(0, self._write[heads.keys], new)
 
     def _find_seen(self) -> None:
-        """What is looked at in each layer, for as long as it is in the same place and as wide."""
+        """Make the views of keys and values that each layer looks at."""
         places, self._seen = self._group_rows.shape[0], []
         for layer, heads in enumerate(self._heads):
             prompt_k = self.prompts.keys[layer][:places, :, :, : self._span].flatten(0, 1)
@@ -309,7 +307,6 @@ class KVCache:
 
 
 def _scaled(q: Tensor, k: Tensor, scale: float) -> Tensor:
-    """The product of two batches of matrices, times a number."""
     scores = q.new_empty(q.shape[0], q.shape[1], k.shape[2])
     return scores.baddbmm_(q, k, beta=0, alpha=scale)
 

@@ -43,12 +43,11 @@ class Prompts:
 
     @property
     def places(self) -> int:
-        """Places up to the last one in use."""
         return max((i + 1 for i, length in enumerate(self.lengths) if length), default=1)
 
     @property
     def size(self) -> int:
-        """Numbers in all places of a layer: changes whenever they are put elsewhere in memory."""
+        """Numbers in all places of a layer; another value means another place in memory."""
         return self.keys[0].numel()
 
     @property
@@ -57,13 +56,12 @@ class Prompts:
         return whole_steps(max(self.lengths))
 
     def reserve(self, places: int, tokens: int = 0) -> None:
-        """Make room for so many prompts of so many tokens."""
         slots = max(self._slots, whole_steps(tokens))
         if places > len(self.lengths) or slots > self._slots:
             self._grow(max(places, len(self.lengths)), slots)
 
     def make_room(self, lengths: Mapping[Hashable, int]) -> None:
-        """Make room at once for prompts of these names, some of which may have a place."""
+        """Make room at once for the prompts of these names that have no place yet."""
         new = sum(name not in self._by_name for name in lengths)
         if new > self.lengths.count(0):
             self.reserve(max(len(self._by_name) + new, 2 * len(self.lengths)))
@@ -79,7 +77,7 @@ class Prompts:
         return place, True
 
     def close_unused(self, used: set[int], wanted: set[Hashable]) -> None:
-        """Free all places but those in use and those of the wanted prompts."""
+        """Free all places except the used ones and those of the wanted prompts."""
         for name, place in list(self._by_name.items()):
             if place not in used and name not in wanted:
                 del self._by_name[name]
@@ -95,7 +93,11 @@ class Prompts:
         self.values[layer][places, :, count:] = 0
 
     def tidy(self, least: int) -> dict[int, int]:
-        """Fill free places with the last ones, but for the first `least`; gives what went where."""
+        """
+        Move the last prompts to free places behind the first `least`.
+
+        Gives old and new places.
+        """
         moved = {}
         used = max(least, sum(1 for length in self.lengths if length))
         names = {place: name for name, place in self._by_name.items()}

@@ -113,9 +113,7 @@ def load_config(where: str) -> Any:
     """
     A model's configuration.
 
-    Raises:
-        PrerequisiteError: transformers is not installed.
-        BackendError: There is none, or it is of an architecture that transformers does not know.
+    Raises as `load_tokenizer`, also where transformers does not know it.
     """
     transformers = import_transformers()
     directory = Path(where).expanduser()
@@ -162,10 +160,9 @@ def load_tokenizer(where: str) -> Any:
 
 def load_processor(where: str) -> Any:
     """
-    A vision-language model's processor, as transformers has it.
+    A vision-language model's processor.
 
-    Raises:
-        BackendError: There is none for pictures, or it cannot be read (its reason is told).
+    `BackendError`: none for pictures, or it cannot be read.
     """
     kind = import_transformers().AutoProcessor
     found = _read(kind, where, "processor, which makes pixels of pictures,")
@@ -211,7 +208,7 @@ def _four_bits(transformers: Any, dtype: torch.dtype) -> dict[str, Any]:
 
 
 def _explain(where: str, what: str, error: Exception) -> BackendError:
-    """What went wrong, in a sentence; transformers' own messages are long and guess."""
+    """The reason in one sentence: transformers' own messages are long and guess."""
     reason = str(error).strip().split("\n")[0] or type(error).__name__
     if Path(where).expanduser().is_dir():
         return BackendError(
@@ -230,7 +227,7 @@ def _explain(where: str, what: str, error: Exception) -> BackendError:
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """Without transformers' progress bars and reports: what matters is raised."""
+    """Switch off transformers' progress bars and reports: what matters is raised."""
     from transformers.utils import logging
 
     level, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

@@ -92,7 +92,7 @@ class HFNet:
     def attend_causal(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None
     ) -> Tensor:
-        """Each token of a row sees itself and those before it, in the layer's window."""
+        """Each token of a row sees itself and those before it, within the layer's window."""
         heads, length = self.heads[layer], q.shape[2]
         is_cut = heads.window is not None and heads.window < length
         sees = causal(length, q.device, heads.window) if is_cut else None
@@ -112,7 +112,7 @@ def _attention(
     rlvr_attend: Any = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """What a layer calls in place of softmax(q k) v: q (B, H, T, D), k and v (B, K, T, D)."""
+    """What a layer calls for its softmax attention: q (B, H, T, D), k and v (B, K, T, D)."""
     asked = Heads(
         queries=query.shape[1],
         keys=key.shape[1],
@@ -173,7 +173,7 @@ def _record_heads(net: HFNet) -> list[Heads]:
 
 
 def _refuse_lost_windows(net: HFNet, heads: Sequence[Heads]) -> None:
-    """Some families have a window in their mask only, which we do not see (Qwen2-MoE, PhiMoE)."""
+    """Refuse a window that is only in the model's mask, which we do not see (Qwen2-MoE, PhiMoE)."""
     config = net.model.config.get_text_config()
     window = getattr(config, "sliding_window", None)
     if not isinstance(window, int) or not 0 < window < net.positions:

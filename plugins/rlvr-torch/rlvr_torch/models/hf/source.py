@@ -77,7 +77,6 @@ class HFSource:
         return cls(where=where, tokenizer_at=where, config=check_lora(config), seed=seed)
 
     def tokenizer(self) -> HFTokenizer:
-        """The tokenizer that goes with the model."""
         return HFTokenizer.load(self.tokenizer_at, self.where, self.config.template)
 
     def net(self, vocab_size: int, *, check_base: bool = True) -> HFNet:
@@ -111,11 +110,7 @@ class HFSource:
 
 
 def check_lora(config: TorchConfig) -> TorchConfig:
-    """
-    The same options, if they make sense together.
-
-    `ConfigError`: one is idle or contradicts another.
-    """
+    """The same options; `ConfigError` where one would be ignored, or contradicts another."""
     has_adapter = bool(config.lora_rank or config.adapter)
     idle = {
         "torch.dora=true": config.dora,

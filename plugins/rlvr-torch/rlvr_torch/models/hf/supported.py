@@ -37,10 +37,9 @@ _LOOSE = 0.1  # bfloat16 and 4 bits: two ways of computing differ in the third d
 
 def refuse_unsupported(config: Any, where: str) -> None:
     """
-    Refuse an architecture that cannot work, by its configuration.
+    Refuse an architecture that cannot work.
 
-    Raises:
-        BackendError: Names the architecture, the reason and what is supported.
+    The `BackendError` names it, the reason and alternatives.
     """
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
@@ -115,7 +114,7 @@ def build_net(model: Any, where: str, image_processor: ImageProcessor | None = N
 
 @torch.no_grad()
 def _difference(net: HFNet) -> float:
-    """Largest difference of logits to the model's own, as a share of the largest logit."""
+    """Largest difference of our logits from the model's own, as a share of the largest logit."""
     windows = [heads.window for heads in net.heads if heads.window is not None]
     near = [window for window in windows if window < 4 * _LENGTH]  # windows we can afford to cross
     length = min(net.positions, max([_LENGTH, *(window + 8 for window in near)]))

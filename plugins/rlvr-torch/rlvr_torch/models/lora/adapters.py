@@ -82,7 +82,11 @@ def attach(net: HFNet, config: TorchConfig, seed: int = 0) -> None:
 
 
 def _outside(net: HFNet) -> str | None:
-    """What never gets an adapter: all but the language model, where there is more (a pattern)."""
+    """
+    A pattern of modules that never get an adapter: all outside the language model.
+
+    None: there are none.
+    """
     if not isinstance(net, HFVisionNet):
         return None
     prefix = next(name for name, part in net.model.named_modules() if part is net.decoder)
@@ -135,7 +139,7 @@ def attach_saved(net: HFNet, directory: Path, where: str, check_base: bool = Tru
 
 def _refuse_head(net: HFNet, asked: str) -> None:
     """
-    Losses and the engine multiply by the output weights themselves, and would miss adapters.
+    Refuse adapters on the head: losses and the engine multiply by its weights and would miss them.
 
     Adapted embeddings whose weights are the head's as well would be merged into both.
     """
@@ -162,7 +166,7 @@ def _of_another(directory: Path, where: str, base: str, reason: str) -> ConfigEr
 
 
 def read_adapter_config(directory: Path) -> dict[str, Any]:
-    """What peft wrote about an adapter; `ConfigError`: none, none that can be read, or no LoRA."""
+    """What peft wrote about an adapter; `ConfigError` where it is missing, damaged, or no LoRA."""
     path = directory / ADAPTER_CONFIG
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -187,11 +191,7 @@ def read_adapter_config(directory: Path) -> dict[str, Any]:
 
 
 def save_adapter(net: HFNet, directory: Path) -> None:
-    """
-    Write the adapters as peft does, and beside them what they stand on.
-
-    `peft.PeftModel.from_pretrained(base, directory)` reads them.
-    """
+    """Write adapters as `peft.PeftModel.from_pretrained` reads them, and their base's fingerprint."""
     with quietly():
         net.adapted.save_pretrained(str(directory), save_embedding_layers=False)
     save_base(net, directory)
@@ -248,7 +248,7 @@ def without_adapter(net: HFNet) -> Iterator[None]:
 
 
 def _put_in(net: HFNet, settings: Any, seed: int = 0) -> None:
-    """Equal seeds give equal adapters, and torch's own generator is left alone."""
+    """Add adapters; equal seeds give equal ones, and torch's own generator is left alone."""
     with torch.random.fork_rng(devices=[]), quietly():
         torch.manual_seed(seed)
         net.adapted = import_peft().get_peft_model(net.model, settings)
@@ -256,7 +256,7 @@ def _put_in(net: HFNet, settings: Any, seed: int = 0) -> None:
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """Without warnings of one library about the other."""
+    """Switch off warnings of one library about the other."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
         warnings.filterwarnings("ignore", message="fan_in_fan_out", category=UserWarning)
