@@ -33,11 +33,9 @@ from rlvr_torch.runtime.executor import Executor
 from rlvr_torch.runtime.weights_digest import Versions
 from rlvr_torch.training.accumulate import Learner, accumulate, eval_loss, explain_gradient
 from rlvr_torch.training.checkpoint import TrainingState, read_state, read_weights, write_state
-from rlvr_torch.training.images import image_processor_of
 from rlvr_torch.training.logprobs import sequence_logprobs, sequence_values
 from rlvr_torch.training.loss_inputs import outputs_of
-from rlvr_torch.training.microbatches import check_data
-from rlvr_torch.training.no_grad import Pieces
+from rlvr_torch.training.microbatches import Pieces, check_data
 from rlvr_torch.training.optimizer import OptimSettings, Updater
 from rlvr_torch.training.reference import Reference, is_adapter_off, on_device
 from rlvr_torch.training.skip_bad_updates import NotFiniteError, Skips
@@ -68,6 +66,7 @@ class TorchBackend(Backend):
         self._source = ModelSource.parse(context.model, context.seed, config)
         self.tokenizer = self._source.tokenizer()
         self.net = self._read_net()
+        self._image_processor = getattr(self.net, "image_processor", None)
         count = sum(value.numel() for value in self.model.parameters())
         self._threads = BatchThreads.suited(self.device, count, config.threads)
         self._budget = suited_budget(self.device, count, config.microbatch_tokens)
@@ -88,7 +87,7 @@ class TorchBackend(Backend):
         hf = self._source.hf
         has_start_adapter = bool(hf and hf.config.adapter)
         self._reference = Reference(
-            self.net,
+            net=self.net,
             is_adapter_off=is_adapter_off(self.net, config.reference, has_start_adapter),
             start_digest=self._versions.start_digest,
             read=self._read_net,
@@ -149,7 +148,7 @@ class TorchBackend(Backend):
                 self._worker,
                 lambda: self.version,
                 lambda directory: save_net(self.net, self.tokenizer, directory),
-                image_processor_of(self.net),
+                self._image_processor,
             )
 
         return await self._worker.run(work)
@@ -176,7 +175,7 @@ class TorchBackend(Backend):
                 self._inbox,
                 lambda: self.version,
                 self._versions.digest,
-                image_processor_of(self.net),
+                self._image_processor,
             )
 
         return await self._worker.run(work)

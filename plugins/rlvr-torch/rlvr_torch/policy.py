@@ -16,27 +16,19 @@ class TorchPolicy(Policy):
 
     It holds no copy: after the next step it refuses (`BackendError`), so that tokens are never
     attributed to weights that did not draw them. Ask the backend for a new one after each step.
-
-    Args:
-        version: Optimiser updates these weights have seen.
-        digest: sha256 of the weights.
-        inbox: Samples; has the tokenizer and the context length (tokens) of the model.
-        worker: The thread that writes weights.
-        newest: Gives the version of the live weights.
-        save: Writes the live weights into a folder.
-        image_processor: How the model takes pictures; None: it reads text alone.
     """
 
     can_export = True
 
     def __init__(
         self,
-        version: int,
-        digest: str,
-        inbox: Inbox,
-        worker: Executor,
-        newest: Callable[[], int],
-        save: Callable[[Path], None],
+        version: int,  # optimiser updates these weights have seen
+        digest: str,  # sha256 of the weights
+        inbox: Inbox,  # samples; has the tokenizer and the context length (tokens) of the model
+        worker: Executor,  # the thread that writes weights
+        newest: Callable[[], int],  # gives the version of the live weights
+        save: Callable[[Path], None],  # writes the live weights into a folder
+        # How the model takes pictures; None: it reads text alone.
         image_processor: ImageProcessor | None = None,
     ) -> None:
         self.version, self.digest, self.image_processor = version, digest, image_processor
@@ -82,20 +74,14 @@ class LiveTorchPolicy(Policy):
     A training step runs between two slices of tokens (`Inbox`), and the next slice draws with its
     result. Keys that older weights computed are kept. A token's logprob is that of the
     distribution it was drawn from, and `Completion.versions` names all versions that drew it.
-
-    Args:
-        inbox: As of `TorchPolicy`.
-        read_version: Version of the live weights; called in any thread.
-        read_digest: sha256 of them, of the same version; called likewise.
-        image_processor: As of `TorchPolicy`.
     """
 
     def __init__(
         self,
-        inbox: Inbox,
-        read_version: Callable[[], int],
-        read_digest: Callable[[], str],
-        image_processor: ImageProcessor | None = None,
+        inbox: Inbox,  # as of `TorchPolicy`
+        read_version: Callable[[], int],  # version of the live weights; called in any thread
+        read_digest: Callable[[], str],  # sha256 of them, of the same version; called likewise
+        image_processor: ImageProcessor | None = None,  # as of `TorchPolicy`
     ) -> None:
         self.image_processor = image_processor
         self.tokenizer, self.context_length = inbox.tokenizer, inbox.context_length

@@ -28,10 +28,8 @@ from rlvr_torch.models.source import ModelSource
 from rlvr_torch.runtime.batch_threads import BatchThreads, suited_budget
 from rlvr_torch.runtime.device import choose_device
 from rlvr_torch.runtime.executor import Executor
-from rlvr_torch.training.images import image_processor_of
 from rlvr_torch.training.logprobs import sequence_logprobs, trunk
-from rlvr_torch.training.microbatches import check_data
-from rlvr_torch.training.no_grad import Pieces
+from rlvr_torch.training.microbatches import Pieces, check_data
 from rlvr_torch.training.output_head import Head
 from rlvr_torch.training.reference import on_device
 from rlvr_torch.training.top_k import as_datum, top_k
@@ -74,7 +72,7 @@ class TorchTeacher(Teacher):
             net.module.to(self._dtype)
         self._net = on_device(net, device)
         self.context_length: int = self._net.positions
-        self.image_processor = image_processor_of(self._net)
+        self.image_processor = getattr(self._net, "image_processor", None)
         count = sum(value.numel() for value in self._net.module.parameters())
         self._threads = BatchThreads.suited(device, count, config.threads)
         self._budget = suited_budget(device, count, config.microbatch_tokens)

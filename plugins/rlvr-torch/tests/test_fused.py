@@ -16,9 +16,8 @@ from rlvr_torch.models.hf.load import load_net
 from rlvr_torch.runtime.batch_threads import BatchThreads
 from rlvr_torch.training.accumulate import Learner, accumulate, eval_loss
 from rlvr_torch.training.loss_inputs import outputs_of
-from rlvr_torch.training.no_grad import Pieces
-from rlvr_torch.training.output_head import Head
-from rlvr_torch.training.value_head import Critic
+from rlvr_torch.training.microbatches import Pieces
+from rlvr_torch.training.output_head import Critic, Head
 
 
 class ToyNet(nn.Module):

@@ -47,10 +47,11 @@ def create_model(service: Service, request: types.CreateModelRequest, body: byte
     def make() -> Model:
         return Model(net=net, shape=shape, seed=seed, factors=net.new_factors(shape, seed))
 
-    trained = _admit(service, session, model_id, request.base_model)
-    log.info("model_created", model=model_id, rank=config.rank)
     answer = Answer.json({"type": "create_model", "model_id": model_id})
-    return _make(service, session, trained, body, make, answer)
+    trained = Trained(id=model_id, base_model=request.base_model)
+    future = _make(service, session, trained, body, make, answer)
+    log.info("model_created", model=model_id, rank=config.rank)
+    return future
 
 
 def load_weights(service: Service, request: types.LoadWeightsRequest, body: bytes) -> Future:
@@ -82,13 +83,13 @@ def load_weights(service: Service, request: types.LoadWeightsRequest, body: byte
         service.check_base(request.base_model)
     if request.optimizer_config is not None:
         _check_optimizer(request.optimizer_config)
-    trained = _admit(service, session, model_id, request.base_model or about.base_model)
-    log.info("model_created", model=model_id, rank=about.rank, path=path)
-
+    trained = Trained(id=model_id, base_model=request.base_model or about.base_model)
     answer = _loaded(path, model_id)
-    return _make(
+    future = _make(
         service, session, trained, body, lambda: loaded(service, path, with_optimizer), answer
     )
+    log.info("model_created", model=model_id, rank=about.rank, path=path)
+    return future
 
 
 def get_info(service: Service, model_id: str) -> dict[str, Any]:
@@ -109,19 +110,6 @@ def get_info(service: Service, model_id: str) -> dict[str, Any]:
     }
 
 
-def _admit(service: Service, session: Session, model_id: str, base_model: str) -> Trained:
-    """Take in one more model, if there is room."""
-    held = service.sessions.models()
-    if held >= service.limits.max_adapters:
-        raise Refusal(
-            f"this server holds {held} adapters, the most it may (--max-adapters); end a session "
-            "that is not needed"
-        )
-    trained = Trained(id=model_id, base_model=base_model)
-    session.models[model_id] = trained
-    return trained
-
-
 def _make(
     service: Service,
     session: Session,
@@ -130,7 +118,14 @@ def _make(
     make: Callable[[], Model],
     answer: Answer,
 ) -> Future:
-    """Make the model in the worker; if that fails, it takes no room."""
+    """Make the model in the worker, if there is room for it; if that fails, it takes none."""
+    held = service.sessions.models()
+    if held >= service.limits.max_adapters:
+        raise Refusal(
+            f"this server holds {held} adapters, the most it may (--max-adapters); end a session "
+            "that is not needed"
+        )
+    session.models[trained.id] = trained
 
     def work() -> Answer:
         try:

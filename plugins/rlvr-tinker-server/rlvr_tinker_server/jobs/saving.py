@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -28,37 +27,49 @@ def save_weights(service: Service, request: types.SaveWeightsRequest, body: byte
     Raises:
         Refusal: There is no such model, the number is another request's, or the name cannot be one.
     """
-    name = check_name(request.path or f"state-{request.seq_id}")
-    check_ttl(request.ttl_seconds)
-
-    def work(trained: Trained) -> Answer:
-        path = f"tinker://{trained.id}/weights/{name}"
-        adam = trained.made.adam
-        parts = {
-            "adapter": trained.made.weights(),
-            "optimizer": {
-                **{f"mean.{n}": t for n, t in adam.means.items()},
-                **{f"square.{n}": t for n, t in adam.squares.items()},
-            },
-        }
-        _write(service, path, trained, parts, request, overwrite=request.overwrite)
-        return Answer.json({"type": "save_weights", "path": path})
-
-    return service.in_line(request.model_id, request.seq_id, body, work)
+    name = request.path or f"state-{request.seq_id}"
+    return _save(service, request, body, "weights", name, overwrite=request.overwrite)
 
 
 def save_adapter(
     service: Service, name: str, request: types.SaveWeightsForSamplerRequest, body: bytes
 ) -> Future:
     """The adapter alone, under a name; raises as `save_weights`."""
+    return _save(service, request, body, "sampler_weights", name, overwrite=True)
+
+
+def _save(
+    service: Service,
+    request: types.SaveWeightsRequest | types.SaveWeightsForSamplerRequest,
+    body: bytes,
+    kind: str,
+    name: str,
+    *,
+    overwrite: bool,
+) -> Future:
     check_name(name)
     check_ttl(request.ttl_seconds)
 
     def work(trained: Trained) -> Answer:
-        path = f"tinker://{trained.id}/sampler_weights/{name}"
-        parts = {"adapter": trained.made.weights()}
-        _write(service, path, trained, parts, request, overwrite=True)
-        return Answer.json({"type": "save_weights_for_sampler", "path": path})
+        model, path = trained.made, f"tinker://{trained.id}/{kind}/{name}"
+        parts = {"adapter": model.weights()}
+        if kind == "weights":
+            means, squares = model.adam.means.items(), model.adam.squares.items()
+            parts["optimizer"] = {f"mean.{n}": t for n, t in means}
+            parts["optimizer"] |= {f"square.{n}": t for n, t in squares}
+        about = About(
+            base=service.base.digest,
+            base_model=trained.base_model,
+            **attrs.asdict(model.shape),
+            seed=model.seed,
+            steps=model.adam.steps,
+            lives_s=request.ttl_seconds,
+            metadata=request.user_metadata or {},
+        )
+        service.checkpoints.save(path, about, parts, overwrite=overwrite)
+        log.info("weights_saved", path=path, steps=model.adam.steps)
+        verb = "save_weights" if kind == "weights" else "save_weights_for_sampler"
+        return Answer.json({"type": verb, "path": path})
 
     return service.in_line(request.model_id, request.seq_id, body, work)
 
@@ -67,12 +78,8 @@ def weights_info(service: Service, path: str) -> dict[str, Any]:
     """What a checkpoint is; `Refusal` where there is none at the path."""
     about = service.checkpoints.about(path)
     shape = attrs.asdict(Shape.of(about))
-    return {
-        "base_model": about.base_model,
-        "is_lora": True,
-        "lora_rank": shape.pop("rank"),
-        **shape,
-    }
+    rank = shape.pop("rank")
+    return {"base_model": about.base_model, "is_lora": True, "lora_rank": rank, **shape}
 
 
 def loaded(service: Service, path: str, with_optimizer: bool) -> Model:
@@ -100,26 +107,3 @@ def read_factors(service: Service, path: str) -> dict[str, tuple[Tensor, Tensor]
     tensors = service.checkpoints.load(path, "adapter")
     sites = [name.removesuffix(".A") for name in tensors if name.endswith(".A")]
     return {s: (tensors[f"{s}.A"].to(device), tensors[f"{s}.B"].to(device)) for s in sites}
-
-
-def _write(
-    service: Service,
-    path: str,
-    trained: Trained,
-    parts: Mapping[str, Mapping[str, Tensor]],
-    request: types.SaveWeightsRequest | types.SaveWeightsForSamplerRequest,
-    *,
-    overwrite: bool,
-) -> None:
-    model = trained.made
-    about = About(
-        base=service.base.digest,
-        base_model=trained.base_model,
-        **attrs.asdict(model.shape),
-        seed=model.seed,
-        steps=model.adam.steps,
-        lives_s=request.ttl_seconds,
-        metadata=request.user_metadata or {},
-    )
-    service.checkpoints.save(path, about, parts, overwrite=overwrite)
-    log.info("weights_saved", path=path, steps=model.adam.steps)

@@ -46,24 +46,17 @@ class Base:
 
 
 def open_base(
-    spec: str,
+    spec: str,  # `hf:PATH_OR_ID`, `gpt2:PATH` or `gpt2:new?...`, as `rlvr run --model` takes them
     *,
-    exports: Path,
-    name: str = "",
-    device: str = "auto",
+    exports: Path,  # folder to put the tokenizer in, for clients on this machine
+    name: str = "",  # what clients call it; "": the hub's id, or the name of the folder
+    device: str = "auto",  # `auto`, `cpu`, `cuda` or `mps`
+    # `float32` or `bfloat16`: how the frozen base is stored and multiplied (`hf:` only).
     dtype: str = "float32",
-    threads: int = 0,
+    threads: int = 0,  # of the CPU; 0: one a core
 ) -> Base:
     """
     Load a model.
-
-    Args:
-        spec: `hf:PATH_OR_ID`, `gpt2:PATH` or `gpt2:new?...`, as `rlvr run --model` takes them.
-        exports: Folder to put the tokenizer in, for clients on this machine.
-        name: What clients call it; "": the hub's id, or the name of the folder.
-        device: `auto`, `cpu`, `cuda` or `mps`.
-        dtype: `float32` or `bfloat16`: how the frozen base is stored and multiplied (`hf:` only).
-        threads: Of the CPU; 0: one a core.
 
     Raises:
         ConfigError: The spec is none, or `exports` holds a tokenizer that is not ours.

@@ -30,31 +30,22 @@ _DROP_SHARE = 0.125  # finished rows leave when they are this share of the batch
 
 
 class DecodeBatch:
-    """
-    Decodes sequences. `step` may be called again and again, from any thread, one at a time.
-
-    Args:
-        net: The model.
-        weights: Its weights as decoding reads them.
-        rows: Most of them decoded at the same time.
-        prefill_tokens: Most padded prompt tokens read at the same time, on a GPU. On a CPU each
-            prompt is read alone: beside others it would not give the same bits.
-        dtype: What matrix products are computed in.
-        is_static: Decode in shapes that seldom change (`KVCache`); by default on a GPU, where
-            they are captured.
-        threads: Cores that each operation is spread over.
-    """
+    """Decodes sequences. `step` may be called again and again, from any thread, one at a time."""
 
     def __init__(
         self,
-        net: Net,
-        weights: DecodeWeights,
+        net: Net,  # the model
+        weights: DecodeWeights,  # its weights as decoding reads them
         *,
-        rows: int,
+        rows: int,  # most of them decoded at the same time
+        # Most padded prompt tokens read at the same time, on a GPU. On a CPU each prompt is
+        # read alone: beside others it would not give the same bits.
         prefill_tokens: int,
-        dtype: torch.dtype,
+        dtype: torch.dtype,  # what matrix products are computed in
+        # Decode in shapes that seldom change (`KVCache`); by default on a GPU, where they are
+        # captured.
         is_static: bool | None = None,
-        threads: BatchThreads | None = None,
+        threads: BatchThreads | None = None,  # cores that each operation is spread over
     ) -> None:
         self._net, self._weights, self._dtype = net, weights, dtype
         self._threads = threads or BatchThreads()

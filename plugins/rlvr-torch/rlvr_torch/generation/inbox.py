@@ -35,22 +35,14 @@ class _Call:
 
 
 class Inbox:
-    """
-    The one way to an engine whose weights a thread trains.
-
-    Args:
-        engine: Ours or vLLM's; samples from the live weights.
-        executor: The thread; all that touches the weights runs there.
-        read_version: Version of the live weights.
-        passes: Decoding passes of a slice.
-    """
+    """The one way to an engine whose weights a thread trains."""
 
     def __init__(
         self,
-        engine: Engine | VLLMEngine,
-        executor: Executor,
-        read_version: Callable[[], int],
-        passes: int,
+        engine: Engine | VLLMEngine,  # ours or vLLM's; samples from the live weights
+        executor: Executor,  # the thread; all that touches the weights runs there
+        read_version: Callable[[], int],  # version of the live weights
+        passes: int,  # decoding passes of a slice
     ) -> None:
         self.tokenizer, self.context_length = engine.tokenizer, engine.context_length
         self._engine, self._executor = engine, executor

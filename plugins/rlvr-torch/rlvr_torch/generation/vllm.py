@@ -47,15 +47,6 @@ class VLLMEngine:
     """
     The interface of `Engine`, by vLLM.
 
-    Args:
-        net: The weights that train; must be an `hf:` model.
-        tokenizer: Its tokenizer.
-        model: Directory or hub id vLLM reads the architecture (and the first weights) from.
-        read_version: Version of the live weights: they are handed over when it has changed.
-        dtype: What vLLM computes in.
-        memory: Share of the GPU's memory that vLLM may take while it is awake.
-        rows: Most completions decoded at the same time.
-
     Raises:
         ConfigError: The model is not an `hf:` model, or is stored in 4 bits.
         PrerequisiteError: There is no vLLM, or no CUDA.
@@ -63,14 +54,15 @@ class VLLMEngine:
 
     def __init__(
         self,
-        net: Net,
-        tokenizer: Tokenizer,
+        net: Net,  # the weights that train; must be an `hf:` model
+        tokenizer: Tokenizer,  # its tokenizer
         *,
-        model: str,
+        model: str,  # directory or hub id vLLM reads the architecture (and the first weights) from
+        # Version of the live weights: they are handed over when it has changed.
         read_version: Callable[[], int],
-        dtype: torch.dtype = torch.bfloat16,
-        memory: float = 0.5,
-        rows: int = 256,
+        dtype: torch.dtype = torch.bfloat16,  # what vLLM computes in
+        memory: float = 0.5,  # share of the GPU's memory that vLLM may take while it is awake
+        rows: int = 256,  # most completions decoded at the same time
     ) -> None:
         if not isinstance(net, HFNet):
             raise ConfigError(

@@ -12,8 +12,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import attrs
 from attrs import frozen
 
 from rlvr import BackendError, ConfigError
@@ -73,7 +73,7 @@ class ModelSource:
                     "  give the folder that holds config.json, model.safetensors and tokenizer.json"
                 )
             return cls(directory=directory)
-        numbers = {**_NUMBERS, "seed": seed}
+        numbers: dict[str, Any] = {**_NUMBERS, "seed": seed}
         tokenizer_path: Path | None = None
         for pair in filter(None, rest[4:].split("&")):  # not URL decoding: a path may hold + or %
             key, _, value = pair.partition("=")
@@ -84,7 +84,7 @@ class ModelSource:
             else:
                 known = ", ".join([*numbers, "tokenizer"])
                 raise ConfigError(f"model {spec!r}: unknown key {key!r}\n  known: {known}")
-        return attrs.evolve(cls(tokenizer_path=tokenizer_path), **numbers)
+        return cls(**numbers, tokenizer_path=tokenizer_path)
 
     def __str__(self) -> str:
         return self.hf.where if self.hf else str(self.directory or "gpt2:new")

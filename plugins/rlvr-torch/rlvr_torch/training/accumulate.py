@@ -12,9 +12,8 @@ from rlvr import BackendError, Datum, Loss
 from rlvr_torch.models.interface import Net
 from rlvr_torch.training.fused_loss import HeadPass, add_metrics, head_pass, name_problems
 from rlvr_torch.training.logprobs import trunk
-from rlvr_torch.training.microbatches import microbatches
-from rlvr_torch.training.no_grad import Pieces
-from rlvr_torch.training.value_head import Critic
+from rlvr_torch.training.microbatches import Pieces, microbatches
+from rlvr_torch.training.output_head import Critic
 
 
 @frozen(kw_only=True, eq=False)

@@ -22,9 +22,8 @@ from rlvr import Datum, Loss
 from rlvr_torch.models.interface import Net
 from rlvr_torch.training.logprobs import Places, logits_buffer, slices
 from rlvr_torch.training.loss_inputs import Leaves, outputs_of
-from rlvr_torch.training.output_head import Chunk, Head, HeadGrads
+from rlvr_torch.training.output_head import Chunk, Critic, Head, HeadGrads
 from rlvr_torch.training.skip_bad_updates import NotFiniteError
-from rlvr_torch.training.value_head import Critic
 
 
 @frozen(kw_only=True, eq=False)
@@ -38,26 +37,17 @@ class HeadPass:
 
 
 def head_pass(
-    hidden: Tensor,
-    data: Sequence[Datum],
-    loss: Loss,
-    net: Net,
+    hidden: Tensor,  # (N, C), datum by datum, as `trunk` gives them; its graph is not used
+    data: Sequence[Datum],  # checked data, each with a supervised token
+    loss: Loss,  # called on a few data at a time; once, where it does without logprobs
+    net: Net,  # whose head it is
     *,
-    critic: Critic | None = None,
-    chunk: int = 1024,
-    with_grad: bool = True,
+    critic: Critic | None = None,  # the value head, where the loss asks for "value"
+    chunk: int = 1024,  # positions whose logits exist at one time
+    with_grad: bool = True,  # False: loss and metrics alone
 ) -> HeadPass:
     """
     Loss, metrics and gradients of a micro-batch from its hidden states.
-
-    Args:
-        hidden: (N, C), datum by datum, as `trunk` gives them; its graph is not used.
-        data: Checked data, each with a supervised token.
-        loss: Called on a few data at a time; once, where it does without logprobs.
-        net: Whose head it is.
-        critic: The value head, where the loss asks for "value".
-        chunk: Positions whose logits exist at one time.
-        with_grad: False: loss and metrics alone.
 
     Raises:
         NotFiniteError: A loss is not finite; the problems are named.

@@ -18,12 +18,11 @@ import torch
 from attrs import frozen
 from torch import Tensor
 
-from rlvr import Datum
+from rlvr import BackendError, Datum
+from rlvr_torch.models.hf.vision import HFVisionNet
 from rlvr_torch.models.interface import Net
-from rlvr_torch.training.images import seen_hidden
-from rlvr_torch.training.output_head import Chunk, Head, HeadGrads
-from rlvr_torch.training.prefix_packing import supervised_hidden
-from rlvr_torch.training.value_head import Critic
+from rlvr_torch.training.output_head import Chunk, Critic, Head, HeadGrads
+from rlvr_torch.training.prefix_packing import Extent, supervised_hidden
 
 
 @frozen(kw_only=True, eq=False)
@@ -145,6 +144,40 @@ def trunk(net: Net, data: Sequence[Datum], dtype: torch.dtype) -> Tensor:
         if any(datum.pictures for datum in data):
             return seen_hidden(net, data)
         return supervised_hidden(net, data)
+
+
+def seen_hidden(net: Net, data: Sequence[Datum]) -> Tensor:
+    """
+    As `supervised_hidden`: text in one row, each datum with pictures by itself.
+
+    Raises:
+        ConfigError: A picture cannot be read.
+        BackendError: The model sees no pictures, or the tokens are not those of the pictures.
+    """
+    text = [i for i, datum in enumerate(data) if not datum.pictures]
+    found: dict[int, Tensor] = {}
+    if text:
+        hidden = supervised_hidden(net, [data[i] for i in text])  # (N, C)
+        counts = [int(data[i].mask.sum()) for i in text]
+        found |= zip(text, hidden.split(counts), strict=True)
+    for i, datum in enumerate(data):
+        if datum.pictures:
+            found[i] = _seen(net, datum)
+    return torch.cat([found[i] for i in range(len(data))])
+
+
+def _seen(net: Net, datum: Datum) -> Tensor:
+    """Of one datum, (n, C)."""
+    if not isinstance(net, HFVisionNet):
+        raise BackendError(
+            f"problem {datum.problem_id!r} has {len(datum.pictures)} pictures.",
+            "found: the model reads text alone",
+            "use a vision-language model (hf:PATH)",
+        )
+    device = net.head.device
+    tokens = datum.tokens[: Extent.of(datum).end - 1].astype(np.int64)  # the last is not read
+    hidden = net.seen(torch.from_numpy(tokens).to(device)[None], datum.pictures)
+    return hidden[0].index_select(0, torch.from_numpy(np.flatnonzero(datum.mask) - 1).to(device))
 
 
 def _tensor(parts: Sequence[np.ndarray], device: torch.device) -> Tensor:

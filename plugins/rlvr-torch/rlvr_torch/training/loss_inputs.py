@@ -15,8 +15,7 @@ from torch import Tensor
 
 from rlvr import BackendError, Datum, Loss, check_loss
 from rlvr_torch.training.logprobs import Places
-from rlvr_torch.training.output_head import Chunk, Head
-from rlvr_torch.training.value_head import Critic
+from rlvr_torch.training.output_head import Chunk, Critic, Head
 
 OUTPUTS = frozenset({"entropy", "value", "hidden", "head"})
 """What a loss may ask for besides logprobs (`rlvr.parts.Needs.outputs`)."""

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from attrs import evolve, fields, frozen
+from attrs import define, evolve, field, fields, frozen
 from torch import nn
 
 from rlvr import learning_rate
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.models.interface import Net
-from rlvr_torch.training.value_head import Critic
+from rlvr_torch.training.output_head import Critic
 
 _CRITIC_LR = 10.0
 """A critic's learning rate by default, as a multiple of `train.lr`."""
@@ -35,7 +35,7 @@ class OptimSettings:
     @classmethod
     def of(cls, train: Any, weight_decay: float = 0.0) -> OptimSettings:
         """From the `TrainOptions` of a `BuildContext`; the defaults where it has none."""
-        names = [field.name for field in fields(cls) if field.name != "weight_decay"]
+        names = [one.name for one in fields(cls) if one.name != "weight_decay"]
         given = {} if train is None else {name: getattr(train, name) for name in names}
         return cls(weight_decay=weight_decay, **given)
 
@@ -83,22 +83,18 @@ def clip_gradients(weights: Iterable[nn.Parameter], limit: float) -> float:
     return norm
 
 
+@define(eq=False)
 class Updater:
-    """
-    Changes weights by their gradients.
+    """Changes weights by their gradients."""
 
-    Args:
-        net: Whose trained weights they are.
-        config: The `torch.*` options of AdamW and the critic.
-        settings: The `train.*` options.
-        updates: How many the run takes, for the schedule; 0: unknown.
-    """
+    _net: Net
+    _config: TorchConfig
+    _settings: OptimSettings
+    _updates: int  # how many the run takes, for the schedule; 0: unknown
+    critic: Critic | None = None  # the value head, made by `have_critic`
+    _optimizer: torch.optim.AdamW = field(init=False)
 
-    def __init__(
-        self, net: Net, config: TorchConfig, settings: OptimSettings, updates: int
-    ) -> None:
-        self._net, self._config, self._settings, self._updates = net, config, settings, updates
-        self.critic: Critic | None = None  # the value head, made by `have_critic`
+    def __attrs_post_init__(self) -> None:
         self._optimizer = self._new_optimizer()
 
     def _new_optimizer(self) -> torch.optim.AdamW:

@@ -1,4 +1,4 @@
-"""The output head of a net, a few positions at a time: logprobs, entropies, and their gradients.
+"""The heads of a net: logprobs and entropies a few positions at a time, their gradients, values.
 
 One buffer of logits (n, V), float32 whatever the rest is computed in, becomes probabilities and
 then the gradient of the logits, in place.
@@ -8,9 +8,11 @@ Shapes: n positions of a chunk, C width, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from attrs import evolve, field, frozen
-from torch import Tensor
+from torch import Tensor, nn
 
 from rlvr_torch.models.interface import Net
 
@@ -30,27 +32,21 @@ class Head:
 
     @classmethod
     def of(cls, net: Net) -> Head:
-        bias = net.head_bias
-        return cls(
-            weights=net.head.detach().float(),
-            bias=None if bias is None else bias.detach().float(),
-            scale=net.logit_scale,
-            softcap=net.logit_softcap,
-        )
+        """The head of a net in float32, without gradients."""
+        return cls._made(net, lambda value: value.detach().float())
 
     @classmethod
     def leaf(cls, net: Net, *, with_grad: bool = True) -> Head:
         """The head of a net in its own type, as leaves that need a gradient where it is trained."""
-
-        def leaf(value: Tensor) -> Tensor:
-            return value.detach().requires_grad_(with_grad and value.requires_grad)
-
-        return cls(
-            weights=leaf(net.head),
-            bias=None if net.head_bias is None else leaf(net.head_bias),
-            scale=net.logit_scale,
-            softcap=net.logit_softcap,
+        return cls._made(
+            net, lambda value: value.detach().requires_grad_(with_grad and value.requires_grad)
         )
+
+    @classmethod
+    def _made(cls, net: Net, convert: Callable[[Tensor], Tensor]) -> Head:
+        bias = None if net.head_bias is None else convert(net.head_bias)
+        scale, softcap = net.logit_scale, net.logit_softcap
+        return cls(weights=convert(net.head), bias=bias, scale=scale, softcap=softcap)
 
     def detached(self) -> Head:
         bias = None if self.bias is None else self.bias.detach()
@@ -121,25 +117,15 @@ class Chunk:
     @classmethod
     def forward(
         cls,
-        head: Head,
-        hidden: Tensor,
-        targets: Tensor,
-        heat: Tensor,
-        buffer: Tensor,
+        head: Head,  # the head
+        hidden: Tensor,  # (n, C), any type
+        targets: Tensor,  # (n,) ids
+        heat: Tensor,  # (n,) temperatures
+        buffer: Tensor,  # (n or more, V) float32 to compute in
         *,
-        entropy: bool = False,
+        entropy: bool = False,  # whether entropies are wanted too (a second buffer of logits)
     ) -> Chunk:
-        """
-        Compute without a graph.
-
-        Args:
-            head: The head.
-            hidden: (n, C), any type.
-            targets: (n,) ids.
-            heat: (n,) temperatures.
-            buffer: (n or more, V) float32 to compute in.
-            entropy: Whether entropies are wanted too (a second buffer of logits).
-        """
+        """Compute without a graph."""
         with torch.no_grad():
             inputs, logits = head.product(hidden, heat, buffer)
             slope = None
@@ -199,3 +185,21 @@ class Chunk:
             share.mul_(d_entropy[:, None]).add_(d_logprobs[:, None])
             d_logits.mul_(share).mul_(-1 / self._mass)
         return d_logits.scatter_add_(1, self._targets[:, None], d_logprobs[:, None])
+
+
+class Critic(nn.Module):
+    """
+    The value head: how much reward is still to come, by the final hidden state before a token.
+
+    One linear map, zero at first. It shares the policy's trunk, so its gradient flows there too.
+    Always float32.
+    """
+
+    def __init__(self, width: int, device: torch.device) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(width, device=device))
+        self.bias = nn.Parameter(torch.zeros((), device=device))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Estimates (N,), unit: reward, from hidden states (N, C)."""
+        return hidden.float() @ self.weight + self.bias

@@ -6,39 +6,28 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
+from attrs import define
 
 from rlvr import BackendError
 from rlvr_torch.models.interface import Net
 from rlvr_torch.runtime.weights_digest import WeightsDigest
 
 
+@define(kw_only=True, eq=False)
 class Reference:
     """
     Gives the net whose logprobs are the reference's.
 
     Either a frozen copy, read again from where the model came from, or the same weights with the
     adapters off, which takes no memory.
-
-    Args:
-        net: The net that is trained.
-        is_adapter_off: Which of the two.
-        start_digest: The digest of the weights the run started from.
-        read: Makes the start weights again, on the device they are used on.
-        source: What to call them in errors.
     """
 
-    def __init__(
-        self,
-        net: Net,
-        *,
-        is_adapter_off: bool,
-        start_digest: str,
-        read: Callable[[], Net],
-        source: object,
-    ) -> None:
-        self._net, self._is_adapter_off = net, is_adapter_off
-        self._start_digest, self._read, self._source = start_digest, read, source
-        self._copy: Net | None = None
+    _net: Net  # the net that is trained
+    _is_adapter_off: bool  # which of the two
+    _start_digest: str  # of the weights the run started from
+    _read: Callable[[], Net]  # makes the start weights again, on the device they are used on
+    _source: object  # what to call them in errors
+    _copy: Net | None = None
 
     @contextmanager
     def opened(self) -> Iterator[Net]:

@@ -20,23 +20,17 @@ class GroupRows:
 
     An empty place holds the numbers of some row; nothing reads them. Where each row has a prompt of
     its own, all places of a prompt hold its row.
-
-    Args:
-        owner: Place of each row's prompt; None where the row is free (it reads the first place).
-        prompts: P.
-        group_rows: Places a prompt (G), at least as many as any prompt has rows.
-        device: Where the rows are.
-        is_static: Do the same operations whatever rows are in the table.
     """
 
     def __init__(
         self,
+        # Place of each row's prompt; None where the row is free (it reads the first place).
         owner: Sequence[int | None],
-        prompts: int,
-        group_rows: int,
-        device: torch.device,
+        prompts: int,  # P
+        group_rows: int,  # places a prompt (G), at least as many as any prompt has rows
+        device: torch.device,  # where the rows are
         *,
-        is_static: bool = False,
+        is_static: bool = False,  # do the same operations whatever rows are in the table
     ) -> None:
         self.shape = (prompts, group_rows)
         of_row, of_seat = [0] * len(owner), [0] * (prompts * group_rows)

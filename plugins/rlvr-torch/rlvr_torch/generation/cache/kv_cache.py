@@ -40,12 +40,6 @@ class KVCache:
     `attend` works on take few different values (`shape` names them), and all that changes between
     passes of one shape is the contents of tensors: what a CUDA graph needs.
 
-    Args:
-        heads: The attention of each layer.
-        dtype: Type keys and values are kept in.
-        device: Where they are kept.
-        is_static: See above.
-
     Attributes:
         prompts: The places of prompts.
         rows: Rows that take part in decoding; the first ones.
@@ -53,11 +47,11 @@ class KVCache:
 
     def __init__(
         self,
-        heads: Sequence[Heads],
+        heads: Sequence[Heads],  # the attention of each layer
         *,
-        dtype: torch.dtype,
-        device: torch.device,
-        is_static: bool = False,
+        dtype: torch.dtype,  # type keys and values are kept in
+        device: torch.device,  # where they are kept
+        is_static: bool = False,  # see above
     ) -> None:
         self._heads, self._dtype, self._device = heads, dtype, device
         self._is_static = is_static

@@ -24,17 +24,20 @@ _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.j
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError, ImportError)
 
 
-def import_transformers() -> Any:
-    """The library; `PrerequisiteError` where it is not installed."""
+def require(library: str, asked: str, extra: str = "hf") -> Any:
+    """A library that an extra installs, for what was `asked`; else `PrerequisiteError`."""
     try:
-        import transformers
+        return importlib.import_module(library)
     except ImportError as error:
         raise PrerequisiteError(
-            "a model hf:... was asked for\n"
-            f"  found: transformers cannot be imported ({error})\n"
-            f"  try: {pip_install('rlvr-torch[hf]')}"
+            f"{asked}\n  found: {library} cannot be imported ({error})\n"
+            f"  try: {pip_install(f'rlvr-torch[{extra}]')}"
         ) from error
-    return transformers
+
+
+def import_transformers() -> Any:
+    """The library; `PrerequisiteError` where it is not installed."""
+    return require("transformers", "a model hf:... was asked for")
 
 
 def load_net(where: str, *, dtype: torch.dtype = torch.float32, bits: int = 0) -> HFNet:
@@ -190,14 +193,7 @@ def _four_bits(transformers: Any, dtype: torch.dtype) -> dict[str, Any]:
             f"  found: torch {torch.__version__} without a CUDA device\n"
             "  try: torch.quantize=none, or a machine with an NVIDIA GPU"
         )
-    try:
-        importlib.import_module("bitsandbytes")  # transformers imports it by itself
-    except ImportError as error:
-        raise PrerequisiteError(
-            "torch.quantize=4bit was asked for\n"
-            f"  found: bitsandbytes cannot be imported ({error})\n"
-            f"  try: {pip_install('rlvr-torch[4bit]')}"
-        ) from error
+    require("bitsandbytes", "torch.quantize=4bit was asked for", "4bit")  # transformers uses it
     settings = transformers.BitsAndBytesConfig(
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",

@@ -21,8 +21,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from rlvr import BackendError, ConfigError, PrerequisiteError, pip_install
+from rlvr import BackendError, ConfigError
 from rlvr_torch.config import TorchConfig
+from rlvr_torch.models.hf.load import require
 from rlvr_torch.models.hf.net import HFNet
 from rlvr_torch.models.hf.vision import HFVisionNet
 from rlvr_torch.models.lora.base_model import BASE_FILE, difference, named_base, save_base
@@ -33,15 +34,7 @@ _ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
 def import_peft() -> Any:
     """The library; `PrerequisiteError` where it is not installed."""
-    try:
-        import peft
-    except ImportError as error:
-        raise PrerequisiteError(
-            "LoRA was asked for (torch.lora_rank, or an adapter)\n"
-            f"  found: peft cannot be imported ({error})\n"
-            f"  try: {pip_install('rlvr-torch[hf]')}"
-        ) from error
-    return peft
+    return require("peft", "LoRA was asked for (torch.lora_rank, or an adapter)")
 
 
 def attach(net: HFNet, config: TorchConfig, seed: int = 0) -> None:
@@ -191,7 +184,7 @@ def read_adapter_config(directory: Path) -> dict[str, Any]:
 
 
 def save_adapter(net: HFNet, directory: Path) -> None:
-    """Write adapters as `peft.PeftModel.from_pretrained` reads them, and their base's fingerprint."""
+    """Write adapters as `peft.PeftModel.from_pretrained` reads them, and a print of their base."""
     with quietly():
         net.adapted.save_pretrained(str(directory), save_embedding_layers=False)
     save_base(net, directory)
