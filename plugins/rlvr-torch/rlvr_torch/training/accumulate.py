@@ -76,7 +76,9 @@ def accumulate(
     for first in range(0, len(batches), threads.size):
         for found, grads in threads.map(work, batches[first : first + threads.size]):
             add_metrics(metrics, {"loss": found.loss, **found.metrics})
-            _add_grads(learner.weights, grads)
+            for weight, grad in zip(learner.weights, grads, strict=False):  # none: nothing to add
+                if grad is not None:
+                    weight.grad = grad if weight.grad is None else weight.grad.add_(grad)
     return metrics
 
 
@@ -103,13 +105,6 @@ def _batches(data: Sequence[Datum], budget: int) -> list[list[int]]:
         f"nothing to learn from: none of {len(data)} data has a token the policy wrote\n"
         "  when prompts are longer than the model's positions, completions are empty"
     )
-
-
-def _add_grads(weights: Sequence[nn.Parameter], grads: Sequence[Tensor | None]) -> None:
-    for weight, grad in zip(weights, grads, strict=False):  # no gradients where nothing needed one
-        if grad is None:
-            continue
-        weight.grad = grad if weight.grad is None else weight.grad.add_(grad)
 
 
 def explain_gradient(data: Sequence[Datum], loss: Loss, learner: Learner) -> str:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from rlvr import BackendError, ImageProcessor
 from rlvr_torch.models.attention import attend_over, causal
-from rlvr_torch.models.interface import Attend, Heads
+from rlvr_torch.models.interface import Attend, Heads, capped
 
 ATTENTION = "rlvr"
 OWN_MASKS: ContextVar[bool] = ContextVar("rlvr_own_masks", default=False)
@@ -97,6 +97,11 @@ class HFNet:
         is_cut = heads.window is not None and heads.window < length
         sees = causal(length, q.device, heads.window) if is_cut else None
         return attend_over(heads, q, k, v, sees, sinks)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits (..., V) of final hidden states (..., C)."""
+        logits = nn.functional.linear(hidden, self.head.to(hidden.dtype))
+        return capped(self, logits if self.head_bias is None else logits + self.head_bias)
 
 
 def _attention(

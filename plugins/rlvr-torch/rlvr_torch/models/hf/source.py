@@ -54,7 +54,7 @@ class HFSource:
                     "tokenizer.json, or an id of the hub (OWNER/NAME)"
                 )
             return cls(where=where, tokenizer_at=where, config=check_lora(config), seed=seed)
-        where = str(directory.resolve())  # what adapters will name as their base, from anywhere
+        where = tokenizer_at = str(directory.resolve())  # what adapters will name as their base
         if (directory / ADAPTER_CONFIG).is_file() and not (directory / "config.json").is_file():
             if config.adapter:
                 raise ConfigError(
@@ -68,13 +68,9 @@ class HFSource:
                     f"  try: --model hf:BASE torch.adapter={where}"
                 )
             has_tokenizer = (directory / "tokenizer_config.json").is_file()
-            return cls(
-                where=base,
-                tokenizer_at=where if has_tokenizer else base,
-                config=check_lora(evolve(config, adapter=where)),
-                seed=seed,
-            )
-        return cls(where=where, tokenizer_at=where, config=check_lora(config), seed=seed)
+            tokenizer_at = where if has_tokenizer else base
+            where, config = base, evolve(config, adapter=where)
+        return cls(where=where, tokenizer_at=tokenizer_at, config=check_lora(config), seed=seed)
 
     def tokenizer(self) -> HFTokenizer:
         return HFTokenizer.load(self.tokenizer_at, self.where, self.config.template)

@@ -14,7 +14,6 @@ import torch
 from rlvr import BackendError, ImageProcessor
 from rlvr_torch.models.hf.net import HFNet
 from rlvr_torch.models.hf.vision import HFVisionNet
-from rlvr_torch.models.interface import capped
 
 FAMILIES = (
     "llama",
@@ -128,10 +127,7 @@ def _difference(net: HFNet) -> float:
     finally:
         net.decoder.set_attn_implementation(net.attention)
     positions = torch.arange(length, device=tokens.device)
-    hidden = net.hidden(tokens, positions, net.attend_causal)
-    bias = net.head_bias
-    ours = torch.nn.functional.linear(hidden, net.head.to(hidden.dtype))
-    ours = capped(net, ours if bias is None else ours + bias).float()
+    ours = net.logits(net.hidden(tokens, positions, net.attend_causal)).float()
     return float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-6))
 
 
