@@ -34,7 +34,7 @@ class Callbacks:
 
     Observers are the plugins with announcement hooks, then `parts`. A failing one is logged and
     the run goes on. `state` is that of the last finished step, `last_checkpoint` the newest good
-    one.
+    one. `has_gradient` tells whether an update changed weights, as far as the backend says.
     """
 
     host: PluginHost
@@ -45,6 +45,7 @@ class Callbacks:
     state: RunState = field(factory=RunState)
     last_checkpoint: Checkpoint | None = None
     reports: dict[int, EvalReport] = field(factory=dict)
+    has_gradient: bool = False
     _verified_before: int = 0
     _is_stopping: bool = False
 
@@ -75,6 +76,7 @@ class Callbacks:
     def step_finished(self, state: RunState, metrics: Mapping[str, float]) -> None:
         """Add times and rates, write the line of metrics, announce."""
         self.state = state
+        self.has_gradient |= metrics.get("grad/norm", float("loss" in metrics)) > 0
         seconds = self.status.take_seconds()
         sample_s, verify_s = seconds.get("sample", 0.0), seconds.get("verify", 0.0)
         verified = self.status.verified - self._verified_before

@@ -116,6 +116,7 @@ async def _run(
                 if not resume:
                     _say_what_is_missing(recipe, configured)
                 watch.announce("rlvr_run_started")
+                begun_at = watch.state.step
                 try:
                     state = await train(recipe, watch.state, watch)
                 except asyncio.CancelledError:
@@ -139,6 +140,8 @@ async def _run(
                     with contextlib.suppress(CheckpointError):
                         await _save_if_behind(recipe, watch)
                     raise
+            if begun_at < state.step and not watch.has_gradient:
+                _say_nothing_was_learnt(state.step - begun_at)
             outcome = "done"
             return Finished(directory=directory.path, state=state, reports=watch.reports)
         except RlvrError as error:
@@ -181,7 +184,19 @@ def _say_what_is_missing(recipe: Recipe, configured: Configured) -> None:
         log.warning("no_second_opinion", reward=name, found="it offers none", asked_by=asked_by)
 
 
+def _say_nothing_was_learnt(steps: int) -> None:
+    """Warn that the weights are those of the start, whatever the evaluations say."""
+    log.warning(
+        "nothing_was_learnt",
+        found=f"the gradient was zero in all {steps} steps",
+        look_at="reward/groups_equal in metrics.jsonl: groups of equal rewards teach nothing",
+        do="easier problems, a larger sampler.group_size, or a model that is right at times",
+    )
+
+
 def _give_notice(recipe: Recipe) -> None:
+    if not recipe.backend.capabilities.batch_invariant:
+        log.info("not_batch_invariant", found="equal runs may differ in bits")
     for text in task_warnings(recipe.task, "train"):
         log.warning("task_notice", notice=text)
 

@@ -37,6 +37,13 @@ def official_files(text: str, targets: Sequence[str]) -> Mapping[str, str] | Non
     return files or None
 
 
+def official_text(files: Mapping[str, str]) -> str:
+    """The answer that is asked for, of which `official_files` makes these: plain text, or JSON."""
+    if len(files) == 1:
+        return next(iter(files.values()))
+    return json.dumps({"code": [{path: text} for path, text in files.items()]})
+
+
 def has_block(text: str) -> bool:
     """Whether there is a fenced block with both of its fences."""
     return _BLOCK.search(text) is not None
