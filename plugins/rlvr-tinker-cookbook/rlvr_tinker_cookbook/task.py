@@ -30,8 +30,7 @@ from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, RLDatasetBuilde
 
 from rlvr import BuildContext, ConfigError, Message, Problem, Task, UnknownNameError
 from rlvr_tinker_cookbook.config import CookbookConfig
-from rlvr_tinker_cookbook.episode import EnvEpisode
-from rlvr_tinker_cookbook.pool import EnvPool
+from rlvr_tinker_cookbook.episode import EnvEpisode, EnvPool
 
 _BAD_FIELDS = (
     ConstructionException,

@@ -25,7 +25,7 @@ def rlvr_backends() -> Iterable[BackendSpec]:
         config="rlvr_tinker.config:TinkerConfig",
         models=("tinker",),
         default_model="tinker:",
-        find_model="rlvr_tinker.service.default_model:only_model",
+        find_model="rlvr_tinker.service.model_spec:only_model",
     )
 
 
@@ -46,13 +46,13 @@ def rlvr_checks() -> Iterable[Check]:
     """Whether a run on the service could begin."""
     yield Check(
         name="tinker-key",
-        target="rlvr_tinker.service.doctor:check_key",
+        target="rlvr_tinker.service.client:check_key",
         summary="A key for the Tinker service is set",
         required=False,
     )
     yield Check(
         name="tinker-service",
-        target="rlvr_tinker.service.doctor:check_service",
+        target="rlvr_tinker.service.client:check_service",
         summary="The Tinker service answers and takes the key",
         required=False,
         is_slow=True,

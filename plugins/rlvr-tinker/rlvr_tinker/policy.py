@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlvr import BackendError, Completion, FastTokenizer, FloatArray, GenerateRequest, Policy, cut
-from rlvr_tinker.scoring import logprobs
+from rlvr_tinker import scoring
 from rlvr_tinker.service.errors import LostError, RefusedError
 from rlvr_tinker.service.usage import Usage
 from rlvr_tinker.training.datum import PADDED
@@ -97,7 +97,7 @@ class TinkerPolicy(Policy):
             )
         client = await self._client()
         self._usage.spend(scored=len(prompt) + sum(map(len, choices)))
-        return await logprobs.of_choices(client, prompt, choices, self._trainer.wait)
+        return await scoring.of_choices(client, prompt, choices, self._trainer.wait)
 
     async def _client(self) -> Any:
         self._sampler = await self._samplers.of(self.version)
