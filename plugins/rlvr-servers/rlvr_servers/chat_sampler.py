@@ -115,7 +115,7 @@ async def _converse(chat: _Chat, policy: ServerPolicy, params: SamplingParams) -
             chat.accept(await policy.complete(chat.messages, asked, seed))
             await chat.episode.take(chat.answers[-1].text)
         chat.result = chat.episode.result()
-    except (ConfigError, PrerequisiteError):  # every rollout's fault
+    except (ConfigError, PrerequisiteError):  # it concerns every rollout
         raise
     except Exception as error:  # the plugin border: one rollout must not sink the rest
         log.warning("rollout_failed", problem=chat.problem.id, error=str(error))

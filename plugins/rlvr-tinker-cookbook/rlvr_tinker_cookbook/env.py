@@ -1,4 +1,4 @@
-"""A problem of ours as an environment of the cookbook, and a group of them."""
+"""Problems of rlvr as environments of the cookbook, alone and in groups."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def step_metrics(outcome: Outcome) -> Metrics:
 
 
 def missing_rewards(outcomes: Sequence[Outcome | None]) -> list[float]:
-    """What to add to each reward of a group, so that an answer without a verdict has the mean."""
+    """What to add to each reward of a group: a missing verdict gets the mean of the others."""
     values = [o.value for o in outcomes if isinstance(o, Reward)]
     if not values:
         return [0.0] * len(outcomes)

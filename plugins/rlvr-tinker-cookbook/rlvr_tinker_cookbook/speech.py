@@ -1,4 +1,4 @@
-"""How an environment's messages become tokens: by the model's template, or a cookbook renderer."""
+"""Turn messages into tokens: by the model's chat template, or by a renderer of the cookbook."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Speech(Protocol):
         """What the policy said, without its end of turn."""
 
     def following(self, so_far: Sequence[int], messages: Sequence[Message]) -> list[int]:
-        """All token ids of the next prompt, where `so_far` stood before the policy until now."""
+        """All token ids of the next prompt; `so_far` are those of the conversation until now."""
 
 
 class TemplateSpeech:

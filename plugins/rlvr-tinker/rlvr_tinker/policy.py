@@ -72,8 +72,8 @@ class TinkerPolicy(Policy):
                     client.sample(*self._asked(request, room)), "a completion was asked for"
                 )
             except (LostError, RefusedError) as error:
-                # a session that another request gave up ends for all, and a service may call that
-                # a mistake of theirs
+                # another request may have ended the session for all, and a service may call
+                # that a mistake of this request
                 is_lost = isinstance(error, LostError) or epoch != self._trainer.epoch
                 if not is_lost or tries > self._trainer.config.retries:
                     raise
@@ -107,7 +107,7 @@ class TinkerPolicy(Policy):
         from tinker import types
 
         params, stops = request.params, list(filter(None, request.params.stop))
-        # a service takes texts or ids, not both: end tokens are then named by their spelling
+        # a service takes texts or ids, not both: with texts, end tokens are sent as texts
         ends = sorted(self.tokenizer.ends)
         spelled = [text for text in map(self.tokenizer.decode, ([i] for i in ends)) if text]
         return (

@@ -12,7 +12,7 @@ import httpx
 from attrs import field, frozen
 
 MOST_BYTES = 256 << 20
-"""Of a reply: 64 likeliest tokens at 32,000 positions are about half of it."""
+"""Largest reply: 64 likeliest tokens at 32,000 positions take about half of it."""
 
 _tls = lru_cache(maxsize=1)(httpx.create_ssl_context)
 """Read once: the certificates take longer than a request to this machine."""

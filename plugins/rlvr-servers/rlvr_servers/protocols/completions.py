@@ -79,7 +79,7 @@ class Echo(ServerProtocol):
         )
 
     async def settle(self, ids: Sequence[int]) -> str:
-        """Find out whether prompts may go out as ids; why not, where they may not."""
+        """Find out whether the server takes prompts as ids; the reason if it does not."""
         try:
             await self.next_row(ids, 1, retries=0)
         except RequestError as error:  # some servers answer ids with a 500
@@ -90,7 +90,7 @@ class Echo(ServerProtocol):
     async def next_row(
         self, ids: Sequence[int], k: int, retries: int | None = None
     ) -> list[tuple[int, float]]:
-        """The likeliest next tokens, as the server tells them of tokens that it draws."""
+        """The k likeliest next tokens, from the logprobs of a drawn token."""
 
         def read(found: Any) -> list[tuple[int, float]]:
             top = _logprobs(found).get("top_logprobs") or [{}]
@@ -125,7 +125,7 @@ class Echo(ServerProtocol):
         return text
 
     def _hidden(self, ids: Sequence[int]) -> int:
-        """Tokens at the start that the server writes itself and leaves out of its echo."""
+        """Number of tokens at the start that the server adds itself and does not echo."""
         return int(not self.takes_ids and self.begin is not None and ids[0] == self.begin)
 
     def _named(self, row: Mapping[str, Any]) -> list[tuple[int | None, float]]:

@@ -26,7 +26,7 @@ _WORDS = 400
 """Tokens of the vocabulary that are written out and read by the server's tokenizer."""
 _PLACES = 5
 _SAME = 0.05
-"""Nats between the same number told twice, in a low precision."""
+"""Largest difference, nats, between two answers of the same logprob in a low precision."""
 _SPREAD = 0.1
 """How far the ratio of two spreads may be from 1/2 and still be temperature 2."""
 
@@ -75,7 +75,7 @@ async def probe(
 
 
 def first_ids(tokenizer: Tokenizer, length: int = 64) -> list[int]:
-    """A few ids that a prompt may begin with, different ones where there are such."""
+    """A few ids that a prompt may begin with."""
     ids = [i for text in _TEXTS for i in tokenizer.encode(text)][:8]
     if len(ids) < 3:
         usable = [i for i in range(min(tokenizer.vocab_size, 16)) if i not in tokenizer.ends]
@@ -151,7 +151,7 @@ def _vocabulary(tokenizer: Tokenizer, length: int) -> str:
 
 
 async def _first(protocol: ServerProtocol, ids: Sequence[int], name: str) -> None:
-    """Whether it scores prompts at all; as texts where it takes no ids."""
+    """Check that it scores prompts at all; as texts if it takes no ids."""
     why = await protocol.settle(ids) if isinstance(protocol, Echo) else ""
     try:
         await protocol.score(ids, len(ids) - 1, 1, 1.0)
@@ -209,7 +209,7 @@ async def _honours(protocol: ServerProtocol, ids: Sequence[int], k: int) -> bool
         return False
     apart = [_apart(one), _apart(two)]
     if apart[0] < 1e-3:
-        return False  # a model that does not know one token from another cannot tell
+        return False  # a model whose tokens are all equally likely cannot tell
     return abs(apart[1] / apart[0] - 0.5) < _SPREAD
 
 

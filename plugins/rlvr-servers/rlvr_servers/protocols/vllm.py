@@ -27,7 +27,7 @@ NEUTRAL = {
     "presence_penalty": 0.0,
     "frequency_penalty": 0.0,
 }
-"""Sent with every request: a model's generation_config.json would choose others in silence."""
+"""Sent with every request: a model's generation_config.json would silently choose others."""
 
 
 @define
@@ -90,16 +90,16 @@ class Vllm(ServerProtocol):
             "seed": seed % (1 << 63),
             "stop": list(params.stop),
             "stop_token_ids": sorted(ends),
-            "ignore_eos": True,  # the ends are all there are
+            "ignore_eos": True,  # `stop_token_ids` are all that end it
             "skip_special_tokens": False,
-            "logprobs": 0,  # the drawn token's and no other
+            "logprobs": 0,  # of the drawn token alone
             "return_token_ids": True,
             "return_tokens_as_token_ids": True,
         }
         return await self.complete(ids, fields, _drawn)
 
     async def drawn_spread(self, ids: Sequence[int], temperature: float) -> float:
-        """How far apart the likeliest next tokens are told to be at a temperature, nats."""
+        """Nats between the likeliest and the fifth likeliest next token at a temperature."""
         fields = {**NEUTRAL, "max_tokens": 1, "temperature": temperature, "seed": 0, "logprobs": 5}
         return await self.complete(ids, fields, _spread)
 
@@ -127,7 +127,7 @@ def _scored(found: Any, ids: Sequence[int], start: int, k: int) -> Scored:
         if token not in row:
             raise OtherIdsError(f"token {place} is id {token}, the answer scores {list(row)[:3]}")
         rank = row[token].get("rank")
-        is_extra = rank is not None and rank > len(row)  # it came besides the likeliest
+        is_extra = rank is not None and rank > len(row)  # given besides the k likeliest
         entries = {i: number(entry.get("logprob")) for i, entry in row.items()}
         actual.append(entries[token])
         best.append(

@@ -1,4 +1,4 @@
-"""A Tinker service: is it there, which models has it, and requests with a deadline."""
+"""A Tinker service: whether it is there, its models, and requests with a deadline."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ os.environ.setdefault("TINKER_TELEMETRY", "0")
 log = structlog.get_logger(__name__)
 
 _TINKER = "https://tinker.thinkingmachines.dev/services/tinker-prod"
-"""Where the SDK looks by itself."""
+"""The SDK's own default."""
 _FIRST_PAUSE_S = 0.25
 _LONGEST_PAUSE_S = 10.0
 _PROBE_S = 10.0
@@ -78,7 +78,7 @@ class Service:
         ]
 
     async def watched_models(self) -> list[Served]:
-        """The same for a command that asks nothing else."""
+        """As `models`, with the health watched: for a command that asks nothing else."""
         self.health.start()
         try:
             return await self.models()

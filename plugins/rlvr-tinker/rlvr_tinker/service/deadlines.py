@@ -1,4 +1,4 @@
-"""Waiting for the SDK with an end: it has none of its own."""
+"""Wait for the SDK with a deadline: it has none of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlvr_tinker.service.health import Health
 T = TypeVar("T")
 
 _SLICE_S = 0.2
-"""How often a wait looks at the service's health."""
+"""Seconds between two looks at the service's health."""
 
 
 class SDKFuture(Protocol):
@@ -64,7 +64,7 @@ async def within(
         result = inner.result()
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
-        if inner.cancelled() and not (task and task.cancelling()):  # the SDK gave it up, not we
+        if inner.cancelled() and not (task and task.cancelling()):  # by the SDK, not by us
             raise explained(RuntimeError("the SDK cancelled the request"), doing) from error
         raise
     except Exception as error:
@@ -89,7 +89,7 @@ async def in_thread(
     outcome: Future[T] = Future()
 
     def run() -> None:
-        with contextlib.suppress(InvalidStateError):  # given up meanwhile
+        with contextlib.suppress(InvalidStateError):  # the wait was given up
             try:
                 outcome.set_result(work())
             except InvalidStateError:

@@ -26,7 +26,10 @@ class Health(logging.Filter):
         progressed: When something was last finished (`time.monotonic`).
     """
 
-    _before: ClassVar[tuple[int, bool]] = (logging.NOTSET, True)  # of httpx's log: level, is shown
+    _before: ClassVar[tuple[int, bool]] = (
+        logging.NOTSET,
+        True,
+    )  # level of httpx's log, and whether it is shown
 
     def __init__(self, url: str = "") -> None:
         """`url` is the service's: answers of others do not count."""
@@ -51,9 +54,11 @@ class Health(logging.Filter):
             _LOGGER.setLevel(Health._before[0])
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Note an answer; the line is shown where it would have been without us."""
+        """Note an answer; the line is shown only if it would be shown without this filter."""
         watchers = _watchers()
-        if watchers[:1] == [self]:  # the others may not be asked: a line is shown if all say so
+        if watchers[:1] == [
+            self
+        ]:  # one notes it for all: logging stops at the first filter that says no
             url, status = _answer(record)
             if status is not None:
                 for one in watchers:
@@ -73,7 +78,7 @@ class Health(logging.Filter):
 
     @property
     def is_failing(self) -> bool:
-        """True after so many failures in a row that waiting is pointless."""
+        """True after `MOST_FAILURES` in a row: waiting longer is pointless."""
         return self.failures >= MOST_FAILURES
 
     def forget(self) -> None:

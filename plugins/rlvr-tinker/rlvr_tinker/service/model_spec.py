@@ -1,4 +1,4 @@
-"""Which model of the service a model spec means."""
+"""Parse a model spec of the service, and find its model."""
 
 from __future__ import annotations
 
@@ -124,5 +124,5 @@ def only_model() -> str:
         served = answer.raise_for_status().json()["supported_models"]
         names = [str(model["model_name"]) for model in served]
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, LookupError, TypeError):
-        return ""  # opening the backend says what is wrong
+        return ""  # opening the backend reports what is wrong
     return f"{SCHEME}:{names[0]}" if len(names) == 1 and names[0] else ""
