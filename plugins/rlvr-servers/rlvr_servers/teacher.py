@@ -21,7 +21,6 @@ from rlvr import (
     TopK,
     all_of,
     extent,
-    fingerprint,
 )
 from rlvr_servers.client.endpoint import RequestError
 from rlvr_servers.config import ServersConfig
@@ -72,27 +71,17 @@ class ServerTeacher(Teacher):
         if not served.context_length:
             log.warning("context_unknown", teacher=self.name, why="the server does not say")
         self.context_length = (served.context_length or 1 << 20) - 1
-        found = await probe(
-            self._protocol,
-            self.tokenizer,
-            length=self.context_length,
-            most=self._config.probe_k,
-            name=self.name,
-        )
-        self.capabilities = TeacherCapabilities(
-            has_scores=True,
-            max_k=found.max_k,
-            temperatures=None if found.honours_temperature else (1.0,),
-            tokenizer=fingerprint(self.tokenizer),
-            is_partial=True,  # ids that only pad its matrix; `top_k` refuses what is really missing
+        length, most = self.context_length, self._config.probe_k
+        self.capabilities, is_checked = await probe(
+            self._protocol, self.tokenizer, length=length, most=most, name=self.name
         )
         log.info(
             "teacher_probed",
             teacher=self.name,
-            max_k=found.max_k or "all",
-            temperatures="any" if found.honours_temperature else "1 only",
+            max_k=self.capabilities.max_k or "all",
+            temperatures="1 only" if self.capabilities.temperatures else "any",
             context=self.context_length,
-            ids="compared" if found.are_ids_checked else "compared sequence by sequence",
+            ids="compared" if is_checked else "compared sequence by sequence",
             weights=served.version or "version not told",
         )
         return self

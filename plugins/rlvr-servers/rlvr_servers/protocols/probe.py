@@ -10,9 +10,16 @@ from collections.abc import Sequence
 
 import numpy as np
 import structlog
-from attrs import frozen
 
-from rlvr import BackendError, ConfigError, Message, RlvrError, Tokenizer
+from rlvr import (
+    BackendError,
+    ConfigError,
+    Message,
+    RlvrError,
+    TeacherCapabilities,
+    Tokenizer,
+    fingerprint,
+)
 from rlvr_servers.client.endpoint import MissingError, RefusedError, RequestError
 from rlvr_servers.protocols.completions import Echo
 from rlvr_servers.protocols.protocol import LacksError, OtherIdsError, Scored, ServerProtocol
@@ -33,45 +40,33 @@ _SPREAD = 0.1
 log = structlog.get_logger(__name__)
 
 
-@frozen(kw_only=True)
-class Probed:
-    """
-    What a server was found to do.
-
-    Attributes:
-        max_k: Largest k that it answered; 0: the whole vocabulary.
-        honours_temperature: Whether logprobs of a prompt follow the temperature asked for.
-        are_ids_checked: Whether its own tokenizer was seen to read texts as ours does.
-    """
-
-    max_k: int
-    honours_temperature: bool
-    are_ids_checked: bool
-
-
 async def probe(
     protocol: ServerProtocol, tokenizer: Tokenizer, *, length: int, most: int, name: str
-) -> Probed:
+) -> tuple[TeacherCapabilities, bool]:
     """
     Ask a server for a short prompt's logprobs until it is known what it can do.
 
-    `length` is what the model reads, in tokens; `most` the largest k that is tried.
+    `length` is what the model reads, in tokens; `most` the largest k that is tried. The second
+    result tells whether the server's own tokenizer was seen to read texts as ours does.
 
     Raises:
         ConfigError: Its ids are not the tokenizer's.
         BackendError: It gives no logprobs of prompts, or does not answer.
     """
-    checked = await _check_ids(protocol, tokenizer, length, name)
+    is_checked = await _check_ids(protocol, tokenizer, length, name)
     ids = first_ids(tokenizer, length)
     await _first(protocol, ids, name)
     max_k = await _largest(protocol, ids, min(most, tokenizer.vocab_size), name)
     await _check_places(protocol, ids, min(max_k, _PLACES), name)
     honours = await _honours(protocol, ids, min(max_k, 8))
-    return Probed(
+    able = TeacherCapabilities(
+        has_scores=True,
         max_k=0 if max_k >= tokenizer.vocab_size else max_k,
-        honours_temperature=honours,
-        are_ids_checked=checked,
+        temperatures=None if honours else (1.0,),
+        tokenizer=fingerprint(tokenizer),
+        is_partial=True,  # ids that only pad its matrix; `top_k` refuses what is really missing
     )
+    return able, is_checked
 
 
 def first_ids(tokenizer: Tokenizer, length: int = 64) -> list[int]:
@@ -127,7 +122,8 @@ async def _check_ids(
         found = await protocol.ids_of(text)
         if found is None:
             return False
-        if not _is_text(tokenizer, found, text):
+        # a begin token and a first space may come before the text
+        if not {tokenizer.decode(found[skip:]) for skip in (0, 1)} & {text, f" {text}"}:
             raise ConfigError(
                 f"{name} was to read ids of the tokenizer that was read here.",
                 f"found: its own writes {text[:24]!r} as {found[:6]}, which is "
@@ -135,12 +131,6 @@ async def _check_ids(
                 "give the server's own tokenizer: servers.tokenizer=PATH",
             )
     return True
-
-
-def _is_text(tokenizer: Tokenizer, found: Sequence[int], text: str) -> bool:
-    """Whether the ids spell the text here; a begin token and a first space may come before it."""
-    said = [tokenizer.decode(found[skip:]) for skip in (0, 1)]
-    return any(words == text or words == f" {text}" for words in said)
 
 
 def _vocabulary(tokenizer: Tokenizer, length: int) -> str:
