@@ -71,9 +71,8 @@ class ServedPolicy(Policy):
             return Completion(tokens=[], logprobs=[], text="", finish="length")
         params = attrs.evolve(request.params, max_tokens=room)
         try:
-            drawn = await self._protocol.draw(
-                request.prompt.tolist(), params, request.seed, self.tokenizer.ends
-            )
+            asked = attrs.evolve(request, params=params)
+            drawn = await self._protocol.draw(asked, self.tokenizer.ends)
         except UnknownNameError as error:
             if not self._protocol.adapter:
                 raise

@@ -103,7 +103,7 @@ class ServerTeacher(Teacher):
 
     async def _answer(self, question: Question) -> TopK:
         """One answer as arrays, as soon as it is there: as objects it is many times larger."""
-        scored = await self._ask(question.ids, question.start, question.k, question.temperature)
+        scored = await self._ask(question)
         if scored.lost and not self._has_lost:
             self._has_lost = True
             every = sum(map(len, scored.rows)) + scored.lost
@@ -131,7 +131,9 @@ class ServerTeacher(Teacher):
         values = np.zeros(len(datum.tokens), np.float32)
         end = extent(datum)
         start = max(int(datum.mask.argmax()), 1) if end else 1  # the first token has no logprob
-        scored = await self._ask(datum.tokens[:end], start, 0, datum.temperature)
+        t = datum.temperature
+        question = Question(ids=datum.tokens[:end], start=start, k=0, temperature=t)
+        scored = await self._ask(question)
         values[start:end] = check_actual(scored.actual, max(end - start, 0), self.name)
         return np.where(datum.mask, np.minimum(values, 0.0), np.float32(0))
 
@@ -160,12 +162,12 @@ class ServerTeacher(Teacher):
                 "processed_logprobs",
             )
 
-    async def _ask(self, ids: Any, start: int, k: int, temperature: float) -> Scored:
-        ids = [int(token) for token in ids]
-        if len(ids) <= start:
+    async def _ask(self, question: Question) -> Scored:
+        length = len(question.ids)
+        if length <= question.start:
             return Scored(rows=[], actual=[])
         try:
-            return await self._protocol.score(ids, start, k, temperature)
+            return await self._protocol.score(question)
         except RequestError as error:
             found, do = (
                 f"found: {error}",
@@ -182,7 +184,7 @@ class ServerTeacher(Teacher):
                         "truncation in its settings"
                     ),
                 )
-            asked = f"teacher {self.name} was asked for the logprobs of {len(ids)} tokens."
+            asked = f"teacher {self.name} was asked for the logprobs of {length} tokens."
             raise BackendError(asked, found, do) from error
 
     async def _all(self, work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

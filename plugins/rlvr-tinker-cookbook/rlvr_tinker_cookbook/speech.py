@@ -42,9 +42,7 @@ class TemplateSpeech:
         # the service takes ids or texts, not both
         ends = sorted(tokenizer.ends)
         spelled = [tokenizer.decode([index]) for index in ends]
-        self.stop: list[str] | list[int] = (
-            [*spelled, *stop] if stop else ends
-        )
+        self.stop: list[str] | list[int] = [*spelled, *stop] if stop else ends
 
     def opening(self, messages: Sequence[Message]) -> list[int]:
         """The template up to where the policy begins."""
