@@ -17,7 +17,7 @@ from rlvr import (
     Policy,
     Tokenizer,
     UnknownNameError,
-    cut,
+    cut_completion,
 )
 from rlvr_servers.client.endpoint import RequestError
 from rlvr_servers.protocols.protocol import AmbiguousError, Drawn, LacksError, ServerProtocol
@@ -91,17 +91,12 @@ class ServedPolicy(Policy):
                 "--resume when the server answers again",
             ) from error
         self._check(drawn)
-        found = cut(
+        return cut_completion(
             drawn.tokens,
-            ends=self.tokenizer.ends,
+            drawn.logprobs,
+            tokenizer=self.tokenizer,
             stops=params.stop,
-            bytes_of=self.tokenizer.bytes_of,
-        )
-        return Completion(
-            tokens=drawn.tokens[: found.count],
-            logprobs=np.minimum(np.asarray(drawn.logprobs[: found.count], np.float32), 0.0),
-            text=found.text,
-            finish="stop" if found.is_stopped or drawn.is_stopped else "length",
+            is_stopped=drawn.is_stopped,
         )
 
     def _check(self, drawn: Drawn) -> None:

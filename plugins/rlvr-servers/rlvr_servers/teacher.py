@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -97,9 +97,7 @@ class ServerTeacher(Teacher):
             BackendError: Too long, too large a k, a temperature that it does not score at; other
                 ids, fewer logprobs or NaN came back; or it does not answer.
         """
-        for question in questions:
-            self._check(len(question.ids), question.k, question.temperature)
-        return await self._all([self._answer(question) for question in questions])
+        return await self._asked(questions, self._answer)
 
     async def _answer(self, question: Question) -> TopK:
         """One answer as arrays, as soon as it is there: as objects it is many times larger."""
@@ -123,79 +121,89 @@ class ServerTeacher(Teacher):
         Raises:
             BackendError: As `score` does.
         """
-        for datum in data:
-            self._check(max(extent(datum), 1), 0, datum.temperature)
-        return await self._all([self._logprobs(datum) for datum in data])
+        questions = [_question(datum) for datum in data]
+        found = await self._asked(questions, self._ask)
+        answers = []
+        for datum, question, scored in zip(data, questions, found, strict=True):
+            end = len(question.ids)
+            count = max(end - question.start, 0)
+            values = np.zeros(len(datum.tokens), np.float32)
+            values[end - count : end] = check_actual(scored.actual, count, self.name)
+            answers.append(np.where(datum.mask, np.minimum(values, 0.0), np.float32(0)))
+        return answers
 
-    async def _logprobs(self, datum: Datum) -> FloatArray:
-        values = np.zeros(len(datum.tokens), np.float32)
-        end = extent(datum)
-        start = max(int(datum.mask.argmax()), 1) if end else 1  # the first token has no logprob
-        t = datum.temperature
-        question = Question(ids=datum.tokens[:end], start=start, k=0, temperature=t)
-        scored = await self._ask(question)
-        values[start:end] = check_actual(scored.actual, max(end - start, 0), self.name)
-        return np.where(datum.mask, np.minimum(values, 0.0), np.float32(0))
+    async def _asked(
+        self, questions: Sequence[Question], ask: Callable[[Question], Coroutine[Any, Any, T]]
+    ) -> list[T]:
+        """All answers, asked for at once; the first error ends the others."""
+        for question in questions:
+            self._check(question)
+        begun, repeated = time.monotonic(), self._protocol.endpoint.repeated
+        try:
+            return await all_of(map(ask, questions))
+        finally:
+            log.debug(
+                "teacher_asked",
+                requests=len(questions),
+                seconds=round(time.monotonic() - begun, 3),
+                repeated=self._protocol.endpoint.repeated - repeated,
+            )
 
-    def _check(self, length: int, k: int, temperature: float) -> None:
-        asked = f"teacher {self.name} was asked to score {length} tokens"
-        most, temperatures = self.capabilities.max_k, self.capabilities.temperatures
+    def _check(self, question: Question) -> None:
+        able, length, k = self.capabilities, len(question.ids), question.k
         if length > self.context_length:
-            raise BackendError(
-                f"{asked}.",
-                f"found: it reads {self.context_length}",
-                "lower sampler.max_tokens, or serve the model with a longer context",
+            found = f"it reads {self.context_length} tokens"
+            do = "lower sampler.max_tokens, or serve the model with a longer context"
+        elif able.max_k and k > able.max_k:
+            found = f"the server gives {able.max_k} at most"
+            do = (
+                f"ask for fewer (distill.top_k={able.max_k}), or allow more on the server "
+                "(vllm serve --max-logprobs K)"
             )
-        if most and k > most:
-            raise BackendError(
-                f"{asked}, the {k} likeliest a position.",
-                f"found: the server gives {most} at most",
-                f"ask for fewer (distill.top_k={most}), or allow more on the server "
-                "(vllm serve --max-logprobs K)",
+        elif able.temperatures is not None and question.temperature not in able.temperatures:
+            found = (
+                "its logprobs of a prompt are those of temperature 1, and cannot be had at another "
+                "from a few likely tokens"
             )
-        if temperatures is not None and temperature not in temperatures:
-            raise BackendError(
-                f"{asked} at temperature {temperature:g}.",
-                "found: its logprobs of a prompt are those of temperature 1, and cannot be "
-                "had at another from a few likely tokens",
+            do = (
                 "set the temperature to 1, or serve it with vllm serve --logprobs-mode "
-                "processed_logprobs",
+                "processed_logprobs"
             )
+        else:
+            return
+        raise BackendError(
+            f"teacher {self.name} was asked to score {length} tokens at temperature "
+            f"{question.temperature:g}, with the {k} likeliest a position.",
+            f"found: {found}",
+            do,
+        )
 
     async def _ask(self, question: Question) -> Scored:
-        length = len(question.ids)
-        if length <= question.start:
+        if len(question.ids) <= question.start:
             return Scored(rows=[], actual=[])
         try:
             return await self._protocol.score(question)
         except RequestError as error:
-            found, do = (
-                f"found: {error}",
-                (
-                    "look at the log of the server; the run goes on from its last checkpoint with "
-                    "--resume when the server answers again"
-                ),
+            found = str(error)
+            do = (
+                "look at the log of the server; the run goes on from its last checkpoint with "
+                "--resume when the server answers again"
             )
             if isinstance(error, OtherIdsError):
-                found, do = (
-                    f"found: it scored other ids: {error}",
-                    (
-                        "give the server's own tokenizer (servers.tokenizer=PATH), and look for "
-                        "truncation in its settings"
-                    ),
+                found = f"it scored other ids: {error}"
+                do = (
+                    "give the server's own tokenizer (servers.tokenizer=PATH), and look for "
+                    "truncation in its settings"
                 )
-            asked = f"teacher {self.name} was asked for the logprobs of {length} tokens."
-            raise BackendError(asked, found, do) from error
+            raise BackendError(
+                f"teacher {self.name} was asked for the logprobs of {len(question.ids)} tokens.",
+                f"found: {found}",
+                do,
+            ) from error
 
-    async def _all(self, work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-        """All of them at once; the first error ends the others."""
-        begun, repeated = time.monotonic(), self._protocol.endpoint.repeated
-        try:
-            return await all_of(work)
-        finally:
-            log.debug(
-                "teacher_asked",
-                requests=len(work),
-                seconds=round(time.monotonic() - begun, 3),
-                repeated=self._protocol.endpoint.repeated - repeated,
-            )
+
+def _question(datum: Datum) -> Question:
+    """The question about a datum's own tokens, from the first supervised one on."""
+    end = extent(datum)
+    start = max(int(datum.mask.argmax()), 1) if end else 1  # the first token has no logprob
+    return Question(ids=datum.tokens[:end], start=start, k=0, temperature=datum.temperature)

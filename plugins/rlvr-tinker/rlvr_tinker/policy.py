@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from rlvr import BackendError, Completion, FastTokenizer, FloatArray, GenerateRequest, Policy, cut
+from rlvr import (
+    BackendError,
+    Completion,
+    FastTokenizer,
+    FloatArray,
+    GenerateRequest,
+    Policy,
+    cut_completion,
+)
 from rlvr_tinker import scoring
 from rlvr_tinker.service.errors import LostError, RefusedError
 from rlvr_tinker.service.usage import Usage
@@ -129,18 +137,12 @@ class TinkerPolicy(Policy):
         self._usage.spend(sampled=len(tokens))
         if logprobs is None or len(logprobs) != len(tokens):
             raise BackendError("the service sampled tokens and gave no logprobs of them")
-        found = cut(
+        return cut_completion(
             tokens,
-            ends=self.tokenizer.ends,
+            logprobs,
+            tokenizer=self.tokenizer,
             stops=request.params.stop,
-            bytes_of=self.tokenizer.bytes_of,
-        )
-        is_stopped = found.is_stopped or sequence.stop_reason == "stop"
-        return Completion(
-            tokens=tokens[: found.count],
-            logprobs=np.minimum(np.asarray(logprobs[: found.count], np.float32), 0.0),
-            text=found.text,
-            finish="stop" if is_stopped else "length",
+            is_stopped=sequence.stop_reason == "stop",
         )
 
     def _check_ids(self, ids: np.ndarray) -> None:

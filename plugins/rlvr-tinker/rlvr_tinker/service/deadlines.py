@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from rlvr_tinker.service.errors import explained, failing_error, late_error
 from rlvr_tinker.service.health import Health
@@ -19,15 +19,8 @@ _SLICE_S = 0.2
 """Seconds between two looks at the service's health."""
 
 
-class SDKFuture(Protocol):
-    """What the SDK gives for a request."""
-
-    def future(self) -> Future[Any]:
-        """The future of the standard library behind it."""
-
-
 async def within(
-    request: SDKFuture | Future[Any],
+    request: Any,
     doing: str,
     *,
     limit_s: float,
@@ -41,7 +34,7 @@ async def within(
     not taken for a stall. A request that is given up is cancelled: the SDK would repeat it.
 
     Args:
-        request: What the SDK gave.
+        request: What the SDK gave, or a future of the standard library.
         doing: A clause for errors: "an update was sent".
         limit_s: Longest wait without any progress, seconds.
         health: What the service answers meanwhile.
