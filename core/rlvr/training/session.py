@@ -21,8 +21,9 @@ from rlvr.assembly.configured import Configured
 from rlvr.assembly.prerequisites import check_prerequisites
 from rlvr.assembly.recipe import Recipe, build_context, open_callbacks, open_recipe
 from rlvr.assembly.trained_model import lineage_at_start
-from rlvr.border.abilities import task_warnings
+from rlvr.border.abilities import warnings_of
 from rlvr.border.calls import Border, culprit, shown
+from rlvr.border.promises import checkpoints_of
 from rlvr.config.layers import DEFAULT
 from rlvr.errors import (
     BackendError,
@@ -35,7 +36,6 @@ from rlvr.errors import (
 from rlvr.log import bind, get, unbind
 from rlvr.progress.status import RunStatus
 from rlvr.records.atomic import DISK_TROUBLE
-from rlvr.records.kept_checkpoints import checkpoints_of
 from rlvr.records.lineage import after_training, joined
 from rlvr.records.run_directory import RunDir
 from rlvr.records.run_state import RunState, state_of
@@ -140,8 +140,7 @@ async def _run(
                     with contextlib.suppress(CheckpointError):
                         await _save_if_behind(recipe, watch)
                     raise
-            if begun_at < state.step and not watch.has_gradient:
-                _say_nothing_was_learnt(state.step - begun_at)
+            watch.say_if_idle(state.step - begun_at)
             outcome = "done"
             return Finished(directory=directory.path, state=state, reports=watch.reports)
         except RlvrError as error:
@@ -184,20 +183,10 @@ def _say_what_is_missing(recipe: Recipe, configured: Configured) -> None:
         log.warning("no_second_opinion", reward=name, found="it offers none", asked_by=asked_by)
 
 
-def _say_nothing_was_learnt(steps: int) -> None:
-    """Warn that the weights are those of the start, whatever the evaluations say."""
-    log.warning(
-        "nothing_was_learnt",
-        found=f"the gradient was zero in all {steps} steps",
-        look_at="reward/groups_equal in metrics.jsonl: groups of equal rewards teach nothing",
-        do="easier problems, a larger sampler.group_size, or a model that is right at times",
-    )
-
-
 def _give_notice(recipe: Recipe) -> None:
     if not recipe.backend.capabilities.batch_invariant:
         log.info("not_batch_invariant", found="equal runs may differ in bits")
-    for text in task_warnings(recipe.task, "train"):
+    for text in warnings_of(recipe.task, "train"):
         log.warning("task_notice", notice=text)
 
 
