@@ -54,7 +54,7 @@ def cut_completion(
     stops: Sequence[str],
     is_stopped: bool,
 ) -> Completion:
-    """The completion of tokens and logprobs, both (T,), that a service drew; it ends as `cut` says."""
+    """The completion of tokens and logprobs (T,) that a service drew; it ends as `cut` says."""
     found = cut(tokens, ends=tokenizer.ends, stops=stops, bytes_of=tokenizer.bytes_of)
     return Completion(
         tokens=tokens[: found.count],
