@@ -26,18 +26,15 @@ class Health(logging.Filter):
         progressed: When something was last finished (`time.monotonic`).
     """
 
-    _before: ClassVar[tuple[int, bool]] = (
-        logging.NOTSET,
-        True,
-    )  # level of httpx's log, and whether it is shown
+    # level of httpx's log before, and whether its lines were shown
+    _before: ClassVar[tuple[int, bool]] = (logging.NOTSET, True)
 
     def __init__(self, url: str = "") -> None:
         """`url` is the service's: answers of others do not count."""
         super().__init__()
-        self.failures = 0
-        self.progressed = time.monotonic()
         self._url = url
         self._lately: collections.deque[int] = collections.deque(maxlen=20)
+        self.forget()
 
     def start(self) -> None:
         """Begin to watch."""
@@ -56,9 +53,8 @@ class Health(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Note an answer; the line is shown only if it would be shown without this filter."""
         watchers = _watchers()
-        if watchers[:1] == [
-            self
-        ]:  # one notes it for all: logging stops at the first filter that says no
+        # the first one notes it for all: logging stops at a filter that says no
+        if watchers[:1] == [self]:
             url, status = _answer(record)
             if status is not None:
                 for one in watchers:
