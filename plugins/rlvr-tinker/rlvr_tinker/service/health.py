@@ -34,7 +34,7 @@ class Health(logging.Filter):
         super().__init__()
         self._url = url
         self._lately: collections.deque[int] = collections.deque(maxlen=20)
-        self.forget()
+        self.failures, self.progressed = 0, time.monotonic()
 
     def start(self) -> None:
         """Begin to watch."""
