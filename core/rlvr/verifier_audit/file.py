@@ -61,14 +61,8 @@ class AuditFile:
 
     def to_json(self) -> dict[str, Any]:
         """The whole document."""
-        return {
-            "version": VERSION,
-            "plugin": self.head["plugin"],
-            "dataset": self.head["dataset"],
-            "created": self.created,
-            **{n: v for n, v in self.head.items() if n not in ("plugin", "dataset")},
-            "problems": self.problems,
-        }
+        made = {"version": VERSION, "created": self.created}
+        return {**made, **self.head, "problems": self.problems}
 
 
 def read_strengths(path: Path, asked_by: str) -> Mapping[str, float | None]:
