@@ -114,10 +114,7 @@ class ProblemAudit:
             "kinds": self._kinds(),
             "strength": None if strength is None else round(strength, 4),
             "survivors": [
-                {
-                    "kind": j.probe.kind,
-                    "note": j.probe.note + (_UNDECIDED if j.is_undecided else ""),
-                }
+                {"kind": j.probe.kind, "note": j.note}
                 for j in self.judged
                 if j.is_accepted and not j.probe.is_right and j.is_equivalent is not True
             ],
