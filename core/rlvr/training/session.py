@@ -35,9 +35,8 @@ from rlvr.errors import (
 )
 from rlvr.log import bound, get
 from rlvr.progress.status import RunStatus
-from rlvr.records.atomic import DISK_TROUBLE
 from rlvr.records.lineage import after_training, joined
-from rlvr.records.run_directory import RunDir
+from rlvr.records.run_directory import DISK_TROUBLE, RunDir
 from rlvr.records.run_state import RunState, state_of
 from rlvr.training.callbacks import Callbacks
 from rlvr.training.loop import train

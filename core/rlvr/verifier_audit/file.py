@@ -11,9 +11,8 @@ from typing import Any
 from attrs import define, field
 
 from rlvr.errors import ConfigError
-from rlvr.records.atomic import write_out
 from rlvr.records.json_lines import object_in
-from rlvr.records.run_directory import now
+from rlvr.records.run_directory import now, write_out
 from rlvr.verifier_audit.findings import ProblemAudit
 
 VERSION = 1
