@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
@@ -101,14 +100,9 @@ class CvdpTask(Task):
             await self._episodes.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: Any) -> None:
         if self._has_turns:
-            await self._episodes.__aexit__(kind, error, trace)
+            await self._episodes.__aexit__(*error)
 
     def episode(self, problem: Problem) -> Episode:
         """A single turn, or what `cvdp.turns` and `cvdp.mode` ask for; words need no tools."""

@@ -33,7 +33,7 @@ def official_files(text: str, targets: Sequence[str]) -> Mapping[str, str] | Non
             return None
         for name, body in entry.items():
             if isinstance(body, str):
-                files[name] = first_block(body) if has_block(body) else body
+                files[name] = _unwrapped(body)
     return files or None
 
 
@@ -50,7 +50,7 @@ def has_block(text: str) -> bool:
 
 
 def first_block(text: str) -> str:
-    """What stands in the first fenced block, "" where there is none."""
+    """The text of the first fenced block, "" if there is none."""
     found = _BLOCK.search(text)
     return found[1] if found else ""
 
