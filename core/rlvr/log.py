@@ -98,18 +98,13 @@ def setup(*, verbosity: int = 0, json: bool | None = None, run_file: Path | None
     )
 
 
-def bind(**values: Any) -> None:
-    """Add values (`run_id`, `step`) to every following event of this context."""
+@contextmanager
+def bound(**values: Any) -> Iterator[None]:
+    """Add values (`run_id`, `step`) to every event within the block."""
     import structlog
 
-    structlog.contextvars.bind_contextvars(**values)
-
-
-def unbind(*keys: str) -> None:
-    """Take bound values away again."""
-    import structlog
-
-    structlog.contextvars.unbind_contextvars(*keys)
+    with structlog.contextvars.bound_contextvars(**values):
+        yield
 
 
 def _keep_private(_logger: Any, _method: str, event: EventDict) -> EventDict:

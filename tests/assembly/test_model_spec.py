@@ -8,7 +8,8 @@ import pytest
 from attrs import frozen
 
 from rlvr import BackendSpec, ConfigError, SamplerSpec, TaskSpec
-from rlvr.assembly.model_spec import backend_for_model, check_fit, default_model, is_starter
+from rlvr.assembly.compatibility import check_fit
+from rlvr.assembly.vetted_values import backend_for_model, default_model, is_starter
 
 
 @frozen

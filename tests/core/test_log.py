@@ -77,11 +77,11 @@ def test_bound_values_are_on_every_event(tmp_path):
     """run_id and step are bound once, not passed around."""
     path = tmp_path / "events.jsonl"
     log.setup(run_file=path)
-    log.bind(run_id="r1", step=3)
-    log.get("t").info("one")
-    log.unbind("step")
+    with log.bound(run_id="r1"):
+        with log.bound(step=3):
+            log.get("t").info("one")
 
-    log.get("t").info("two")
+        log.get("t").info("two")
 
     one, two = lines(path)
     assert (one["run_id"], one["step"]) == ("r1", 3)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rlvr import CheckpointError
-from rlvr.records.atomic import write_out
+from rlvr.records.run_directory import write_out
 
 
 def test_a_full_disk_is_explained_and_the_old_file_stays(

@@ -6,6 +6,7 @@ from rlvr.config.core import TrainOptions
 from rlvr.errors import ConfigError
 from rlvr.log import get
 from rlvr.parts import Advantage, Backend, Loss, Sampler, Task
+from rlvr.specs import BackendSpec, SamplerSpec
 from rlvr.types import SamplingParams
 
 log = get(__name__)
@@ -65,6 +66,28 @@ def check_together(
             max_staleness=max_staleness,
             why="the loss has no importance ratio: samples of older weights count as the policy's",
             do="set run.max_staleness=0, or use an algorithm with ratios (grpo)",
+        )
+
+
+def check_fit(backend: BackendSpec, sampler: SamplerSpec | None, *, trains: bool) -> None:
+    """
+    Reject a command that the backend cannot serve, before anything is built.
+
+    Raises:
+        ConfigError: Training with a backend that only samples, or one whose policy another
+            sampler must ask.
+    """
+    if trains and not backend.trains:
+        raise ConfigError(
+            f"a model was to be trained with backend {backend.name}.",
+            f"found: it only samples ({backend.summary}); it gives no gradients",
+            "train with another --model and --backend; measure this one with: rlvr eval",
+        )
+    if backend.sampler and sampler is not None and sampler.name != backend.sampler:
+        raise ConfigError(
+            f"sampler {sampler.name} was asked for.",
+            f"found: backend {backend.name} goes with sampler {backend.sampler} only",
+            "leave --sampler out",
         )
 
 

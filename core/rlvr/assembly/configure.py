@@ -10,12 +10,14 @@ from typing import Any
 
 import attrs
 
+from rlvr.assembly.compatibility import check_fit
 from rlvr.assembly.configured import NO_REWARD, NO_TASK, Chosen, Configured
 from rlvr.assembly.fitted_values import fitted_layers
-from rlvr.assembly.model_spec import backend_for_model, check_fit, default_model
 from rlvr.assembly.teachers import choose_teachers
 from rlvr.assembly.vetted_values import (
+    backend_for_model,
     backend_layers,
+    default_model,
     parts_of,
     refuse_foreign,
     vetted_layers,

@@ -6,42 +6,29 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
+import rlvr.specs as specs
 from rlvr.config.core import RunOptions
 from rlvr.config.layers import Options
 from rlvr.plugins.host import PluginHost
-from rlvr.specs import (
-    AdvantageSpec,
-    AlgorithmSpec,
-    BackendSpec,
-    CallbackSpec,
-    CheckpointerSpec,
-    CurriculumSpec,
-    LossSpec,
-    PartSpec,
-    RewardSpec,
-    SamplerSpec,
-    TaskSpec,
-    TeacherSpec,
-)
 
 
 @frozen(kw_only=True)
 class Chosen:
     """The specs a run is made of. Parts that a command does not need are None."""
 
-    task: TaskSpec
-    reward: RewardSpec
-    algorithm: AlgorithmSpec | None = None
-    sampler: SamplerSpec | None = None
-    advantage: AdvantageSpec | None = None
-    loss: LossSpec | None = None
-    backend: BackendSpec | None = None
-    checkpointer: CheckpointerSpec | None = None
-    curriculum: CurriculumSpec | None = None
-    teachers: tuple[TeacherSpec, ...] = ()
-    callbacks: tuple[CallbackSpec, ...] = ()
+    task: specs.TaskSpec
+    reward: specs.RewardSpec
+    algorithm: specs.AlgorithmSpec | None = None
+    sampler: specs.SamplerSpec | None = None
+    advantage: specs.AdvantageSpec | None = None
+    loss: specs.LossSpec | None = None
+    backend: specs.BackendSpec | None = None
+    checkpointer: specs.CheckpointerSpec | None = None
+    curriculum: specs.CurriculumSpec | None = None
+    teachers: tuple[specs.TeacherSpec, ...] = ()
+    callbacks: tuple[specs.CallbackSpec, ...] = ()
 
-    def parts(self) -> list[PartSpec]:
+    def parts(self) -> list[specs.PartSpec]:
         """The chosen part specs (the algorithm is not a part)."""
         one = (self.task, self.reward, self.sampler, self.advantage, self.loss, self.backend)
         found = (*one, self.checkpointer, self.curriculum, *self.teachers, *self.callbacks)
@@ -76,6 +63,6 @@ class Configured:
 
 
 STARTER = "starter"
-NO_TASK = TaskSpec(name="none", target="rlvr:none")
-NO_REWARD = RewardSpec(name="none", target="rlvr:none")
+NO_TASK = specs.TaskSpec(name="none", target="rlvr:none")
+NO_REWARD = specs.RewardSpec(name="none", target="rlvr:none")
 """In place of task and reward where `rlvr config show` was given none."""

@@ -8,21 +8,64 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from rlvr.assembly.configured import STARTER
-from rlvr.assembly.model_spec import is_starter
 from rlvr.config.core import RunOptions
 from rlvr.config.layer import Layer
 from rlvr.config.schema import options_of
 from rlvr.errors import PluginError, UnknownNameError
+from rlvr.log import get
+from rlvr.plugins.host import PluginHost
+from rlvr.plugins.known import MODELS
 from rlvr.plugins.registry import Registry
-from rlvr.specs import PartSpec
+from rlvr.plugins.resolve import load_object
+from rlvr.specs import BackendSpec, PartSpec, TaskSpec
 
 if TYPE_CHECKING:
     from rlvr.assembly.configured import Chosen
+
+log = get(__name__)
 
 PARTS = ("curriculum", "sampler", "reward", "advantage", "loss", "checkpointer")
 """Options of `run` that name parts; defaults may choose these parts."""
 _BEFORE = ("plugin", "task", "algo", "model", "backend", "dataset")
 """Options of `run` that decide which defaults apply: they are resolved before."""
+
+
+def backend_for_model(model: str, host: PluginHost) -> str | None:
+    """
+    The only installed backend that takes the model's scheme (`server` of `server:URL#NAME`).
+
+    If none does, the backend of this project that would, so that an error names it as missing.
+    None if the spec has no scheme, or if no backend or several take it: `run.backend` decides.
+    """
+    scheme, colon, _rest = model.partition(":")
+    if not colon:
+        return None
+    takers = [spec.name for spec in host.backends() if scheme in spec.models]
+    if not takers:
+        return MODELS.get(scheme)
+    return takers[0] if len(takers) == 1 else None
+
+
+def default_model(backend: str, host: PluginHost) -> str:
+    """Default model of an installed backend, such as a server's only one; "": the starter."""
+    for spec in host.backends():
+        if backend in (spec.name, spec.full_name):
+            found = ""
+            try:
+                if spec.find_model is not None:
+                    found = str(load_object(spec.find_model, spec.provider)())
+            except Exception as error:  # the plugin border; opening the backend says what is wrong
+                log.debug("model_not_found", backend=spec.name, reason=repr(error))
+            return found or spec.default_model
+    return ""
+
+
+def is_starter(model: str, task: TaskSpec, backend: BackendSpec | None) -> bool:
+    """Whether it is the task's starter: its own, or what a server has as `PLUGIN-starter`."""
+    if backend is None or backend.find_model is None:
+        return model == STARTER
+    served = model.partition(":")[2]
+    return served in (f"{task.provider}-{STARTER}", f"{task.name}-{STARTER}")
 
 
 def backend_layers(chosen: Chosen, run: RunOptions) -> list[Layer]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import nan
-from pathlib import Path
 
 from attrs import frozen
 from attrs.validators import gt, min_len
@@ -36,59 +35,52 @@ class LearningCurve(Callback):
         self._options = config or CurveOptions()
 
     def run_finished(self, run: RunInfo, outcome: str) -> None:
-        """Draw, however the run ended."""
-        draw(run, self._options)
+        """
+        Draw reward and pass rate by step, evaluations with bars, however the run ended.
 
+        On recorded trajectories it is the loss, trained on and held out. Nothing is drawn where
+        nothing was trained or matplotlib (extra `rlvr[plot]`) is not installed.
+        """
+        options = self._options
+        directory = RunDir(run.directory)
+        metrics = directory.read_lines("metrics.jsonl")
+        evaluations = directory.read_lines("eval.jsonl")
+        if not metrics:
+            return
+        try:
+            import matplotlib
+        except ImportError:
+            log.warning("curve_not_drawn", reason="no matplotlib", fix=pip_install("rlvr[plot]"))
+            return
+        matplotlib.use("Agg")
+        from matplotlib.figure import Figure
 
-def draw(run: RunInfo, options: CurveOptions) -> Path | None:
-    """
-    Draw reward and pass rate by step, evaluations with bars.
-
-    On recorded trajectories it is the loss, trained on and held out. None where nothing was
-    trained or matplotlib (extra `rlvr[plot]`) is not installed.
-    """
-    directory = RunDir(run.directory)
-    metrics = directory.read_lines("metrics.jsonl")
-    evaluations = directory.read_lines("eval.jsonl")
-    if not metrics:
-        return None
-    try:
-        import matplotlib
-    except ImportError:
-        log.warning("curve_not_drawn", reason="no matplotlib", fix=pip_install("rlvr[plot]"))
-        return None
-    matplotlib.use("Agg")
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(options.width, options.height), layout="constrained")
-    axes = figure.subplots()
-    appraised = [e for e in evaluations if e.get("measures")]
-    curves = {"reward/mean": "mean reward (train)", "reward/pass": "pass rate (train)"}
-    if appraised:  # recorded trajectories: nothing is right or wrong
-        curves = {"loss": "loss (train)"}
-    for name, label in curves.items():
-        followed = [(m["step"], m.get(name, nan)) for m in metrics]
-        axes.plot(*zip(*followed, strict=True), label=label, alpha=0.7)
-    if appraised:
-        held = [(e["step"], e["measures"].get("eval/loss", nan)) for e in appraised]
-        axes.plot(*zip(*held, strict=True), label=f"loss ({appraised[0]['split']})", marker="o")
-    else:
-        axes.set(ylim=(0, 1.02))
-    if evaluations and not appraised:
-        axes.errorbar(
-            [e["step"] for e in evaluations],
-            [e["pass1"] for e in evaluations],
-            yerr=[
-                [max(e["pass1"] - e["low"], 0.0) for e in evaluations],
-                [max(e["high"] - e["pass1"], 0.0) for e in evaluations],
-            ],
-            label=f"pass@1 ({evaluations[0]['split']}, 95 %)",
-            marker="o",
-            capsize=4,
-        )
-    axes.set(xlabel="step", title=f"{run.plugin} {run.algo}, seed {run.seed}")
-    axes.grid(alpha=0.3)
-    axes.legend(loc="lower right")
-    path = run.directory / options.file
-    figure.savefig(path, dpi=options.dpi)
-    return path
+        figure = Figure(figsize=(options.width, options.height), layout="constrained")
+        axes = figure.subplots()
+        appraised = [e for e in evaluations if e.get("measures")]
+        curves = {"reward/mean": "mean reward (train)", "reward/pass": "pass rate (train)"}
+        if appraised:  # recorded trajectories: nothing is right or wrong
+            curves = {"loss": "loss (train)"}
+        for name, label in curves.items():
+            followed = [(m["step"], m.get(name, nan)) for m in metrics]
+            axes.plot(*zip(*followed, strict=True), label=label, alpha=0.7)
+        if appraised:
+            held = [(e["step"], e["measures"].get("eval/loss", nan)) for e in appraised]
+            axes.plot(*zip(*held, strict=True), label=f"loss ({appraised[0]['split']})", marker="o")
+        else:
+            axes.set(ylim=(0, 1.02))
+        if evaluations and not appraised:
+            low = [max(e["pass1"] - e["low"], 0.0) for e in evaluations]
+            high = [max(e["high"] - e["pass1"], 0.0) for e in evaluations]
+            axes.errorbar(
+                [e["step"] for e in evaluations],
+                [e["pass1"] for e in evaluations],
+                yerr=[low, high],
+                label=f"pass@1 ({evaluations[0]['split']}, 95 %)",
+                marker="o",
+                capsize=4,
+            )
+        axes.set(xlabel="step", title=f"{run.plugin} {run.algo}, seed {run.seed}")
+        axes.grid(alpha=0.3)
+        axes.legend(loc="lower right")
+        figure.savefig(run.directory / options.file, dpi=options.dpi)

@@ -29,8 +29,8 @@ from rlvr.evaluation.compare_models import compare
 from rlvr.evaluation.saved import judged_lines
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
-from rlvr.records.atomic import write_out
 from rlvr.records.owner import writing_to
+from rlvr.records.run_directory import write_out
 from rlvr.types import Failed
 
 SUMMARY = "measure how often a model is right"

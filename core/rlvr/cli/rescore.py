@@ -20,9 +20,8 @@ from rlvr.errors import ConfigError, ExitCode
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
-from rlvr.records.atomic import write_out
 from rlvr.records.owner import writing_to
-from rlvr.records.run_directory import RunDir
+from rlvr.records.run_directory import RunDir, write_out
 from rlvr.records.trajectories import trajectory_from_json
 from rlvr.verification.verdict import outcome_to_json
 

@@ -10,10 +10,9 @@ from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import number, print_json, table
 from rlvr.errors import ExitCode, UnknownNameError
 from rlvr.progress.spans import chrome_trace, overlap
-from rlvr.records.atomic import write_out
 from rlvr.records.owner import writing_to
 from rlvr.records.read_runs import locate
-from rlvr.records.run_directory import RunDir
+from rlvr.records.run_directory import RunDir, write_out
 
 SUMMARY = "what overlapped: a Chrome trace of sampling, verification and training"
 EXAMPLE = "rlvr runs trace runs/NAME --out trace.json"

@@ -24,8 +24,8 @@ from rlvr.evaluation.answers_file import Answer, golden_answers, read_answers
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
-from rlvr.records.atomic import write_out
 from rlvr.records.owner import writing_to
+from rlvr.records.run_directory import write_out
 from rlvr.types import Failed, Outcome, Reward, Unscorable
 
 SUMMARY = "judge answers with a task's verifier"

@@ -21,6 +21,19 @@ from rlvr.types import Group, Outcome, Problem, Reward, ScoredGroup, Trajectory
 NO_ANSWER = "the file holds no such answer"
 
 
+def content_of(path: Path, asked: str, do: str) -> bytes:
+    """
+    The bytes of a file that a command was given.
+
+    Raises:
+        UnknownNameError: There is no such file.
+    """
+    if path.is_file():
+        return path.read_bytes()
+    found = "found: a folder" if path.is_dir() else "found: no such file"
+    raise UnknownNameError(f"{asked} to be read from {path}.", found, do)
+
+
 @frozen(kw_only=True)
 class Answer:
     """One line of input: a trajectory to judge, or why it cannot be, with its number."""
@@ -51,13 +64,8 @@ def read_answers(
     Raises:
         UnknownNameError: There is no such file.
     """
-    if path != "-" and not Path(path).is_file():
-        raise UnknownNameError(
-            f"answers were to be read from {path}.",
-            "found: a folder" if Path(path).is_dir() else "found: no such file",
-            "check the path given with --completions",
-        )
-    raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    do = "check the path given with --completions"
+    raw = sys.stdin.buffer.read() if path == "-" else content_of(Path(path), "answers were", do)
     for number, line in enumerate(raw.split(b"\n"), start=1):
         if line.strip():
             yield attrs.evolve(_answer(line, number, problems, unsupported), line=number)

@@ -169,7 +169,10 @@ def compare(
         attrs.evolve(one, labels={**other.labels, **one.labels})
         for one, other in ((ours[name].problem, theirs[name].problem) for name in judged)
     ]
-    our_verdicts, their_verdicts = _verdicts(ours), _verdicts(theirs)
+    our_verdicts, their_verdicts = (
+        {name: [r.score01 == 1.0 for r in group.rewards] for name, group in groups.items()}
+        for groups in (ours, theirs)
+    )
 
     def on(problems: Sequence[Problem]) -> Paired:
         return paired({p.id: our_verdicts[p.id] for p in problems}, their_verdicts)
@@ -185,7 +188,3 @@ def compare(
         changed=tuple(changed),
         unjudged=tuple(name for name in same if name not in set(judged)),
     )
-
-
-def _verdicts(groups: Mapping[str, ScoredGroup]) -> Verdicts:
-    return {name: [r.score01 == 1.0 for r in group.rewards] for name, group in groups.items()}

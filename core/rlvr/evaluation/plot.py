@@ -9,8 +9,7 @@ from pathlib import Path
 from rlvr.errors import ConfigError, PrerequisiteError
 from rlvr.evaluation.compare_runs import Curve, Points
 from rlvr.install import pip_install
-from rlvr.records.atomic import write_out
-from rlvr.records.run_directory import check_writable
+from rlvr.records.run_directory import check_writable, write_out
 
 FORMATS = (".png", ".svg")
 COLUMNS = 2

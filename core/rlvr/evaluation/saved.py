@@ -9,7 +9,8 @@ from typing import Any
 
 from attrs import frozen
 
-from rlvr.errors import ConfigError, UnknownNameError
+from rlvr.errors import ConfigError
+from rlvr.evaluation.answers_file import content_of
 from rlvr.records.json_lines import objects
 from rlvr.records.trajectories import trajectory_from_json, trajectory_records
 from rlvr.types import Failed, Outcome, Problem, ScoredGroup, Trajectory
@@ -92,13 +93,7 @@ def read_judged(path: Path) -> Judged:
 
 
 def _content(path: Path) -> bytes:
-    if not path.is_file():
-        raise UnknownNameError(
-            f"an evaluation was to be read from {path}.",
-            "found: a folder" if path.is_dir() else "found: no such file",
-            "name a file that rlvr eval --out wrote",
-        )
-    return path.read_bytes()
+    return content_of(path, "an evaluation was", "name a file that rlvr eval --out wrote")
 
 
 def _facts(record: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from itertools import repeat
 from typing import Any
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from rlvr.types import PassRate
@@ -80,14 +80,8 @@ class PassRates(Mapping[str, PassRate]):
 
     def met_at(self, step: int, names: Collection[str]) -> PassRates:
         """The same rates, but these problems were met at this step; unknown ones count as half."""
-        if not names:
-            return self
-        known = [self.places[name] for name in names if name in self.places]
         unknown = PassRate(rate=0.5, count=0, step=step)
-        found = self.updated({name: unknown for name in names if name not in self.places})
-        numbers = found.numbers.copy()
-        numbers[2, known] = step
-        return PassRates(found.places, numbers)
+        return self.updated({n: evolve(self.get(n, unknown), step=step) for n in names})
 
     def columns_of(self, names: Sequence[str]) -> tuple[NDArray[np.bool_], _Numbers, _Numbers]:
         """Whether each of these problems was met, and its rate and step (0 where it was not)."""

@@ -6,6 +6,7 @@ Whole files are written beside their place and renamed; lines are appended in on
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import sys
@@ -16,11 +17,12 @@ from typing import Any
 
 import attrs
 
-from rlvr.errors import ConfigError, UnknownNameError
+from rlvr.errors import CheckpointError, ConfigError, UnknownNameError
 from rlvr.records.json_lines import object_in, read_lines
 from rlvr.records.trajectories import trajectory_records
 from rlvr.types import EvalReport, ScoredGroup
 
+DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 RECORDS = frozenset(
     {"run.json", "metrics.jsonl", "eval.jsonl", "trace.jsonl", "opinions.jsonl", "events.jsonl"}
     | {"trajectories", "checkpoints", "curve.png", "traceback.txt", "owner.lock"}
@@ -40,6 +42,25 @@ def write_atomic(path: Path, content: str | bytes) -> None:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def write_out(path: Path, content: str | bytes) -> None:
+    """
+    Write the results of a command to the file that `--out` names.
+
+    Raises:
+        CheckpointError: The disk is full or fails; a file that was there before is left as it was.
+    """
+    try:
+        write_atomic(path, content)
+    except OSError as error:
+        if error.errno not in DISK_TROUBLE:
+            raise
+        raise CheckpointError(
+            f"results were to be written to {path}.",
+            f"found: {error.strerror}",
+            "free space, or choose another disk with --out; verdicts are kept in the store",
+        ) from error
 
 
 def check_writable(path: Path) -> None:

@@ -33,11 +33,10 @@ from rlvr.errors import (
     RunInterruptedError,
     VerifierError,
 )
-from rlvr.log import bind, get, unbind
+from rlvr.log import bound, get
 from rlvr.progress.status import RunStatus
-from rlvr.records.atomic import DISK_TROUBLE
 from rlvr.records.lineage import after_training, joined
-from rlvr.records.run_directory import RunDir
+from rlvr.records.run_directory import DISK_TROUBLE, RunDir
 from rlvr.records.run_state import RunState, state_of
 from rlvr.training.callbacks import Callbacks
 from rlvr.training.loop import train
@@ -97,10 +96,9 @@ async def _run(
         seed=configured.run.seed,
         config=dict(configured.options.values),
     )
-    bind(run_id=info.id)
     watch = Callbacks(host=configured.host, run=info, directory=directory, status=status)
     outcome, observers = "failed", AsyncExitStack()  # open until they are told the end
-    with _interruptible():
+    with bound(run_id=info.id), _interruptible():
         try:
             check_prerequisites(configured.host, configured.chosen.task.provider)
             context = build_context(configured, directory.path)
@@ -153,7 +151,6 @@ async def _run(
             watch.announce("rlvr_run_finished", outcome=outcome)
             await _close(observers)
             directory.discard()
-            unbind("run_id")
 
 
 async def _close(observers: AsyncExitStack) -> None:

@@ -13,6 +13,7 @@ import math
 import threading
 import traceback
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Any
 
 import attrs
@@ -135,25 +136,18 @@ async def contained(
 
 async def _in_thread(work: Callable[[], Any]) -> Any:
     """Run in a thread of its own, which the end of the process does not wait for."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
+    future: Future[tuple[Any, BaseException | None]] = Future()
+    future.set_running_or_notify_cancel()  # who waits may be cancelled; the thread goes on
     context = contextvars.copy_context()
 
-    def finish(found: Any, error: BaseException | None) -> None:
-        if not future.done():
-            future.set_result((found, error))
-
     def run() -> None:
-        found, error = None, None
         try:
-            found = context.run(work)
+            future.set_result((context.run(work), None))
         except BaseException as raised:  # a thread that dies would leave the run waiting
-            error = raised
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(finish, found, error)
+            future.set_result((None, raised))
 
     threading.Thread(target=run, daemon=True, name="rlvr-reward").start()
-    found, error = await future
+    found, error = await asyncio.wrap_future(future)
     if error is not None:
         raise error
     return found

@@ -11,9 +11,8 @@ from typing import Any
 from attrs import define, field
 
 from rlvr.errors import ConfigError
-from rlvr.records.atomic import write_out
 from rlvr.records.json_lines import object_in
-from rlvr.records.run_directory import now
+from rlvr.records.run_directory import now, write_out
 from rlvr.verifier_audit.findings import ProblemAudit
 
 VERSION = 1
@@ -61,14 +60,8 @@ class AuditFile:
 
     def to_json(self) -> dict[str, Any]:
         """The whole document."""
-        return {
-            "version": VERSION,
-            "plugin": self.head["plugin"],
-            "dataset": self.head["dataset"],
-            "created": self.created,
-            **{n: v for n, v in self.head.items() if n not in ("plugin", "dataset")},
-            "problems": self.problems,
-        }
+        made = {"version": VERSION, "created": self.created}
+        return {**made, **self.head, "problems": self.problems}
 
 
 def read_strengths(path: Path, asked_by: str) -> Mapping[str, float | None]:

@@ -35,6 +35,11 @@ class Judged:
         """An accepted mutant of which nobody knows whether it is right."""
         return self.probe.is_mutant and self.is_accepted and self.is_equivalent is None
 
+    @property
+    def note(self) -> str:
+        """The probe's note; says where nobody knows whether the mutant is right."""
+        return self.probe.note + (" (undecided: may be equivalent)" if self.is_undecided else "")
+
 
 @define(kw_only=True)
 class ProblemAudit:
@@ -66,11 +71,8 @@ class ProblemAudit:
     @property
     def counted_mutants(self) -> list[Judged]:
         """Mutants with a verdict that are not proven to be equivalent."""
-        return [
-            j
-            for j in self.judged
-            if j.probe.is_mutant and j.is_verdict and j.is_equivalent is not True
-        ]
+        mutants = (j for j in self.judged if j.probe.is_mutant)
+        return [j for j in mutants if j.is_verdict and j.is_equivalent is not True]
 
     @property
     def strength(self) -> float | None:
@@ -97,10 +99,9 @@ class ProblemAudit:
         if strength is not None and strength < least:
             survivors = [j for j in self.counted_mutants if j.is_accepted]
             unproven = sum(j.is_equivalent is None for j in survivors)
-            found.append(
-                f"accepts {len(survivors)} of {len(self.counted_mutants)} mutants"
-                + (f", {unproven} of them undecided" if unproven else "")
-            )
+            undecided = f", {unproven} of them undecided" if unproven else ""
+            count = f"{len(survivors)} of {len(self.counted_mutants)}"
+            found.append(f"accepts {count} mutants{undecided}")
         return list(dict.fromkeys(found))
 
     def to_json(self, least: float) -> dict[str, Any]:
@@ -113,11 +114,7 @@ class ProblemAudit:
             "kinds": self._kinds(),
             "strength": None if strength is None else round(strength, 4),
             "survivors": [
-                {
-                    "kind": j.probe.kind,
-                    "note": j.probe.note
-                    + (" (undecided: may be equivalent)" if j.is_undecided else ""),
-                }
+                {"kind": j.probe.kind, "note": j.note}
                 for j in self.judged
                 if j.is_accepted and not j.probe.is_right and j.is_equivalent is not True
             ],
