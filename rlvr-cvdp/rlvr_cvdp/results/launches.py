@@ -54,15 +54,13 @@ def read_launches(record: Record, out: Path, output: str) -> list[Launch]:
     told = [note for note in record.notes if note.kind in ("launch", "unbuilt")]
     ends = [note.body or {} for note in told]
     launches = [_launch(end, number) for number, end in enumerate(ends, start=1)]
-    if not any(launch.count("failed") for launch in launches):
-        return launches
-    logs = [out / f"{os.path.basename(str(end.get('name', _UNBUILT)))}.log" for end in ends]
-    return [
-        _launch(end, number, failures) if failures else launch
-        for number, (launch, failures, end) in enumerate(
-            zip(launches, _failures(logs, output), ends, strict=True), start=1
-        )
-    ]
+    if any(launch.count("failed") for launch in launches):
+        logs = [out / f"{os.path.basename(str(end.get('name', _UNBUILT)))}.log" for end in ends]
+        told_of = zip(ends, _failures(logs, output), strict=True)
+        launches = [
+            _launch(end, number, failures) for number, (end, failures) in enumerate(told_of, 1)
+        ]
+    return launches
 
 
 def _launch(
