@@ -11,7 +11,7 @@ from rlvr_cvdp.episodes.compile_order import sources_of
 from rlvr_cvdp.launch.tree import write_tree
 from rlvr_cvdp.problem import CvdpProblem
 from rlvr_cvdp.results.messages import Tool
-from rlvr_cvdp.sandbox import Finished, Limits, Sandbox, SandboxLease
+from rlvr_cvdp.sandbox import Finished, Limits, Sandbox
 
 CPU_S = 20.0
 """Processor time of a tool, where `cvdp.timeout_s` does not allow less."""
@@ -25,13 +25,13 @@ _SYNTHESIS = '"$0" -QT -q -p "$1; tee -q -o /tmp/stat stat" && cat /tmp/stat'
 _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/code/rundir", "LANG": "C.UTF-8"}
 _INCLUDED = (".v", ".sv", ".vh", ".svh")
 _STOPPED = {
-    "time": "it took more time than allowed and was stopped",
-    "idle": "it waited for something and was stopped",
-    "wall": "it took more time than allowed and was stopped",
-    "output": "it wrote more output than allowed and was stopped",
-    "disk": "it wrote more to the disk than allowed and was stopped",
-    "processes": "it ran more processes at the same time than allowed and was stopped",
-    "memory": "it held more memory than allowed and was stopped",
+    "time": "took more time than allowed",
+    "idle": "waited for something",
+    "wall": "took more time than allowed",
+    "output": "wrote more output than allowed",
+    "disk": "wrote more to the disk than allowed",
+    "processes": "ran more processes at the same time than allowed",
+    "memory": "held more memory than allowed",
 }
 
 
@@ -110,22 +110,20 @@ class Tools:
             write_tree(slot.folder, self._bare, files)
             for argv, folder in commands:
                 argv = [toolchain.tools[tool] if word == tool else word for word in argv]
-                finished = await self._command(slot, argv, folder)
+                finished = await slot.run(
+                    argv, environment=_ENVIRONMENT, limits=self._limits, working_dir=folder
+                )
                 output += finished.output
                 if finished.rc != 0:
                     break
         return _ran(evolve(finished, output=output), tool)
 
-    async def _command(self, slot: SandboxLease, argv: Sequence[str], folder: str) -> Finished:
-        return await slot.run(
-            argv, environment=_ENVIRONMENT, limits=self._limits, working_dir=folder
-        )
-
 
 def _ran(finished: Finished, tool: Tool) -> Ran:
     output = finished.output
     if finished.stopped:
-        return Ran(ok=False, output=f"{output}\n{_STOPPED[finished.stopped]}".lstrip(), tool=tool)
+        output = f"{output}\nit {_STOPPED[finished.stopped]} and was stopped".lstrip()
+        return Ran(ok=False, output=output, tool=tool)
     if finished.rc != 0 and not output.strip():
         output = f"it exited with {finished.rc}"
     parses = finished.rc == 0 or "error(s) during elaboration" in output

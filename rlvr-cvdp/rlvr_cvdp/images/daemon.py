@@ -46,6 +46,15 @@ def docker_client(asked: str = "a Docker daemon was needed.") -> Iterator[docker
             client.close()
 
 
+def docker_failures() -> tuple[type[Exception], ...]:
+    """What the docker package raises where the daemon refuses, fails or has gone."""
+    from docker.errors import DockerException
+    from requests.exceptions import RequestException
+    from urllib3.exceptions import HTTPError
+
+    return (DockerException, RequestException, HTTPError, ConnectionError)
+
+
 @contextmanager
 def daemon_errors(asked: str) -> Iterator[None]:
     """
@@ -54,9 +63,7 @@ def daemon_errors(asked: str) -> Iterator[None]:
     Raises:
         PrerequisiteError: The daemon stopped, its disk is full, or it refused.
     """
-    from docker.errors import APIError, DockerException
-    from requests.exceptions import RequestException
-    from urllib3.exceptions import HTTPError
+    from docker.errors import APIError
 
     try:
         yield
@@ -64,7 +71,7 @@ def daemon_errors(asked: str) -> Iterator[None]:
         raise
     except APIError as error:
         raise PrerequisiteError(asked, *_found_and_do(_words(error))) from None
-    except (DockerException, RequestException, HTTPError, ConnectionError) as error:
+    except docker_failures() as error:
         found = f"found: the Docker daemon stopped answering ({_cause(error)})"
         raise PrerequisiteError(asked, found, f"try: {start_command()}") from None
 

@@ -142,16 +142,18 @@ def _read(container: Any, path: str) -> dict[str, Any] | None:
     from docker.errors import NotFound
 
     try:
-        stream, _ = container.get_archive(path)
-    except NotFound:
+        seen = json.loads(read_file(container, path))
+    except (NotFound, ValueError):
         return None
+    return seen if isinstance(seen, dict) else None
+
+
+def read_file(container: Any, path: str) -> bytes:
+    """A plain file of a container that runs no more."""
+    stream, _ = container.get_archive(path)
     with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as tar:
         member = tar.extractfile(tar.getmembers()[0])
-        try:
-            seen = json.load(member) if member else None
-        except ValueError:
-            return None
-    return seen if isinstance(seen, dict) else None
+        return member.read() if member else b""
 
 
 def _stacks_among(pythons: list[dict[str, Any]]) -> dict[str, Any]:

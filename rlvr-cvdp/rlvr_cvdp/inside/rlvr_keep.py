@@ -7,12 +7,8 @@ end. Loaded with `-p rlvr_keep` inside the sandbox; standard library and pytest 
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import importlib
-import os
 import subprocess
-import warnings
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -63,11 +59,8 @@ def _test(method: Any) -> Any:
 
 def pytest_collection_finish() -> None:
     """Patch the runner of the stack's cocotb."""
-    is_second = os.environ.get("RLVR_COCOTB") == "2"
-    with warnings.catch_warnings(), contextlib.suppress(ImportError):
-        warnings.simplefilter("ignore")
-        module = importlib.import_module("cocotb_tools.runner" if is_second else "cocotb.runner")
-        runner = module.Runner if is_second else module.Simulator
+    if found := rlvr_probe.stack_runner():
+        _, runner = found
         runner.build, runner.test = _build(runner.build), _test(runner.test)
 
 

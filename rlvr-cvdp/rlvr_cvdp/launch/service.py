@@ -17,8 +17,8 @@ from rlvr_cvdp.results.plain import read_all
 from rlvr_cvdp.results.share import Counted, count_tests, most_tests, read_items
 from rlvr_cvdp.results.stage import CPU_LIMIT
 from rlvr_cvdp.results.tests import TestResult
-from rlvr_cvdp.sandbox import Finished, Limits, SandboxLease
-from rlvr_cvdp.sandbox.folders.slot import empty_folder
+from rlvr_cvdp.sandbox import Finished, Limits, Sandbox, SandboxLease
+from rlvr_cvdp.sandbox.folders.tidy import clear
 from rlvr_cvdp.sandbox.records import waited
 from rlvr_cvdp.toolchain.cocotb_stacks import Stack
 
@@ -82,31 +82,40 @@ class ServiceResult:
         return self.counted.total
 
 
+@frozen(kw_only=True)
+class RunSettings:
+    """
+    Where and how the services of a problem run.
+
+    Attributes:
+        seed: Of the tests.
+        stop_at_first: A service ends with its first failed test.
+        extra: Further variables for the services.
+    """
+
+    sandbox: Sandbox
+    stack: Stack
+    limits: Limits
+    seed: str = "1"
+    stop_at_first: bool = True
+    extra: Mapping[str, str] = EMPTY
+
+
 async def run_service(
-    problem: CvdpProblem,
-    service: Service,
-    *,
-    slot: SandboxLease,
-    stack: Stack,
-    limits: Limits,
-    seed: str,
-    stop_at_first: bool,
-    extra: Mapping[str, str] = EMPTY,
+    problem: CvdpProblem, service: Service, slot: SandboxLease, settings: RunSettings
 ) -> ServiceResult:
     """
-    Run a service in a filled slot and judge it; `extra` are further variables for it.
+    Run a service in a filled slot and judge it.
 
     Raises:
         VerifierError: Something other than the answer kept it from running.
     """
-    out = slot.folder / "out"
-    empty_folder(out)
+    out, limits = slot.folder / "out", settings.limits
+    clear(out)
+    own = service_environment(service, settings.stack, settings.seed, settings.stop_at_first)
     finished = await slot.run(
         service.command,
-        environment={
-            **service_environment(service, stack, seed, stop_at_first),
-            **extra,
-        },
+        environment={**own, **settings.extra},
         limits=limits,
         working_dir=service.working_dir,
     )

@@ -20,6 +20,8 @@ _MOST_BYTES = 16_000_000
 _MOST_TOGETHER = 64_000_000
 _MOST_NOTES = 100_000
 _MOST_SPEAKERS = 200
+_TURNS = 4
+"""Turns of the loop in which asyncio makes a connection of one that it has accepted."""
 _SHAPES: Mapping[str, Mapping[str, type] | type] = {
     "build": {"how": str, "refused": list},
     "launch": {"rc": int, "name": str},
@@ -79,7 +81,8 @@ class Recorder:
         self._listener = listen(folder, PLACE)
         self._server: asyncio.Server | None = None
         self._record = Record()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._is_closed = False
 
     async def begin(self) -> Record:
         """A new record: what is said from now on stands in it."""
@@ -88,29 +91,36 @@ class Recorder:
         self._record = Record()
         return self._record
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        record = self._record
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            if len(self._tasks) > _MOST_SPEAKERS:
-                record.is_sound = False
-                return
-            await _take_down(reader, writer, record)
-        except (OSError, asyncio.CancelledError):
-            pass
-        finally:
-            self._tasks.discard(task)
+    def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Own a connection from the moment it is made: a task may be cancelled before it begins."""
+        if self._is_closed:
             writer.close()
+        elif len(self._connections) >= _MOST_SPEAKERS:
+            self._record.is_sound = False
+            writer.close()
+        else:
+            task = asyncio.ensure_future(_take_down(reader, writer, self._record))
+            self._connections[task] = writer
+            task.add_done_callback(self._hang_up)
+
+    def _hang_up(self, task: asyncio.Task[None]) -> None:
+        self._connections.pop(task).close()
+        with contextlib.suppress(OSError, asyncio.CancelledError):
+            task.result()
 
     async def close(self) -> None:
-        """Listen no more."""
-        for task in [*self._tasks]:
-            task.cancel()
+        """Listen no more, and hang up all connections, those that are being accepted too."""
+        self._is_closed = True
         if self._server is not None:
             self._server.close()
         self._listener.close()
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        tasks = [*self._connections]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # a transport closes its socket in the turn after
 
 
 async def _take_down(

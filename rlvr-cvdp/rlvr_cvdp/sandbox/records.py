@@ -45,16 +45,9 @@ class Limits:
     def of(cls, config: CvdpConfig, *, cpu_s: float | None = None) -> Limits:
         """The limits that the options ask for; `cpu_s` is a problem's own, where it has one."""
         cpu_s = config.timeout_s if cpu_s is None else cpu_s
-        return cls(
-            wall_s=WALL_FACTOR * cpu_s,
-            cpu_s=cpu_s,
-            idle_s=config.idle_s,
-            memory_mb=config.memory_mb,
-            processes=config.processes,
-            file_mb=config.file_mb,
-            disk_mb=config.disk_mb,
-            output_mb=config.output_mb,
-        )
+        names = ("idle_s", "memory_mb", "processes", "file_mb", "disk_mb", "output_mb")
+        others = {name: getattr(config, name) for name in names}
+        return cls(wall_s=WALL_FACTOR * cpu_s, cpu_s=cpu_s, **others)
 
 
 @frozen(kw_only=True)

@@ -18,7 +18,7 @@ _FIXED_NS = (0, 0)
 Facts = tuple[int, ...]
 
 
-def clear(folder: str, keep: Collection[str] = ()) -> None:
+def clear(folder: str | os.PathLike[str], keep: Collection[str] = ()) -> None:
     """
     Take away all that is in a folder but the names in `keep`, whatever it is; follows no link.
 
