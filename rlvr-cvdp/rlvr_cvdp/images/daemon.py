@@ -46,13 +46,13 @@ def docker_client(asked: str = "a Docker daemon was needed.") -> Iterator[docker
             client.close()
 
 
-def docker_failures() -> tuple[type[Exception], ...]:
-    """What the docker package raises where the daemon refuses, fails or has gone."""
+def docker_failures(*more: type[Exception]) -> tuple[type[Exception], ...]:
+    """What the docker package raises where the daemon refuses, fails or has gone, and `more`."""
     from docker.errors import DockerException
     from requests.exceptions import RequestException
     from urllib3.exceptions import HTTPError
 
-    return (DockerException, RequestException, HTTPError, ConnectionError)
+    return (DockerException, RequestException, HTTPError, ConnectionError, *more)
 
 
 @contextmanager

@@ -19,11 +19,6 @@ import rlvr_probe
 _held: list[BaseException] = []
 
 
-def _count() -> int:
-    """How many simulations have ended so far."""
-    return rlvr_probe.note("count", None)
-
-
 def _build(method: Any) -> Any:
     @functools.wraps(method)
     def build(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -45,11 +40,11 @@ def _test(method: Any) -> Any:
             # What an earlier build left must not run in its place.
             rlvr_probe.note("unbuilt", None)
             return Path("results.xml")
-        before = _count()
+        before = rlvr_probe.note("count", None)
         try:
             return method(self, *args, **kwargs)
         except SystemExit as error:
-            if _count() == before:
+            if rlvr_probe.note("count", None) == before:
                 raise  # it is not the simulation that failed
             _held.append(error)
             return Path(self.env.get("COCOTB_RESULTS_FILE", "results.xml"))

@@ -115,7 +115,7 @@ class DockerSandbox(Sandbox):
                 container.remove(force=True)
                 raise
             return container
-        except (*docker_failures(), OSError) as error:
+        except docker_failures(OSError) as error:
             words = str(getattr(error, "explanation", None) or error)
             raise VerifierError(f"a container could not be started: {words[-400:]}") from None
 
@@ -223,7 +223,7 @@ class _ContainerProcess(SandboxProcess):
                 return ""
             words = self._container.logs(tail=20).decode(errors="replace").strip()
             return words or "the container ended"
-        except (*docker_failures(), OSError) as error:
+        except docker_failures(OSError) as error:
             return f"the Docker daemon stopped answering: {error}"
 
     async def kill(self) -> None:
@@ -233,7 +233,7 @@ class _ContainerProcess(SandboxProcess):
     def _remove(self) -> None:
         try:
             self._container.remove(force=True)
-        except (*docker_failures(), OSError) as error:
+        except docker_failures(OSError) as error:
             log.warning("container_not_removed", id=self._container.short_id, error=str(error))
 
 

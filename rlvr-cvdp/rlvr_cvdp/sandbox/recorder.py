@@ -126,7 +126,6 @@ class Recorder:
 async def _take_down(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, record: Record
 ) -> None:
-    """Take down the notes of one connection."""
     nonce, number, speaker = os.urandom(_NONCE), 0, id(reader)
     writer.write(nonce)
     is_over = False

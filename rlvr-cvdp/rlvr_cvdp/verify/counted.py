@@ -15,8 +15,6 @@ answer; where they fail on the netlist of the given design too, they decide noth
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -32,6 +30,7 @@ from rlvr_cvdp.netlist.silent import without_words
 from rlvr_cvdp.netlist.twin import twin_problem
 from rlvr_cvdp.problem import CvdpProblem, Service
 from rlvr_cvdp.sandbox import SandboxLease
+from rlvr_cvdp.toolchain.toolchain import digest_of
 
 Basis = Literal["simulated", "proved", "bounded", "refuted", "undecided"]
 
@@ -243,8 +242,7 @@ class _Judge:
         """Whether a design passes the tests, as its netlist where a plan is; asked once."""
         settings, read = self._settings, plan.text() if plan else ""
         facts = [self._problem.digest(), settings.sandbox.toolchain.digest, settings.seed, read]
-        facts += [dict(files), dict(settings.extra)]
-        key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+        key = digest_of([*facts, dict(files), dict(settings.extra)])
         if key not in _controls:
             _controls[key] = (await self.run(files, plan)).passes
         return _controls[key]

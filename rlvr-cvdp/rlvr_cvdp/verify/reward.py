@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import hashlib
-import json
 from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
@@ -28,6 +26,7 @@ from rlvr_cvdp.results.stage import failed_stage
 from rlvr_cvdp.sandbox import Limits, Sandbox, open_sandbox
 from rlvr_cvdp.sandbox.choose import judged_with
 from rlvr_cvdp.toolchain.cocotb_stacks import Stack
+from rlvr_cvdp.toolchain.toolchain import digest_of
 from rlvr_cvdp.verify.compile_only_reward import ProxyReward, as_proxy, is_compilable
 from rlvr_cvdp.verify.control import Control
 from rlvr_cvdp.verify.harness_reward import HarnessReward
@@ -209,7 +208,7 @@ class CvdpReward(HarnessReward):
             self._calibration.limit_s(problem.digest),
             *turns_key(trajectory, self._config),
         ]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        return digest_of(parts)
 
     def expected_seconds(self, problem: Problem, trajectory: Trajectory) -> float:
         """About how long a verification takes, so that the long ones begin first."""
@@ -221,7 +220,6 @@ class CvdpReward(HarnessReward):
 
     @cached_property
     def _deciding(self) -> str:
-        """The options that can decide a reward."""
         return repr([getattr(self._config, name) for name in DECIDING])
 
     def _without_code(self, answer: Answer) -> Reward:

@@ -47,11 +47,6 @@ async def second_opinion(
     """
     What a stricter judge says of an answer that is right by its harness; None: nothing to add.
 
-    Args:
-        judge: The first judge.
-        problem: The problem, with a `CvdpProblem`.
-        files: The answer's files.
-
     Returns:
         `score01` 1.0 or 0.0; `evidence["judge"]` names what objected, `evidence["asked"]` what
         was asked, `evidence["remark"]` says that it differs from the reference.

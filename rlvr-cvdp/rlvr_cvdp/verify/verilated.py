@@ -9,8 +9,6 @@ which can only object, and no part of a verdict.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 
 from attrs import evolve
@@ -18,6 +16,7 @@ from attrs import evolve
 from rlvr_cvdp.launch.service import RunSettings, service_environment
 from rlvr_cvdp.launch.tree import write_tree
 from rlvr_cvdp.problem import CvdpProblem
+from rlvr_cvdp.toolchain.toolchain import digest_of
 
 _CPU_S = 120.0
 """Compiling a small design for one launch takes seven seconds; a harness of many is left out."""
@@ -67,10 +66,10 @@ async def passes_verilated(
     is_simulated = any(service.runs_cocotb and not service.tool for service in problem.services)
     if "verilator" not in toolchain.tools or not problem.reference or not is_simulated:
         return None
-    facts = [problem.digest(), toolchain.digest, settings.seed, dict(problem.reference)]
-    key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    reference = dict(problem.reference)
+    key = digest_of([problem.digest(), toolchain.digest, settings.seed, reference])
     if key not in _references:
-        _references[key] = await _run(problem, problem.reference, settings) is True
+        _references[key] = await _run(problem, reference, settings) is True
     return await _run(problem, files, settings) if _references[key] else None
 
 

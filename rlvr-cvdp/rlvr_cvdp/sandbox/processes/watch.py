@@ -90,7 +90,6 @@ class Watch:
         return "wall" if self._waited_s >= self._limits.wall_s else ""
 
     def _is_idle(self, passed: float, cpu_s: float, is_busy: bool) -> bool:
-        """Whether nothing was computed for too long."""
         self._idle_s += passed
         if is_busy or cpu_s - self._cpu_busy > _IDLE_SHARE * self._idle_s:
             self._idle_s, self._cpu_busy = 0.0, cpu_s
