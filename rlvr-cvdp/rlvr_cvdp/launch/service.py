@@ -19,7 +19,7 @@ from rlvr_cvdp.results.stage import CPU_LIMIT
 from rlvr_cvdp.results.tests import TestResult
 from rlvr_cvdp.sandbox import Finished, Limits, Sandbox, SandboxLease
 from rlvr_cvdp.sandbox.folders.tidy import clear
-from rlvr_cvdp.sandbox.records import waited
+from rlvr_cvdp.sandbox.records import STOPPED, waited
 from rlvr_cvdp.toolchain.cocotb_stacks import Stack
 
 _FOREIGN = {129: "SIGHUP", 130: "SIGINT", 131: "SIGQUIT", 137: "SIGKILL", 143: "SIGTERM"}
@@ -211,14 +211,10 @@ def _why(
     """Why a service is not right; all of its channels must agree that it is."""
     if refused:
         return "the compiled simulation " + ", ".join(refused)
+    if finished.stopped == "time":
+        return f"it took more than {limits.cpu_s:g} s of processor time"
     if finished.stopped:
-        return {
-            "time": f"it took more than {limits.cpu_s:g} s of processor time",
-            "output": "it wrote more output than allowed",
-            "disk": "it wrote more to the disk than allowed",
-            "processes": "it ran more processes at the same time than allowed",
-            "memory": "it held more memory than allowed",
-        }[finished.stopped]
+        return f"it {STOPPED[finished.stopped]}"
     if any(launch.rc == CPU_LIMIT for launch in launches):
         return "the simulation took more processor time than allowed"
     if any(launch.rc > 128 for launch in launches):

@@ -110,16 +110,22 @@ class Recorder:
 
     async def close(self) -> None:
         """Listen no more, and hang up all connections, those that are being accepted too."""
+        if self._is_closed:
+            return
         self._is_closed = True
-        if self._server is not None:
-            self._server.close()
-        self._listener.close()
-        for _ in range(_TURNS):
-            await asyncio.sleep(0)
-        tasks = [*self._connections]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        try:
+            if self._server is not None:
+                # Closed while asyncio makes a connection, a server leaves its socket open.
+                asyncio.get_running_loop().remove_reader(self._listener)
+                for _ in range(_TURNS):
+                    await asyncio.sleep(0)
+        finally:
+            if self._server is not None:
+                self._server.close()
+            self._listener.close()
+            for task in self._connections:
+                task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
         await asyncio.sleep(0)  # a transport closes its socket in the turn after
 
 

@@ -75,6 +75,18 @@ class Finished:
     record: Record = field(factory=Record, repr=False)
 
 
+STOPPED = {
+    "time": "took more time than allowed",
+    "idle": "waited for something",
+    "wall": "took more time than allowed",
+    "output": "wrote more output than allowed",
+    "disk": "wrote more to the disk than allowed",
+    "processes": "ran more processes at the same time than allowed",
+    "memory": "held more memory than allowed",
+}
+"""What a stopped command did, by `Finished.stopped`."""
+
+
 def waited(finished: Finished, limits: Limits) -> str:
     """Why a command that was stopped for "idle" or "wall" was, in words."""
     if finished.stopped == "idle":

@@ -214,13 +214,15 @@ class Worker:
         """End the sandbox and everything in it."""
         self.is_usable = False
         self._listener.close()
-        await self._recorder.close()
-        if self._control is not None:
-            self._control.close()
-        process, self._process = self._process, None
-        if process is not None:
-            await process.kill()
-        self._on_close()
+        try:
+            await self._recorder.close()
+        finally:
+            if self._control is not None:
+                self._control.close()
+            process, self._process = self._process, None
+            if process is not None:
+                await process.kill()
+            self._on_close()
 
 
 def new_worker(stack: Stack) -> Worker:
