@@ -62,7 +62,7 @@ class AgentEpisode(ToolEpisode):
                 self._ended = "submitted"
                 break
             if is_last and action.verb not in ("write", "replace"):
-                continue  # nobody reads its answer
+                continue  # there is no next turn to show the result in
             if number >= MAX_ACTIONS:
                 result = _refused(f"at most {MAX_ACTIONS} actions a turn are done")
                 results.append((action, result))

@@ -1,4 +1,4 @@
-"""Which files belong together: an answer's, and those that define what they use."""
+"""Orders source files: those of an answer, after the files that define what they use."""
 
 from __future__ import annotations
 

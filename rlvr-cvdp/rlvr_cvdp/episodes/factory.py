@@ -1,4 +1,4 @@
-"""Makes episodes of several turns and holds what they share."""
+"""Makes episodes of several turns; they share two sandboxes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks the hidden tests about a state of files, and passes on one bit."""
+"""Runs the hidden tests on a state of files, and tells only whether they pass."""
 
 from __future__ import annotations
 

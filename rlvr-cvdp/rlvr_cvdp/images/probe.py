@@ -45,7 +45,7 @@ def toolchain_of_root(root: Path) -> Toolchain:
 
 
 def _toolchain(name: str, manifest: Mapping[str, Any], digest: str = "") -> Toolchain:
-    """From a manifest; without a digest what it says but `created` enters that."""
+    """From a manifest. The default digest is over all of the manifest but `created`."""
     stacks, modules = {}, {}
     for key, facts in manifest["stacks"].items():
         generation = int(key)

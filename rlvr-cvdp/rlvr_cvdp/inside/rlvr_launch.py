@@ -39,7 +39,7 @@ class Launch:
             note_launch(code, str(self.asker), self.output, self.hearing)
 
     def close(self) -> None:
-        """Let go of what the asker had open; its output ends for whoever reads it."""
+        """Close the asker's output and the hearing; a reader of the output then sees its end."""
         os.close(self.output)
         if self.hearing is not None:
             self.hearing.sock.close()

@@ -27,7 +27,7 @@ _WITH_VALUE = ("-o", "-s", "-f", "-c", "-D", "-I", "-P", "-y", "-Y", "-l", "-m",
 
 
 class NoNetlist(Exception):
-    """Why there is no netlist, in words."""
+    """There is no netlist; the text says why."""
 
 
 class Build:

@@ -124,7 +124,7 @@ def _binary() -> Any:
 
 
 def _patch_reporter(module: Any) -> None:
-    """What a simulation writes into its results file goes to the program that started it, too."""
+    """Report the results that a simulation writes to the program that started it as well."""
     write = module.XUnitReporter.write
 
     def reported(self: Any) -> None:
@@ -138,7 +138,7 @@ def _patch_reporter(module: Any) -> None:
 
 
 def _patch_regression(module: Any) -> None:
-    """So do the numbers that cocotb prints at the end."""
+    """Report the numbers that cocotb prints at the end as well."""
     log = module.RegressionManager._log_test_summary
 
     def logged(self: Any) -> None:

@@ -222,7 +222,7 @@ def _why(
     if finished.rc != 0:
         return f"the service exited with {finished.rc}"
     if not finished.record.is_whole:
-        return "it exited with 0, but what it said on the way there was cut off"
+        return "it exited with 0, but its report was cut off"
     if not service.runs_cocotb and not launches:
         return ""
     if not launches:

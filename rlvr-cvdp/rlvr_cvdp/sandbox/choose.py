@@ -1,4 +1,4 @@
-"""Which sandbox the options ask for, on the command line too, and what judged, in words."""
+"""Opens the sandbox that the options ask for; the options of subcommands that judge."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Recorder:
     Listens in a folder that the sandbox shows to its programs, from before a command runs.
 
     A note counts for the command during which its connection was made. Each is answered by how
-    many simulations have ended, so that whoever waits for the answer knows that it stands.
+    many simulations have ended; the answer also confirms that the note was taken down.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -28,7 +28,7 @@ class Limits:
     Attributes:
         cpu_s: Processor time of all its processes together.
         wall_s: Time that goes by while it mostly waits. While one of its processes is about to
-            compute, a tenth of the time counts: a busy machine stops nobody.
+            compute, only a tenth of the time counts: a busy machine stops no command.
         idle_s: Time that goes by while none of its processes computes; 0: no limit.
     """
 
@@ -88,7 +88,7 @@ STOPPED = {
 
 
 def waited(finished: Finished, limits: Limits) -> str:
-    """Why a command that was stopped for "idle" or "wall" was, in words."""
+    """A sentence: why a command was stopped for "idle" or "wall"."""
     if finished.stopped == "idle":
         return f"nothing was computed for {limits.idle_s:g} s: something waits"
     return (

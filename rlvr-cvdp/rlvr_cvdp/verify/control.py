@@ -37,7 +37,7 @@ Judge = Callable[[CvdpProblem, Mapping[str, str]], Awaitable[Any]]
 
 
 class Control:
-    """Known answers, to be judged where an answer's own verification did not end as one should."""
+    """Known answers; one is judged after the verification of an answer was disturbed."""
 
     def __init__(self) -> None:
         self._right: dict[str, Mapping[str, str]] = {}

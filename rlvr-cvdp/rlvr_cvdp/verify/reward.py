@@ -92,7 +92,7 @@ class CvdpReward(HarnessReward):
 
     @property
     def judged_with(self) -> str:
-        """The sandbox and the toolchain of its verdicts, in words."""
+        """A line that names the sandbox and the toolchain of its verdicts."""
         return judged_with(self._sandbox)
 
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:

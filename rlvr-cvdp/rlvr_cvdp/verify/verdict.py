@@ -45,7 +45,7 @@ class Verdict:
     the partial credit for tests; `stage` says what stopped an answer, None where nothing did.
     `slowness` is how many times slower the machine was than when the limit was measured, and
     `stopped_at_s` the time at which a first attempt was stopped, where the full limit judged again.
-    `control` says that a first attempt did not end as one should while a known answer did.
+    `control`: a first attempt was disturbed, and a known answer was then judged correctly.
     """
 
     is_right: bool = False
@@ -210,7 +210,7 @@ def _fill(slot: SandboxLease, problem: CvdpProblem, files: Mapping[str, str]) ->
 
 
 def _raise_if_full(slot: SandboxLease, problem: CvdpProblem) -> None:
-    """On a full disk a right answer fails, too: that is no verdict."""
+    """Raise on a full disk: there even a right answer fails, so its failure is no verdict."""
     if not has_room(slot.folder, _LEAST_ROOM):
         raise VerifierError(
             f"{problem.id}: the disk is full: {slot.folder} has less than "

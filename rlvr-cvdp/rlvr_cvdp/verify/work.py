@@ -37,7 +37,7 @@ class Work:
     What an answer did; the defaults are those of an answer that nothing is known against.
 
     Attributes:
-        why: What it did not do, in words; "" where nothing is missing.
+        why: A sentence on what it did not do; "" where nothing is missing.
         is_there: Each module that it must define is in it.
         differs: It is not the given files again.
         has_names: Its text names all the ports that it needs.

@@ -75,7 +75,7 @@ def work_folder() -> Iterator[Path]:
 
 
 def new_folder() -> Path:
-    """A fresh folder; whoever asks removes it."""
+    """A fresh folder; the caller removes it."""
     return Path(tempfile.mkdtemp(prefix="v", dir=_own_folder(os.getpid())))
 
 

@@ -54,7 +54,7 @@ def activity(pid: int) -> tuple[float, bool]:
     What a process and all that live below it have computed, in seconds, and whether they may go on.
 
     The second is True where one of them runs, or waits for a processor or a disk; False where all
-    wait for something else. Where nobody can tell it is (0, True). Ended children are counted once
+    wait for something else. Where that cannot be read: (0, True). Ended children are counted once
     their parent has waited for them.
     """
     ticks, is_busy = 0, not os.path.exists(f"/proc/{pid}/stat")
@@ -83,7 +83,7 @@ def memory_over(pid: int, limit: int) -> bool:
 
 
 def _proportional(pid: int, otherwise: int) -> int:
-    """Bytes of memory that a process holds, its share of what it has in common with others."""
+    """Bytes of memory that a process holds, with its share of what it shares with others."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/smaps_rollup") as file:
         for line in file:
             if line.startswith("Pss_Anon:"):

@@ -111,9 +111,9 @@ def kill_group(process: asyncio.subprocess.Process) -> None:
     Kill a process, its group and its children.
 
     Bubblewrap's own death takes its PID namespace with it, but for a moment of its start: its
-    child has left the group already, and does not yet ask to die with its parent. Whoever is
-    killed just then leaves the sandbox behind, so the child is killed too; halting the group
-    first keeps it from starting one meanwhile.
+    child has left the group already, and does not yet ask to die with its parent. If
+    it is killed just then the sandbox lives on, so the child is killed too; the group is halted
+    first so that it starts no other child meanwhile.
     """
     if process.returncode is not None:
         return

@@ -76,7 +76,7 @@ class Watch:
             return "memory"
         if now >= self._seen + _SELDOM_S:
             passed, self._seen = min(now - self._seen, 2 * _SELDOM_S), now
-            # Time at which nobody looked does not count.
+            # Time between two looks that are far apart does not count in full.
             limit = self._limits.disk_mb * MEGABYTE
             if size_over(self._folder, limit) or unlinked_over(pid, self._folder, limit):
                 return "disk"
