@@ -104,11 +104,7 @@ class Worker:
         self.is_usable = False  # until the command has ended in good order
         self._commands += 1
         record = await self._recorder.begin()
-        watch = Watch(
-            self.folder,
-            limits,
-            self._process,
-        )
+        watch = Watch(self.folder, limits, self._process)
         message = {
             "do": "run",
             "argv": list(argv),
