@@ -21,6 +21,7 @@ from rlvr import (
 )
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.generation.choose import build_engine
+from rlvr_torch.generation.cpu.weights import is_batch_invariant
 from rlvr_torch.generation.engine import Engine
 from rlvr_torch.generation.inbox import Inbox
 from rlvr_torch.generation.vllm import VLLMEngine
@@ -28,7 +29,7 @@ from rlvr_torch.models.interface import Net
 from rlvr_torch.models.save import save_net
 from rlvr_torch.models.source import ModelSource
 from rlvr_torch.policy import LiveTorchPolicy, TorchPolicy
-from rlvr_torch.runtime.batch_threads import BatchThreads, suited_budget
+from rlvr_torch.runtime.batch_threads import BatchThreads, suited_budget, usable_cores
 from rlvr_torch.runtime.device import choose_device
 from rlvr_torch.runtime.executor import Executor
 from rlvr_torch.training.accumulate import Learner, accumulate, eval_loss, explain_gradient
@@ -76,8 +77,12 @@ class TorchBackend(Backend):
             config, self.net, self.tokenizer, self._source, lambda: self.version
         )
         is_exact = config.dtype == "float32" and config.engine == "own"
+        cores = config.threads or usable_cores()
         self.capabilities = Capabilities(
-            eval_loss=True, partial_rollouts=True, logprob_tolerance=0.01 if is_exact else 1.0
+            eval_loss=True,
+            partial_rollouts=True,
+            logprob_tolerance=0.01 if is_exact else 1.0,
+            batch_invariant=is_exact and is_batch_invariant(self.net, cores),
         )
         self._worker = Executor()
         is_own = isinstance(self._engine, Engine)  # vLLM completes all that waits in one pass

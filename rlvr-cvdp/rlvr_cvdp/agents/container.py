@@ -16,8 +16,9 @@ from attrs import frozen
 
 from rlvr import PrerequisiteError, RlvrError, VerifierError
 from rlvr_cvdp.agents.config import AgentConfig
-from rlvr_cvdp.agents.workspace import FOLDERS, PROMPT, is_over
+from rlvr_cvdp.agents.workspace import FOLDERS, PROMPT
 from rlvr_cvdp.sandbox.docker import LABEL
+from rlvr_cvdp.sandbox.processes.accounting import size_over
 from rlvr_cvdp.sandbox.records import MEGABYTE
 
 log = structlog.get_logger()
@@ -104,7 +105,7 @@ def _watched(
         if now - sized > _SIZE_S:
             sized = now
             limit = config.disk_mb * MEGABYTE
-            if is_over(folder, limit) or _own_size(client, container) > limit:
+            if size_over(folder, limit) or _own_size(client, container) > limit:
                 return "disk"
         stop.wait(min(_LOOK_S, max(0.01, begun + config.timeout_s - now)))
 

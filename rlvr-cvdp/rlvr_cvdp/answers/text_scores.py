@@ -20,7 +20,7 @@ from rlvr_cvdp.problem import CvdpProblem
 
 THRESHOLD = 0.40
 ANSWER_FILES = ("subjective.txt", "docs/subjective.txt")
-"""Where an answer in words stands, in answers that are given as files."""
+"""The files that hold an answer in words, if it is given as files."""
 
 
 @frozen(kw_only=True)

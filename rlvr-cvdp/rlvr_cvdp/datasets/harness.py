@@ -1,4 +1,4 @@
-"""What a harness is, told by reading its Python: imports, cocotb generation, how it builds."""
+"""Reads the Python of a harness: its imports, cocotb generation, and how it builds."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def runs_cocotb(argv: Sequence[str], harness: Mapping[str, str]) -> bool:
 
 
 def uses_tool(argv: Sequence[str], harness: Mapping[str, str]) -> str:
-    """Which of yosys and verilator the command's scripts call, "" where neither."""
+    """The tool that the command's scripts call: "yosys", "verilator" or ""."""
     text = " ".join([*argv, *_scripts(argv, harness)])
     for tool in ("yosys", "verilator"):
         if re.search(rf"""(?<![\w.$-]){tool}(?![\w.-]|/)""", text):

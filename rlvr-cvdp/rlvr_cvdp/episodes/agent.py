@@ -14,7 +14,6 @@ from rlvr_cvdp.episodes.message_budget import Budget, shares
 from rlvr_cvdp.episodes.tool_episode import ToolEpisode
 from rlvr_cvdp.episodes.tools import Ran, Tools
 from rlvr_cvdp.episodes.work_tree import RefusedError, WorkTree, checked_path
-from rlvr_cvdp.prompts.visible import visible_files
 
 TOOLS = ("compile", "lint", "stat", "simulate")
 _NOTHING = (
@@ -48,7 +47,7 @@ class AgentEpisode(ToolEpisode):
 
     def __init__(self, problem: Problem, bench: Tools, config: CvdpConfig) -> None:
         super().__init__(problem, bench, config)
-        self._tree = WorkTree(visible_files(self._record))
+        self._tree = WorkTree(self._record.visible)
         self._compiled: Mapping[str, str] | None = None
 
     async def take(self, completion: str) -> None:

@@ -10,7 +10,6 @@ from rlvr_cvdp.episodes.diagnostics import messages_of, shown, tally
 from rlvr_cvdp.episodes.hidden import HiddenTests
 from rlvr_cvdp.episodes.tool_episode import ToolEpisode
 from rlvr_cvdp.episodes.tools import Tools
-from rlvr_cvdp.prompts.visible import visible_files
 from rlvr_cvdp.verify.reward import read_answer
 
 _NO_CODE = "Your last message holds no code for a file that was asked for: {targets}."
@@ -35,7 +34,7 @@ class DebuggingEpisode(ToolEpisode):
     ) -> None:
         super().__init__(problem, bench, config)
         self._problem, self._tests = problem, tests
-        self._given = visible_files(self._record)
+        self._given = self._record.visible
         self._answered: dict[str, str] = {}
 
     async def take(self, completion: str) -> None:

@@ -1,4 +1,4 @@
-"""Verilog text as tokens: enough to find names, and to give them others."""
+"""Reads Verilog text as tokens, to find names and to rename them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TOKEN = re.compile(
     |(?P<macro>`\w+)
     |(?P<system>\$\w+)
     |(?P<escaped>\\\S+)
-    |(?P<number>\d[\w.]*|'[sS]?[bodhBODH]\s*[\w?]+)
+    |(?P<number>\d[\w.]*|'[sS]?[bodhBODH]\s*[\w?]+|'[01xXzZ]\b)
     |(?P<name>[A-Za-z_][\w$]*)
     |(?P<blank>\s+)
     |(?P<sign>.)""",
@@ -78,7 +78,7 @@ def scope_names(text: str) -> set[str]:
     """
     Names that a hierarchical reference could begin with or pass through.
 
-    What the text defines (modules, packages, tasks, functions), instances, and named blocks.
+    Modules, packages, tasks and functions that the text defines, instances, and named blocks.
     """
     found = code(text)
     names = {name for _, name in _definitions(found)}

@@ -31,7 +31,7 @@ class Port:
 @frozen(kw_only=True)
 class Header:
     """
-    What is outside of a module.
+    The ports and parameters of a module.
 
     `parameters` maps the names that widths may use to their default expressions, in order.
     """
@@ -180,7 +180,7 @@ def _declarations(body: Sequence[Token], words: set[str]) -> Iterator[list[Token
 
 
 def _brackets(tokens: Sequence[Token], place: int) -> tuple[list[Token], int]:
-    """What stands in the brackets that open at `place`, and the place after them."""
+    """The tokens in the brackets that open at `place`, and the place after them."""
     depth = 0
     for index in range(place, len(tokens)):
         depth += tokens[index].text in ("(", "[", "{")

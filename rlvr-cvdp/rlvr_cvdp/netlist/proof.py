@@ -45,7 +45,7 @@ class Side:
 @frozen
 class Proof:
     """
-    What was found about a given design and another.
+    The result of comparing a given design with another.
 
     `different` covers another design that yosys cannot read or that has other ports, and one that
     is too hard for the solver where the given design against itself is not. `undecided` never
@@ -147,7 +147,7 @@ async def _yosys(
 async def _run(
     slot: SandboxLease, limits: Limits, argv: list[str], *, any_end: bool = False
 ) -> str | None:
-    """What a command wrote, None where it failed or was stopped."""
+    """The output of a command, None if it failed or was stopped."""
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/code/rundir"}
     ended = await slot.run(argv, environment=environment, limits=limits)
     if ended.rc is None or ended.rc > 128 or (ended.rc and not any_end):

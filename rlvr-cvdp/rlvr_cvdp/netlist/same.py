@@ -69,14 +69,14 @@ _ABC = "read_aiger {0}; strash; scorr; dc2; scorr; fraig; write_aiger {0}"
 _EQUAL = re.compile(r"aig \d+ \d+ 0 1 0\n0\n")
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
 _STARTS = re.compile(r"\binitial\b|\b(?:reg|logic|bit|int|integer)\b[^;()]*=")
-"""What gives a register its first value; taken too often rather than too seldom."""
+"""Gives a register its first value; matches too often rather than too seldom."""
 
 
 _CPU_S = 10.0
 _SOLVE_S = 4.0
 """For each tool that works on single bits: an answer that is wrong waits for it."""
 _VALUES = ("zero", "one")
-"""What stands for each undefined bit: equal with both."""
+"""The values that stand for undefined bits; the designs must be equal with each."""
 _LARGEST = 400_000
 """Characters of the given design's netlist above which no solver is asked."""
 
@@ -130,8 +130,8 @@ async def is_same_circuit(
         slot=slot, limits=limits, python=python, top=top, ports=kept, has_starts=has_starts
     )
     is_same = is_known or await place.compare({}) is True
-    for change in (lambda value: 2 * value, lambda value: value + 1) if new else ():
-        other = {name: change(value) for name, value in new.items()}
+    for factor, term in ((2, 0), (1, 1)) if new else ():
+        other = {name: factor * value + term for name, value in new.items()}
         sides = {"gold": {n: v for n, v in other.items() if n in old}, "gate": other}
         if is_same:
             is_same = await place.compare(sides) is not False
@@ -142,7 +142,7 @@ async def is_same_circuit(
 
 @frozen(kw_only=True)
 class _Place:
-    """Where the two are compared, and how they are read there."""
+    """The slot in which the two are compared, and how they are read there."""
 
     slot: SandboxLease
     limits: Limits
@@ -191,7 +191,7 @@ class _Place:
             await runs(["yosys-abc", "-q", _TRY.format(inside)], self.slot, limits)
             if read_plain(said, most=7) == "snl_SAT":
                 return False
-            # What abc does not reach in its time stays as yosys wrote it: not shown to be equal.
+            # If abc runs out of time, the file stays as yosys wrote it: not shown to be equal.
             await runs(["yosys-abc", "-q", _ABC.format(inside)], self.slot, limits)
             if not _EQUAL.match(read_plain(place, most=200)):
                 return False

@@ -85,7 +85,7 @@ def _summary(end: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _failures(logs: Sequence[Path], output: str) -> list[Mapping[str, Failure]]:
-    """What the log of each launch says; nothing where it cannot be told whose log it is."""
+    """The failures in the log of each launch; none if it is not clear whose log it is."""
     shared = read_failures(output)
     if len(shared) != sum(not is_plain(log) for log in logs):
         shared = ()  # it was cut

@@ -1,4 +1,4 @@
-"""What cocotb's log says about failing tests: the exception, and the line that raised it."""
+"""Reads failing tests from cocotb's log: the exception, and the line that raised it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MESSAGE_LINES = 4
 
 @frozen(kw_only=True)
 class Failure:
-    """The exception of a failing test and the harness's line that raised it, as far as known."""
+    """The exception of a failing test and the harness's line that raised it, if known."""
 
     message: str = ""
     file: str = ""

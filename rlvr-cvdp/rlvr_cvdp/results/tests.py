@@ -27,7 +27,7 @@ _NAME = 200
 @frozen(kw_only=True)
 class TestResult:
     """
-    One cocotb test in one launch of the simulator.
+    One cocotb test in one launch of the simulator; its fields are JSON values.
 
     Attributes:
         module: The Python module that holds it.
@@ -57,21 +57,6 @@ class TestResult:
     def counts(self) -> bool:
         """Whether it counts among the tests: skipped ones do not."""
         return self.status != "skipped"
-
-    def to_json(self) -> dict[str, Any]:
-        """Its fields as JSON values."""
-        return {
-            "name": self.name,
-            "module": self.module,
-            "service": self.service,
-            "launch": self.launch,
-            "status": self.status,
-            "message": self.message,
-            "file": self.file,
-            "line": self.line,
-            "sim_time_ns": self.sim_time_ns,
-            "seconds": round(self.seconds, 6),
-        }
 
 
 def read_tests(
@@ -191,7 +176,7 @@ def _result(case: _Case, launch: int, failures: Mapping[str, Failure]) -> TestRe
         file=bounded_text(shown_path(file), _NAME),
         line=_line(attributes.get("lineno", "")) if file else None,
         sim_time_ns=_number(attributes.get("sim_time_ns", "")),
-        seconds=_number(attributes.get("time", "")),
+        seconds=round(_number(attributes.get("time", "")), 6),
     )
     name, module = attributes.get("name", ""), attributes.get("classname", "")
     found = failures.get(f"{module}.{name}") or failures.get(name)

@@ -15,10 +15,11 @@ _FEMTO = {"s": 10**15, "ms": 10**12, "us": 10**9, "ns": 10**6, "ps": 10**3, "fs"
 @frozen(kw_only=True)
 class Trace:
     """
-    What stood at ports: of each, its width, and (time in femtoseconds, bits) for each change.
+    The values at ports: the width of each, and (time in femtoseconds, bits) for each change.
 
-    Of what changes several times at one time, only the last value is kept. Bits are as in the VCD,
-    where leading zeros, x or z may be left out: nothing is made as wide as an answer may say.
+    If a port changes several times at one time, only the last value is kept. Bits are as in the
+    VCD, which may leave out leading zeros, x or z: an answer may declare any width, and no text
+    is made that long.
     """
 
     widths: Mapping[str, int]

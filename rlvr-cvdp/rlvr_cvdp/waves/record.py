@@ -31,7 +31,7 @@ class Wave:
 
 @frozen(kw_only=True)
 class Recording:
-    """What the services said, and the waveforms: of failing launches where there are any."""
+    """The results of the services, and waveforms: of failing launches if there are any."""
 
     services: tuple[ServiceResult, ...]
     waves: tuple[Wave, ...]

@@ -1,4 +1,4 @@
-"""A harness made from a golden design: it and the answer side by side, under random stimulus."""
+"""A harness from a golden design: design and answer side by side, under random stimulus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A harness made from a testbench that is written in Verilog and prints whether it passed."""
+"""A harness from a testbench that is written in Verilog and prints whether it passed."""
 
 from __future__ import annotations
 
