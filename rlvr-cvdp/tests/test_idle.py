@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from unittest.mock import Mock
 
 import pytest
 from attrs import evolve
@@ -13,6 +14,7 @@ from rlvr import Problem, Trajectory, VerifierError
 from rlvr.testing.tools import require_tool
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.episodes.tools import Tools
+from rlvr_cvdp.launch.service import RunSettings
 from rlvr_cvdp.sandbox import open_sandbox
 from rlvr_cvdp.sandbox.processes.watch import Watch
 from rlvr_cvdp.sandbox.records import Limits
@@ -276,11 +278,12 @@ def test_our_own_problem_is_judged_right_in_both_generations(bench, generation):
                 await verify(
                     problem,
                     {"rtl/inc.sv": text},
-                    sandbox=sandbox,
-                    stack=sandbox.toolchain.stack_for(problem),
-                    limits=Limits.of(CvdpConfig(timeout_s=60.0)),
+                    RunSettings(
+                        sandbox=sandbox,
+                        stack=sandbox.toolchain.stack_for(problem),
+                        limits=Limits.of(CvdpConfig(timeout_s=60.0)),
+                    ),
                     seeds=("1",),
-                    stop_at_first=True,
                 )
                 for text in (RIGHT, RIGHT.replace("8'd1", "8'd2"))
             ]
@@ -299,13 +302,8 @@ def _watched(monkeypatch, tmp_path, looks, **changes) -> str:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     current = [(0.0, True)]
-    watch = Watch(
-        tmp_path,
-        _limits(**changes),
-        os.getpid(),
-        is_crowded=lambda most: False,
-        activity=lambda: current[0],
-    )
+    process = Mock(pid=os.getpid(), is_crowded=lambda most: False, activity=lambda: current[0])
+    watch = Watch(tmp_path, _limits(**changes), process)
     said = ""
     for at, cpu_s, is_busy in looks:
         now[0], current[0] = at, (cpu_s, is_busy)

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from rlvr_cvdp.config import CvdpConfig
+from rlvr_cvdp.launch.service import RunSettings
 from rlvr_cvdp.results.plain import is_plain, read_plain
 from rlvr_cvdp.sandbox import Limits, open_sandbox
-from rlvr_cvdp.sandbox.folders.slot import empty_folder
+from rlvr_cvdp.sandbox.folders.tidy import clear
 from rlvr_cvdp.waves.record import record_waves
 
 in_each_sandbox = pytest.mark.usefixtures("simulator", "place")
@@ -124,10 +125,11 @@ os.mkfifo("/code/rundir/rlvr_waves/2.failed.vcd")
         record_waves(
             problem,
             {"rtl/inc.sv": bench.right},
-            sandbox=sandbox,
-            stack=sandbox.toolchain.stack_for(problem),
-            limits=Limits.of(CvdpConfig(timeout_s=20.0)),
-            seed="1",
+            RunSettings(
+                sandbox=sandbox,
+                stack=sandbox.toolchain.stack_for(problem),
+                limits=Limits.of(CvdpConfig(timeout_s=20.0)),
+            ),
             out=copied,
             form="vcd",
         )
@@ -168,7 +170,7 @@ def test_what_is_emptied_ends_at_links(tmp_path, outside):
     outside.chmod(0o500)
     before = contents(outside)
     (folder / "deep").chmod(0)
-    empty_folder(folder)
+    clear(folder)
     assert list(folder.iterdir()) == []
     assert contents(outside) == before
     assert outside.stat().st_mode & 0o777 == 0o500

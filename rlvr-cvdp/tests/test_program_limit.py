@@ -17,8 +17,8 @@ from rlvr_cvdp.agents.container import Ran
 from rlvr_cvdp.agents.sampler import AgentSampler
 from rlvr_cvdp.agents.workspace import Taken
 from rlvr_cvdp.config import CvdpConfig
-from rlvr_cvdp.sandbox import bubblewrap
-from rlvr_cvdp.sandbox.limit import program_slots
+from rlvr_cvdp.sandbox.base import program_slots
+from rlvr_cvdp.sandbox.fresh import FreshSlot
 from rlvr_cvdp.sandbox.records import Finished
 from rlvr_cvdp.task import CvdpTask
 from rlvr_cvdp.verify.reward import CvdpReward
@@ -45,12 +45,12 @@ class Counter:
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
     """Counts what runs in bubblewrap."""
-    counter, real = Counter(), bubblewrap.run_fresh
+    counter, real = Counter(), FreshSlot.run
 
     async def counted(*args: Any, **options: Any) -> Finished:
         return await counter.of(real(*args, **options))
 
-    monkeypatch.setattr(bubblewrap, "run_fresh", counted)
+    monkeypatch.setattr(FreshSlot, "run", counted)
     yield counter
     assert counter.now == 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import importlib.util
 import json
 import os
@@ -12,6 +13,7 @@ import socket
 import struct
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -213,6 +215,29 @@ def test_what_an_earlier_command_says_late_is_not_the_next_ones(tmp_path):
         return len(first.notes), len(second.notes)
 
     assert asyncio.run(listen()) == (1, 0)
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_connection_that_is_just_accepted_is_hung_up(tmp_path, turns):
+    """Closed in any turn of the loop around an accept, the recorder leaves no socket open."""
+
+    async def listen(speaker):
+        recorder = Recorder(tmp_path)
+        await recorder.begin()
+        speaker.connect(str(tmp_path / "record"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await recorder.close()
+        return {*asyncio.all_tasks()} - {asyncio.current_task()}
+
+    with warnings.catch_warnings(), socket.socket(socket.AF_UNIX) as speaker:
+        warnings.simplefilter("error")
+        assert asyncio.run(listen(speaker)) == set()
+        gc.collect()
+        speaker.settimeout(5)
+        with contextlib.suppress(ConnectionResetError):
+            while speaker.recv(100):
+                pass
 
 
 def _simulated(code):

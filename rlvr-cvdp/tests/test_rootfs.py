@@ -18,7 +18,7 @@ from attrs import evolve
 
 from rlvr import ConfigError, PrerequisiteError, VerifierError
 from rlvr.testing.tools import missing, require_tool
-from rlvr_cvdp.images import checks, commands, recipe, steps
+from rlvr_cvdp.images import checks, commands, recipe
 from rlvr_cvdp.images import rootfs as building
 from rlvr_cvdp.images.mirror import DEFAULT, apt_mirror, check_mirror
 from rlvr_cvdp.images.probe import toolchain_of_root
@@ -225,7 +225,7 @@ def test_two_builders_build_once(tmp_path, monkeypatch):
 
 def test_too_little_room(small_disk):
     """A disk that is too small is refused before anything is fetched; nothing is left."""
-    with pytest.raises(PrerequisiteError, match=rf"\d+ MB free, needed: {steps.NEEDED_MB} MB"):
+    with pytest.raises(PrerequisiteError, match=rf"\d+ MB free, needed: {building.NEEDED_MB} MB"):
         building.build_rootfs(out=small_disk / "root")
     assert [p.name for p in small_disk.iterdir() if p.suffix != ".lock"] == []
 

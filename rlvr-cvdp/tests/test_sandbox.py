@@ -396,7 +396,7 @@ def test_a_worker_that_was_killed_is_replaced_and_the_answer_judged_again(bench)
     async def kill_one() -> tuple[Reward, float]:
         async with bench.reward(timeout_s=4.0) as reward:
             assert (await reward(problem, right)).score01 == 1.0
-            worker = reward._sandbox._pool._waiting[0]
+            worker = reward._sandbox._waiting[0]
             task = asyncio.create_task(reward(problem, endless))
             await asyncio.sleep(1.5)
             os.kill(worker._process.pid, signal.SIGKILL)
@@ -417,9 +417,9 @@ def test_a_stopped_command_leaves_the_worker_usable(bench):
         async with bench.reward(timeout_s=1.0) as reward:
             answer = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": loop})
             first = await reward(problem, answer)
-            worker = reward._sandbox._pool._waiting[0]
+            worker = reward._sandbox._waiting[0]
             await reward(problem, answer)
-            return first.evidence["why"], reward._sandbox._pool._waiting == [worker]
+            return first.evidence["why"], reward._sandbox._waiting == [worker]
 
     why, is_same = asyncio.run(twice())
     assert "time" in why
@@ -437,7 +437,7 @@ def test_leaving_ends_every_worker(bench):
     async def leave() -> None:
         async with bench.reward() as reward:
             await reward(problem, right)
-            for worker in reward._sandbox._pool._waiting:
+            for worker in reward._sandbox._waiting:
                 seen.append(worker._process.pid)
                 folders.append(worker.folder)
             raise RuntimeError("something else")

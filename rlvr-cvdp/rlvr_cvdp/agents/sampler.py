@@ -26,7 +26,7 @@ from rlvr_cvdp.agents.backend import AgentPolicy
 from rlvr_cvdp.agents.container import Ran
 from rlvr_cvdp.agents.workspace import Taken
 from rlvr_cvdp.problem import CvdpProblem
-from rlvr_cvdp.sandbox.limit import program_slots
+from rlvr_cvdp.sandbox.base import program_slots
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +35,7 @@ class AgentSampler(Sampler):
     """
     Runs the agent `params.group_size` times a problem, `workers` containers at a time.
 
-    They and the programs of verdicts share one limit (`sandbox.limit`).
+    They and the programs of verdicts share one limit (`program_slots`).
 
     `Trajectory.files` are the files to write that it changed; {} where it changed none, or where
     it crashed or was stopped: a wrong answer. Where Docker failed, the trajectory has finish

@@ -13,7 +13,7 @@ from rlvr import BuildContext, VerifierError
 from rlvr_cvdp.commands.arguments import parser_of
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.datasets.time_limits import FACTOR, LEAST_S, Timed, default_path, save_calibration
-from rlvr_cvdp.sandbox.options import add_sandbox_options, sandbox_keywords
+from rlvr_cvdp.sandbox.choose import add_sandbox_options, sandbox_keywords
 from rlvr_cvdp.task import CvdpTask
 from rlvr_cvdp.verify import machine_speed
 from rlvr_cvdp.verify.reward import CvdpReward

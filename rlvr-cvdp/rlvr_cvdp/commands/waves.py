@@ -15,11 +15,12 @@ from rlvr import BuildContext, Problem, RlvrError, Trajectory, UnknownNameError,
 from rlvr_cvdp.commands.arguments import parser_of
 from rlvr_cvdp.commands.completions import read_completion
 from rlvr_cvdp.config import CvdpConfig
+from rlvr_cvdp.launch.service import RunSettings
 from rlvr_cvdp.problem import CvdpProblem
 from rlvr_cvdp.results.stage import Stage, failed_stage
 from rlvr_cvdp.results.tests import TestResult
 from rlvr_cvdp.sandbox import Limits, open_sandbox
-from rlvr_cvdp.sandbox.options import add_sandbox_options, judged_with, sandbox_keywords
+from rlvr_cvdp.sandbox.choose import add_sandbox_options, judged_with, sandbox_keywords
 from rlvr_cvdp.task import CvdpTask
 from rlvr_cvdp.verify.reward import read_answer
 from rlvr_cvdp.waves.record import FORMS, Recording, record_waves
@@ -65,10 +66,12 @@ async def _record(
         return await record_waves(
             problem,
             files,
-            sandbox=sandbox,
-            stack=sandbox.toolchain.stack_for(problem),
-            limits=Limits.of(config),
-            seed=options.seed,
+            RunSettings(
+                sandbox=sandbox,
+                stack=sandbox.toolchain.stack_for(problem),
+                limits=Limits.of(config),
+                seed=options.seed,
+            ),
             out=options.out,
             test=options.test,
             form=options.format,

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from attrs import frozen
 
-from rlvr import Episode, EpisodeResult, Message, Problem, Tokenizer
+from rlvr import Message, Problem
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.episodes.actions import MAX_ACTIONS, MAX_RUNS, VERBS, Action, actions_of
 from rlvr_cvdp.episodes.diagnostics import cleaned, messages_of, shown, tally
 from rlvr_cvdp.episodes.message_budget import Budget, shares
+from rlvr_cvdp.episodes.tool_episode import ToolEpisode
 from rlvr_cvdp.episodes.tools import Ran, Tools
 from rlvr_cvdp.episodes.work_tree import RefusedError, WorkTree, checked_path
-from rlvr_cvdp.problem import CvdpProblem
 
 TOOLS = ("compile", "lint", "stat", "simulate")
 _NOTHING = (
@@ -38,7 +37,7 @@ class _Result:
         return (budget.ends if self.has_ends else budget.first)(self.lines, head=head)
 
 
-class AgentEpisode(Episode):
+class AgentEpisode(ToolEpisode):
     """
     Up to `cvdp.turns` turns of actions on the problem's files.
 
@@ -47,22 +46,9 @@ class AgentEpisode(Episode):
     """
 
     def __init__(self, problem: Problem, bench: Tools, config: CvdpConfig) -> None:
-        record: CvdpProblem = problem.payload
-        self._record, self._bench, self._config = record, bench, config
-        self._tree = WorkTree(record.visible)
-        self._budget = Budget(config.feedback_tokens)
-        self._message: Sequence[Message] | None = problem.prompt
-        self._turns: list[dict[str, Any]] = []
+        super().__init__(problem, bench, config)
+        self._tree = WorkTree(self._record.visible)
         self._compiled: Mapping[str, str] | None = None
-        self._ended = ""
-
-    def start(self, tokenizer: Tokenizer) -> None:
-        """Count the budget of messages in tokens of this tokenizer."""
-        self._budget = Budget(self._budget.tokens, lambda text: len(tokenizer.encode(text)))
-
-    def prompt(self) -> Sequence[Message] | None:
-        """The request and the actions; then what the actions answered; None at the end."""
-        return self._message
 
     async def take(self, completion: str) -> None:
         """Do the actions of a turn, in order."""
@@ -75,7 +61,7 @@ class AgentEpisode(Episode):
                 self._ended = "submitted"
                 break
             if is_last and action.verb not in ("write", "replace"):
-                continue  # nobody reads its answer
+                continue  # there is no next turn to show the result in
             if number >= MAX_ACTIONS:
                 result = _refused(f"at most {MAX_ACTIONS} actions a turn are done")
                 results.append((action, result))
@@ -91,12 +77,7 @@ class AgentEpisode(Episode):
         self._turns.append({"stage": self._stage(), "actions": [a.title for a in actions[:32]]})
         self._message = None if self._ended else self._answer(results)
 
-    def result(self) -> EpisodeResult:
-        """The changed target files; the stage and actions of each turn, and why it ended."""
-        notes = {"turns": list(self._turns), "ended": self._ended}
-        return EpisodeResult(files=self._changed(), notes=notes)
-
-    def _changed(self) -> Mapping[str, str]:
+    def _files(self) -> dict[str, str]:
         """The target files that are not as they were given."""
         written = self._tree.written()
         return {path: written[path] for path in self._record.targets if path in written}
@@ -149,7 +130,7 @@ class AgentEpisode(Episode):
         return _Result(lines=shown(found, files), head=f"{_end(ran)} {tally(found)}".strip())
 
     def _stage(self) -> str:
-        if not self._changed():
+        if not self._files():
             return "none"
         return "compilation" if self._compiled == self._tree.files else "format"
 

@@ -1,4 +1,4 @@
-"""Which files belong together: an answer's, and those that define what they use."""
+"""Orders source files: those of an answer, after the files that define what they use."""
 
 from __future__ import annotations
 
@@ -34,17 +34,18 @@ def sources_of(files: Mapping[str, str], roots: Iterable[str]) -> list[str]:
                 defined.setdefault(name, path)
     order: list[str] = []
     seen: set[str] = set()
-    waiting = [(path, False) for path in reversed(own)]
-    while waiting:  # depth first: what is used comes before what uses it
-        path, is_done = waiting.pop()
-        if is_done:
-            order.append(path)
-        elif path not in seen:
+
+    def visit(path: str) -> None:
+        """Put what a file uses before it."""
+        if path not in seen:
             seen.add(path)
-            waiting.append((path, True))
-            used = dict.fromkeys(_NAME.findall(texts[path]))
-            needs = dict.fromkeys(defined[name] for name in used if name in defined)
-            waiting += [(need, False) for need in reversed(needs) if need not in seen]
+            for name in _NAME.findall(texts[path]):
+                if name in defined:
+                    visit(defined[name])
+            order.append(path)
+
+    for path in own:
+        visit(path)
     return order
 
 

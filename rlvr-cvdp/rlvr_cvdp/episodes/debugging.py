@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from rlvr import Episode, EpisodeResult, Message, Problem, Tokenizer, Trajectory
+from rlvr import Message, Problem, Trajectory
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.episodes.diagnostics import messages_of, shown, tally
 from rlvr_cvdp.episodes.hidden import HiddenTests
-from rlvr_cvdp.episodes.message_budget import Budget
+from rlvr_cvdp.episodes.tool_episode import ToolEpisode
 from rlvr_cvdp.episodes.tools import Tools
-from rlvr_cvdp.problem import CvdpProblem
 from rlvr_cvdp.verify.reward import read_answer
 
 _NO_CODE = "Your last message holds no code for a file that was asked for: {targets}."
@@ -22,7 +20,7 @@ _AGAIN = (
 )
 
 
-class DebuggingEpisode(Episode):
+class DebuggingEpisode(ToolEpisode):
     """
     Up to `cvdp.turns` answers, with the tools' messages between them.
 
@@ -34,23 +32,10 @@ class DebuggingEpisode(Episode):
     def __init__(
         self, problem: Problem, bench: Tools, tests: HiddenTests | None, config: CvdpConfig
     ) -> None:
-        record: CvdpProblem = problem.payload
-        self._problem, self._record = problem, record
-        self._bench, self._tests, self._config = bench, tests, config
-        self._budget = Budget(config.feedback_tokens)
-        self._given = record.visible
+        super().__init__(problem, bench, config)
+        self._problem, self._tests = problem, tests
+        self._given = self._record.visible
         self._answered: dict[str, str] = {}
-        self._message: Sequence[Message] | None = problem.prompt
-        self._turns: list[dict[str, Any]] = []
-        self._ended = ""
-
-    def start(self, tokenizer: Tokenizer) -> None:
-        """Count the budget of messages in tokens of this tokenizer."""
-        self._budget = Budget(self._budget.tokens, lambda text: len(tokenizer.encode(text)))
-
-    def prompt(self) -> Sequence[Message] | None:
-        """The problem's prompt; then what the tools say; None when the episode has ended."""
-        return self._message
 
     async def take(self, completion: str) -> None:
         """Write the answer's files over the state and ask the tools."""
@@ -67,10 +52,9 @@ class DebuggingEpisode(Episode):
         if self._ended:
             self._message = None
 
-    def result(self) -> EpisodeResult:
-        """The files of all answers, later over earlier; each turn's stage, and why it ended."""
-        notes = {"turns": list(self._turns), "ended": self._ended}
-        return EpisodeResult(files=dict(self._answered) or None, notes=notes)
+    def _files(self) -> dict[str, str] | None:
+        """The files of all answers, later over earlier."""
+        return dict(self._answered) or None
 
     async def _ask_the_tools(self) -> None:
         state = {**self._given, **self._answered}

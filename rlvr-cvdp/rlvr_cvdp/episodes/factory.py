@@ -1,9 +1,8 @@
-"""Makes episodes of several turns and holds what they share."""
+"""Makes episodes of several turns; they share two sandboxes."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from types import TracebackType
 
 from rlvr import BuildContext, Episode, Problem
 from rlvr_cvdp.config import CvdpConfig
@@ -35,14 +34,9 @@ class EpisodeFactory:
             await self._judge.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         if self._asks:
-            await self._judge.__aexit__(kind, error, trace)
+            await self._judge.__aexit__(*error)
 
     def episode(self, problem: Problem) -> Episode:
         """An episode of `cvdp.mode`."""

@@ -1,4 +1,4 @@
-"""Asks the hidden tests about a state of files, and passes on one bit."""
+"""Runs the hidden tests on a state of files, and tells only whether they pass."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ class HiddenTests:
     """
     Whether the harness accepts files: one bit, and nothing else of what it said.
 
-    Equal answers are asked about once, also when they come at the same time.
-
-    Args:
-        judge: The reward itself, so that the bit and the reward never disagree.
+    Equal answers are asked about once, also when they come at the same time. The judge is the
+    reward itself, so that the bit and the reward never disagree.
     """
 
     def __init__(self, judge: RewardFn) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Callable, Sequence
 
@@ -29,14 +30,7 @@ class Budget:
         """The text, or its longest beginning that was found to fit."""
         if self.fits(text):
             return text
-        low, high = 0, len(text)
-        while low < high:  # text[:low] fits, text[:high + 1] was not found to
-            middle = (low + high + 1) // 2
-            if self.fits(text[:middle]):
-                low = middle
-            else:
-                high = middle - 1
-        return text[:low]
+        return text[: _largest(len(text), lambda size: self.fits(text[:size]))]
 
     def first(
         self, items: Sequence[str], *, head: str = "", foot: str = "", what: str = "lines"
@@ -53,14 +47,9 @@ class Budget:
 
         if not items or self.fits(text(len(items))) or self.fits(text(1)):
             return self._most(len(items), text)
-        low, high = 0, min(len(items[0]), _LONGEST * self.tokens)
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.fits(text(0, f"{items[0][:middle]}...")):
-                low = middle
-            else:
-                high = middle - 1
-        return self.cut(text(0, f"{items[0][:low]}..." if low else ""))
+        most = min(len(items[0]), _LONGEST * self.tokens)
+        size = _largest(most, lambda size: self.fits(text(0, f"{items[0][:size]}...")))
+        return self.cut(text(0, f"{items[0][:size]}..." if size else ""))
 
     def ends(
         self, items: Sequence[str], *, head: str = "", foot: str = "", what: str = "lines"
@@ -78,14 +67,12 @@ class Budget:
         """`text(kept)` with the largest `kept` that fits; cut where even `text(0)` does not."""
         if self.fits(text(total)):
             return text(total)
-        low, high = 0, max(0, total - 1)
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.fits(text(middle)):
-                low = middle
-            else:
-                high = middle - 1
-        return self.cut(text(low))
+        return self.cut(text(_largest(max(0, total - 1), lambda kept: self.fits(text(kept)))))
+
+
+def _largest(most: int, fits: Callable[[int], bool]) -> int:
+    """A number up to `most` that was found to fit; 0 is not asked about."""
+    return bisect.bisect_left(range(1, most + 1), True, key=lambda number: not fits(number))
 
 
 def short(line: str) -> str:

@@ -11,7 +11,8 @@ from rlvr_cvdp.episodes.compile_order import sources_of
 from rlvr_cvdp.launch.tree import write_tree
 from rlvr_cvdp.problem import CvdpProblem
 from rlvr_cvdp.results.messages import Tool
-from rlvr_cvdp.sandbox import Finished, Limits, Sandbox, SandboxLease
+from rlvr_cvdp.sandbox import Finished, Limits, Sandbox
+from rlvr_cvdp.sandbox.records import STOPPED
 
 CPU_S = 20.0
 """Processor time of a tool, where `cvdp.timeout_s` does not allow less."""
@@ -24,15 +25,6 @@ _LINTER = ("--lint-only", "-Wall", "-Wno-fatal", "-Wno-DECLFILENAME", "-Wno-MULT
 _SYNTHESIS = '"$0" -QT -q -p "$1; tee -q -o /tmp/stat stat" && cat /tmp/stat'
 _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/code/rundir", "LANG": "C.UTF-8"}
 _INCLUDED = (".v", ".sv", ".vh", ".svh")
-_STOPPED = {
-    "time": "it took more time than allowed and was stopped",
-    "idle": "it waited for something and was stopped",
-    "wall": "it took more time than allowed and was stopped",
-    "output": "it wrote more output than allowed and was stopped",
-    "disk": "it wrote more to the disk than allowed and was stopped",
-    "processes": "it ran more processes at the same time than allowed and was stopped",
-    "memory": "it held more memory than allowed and was stopped",
-}
 
 
 @frozen(kw_only=True)
@@ -67,18 +59,14 @@ class Tools:
     async def compile(self, files: Mapping[str, str], roots: Sequence[str]) -> Ran:
         """Compile the sources among `roots` with what they use; no top is named."""
         sources = sources_of(files, roots)
-        if not sources:
-            return Ran(ok=True, output="")
         argv = [*_COMPILER, *_folders(files), "-t", "null", *sources]
-        return await self._run(files, [(argv, "/code")], "iverilog")
+        return await self._run(files, [(argv, "/code")] if sources else [], "iverilog")
 
     async def lint(self, files: Mapping[str, str], roots: Sequence[str]) -> Ran:
         """What Verilator says about the same files."""
         sources = sources_of(files, roots)
-        if not sources:
-            return Ran(ok=True, output="", tool="verilator")
         argv = ["verilator", *_LINTER, *_folders(files), *sources]
-        return await self._run(files, [(argv, "/code")], "verilator")
+        return await self._run(files, [(argv, "/code")] if sources else [], "verilator")
 
     async def stat(self, files: Mapping[str, str], roots: Sequence[str]) -> Ran:
         """Cells and wires after Yosys has synthesised the same files."""
@@ -101,7 +89,9 @@ class Tools:
     async def _run(
         self, files: Mapping[str, str], commands: Sequence[tuple[list[str], str]], tool: Tool
     ) -> Ran:
-        """Run commands in one slot, until one fails."""
+        """Run commands in one slot, until one fails; there is nothing to do without any."""
+        if not commands:
+            return Ran(ok=True, output="", tool=tool)
         toolchain = self._sandbox.toolchain
         if tool not in toolchain.tools and tool != "iverilog":  # without that nothing can be done
             return Ran(ok=False, output=f"{tool} is not installed here", tool=tool)
@@ -110,22 +100,20 @@ class Tools:
             write_tree(slot.folder, self._bare, files)
             for argv, folder in commands:
                 argv = [toolchain.tools[tool] if word == tool else word for word in argv]
-                finished = await self._command(slot, argv, folder)
+                finished = await slot.run(
+                    argv, environment=_ENVIRONMENT, limits=self._limits, working_dir=folder
+                )
                 output += finished.output
                 if finished.rc != 0:
                     break
         return _ran(evolve(finished, output=output), tool)
 
-    async def _command(self, slot: SandboxLease, argv: Sequence[str], folder: str) -> Finished:
-        return await slot.run(
-            argv, environment=_ENVIRONMENT, limits=self._limits, working_dir=folder
-        )
-
 
 def _ran(finished: Finished, tool: Tool) -> Ran:
     output = finished.output
     if finished.stopped:
-        return Ran(ok=False, output=f"{output}\n{_STOPPED[finished.stopped]}".lstrip(), tool=tool)
+        output = f"{output}\nit {STOPPED[finished.stopped]} and was stopped".lstrip()
+        return Ran(ok=False, output=output, tool=tool)
     if finished.rc != 0 and not output.strip():
         output = f"it exited with {finished.rc}"
     parses = finished.rc == 0 or "error(s) during elaboration" in output

@@ -92,9 +92,7 @@ class WorkTree:
         text = self._existing(path)
         count = text.count(old) if old else 0
         if count != 1:
-            found = (
-                "is not in the file, blanks included" if not count else f"is there {count} times"
-            )
+            found = f"is there {count} times" if count else "is not in the file, blanks included"
             raise RefusedError(f"the text to replace {found}")
         self.write(path, text.replace(old, new))
 

@@ -46,6 +46,15 @@ def docker_client(asked: str = "a Docker daemon was needed.") -> Iterator[docker
             client.close()
 
 
+def docker_failures(*more: type[Exception]) -> tuple[type[Exception], ...]:
+    """What the docker package raises where the daemon refuses, fails or has gone, and `more`."""
+    from docker.errors import DockerException
+    from requests.exceptions import RequestException
+    from urllib3.exceptions import HTTPError
+
+    return (DockerException, RequestException, HTTPError, ConnectionError, *more)
+
+
 @contextmanager
 def daemon_errors(asked: str) -> Iterator[None]:
     """
@@ -54,17 +63,16 @@ def daemon_errors(asked: str) -> Iterator[None]:
     Raises:
         PrerequisiteError: The daemon stopped, its disk is full, or it refused.
     """
-    from docker.errors import APIError, DockerException
-    from requests.exceptions import RequestException
-    from urllib3.exceptions import HTTPError
+    from docker.errors import APIError
 
     try:
         yield
     except RlvrError:
         raise
     except APIError as error:
-        raise PrerequisiteError(asked, *_found_and_do(_words(error))) from None
-    except (DockerException, RequestException, HTTPError, ConnectionError) as error:
+        told = str(error.explanation or error).strip()
+        raise daemon_failure(asked, told) from None
+    except docker_failures() as error:
         found = f"found: the Docker daemon stopped answering ({_cause(error)})"
         raise PrerequisiteError(asked, found, f"try: {start_command()}") from None
 
@@ -87,15 +95,13 @@ def start_command() -> str:
     return "sudo dockerd --bridge=none --iptables=false &"
 
 
-def build_failure(asked: str, told: str) -> PrerequisiteError:
-    """The error for what a daemon reports in the middle of a build or an import."""
-    return PrerequisiteError(asked, *_found_and_do(told))
-
-
-def _found_and_do(told: str) -> tuple[str, str]:
+def daemon_failure(asked: str, told: str) -> PrerequisiteError:
+    """The error for what a daemon reports, at once or in the middle of a build or an import."""
     if "no space left" in told.lower():
-        return f"found: the disk of the Docker daemon is full ({told})", "try: docker system prune"
-    return f"found: the Docker daemon said: {told}", "its log says more: journalctl -u docker"
+        found = f"found: the disk of the Docker daemon is full ({told})"
+        return PrerequisiteError(asked, found, "try: docker system prune")
+    found = f"found: the Docker daemon said: {told}"
+    return PrerequisiteError(asked, found, "its log says more: journalctl -u docker")
 
 
 def _unreachable(asked: str, error: Exception) -> PrerequisiteError:
@@ -107,10 +113,6 @@ def _unreachable(asked: str, error: Exception) -> PrerequisiteError:
     if "ermission" in cause:
         do = "try: sudo usermod -aG docker $USER   (then log in again)"
     return PrerequisiteError(asked, f"found: no daemon at {where} ({cause})", do)
-
-
-def _words(error: Exception) -> str:
-    return str(getattr(error, "explanation", None) or error).strip()
 
 
 def _cause(error: BaseException) -> str:

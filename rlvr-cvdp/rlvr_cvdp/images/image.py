@@ -15,7 +15,7 @@ import structlog
 
 from rlvr import PrerequisiteError
 from rlvr_cvdp.images import recipe
-from rlvr_cvdp.images.daemon import build_failure, docker_client
+from rlvr_cvdp.images.daemon import daemon_failure, docker_client
 from rlvr_cvdp.images.rootfs import build_rootfs
 from rlvr_cvdp.images.wheels import fetch_wheels
 
@@ -116,9 +116,14 @@ def _from_base(
     try:
         _build(client, interim, {"Dockerfile": f"FROM {base}\n{_APT}".encode()}, network)
     except PrerequisiteError as error:
-        if find_image(client, base) is None:
-            raise _no_base(base, str(error)) from None
-        raise
+        if find_image(client, base) is not None:
+            raise
+        found = str(error).splitlines()[1].strip().removeprefix("found: ")
+        raise PrerequisiteError(
+            f"an image was to be built upon {base}.",
+            f"found: the daemon has no such image and could not pull it ({found})",
+            "try: rlvr cvdp build-image   (from debootstrap: needs no registry)",
+        ) from None
     try:
         asked = ["/usr/bin/python3", "-c", "import sys; print(*sys.version_info[:2])"]
         told = client.containers.run(interim, asked, remove=True, network_mode="none")
@@ -144,18 +149,6 @@ def _from_base(
         client.images.remove(interim)
 
 
-def _no_base(base: str, told: str) -> PrerequisiteError:
-    return PrerequisiteError(
-        f"an image was to be built upon {base}.",
-        f"found: the daemon has no such image and could not pull it ({_found(told)})",
-        "try: rlvr cvdp build-image   (from debootstrap: needs no registry)",
-    )
-
-
-def _found(told: str) -> str:
-    return told.splitlines()[1].strip().removeprefix("found: ")
-
-
 def _build(client: docker.DockerClient, tag: str, contents: dict[str, bytes], network: str) -> None:
     context = io.BytesIO()
     with tarfile.open(fileobj=context, mode="w") as tar:
@@ -177,4 +170,4 @@ def _raise_if_failed(tag: str, told: Iterable[dict[str, Any]]) -> None:
         last = str(message.get("stream", "")).strip() or last
         if "error" in message:
             words = f"{message['error']} (after: {last[-200:]})" if last else str(message["error"])
-            raise build_failure(f"the image {tag} was to be built.", words)
+            raise daemon_failure(f"the image {tag} was to be built.", words)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 from rlvr import ConfigError, PrerequisiteError
@@ -16,10 +15,6 @@ _DEBIAN = re.compile(r"(?:https?|file)://\S*/debian(?:/\d{8}T\d{6}Z)?/?(?!\S)")
 
 def apt_mirror(folder: Path = Path("/etc/apt")) -> str:
     """The first Debian archive among apt's sources, else Debian's own network of mirrors."""
-    return next(_archives(folder), DEFAULT)
-
-
-def _archives(folder: Path) -> Iterator[str]:
     parts = folder / "sources.list.d"
     paths = [*parts.glob("*.sources"), folder / "sources.list", *parts.glob("*.list")]
     for path in sorted(paths, key=lambda p: (p.suffix != ".sources", p)):
@@ -28,8 +23,11 @@ def _archives(folder: Path) -> Iterator[str]:
         except OSError:
             continue
         for line in lines:
-            if line.startswith(("URIs:", "deb ")):
-                yield from (m for m in _DEBIAN.findall(line) if "security" not in m)
+            found = _DEBIAN.findall(line) if line.startswith(("URIs:", "deb ")) else []
+            for archive in found:
+                if "security" not in archive:
+                    return str(archive)
+    return DEFAULT
 
 
 def check_mirror(mirror: str, suite: str) -> None:

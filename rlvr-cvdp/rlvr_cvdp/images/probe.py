@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
-
 from rlvr import PrerequisiteError
 from rlvr_cvdp.images import recipe
 from rlvr_cvdp.images.daemon import daemon_errors
@@ -46,8 +44,8 @@ def toolchain_of_root(root: Path) -> Toolchain:
         ) from None
 
 
-def _toolchain(name: str, manifest: Mapping[str, Any]) -> Toolchain:
-    """From a manifest; what it says but `created` enters the digest."""
+def _toolchain(name: str, manifest: Mapping[str, Any], digest: str = "") -> Toolchain:
+    """From a manifest. The default digest is over all of the manifest but `created`."""
     stacks, modules = {}, {}
     for key, facts in manifest["stacks"].items():
         generation = int(key)
@@ -66,7 +64,7 @@ def _toolchain(name: str, manifest: Mapping[str, Any]) -> Toolchain:
         versions={tool: facts["version"] for tool, facts in manifest["tools"].items()},
         stacks=stacks,
         modules=modules,
-        digest=digest_of({k: v for k, v in manifest.items() if k != "created"}),
+        digest=digest or digest_of({k: v for k, v in manifest.items() if k != "created"}),
     )
 
 
@@ -86,21 +84,18 @@ def toolchain_of_image(client: docker.DockerClient, image: str) -> Toolchain:
                 "found: the Docker daemon has no such image",
                 f"try: rlvr cvdp build-image --tag {image}   (or: docker pull {image})",
             )
-        kept = cache_dir() / "images" / f"{str(found.id).partition(':')[2]}.json"
+        name, identity = f"image {image}", str(found.id)
+        kept = cache_dir() / "images" / f"{identity.partition(':')[2]}.json"
         try:
-            return _of_image(image, str(found.id), json.loads(kept.read_text("utf-8")))
+            return _toolchain(name, json.loads(kept.read_text("utf-8")), identity)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            manifest = _look_into(client, str(found.id), asked)
-        toolchain = _of_image(image, str(found.id), manifest)
+            manifest = _look_into(client, identity, asked)
+        toolchain = _toolchain(name, manifest, identity)
     kept.parent.mkdir(parents=True, exist_ok=True)
     partial = kept.with_suffix(f".{os.getpid()}")
     partial.write_text(json.dumps(manifest), "utf-8")
     partial.replace(kept)
     return toolchain
-
-
-def _of_image(image: str, identity: str, manifest: Mapping[str, Any]) -> Toolchain:
-    return evolve(_toolchain(f"image {image}", manifest), digest=identity)
 
 
 def _look_into(client: docker.DockerClient, identity: str, asked: str) -> dict[str, Any]:
@@ -142,16 +137,18 @@ def _read(container: Any, path: str) -> dict[str, Any] | None:
     from docker.errors import NotFound
 
     try:
-        stream, _ = container.get_archive(path)
-    except NotFound:
+        seen = json.loads(read_file(container, path))
+    except (NotFound, ValueError):
         return None
+    return seen if isinstance(seen, dict) else None
+
+
+def read_file(container: Any, path: str) -> bytes:
+    """A plain file of a container that runs no more."""
+    stream, _ = container.get_archive(path)
     with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as tar:
         member = tar.extractfile(tar.getmembers()[0])
-        try:
-            seen = json.load(member) if member else None
-        except ValueError:
-            return None
-    return seen if isinstance(seen, dict) else None
+        return member.read() if member else b""
 
 
 def _stacks_among(pythons: list[dict[str, Any]]) -> dict[str, Any]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
 from rlvr_cvdp.toolchain.cocotb_stacks import PINS, cache_dir
+from rlvr_cvdp.toolchain.toolchain import digest_of
 
 SUITE = "trixie"
 """Debian 13: iverilog 12 accepts SystemVerilog that Debian 12's iverilog 11 rejects."""
@@ -67,7 +66,7 @@ def recipe_hash(suite: str, base: str = "") -> str:
         "built": [*SOURCE_ONLY, *BUILD_TOOLS],
         "furnish": furnish_source(),
     }
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    return digest_of(facts)
 
 
 def rootfs_dir(suite: str = SUITE) -> Path:

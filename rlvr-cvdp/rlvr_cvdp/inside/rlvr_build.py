@@ -75,7 +75,7 @@ def build(arguments: Sequence[str], environment: Mapping[str, str], scan: Any) -
 def _looked_through(scan: Any, made: str, arguments: Sequence[str]) -> list[str]:
     try:
         return findings(scan, made, arguments)
-    except Exception as error:  # out of memory, or a text that nobody foresaw
+    except Exception as error:  # out of memory, or an unforeseen text
         return [f"cannot be looked through: {type(error).__name__}"]
 
 

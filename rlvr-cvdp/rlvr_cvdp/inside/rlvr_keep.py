@@ -7,12 +7,8 @@ end. Loaded with `-p rlvr_keep` inside the sandbox; standard library and pytest 
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import importlib
-import os
 import subprocess
-import warnings
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -21,11 +17,6 @@ import pytest
 import rlvr_probe
 
 _held: list[BaseException] = []
-
-
-def _count() -> int:
-    """How many simulations have ended so far."""
-    return rlvr_probe.note("count", None)
 
 
 def _build(method: Any) -> Any:
@@ -49,11 +40,11 @@ def _test(method: Any) -> Any:
             # What an earlier build left must not run in its place.
             rlvr_probe.note("unbuilt", None)
             return Path("results.xml")
-        before = _count()
+        before = rlvr_probe.note("count", None)
         try:
             return method(self, *args, **kwargs)
         except SystemExit as error:
-            if _count() == before:
+            if rlvr_probe.note("count", None) == before:
                 raise  # it is not the simulation that failed
             _held.append(error)
             return Path(self.env.get("COCOTB_RESULTS_FILE", "results.xml"))
@@ -63,11 +54,8 @@ def _test(method: Any) -> Any:
 
 def pytest_collection_finish() -> None:
     """Patch the runner of the stack's cocotb."""
-    is_second = os.environ.get("RLVR_COCOTB") == "2"
-    with warnings.catch_warnings(), contextlib.suppress(ImportError):
-        warnings.simplefilter("ignore")
-        module = importlib.import_module("cocotb_tools.runner" if is_second else "cocotb.runner")
-        runner = module.Runner if is_second else module.Simulator
+    if found := rlvr_probe.stack_runner():
+        _, runner = found
         runner.build, runner.test = _build(runner.build), _test(runner.test)
 
 

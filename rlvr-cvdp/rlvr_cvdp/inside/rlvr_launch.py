@@ -10,13 +10,17 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from rlvr_build import build
 from rlvr_record import Hearing, Record
 
 OUT = "/rlvr/out"
+RUN = "/rlvr/run"
+REQUESTS = f"{RUN}/ask"
+REPLIES = 8
+_ASK_BYTES = 4096
 
 
 class Launch:
@@ -35,7 +39,7 @@ class Launch:
             note_launch(code, str(self.asker), self.output, self.hearing)
 
     def close(self) -> None:
-        """Let go of what the asker had open; its output ends for whoever reads it."""
+        """Close the asker's output and the hearing; a reader of the output then sees its end."""
         os.close(self.output)
         if self.hearing is not None:
             self.hearing.sock.close()
@@ -113,3 +117,61 @@ def design_of(words: Sequence[str], own_design: str, longest: int) -> tuple[str,
     same = [a == b or same_place(a, b) for a, b in zip(words[:place], own[:place], strict=True)]
     last = words[place + 1] if len(words) > place + 1 else ""
     return (words[place], last) if all(same) and len(os.fsencode(last)) <= longest else None
+
+
+class Requests:
+    """
+    Pipes on which wrappers (`vvp.sh`, `iverilog.sh`) ask a warm worker to act.
+
+    One pipe on which all ask, and a reply pipe for each slot that an asker has taken.
+    """
+
+    def __init__(self) -> None:
+        self._answered: dict[int, int] = {}
+        self._rest = b""
+        os.mkfifo(REQUESTS, 0o600)
+        self.fd = os.open(REQUESTS, os.O_RDWR | os.O_NONBLOCK)
+        self._replies: list[int] = []
+        for number in range(REPLIES):
+            place = f"{RUN}/reply.{number}"
+            os.mkfifo(place, 0o600)
+            self._replies.append(os.open(place, os.O_RDWR | os.O_NONBLOCK))
+
+    def read(self) -> Iterator[tuple[str, int, int]]:
+        """What was asked: the kind of launch, the asker's process id, its slot."""
+        self._free_slots()
+        with contextlib.suppress(BlockingIOError):
+            self._rest += os.read(self.fd, 1 << 16)
+        *lines, self._rest = self._rest.split(b"\n")
+        self._rest = self._rest[:_ASK_BYTES]
+        for line in lines:
+            words = line.decode(errors="replace").split()
+            if len(words) == 3 and words[1].isdecimal() and words[2].isdecimal():
+                yield words[0], int(words[1]), int(words[2]) % REPLIES
+
+    def answer(self, slot: int, asker: int, text: str) -> None:
+        """Tell an asker; it is waiting, or about to, or was killed."""
+        with contextlib.suppress(BlockingIOError):  # somebody else filled the pipe
+            os.write(self._replies[slot], text.encode() + b"\n")
+        self._answered[slot] = asker
+
+    def clear(self) -> None:
+        """Throw away what was asked and answered: every asker is dead."""
+        self._answered.clear()
+        self._rest = b""
+        for fd in (self.fd, *self._replies):
+            drain(fd)
+
+    def close(self) -> None:
+        """In a child, which serves nobody."""
+        for fd in (self.fd, *self._replies):
+            os.close(fd)
+
+    def _free_slots(self) -> None:
+        """Slots are free once their asker is gone; what it did not read is thrown away."""
+        for slot, asker in list(self._answered.items()):
+            if not is_running(asker):
+                del self._answered[slot]
+                drain(self._replies[slot])
+                with contextlib.suppress(OSError):
+                    os.unlink(f"{RUN}/taken.{slot}")

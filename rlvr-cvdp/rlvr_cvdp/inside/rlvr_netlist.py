@@ -18,15 +18,16 @@ import sys
 from typing import Any
 
 sys.path.insert(0, os.path.dirname(__file__))
+from rlvr_build import REAL, without_output
 from rlvr_record import Record
 from rlvr_shell import NAME, PLAIN, is_free, shell
 
-PLAN, OUT, REAL = "/src/.rlvr_netlist.json", "/rlvr/out", "/rlvr/real/iverilog"
+PLAN, OUT = "/src/.rlvr_netlist.json", "/rlvr/out"
 _WITH_VALUE = ("-o", "-s", "-f", "-c", "-D", "-I", "-P", "-y", "-Y", "-l", "-m", "-M", "-N", "-B")
 
 
 class NoNetlist(Exception):
-    """Why there is no netlist, in words."""
+    """There is no netlist; the text says why."""
 
 
 class Build:
@@ -163,8 +164,8 @@ def _is_dump(path: str) -> bool:
 def _simulated(words: list[str], top: str, folder: str) -> dict[str, Any]:
     """What the simulator makes of the sources themselves: time unit and parameters of the top."""
     simulation = f"{folder}/rtl.vvp"
-    command = [*(word for word in _without_output(words)), "-o", simulation]
-    if subprocess.run([REAL, *command], capture_output=True).returncode:
+    command = [REAL, *without_output(words), "-o", simulation]
+    if subprocess.run(command, capture_output=True).returncode:
         raise NoNetlist("the sources do not compile")
     parameters: list[tuple[str, str]] = []
     unit, precision, is_inside = 0, 0, False
@@ -181,14 +182,6 @@ def _simulated(words: list[str], top: str, folder: str) -> dict[str, Any]:
                     parameters += [(found[2], value)] if value else []
     os.unlink(simulation)
     return {"unit": unit, "precision": precision, "parameters": parameters}
-
-
-def _without_output(words: list[str]) -> list[str]:
-    kept: list[str] = []
-    for place, word in enumerate(words):
-        if not (word.startswith("-o") or (place and words[place - 1] == "-o")):
-            kept.append(word)
-    return kept
 
 
 def _literal(kind: str, text: str) -> str:

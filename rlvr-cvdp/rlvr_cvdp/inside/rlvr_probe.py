@@ -5,10 +5,13 @@ Loaded with `-p rlvr_probe` inside the sandbox; standard library and pytest only
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib
 import inspect
 import os
 import threading
+import warnings
 from typing import Any
 
 import pytest
@@ -25,6 +28,16 @@ def note(kind: str, body: Any) -> int:
         if os.getpid() not in _records:  # a fork has a connection of its own
             _records[os.getpid()] = rlvr_record.Record()
         return _records[os.getpid()].note(kind, body)
+
+
+def stack_runner() -> Any:
+    """The module of the runner of the stack's cocotb, and its class; None where there is none."""
+    is_second = os.environ.get("RLVR_COCOTB") == "2"
+    with warnings.catch_warnings(), contextlib.suppress(ImportError):
+        warnings.simplefilter("ignore")
+        module = importlib.import_module("cocotb_tools.runner" if is_second else "cocotb.runner")
+        return module, module.Runner if is_second else module.Simulator
+    return None
 
 
 def pytest_configure(config: Any) -> None:

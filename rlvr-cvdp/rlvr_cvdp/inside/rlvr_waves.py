@@ -8,13 +8,10 @@ the first that passed and the first few that failed are kept in `KEPT`, named by
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import importlib
 import inspect
 import os
 import shutil
-import warnings
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -106,11 +103,8 @@ def _shallow(method: Any) -> Any:
 
 def pytest_collection_finish() -> None:
     """Patch the runner of the stack's cocotb."""
-    is_second = os.environ.get("RLVR_COCOTB") == "2"
-    with warnings.catch_warnings(), contextlib.suppress(ImportError):
-        warnings.simplefilter("ignore")
-        module = importlib.import_module("cocotb_tools.runner" if is_second else "cocotb.runner")
-        runner = module.Runner if is_second else module.Simulator
+    if found := rlvr_probe.stack_runner():
+        module, runner = found
         runner.build = _with_waves(runner.build)
         runner.test = _test(_with_waves(runner.test))
         icarus = module.Icarus

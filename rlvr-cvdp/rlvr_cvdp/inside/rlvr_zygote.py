@@ -31,9 +31,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from rlvr_launch import Launch, build_and_end, design_of, is_running, read_list
+from rlvr_launch import Launch, Requests, build_and_end, design_of, is_running, read_list
 from rlvr_record import REPORT_FD, pair
-from rlvr_requests import Requests
 from rlvr_tidy import Places, writable_places
 from rlvr_warm import (
     PLACEHOLDER,

@@ -124,7 +124,7 @@ def _binary() -> Any:
 
 
 def _patch_reporter(module: Any) -> None:
-    """What a simulation writes into its results file goes to the program that started it, too."""
+    """Report the results that a simulation writes to the program that started it as well."""
     write = module.XUnitReporter.write
 
     def reported(self: Any) -> None:
@@ -138,7 +138,7 @@ def _patch_reporter(module: Any) -> None:
 
 
 def _patch_regression(module: Any) -> None:
-    """So do the numbers that cocotb prints at the end."""
+    """Report the numbers that cocotb prints at the end as well."""
     log = module.RegressionManager._log_test_summary
 
     def logged(self: Any) -> None:
@@ -171,23 +171,6 @@ _REPORTING: Mapping[str, Callable[[Any], None]] = {
 }
 
 
-class _Patched(importlib.abc.Loader):
-    """The module's own loader, then the patch."""
-
-    def __init__(self, loader: Any, patch: Callable[[Any], None]) -> None:
-        self._loader, self._patch = loader, patch
-
-    def create_module(self, spec: Any) -> Any:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: Any) -> None:
-        self._loader.exec_module(module)
-        self._patch(module)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-
 class _Moved(importlib.abc.Loader):
     """A module that lives under another name now."""
 
@@ -196,6 +179,17 @@ class _Moved(importlib.abc.Loader):
 
     def exec_module(self, module: Any) -> None:
         pass
+
+
+def _patched(loader: Any, patch: Callable[[Any], None]) -> Callable[[Any], None]:
+    """What runs a module's code, and then the patch."""
+    run = loader.exec_module
+
+    def exec_module(module: Any) -> None:
+        run(module)
+        patch(module)
+
+    return exec_module
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -210,9 +204,9 @@ class _Finder(importlib.abc.MetaPathFinder):
         if name in self._moved:
             return importlib.machinery.ModuleSpec(name, _Moved())
         if name in self._patches:
-            spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+            spec: Any = importlib.machinery.PathFinder.find_spec(name, path, target)
             if spec is not None and spec.loader is not None:
-                spec.loader = _Patched(spec.loader, self._patches[name])
+                spec.loader.exec_module = _patched(spec.loader, self._patches[name])
             return spec
         return None
 

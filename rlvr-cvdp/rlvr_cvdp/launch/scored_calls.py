@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attrs import frozen
+from attrs import asdict, frozen
 
 from rlvr_cvdp.sandbox.recorder import Record
 
@@ -47,15 +47,7 @@ class Plan:
 
     def text(self) -> str:
         """What `inside/rlvr_netlist.py` reads."""
-        return json.dumps(
-            {
-                "top": self.top,
-                "cwd": self.cwd,
-                "reads": list(self.reads),
-                "script": list(self.script),
-                "preprocess": list(self.preprocess),
-            }
-        )
+        return json.dumps(asdict(self, filter=lambda attribute, _: attribute.name != "tool"))
 
 
 def noted_calls(record: Record) -> tuple[Plan, ...]:
@@ -87,11 +79,9 @@ def _read_yosys(argv: Sequence[str], cwd: str, scripts: Mapping[str, str]) -> Pl
     defines = [value for option, value in options if option == "-D"]
     texts = [f"verilog_defines -D{define}" for define in defines]
     for word in files:
-        kind = (
-            frontend.replace(" -f verilog", "")
-            if "verilog" in frontend
-            else " -sv" * (not frontend and word.endswith(".sv"))
-        )
+        kind = " -sv" * (not frontend and word.endswith(".sv"))
+        if "verilog" in frontend:
+            kind = frontend.replace(" -f verilog", "")
         texts.append(scripts.get(word, f"read_verilog{kind} {word}" * word.endswith(SOURCE)))
     texts += [scripts.get(value, "") for option, value in options if option in ("-s", "-c")]
     texts += [value.replace(";", "\n") for option, value in options if option == "-p"]

@@ -17,9 +17,9 @@ from rlvr_cvdp.results.plain import read_all
 from rlvr_cvdp.results.share import Counted, count_tests, most_tests, read_items
 from rlvr_cvdp.results.stage import CPU_LIMIT
 from rlvr_cvdp.results.tests import TestResult
-from rlvr_cvdp.sandbox import Finished, Limits, SandboxLease
-from rlvr_cvdp.sandbox.folders.slot import empty_folder
-from rlvr_cvdp.sandbox.records import waited
+from rlvr_cvdp.sandbox import Finished, Limits, Sandbox, SandboxLease
+from rlvr_cvdp.sandbox.folders.tidy import clear
+from rlvr_cvdp.sandbox.records import STOPPED, waited
 from rlvr_cvdp.toolchain.cocotb_stacks import Stack
 
 _FOREIGN = {129: "SIGHUP", 130: "SIGINT", 131: "SIGQUIT", 137: "SIGKILL", 143: "SIGTERM"}
@@ -82,31 +82,40 @@ class ServiceResult:
         return self.counted.total
 
 
+@frozen(kw_only=True)
+class RunSettings:
+    """
+    Where and how the services of a problem run.
+
+    Attributes:
+        seed: Of the tests.
+        stop_at_first: A service ends with its first failed test.
+        extra: Further variables for the services.
+    """
+
+    sandbox: Sandbox
+    stack: Stack
+    limits: Limits
+    seed: str = "1"
+    stop_at_first: bool = True
+    extra: Mapping[str, str] = EMPTY
+
+
 async def run_service(
-    problem: CvdpProblem,
-    service: Service,
-    *,
-    slot: SandboxLease,
-    stack: Stack,
-    limits: Limits,
-    seed: str,
-    stop_at_first: bool,
-    extra: Mapping[str, str] = EMPTY,
+    problem: CvdpProblem, service: Service, slot: SandboxLease, settings: RunSettings
 ) -> ServiceResult:
     """
-    Run a service in a filled slot and judge it; `extra` are further variables for it.
+    Run a service in a filled slot and judge it.
 
     Raises:
         VerifierError: Something other than the answer kept it from running.
     """
-    out = slot.folder / "out"
-    empty_folder(out)
+    out, limits = slot.folder / "out", settings.limits
+    clear(out)
+    own = service_environment(service, settings.stack, settings.seed, settings.stop_at_first)
     finished = await slot.run(
         service.command,
-        environment={
-            **service_environment(service, stack, seed, stop_at_first),
-            **extra,
-        },
+        environment={**own, **settings.extra},
         limits=limits,
         working_dir=service.working_dir,
     )
@@ -202,14 +211,10 @@ def _why(
     """Why a service is not right; all of its channels must agree that it is."""
     if refused:
         return "the compiled simulation " + ", ".join(refused)
+    if finished.stopped == "time":
+        return f"it took more than {limits.cpu_s:g} s of processor time"
     if finished.stopped:
-        return {
-            "time": f"it took more than {limits.cpu_s:g} s of processor time",
-            "output": "it wrote more output than allowed",
-            "disk": "it wrote more to the disk than allowed",
-            "processes": "it ran more processes at the same time than allowed",
-            "memory": "it held more memory than allowed",
-        }[finished.stopped]
+        return f"it {STOPPED[finished.stopped]}"
     if any(launch.rc == CPU_LIMIT for launch in launches):
         return "the simulation took more processor time than allowed"
     if any(launch.rc > 128 for launch in launches):
@@ -217,7 +222,7 @@ def _why(
     if finished.rc != 0:
         return f"the service exited with {finished.rc}"
     if not finished.record.is_whole:
-        return "it exited with 0, but what it said on the way there was cut off"
+        return "it exited with 0, but its report was cut off"
     if not service.runs_cocotb and not launches:
         return ""
     if not launches:

@@ -16,7 +16,7 @@ _PLUSARGS = "$test$plusargs $value$plusargs"
 
 def write_tree(folder: Path, problem: CvdpProblem, files: Mapping[str, str]) -> None:
     """
-    Fill a slot's folder (made by `sandbox.folders.slot`): `tree` and the scan's lists.
+    Fill a slot's folder (made by `sandbox.folders.root`): `tree` and the scan's lists.
 
     `files` holds declared targets only (see `answers`). The harness comes last, so that nothing
     of an answer can stand in its place. The reference is not written. What a command left in the

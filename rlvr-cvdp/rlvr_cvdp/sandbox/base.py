@@ -1,16 +1,36 @@
-"""What verification needs of a sandbox, whichever makes it."""
+"""Sandboxes and their slots: started, kept warm, lent to one problem at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+import abc
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol
 
+from rlvr_cvdp.sandbox.processes.process import SandboxProcess
 from rlvr_cvdp.sandbox.records import Finished, Limits
+from rlvr_cvdp.sandbox.worker import Worker, new_worker
 from rlvr_cvdp.toolchain.cocotb_stacks import Stack
 from rlvr_cvdp.toolchain.toolchain import Toolchain
+
+_limits: dict[asyncio.AbstractEventLoop, dict[int, asyncio.Semaphore]] = {}
+
+
+def program_slots(workers: int) -> asyncio.Semaphore:
+    """
+    The limit of `workers` programs, one for all that run in this event loop with as many workers.
+
+    Tools between turns, hidden tests, verdicts and agents' containers of a run wait in one line,
+    first come, first served. It is taken where a program is started and never within itself, so
+    that one worker is enough.
+    """
+    loop = asyncio.get_running_loop()
+    for closed in [known for known in _limits if known.is_closed()]:
+        del _limits[closed]
+    workers = max(1, workers)
+    return _limits.setdefault(loop, {}).setdefault(workers, asyncio.Semaphore(workers))
 
 
 class SandboxLease(Protocol):
@@ -41,24 +61,76 @@ class SandboxLease(Protocol):
         """
 
 
-class Sandbox(Protocol):
+class Sandbox(abc.ABC):
     """
-    Makes slots.
+    Makes slots; inside an `async with` warm ones are used again, outside each is made anew.
 
-    As an async context manager it keeps warm ones; outside of that each is made anew.
+    Args:
+        toolchain: Tools and stacks, paths as seen inside.
+        warm: Most slots that wait for a problem inside an `async with`; more may run at once, and
+            end when they are given back.
+        workers: Slots at the same time, with those of all other sandboxes (`program_slots`).
     """
 
     name: str
-    toolchain: Toolchain
 
-    def slot(self, stack: Stack) -> AbstractAsyncContextManager[SandboxLease]:
-        """An empty slot for harnesses of a stack; emptied again when it is left."""
+    def __init__(self, toolchain: Toolchain, *, warm: int = 0, workers: int = 1) -> None:
+        self.toolchain = toolchain
+        self._warm, self._workers = warm, workers
+        self._most = 0
+        self._waiting: list[Worker] = []
 
-    async def __aenter__(self) -> Sandbox: ...
+    async def __aenter__(self) -> Sandbox:
+        """Keep slots warm from now on."""
+        self._most = self._warm
+        return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    async def __aexit__(self, *error: object) -> None:
+        """End all slots that wait."""
+        self._most = 0
+        waiting, self._waiting = self._waiting, []
+        await asyncio.gather(*(worker.close() for worker in waiting))
+
+    @asynccontextmanager
+    async def slot(self, stack: Stack) -> AsyncIterator[SandboxLease]:
+        """An empty slot for harnesses of a stack; emptied again, or ended, when it is left."""
+        async with program_slots(self._workers):
+            worker = self._take(stack) or await self._start(stack)
+            try:
+                yield worker
+            finally:
+                if worker.is_usable:
+                    worker.renew()
+                if worker.is_usable:
+                    self._waiting.append(worker)
+                    surplus = self._waiting[: max(0, len(self._waiting) - self._most)]
+                    del self._waiting[: len(surplus)]
+                else:
+                    surplus = [worker]
+                for each in surplus:
+                    await each.close()
+
+    def _take(self, stack: Stack) -> Worker | None:
+        for place in reversed(range(len(self._waiting))):
+            if self._waiting[place].stack == stack:
+                return self._waiting.pop(place)
+        return None
+
+    async def _start(self, stack: Stack) -> Worker:
+        worker = new_worker(stack)
+        try:
+            process = await self._launch(worker.folder, stack)
+        except BaseException:
+            await worker.close()
+            raise
+        await worker.attach(process)
+        return worker
+
+    @abc.abstractmethod
+    async def _launch(self, folder: Path, stack: Stack) -> SandboxProcess:
+        """
+        Start the warm worker (`worker.zygote_command`) of a slot that lies in a folder.
+
+        Raises:
+            VerifierError: It could not be started.
+        """

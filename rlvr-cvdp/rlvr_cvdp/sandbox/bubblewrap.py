@@ -9,22 +9,16 @@ import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from types import TracebackType
 
 from rlvr import PrerequisiteError, VerifierError
-from rlvr_cvdp.sandbox.base import SandboxLease
-from rlvr_cvdp.sandbox.confine.devices import device_mounts
-from rlvr_cvdp.sandbox.confine.procfs import SHOWN, hidden_entries
+from rlvr_cvdp.sandbox.base import Sandbox, SandboxLease, program_slots
+from rlvr_cvdp.sandbox.confine.kernel_files import SHOWN, device_mounts, hidden_entries
 from rlvr_cvdp.sandbox.confine.seccomp import bpf_program
-from rlvr_cvdp.sandbox.folders.root import inside_folder, work_folder
-from rlvr_cvdp.sandbox.folders.slot import make_slot_folder
-from rlvr_cvdp.sandbox.fresh import START, run_fresh, start_limits
-from rlvr_cvdp.sandbox.limit import program_slots
-from rlvr_cvdp.sandbox.pool import Pool
-from rlvr_cvdp.sandbox.processes.process import LocalProcess, spawn
-from rlvr_cvdp.sandbox.records import MEGABYTE, Finished, Limits
-from rlvr_cvdp.sandbox.worker import Worker, new_worker
-from rlvr_cvdp.sandbox.zygote import zygote_command, zygote_environment
+from rlvr_cvdp.sandbox.folders.root import inside_folder, make_slot_folder, work_folder
+from rlvr_cvdp.sandbox.fresh import FreshSlot
+from rlvr_cvdp.sandbox.processes.process import LocalProcess, SandboxProcess, spawn
+from rlvr_cvdp.sandbox.records import MEGABYTE
+from rlvr_cvdp.sandbox.worker import zygote_command, zygote_environment
 from rlvr_cvdp.toolchain.cocotb_stacks import Stack
 from rlvr_cvdp.toolchain.toolchain import Toolchain
 from rlvr_cvdp.toolchain.tools import require_tool
@@ -43,7 +37,7 @@ def can_make_namespaces() -> bool:
         return False
 
 
-class BubblewrapSandbox:
+class BubblewrapSandbox(Sandbox):
     """
     Slots in bubblewrap, on this machine's tools or on a root folder's.
 
@@ -52,8 +46,8 @@ class BubblewrapSandbox:
         root: Folder that gives /usr, /etc and /opt; None: this machine's /usr.
         hidden: What no slot may show although it lies in a visible folder.
         disk_mb: Size of each of the slot's own file systems.
-        warm: Most slots that are kept warm inside an `async with`; 0: none.
-        workers: Slots at the same time, with those of all other sandboxes (`limit`).
+        warm: See `Sandbox`. A slot that is not kept warm has a bubblewrap for each command.
+        workers: See `Sandbox`.
     """
 
     name = "bubblewrap"
@@ -68,45 +62,38 @@ class BubblewrapSandbox:
         warm: int = 0,
         workers: int = 1,
     ) -> None:
-        self.toolchain = toolchain
-        self._root = root
-        self._hidden = tuple(hidden)
-        self._disk_mb = disk_mb
-        self._warm = warm
-        self._workers = workers
-        self._pool: Pool | None = None
+        super().__init__(toolchain, warm=warm, workers=workers)
+        self._root, self._hidden, self._disk_mb = root, tuple(hidden), disk_mb
 
-    async def __aenter__(self) -> BubblewrapSandbox:
+    async def __aenter__(self) -> Sandbox:
+        """Keep slots warm from now on."""
         require_tool("bwrap")
-        self._pool = Pool(self._start, self._warm) if self._warm else None
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            await pool.close()
+        return await super().__aenter__()
 
     @asynccontextmanager
     async def slot(self, stack: Stack) -> AsyncIterator[SandboxLease]:
         """A slot: a warm one inside `async with`, else one that is made for this problem."""
         require_tool("bwrap")
+        if self._most:
+            async with super().slot(stack) as lease:
+                yield lease
+            return
         async with program_slots(self._workers):
-            if self._pool is not None:
-                async with self._pool.worker(stack) as worker:
-                    yield worker
-            else:
-                with work_folder() as folder:
-                    make_slot_folder(folder)
-                    yield _FreshSlot(self, folder, stack)
+            with work_folder() as folder:
+                make_slot_folder(folder)
+                yield FreshSlot(folder, functools.partial(self._begin, folder, stack))
 
-    async def start(
-        self, argv: Sequence[str], *, folder: Path, stack: Stack, working_dir: str,
-        environment: Mapping[str, str], start: str, is_warm: bool,
+    async def _launch(self, folder: Path, stack: Stack) -> SandboxProcess:
+        command, variables = zygote_command(stack), zygote_environment(stack)
+        words = (command, "/code/rundir", variables, 'exec "$@"')
+        try:
+            return LocalProcess(await self._begin(folder, stack, *words, is_warm=True))
+        except OSError as error:
+            raise VerifierError(f"the sandbox could not be started: {error}") from None
+
+    async def _begin(
+        self, folder: Path, stack: Stack, argv: Sequence[str], working_dir: str,
+        environment: Mapping[str, str], start: str, *, is_warm: bool = False,
     ) -> asyncio.subprocess.Process:  # fmt: skip
         """
         Start a command in a slot's folder.
@@ -131,9 +118,7 @@ class BubblewrapSandbox:
 
     def _mounts(self, folder: Path, stack: Stack, is_warm: bool) -> list[str]:
         tools = {name: Path(tool) for name, tool in self.toolchain.covered().items()}
-        inside = inside_folder(
-            os.getpid(), "/rlvr/real/iverilog", "/rlvr/real/vvp", str(stack.python)
-        )
+        inside = inside_folder(os.getpid(), str(stack.python))
         tree, size = folder / "tree", str(self._disk_mb * MEGABYTE)
         mounts: list[str] = ["--ro-bind", f"{self._root or ''}/usr", "/usr"]
         # Before the stack, which may itself lie below /tmp.
@@ -187,55 +172,6 @@ class BubblewrapSandbox:
                     cover = ["--ro-bind", str(inside / "empty")]
                     mounts += [*(["--tmpfs"] if secret.is_dir() else cover), str(place)]
         return mounts
-
-    async def _start(self, stack: Stack) -> Worker:
-        worker = new_worker(stack)
-        try:
-            process = await self.start(
-                zygote_command(self.toolchain, stack),
-                folder=worker.folder,
-                stack=stack,
-                working_dir="/code/rundir",
-                environment=zygote_environment(stack),
-                start='exec "$@"',
-                is_warm=True,
-            )
-        except OSError as error:
-            await worker.close()
-            raise VerifierError(f"the sandbox could not be started: {error}") from None
-        except BaseException:
-            await worker.close()
-            raise
-        await worker.attach(LocalProcess(process))
-        return worker
-
-
-class _FreshSlot:
-    """A slot whose every command has a bubblewrap of its own."""
-
-    def __init__(self, sandbox: BubblewrapSandbox, folder: Path, stack: Stack) -> None:
-        self._sandbox, self.folder, self._stack = sandbox, folder, stack
-
-    async def run(
-        self,
-        argv: Sequence[str],
-        *,
-        environment: Mapping[str, str],
-        limits: Limits,
-        working_dir: str = "/code/rundir",
-    ) -> Finished:
-        """See `SandboxLease.run`."""
-        start = functools.partial(
-            self._sandbox.start,
-            argv,
-            folder=self.folder,
-            stack=self._stack,
-            working_dir=working_dir,
-            environment=environment,
-            start=start_limits(limits) + START,
-            is_warm=False,
-        )
-        return await run_fresh(start, folder=self.folder, limits=limits)
 
 
 @contextmanager

@@ -1,10 +1,12 @@
-"""Which sandbox the options ask for."""
+"""Opens the sandbox that the options ask for; the options of subcommands that judge."""
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rlvr import ConfigError
 from rlvr_cvdp.config import CvdpConfig
@@ -44,22 +46,14 @@ def open_sandbox(config: CvdpConfig, *, workers: int = 1, hidden: Sequence[Path]
 
         return open_docker(config, warm=warm, workers=workers)
     root = _root(config)
-    if root is not None:
+    if root is None:
+        toolchain = host_toolchain(provision=config.provision)
+    else:
         from rlvr_cvdp.images.probe import toolchain_of_root
 
-        return BubblewrapSandbox(
-            toolchain_of_root(root),
-            root=root,
-            disk_mb=config.disk_mb,
-            warm=warm,
-            workers=workers,
-        )
+        toolchain = toolchain_of_root(root)
     return BubblewrapSandbox(
-        host_toolchain(provision=config.provision),
-        hidden=hidden,
-        disk_mb=config.disk_mb,
-        warm=warm,
-        workers=workers,
+        toolchain, root=root, hidden=hidden, disk_mb=config.disk_mb, warm=warm, workers=workers
     )
 
 
@@ -85,3 +79,27 @@ def _root(config: CvdpConfig) -> Path | None:
     from rlvr_cvdp.images.rootfs import built_rootfs
 
     return built_rootfs()
+
+
+def add_sandbox_options(parser: argparse.ArgumentParser) -> None:
+    """The options of a run that decide which toolchain judges: `cvdp.sandbox` and its kin."""
+    group = parser.add_argument_group("sandbox, as cvdp.sandbox, cvdp.rootfs and cvdp.image")
+    kinds = ("auto", "bubblewrap", "docker")
+    group.add_argument("--sandbox", choices=kinds, default="auto", help="default: %(default)s")
+    group.add_argument(
+        "--rootfs", default="auto", metavar="DIR", help="host, a folder, or auto (%(default)s)"
+    )
+    group.add_argument("--image", default="", help="default: that of rlvr cvdp build-image")
+
+
+def sandbox_keywords(options: argparse.Namespace) -> dict[str, Any]:
+    """What the options say, as keywords of `CvdpConfig`."""
+    return {name: getattr(options, name) for name in ("sandbox", "rootfs", "image")}
+
+
+def judged_with(sandbox: Sandbox) -> str:
+    """The line for stderr: "judged with bubblewrap, rootfs DIR, iverilog 12.0"."""
+    toolchain = sandbox.toolchain
+    version = toolchain.versions.get("iverilog", "")
+    simulator = f"iverilog {version}" if version else "no iverilog"
+    return f"judged with {sandbox.name}, {toolchain.name}, {simulator}"

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import os
 import socket
-import tarfile
-from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -18,18 +14,15 @@ import structlog
 from rlvr import PrerequisiteError, VerifierError
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.images import recipe
-from rlvr_cvdp.images.daemon import daemon_errors, docker_client
-from rlvr_cvdp.images.probe import toolchain_of_image
-from rlvr_cvdp.sandbox.base import SandboxLease
-from rlvr_cvdp.sandbox.confine.procfs import SHOWN, hidden_entries
+from rlvr_cvdp.images.daemon import daemon_errors, docker_client, docker_failures
+from rlvr_cvdp.images.probe import read_file, toolchain_of_image
+from rlvr_cvdp.sandbox.base import Sandbox
+from rlvr_cvdp.sandbox.confine.kernel_files import SHOWN, hidden_entries
 from rlvr_cvdp.sandbox.confine.seccomp import docker_profile
 from rlvr_cvdp.sandbox.folders.root import inside_folder, remove_folder
-from rlvr_cvdp.sandbox.limit import program_slots
-from rlvr_cvdp.sandbox.pool import Pool
-from rlvr_cvdp.sandbox.processes.accounting import activity
+from rlvr_cvdp.sandbox.processes.process import SandboxProcess
 from rlvr_cvdp.sandbox.records import MEGABYTE
-from rlvr_cvdp.sandbox.worker import Worker, new_worker
-from rlvr_cvdp.sandbox.zygote import zygote_command, zygote_environment
+from rlvr_cvdp.sandbox.worker import zygote_command, zygote_environment
 from rlvr_cvdp.toolchain.cocotb_stacks import Stack, cache_dir
 from rlvr_cvdp.toolchain.toolchain import Toolchain
 
@@ -58,7 +51,7 @@ def open_docker(config: CvdpConfig, *, warm: int, workers: int) -> DockerSandbox
         )
 
 
-class DockerSandbox:
+class DockerSandbox(Sandbox):
     """
     Slots in containers.
 
@@ -67,71 +60,36 @@ class DockerSandbox:
     user, limits on memory and processes.
 
     To be used once: leaving its `async with` closes the connection to the daemon. Each slot has a
-    container of its own; nothing but the slot's folder is mounted from this
-    machine. Inside an `async with`, containers are used again after everything in them was killed
-    and emptied.
+    container of its own; nothing but the slot's folder is mounted from this machine. A container
+    is used again after everything in it was killed and emptied.
     """
 
     name = "docker"
 
     def __init__(
-        self,
-        client: docker.DockerClient,
-        toolchain: Toolchain,
-        *,
-        config: CvdpConfig,
-        warm: int,
-        workers: int,
-        close: ExitStack,
-    ) -> None:
-        self.toolchain = toolchain
-        self._client = client
-        self._config = config
-        self._warm, self._workers = warm, workers
-        self._close = close
-        self._pool: Pool | None = None
+        self, client: docker.DockerClient, toolchain: Toolchain, *, config: CvdpConfig,
+        warm: int, workers: int, close: ExitStack,
+    ) -> None:  # fmt: skip
+        super().__init__(toolchain, warm=warm, workers=workers)
+        self._client, self._config, self._close = client, config, close
 
-    async def __aenter__(self) -> DockerSandbox:
+    async def __aenter__(self) -> Sandbox:
+        """Keep containers warm from now on; remove those of processes that are gone."""
         await asyncio.to_thread(sweep_containers, self._client, _ASKED)
-        self._pool = Pool(self._start, self._warm) if self._warm else None
-        return self
+        return await super().__aenter__()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        pool, self._pool = self._pool, None
+    async def __aexit__(self, *error: object) -> None:
+        """End all containers and close the connection to the daemon."""
         try:
-            if pool is not None:
-                await pool.close()
+            await super().__aexit__(*error)
         finally:
             self._close.close()
 
-    @asynccontextmanager
-    async def slot(self, stack: Stack) -> AsyncIterator[SandboxLease]:
-        """A slot: in a warm container inside `async with`, else in a new one."""
-        async with program_slots(self._workers):
-            pool = self._pool or Pool(self._start, 0)
-            async with pool.worker(stack) as worker:
-                yield worker
-
-    async def _start(self, stack: Stack) -> Worker:
-        worker = new_worker(stack)
-        try:
-            container = await _unbroken(asyncio.to_thread(self._run, worker.folder, stack))
-            process = await asyncio.to_thread(_ContainerProcess, container)
-        except BaseException:
-            await worker.close()
-            raise
-        await worker.attach(process)
-        return worker
+    async def _launch(self, folder: Path, stack: Stack) -> SandboxProcess:
+        container = await _unbroken(asyncio.to_thread(self._run, folder, stack))
+        return await asyncio.to_thread(_ContainerProcess, container)
 
     def _run(self, folder: Path, stack: Stack) -> Any:
-        from docker.errors import DockerException
-        from requests.exceptions import RequestException
-
         command = ["-c", 'mkdir -p /rundir/harness; exec "$@"', "rlvr"]
         try:
             image = self._client.images.get(self.toolchain.name.removeprefix("image "))
@@ -140,7 +98,7 @@ class DockerSandbox:
             given = [entry.partition("=")[0] for entry in image.attrs["Config"]["Env"] or ()]
             made = self._client.api.create_container(
                 image.id,
-                [*command, *zygote_command(self.toolchain, stack)],
+                [*command, *zygote_command(stack)],
                 entrypoint=["/bin/sh"],
                 environment={**dict.fromkeys(given), **zygote_environment(stack)},
                 use_config_proxy=False,
@@ -157,7 +115,7 @@ class DockerSandbox:
                 container.remove(force=True)
                 raise
             return container
-        except (DockerException, RequestException, OSError) as error:
+        except docker_failures(OSError) as error:
             words = str(getattr(error, "explanation", None) or error)
             raise VerifierError(f"a container could not be started: {words[-400:]}") from None
 
@@ -188,9 +146,7 @@ class DockerSandbox:
 
     def _volumes(self, folder: Path, stack: Stack) -> list[str]:
         tools = self.toolchain.covered()
-        inside = inside_folder(
-            os.getpid(), "/rlvr/real/iverilog", "/rlvr/real/vvp", str(stack.python)
-        )
+        inside = inside_folder(os.getpid(), str(stack.python))
         tree = folder / "tree"
         volumes = [f"{tree}:/code", f"{tree}/src:/code/src:ro", f"{tree}/src:/src:ro"]
         volumes += [f"{folder}/out:/rlvr/out", f"{folder}/control:/rlvr/control:ro"]
@@ -204,11 +160,8 @@ class DockerSandbox:
 
     def _real_tools(self, tools: dict[str, str]) -> Path:
         """The image's own tools, copied out once: our scripts lie over their places inside."""
-        folder = (
-            cache_dir()
-            / "images"
-            / f"real-{len(tools)}-{self.toolchain.digest.rpartition(':')[2][:24]}"
-        )
+        digest = self.toolchain.digest.rpartition(":")[2][:24]
+        folder = cache_dir() / "images" / f"real-{len(tools)}-{digest}"
         if folder.is_dir():
             return folder
         partial = folder.with_name(f"{folder.name}.{os.getpid()}")
@@ -216,11 +169,7 @@ class DockerSandbox:
         container = self._client.containers.create(self.toolchain.name.removeprefix("image "))
         try:
             for name, path in tools.items():
-                stream, _ = container.get_archive(path)
-                with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as tar:
-                    member = tar.extractfile(tar.getmembers()[0])
-                    assert member is not None
-                    (partial / name).write_bytes(member.read())
+                (partial / name).write_bytes(read_file(container, path))
                 (partial / name).chmod(0o755)
             for place, leads in self.toolchain.companions().items():
                 (partial / place).symlink_to(leads)
@@ -235,21 +184,18 @@ class DockerSandbox:
 
 def sweep_containers(client: docker.DockerClient, asked: str) -> None:
     """Remove containers of processes of this machine that are gone."""
-    from docker.errors import DockerException
-    from requests.exceptions import RequestException
-
     host = socket.gethostname()
     try:
         for container in client.containers.list(all=True, filters={"label": LABEL}):
             owner, _, pid = str(container.labels.get(LABEL)).rpartition("-")
             if owner == host and pid.isdecimal() and not Path("/proc", pid).exists():
                 container.remove(force=True, v=True)
-    except (DockerException, RequestException) as error:
+    except docker_failures() as error:
         raise PrerequisiteError(f"{asked}\n  found: the daemon failed: {error}") from None
 
 
-class _ContainerProcess:
-    """A container as the `SandboxProcess` of a worker."""
+class _ContainerProcess(SandboxProcess):
+    """A container as the process of a worker."""
 
     def __init__(self, container: Any) -> None:
         self._container = container
@@ -261,10 +207,6 @@ class _ContainerProcess:
         """Never: a container has no more processes than it may have."""
         return False
 
-    def activity(self) -> tuple[float, bool]:
-        """See `SandboxProcess.activity`."""
-        return activity(self.pid)
-
     async def ended(self) -> str:
         """Wait for its end; gives the end of its log."""
         while True:
@@ -275,16 +217,13 @@ class _ContainerProcess:
 
     def _last_words(self) -> str:
         """What it said last where it has ended, "" while it runs."""
-        from docker.errors import DockerException
-        from requests.exceptions import RequestException
-
         try:
             self._container.reload()
             if self._container.status == "running":
                 return ""
             words = self._container.logs(tail=20).decode(errors="replace").strip()
             return words or "the container ended"
-        except (DockerException, RequestException, OSError) as error:
+        except docker_failures(OSError) as error:
             return f"the Docker daemon stopped answering: {error}"
 
     async def kill(self) -> None:
@@ -292,12 +231,9 @@ class _ContainerProcess:
         await _unbroken(asyncio.to_thread(self._remove))
 
     def _remove(self) -> None:
-        from docker.errors import DockerException
-        from requests.exceptions import RequestException
-
         try:
             self._container.remove(force=True)
-        except (DockerException, RequestException, OSError) as error:
+        except docker_failures(OSError) as error:
             log.warning("container_not_removed", id=self._container.short_id, error=str(error))
 
 

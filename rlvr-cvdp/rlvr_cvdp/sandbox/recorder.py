@@ -20,6 +20,8 @@ _MOST_BYTES = 16_000_000
 _MOST_TOGETHER = 64_000_000
 _MOST_NOTES = 100_000
 _MOST_SPEAKERS = 200
+_TURNS = 4
+"""Turns of the loop in which asyncio makes a connection of one that it has accepted."""
 _SHAPES: Mapping[str, Mapping[str, type] | type] = {
     "build": {"how": str, "refused": list},
     "launch": {"rc": int, "name": str},
@@ -72,14 +74,15 @@ class Recorder:
     Listens in a folder that the sandbox shows to its programs, from before a command runs.
 
     A note counts for the command during which its connection was made. Each is answered by how
-    many simulations have ended, so that whoever waits for the answer knows that it stands.
+    many simulations have ended; the answer also confirms that the note was taken down.
     """
 
     def __init__(self, folder: Path) -> None:
         self._listener = listen(folder, PLACE)
         self._server: asyncio.Server | None = None
         self._record = Record()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._is_closed = False
 
     async def begin(self) -> Record:
         """A new record: what is said from now on stands in it."""
@@ -88,35 +91,47 @@ class Recorder:
         self._record = Record()
         return self._record
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        record = self._record
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            if len(self._tasks) > _MOST_SPEAKERS:
-                record.is_sound = False
-                return
-            await _take_down(reader, writer, record)
-        except (OSError, asyncio.CancelledError):
-            pass
-        finally:
-            self._tasks.discard(task)
+    def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Own a connection from the moment it is made: a task may be cancelled before it begins."""
+        if self._is_closed:
             writer.close()
+        elif len(self._connections) >= _MOST_SPEAKERS:
+            self._record.is_sound = False
+            writer.close()
+        else:
+            task = asyncio.ensure_future(_take_down(reader, writer, self._record))
+            self._connections[task] = writer
+            task.add_done_callback(self._hang_up)
+
+    def _hang_up(self, task: asyncio.Task[None]) -> None:
+        self._connections.pop(task).close()
+        with contextlib.suppress(OSError, asyncio.CancelledError):
+            task.result()
 
     async def close(self) -> None:
-        """Listen no more."""
-        for task in [*self._tasks]:
-            task.cancel()
-        if self._server is not None:
-            self._server.close()
-        self._listener.close()
+        """Listen no more, and hang up all connections, those that are being accepted too."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            if self._server is not None:
+                # Closed while asyncio makes a connection, a server leaves its socket open.
+                asyncio.get_running_loop().remove_reader(self._listener)
+                for _ in range(_TURNS):
+                    await asyncio.sleep(0)
+        finally:
+            if self._server is not None:
+                self._server.close()
+            self._listener.close()
+            for task in self._connections:
+                task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+        await asyncio.sleep(0)  # a transport closes its socket in the turn after
 
 
 async def _take_down(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, record: Record
 ) -> None:
-    """Take down the notes of one connection."""
     nonce, number, speaker = os.urandom(_NONCE), 0, id(reader)
     writer.write(nonce)
     is_over = False

@@ -28,7 +28,7 @@ class Limits:
     Attributes:
         cpu_s: Processor time of all its processes together.
         wall_s: Time that goes by while it mostly waits. While one of its processes is about to
-            compute, a tenth of the time counts: a busy machine stops nobody.
+            compute, only a tenth of the time counts: a busy machine stops no command.
         idle_s: Time that goes by while none of its processes computes; 0: no limit.
     """
 
@@ -45,16 +45,9 @@ class Limits:
     def of(cls, config: CvdpConfig, *, cpu_s: float | None = None) -> Limits:
         """The limits that the options ask for; `cpu_s` is a problem's own, where it has one."""
         cpu_s = config.timeout_s if cpu_s is None else cpu_s
-        return cls(
-            wall_s=WALL_FACTOR * cpu_s,
-            cpu_s=cpu_s,
-            idle_s=config.idle_s,
-            memory_mb=config.memory_mb,
-            processes=config.processes,
-            file_mb=config.file_mb,
-            disk_mb=config.disk_mb,
-            output_mb=config.output_mb,
-        )
+        names = ("idle_s", "memory_mb", "processes", "file_mb", "disk_mb", "output_mb")
+        others = {name: getattr(config, name) for name in names}
+        return cls(wall_s=WALL_FACTOR * cpu_s, cpu_s=cpu_s, **others)
 
 
 @frozen(kw_only=True)
@@ -82,8 +75,20 @@ class Finished:
     record: Record = field(factory=Record, repr=False)
 
 
+STOPPED = {
+    "time": "took more time than allowed",
+    "idle": "waited for something",
+    "wall": "took more time than allowed",
+    "output": "wrote more output than allowed",
+    "disk": "wrote more to the disk than allowed",
+    "processes": "ran more processes at the same time than allowed",
+    "memory": "held more memory than allowed",
+}
+"""What a stopped command did, by `Finished.stopped`."""
+
+
 def waited(finished: Finished, limits: Limits) -> str:
-    """Why a command that was stopped for "idle" or "wall" was, in words."""
+    """A sentence: why a command was stopped for "idle" or "wall"."""
     if finished.stopped == "idle":
         return f"nothing was computed for {limits.idle_s:g} s: something waits"
     return (

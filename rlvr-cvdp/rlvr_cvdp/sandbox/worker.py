@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from rlvr import VerifierError
-from rlvr_cvdp.sandbox.folders.root import new_folder, remove_folder
-from rlvr_cvdp.sandbox.folders.slot import make_slot_folder, slot_places
-from rlvr_cvdp.sandbox.processes.accounting import cpu_seconds
+from rlvr_cvdp.sandbox.folders.root import (
+    make_slot_folder,
+    new_folder,
+    remove_folder,
+    slot_places,
+)
 from rlvr_cvdp.sandbox.processes.collector import Collector
 from rlvr_cvdp.sandbox.processes.process import SandboxProcess
-from rlvr_cvdp.sandbox.processes.watch import LOOK_S, Watch
+from rlvr_cvdp.sandbox.processes.watch import Watch
 from rlvr_cvdp.sandbox.recorder import Recorder, listen
 from rlvr_cvdp.sandbox.records import CPU_SLACK_S, DESCRIPTORS, MEGABYTE, Finished, Limits
 from rlvr_cvdp.toolchain.cocotb_stacks import Stack
@@ -101,13 +104,7 @@ class Worker:
         self.is_usable = False  # until the command has ended in good order
         self._commands += 1
         record = await self._recorder.begin()
-        watch = Watch(
-            self.folder,
-            limits,
-            self._process.pid,
-            is_crowded=self._process.is_crowded,
-            activity=self._process.activity,
-        )
+        watch = Watch(self.folder, limits, self._process)
         message = {
             "do": "run",
             "argv": list(argv),
@@ -116,40 +113,42 @@ class Worker:
             "limits": _rlimits(limits),
         }
         collector = Collector(limits.output_mb * MEGABYTE)
-        stream = await self._send(message)
-        reading = asyncio.create_task(collector.read(stream.reader))
+        reader, transport = await self._send(message)
+        reading = asyncio.create_task(collector.read(reader))
         reply = asyncio.create_task(self._reply())
         try:
-            stopped = await _watched(reading, reply, watch)
-            answer: dict[str, Any]
+            stopped = await watch.wait(reading, reply)
+            answer: dict[str, Any] = {}
             if stopped:
-                answer = {"rc": None, "cpu_s": await self._stop(reply)}
+                cpu_s = await self._stop(reply)
             else:
                 answer = await reply
-                is_clean = answer["clean"]
-            if not stopped:
+                cpu_s = answer["cpu_s"]
                 await asyncio.wait({reading}, timeout=_STOP_S)
                 stopped = "" if not reading.done() or reading.result() else "output"
                 # What ended in good order may go on; not where somebody still holds its output.
-                self.is_usable = reading.done() and not stopped and is_clean
+                self.is_usable = reading.done() and not stopped and answer["clean"]
             return Finished(
                 rc=None if stopped else answer["rc"],
                 stopped=stopped,
                 output=collector.text(),
                 summaries=tuple(collector.summaries),
                 seconds=time.monotonic() - watch.begun,
-                cpu_s=answer["cpu_s"],
+                cpu_s=cpu_s,
                 record=record,
             )
         finally:
             for task in (reading, reply):
                 task.cancel()
             await asyncio.gather(reading, reply, return_exceptions=True)
-            stream.transport.close()
+            transport.close()
             if not self.is_usable:
                 await self.close()
 
-    async def _send(self, message: Mapping[str, Any]) -> _Stream:
+    async def _send(
+        self, message: Mapping[str, Any]
+    ) -> tuple[asyncio.StreamReader, asyncio.BaseTransport]:
+        """Send a message with a pipe for the output of what it asks for; gives the other end."""
         assert self._control is not None
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=1 << 20)
@@ -166,7 +165,7 @@ class Worker:
                 raise VerifierError(f"the sandbox is gone: {error}") from None
         finally:
             os.close(write_end)
-        return _Stream(reader, transport)
+        return reader, transport
 
     async def _reply(self) -> dict[str, Any]:
         assert self._control is not None
@@ -194,7 +193,7 @@ class Worker:
             answer = await asyncio.wait_for(asyncio.shield(reply), _STOP_S)
             self.is_usable = answer["clean"]
             return float(answer.get("cpu_s", 0.0))
-        return cpu_seconds(self._process.pid)
+        return self._process.activity()[0]
 
     def renew(self) -> None:
         """Make the slot for the next problem as it was for the first; else it takes no other."""
@@ -211,13 +210,15 @@ class Worker:
         """End the sandbox and everything in it."""
         self.is_usable = False
         self._listener.close()
-        await self._recorder.close()
-        if self._control is not None:
-            self._control.close()
-        process, self._process = self._process, None
-        if process is not None:
-            await process.kill()
-        self._on_close()
+        try:
+            await self._recorder.close()
+        finally:
+            if self._control is not None:
+                self._control.close()
+            process, self._process = self._process, None
+            if process is not None:
+                await process.kill()
+            self._on_close()
 
 
 def new_worker(stack: Stack) -> Worker:
@@ -236,30 +237,6 @@ def new_worker(stack: Stack) -> Worker:
         raise VerifierError(f"{folder} cannot be filled: {error.strerror}") from None
 
 
-class _Stream:
-    def __init__(self, reader: asyncio.StreamReader, transport: asyncio.BaseTransport) -> None:
-        self.reader, self.transport = reader, transport
-
-
-async def _watched(
-    reading: asyncio.Task[bool], reply: asyncio.Task[dict[str, Any]], watch: Watch
-) -> str:
-    """Wait for the end; gives what the command must be stopped for, "" when it ended."""
-    stopped = ""
-    while not stopped:
-        await asyncio.wait(
-            {reply} if reading.done() else {reply, reading},
-            timeout=LOOK_S,
-            return_when=asyncio.FIRST_COMPLETED,
-        )
-        if reading.done() and not reading.result():
-            return "output"
-        if reply.done():
-            return ""
-        stopped = watch.excess()
-    return stopped
-
-
 def _rlimits(limits: Limits) -> dict[str, int]:
     return {
         "RLIMIT_CORE": 0,
@@ -268,4 +245,34 @@ def _rlimits(limits: Limits) -> dict[str, int]:
         "RLIMIT_FSIZE": limits.file_mb * MEGABYTE,
         "RLIMIT_NPROC": limits.processes,
         "RLIMIT_NOFILE": DESCRIPTORS,
+    }
+
+
+def zygote_command(stack: Stack) -> list[str]:
+    """
+    The command line of a warm worker: the simulator, with a design that is named later.
+
+    It is as the runner of the stack's cocotb writes it. The last two words are as in
+    inside/rlvr_zygote.py, which is standard library only and imports nothing of ours.
+    """
+    libs = stack.site_packages / "cocotb" / "libs"
+    words = ["/rlvr/real/vvp", "-M", str(libs), "-m", "libcocotbvpi_icarus"]
+    return [*words, "/proc/self/fd/200", "+" + 200 * "_"]
+
+
+def zygote_environment(stack: Stack) -> Mapping[str, str]:
+    """Its variables: those of a service that decide what Python and cocotb load."""
+    return {
+        "LANG": "C.UTF-8",
+        "HOME": "/code/rundir",
+        "PATH": f"/rlvr/bin:{stack.python.parent}:/usr/local/bin:/usr/bin:/bin",
+        "PYTHONPATH": f"/rlvr/python:{stack.site_packages}",
+        "PYTHONHASHSEED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "LIBPYTHON_LOC": str(stack.libpython),
+        "PYGPI_PYTHON_BIN": str(stack.python),
+        "VIRTUAL_ENV": str(stack.python.parent.parent),
+        "TOPLEVEL_LANG": "verilog",
+        "RLVR_COCOTB": str(stack.generation),
+        "RLVR_ZYGOTE": "1",
     }

@@ -70,13 +70,9 @@ class Stack:
 
     def lacks(self, needs: tuple[str, ...]) -> list[str]:
         """Those of the packages that it does not hold."""
-        folder = self.site_packages
-        paths = {need: need.replace(".", "/") for need in needs}
-        return [
-            n
-            for n, p in paths.items()
-            if not ((folder / p).is_dir() or (folder / f"{p}.py").is_file())
-        ]
+        places = {need: self.site_packages / need.replace(".", "/") for need in needs}
+        held = [n for n, p in places.items() if p.is_dir() or Path(f"{p}.py").is_file()]
+        return [need for need in needs if need not in held]
 
 
 def cache_dir() -> Path:
@@ -180,8 +176,8 @@ def stack_for(problem: CvdpProblem, *, provision: bool) -> Stack:
     missing = why_no_stack(problem)
     if missing:
         raise VerifierError(f"{problem.id} cannot be verified: {missing}")
-    running = running_stack() if problem.generation == 2 else None
-    if running is not None and not running.lacks(problem.needs):
+    running = _running_for(problem)
+    if running is not None:
         return running
     stack = managed_stack(problem.generation)
     if stack is None and provision:
@@ -200,13 +196,16 @@ def stack_for(problem: CvdpProblem, *, provision: bool) -> Stack:
 
 def why_no_stack(problem: CvdpProblem) -> str:
     """Why no stack can ever run the harness, "" where one can."""
-    running = running_stack() if problem.generation == 2 else None
-    if running is not None and not running.lacks(problem.needs):
-        return ""
     missing = sorted(set(problem.needs) - PROVIDES[problem.generation])
-    if not missing:
+    if not missing or _running_for(problem) is not None:
         return ""
     return f"its harness imports {', '.join(missing)}, which no stack of this plugin holds"
+
+
+def _running_for(problem: CvdpProblem) -> Stack | None:
+    """The stack that rlvr itself runs in, where it can run the harness."""
+    running = running_stack() if problem.generation == 2 else None
+    return None if running is None or running.lacks(problem.needs) else running
 
 
 def provision_stack(generation: int) -> Stack:

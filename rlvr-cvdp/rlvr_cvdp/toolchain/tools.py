@@ -54,9 +54,3 @@ def tool_version(path: Path) -> str:
         return "?"
     found = re.search(r"\d+\.\d+(?:\.\d+)?", answer.stdout + answer.stderr)
     return found[0] if found else "?"
-
-
-def tool_versions() -> dict[str, str]:
-    """Versions of the installed tools that can decide a verdict."""
-    paths = {name: find_tool(name) for name in ("iverilog", "verilator", "yosys")}
-    return {name: tool_version(path) for name, path in paths.items() if path}

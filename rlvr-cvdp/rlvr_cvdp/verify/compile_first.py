@@ -7,7 +7,7 @@ from typing import Literal
 from attrs import evolve, field, frozen
 
 from rlvr import VerifierError
-from rlvr_cvdp.problem import CvdpProblem, Service
+from rlvr_cvdp.problem import CvdpProblem
 from rlvr_cvdp.results.messages import ToolMessage, read_messages
 from rlvr_cvdp.sandbox import Limits, SandboxLease
 from rlvr_cvdp.sandbox.records import waited
@@ -38,11 +38,7 @@ class Gate:
 
 
 async def try_compile(
-    problem: CvdpProblem,
-    *,
-    slot: SandboxLease,
-    limits: Limits,
-    with_verilator: bool,
+    problem: CvdpProblem, slot: SandboxLease, limits: Limits, *, with_verilator: bool
 ) -> Gate:
     """
     Compile the tree in a slot as the first cocotb service would, with default parameters.
@@ -51,7 +47,7 @@ async def try_compile(
     elaboration, but never the parse. Where the service's build is not plain, nothing decides, nor
     where a file to include is not found: the harness compiles in another folder.
     """
-    service = _first_simulation(problem)
+    service = next((s for s in problem.services if s.runs_cocotb and not s.tool), None)
     if service is None:
         return Gate()
     sources = service.environment.get("VERILOG_SOURCES", "").split()
@@ -69,24 +65,13 @@ async def try_compile(
         return Gate(stage="compiled", lints=lints)
     if rc is None:
         return Gate(lints=lints, message="its compilation does not end")
-    said = Gate(lints=lints, message=_first_line(output), messages=read_messages(output))
+    line = next((line for line in output.splitlines() if "error" in line), output)
+    said = Gate(lints=lints, message=line[:200], messages=read_messages(output))
     if "error(s) during elaboration" in output:
         return evolve(said, stage="parsed")
-    is_sure = service.has_plain_build and rc < 128 and _says_syntax(output)
-    return evolve(said, stage="broken", decides=is_sure)
-
-
-def _first_simulation(problem: CvdpProblem) -> Service | None:
-    return next((s for s in problem.services if s.runs_cocotb and not s.tool), None)
-
-
-def _says_syntax(output: str) -> bool:
-    words = ("syntax error", "I give up", "error:")
-    return any(word in output for word in words) and "Include file" not in output
-
-
-def _first_line(output: str) -> str:
-    return next((line for line in output.splitlines() if "error" in line), output[:200])[:200]
+    says_syntax = any(word in output for word in ("syntax error", "I give up", "error:"))
+    is_sure = service.has_plain_build and rc < 128 and "Include file" not in output
+    return evolve(said, stage="broken", decides=is_sure and says_syntax)
 
 
 async def _run(argv: list[str], slot: SandboxLease, limits: Limits) -> tuple[int | None, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import PurePosixPath
-from typing import Protocol
+from typing import Any
 
 from rlvr import VerifierError
 from rlvr_cvdp.problem import CvdpProblem, Service
@@ -32,18 +32,12 @@ def test_control():
 RIGHT = "module inc(input [7:0] a, output [7:0] y);\n  assign y = a + 8'd1;\nendmodule\n"
 
 
-class Judged(Protocol):
-    """The verdict on a control."""
-
-    @property
-    def is_right(self) -> bool: ...
-
-
-Judge = Callable[[CvdpProblem, Mapping[str, str]], Awaitable[Judged]]
+Judge = Callable[[CvdpProblem, Mapping[str, str]], Awaitable[Any]]
+"""Gives the `Verdict` on an answer."""
 
 
 class Control:
-    """Known answers, to be judged where an answer's own verification did not end as one should."""
+    """Known answers; one is judged after the verification of an answer was disturbed."""
 
     def __init__(self) -> None:
         self._right: dict[str, Mapping[str, str]] = {}
@@ -67,7 +61,7 @@ class Control:
             if known and verdict.is_right:
                 return True
             own = own_problem(problem.generation)
-            return (await judge(own, {"rtl/inc.sv": RIGHT})).is_right
+            return bool((await judge(own, {"rtl/inc.sv": RIGHT})).is_right)
         except VerifierError:
             return False
 

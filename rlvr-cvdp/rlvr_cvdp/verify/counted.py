@@ -15,24 +15,22 @@ answer; where they fail on the netlist of the given design too, they decide noth
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal
 
-from attrs import evolve, frozen
+from attrs import asdict, evolve, frozen
 
-from rlvr import EMPTY
 from rlvr_cvdp.launch.scored_calls import SOURCE, Plan
-from rlvr_cvdp.launch.service import ServiceResult, run_service
+from rlvr_cvdp.launch.service import RunSettings, ServiceResult, run_service
 from rlvr_cvdp.launch.tree import write_tree
 from rlvr_cvdp.netlist.proof import Proof, Side, prove
 from rlvr_cvdp.netlist.silent import without_words
 from rlvr_cvdp.netlist.twin import twin_problem
 from rlvr_cvdp.problem import CvdpProblem, Service
-from rlvr_cvdp.sandbox import Limits, Sandbox, SandboxLease
-from rlvr_cvdp.toolchain.cocotb_stacks import Stack
+from rlvr_cvdp.sandbox import SandboxLease
+from rlvr_cvdp.toolchain.toolchain import digest_of
 
 Basis = Literal["simulated", "proved", "bounded", "refuted", "undecided"]
 
@@ -65,14 +63,8 @@ class Finding:
 
     def evidence(self) -> dict[str, Any]:
         """The finding as plain values."""
-        return {
-            "basis": self.basis,
-            "why": self.why,
-            "control": self.control,
-            "tools": list(self.tools),
-            "netlists": list(self.netlists),
-            "seconds": round(self.seconds, 3),
-        }
+        lists = {"tools": list(self.tools), "netlists": list(self.netlists)}
+        return {**asdict(self), **lists, "seconds": round(self.seconds, 3)}
 
 
 @frozen(kw_only=True)
@@ -91,14 +83,10 @@ _controls: dict[str, bool] = {}
 async def judge_counted(
     problem: CvdpProblem,
     files: Mapping[str, str],
+    settings: RunSettings,
     plans: Sequence[Plan],
     *,
     scored: Sequence[Service],
-    sandbox: Sandbox,
-    stack: Stack,
-    limits: Limits,
-    seed: str,
-    extra: Mapping[str, str] = EMPTY,
 ) -> Finding:
     """
     Judge the netlist of an answer that passes its harness.
@@ -106,40 +94,36 @@ async def judge_counted(
     Args:
         problem: Its harness scores synthesis or lint.
         files: The answer.
+        settings: Those of the sources; a netlist may take five times as long.
         plans: The scored calls; none: yosys reads what the simulator reads.
         scored: The services that score synthesis or lint.
-        sandbox: Where the netlist is made and simulated.
-        stack: The cocotb stack of the harness.
-        limits: Those of the sources; a netlist may take five times as long.
-        seed: Of the tests.
-        extra: Further variables for the services.
 
     Raises:
         VerifierError: The harness could not be run.
     """
     begun = time.monotonic()
-    judge = _Judge(problem, sandbox, stack, limits, seed, extra)
+    judge = _Judge(problem, settings)
     for service in scored:
         why = await judge.why_silent_fails(service, files)
         if why:
             return Finding(basis="refuted", why=why, seconds=time.monotonic() - begun)
-    if "yosys" not in sandbox.toolchain.tools:
+    if "yosys" not in settings.sandbox.toolchain.tools:
         return Finding(basis="undecided", why="the toolchain has no yosys")
-    findings = [await judge.finding(files, plan) for plan in _distinct(plans)]
+    plans = list(dict.fromkeys(plans)) or [Plan()]
+    findings = [await judge.finding(files, plan) for plan in plans]
     order: list[Basis] = ["refuted", "undecided", "bounded", "proved", "simulated"]
     worst = min(findings, key=lambda finding: order.index(finding.basis))
     return evolve(
         worst,
-        tools=tuple(plan.tool for plan in _distinct(plans)),
+        tools=tuple(plan.tool for plan in plans),
         netlists=tuple(dict.fromkeys(n for finding in findings for n in finding.netlists)),
         seconds=time.monotonic() - begun,
     )
 
 
 async def passes_as_netlist(
-    problem: CvdpProblem, files: Mapping[str, str], *, sandbox: Sandbox, stack: Stack,
-    limits: Limits, seed: str,
-) -> bool | None:  # fmt: skip
+    problem: CvdpProblem, files: Mapping[str, str], settings: RunSettings
+) -> bool | None:
     """
     Whether an answer passes the tests as the netlist of what the simulator reads.
 
@@ -148,10 +132,10 @@ async def passes_as_netlist(
     Raises:
         VerifierError: The harness could not be run.
     """
-    if "yosys" not in sandbox.toolchain.tools or not problem.reference:
+    if "yosys" not in settings.sandbox.toolchain.tools or not problem.reference:
         return None
-    judge = _Judge(problem, sandbox, stack, limits, seed, EMPTY)
-    if not judge.has_tests or not await judge.passes(problem.reference, Plan()):
+    judge = _Judge(problem, settings)
+    if not judge.tests or not await judge.passes(problem.reference, Plan()):
         return None
     return (await judge.run(files, Plan())).passes
 
@@ -167,69 +151,44 @@ def _simpler(plan: Plan) -> Plan:
     return evolve(plan, script=reads) if reads != plan.script else Plan()
 
 
-def _distinct(plans: Sequence[Plan]) -> list[Plan]:
-    return list(dict.fromkeys(plans)) or [Plan()]
-
-
 class _Judge:
     """One problem's netlists under its tests, and against its given design."""
 
-    def __init__(
-        self,
-        problem: CvdpProblem,
-        sandbox: Sandbox,
-        stack: Stack,
-        limits: Limits,
-        seed: str,
-        extra: Mapping[str, str],
-    ) -> None:
-        self._problem, self._sandbox, self._stack = problem, sandbox, stack
-        self._limits = evolve(limits, cpu_s=_SLOWER * limits.cpu_s, wall_s=_SLOWER * limits.wall_s)
-        self._seed, self._extra = seed, extra
-        self._tests = [s for s in problem.services if s.runs_cocotb and not s.tool]
+    def __init__(self, problem: CvdpProblem, settings: RunSettings) -> None:
+        limits = settings.limits
+        limits = evolve(limits, cpu_s=_SLOWER * limits.cpu_s, wall_s=_SLOWER * limits.wall_s)
+        self._problem = problem
+        self._settings = evolve(settings, limits=limits, stop_at_first=True)
+        self.tests = [s for s in problem.services if s.runs_cocotb and not s.tool]
+
+    def _slot(self) -> AbstractAsyncContextManager[SandboxLease]:
+        return self._settings.sandbox.slot(self._settings.stack)
 
     async def why_silent_fails(self, service: Service, files: Mapping[str, str]) -> str:
         """Why a scored service fails where the answer's text says nothing, "" where it passes."""
         silent = without_words(self._problem, files, service.tool)
         if silent == files:
             return ""
-        async with self._sandbox.slot(self._stack) as slot:
+        async with self._slot() as slot:
             write_tree(slot.folder, self._problem, silent)
-            result = await self._service(service, slot)
+            result = await run_service(self._problem, service, slot, self._settings)
         if not result.why:
             return ""
         return f"{service.name}: {result.why}, where its text can tell the tool nothing"
 
-    async def _service(self, service: Service, slot: SandboxLease) -> ServiceResult:
-        return await run_service(
-            self._problem,
-            service,
-            slot=slot,
-            stack=self._stack,
-            limits=self._limits,
-            seed=self._seed,
-            stop_at_first=True,
-            extra=self._extra,
-        )
-
-    @property
-    def has_tests(self) -> bool:
-        """Whether the harness simulates."""
-        return bool(self._tests)
-
     async def finding(self, files: Mapping[str, str], plan: Plan) -> Finding:
         ran = _Run(passes=False, why="the harness simulates nothing", netlists=())
-        if self._tests:
+        if self.tests:
             ran = await self.run(files, plan)
             if ran.passes:
                 return Finding(basis="simulated", netlists=ran.netlists)
         given = given_design(self._problem)
         refuted = Finding(basis="refuted", why=ran.why, netlists=ran.netlists)
         if not given:
-            if not self._tests:
+            if not self.tests:
                 return evolve(refuted, basis="undecided", control="there is no given design")
             return evolve(refuted, control="there is no given design to compare with")
-        if self._tests and not await self.passes(given, None):
+        if self.tests and not await self.passes(given, None):
             return evolve(refuted, control="the given design fails the tests itself")
         proof = await self._prove(given, files, plan)
         if proof.finding == "proved":
@@ -238,10 +197,10 @@ class _Judge:
             return evolve(refuted, why="it differs from the given design under random inputs")
         if proof.finding == "bounded":
             return Finding(basis="bounded", why=proof.why, netlists=ran.netlists)
-        if self._tests and await self.passes(given, plan):
+        if self.tests and await self.passes(given, plan):
             return evolve(refuted, control="its tests pass on the netlist of the given design")
         simpler = _simpler(plan)
-        if self._tests and simpler != plan:
+        if self.tests and simpler != plan:
             return await self.finding(files, simpler)
         blind = "its tests judge no netlist"
         if proof.finding == "different":
@@ -255,21 +214,19 @@ class _Judge:
         twin = twin_problem(self._problem, given)
         if twin is None:
             return False
-        toolchain = self._sandbox.toolchain
-        judge = _Judge(
-            twin, self._sandbox, toolchain.stack_for(twin), self._limits, self._seed, self._extra
-        )
+        stack = self._settings.sandbox.toolchain.stack_for(twin)
+        judge = _Judge(twin, evolve(self._settings, stack=stack))
         return await judge.passes(given, plan) and not (await judge.run(files, plan)).passes
 
     async def run(self, files: Mapping[str, str], plan: Plan | None) -> _Run:
         """The tests on a netlist; on the sources themselves where there is no plan."""
         notes: list[str] = []
-        async with self._sandbox.slot(self._stack) as slot:
+        async with self._slot() as slot:
             write_tree(slot.folder, self._problem, files)
             if plan is not None:
                 (slot.folder / "tree" / _PLAN).write_text(plan.text(), encoding="utf-8")
-            for service in self._tests:
-                result = await self._service(service, slot)
+            for service in self.tests:
+                result = await run_service(self._problem, service, slot, self._settings)
                 notes += result.netlists
                 said = [n.removeprefix("none ") for n in result.netlists if n.startswith("none")]
                 failed = said[0] if said else ""
@@ -277,33 +234,24 @@ class _Judge:
                 is_missing = plan is not None and made < max(1, len(result.builds))
                 if failed or result.why or is_missing:
                     why = failed or _said(result) or "no netlist was simulated"
-                    return _Run(
-                        passes=False,
-                        why=f"{service.name}: {why}",
-                        netlists=_hashes(notes),
-                    )
+                    why = f"{service.name}: {why}"
+                    return _Run(passes=False, why=why, netlists=_hashes(notes))
         return _Run(passes=True, why="", netlists=_hashes(notes))
 
     async def passes(self, files: Mapping[str, str], plan: Plan | None) -> bool:
         """Whether a design passes the tests, as its netlist where a plan is; asked once."""
-        facts = [self._problem.digest(), self._sandbox.toolchain.digest, self._seed]
-        facts += [json.dumps([dict(files), dict(self._extra)], sort_keys=True)]
-        facts.append(plan.text() if plan else "")
-        key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+        settings, read = self._settings, plan.text() if plan else ""
+        facts = [self._problem.digest(), settings.sandbox.toolchain.digest, settings.seed, read]
+        key = digest_of([*facts, dict(files), dict(settings.extra)])
         if key not in _controls:
             _controls[key] = (await self.run(files, plan)).passes
         return _controls[key]
 
     async def _prove(self, given: Mapping[str, str], files: Mapping[str, str], plan: Plan) -> Proof:
         sides = [Side(files=given, plan=plan), Side(files=files, plan=plan)]
-        async with self._sandbox.slot(self._stack) as slot:
-            return await prove(
-                self._problem,
-                *sides,
-                slot=slot,
-                limits=self._limits,
-                python=str(self._stack.python),
-            )
+        limits, python = self._settings.limits, str(self._settings.stack.python)
+        async with self._slot() as slot:
+            return await prove(self._problem, *sides, slot=slot, limits=limits, python=python)
 
 
 def _said(result: ServiceResult) -> str:

@@ -5,21 +5,16 @@ from __future__ import annotations
 import abc
 
 from rlvr import Problem, Reward, RewardFn, Trajectory
-from rlvr_cvdp.sandbox import Limits, Sandbox
+from rlvr_cvdp.launch.service import RunSettings
+from rlvr_cvdp.problem import CvdpProblem
 
 
 class HarnessReward(RewardFn):
     """A reward that runs a problem's own harness."""
 
-    @property
     @abc.abstractmethod
-    def sandbox(self) -> Sandbox:
-        """Where it runs the harness."""
-
-    @property
-    @abc.abstractmethod
-    def limits(self) -> Limits:
-        """The limits of a service where no calibration says otherwise."""
+    def run_settings(self, record: CvdpProblem) -> RunSettings:
+        """Where and how it runs a harness, where no calibration says otherwise."""
 
     @abc.abstractmethod
     def with_seed(self, seed: int) -> HarnessReward:

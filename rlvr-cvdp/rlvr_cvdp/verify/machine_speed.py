@@ -30,7 +30,7 @@ def _worked() -> float:
 
 
 class Speed:
-    """The machine's speed, measured when somebody asks and the last measurement is old."""
+    """The machine's speed; measured again when it is asked for and the last value is old."""
 
     def __init__(self) -> None:
         self._measured = 0.0

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import hashlib
-import json
 from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from attrs import evolve
@@ -22,11 +19,13 @@ from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.datasets.time_limits import Timed, load_calibration
 from rlvr_cvdp.extraction.definitions import definitions_of
 from rlvr_cvdp.extraction.wanted import wanted_of
+from rlvr_cvdp.launch.service import RunSettings
 from rlvr_cvdp.problem import CvdpProblem
 from rlvr_cvdp.results.stage import details, failed_stage
 from rlvr_cvdp.sandbox import Limits, Sandbox, open_sandbox
-from rlvr_cvdp.sandbox.options import judged_with
+from rlvr_cvdp.sandbox.choose import judged_with
 from rlvr_cvdp.toolchain.cocotb_stacks import Stack
+from rlvr_cvdp.toolchain.toolchain import digest_of
 from rlvr_cvdp.verify.compile_only_reward import ProxyReward, as_proxy, is_compilable
 from rlvr_cvdp.verify.control import Control
 from rlvr_cvdp.verify.harness_reward import HarnessReward
@@ -42,8 +41,7 @@ DECIDING = (
     *("output_mb", "shim", "verdict", "stub_stage"),
 )
 """Options that enter the key of a kept verdict."""
-
-
+_OF_SERVICE = ("name", "rc", "stopped", "passed", "total", "launches")
 STUB_STAGES = ("format", "syntax", "compilation")
 """The stages before the tests, which a stub is paid for up to `cvdp.stub_stage`."""
 
@@ -73,31 +71,27 @@ class CvdpReward(HarnessReward):
         await self._sandbox.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._sandbox.__aexit__(kind, error, trace)
+    async def __aexit__(self, *error: object) -> None:
+        await self._sandbox.__aexit__(*error)
 
     @cached_property
     def _sandbox(self) -> Sandbox:
         return open_sandbox(self._config, workers=self._workers, hidden=self._hidden)
 
-    @property
-    def sandbox(self) -> Sandbox:
-        """Where it judges."""
-        return self._sandbox
-
-    @property
-    def limits(self) -> Limits:
-        """The limits of a service where no calibration says otherwise."""
-        return Limits.of(self._config)
+    def run_settings(self, record: CvdpProblem) -> RunSettings:
+        """Where and how it runs a harness, where no calibration says otherwise."""
+        stack, config = self._sandbox.toolchain.stack_for(record), self._config
+        return RunSettings(
+            sandbox=self._sandbox,
+            stack=stack,
+            limits=Limits.of(config),
+            stop_at_first=config.tests == "all",
+            extra={} if config.shim else {"RLVR_SHIM": "0"},
+        )
 
     @property
     def judged_with(self) -> str:
-        """The sandbox and the toolchain of its verdicts, in words."""
+        """A line that names the sandbox and the toolchain of its verdicts."""
         return judged_with(self._sandbox)
 
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:
@@ -111,15 +105,17 @@ class CvdpReward(HarnessReward):
         record = _record(problem)
         if record.is_comprehension:
             return comprehension_reward(record, trajectory, self._config)
-        answer = read_answer(record, trajectory, self._config.parsing)
+        answer = self._answer(record, trajectory)
         if not answer.files:
             return with_turns(self._without_code(answer), trajectory, self._config)
-        verdict, stack = await self._verify(record, answer)
-        outcome = self._reward(answer, verdict, stack)
+        outcome = self._reward(answer, *await self._verify(record, answer))
         found = hints(record, answer.files)
         if found:
             outcome = evolve(outcome, evidence={**outcome.evidence, "hints": found})
         return with_turns(outcome, trajectory, self._config)
+
+    def _answer(self, record: CvdpProblem, trajectory: Trajectory) -> Answer:
+        return read_answer(record, trajectory, self._config.parsing)
 
     async def _verify(
         self, record: CvdpProblem, answer: Answer, proxy: str = ""
@@ -128,7 +124,7 @@ class CvdpReward(HarnessReward):
         needed = ["verilator"] if proxy == "lint" else [s.tool for s in record.services if s.tool]
         for tool in ("iverilog", "vvp", *needed):
             toolchain.tool(tool)
-        stack = toolchain.stack_for(record)
+        settings = self.run_settings(record)
         timed = self._calibration.get(record.digest())
         slowness = timed.slowness(await self._speed.now_s()) if timed else 1.0
         limits = Limits.of(self._config, cpu_s=timed.limit_s(slowness) if timed else None)
@@ -136,23 +132,19 @@ class CvdpReward(HarnessReward):
             verify,
             record,
             answer.files,
-            sandbox=self._sandbox,
-            stack=stack,
             seeds=self._config.seeds,
-            stop_at_first=self._config.tests == "all",
             with_verilator=self._config.syntax == "verilator" or proxy == "lint",
-            extra={} if self._config.shim else {"RLVR_SHIM": "0"},
             stop_after="compile" if proxy else "",
             control=self._control,
             is_strict=self._config.verdict == "strict",
         )
-        verdict = await judge(limits=limits)
+        verdict = await judge(evolve(settings, limits=limits))
         if timed and verdict.is_out_of_time:
             slowness = max(slowness, timed.slowness(await self._speed.now_s(is_fresh=True)))
-            full = Limits.of(self._config)
-            if timed.is_near(verdict.cpu_s, slowness) and full.cpu_s > limits.cpu_s:
-                verdict = evolve(await judge(limits=full), stopped_at_s=verdict.cpu_s)
-        return evolve(verdict, slowness=slowness if timed else None), stack
+            is_near = timed.is_near(verdict.cpu_s, slowness)
+            if is_near and settings.limits.cpu_s > limits.cpu_s:
+                verdict = evolve(await judge(settings), stopped_at_s=verdict.cpu_s)
+        return evolve(verdict, slowness=slowness if timed else None), settings.stack
 
     def with_seed(self, seed: int) -> CvdpReward:
         """The same judge with one other seed; shares the sandbox."""
@@ -172,7 +164,7 @@ class CvdpReward(HarnessReward):
         record = _record(problem)
         if record.is_comprehension:
             return None
-        files = read_answer(record, trajectory, self._config.parsing).files
+        files = self._answer(record, trajectory).files
         return await second_opinion(self, problem, files) if files else None
 
     def at_step(self, step: int, history: Mapping[str, PassRate]) -> RewardFn:
@@ -186,16 +178,15 @@ class CvdpReward(HarnessReward):
         record = _record(problem)
         if record.is_comprehension:
             return None
-        answer = read_answer(record, trajectory, self._config.parsing)
+        answer = self._answer(record, trajectory)
         if not answer.files:
-            found = as_proxy(self._without_code(answer), None, self._config, kind)
-            return with_turns(found, trajectory, self._config)
-        verdict, stack = await self._verify(record, answer, kind)
-        if not (verdict.refused or is_compilable(verdict.gate)):
-            return None
-        reward = self._reward(answer, verdict, stack)
-        found = as_proxy(reward, verdict.gate, self._config, kind)
-        return with_turns(found, trajectory, self._config)
+            reward, gate = self._without_code(answer), None
+        else:
+            verdict, stack = await self._verify(record, answer, kind)
+            reward, gate = self._reward(answer, verdict, stack), verdict.gate
+            if not (verdict.refused or is_compilable(gate)):
+                return None
+        return with_turns(as_proxy(reward, gate, self._config, kind), trajectory, self._config)
 
     def verdict_key(self, problem: Problem, trajectory: Trajectory) -> str | None:
         """
@@ -208,7 +199,7 @@ class CvdpReward(HarnessReward):
         if record.is_comprehension:
             digest = problem.digest or record.digest()
             return comprehension_key(record, digest, trajectory, self._config)
-        answer = read_answer(record, trajectory, self._config.parsing)
+        answer = self._answer(record, trajectory)
         timed = self._calibration.get(problem.digest)
         parts: list[Any] = [
             problem.digest or record.digest(),
@@ -217,7 +208,7 @@ class CvdpReward(HarnessReward):
             timed.limit_s() if timed else None,
             *turns_key(trajectory, self._config),
         ]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        return digest_of(parts)
 
     def expected_seconds(self, problem: Problem, trajectory: Trajectory) -> float:
         """About how long a verification takes, so that the long ones begin first."""
@@ -230,7 +221,6 @@ class CvdpReward(HarnessReward):
 
     @cached_property
     def _deciding(self) -> str:
-        """The options that can decide a reward."""
         return repr([getattr(self._config, name) for name in DECIDING])
 
     def _without_code(self, answer: Answer) -> Reward:
@@ -271,12 +261,44 @@ class CvdpReward(HarnessReward):
         )
 
     def _evidence(self, answer: Answer, verdict: Verdict, stack: Stack | None) -> Mapping[str, Any]:
-        evidence = _evidence_of(self._config, answer, verdict, stack)
-        if stack is None:
-            return {**evidence, "tools": {}, "sandbox": ""}
-        toolchain = self._sandbox.toolchain
-        where = f"{self._sandbox.name}, {toolchain.name}"
-        return {**evidence, "tools": dict(toolchain.versions), "sandbox": where}
+        """What a person needs to believe a verdict; no policy may see it (docs/results.md)."""
+        config, work, finding = self._config, verdict.gate.work, verdict.counted
+        judged = self._sandbox if stack else None
+        where = f"{judged.name}, {judged.toolchain.name}" if judged else ""
+        # The official verdict beside what is known of the netlist, where that was asked.
+        counted = (
+            {"official": verdict.is_official, "netlist": finding.evidence()} if finding else {}
+        )
+        services = [
+            {
+                **{name: getattr(result, name) for name in _OF_SERVICE},
+                "seconds": round(result.seconds, 3),
+            }
+            for result in verdict.services
+        ]
+        tests = [test for result in verdict.services for test in result.tests]
+        return {
+            "why": verdict.why,
+            "refused": list(verdict.refused),
+            "files": sorted(answer.files),
+            "ignored": list(answer.ignored),
+            "extraction": dict(answer.how),
+            "services": services,
+            "missing": work.why,
+            "shares": {"stub": float(bool(work.is_stub))},
+            **counted,
+            **details(verdict.stage, tests, verdict.messages),
+            "cpu_s": round(verdict.cpu_s, 3),
+            "limit_s": verdict.limit_s,
+            "slowness": verdict.slowness and round(verdict.slowness, 3),
+            "stopped_at_s": verdict.stopped_at_s,
+            "control": verdict.control,
+            "stopped_at_first_failure": config.tests == "all" and not verdict.is_right,
+            "seeds": list(config.seeds),
+            "stack": stack.name if stack else "",
+            "tools": dict(judged.toolchain.versions) if judged else {},
+            "sandbox": where,
+        }
 
 
 def read_answer(problem: CvdpProblem, trajectory: Trajectory, parsing: str = "lenient") -> Answer:
@@ -292,54 +314,6 @@ def _record(problem: Problem) -> CvdpProblem:
     if not isinstance(problem.payload, CvdpProblem):
         raise TypeError(f"{problem.id} is not a problem of the cvdp task")
     return problem.payload
-
-
-def _evidence_of(
-    config: CvdpConfig, answer: Answer, verdict: Verdict, stack: Stack | None
-) -> dict[str, Any]:
-    """What a person needs to believe a verdict; the policy must not see it (docs/results.md)."""
-    return {
-        "why": verdict.why,
-        "refused": list(verdict.refused),
-        "files": sorted(answer.files),
-        "ignored": list(answer.ignored),
-        "extraction": dict(answer.how),
-        "services": [
-            {
-                "name": result.name,
-                "rc": result.rc,
-                "stopped": result.stopped,
-                "passed": result.passed,
-                "total": result.total,
-                "launches": result.launches,
-                "seconds": round(result.seconds, 3),
-            }
-            for result in verdict.services
-        ],
-        "missing": verdict.gate.work.why,
-        "shares": {"stub": float(bool(verdict.gate.work.is_stub))},
-        **_counted(verdict),
-        **details(
-            verdict.stage,
-            [test for result in verdict.services for test in result.tests],
-            verdict.messages,
-        ),
-        "cpu_s": round(verdict.cpu_s, 3),
-        "limit_s": verdict.limit_s,
-        "slowness": verdict.slowness and round(verdict.slowness, 3),
-        "stopped_at_s": verdict.stopped_at_s,
-        "control": verdict.control,
-        "stopped_at_first_failure": config.tests == "all" and not verdict.is_right,
-        "seeds": list(config.seeds),
-        "stack": stack.name if stack else "",
-    }
-
-
-def _counted(verdict: Verdict) -> dict[str, Any]:
-    """The official verdict beside what is known of the netlist, where that was asked."""
-    if verdict.counted is None:
-        return {}
-    return {"official": verdict.is_official, "netlist": verdict.counted.evidence()}
 
 
 def hidden_paths(dataset: Path | None, references: str = "") -> tuple[Path, ...]:

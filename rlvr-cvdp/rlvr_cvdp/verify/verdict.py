@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Literal
 
 import structlog
 from attrs import evolve, field, frozen
 
-from rlvr import EMPTY, VerifierError
+from rlvr import VerifierError
 from rlvr_cvdp.launch.scored_calls import Plan
-from rlvr_cvdp.launch.service import ServiceResult, run_service
+from rlvr_cvdp.launch.service import RunSettings, ServiceResult, run_service
 from rlvr_cvdp.launch.tree import write_tree
 from rlvr_cvdp.problem import CvdpProblem, Service
 from rlvr_cvdp.results.bounded import bounded_text
 from rlvr_cvdp.results.messages import ToolMessage
 from rlvr_cvdp.results.share import mean_share
 from rlvr_cvdp.results.stage import Stage, Stopped, failed_stage
-from rlvr_cvdp.sandbox import Limits, Sandbox, SandboxLease
+from rlvr_cvdp.sandbox import Limits, SandboxLease
 from rlvr_cvdp.sandbox.folders.root import root
-from rlvr_cvdp.sandbox.folders.slot import empty_folder
+from rlvr_cvdp.sandbox.folders.tidy import clear
 from rlvr_cvdp.sandbox.processes.accounting import has_room
-from rlvr_cvdp.toolchain.cocotb_stacks import Stack
 from rlvr_cvdp.verify.compile_first import Gate, try_compile
 from rlvr_cvdp.verify.control import Control
 from rlvr_cvdp.verify.counted import Finding, judge_counted
@@ -31,6 +30,7 @@ from rlvr_cvdp.verify.work import look_at_work
 
 log = structlog.get_logger()
 
+Until = Literal["", "compile"]
 _LEAST_ROOM = 4_000_000
 
 
@@ -45,7 +45,7 @@ class Verdict:
     the partial credit for tests; `stage` says what stopped an answer, None where nothing did.
     `slowness` is how many times slower the machine was than when the limit was measured, and
     `stopped_at_s` the time at which a first attempt was stopped, where the full limit judged again.
-    `control` says that a first attempt did not end as one should while a known answer did.
+    `control`: a first attempt was disturbed, and a known answer was then judged correctly.
     """
 
     is_right: bool = False
@@ -82,20 +82,16 @@ class Verdict:
 async def verify(
     problem: CvdpProblem,
     files: Mapping[str, str],
+    settings: RunSettings,
     *,
-    sandbox: Sandbox,
-    stack: Stack,
-    limits: Limits,
     seeds: Sequence[str],
-    stop_at_first: bool,
     with_verilator: bool = False,
-    extra: Mapping[str, str] = EMPTY,
-    stop_after: Literal["", "compile"] = "",
+    stop_after: Until = "",
     control: Control | None = None,
     is_strict: bool = True,
 ) -> Verdict:
     """
-    Judge the files of an answer (declared targets only); `extra` are variables for services.
+    Judge the files of an answer (declared targets only), once for each of `seeds`.
 
     With `stop_after="compile"` no service runs: the verdict's `gate` is all that is known. With
     `is_strict` a right answer to a problem that scores synthesis or lint must be right as the
@@ -108,109 +104,76 @@ async def verify(
         PrerequisiteError: A tool is missing.
     """
     control = control or Control()
-
-    async def judge(
-        problem: CvdpProblem, files: Mapping[str, str], until: Literal["", "compile"] = ""
-    ) -> Verdict:
-        return await _attempt(
-            problem,
-            files,
-            sandbox=sandbox,
-            stack=stack,
-            limits=limits,
-            seeds=seeds,
-            stop_at_first=stop_at_first,
-            with_verilator=with_verilator,
-            extra=extra,
-            stop_after=until,
-            is_strict=is_strict,
-        )
-
+    judge = partial(
+        _attempt, settings=settings, seeds=seeds, with_verilator=with_verilator, is_strict=is_strict
+    )
     try:
-        verdict = await judge(problem, files, stop_after)
+        verdict = await judge(problem, files, stop_after=stop_after)
     except VerifierError as error:
         log.warning("verification_disturbed", problem=problem.id, error=str(error))
         # The slot was emptied: what is still full is so for everybody.
         is_full = not has_room(root(), _LEAST_ROOM)
         if is_full or not await control.passes(problem, judge):
             raise
-        verdict = await _again(partial(judge, problem, files, stop_after), limits)
+        begun = time.monotonic()
+        try:
+            verdict = evolve(await judge(problem, files, stop_after=stop_after), control=True)
+        except VerifierError as again:
+            verdict = _stopped_twice(again, settings.limits, time.monotonic() - begun)
     if verdict.is_right:
         control.remember(problem, files)
     return verdict
 
 
-async def _again(judge: Callable[[], Awaitable[Verdict]], limits: Limits) -> Verdict:
-    """The second verdict on an answer, after a known answer was judged as it should be."""
-    begun = time.monotonic()
-    try:
-        return evolve(await judge(), control=True)
-    except VerifierError as error:
-        why = f"{error} (twice, and not with a known answer in between)"
-        return Verdict(
-            why=why,
-            stage=Stopped(stage=Stage.SANDBOX, why=bounded_text(why, 400)),
-            control=True,
-            limit_s=limits.cpu_s,
-            seconds=time.monotonic() - begun,
-        )
+def _stopped_twice(error: VerifierError, limits: Limits, seconds: float) -> Verdict:
+    why = f"{error} (twice, and not with a known answer in between)"
+    return Verdict(
+        why=why,
+        stage=Stopped(stage=Stage.SANDBOX, why=bounded_text(why, 400)),
+        control=True,
+        limit_s=limits.cpu_s,
+        seconds=seconds,
+    )
 
 
 async def _attempt(
     problem: CvdpProblem,
     files: Mapping[str, str],
     *,
-    sandbox: Sandbox,
-    stack: Stack,
-    limits: Limits,
+    settings: RunSettings,
     seeds: Sequence[str],
-    stop_at_first: bool,
     with_verilator: bool,
-    extra: Mapping[str, str],
-    stop_after: Literal["", "compile"],
     is_strict: bool,
+    stop_after: Until = "",
 ) -> Verdict:
     """Judge an answer once; see `verify`."""
-    begun = 0.0
-    gate, begun_seeds = Gate(), 0
+    begun, begun_seeds, gate, limits = 0.0, 0, Gate(), settings.limits
     results: list[ServiceResult] = []
     plans: list[Plan] = []
     scored: dict[str, Service] = {}
     for seed in seeds:
         begun_seeds += 1
-        async with sandbox.slot(stack) as slot:
+        async with settings.sandbox.slot(settings.stack) as slot:
             begun = begun or time.monotonic()  # what waits for a slot takes no time
             _fill(slot, problem, files)
             if not results:
-                gate = await try_compile(
-                    problem, slot=slot, limits=limits, with_verilator=with_verilator
-                )
+                gate = await try_compile(problem, slot, limits, with_verilator=with_verilator)
             if gate.decides:
                 _raise_if_full(slot, problem)
             for service in () if gate.decides or stop_after else problem.services:
-                result = await run_service(
-                    problem,
-                    service,
-                    slot=slot,
-                    stack=stack,
-                    limits=limits,
-                    seed=seed,
-                    stop_at_first=stop_at_first,
-                    extra=extra,
-                )
+                result = await run_service(problem, service, slot, evolve(settings, seed=seed))
                 results.append(result)
                 plans += result.calls
                 if service.tool or result.calls:
                     scored[service.name] = service
                 if result.why:
                     _raise_if_full(slot, problem)
-                if result.refused or (result.why and stop_at_first):
+                if result.refused or (result.why and settings.stop_at_first):
                     break
-            is_over = gate.decides or bool(stop_after) or any(result.why for result in results)
-            if is_over:
-                empty_folder(slot.folder / "out")
+            if gate.decides or stop_after or any(result.why for result in results):
+                clear(slot.folder / "out")
                 _fill(slot, problem, files)
-                python = str(stack.python)
+                python = str(settings.stack.python)
                 work = await look_at_work(problem, files, slot=slot, limits=limits, python=python)
                 gate = evolve(gate, work=work)
                 break
@@ -218,18 +181,10 @@ async def _attempt(
     share = share if gate.work.counts else 0.0
     verdict = _judge(problem, gate, results)
     if verdict.is_right and is_strict and scored:
-        finding = await judge_counted(
-            problem,
-            files,
-            plans,
-            scored=[*scored.values()],
-            sandbox=sandbox,
-            stack=stack,
-            limits=limits,
-            seed=seeds[0],
-            extra=extra,
+        settings = evolve(settings, seed=seeds[0])
+        verdict = _counted(
+            verdict, await judge_counted(problem, files, settings, plans, scored=[*scored.values()])
         )
-        verdict = _counted(verdict, finding)
         share = share if verdict.is_right else 0.0
     return evolve(
         verdict, share=share, gate=gate, limit_s=limits.cpu_s, seconds=time.monotonic() - begun
@@ -255,7 +210,7 @@ def _fill(slot: SandboxLease, problem: CvdpProblem, files: Mapping[str, str]) ->
 
 
 def _raise_if_full(slot: SandboxLease, problem: CvdpProblem) -> None:
-    """On a full disk a right answer fails, too: that is no verdict."""
+    """Raise on a full disk: there even a right answer fails, so its failure is no verdict."""
     if not has_room(slot.folder, _LEAST_ROOM):
         raise VerifierError(
             f"{problem.id}: the disk is full: {slot.folder} has less than "
@@ -277,6 +232,8 @@ def _judge(problem: CvdpProblem, gate: Gate, results: Sequence[ServiceResult]) -
         why = "it does not parse"
     elif fails_to_compile and not compiles and not refused:
         why = "it does not compile"
+    # Each message once; those of the compile before the harness where it alone ran.
+    said = [message for result in results for message in result.messages]
     compiles, parses = compiles and gate.work.may_compile, parses and gate.work.may_parse
     return Verdict(
         is_right=is_right,
@@ -293,12 +250,6 @@ def _judge(problem: CvdpProblem, gate: Gate, results: Sequence[ServiceResult]) -
             services=results,
             tools={service.name: service.tool for service in problem.services},
         ),
-        messages=() if is_right else _messages(gate, results),
+        messages=() if is_right else tuple(dict.fromkeys(said or gate.messages)),
         services=tuple(results),
     )
-
-
-def _messages(gate: Gate, results: Sequence[ServiceResult]) -> tuple[ToolMessage, ...]:
-    """What the tools said, each message once; the compile before the harness where it alone ran."""
-    said = [message for result in results for message in result.messages]
-    return tuple(dict.fromkeys(said or gate.messages))

@@ -9,17 +9,14 @@ which can only object, and no part of a verdict.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 
 from attrs import evolve
 
-from rlvr_cvdp.launch.service import service_environment
+from rlvr_cvdp.launch.service import RunSettings, service_environment
 from rlvr_cvdp.launch.tree import write_tree
 from rlvr_cvdp.problem import CvdpProblem
-from rlvr_cvdp.sandbox import Limits, Sandbox
-from rlvr_cvdp.toolchain.cocotb_stacks import Stack
+from rlvr_cvdp.toolchain.toolchain import digest_of
 
 _CPU_S = 120.0
 """Compiling a small design for one launch takes seven seconds; a harness of many is left out."""
@@ -54,9 +51,8 @@ _references: dict[str, bool] = {}
 
 
 async def passes_verilated(
-    problem: CvdpProblem, files: Mapping[str, str], *, sandbox: Sandbox, stack: Stack,
-    limits: Limits, seed: str,
-) -> bool | None:  # fmt: skip
+    problem: CvdpProblem, files: Mapping[str, str], settings: RunSettings
+) -> bool | None:
     """
     Whether an answer passes its tests in Verilator; None where that cannot be said.
 
@@ -66,30 +62,27 @@ async def passes_verilated(
     Raises:
         VerifierError: The sandbox could not run.
     """
+    toolchain = settings.sandbox.toolchain
     is_simulated = any(service.runs_cocotb and not service.tool for service in problem.services)
-    if "verilator" not in sandbox.toolchain.tools or not problem.reference or not is_simulated:
+    if "verilator" not in toolchain.tools or not problem.reference or not is_simulated:
         return None
-
-    async def run(design: Mapping[str, str]) -> bool | None:
-        return await _run(problem, design, sandbox, stack, limits, seed)
-
-    facts = [problem.digest(), sandbox.toolchain.digest, seed, dict(problem.reference)]
-    key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    reference = dict(problem.reference)
+    key = digest_of([problem.digest(), toolchain.digest, settings.seed, reference])
     if key not in _references:
-        _references[key] = await run(problem.reference) is True
-    return await run(files) if _references[key] else None
+        _references[key] = await _run(problem, reference, settings) is True
+    return await _run(problem, files, settings) if _references[key] else None
 
 
 async def _run(
-    problem: CvdpProblem, files: Mapping[str, str], sandbox: Sandbox, stack: Stack, limits: Limits,
-    seed: str,
-) -> bool | None:  # fmt: skip
+    problem: CvdpProblem, files: Mapping[str, str], settings: RunSettings
+) -> bool | None:
     """Whether the tests pass; None where one did not come to its end."""
+    limits, stack = settings.limits, settings.stack
     limits = evolve(limits, cpu_s=min(limits.cpu_s, _CPU_S), wall_s=min(limits.wall_s, 5 * _CPU_S))
     own = {"SIM": "verilator"}
     if stack.generation == 2:
         own["MAKEFILES"] = "/code/src/.rlvr_verilated.mk"
-    async with sandbox.slot(stack) as slot:
+    async with settings.sandbox.slot(stack) as slot:
         write_tree(slot.folder, problem, files)
         for path, text in _OLDER.items():
             (slot.folder / "tree" / path).write_text(text, encoding="utf-8")
@@ -98,7 +91,7 @@ async def _run(
                 continue
             ended = await slot.run(
                 service.command,
-                environment={**service_environment(service, stack, seed, True), **own},
+                environment={**service_environment(service, stack, settings.seed, True), **own},
                 limits=limits,
                 working_dir=service.working_dir,
             )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import re
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from attrs import frozen
@@ -20,20 +20,10 @@ from rlvr_cvdp.hdl.names import KEYWORDS, code, module_names
 from rlvr_cvdp.hdl.ports import PortsError, header_of
 from rlvr_cvdp.netlist.compiled import Ports, ports_of, same_simulation
 from rlvr_cvdp.netlist.proof import simulated
-from rlvr_cvdp.netlist.same import Circuit, is_same_circuit, runs
+from rlvr_cvdp.netlist.same import Circuit, is_same_circuit
 from rlvr_cvdp.problem import CvdpProblem
-from rlvr_cvdp.results.plain import read_plain
 from rlvr_cvdp.sandbox import Limits, SandboxLease
-from rlvr_cvdp.verify.designs import (
-    Design,
-    compiled_text,
-    design_of,
-    folders_of,
-    given_design,
-    is_stub,
-    one_text,
-    words_of,
-)
+from rlvr_cvdp.verify.designs import Design, Workplace, folders_of, words_of
 
 _HDL = (".v", ".sv")
 _DRIVEN = re.compile(r"\bdut\.(\w+)\.(?:value|setimmediatevalue)\b\s*(?:=(?!=)|\()")
@@ -47,7 +37,7 @@ class Work:
     What an answer did; the defaults are those of an answer that nothing is known against.
 
     Attributes:
-        why: What it did not do, in words; "" where nothing is missing.
+        why: A sentence on what it did not do; "" where nothing is missing.
         is_there: Each module that it must define is in it.
         differs: It is not the given files again.
         has_names: Its text names all the ports that it needs.
@@ -97,26 +87,28 @@ async def look_at_work(
     Raises:
         VerifierError: The sandbox could not run.
     """
-    texts, is_expanded = await _expanded(problem, files, slot, limits)
+    place = Workplace(problem=problem, files=files, slot=slot, limits=limits)
+    top = place.top
+    expanded = await _expanded(place)
+    texts = {**files, **(expanded or {})}
     why = _missing(problem, files, texts)
     if why:
         return Work(why=why, is_there=False, has_names=False, has_ports=False)
-    if all(_is_given(problem, path, text, texts.get(path, text)) for path, text in files.items()):
+    if all(_is_given(problem, path, text, texts[path]) for path, text in files.items()):
         return _AGAIN
-    if not is_expanded:
+    if expanded is None:
         why = "the preprocessor cannot read it"
         return Work(why=why, has_names=False, has_ports=False)
-    sources, top = simulated(problem)
-    given = await given_design(problem, sources, top, slot, limits, files)
-    compiled = await compiled_text(sources, top, slot, limits) if top else ""
+    given = await place.given()
+    compiled = await place.simulation() if top else ""
     if given.simulation:
-        answer = Design(simulation=compiled, text=await one_text(sources, slot, limits))
-        if await _is_same(problem, given, answer, top, slot, limits, python):
+        answer = Design(simulation=compiled, text=await place.text())
+        if await _is_same(place, given, answer, python):
             return _AGAIN
     names = {token.text for text in texts.values() for token in code(text)}
     if not top or not any(top in module_names(text) for text in texts.values()):
         return Work()
-    wanted = await _wanted(problem, top, slot, limits, files)
+    wanted = await _wanted(place)
     missing = sorted(set(wanted) - names)
     if missing:
         why = f"it does not name the port {missing[0]}"
@@ -130,28 +122,24 @@ async def look_at_work(
         if has is None or has[0] not in accepted or (width and has[1] != width):
             why = f"its module {top} has not the port {direction} {name}"
             return Work(why=f"{why} of {width} bits" if width else why, has_ports=False)
-    return Work(is_stub=await is_stub(sources, top, slot, limits))
+    return Work(is_stub=await place.is_stub())
 
 
-async def _expanded(
-    problem: CvdpProblem, files: Mapping[str, str], slot: SandboxLease, limits: Limits
-) -> tuple[dict[str, str], bool]:
-    """The files after the preprocessor, and whether it could read them; as they are where not."""
-    paths = [path for path in files if path.endswith(_HDL)]
-    texts = dict(files)
+async def _expanded(place: Workplace) -> dict[str, str] | None:
+    """The files after the preprocessor, None where it cannot read them."""
+    problem, tree = place.problem, place.slot.folder / "tree"
+    paths = [path for path in place.files if path.endswith(_HDL)]
     if not paths:
-        return texts, True
-    folders = folders_of({*problem.context, *problem.harness, *files, "rtl/any"})
-    preprocess = ["/rlvr/real/iverilog", "-g2012", "-E", "-o", "/rlvr/out/expanded", *folders]
+        return {}
     # Marks between the files, which an answer cannot foresee: macros go from file to file.
     mark = f"rlvr_{secrets.token_hex(8)}"
-    (slot.folder / "tree" / "src" / f"{mark}.v").write_text(f"\n{mark}\n", encoding="utf-8")
+    (tree / "src" / f"{mark}.v").write_text(f"\n{mark}\n", encoding="utf-8")
+    folders = folders_of({*problem.context, *problem.harness, *place.files, "rtl/any"})
     words = [word for path in paths for word in (f"/src/{mark}.v", f"/code/{path}")]
-    is_done = await runs([*preprocess, *words], slot, limits)
-    (slot.folder / "tree" / "src" / f"{mark}.v").unlink()
-    expanded = read_plain(slot.folder / "out" / "expanded").split(mark)[1:] if is_done else []
-    is_whole = len(expanded) == len(paths)
-    return {**texts, **dict(zip(paths, expanded, strict=False))} if is_whole else texts, is_whole
+    text = await place.preprocessed(*folders, *words)
+    (tree / "src" / f"{mark}.v").unlink()
+    expanded = (text or "").split(mark)[1:]
+    return dict(zip(paths, expanded, strict=True)) if len(expanded) == len(paths) else None
 
 
 def _missing(problem: CvdpProblem, files: Mapping[str, str], texts: Mapping[str, str]) -> str:
@@ -218,9 +206,7 @@ def _shape(text: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-async def _wanted(
-    problem: CvdpProblem, top: str, slot: SandboxLease, limits: Limits, files: Mapping[str, str]
-) -> Ports:
+async def _wanted(place: Workplace) -> Ports:
     """
     The ports that the top module needs: name to direction and width (0: any).
 
@@ -228,25 +214,22 @@ async def _wanted(
     given module, where the harness names them; or inputs that the harness's tests drive and the
     request names.
     """
-    sources, _ = simulated(problem)
+    problem, top = place.problem, place.top
     if problem.reference:
-        known = await design_of(problem, problem.reference, sources, top, slot, limits, files)
-        return ports_of(known.simulation, top)
+        return ports_of((await place.other(problem.reference)).simulation, top)
     asked = _header_ports(problem.prompt, top)
     if asked:
         return asked
     harness = "\n".join(text for path, text in problem.harness.items() if "compose" not in path)
-    text = (await given_design(problem, sources, top, slot, limits, files)).simulation
+    named, asks = words_of(harness), words_of(problem.prompt)
+    text = (await place.given()).simulation
     if text:
-        named = set(re.findall(r"\w+", harness))
-        asks = words_of(problem.prompt)
         return {
             name: (direction, 0 if name in asks else width)
             for name, (direction, width) in ports_of(text, top).items()
             if name in named
         }
-    words: Collection[str] = words_of(problem.prompt)
-    return {name: (_EITHER, 0) for name in _DRIVEN.findall(harness) if name in words}
+    return {name: (_EITHER, 0) for name in _DRIVEN.findall(harness) if name in asks}
 
 
 def _header_ports(prompt: str, top: str) -> Ports:
@@ -257,16 +240,9 @@ def _header_ports(prompt: str, top: str) -> Ports:
     return {port.name: (port.direction, 0) for port in header.ports}
 
 
-async def _is_same(
-    problem: CvdpProblem,
-    given: Design,
-    answer: Design,
-    top: str,
-    slot: SandboxLease,
-    limits: Limits,
-    python: str,
-) -> bool:
+async def _is_same(place: Workplace, given: Design, answer: Design, python: str) -> bool:
     """Whether an answer does what the given design does, by the simulator's or yosys's reading."""
+    top, problem = place.top, place.problem
     is_known = bool(answer.simulation) and same_simulation(given.simulation, answer.simulation)
     if not answer.text:
         return is_known
@@ -278,7 +254,7 @@ async def _is_same(
         top,
         asked=words_of(harness),
         is_known=is_known,
-        slot=slot,
-        limits=limits,
+        slot=place.slot,
+        limits=place.limits,
         python=python,
     )

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
-from rlvr_cvdp.launch.service import ServiceResult, run_service
+from rlvr_cvdp.launch.service import RunSettings, ServiceResult, run_service
 from rlvr_cvdp.launch.tree import write_tree
 from rlvr_cvdp.problem import CvdpProblem, Service
 from rlvr_cvdp.results.plain import is_plain
-from rlvr_cvdp.sandbox import Limits, Sandbox, SandboxLease
-from rlvr_cvdp.toolchain.cocotb_stacks import Stack
+from rlvr_cvdp.sandbox import SandboxLease
 
 _PLUGIN = Path(__file__).resolve().parent.parent / "inside" / "rlvr_waves.py"
 _KEPT = "rlvr_waves"
@@ -41,11 +40,8 @@ class Recording:
 async def record_waves(
     problem: CvdpProblem,
     files: Mapping[str, str],
+    settings: RunSettings,
     *,
-    sandbox: Sandbox,
-    stack: Stack,
-    limits: Limits,
-    seed: str,
     out: Path,
     test: str = "",
     form: str = "fst",
@@ -63,26 +59,16 @@ async def record_waves(
     """
     harness = {**problem.harness, f"src/{_PLUGIN.name}": _PLUGIN.read_text()}
     problem = evolve(problem, harness=harness)
+    asked = {"RLVR_WAVES_TEST": test, "RLVR_WAVES_FORM": form}
+    asked |= {"WAVES": "1", "RLVR_WAVES_EACH": "1" if is_each else ""}
+    settings = evolve(settings, stop_at_first=False, extra=asked)
     results: list[ServiceResult] = []
     waves: list[Wave] = []
-    async with sandbox.slot(stack) as slot:
+    async with settings.sandbox.slot(settings.stack) as slot:
         write_tree(slot.folder, problem, files)
         for service in problem.services:
-            result = await run_service(
-                problem,
-                evolve(service, environment={**service.environment, **_asking(service)}),
-                slot=slot,
-                stack=stack,
-                limits=limits,
-                seed=seed,
-                stop_at_first=False,
-                extra={
-                    "WAVES": "1",
-                    "RLVR_WAVES_TEST": test,
-                    "RLVR_WAVES_FORM": form,
-                    "RLVR_WAVES_EACH": "1" if is_each else "",
-                },
-            )
+            service = evolve(service, environment={**service.environment, **_asking(service)})
+            result = await run_service(problem, service, slot, settings)
             results.append(result)
             waves += _taken(slot, result, out, test, form)
     failed = [wave for wave in waves if wave.is_failed]

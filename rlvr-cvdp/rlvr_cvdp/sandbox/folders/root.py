@@ -15,10 +15,11 @@ from pathlib import Path
 import rlvr_cvdp
 from rlvr import PrerequisiteError
 from rlvr_cvdp.sandbox.folders import tidy
-from rlvr_cvdp.sandbox.folders.tidy import clear
+from rlvr_cvdp.sandbox.folders.tidy import Places, clear
 
 _PACKAGE = Path(rlvr_cvdp.__file__).parent
 _INSIDE = _PACKAGE / "inside"
+TREE = ("rtl", "verif", "docs", "src", "rundir")
 
 
 def root() -> Path:
@@ -74,25 +75,37 @@ def work_folder() -> Iterator[Path]:
 
 
 def new_folder() -> Path:
-    """A fresh folder; whoever asks removes it."""
+    """A fresh folder; the caller removes it."""
     return Path(tempfile.mkdtemp(prefix="v", dir=_own_folder(os.getpid())))
 
 
 def remove_folder(folder: Path) -> None:
     """Take a folder away with all that is in it; what cannot be taken away stays."""
     with contextlib.suppress(OSError):
-        clear(str(folder))
+        clear(folder)
         folder.rmdir()
 
 
-@functools.cache
-def inside_folder(pid: int, iverilog: str, vvp: str, python: str) -> Path:
-    """
-    The sandbox's own programs with the real tools' places filled in, made once a process.
+def make_slot_folder(folder: Path) -> None:
+    """Fill an empty folder for a slot: `tree`, `out`, `control` and the scan's lists."""
+    for name in (*(f"tree/{part}" for part in TREE), "out", "control"):
+        (folder / name).mkdir(parents=True)
+    for name in ("answer", "allowed"):
+        (folder / name).touch()
 
-    `iverilog` and `vvp` are where the real programs are bound inside the sandbox, `python` what
-    runs the scan there.
+
+def slot_places(folder: Path) -> Places:
     """
+    What a problem can write in a slot's folder, to be made again as it is now.
+
+    `tree`, `tree/src` and `out` themselves stay: a sandbox is bound to them.
+    """
+    return Places([str(folder / "tree"), str(folder / "out")])
+
+
+@functools.cache
+def inside_folder(pid: int, python: str) -> Path:
+    """The sandbox's own programs, made once a process; `python` is what runs them inside."""
     folder = Path(tempfile.mkdtemp(prefix="inside", dir=_own_folder(pid)))
     (folder / "python").mkdir()
     (folder / "bin").mkdir()
@@ -102,13 +115,13 @@ def inside_folder(pid: int, iverilog: str, vvp: str, python: str) -> Path:
         shutil.copyfile(_INSIDE / name, folder / "python" / name)
     shutil.copyfile(_PACKAGE / "verify" / "forbidden_calls.py", folder / "scan.py")
     shutil.copyfile(Path(tidy.__file__), folder / "python" / "rlvr_tidy.py")
-    for script, real, names in (
-        ("iverilog.sh", iverilog, ("iverilog",)),
-        ("vvp.sh", vvp, ("vvp",)),
-        ("nothing.sh", "", ("pip", "pip3")),
-        ("tool.sh", "", ("yosys", "verilator")),
+    for script, names in (
+        ("iverilog.sh", ("iverilog",)),
+        ("vvp.sh", ("vvp",)),
+        ("nothing.sh", ("pip", "pip3")),
+        ("tool.sh", ("yosys", "verilator")),
     ):
-        text = (_INSIDE / script).read_text().replace("@REAL@", real).replace("@PYTHON@", python)
+        text = (_INSIDE / script).read_text().replace("@PYTHON@", python)
         for name in names:
             place = folder / "bin" / name
             place.write_text(text)

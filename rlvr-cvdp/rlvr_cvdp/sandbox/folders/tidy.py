@@ -18,7 +18,7 @@ _FIXED_NS = (0, 0)
 Facts = tuple[int, ...]
 
 
-def clear(folder: str, keep: Collection[str] = ()) -> None:
+def clear(folder: str | os.PathLike[str], keep: Collection[str] = ()) -> None:
     """
     Take away all that is in a folder but the names in `keep`, whatever it is; follows no link.
 
@@ -68,7 +68,7 @@ class Places:
     def __init__(self, places: Iterable[str]) -> None:
         self._places = [place for place in places if os.path.lexists(place)]
         self._mounted: set[str] = set()
-        self._first = self._look(settle=True)
+        self._first = self._look()
 
     def renew(self) -> bool:
         """Make everything as it was at first; False where something is not so afterwards."""
@@ -82,7 +82,7 @@ class Places:
                     os.chmod(path, stat.S_IMODE(mode), follow_symlinks=False)
             except (OSError, NotImplementedError):
                 return False
-        return self._look(settle=True) == self._first
+        return self._look() == self._first
 
     def _renew_folder(self, path: str, mode: int) -> None:
         if path not in self._places and not os.path.lexists(path):
@@ -101,13 +101,13 @@ class Places:
                 kept.add(name)
         return kept
 
-    def _look(self, *, settle: bool) -> dict[str, Facts]:
+    def _look(self) -> dict[str, Facts]:
         """
         Each path with its mode, owner and kind; folders before what is in them.
 
         Of files also which file it is, of folders their size, which on some file systems tells how
-        much was in them. `settle`: give folders fixed times. Another file system that is mounted
-        in a folder is not looked into.
+        much was in them. Folders are given fixed times. Another file system that is mounted in a
+        folder is not looked into.
         """
         found: dict[str, Facts] = {}
         waiting = [(place, os.lstat(place).st_dev) for place in self._places]
@@ -121,8 +121,7 @@ class Places:
             is_folder = stat.S_ISDIR(facts.st_mode)
             if is_folder:
                 waiting += [(f"{path}/{name}", device) for name in os.listdir(path)]
-                if settle:
-                    os.utime(path, ns=_FIXED_NS)
+                os.utime(path, ns=_FIXED_NS)
             more = (facts.st_size,) if is_folder else (facts.st_ino, facts.st_rdev)
             marks = len(os.listxattr(path, follow_symlinks=False))
             found[path] = (facts.st_mode, facts.st_uid, facts.st_gid, marks, *more)

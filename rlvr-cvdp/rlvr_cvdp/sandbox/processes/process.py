@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import contextlib
 import os
 import signal
 from collections.abc import Sequence
-from typing import Protocol
 
 import structlog
 
@@ -19,39 +19,39 @@ _DRAIN_S = 10.0
 """How long what was killed may take to be gone: the kernel takes milliseconds."""
 
 
-class SandboxProcess(Protocol):
-    """The running sandbox of a warm worker."""
+class SandboxProcess(abc.ABC):
+    """
+    A sandbox that is running.
+
+    Attributes:
+        pid: Process on this machine below which everything in the sandbox runs.
+    """
 
     pid: int
-    """Process on this machine below which everything in the sandbox runs."""
 
     def is_crowded(self, most: int) -> bool:
-        """Whether more than `most` processes live in it, where nothing else keeps them from it."""
+        """Whether more than `most` processes live in it: Linux does not hold root to a number."""
+        return is_crowded(self.pid, most)
 
     def activity(self) -> tuple[float, bool]:
         """Processor time so far, and whether something in it computes (`accounting.activity`)."""
+        return activity(self.pid)
 
+    @abc.abstractmethod
     async def ended(self) -> str:
         """Wait for its end; gives what it last said."""
 
+    @abc.abstractmethod
     async def kill(self) -> None:
         """End it with everything in it; returns when it is gone."""
 
 
-class LocalProcess:
+class LocalProcess(SandboxProcess):
     """A sandbox that is a child process of ours, such as bubblewrap."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self.pid = process.pid
-
-    def is_crowded(self, most: int) -> bool:
-        """Count what lives below it: Linux does not hold root to a number of processes."""
-        return is_crowded(self.pid, most)
-
-    def activity(self) -> tuple[float, bool]:
-        """See `SandboxProcess.activity`."""
-        return activity(self.pid)
 
     async def ended(self) -> str:
         """Wait for its end; gives the end of its output."""
@@ -111,9 +111,9 @@ def kill_group(process: asyncio.subprocess.Process) -> None:
     Kill a process, its group and its children.
 
     Bubblewrap's own death takes its PID namespace with it, but for a moment of its start: its
-    child has left the group already, and does not yet ask to die with its parent. Whoever is
-    killed just then leaves the sandbox behind, so the child is killed too; halting the group
-    first keeps it from starting one meanwhile.
+    child has left the group already, and does not yet ask to die with its parent. If
+    it is killed just then the sandbox lives on, so the child is killed too; the group is halted
+    first so that it starts no other child meanwhile.
     """
     if process.returncode is not None:
         return

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from rlvr_cvdp.sandbox.processes.accounting import (
     memory_over,
@@ -12,6 +13,7 @@ from rlvr_cvdp.sandbox.processes.accounting import (
     sockets_over,
     unlinked_over,
 )
+from rlvr_cvdp.sandbox.processes.process import SandboxProcess
 from rlvr_cvdp.sandbox.records import MEGABYTE, Limits
 
 LOOK_S = 0.1
@@ -34,43 +36,51 @@ class Watch:
     Args:
         folder: What must not grow beyond its limit.
         limits: What the command may use.
-        pid: The first process of the sandbox, as this machine sees it.
-        is_crowded: Whether more processes than a number live in the sandbox.
-        activity: What the sandbox has computed, in seconds, and whether something in it is about
-            to compute (see `processes.accounting.activity`).
+        process: The sandbox in which the command runs.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        limits: Limits,
-        pid: int,
-        *,
-        is_crowded: Callable[[int], bool],
-        activity: Callable[[], tuple[float, bool]],
-    ) -> None:
-        self._folder, self._limits, self._pid = folder, limits, pid
-        self._is_crowded, self._activity = is_crowded, activity
+    def __init__(self, folder: Path, limits: Limits, process: SandboxProcess) -> None:
+        self._folder, self._limits, self._process = folder, limits, process
         self.begun = self._seen = time.monotonic()
-        self._cpu_begun = self._cpu_busy = activity()[0]
+        self._cpu_begun = self._cpu_busy = process.activity()[0]
         self._idle_s = self._waited_s = 0.0
+
+    async def wait(
+        self, reading: asyncio.Task[bool], reply: asyncio.Task[Any] | None = None
+    ) -> str:
+        """
+        Wait for the command's end; gives what it must be stopped for, "" when it ended.
+
+        Args:
+            reading: Gives False where the command wrote more than it may.
+            reply: Where the command has not ended before it, though its output may have.
+        """
+        ending = reply or reading
+        while True:
+            waiting = {ending} if reading.done() else {ending, reading}
+            await asyncio.wait(waiting, timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+            if reading.done() and not reading.result():
+                return "output"
+            if ending.done():
+                return ""
+            if stopped := self.excess():
+                return stopped
 
     def excess(self) -> str:
         """What the command must be stopped for by now (see `Finished.stopped`), "" for nothing."""
         now = time.monotonic()
-        if self._is_crowded(self._limits.processes):
+        if self._process.is_crowded(self._limits.processes):
             return "processes"
-        if memory_over(self._pid, TOGETHER * self._limits.memory_mb * MEGABYTE):
-            return "memory"
-        if sockets_over(self._pid, self._limits.processes):
+        pid, memory = self._process.pid, TOGETHER * self._limits.memory_mb * MEGABYTE
+        if memory_over(pid, memory) or sockets_over(pid, self._limits.processes):
             return "memory"
         if now >= self._seen + _SELDOM_S:
             passed, self._seen = min(now - self._seen, 2 * _SELDOM_S), now
-            # Time at which nobody looked does not count.
+            # Time between two looks that are far apart does not count in full.
             limit = self._limits.disk_mb * MEGABYTE
-            if size_over(self._folder, limit) or unlinked_over(self._pid, self._folder, limit):
+            if size_over(self._folder, limit) or unlinked_over(pid, self._folder, limit):
                 return "disk"
-            cpu_s, is_busy = self._activity()
+            cpu_s, is_busy = self._process.activity()
             if cpu_s - self._cpu_begun > self._limits.cpu_s:
                 return "time"
             if self._is_idle(passed, cpu_s, is_busy):
@@ -80,7 +90,6 @@ class Watch:
         return "wall" if self._waited_s >= self._limits.wall_s else ""
 
     def _is_idle(self, passed: float, cpu_s: float, is_busy: bool) -> bool:
-        """Whether nothing was computed for too long."""
         self._idle_s += passed
         if is_busy or cpu_s - self._cpu_busy > _IDLE_SHARE * self._idle_s:
             self._idle_s, self._cpu_busy = 0.0, cpu_s

@@ -1,4 +1,4 @@
-"""Device files of a bubblewrap slot: nodes of its own where they can be made."""
+"""The kernel's own files in a sandbox: what of /proc it shows, and device files of its own."""
 
 from __future__ import annotations
 
@@ -14,6 +14,24 @@ _NUMBERS = {
     "urandom": (1, 9),
     "tty": (5, 0),
 }
+_OWN = ("self", "thread-self", "mounts", "net")
+"""Of /proc, links into the process that asks; its network is the sandbox's own."""
+SHOWN = ("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "uptime", "version")
+"""How many cores, how much memory, what time: asked by C libraries, Verilator and yosys.
+
+Shown read-only: their modes are the kernel's own, and root inside could change them for everybody.
+"""
+
+
+def hidden_entries(proc: str = "/proc") -> list[str]:
+    """
+    The entries of /proc, beside processes, that are covered: all but a few that are needed.
+
+    Among them: settings (sys), the kernel's command line, keys, logs, memory, hardware, and what
+    newer kernels will add.
+    """
+    names = sorted(name for name in os.listdir(proc) if not name.isdecimal())
+    return [f"{proc}/{name}" for name in names if name not in (*_OWN, *SHOWN)]
 
 
 def device_mounts(folder: Path) -> list[str]:
