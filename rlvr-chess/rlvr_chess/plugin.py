@@ -36,7 +36,7 @@ def rlvr_tasks() -> Iterable[TaskSpec]:
             config="rlvr_chess.config:ChessConfig",
             namespace="chess",
             reward="chess",
-            starter="rlvr_chess.starter.model_path:starter_model",
+            starter="rlvr_chess.starter:starter_model",
             presets={"starter": STARTER},
             values={"sampler.max_tokens": LONGEST},
         )

@@ -37,7 +37,7 @@ from rlvr_chess.rows.games import game_key
 from rlvr_chess.rows.read import DataSet, Material, read_data
 from rlvr_chess.rows.row import Row, Unsupported, free_id
 from rlvr_chess.splits import divide, split_of
-from rlvr_chess.tables.shipped import shipped_positions, shipped_questions
+from rlvr_chess.tables.file import shipped_positions, shipped_questions
 from rlvr_chess.values import ActionValues
 
 if TYPE_CHECKING:

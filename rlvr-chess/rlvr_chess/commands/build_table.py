@@ -10,10 +10,14 @@ from pathlib import Path
 from attrs import evolve
 
 from rlvr import ConfigError, PrerequisiteError, VerifierError, explain
-from rlvr_chess.commands.arguments import check_writable, parser_of
-from rlvr_chess.commands.searching import add_engine_options, engine_of, for_each
-from rlvr_chess.engine.find import find_engine
-from rlvr_chess.engine.identity import EngineIdentity, identify
+from rlvr_chess.commands.arguments import (
+    add_engine_options,
+    check_writable,
+    engine_of,
+    for_each,
+    parser_of,
+)
+from rlvr_chess.engine.identity import EngineIdentity, find_engine, identify
 from rlvr_chess.engine.pool import EngineConfig
 from rlvr_chess.fen import read_board
 from rlvr_chess.rows import read_rows

@@ -24,7 +24,7 @@ from rlvr_chess.commands.arguments import (
     temperature,
 )
 from rlvr_chess.config import ChessConfig
-from rlvr_chess.play.pgn import game_pgn
+from rlvr_chess.play.board import game_pgn
 from rlvr_chess.selfplay.adjudication import ILLEGAL_RULES, Judge, Rules
 from rlvr_chess.selfplay.arena import Crowd, Pairing, play
 from rlvr_chess.selfplay.buffer import harvest

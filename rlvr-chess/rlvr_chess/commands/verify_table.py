@@ -11,15 +11,13 @@ from pathlib import Path
 from attrs import frozen
 
 from rlvr import ConfigError, PrerequisiteError, VerifierError
-from rlvr_chess.commands.arguments import parser_of
-from rlvr_chess.commands.searching import add_engine_options, engine_of, for_each
+from rlvr_chess.commands.arguments import add_engine_options, engine_of, for_each, parser_of
 from rlvr_chess.engine.identity import EngineIdentity
 from rlvr_chess.engine.pool import EngineConfig, EnginePool
 from rlvr_chess.questions.records import PolicyPosition
 from rlvr_chess.rows import read_rows
 from rlvr_chess.rows.row import Row
-from rlvr_chess.tables.file import is_table, read_table
-from rlvr_chess.tables.shipped import SHIPPED
+from rlvr_chess.tables.file import SHIPPED, is_table, read_table
 from rlvr_chess.values import ActionValues
 
 _SHOWN = 5

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from stockfish import Stockfish
 
-from rlvr_chess.engine.find import find_engine
+from rlvr_chess.engine.identity import find_engine
 
 
 @contextlib.contextmanager

@@ -19,8 +19,7 @@ from attrs.validators import ge, gt
 
 from rlvr import VerifierError
 from rlvr_chess.config import ChessConfig
-from rlvr_chess.engine.find import find_engine
-from rlvr_chess.engine.identity import OPTIONS, EngineIdentity, identify
+from rlvr_chess.engine.identity import OPTIONS, EngineIdentity, find_engine, identify
 from rlvr_chess.engine.process import EngineFailure, EngineProcess
 from rlvr_chess.engine.search import best_of, last_complete
 from rlvr_chess.fen import read_board

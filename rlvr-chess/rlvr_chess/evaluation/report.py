@@ -16,8 +16,7 @@ from attrs import frozen
 from rlvr import ConfigError, Figure
 from rlvr_chess.evaluation.bench import Bench
 from rlvr_chess.evaluation.environment import Foretold
-from rlvr_chess.play.board import BAD, GOOD, board_svg
-from rlvr_chess.play.pgn import game_pgn
+from rlvr_chess.play.board import BAD, GOOD, board_svg, game_pgn
 
 T = TypeVar("T")
 

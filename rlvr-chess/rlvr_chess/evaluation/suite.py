@@ -31,7 +31,7 @@ from rlvr_chess.questions.transition import transition
 from rlvr_chess.rows import GameLine, Material
 from rlvr_chess.selfplay.openings import Opening, book
 from rlvr_chess.splits import split_of
-from rlvr_chess.tables.shipped import shipped_positions, shipped_questions
+from rlvr_chess.tables.file import shipped_positions, shipped_questions
 from rlvr_chess.tables.store import TableStore
 from rlvr_chess.values import ActionValues
 

@@ -10,8 +10,7 @@ import chess
 from attrs import define, field
 
 from rlvr_chess.asking import seed_of
-from rlvr_chess.play.board import board_text
-from rlvr_chess.play.pgn import board_pgn
+from rlvr_chess.play.board import board_pgn, board_text
 from rlvr_chess.questions.transition import legal_move
 from rlvr_chess.selfplay.adjudication import Rules, ended_by_rules, won_by
 from rlvr_chess.selfplay.movers import Mover, Turn

@@ -13,6 +13,7 @@ it: they are held against the rules when a table is read (each legal move once, 
 
 from __future__ import annotations
 
+import functools
 import gzip
 import itertools
 import json
@@ -27,7 +28,9 @@ from attrs import field, frozen
 
 from rlvr import ConfigError
 from rlvr_chess.engine.identity import EngineIdentity
+from rlvr_chess.questions.records import EnvironmentStep
 from rlvr_chess.questions.transition import legal_moves
+from rlvr_chess.starter import QUESTIONS
 from rlvr_chess.values import ActionValues, Entry, strength
 
 FORMAT = 1
@@ -174,3 +177,33 @@ def _check(values: ActionValues) -> None:
 
 def _unusable(path: Path, found: str, do: str) -> ConfigError:
     return ConfigError(f"the chess table {path} cannot be used.", f"found: {found}", do)
+
+
+SHIPPED = Path(__file__).parent.parent / "starter" / "positions.jsonl.gz"
+"""The file, as package data."""
+
+
+@functools.cache
+def shipped_table() -> Table | None:
+    """
+    The shipped table, read once; None where the distribution was built without it.
+
+    A test holds its moves against the rules, so not every start pays for that.
+    """
+    return read_table(SHIPPED, is_trusted=True) if SHIPPED.is_file() else None
+
+
+def shipped_positions() -> Iterator[tuple[ActionValues, str]]:
+    """The shipped positions with the split each belongs to ("" where the hash decides)."""
+    table = shipped_table()
+    if table is not None:
+        for entry in table.entries.values():
+            yield entry.values, entry.split
+
+
+def shipped_questions() -> Iterator[tuple[EnvironmentStep, str]]:
+    """Shipped questions of the kinds of moves that the positions hardly ask, and their split."""
+    for line in QUESTIONS.read_text("utf-8").splitlines():
+        row = json.loads(line)
+        split = row.pop("split")
+        yield EnvironmentStep(**row), split

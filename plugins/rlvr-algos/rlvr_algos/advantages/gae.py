@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from rlvr import BuildContext, Datum, Needs
 from rlvr_algos.advantages.global_batch import GlobalAdvantage, token_rewards
 from rlvr_algos.shaping.config import GaeConfig
-from rlvr_algos.shaping.reward_kl import annotated, to_go, with_advantages
+from rlvr_algos.shaping.reward_kl import annotated, to_go, with_advantages, with_annotation
 
 
 class GaeAdvantage(GlobalAdvantage):
@@ -49,7 +48,7 @@ class GaeAdvantage(GlobalAdvantage):
         ]
         bounded = self.bounded(estimates, [datum.labels for datum in data])
         return [
-            _with_return(with_advantages(datum, row), target)
+            with_annotation(with_advantages(datum, row), "return", target)
             for datum, row, target in zip(data, bounded, returns, strict=True)
         ]
 
@@ -59,9 +58,3 @@ class GaeAdvantage(GlobalAdvantage):
         after = np.append(values[1:], [0.0] * bool(len(values)))
         deltas = token_rewards(datum, config.kl_coef) + config.discount * after - values
         return to_go(deltas, config.discount * config.gae_lambda)
-
-
-def _with_return(datum: Datum, own: NDArray[np.float64]) -> Datum:
-    returns = np.zeros(len(datum.tokens), np.float32)
-    returns[datum.mask] = own
-    return attrs.evolve(datum, annotations={**datum.annotations, "return": returns})

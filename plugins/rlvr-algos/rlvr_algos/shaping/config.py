@@ -30,11 +30,7 @@ class ShapingConfig:
     truncated: str = option(
         "keep",
         "Answers cut at the token limit: keep, mask or penalise",
-        choices=(
-            "keep",
-            "mask",
-            "penalise",
-        ),
+        choices=("keep", "mask", "penalise"),
     )
     truncated_penalty: float = option(
         0.0, "Taken off the reward of a cut answer", unit="reward", validator=ge(0)
@@ -121,10 +117,7 @@ class GaeConfig(GlobalAdvantageConfig):
     gae_lambda: float = option(
         0.95,
         "1: the return alone, unbiased; 0: one step ahead, low variance",
-        validator=[
-            ge(0),
-            le(1),
-        ],
+        validator=[ge(0), le(1)],
     )
 
 
