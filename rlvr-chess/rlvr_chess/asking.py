@@ -53,6 +53,10 @@ class Player:
     policy: Policy
     profile: Profile = "canonical"
 
+    def params(self, temperature: float = 0.0) -> SamplingParams:
+        """How it is sampled: as many tokens as an answer may have."""
+        return SamplingParams(max_tokens=MAX_TOKENS[self.profile], temperature=temperature)
+
     async def texts(
         self, prompts: Sequence[str], *, temperature: float = 0.0, seed: int = 0
     ) -> list[Completion]:
@@ -61,7 +65,7 @@ class Player:
 
         Each prompt has a seed of its own, made of `seed` and its place.
         """
-        params = SamplingParams(max_tokens=MAX_TOKENS[self.profile], temperature=temperature)
+        params = self.params(temperature)
         asked = ((prompt, params, seed_of(seed, n)) for n, prompt in enumerate(prompts))
         return await complete(self.policy, asked)
 

@@ -49,9 +49,7 @@ def _ones(letters: str) -> bytes:
     return bytes(ord("01"[chr(code) in letters]) for code in range(256))
 
 
-_WHITE, _BLACK = _ones("PNBRQK"), _ones("pnbrqk")
-_PAWNS, _KNIGHTS, _BISHOPS = _ones("Pp"), _ones("Nn"), _ones("Bb")
-_ROOKS, _QUEENS, _KINGS = _ones("Rr"), _ones("Qq"), _ones("Kk")
+_ONES = [_ones(letters) for letters in ("Pp", "Nn", "Bb", "Rr", "Qq", "Kk", "PNBRQK", "pnbrqk")]
 _RIGHTS = {"K": chess.BB_H1, "Q": chess.BB_A1, "k": chess.BB_H8, "q": chess.BB_A8}
 
 
@@ -61,14 +59,11 @@ class FenError(ValueError):
 
 def read_board(fen: str, *, may_be_over: bool = False) -> chess.Board:
     """
-    The board of a FEN of six fields: a possible position that is not over.
+    The board of a FEN (six fields with one space between them): a possible position, not over.
 
     Other spellings of a possible position (an en-passant square nobody can capture on) are
-    accepted; `board.fen()` is then the canonical one.
-
-    Args:
-        fen: Six fields with one space between them, nothing before or after.
-        may_be_over: Also accept mate, stalemate, dead positions and 75 moves without progress.
+    accepted; `board.fen()` is then the canonical one. With `may_be_over` so are mate, stalemate,
+    dead positions and 75 moves without progress.
 
     Raises:
         FenError: What is wrong with it.
@@ -164,10 +159,9 @@ def board_of(fields: str, squares: str) -> chess.Board:
     # the first digit of a number is h8, its last one a1
     text = "".join([squares[rank : rank + 8][::-1] for rank in range(0, 64, 8)]).encode()
     board = chess.Board(None)
-    board.pawns, board.knights = int(text.translate(_PAWNS), 2), int(text.translate(_KNIGHTS), 2)
-    board.bishops, board.rooks = int(text.translate(_BISHOPS), 2), int(text.translate(_ROOKS), 2)
-    board.queens, board.kings = int(text.translate(_QUEENS), 2), int(text.translate(_KINGS), 2)
-    white, black = int(text.translate(_WHITE), 2), int(text.translate(_BLACK), 2)
+    planes = [int(text.translate(ones), 2) for ones in _ONES]
+    board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings = planes[:6]
+    white, black = planes[6:]
     board.occupied_co = [black, white]
     board.occupied = white | black
     board.turn = side == "w"

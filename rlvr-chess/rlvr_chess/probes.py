@@ -114,5 +114,4 @@ def _mutants(problem: Problem, right: str, count: int, seed: int) -> Iterator[Pr
             text = text if place % 2 else right[:place] + "~" + right[place + 1 :]
         if text not in made:
             made.add(text)
-            trajectory = Trajectory.from_text(problem.id, text)
-            yield Probe(kind="mutant", trajectory=trajectory, note=text, is_mutant=True)
+            yield evolve(_probe(problem, "mutant", text), is_mutant=True)

@@ -68,7 +68,9 @@ def test_figures_are_by_buckets_of_400() -> None:
     """799 and 800 are in different buckets; a puzzle without a rating is in none."""
     tried = [
         solving.Attempt(
-            puzzle=Solution(fen=LADDER, line=("a2a7",), rating=rating), is_first=True, is_whole=hit
+            puzzle=Solution(fen=LADDER, line=("a2a7",) * (1 if hit else 3), rating=rating),
+            board=chess.Board(LADDER),
+            place=2,
         )
         for rating, hit in ((799, True), (800, False), (1199, True), (0, True))
     ]

@@ -95,9 +95,8 @@ def test_warm_plies_are_hotter() -> None:
 def test_crowd_counts_games_not_visits() -> None:
     """A game may come back to its own position; another one may not, for two attempts."""
     crowd, board = Crowd(1), chess.Board()
-    assert not crowd.refuses(board, 0, 0)
-    crowd.enter(board, 0)
-    assert not crowd.refuses(board, 0, 0)
-    assert [crowd.refuses(board, 1, attempt) for attempt in range(4)] == [True, True, False, False]
+    assert crowd.admits(board, 0, 0)
+    assert crowd.admits(board, 0, 0)
+    assert [crowd.admits(board, 1, attempt) for attempt in range(4)] == [False, False, True, True]
     moved = chess.Board("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 7 9")
-    assert crowd.refuses(moved, 1, 0), "clocks do not make another position"
+    assert not crowd.admits(moved, 2, 0), "clocks do not make another position"

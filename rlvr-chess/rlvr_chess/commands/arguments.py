@@ -65,9 +65,7 @@ def check_writable(path: Path, *, makes_folder: bool = False) -> None:
     """
     Make sure that a file can be written; what stands there stays as it is.
 
-    Args:
-        path: The file.
-        makes_folder: Make its folder where there is none; else that is a mistake.
+    `makes_folder`: make its folder where there is none; else that is a mistake.
 
     Raises:
         UnknownNameError: There is no such folder.
@@ -191,12 +189,7 @@ class _Progress:
         rate = done / (now - self._began)
         left_s = (self.total - done) / rate
         text = f"{done} of {self.total} positions, {rate:.1f}/s, {left_s / 60:.0f} min left"
-        print(
-            f"\r{text}  " if is_terminal else text,
-            end="" if is_terminal else "\n",
-            file=sys.stderr,
-            flush=True,
-        )
+        print(f"\r{text}  " if is_terminal else f"{text}\n", end="", file=sys.stderr, flush=True)
 
     def end(self, done: int) -> None:
         """Say how long all of it took."""

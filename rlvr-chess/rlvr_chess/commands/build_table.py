@@ -9,7 +9,7 @@ from pathlib import Path
 
 from attrs import evolve
 
-from rlvr import ConfigError, PrerequisiteError, VerifierError, explain
+from rlvr import ConfigError, PrerequisiteError, VerifierError
 from rlvr_chess.commands.arguments import (
     add_engine_options,
     check_writable,
@@ -98,12 +98,10 @@ def _known(path: Path, identity: EngineIdentity) -> Table:
     if table.identity != identity:
         is_same_build = evolve(table.identity, nodes=identity.nodes) == identity
         raise (ConfigError if is_same_build else PrerequisiteError)(
-            explain(
-                f"{path} is there, and its positions were scored otherwise.",
-                f"found: {table.identity.text}; asked for: {identity.text}; "
-                f"different: {table.identity.difference(identity)}",
-                "choose another --out, or remove the file",
-            )
+            f"{path} is there, and its positions were scored otherwise.",
+            f"found: {table.identity.text}; asked for: {identity.text}; "
+            f"different: {table.identity.difference(identity)}",
+            "choose another --out, or remove the file",
         )
     return table
 
@@ -120,18 +118,14 @@ async def _scored(engine: EngineConfig, known: Table, fens: list[str]) -> dict[s
             except VerifierError as error:
                 print(f"not scored: {error}", file=sys.stderr)
                 failures.append(fen)
-                if len(failures) > _MOST_FAILURES and len(failures) > len(entries):
-                    raise _dead(failures) from error
+                if len(failures) > max(_MOST_FAILURES, len(entries)):
+                    raise VerifierError(
+                        "the table was not built: the engine fails at position after position.",
+                        f"found: {len(failures)} failures, the last at {failures[-1]}",
+                        "try: rlvr doctor --plugin chess; what was scored is in the cache",
+                    ) from error
                 return False
             return True
 
         await for_each(fens, score, engine)
     return entries
-
-
-def _dead(failures: list[str]) -> VerifierError:
-    return VerifierError(
-        "the table was not built: the engine fails at position after position.",
-        f"found: {len(failures)} failures, the last at {failures[-1]}",
-        "try: rlvr doctor --plugin chess; what was scored is in the cache",
-    )

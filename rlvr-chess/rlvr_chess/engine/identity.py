@@ -75,14 +75,12 @@ class EngineIdentity:
 
     def difference(self, other: EngineIdentity) -> str:
         """What differs, "nodes 100000 against 20000, ..."; "" where nothing does."""
-        pairs = [
-            ("engine", self.name, other.name),
-            ("net", self.net, other.net),
-            ("binary", self.binary[:12], other.binary[:12]),
-            ("options", dict(self.options), dict(other.options)),
-            ("nodes", self.nodes, other.nodes),
-        ]
-        return ", ".join(f"{what} {mine} against {its}" for what, mine, its in pairs if mine != its)
+        mine, its = (
+            {**one.to_json(), "binary": one.binary[:12], "engine": one.name}
+            for one in (self, other)
+        )
+        told = ("engine", "net", "binary", "options", "nodes")
+        return ", ".join(f"{k} {mine[k]} against {its[k]}" for k in told if mine[k] != its[k])
 
 
 def identify(path: Path, nodes: int) -> EngineIdentity:
@@ -115,17 +113,10 @@ def _identified(path: Path, mtime_ns: int, size: int) -> EngineIdentity:
         said = ran.stdout.decode(errors="replace").strip()[:200] or "nothing"
         raise _no_engine(path, f"asked `uci` it printed {said!r} (exit status {ran.returncode})")
     nets = [net.decode() for net in _NET.findall(ran.stdout)]
-    return EngineIdentity(
-        name=name[1].decode(),
-        net=" ".join(nets) or "no network",
-        binary=_sha256(path),
-        nodes=1,
-    )
-
-
-def _sha256(path: Path) -> str:
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        binary = hashlib.file_digest(file, "sha256").hexdigest()
+    net = " ".join(nets) or "no network"
+    return EngineIdentity(name=name[1].decode(), net=net, binary=binary, nodes=1)
 
 
 def _no_engine(path: Path, found: str) -> PrerequisiteError:

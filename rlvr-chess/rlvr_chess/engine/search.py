@@ -72,10 +72,11 @@ def best_of(lines: Sequence[bytes]) -> str:
     Raises:
         EngineFailure: The last line does not hold one.
     """
-    words = lines[-1].split() if lines else []
-    if len(words) < 2 or words[0] != b"bestmove" or words[1] == b"(none)":
-        raise EngineFailure(f"no move in {lines[-1][:80]!r}" if lines else "it said nothing")
-    return words[1].decode(errors="replace")
+    last = lines[-1] if lines else b""
+    match last.split():
+        case [b"bestmove", move, *_] if move != b"(none)":
+            return move.decode(errors="replace")
+    raise EngineFailure(f"no move in {last[:80]!r}" if lines else "it said nothing")
 
 
 def _read(text: bytes) -> _Line | None:

@@ -10,6 +10,7 @@ position counts as seen.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 from collections.abc import Container, Iterable, Sequence
@@ -35,9 +36,7 @@ class Seen:
     """
     A set of positions to ask `in`, by their first four fields.
 
-    Attributes:
-        exact: Positions.
-        hashes: Of others (`read_hashes`), whose mirrors are seen as well.
+    Of the positions in `hashes` (`read_hashes`) the mirrors are seen as well.
     """
 
     exact: frozenset[str] = frozenset()
@@ -85,16 +84,9 @@ def seen_positions(fens: Iterable[str]) -> frozenset[str]:
     """The four fields of the positions that were trained on."""
     found = set()
     for fen in fens:
-        try:
+        with contextlib.suppress(FenError):  # no position: none of the evaluation equals it
             found.add(four_fields(fen))
-        except FenError:
-            continue  # no position at all: nothing of the evaluation can equal it
     return frozenset(found)
-
-
-def is_seen(problem: Problem, seen: Container[str]) -> bool:
-    """Whether the position of a problem was trained on."""
-    return four_fields(problem.payload.fen) in seen
 
 
 def figures(problems: Iterable[Problem], seen: Container[str], note: str) -> list[Figure]:
@@ -114,7 +106,7 @@ def figures(problems: Iterable[Problem], seen: Container[str], note: str) -> lis
 
 def unseen_figures(problems: Sequence[Problem], found: Found, seen: Container[str]) -> list[Figure]:
     """Best moves, regret, exact states, puzzles and suites of unseen positions."""
-    kept = {problem.id for problem in problems if not is_seen(problem, seen)}
+    kept = {problem.id for problem in problems if four_fields(problem.payload.fen) not in seen}
     if len(kept) == len(problems):
         return [left_out(UNSEEN, "no position was seen: all figures are of unseen positions")]
     judged = [one for name, one in found.policy.items() if name in kept]

@@ -33,13 +33,9 @@ LEAST = 30
 @frozen(kw_only=True)
 class Foretold:
     """
-    An answer about a move.
+    An answer about a move: what the move does, and what was said (None where it is malformed).
 
-    Attributes:
-        truth: What the move really does.
-        answer: What was said, None where it is malformed.
-        floor: What a player without rules says, None where nobody asked it.
-        category: The kind of the move, "" where it is unknown.
+    `floor` is what a player without rules says, None where it was not asked.
     """
 
     truth: State

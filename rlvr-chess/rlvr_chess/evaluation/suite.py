@@ -57,11 +57,7 @@ async def measure(
     """
     Every figure of section "Numbers" of docs/chess/evaluation.md, as soon as it is there.
 
-    Args:
-        task: Gives the problems, the options and what games begin with.
-        policy: Asked greedily unless a figure says otherwise.
-        split: Of the problems.
-        seed: Of everything that is drawn.
+    The policy is asked greedily unless a figure says otherwise; `seed` is of all that is drawn.
     """
     config, problems = task.config, list(task.problems(split))
     bench = Bench(

@@ -51,7 +51,7 @@ def mixed(
     policy = [p for p in problems if not isinstance(p.payload, EnvironmentStep)]
     if not policy or not environment:
         mix = float(bool(policy))
-    before, after = (_rounded(steps * count * mix) for steps in (step, step + 1))
+    before, after = (math.floor(steps * count * mix + 0.5) for steps in (step, step + 1))
     chosen = _stretch(policy, before, after - before, f"policy {seed}")
     start = step * count - before
     return chosen + _by_kind(environment, start, count - len(chosen), f"environment {seed}")
@@ -69,10 +69,6 @@ def _by_kind(problems: Sequence[Problem], start: int, count: int, salt: str) -> 
         kind = order[offset]
         chosen += _stretch(kinds[kind], turn, 1, f"{salt} {kind}")
     return chosen
-
-
-def _rounded(number: float) -> int:
-    return math.floor(number + 0.5)
 
 
 def _stretch(problems: Sequence[Problem], start: int, count: int, salt: str) -> list[Problem]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import TYPE_CHECKING, cast
 
 from rlvr import BuildContext, Problem, Reward, RewardFn, Trajectory
@@ -12,11 +11,11 @@ from rlvr_chess.config import ChessConfig
 from rlvr_chess.questions.grammar import Profile, parse_environment, parse_policy
 from rlvr_chess.questions.records import EnvironmentStep, Payload, PolicyPosition, Solution
 from rlvr_chess.questions.transition import count_of, transition
-from rlvr_chess.rewards import environment as reward_environment
-from rlvr_chess.rewards import policy as reward_policy
-from rlvr_chess.rewards import second_opinion
-from rlvr_chess.rewards import solution as reward_solution
+from rlvr_chess.rewards import environment, policy, second_opinion, solution
+from rlvr_chess.rewards.environment import environment_reward
+from rlvr_chess.rewards.policy import policy_reward
 from rlvr_chess.rewards.second_opinion import DeeperSearch
+from rlvr_chess.rewards.solution import solution_reward
 from rlvr_chess.values import ActionValues
 
 if TYPE_CHECKING:
@@ -47,12 +46,7 @@ class ChessReward(RewardFn):
         self._deeper = DeeperSearch(self._config)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Close what was opened: cache and engine."""
         self._store = None
         await self._open.aclose()
@@ -70,16 +64,20 @@ class ChessReward(RewardFn):
             return self._malformed(payload, "cut off at the token limit")
         text = trajectory.completion
         if isinstance(payload, EnvironmentStep):
-            return self._environment(payload, text)
+            state = parse_environment(text, self._profile)
+            if state is None:
+                return self._malformed(payload, "not a state of the grammar")
+            truth, exact = transition(payload.fen, payload.uci), self._config.exact
+            return environment_reward(payload.fen, truth, state, exact_only=exact)
         answer = parse_policy(text, _count(payload), self._profile)
         if answer is None:
             return self._malformed(payload, "not a line of the grammar")
         if isinstance(payload, Solution):
-            return reward_solution.solution_reward(payload, answer)
+            return solution_reward(payload, answer)
         values = payload.values
         if values is None:
             values = await self._values(payload.fen)
-        return reward_policy.policy_reward(values, answer)
+        return policy_reward(values, answer)
 
     async def second_opinion(self, problem: Problem, trajectory: Trajectory) -> Reward | None:
         """
@@ -100,25 +98,14 @@ class ChessReward(RewardFn):
         values = deeper or payload.values or await self._values(payload.fen)
         return second_opinion.on_position(best, values, is_deeper=deeper is not None)
 
-    def _environment(self, step: EnvironmentStep, text: str) -> Reward:
-        answer = parse_environment(text, self._profile)
-        if answer is None:
-            return self._malformed(step, "not a state of the grammar")
-        truth = transition(step.fen, step.uci)
-        return reward_environment.environment_reward(
-            step.fen, truth, answer, exact_only=self._config.exact
-        )
-
     def _malformed(self, payload: Payload, why: str) -> Reward:
+        weights = policy.WEIGHTS
         if isinstance(payload, EnvironmentStep):
-            names = ["exact"] if self._config.exact else list(reward_environment.WEIGHTS)
+            weights = {"exact": 1.0} if self._config.exact else environment.WEIGHTS
         elif isinstance(payload, Solution):
-            names = list(reward_solution.WEIGHTS)
-        else:
-            names = list(reward_policy.WEIGHTS)
-        return Reward(
-            value=0.0, score01=0.0, components=dict.fromkeys(names, 0.0), evidence={"why": why}
-        )
+            weights = solution.WEIGHTS
+        components = dict.fromkeys(weights, 0.0)
+        return Reward(value=0.0, score01=0.0, components=components, evidence={"why": why})
 
     async def _values(self, fen: str) -> ActionValues:
         async with self._opening:

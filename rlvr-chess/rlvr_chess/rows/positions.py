@@ -22,12 +22,7 @@ from rlvr_chess.rows.files import Lines
 from rlvr_chess.rows.row import Item, Row, RowError, check_clock, each
 
 _SIX = re.compile(r"(\S+\s+){4}(?![A-Za-z])\S+\s+\S+")  # a word in the fifth place is an operation
-_SUITES = (
-    (re.compile(r"WAC\."), "wac"),
-    (re.compile(r"ECM\."), "ecm"),
-    (re.compile(r"BK\."), "bk"),
-    (re.compile(r"STS\b"), "sts"),
-)
+_SUITES = re.compile(r"(?:WAC|ECM|BK)\.|STS\b")
 _ID = re.compile(r'\bid\s+"([^"]*)"')
 _FULL = 100
 _CLOCKS = re.compile(r"((?:\S+\s+){3}\S+)\s+(\d+)\s+(\d+)\s+(?=[A-Za-z])(.*)")
@@ -155,8 +150,5 @@ def _points(board: chess.Board, points: str, moves: str) -> dict[str, float]:
 
 
 def _suite(known: str, name: str) -> str:
-    for pattern, suite in _SUITES:
-        if pattern.match(known):
-            return suite
-    letters = re.match(r"[a-z]+", name.lower())
-    return letters[0] if letters else "epd"
+    found = _SUITES.match(known) or re.match(r"[a-z]+", name.lower())
+    return found[0].rstrip(".").lower() if found else "epd"

@@ -61,11 +61,7 @@ def read_data(path: Path) -> DataSet:
     try:
         items = _read_file(path)
     except FileError as error:
-        raise ConfigError(
-            f"a data set of chess was to be read from {path}.",
-            f"found: it {error}",
-            "it takes: " + "; ".join(KINDS.values()),
-        ) from None
+        raise _unreadable(path, f"it {error}") from None
     return DataSet(rows=tuple(_unique(_questions(items))), material=_material(items))
 
 
@@ -88,12 +84,13 @@ def _read_folder(folder: Path) -> DataSet:
             if isinstance(item, Unsupported) or (isinstance(item, Row) and not item.is_bare)
         )
     if not rows and not everything:
-        raise ConfigError(
-            f"a data set of chess was to be read from the folder {folder}.",
-            "found: no file in it",
-            "it takes: " + "; ".join(KINDS.values()),
-        )
+        raise _unreadable(f"the folder {folder}", "no file in it")
     return DataSet(rows=tuple(_unique(rows)), material=_material(everything))
+
+
+def _unreadable(source: object, found: str) -> ConfigError:
+    do = "it takes: " + "; ".join(KINDS.values())
+    return ConfigError(f"a data set of chess was to be read from {source}.", f"found: {found}", do)
 
 
 def _read_file(path: Path) -> list[Item]:
@@ -144,12 +141,9 @@ def _unique(rows: Iterable[Row | Unsupported]) -> Iterator[Row | Unsupported]:
 def _material(items: Iterable[Item]) -> Material:
     items = list(items)
     played = [item for item in items if isinstance(item, GameLine)]
+    bare = [item.payload for item in items if isinstance(item, Row) and item.is_bare]
     return Material(
-        positions=tuple(
-            item.payload.fen
-            for item in items
-            if isinstance(item, Row) and item.is_bare and isinstance(item.payload, PolicyPosition)
-        ),
+        positions=tuple(one.fen for one in bare if isinstance(one, PolicyPosition)),
         games=tuple(game for game in played if not game.is_opening),
         openings=tuple(game for game in played if game.is_opening),
     )

@@ -24,8 +24,7 @@ class Row:
     A question of a data set.
 
     Attributes:
-        id: The row's own id, else its line number as text; "17/env" for the second question
-            about a position.
+        id: Its own, else its line number as text; "17/env" for a position's second question.
         payload: What is asked.
         split: The row's own split ("train", "test"), "" where it has none.
         game: What it came from, where rows of one game must stay in one split.
@@ -123,12 +122,7 @@ def free_id(name: str, taken: Container[str]) -> str:
 
 
 def check_clock(fen: str, plies: int = 1) -> None:
-    """
-    The position behind so many legal moves can be written.
-
-    Raises:
-        RowError: Its move number has too many digits.
-    """
+    """RowError where the position behind so many legal moves has too long a move number."""
     *fields, clock = fen.split(" ")
     number = int(clock) + (plies + (fields[1] == "b")) // 2
     if parse_environment(f"{' '.join(fields)} {number}+0.001+0+0") is None:
@@ -139,12 +133,7 @@ def check_clock(fen: str, plies: int = 1) -> None:
 
 
 def check_values(values: ActionValues) -> None:
-    """
-    The evaluation of every move can be written.
-
-    Raises:
-        RowError: One has too many digits.
-    """
+    """RowError where the evaluation of a move has more digits than an answer may write."""
     by_size = sorted(values.moves, key=lambda move: abs(move[2]))
     largest = {kind: (uci, value) for uci, kind, value in by_size}
     for kind, (uci, value) in largest.items():

@@ -104,8 +104,7 @@ def as_text(told: Mapping[str, Any]) -> str:
     """The summary for people, one number a line."""
     lines = []
     for name, value in told.items():
-        shown = (
-            ", ".join(f"{k}: {v}" for k, v in value.items()) if isinstance(value, dict) else value
-        )
-        lines.append(f"{name.replace('_', ' '):20} {shown}")
+        if isinstance(value, dict):
+            value = ", ".join(f"{k}: {v}" for k, v in value.items())
+        lines.append(f"{name.replace('_', ' '):20} {value}")
     return "\n".join(lines)

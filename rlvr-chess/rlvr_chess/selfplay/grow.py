@@ -52,12 +52,8 @@ class SelfPlay:
     @property
     def limits(self) -> Limits:
         """Of the buffer."""
-        keep = self._config.selfplay_keep
-        return Limits(
-            capacity=keep,
-            max_age=self._config.selfplay_age,
-            per_opening=max(1, keep // OPENING_SHARE),
-        )
+        keep, age = self._config.selfplay_keep, self._config.selfplay_age
+        return Limits(capacity=keep, max_age=age, per_opening=max(1, keep // OPENING_SHARE))
 
     async def discover(
         self, policy: Policy, memory: Mapping[str, Any], *, seed: int, step: int

@@ -159,16 +159,14 @@ class TableStore:
         return None if entry is None else entry.values
 
     async def values(self, fen: str) -> ActionValues:
-        """
-        The values, from the engine where they are not known; `entry` says what it raises.
-
-        A position known by its canonical spelling costs a look into a dict.
-        """
+        """The values, from the engine where they are not known; raises as `entry`."""
         return (await self.entry(fen)).values
 
     async def entry(self, fen: str) -> Entry:
         """
         The values with the iteration that they are from.
+
+        A position known by its canonical spelling costs a look into a dict.
 
         Raises:
             FenError: The position is invalid or over.
@@ -176,10 +174,7 @@ class TableStore:
                 that of the tables.
             VerifierError: The engine failed twice.
         """
-        if (found := self._find(fen)) is not None:
-            return found
-        fen = read_board(fen).fen()
-        if (found := self._find(fen)) is not None:
+        if found := self._find(fen) or self._find(fen := read_board(fen).fen()):
             return found
         pool = await self._opened()
         entry = await pool.analyse(fen)
@@ -189,16 +184,14 @@ class TableStore:
         return entry
 
     def _find(self, fen: str) -> Entry | None:
-        if (entry := self._known.get(fen)) is not None:
-            return entry
-        for layer in self.layers:
-            if (entry := layer.entries.get(fen)) is not None:
+        for known in (self._known, *(layer.entries for layer in self.layers)):
+            if (entry := known.get(fen)) is not None:
                 return entry
-        if (kept := self._cache()) is not None:
-            for identity in self._usable():
-                if (entry := kept.get(identity, fen)) is not None:
-                    self._known[fen] = entry
-                    return entry
+        kept = self._cache()
+        for identity in self._usable() if kept is not None else ():
+            if (entry := kept.get(identity, fen)) is not None:
+                self._known[fen] = entry
+                return entry
         return None
 
     def _usable(self) -> list[EngineIdentity]:
@@ -225,27 +218,23 @@ class TableStore:
     async def _opened(self) -> EnginePool:
         async with self._opening:
             if self._pool is None:
-                pool = EnginePool(self.engine)
-                await pool.__aenter__()
-                try:
-                    self._refuse_to_mix(pool.identity)
-                except PrerequisiteError:
+                pool = await EnginePool(self.engine).__aenter__()
+                here = pool.identity
+                theirs = self.layers[0].identity if self.layers else here
+                if theirs != here and not self.any_engine:
                     await pool.__aexit__()
-                    raise
+                    raise _another_engine(theirs, here)
                 self._pool = pool
             return self._pool
 
-    def _refuse_to_mix(self, here: EngineIdentity) -> None:
-        theirs = self.layers[0].identity if self.layers else here
-        if theirs == here or self.any_engine:
-            return
-        raise PrerequisiteError(
-            "a position is in no table, and this machine's engine is not the tables' engine.",
-            f"found: tables by {theirs.text}; here {here.text}; "
-            f"different: {theirs.difference(here)}",
-            "score all positions with one engine (rlvr chess build-table --dataset FILE --out "
-            "T.jsonl.gz, then chess.tables=T.jsonl.gz), or mix them: chess.any_engine=true",
-        )
+
+def _another_engine(theirs: EngineIdentity, here: EngineIdentity) -> PrerequisiteError:
+    return PrerequisiteError(
+        "a position is in no table, and this machine's engine is not the tables' engine.",
+        f"found: tables by {theirs.text}; here {here.text}; different: {theirs.difference(here)}",
+        "score all positions with one engine (rlvr chess build-table --dataset FILE --out "
+        "T.jsonl.gz, then chess.tables=T.jsonl.gz), or mix them: chess.any_engine=true",
+    )
 
 
 def _layers(config: ChessConfig) -> list[Table]:

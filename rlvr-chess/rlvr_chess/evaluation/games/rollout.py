@@ -59,15 +59,13 @@ async def exact_plies(player: Player, walks: Sequence[Walk], *, history: int = 0
         going = [place for place, count in enumerate(exact) if count == ply]
         if not going:
             break
-        moves = {place: walks[place].moves[ply] for place in going}
-        prompts = [
-            environment_prompt(
-                fens[place], moves[place], _past(walks[place], ply, history), player.profile
-            )
-            for place in going
-        ]
+        prompts = []
+        for place in going:
+            moves = walks[place].moves
+            past = moves[max(0, ply + 1 - history) : ply + 1] if history else ()
+            prompts.append(environment_prompt(fens[place], moves[ply], past, player.profile))
         for place, answer in zip(going, await player.texts(prompts), strict=True):
-            text, truth = answer_text(answer), transition(fens[place], moves[place])
+            text, truth = answer_text(answer), transition(fens[place], walks[place].moves[ply])
             if text is not None and parse_environment(text, player.profile) == truth:
                 fens[place], exact[place] = truth.fen, ply + 1
     return exact
@@ -88,7 +86,3 @@ def figures(exact: Sequence[int], note: str = "") -> list[Figure]:
     found = [rate(f"rollout/exact_at_{n}", [plies >= n for plies in exact], note) for n in HORIZONS]
     about = "; ".join(filter(None, [f"of {PLIES} plies", note]))
     return [*found, mean("rollout/plies", [float(plies) for plies in exact], about)]
-
-
-def _past(walk: Walk, ply: int, history: int) -> tuple[str, ...]:
-    return walk.moves[max(0, ply + 1 - history) : ply + 1] if history else ()

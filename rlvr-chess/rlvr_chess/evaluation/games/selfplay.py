@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rlvr import Figure, SamplingParams
-from rlvr_chess.asking import MAX_TOKENS, Player
+from rlvr import Figure
+from rlvr_chess.asking import Player
 from rlvr_chess.evaluation.statistics import ratio, survival_figure
 from rlvr_chess.selfplay.arena import Pairing, play
 from rlvr_chess.selfplay.game import Game
@@ -18,8 +18,7 @@ TEMPERATURE = 0.6
 
 async def legality_games(player: Player, games: int, *, seed: int = 0) -> list[Game]:
     """Games of the policy against itself from the initial position, to an end or an error."""
-    params = SamplingParams(max_tokens=MAX_TOKENS[player.profile], temperature=TEMPERATURE)
-    mover = PolicyMover(player.policy, params, player.profile)
+    mover = PolicyMover(player.policy, player.params(TEMPERATURE), player.profile)
     return await play([Pairing(white=mover, black=mover)] * games, seed=seed)
 
 
