@@ -36,14 +36,13 @@ async def complete(
 
 
 def answer_text(completion: Completion) -> str | None:
-    """What the policy said; None where it was cut off, which no grammar accepts."""
+    """Text of the answer; None if it was cut off, which no grammar accepts."""
     return None if completion.finish != "stop" else completion.text
 
 
 def line_of(completion: Completion, count: int, profile: Profile) -> PolicyAnswer | None:
-    """The line that was said, None where it is none with `count` candidates."""
-    text = answer_text(completion)
-    return None if text is None else parse_policy(text, count, profile)
+    """The line that was said; None if it was cut off or has not `count` candidates."""
+    return parse_policy(completion.text, count, profile) if completion.finish == "stop" else None
 
 
 @frozen
@@ -54,7 +53,7 @@ class Player:
     profile: Profile = "canonical"
 
     def params(self, temperature: float = 0.0) -> SamplingParams:
-        """How it is sampled: as many tokens as an answer may have."""
+        """Sampling parameters with the profile's largest answer as the limit of tokens."""
         return SamplingParams(max_tokens=MAX_TOKENS[self.profile], temperature=temperature)
 
     async def texts(

@@ -25,7 +25,6 @@ _FEN = re.compile(FEN)
 _NEIGHBOURS = re.compile("[1-8][1-8]")
 _RUNS = tuple((str(count), "." * count) for count in range(8, 0, -1))
 _EIGHTS = [8] * 8
-_SIDES = str.maketrans("wb", "bw")
 _RANKS = str.maketrans("12345678", "87654321")
 _STATUS = {
     chess.STATUS_NO_WHITE_KING: "White has no king",
@@ -45,11 +44,11 @@ _STATUS = {
 }
 
 
-def _ones(letters: str) -> bytes:
-    return bytes(ord("01"[chr(code) in letters]) for code in range(256))
-
-
-_ONES = [_ones(letters) for letters in ("Pp", "Nn", "Bb", "Rr", "Qq", "Kk", "PNBRQK", "pnbrqk")]
+_ONES = [
+    bytes(ord("01"[chr(code) in letters]) for code in range(256))
+    for letters in ("Pp", "Nn", "Bb", "Rr", "Qq", "Kk", "PNBRQK", "pnbrqk")
+]
+"""Translations of 64 letters into the ones of a bitboard: six kinds of pieces, two colours."""
 _RIGHTS = {"K": chess.BB_H1, "Q": chess.BB_A1, "k": chess.BB_H8, "q": chess.BB_A8}
 
 
@@ -61,7 +60,7 @@ def read_board(fen: str, *, may_be_over: bool = False) -> chess.Board:
     """
     The board of a FEN (six fields with one space between them): a possible position, not over.
 
-    Other spellings of a possible position (an en-passant square nobody can capture on) are
+    Other spellings of a possible position (an en-passant square without a capture) are
     accepted; `board.fen()` is then the canonical one. With `may_be_over` so are mate, stalemate,
     dead positions and 75 moves without progress.
 
@@ -130,10 +129,7 @@ def board_squares(placement: str) -> str:
 
 def flip(fen: str) -> str:
     """The position with the colours exchanged: the same game seen from the other side."""
-    placement, side, castling, passant, half, full = fen.split(" ")
-    placement = "/".join(reversed(placement.swapcase().split("/")))
-    castling = "".join(right for right in "KQkq" if right in castling.swapcase()) or "-"
-    return " ".join([placement, side.translate(_SIDES), castling, flip_move(passant), half, full])
+    return chess.Board(fen).mirror().fen()
 
 
 def flip_move(uci: str) -> str:

@@ -88,7 +88,7 @@ def _lines(fen: str, wrong: str, profile: Profile) -> Iterator[tuple[str, str]]:
 
 
 def _wrong_move(payload: object, values: ActionValues | None) -> str:
-    """A legal move that is not good enough; "" where there is none or nobody knows."""
+    """A legal move that is not good enough; "" if there is none or no values are known."""
     if isinstance(payload, Solution):
         legal = sorted(legal_moves(payload.fen))
         worst = min(legal, key=lambda uci: points(payload, uci))

@@ -6,7 +6,7 @@ import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
@@ -28,7 +28,6 @@ from rlvr_chess.config import ChessConfig
 from rlvr_chess.fen import four_fields
 from rlvr_chess.problem import problem_of, right_answer
 from rlvr_chess.questions.environment import hash_of, steps_of
-from rlvr_chess.questions.grammar import Profile
 from rlvr_chess.questions.mix import MixedTasks
 from rlvr_chess.questions.records import EnvironmentStep, PolicyPosition
 from rlvr_chess.questions.transition import legal_moves
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
 _NAMED = 3
 EVEN = 0.5
-"""The mix of tasks that nobody asked for."""
+"""The default of `chess.mix`."""
 
 
 class ChessTask(Task):
@@ -61,7 +60,7 @@ class ChessTask(Task):
         is_mixed = config.tasks == "both" and config.mix != EVEN
         self.curriculum_option = f"chess.mix={config.mix:g}" if is_mixed else ""
         self._context = context
-        self._profile = cast(Profile, config.profile)
+        self._profile = config.wording
 
     def problems(self, split: str) -> Sequence[Problem]:
         """
@@ -96,7 +95,7 @@ class ChessTask(Task):
         return {row.id: row.reason for row in self._divided if isinstance(row, Unsupported)}
 
     def curriculum(self) -> MixedTasks:
-        """A share `chess.mix` of policy problems; even shares where nobody asked."""
+        """A share `chess.mix` of policy problems; half by default."""
         return MixedTasks(self.config.mix)
 
     def probes(self, problem: Problem, *, count: int, seed: int) -> Iterable[Probe]:
@@ -109,7 +108,7 @@ class ChessTask(Task):
         return probes(problem, values, self._profile, count=count, seed=seed)
 
     def warnings(self, split: str) -> Iterable[str]:
-        """What of the data set is not asked, and what an engine is needed for."""
+        """Rows that are not asked, and positions that need an engine."""
         yield from self._left_out()
         problems = self.problems(split)
         forced = sum(p.split == "train" and _is_forced(p) for p in self._problems)

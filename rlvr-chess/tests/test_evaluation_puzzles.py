@@ -50,7 +50,7 @@ def test_a_line_is_solved_move_by_move() -> None:
     half = right | {second.split()[0]: "b1b7"}
     (begun,) = asyncio.run(solving.attempts(player(half), [puzzle]))
     assert (begun.is_first, begun.is_whole) == (True, False)
-    assert (begun.fen, begun.expected, begun.wrong) == (second, "b1b8", "b1b7")
+    assert (begun.board.fen(), begun.expected, begun.wrong) == (second, "b1b8", "b1b7")
     (none,) = asyncio.run(solving.attempts(player({}), [puzzle]))
     assert (none.is_first, none.is_whole, none.wrong) == (False, False, None)
 

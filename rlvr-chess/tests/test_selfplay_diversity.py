@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlvr_chess.fen import board_after, four_fields
-from rlvr_chess.selfplay.adjudication import Rules
 from rlvr_chess.selfplay.arena import Crowd, Pairing, play
 from rlvr_chess.selfplay.buffer import harvest
-from rlvr_chess.selfplay.game import Game
+from rlvr_chess.selfplay.game import Game, Rules
 from rlvr_chess.selfplay.movers import RandomMover, warm
 from rlvr_chess.selfplay.openings import book
 

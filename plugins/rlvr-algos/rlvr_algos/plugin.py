@@ -1,4 +1,4 @@
-"""What rlvr-algos offers. Light: names and vetted values only, torch comes with the chosen loss."""
+"""The parts of rlvr-algos, by name. Light: torch is imported with the chosen loss."""
 
 from __future__ import annotations
 
@@ -12,13 +12,19 @@ RLVR_API = 1
 _GROUP = "reward minus the group's mean, over its standard deviation if asked"
 _OTHERS = "reward minus the mean of the others of its group"
 _RETURNS = "returns of tokens, normalised over the batch of the step"
+_CRITIC = "generalised advantage estimates with a critic"
 _TAUGHT = "reward minus the group's mean, less each token's KL to a teacher"
 _BEST = "1 for the best right answer of a group, the others are left out"
 _ADVANTAGES = (
     ("group", "group:GroupAdvantage", "GroupAdvantageConfig", _GROUP),
     ("rloo", "group:RlooAdvantage", "RlooAdvantageConfig", _OTHERS),
     ("global", "global_batch:GlobalAdvantage", "GlobalAdvantageConfig", _RETURNS),
-    ("gae", "gae:GaeAdvantage", "GaeConfig", "generalised advantage estimates with a critic"),
+    (
+        "gae",
+        "global_batch:GaeAdvantage",
+        "GaeConfig",
+        "generalised advantage estimates with a critic",
+    ),
     ("opd", "opd:OpdAdvantage", "OpdConfig", _TAUGHT),
     ("best", "best:BestAdvantage", "BestConfig", _BEST),
 )
@@ -30,7 +36,7 @@ _LOSSES = (
     ("reinforce", "grpo:Reinforce", "importance-weighted policy gradient, nothing clipped"),
     ("ppo", "ppo:Ppo", "clipped importance ratio and a critic's clipped error"),
 )
-"""Name, class without "Loss", summary."""
+"""Name, class (without "Loss"), summary."""
 
 
 @hookimpl

@@ -9,8 +9,7 @@ import pytest
 from rlvr import CORRECTIONS, Advantage, BuildContext, Loss
 from rlvr.testing import AdvantageContract, LossContract, PluginContract
 from rlvr_algos.advantages.best import BestAdvantage, OneAdvantage
-from rlvr_algos.advantages.gae import GaeAdvantage
-from rlvr_algos.advantages.global_batch import GlobalAdvantage
+from rlvr_algos.advantages.global_batch import GaeAdvantage, GlobalAdvantage
 from rlvr_algos.advantages.group import GroupAdvantage, RlooAdvantage
 from rlvr_algos.advantages.opd import OpdAdvantage
 from rlvr_algos.losses.grpo import CispoLoss, GrpoLoss, GspoLoss, ReinforceLoss

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from rlvr import BackendError, BuildContext, Datum
 from rlvr.testing import random_data
-from rlvr_algos.advantages.gae import GaeAdvantage
-from rlvr_algos.advantages.global_batch import GlobalAdvantage
+from rlvr_algos.advantages.global_batch import GaeAdvantage, GlobalAdvantage
 from rlvr_algos.advantages.group import GroupAdvantage
 from rlvr_algos.config import GrpoConfig
 from rlvr_algos.losses.grpo import GrpoLoss

@@ -74,7 +74,7 @@ class EngineIdentity:
         return cls(**{name: record[name] for name in fields_dict(cls)})
 
     def difference(self, other: EngineIdentity) -> str:
-        """What differs, "nodes 100000 against 20000, ..."; "" where nothing does."""
+        """The differences, "nodes 100000 against 20000, ..."; "" if there are none."""
         mine, its = (
             {**one.to_json(), "binary": one.binary[:12], "engine": one.name}
             for one in (self, other)

@@ -20,8 +20,7 @@ from attrs.validators import ge, gt
 from rlvr import VerifierError
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.engine.identity import OPTIONS, EngineIdentity, find_engine, identify
-from rlvr_chess.engine.process import EngineFailure, EngineProcess
-from rlvr_chess.engine.search import best_of, last_complete
+from rlvr_chess.engine.process import EngineFailure, EngineProcess, best_of, last_complete
 from rlvr_chess.fen import read_board
 from rlvr_chess.values import ActionValues, Entry
 
@@ -205,7 +204,7 @@ class EnginePool:
                     failures.append(str(failure))
                     log.warning("engine_failed", engine=str(self._path), reason=str(failure))
                     await process.kill()
-                except BaseException:  # cancelled: what it would print is nobody's answer
+                except BaseException:  # cancelled: its output must not answer the next question
                     await process.kill()
                     raise
         finally:
@@ -218,7 +217,7 @@ class EnginePool:
         )
 
     def _landed(self, fen: str, search: asyncio.Task[Entry]) -> None:
-        """Forget a finished search; nobody may be waiting for its failure any more."""
+        """Forget a finished search; take its error, as perhaps no caller waits any more."""
         self._flying.pop(fen, None)
         if not search.cancelled():
             search.exception()

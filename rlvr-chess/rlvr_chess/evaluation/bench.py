@@ -1,4 +1,4 @@
-"""What an evaluation works on and what it has found: shared by the parts of the suite."""
+"""The questions of an evaluation and its judged answers, shared by the parts of the suite."""
 
 from __future__ import annotations
 

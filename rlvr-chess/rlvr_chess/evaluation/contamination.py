@@ -16,18 +16,18 @@ import hashlib
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 
+import chess
 from attrs import frozen
 
 from rlvr import Figure, Problem
 from rlvr_chess.evaluation.bench import Found
 from rlvr_chess.evaluation.environment import by_category, headline
 from rlvr_chess.evaluation.statistics import left_out, mean, rate
-from rlvr_chess.fen import FenError, flip, four_fields
+from rlvr_chess.fen import FenError, four_fields
 
 STARTER = Path(__file__).parent.parent / "starter" / "seen.bin"
 """What the starter model was pretrained on, as package data; absent where it does not ship."""
 _BYTES = 5
-_FILES = str.maketrans("abcdefgh", "hgfedcba")
 UNSEEN = "contamination/unseen"
 
 
@@ -56,10 +56,11 @@ class Seen:
 
 def mirrors(position: str) -> list[str]:
     """The position (four fields) and what its mirrors are, itself first."""
-    found = [position, four_fields(flip(f"{position} 0 1"))]
-    if position.split()[2] == "-":
-        found += [_other_wing(one) for one in found]
-    return found
+    board = chess.Board(f"{position} 0 1")
+    boards = [board, board.mirror()]
+    if not board.castling_rights:
+        boards += [one.transform(chess.flip_horizontal) for one in boards]
+    return [four_fields(one.fen()) for one in boards]
 
 
 @functools.cache
@@ -70,14 +71,8 @@ def read_hashes(path: Path) -> frozenset[bytes]:
 
 
 def hash_of(position: str) -> bytes:
-    """What a file keeps of a position (its four fields)."""
+    """The first bytes of the sha256 of a position (its four fields)."""
     return hashlib.sha256(position.encode()).digest()[:_BYTES]
-
-
-def _other_wing(position: str) -> str:
-    board, turn, castling, passant = position.split()
-    board = "/".join(rank[::-1] for rank in board.split("/"))
-    return " ".join([board, turn, castling, passant.translate(_FILES)])
 
 
 def seen_positions(fens: Iterable[str]) -> frozenset[str]:

@@ -152,6 +152,6 @@ def _puzzle_mistakes(bench: Bench) -> Iterator[Mistake]:
 def _worst(
     found: Mapping[str, T], rank: Callable[[T], float]
 ) -> Iterator[tuple[int, tuple[str, T]]]:
-    """Place (from 1), id and answer of those that rank first; equal ones by their ids."""
+    """Place (from 1), id and answer of the first `WORST`; equal ranks are ordered by id."""
     ordered = sorted(found.items(), key=lambda entry: (rank(entry[1]), entry[0]))
     return enumerate(ordered[:WORST], 1)

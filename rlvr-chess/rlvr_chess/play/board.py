@@ -18,27 +18,18 @@ GOOD, BAD = "#15781B", "#882020"
 
 def board_text(board: chess.Board, *, ascii_only: bool = False, flipped: bool = False) -> str:
     """
-    Eight ranks and the letters of the files.
+    Eight ranks and the letters of the files, Black's side below where `flipped`.
 
-    Args:
-        board: What to draw.
-        ascii_only: Letters for pieces, capitals for White; else chess symbols.
-        flipped: Black's side below.
+    Pieces are chess symbols, with `ascii_only` letters, capitals for White.
     """
-    files = range(7, -1, -1) if flipped else range(8)
-    ranks = range(8) if flipped else range(7, -1, -1)
-    lines = []
-    for rank in ranks:
-        squares = [_symbol(board.piece_at(chess.square(f, rank)), ascii_only) for f in files]
-        lines.append(f"{rank + 1}  {' '.join(squares)}")
-    lines.append("   " + " ".join(chess.FILE_NAMES[file] for file in files))
-    return "\n".join(lines)
-
-
-def _symbol(piece: chess.Piece | None, ascii_only: bool) -> str:
-    if piece is None:
-        return "." if ascii_only else EMPTY
-    return piece.symbol() if ascii_only else piece.unicode_symbol()
+    text = str(board) if ascii_only else board.unicode(empty_square=EMPTY)
+    rows = [text.split() for text in text.splitlines()]  # from the eighth rank down
+    lines = [[f"{8 - place} ", *row] for place, row in enumerate(rows)]
+    lines.append(["  ", *chess.FILE_NAMES])
+    if flipped:
+        lines = [*reversed(lines[:8]), lines[8]]
+        lines = [[line[0], *reversed(line[1:])] for line in lines]
+    return "\n".join(" ".join(line) for line in lines)
 
 
 def board_svg(
@@ -85,7 +76,7 @@ TERMINATION = {
     "ply cap": "adjudication",
     "value": "adjudication",
 }
-"""What PGN calls the reasons that are no normal end."""
+"""PGN's names of reasons that are no normal end."""
 
 
 def game_pgn(game: Game, headers: Mapping[str, str] | None = None) -> str:

@@ -11,7 +11,7 @@ from attrs import define, field
 from rlvr_chess.asking import seed_of
 from rlvr_chess.play.board import board_pgn, board_text
 from rlvr_chess.questions.transition import legal_move
-from rlvr_chess.selfplay.adjudication import Ending, Rules, ended_by_rules, won_by
+from rlvr_chess.selfplay.game import Ending, Rules, ended_by_rules, won_by
 from rlvr_chess.selfplay.movers import Mover, Turn
 
 HELP = """moves: UCI (e2e4, e7e8q) or SAN (e4, Nf3, O-O, exd5, e8=Q)

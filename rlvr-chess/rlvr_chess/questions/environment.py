@@ -91,15 +91,15 @@ def _empty(board: chess.Board, rng: random.Random) -> str:
     return _from(~chess.SquareSet(board.occupied), rng)
 
 
+def _geometry(board: chess.Board, rng: random.Random) -> str:
+    return _from(chess.SquareSet(board.occupied_co[board.turn]), rng)
+
+
 def _opponent(board: chess.Board, rng: random.Random) -> str:
     other = board.copy(stack=False)
     other.turn = not board.turn
     moves = sorted(move.uci() for move in other.pseudo_legal_moves)
     return rng.choice(moves) if moves else ""
-
-
-def _geometry(board: chess.Board, rng: random.Random) -> str:
-    return _from(chess.SquareSet(board.occupied_co[board.turn]), rng)
 
 
 def _into_check(board: chess.Board, rng: random.Random) -> str:

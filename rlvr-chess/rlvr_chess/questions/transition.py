@@ -13,7 +13,7 @@ from rlvr_chess.fen import board_of, fen_of, push, squares_of
 from rlvr_chess.values import MOST
 
 WIN, DRAW, LEGAL, ILLEGAL = "1.0", "0.5", "0.001", "-1.0"
-"""The reward field of an answer, from the side of whoever moves."""
+"""The reward field of an answer, seen from the side that moves."""
 SEVENTY_FIVE = 150
 """Half-moves without a capture or a pawn move at which the game is drawn without a claim."""
 UCI = re.compile("[a-h][1-8][a-h][1-8][qrbn]?")
@@ -54,7 +54,7 @@ def transition(fen: str, uci: str) -> State:
     """
     What `uci` does to the position, perhaps nothing (illegal, malformed, `0000`).
 
-    Draws that somebody would have to claim (50 moves, threefold) do not end a game; fivefold
+    Draws that a player has to claim (50 moves, threefold) do not end a game; fivefold
     repetition cannot be seen in a FEN and is never found.
 
     Raises:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, cast
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from rlvr import BuildContext, Problem, Reward, RewardFn, Trajectory
+import structlog
+
+from rlvr import BuildContext, PrerequisiteError, Problem, Reward, RewardFn, Trajectory
 from rlvr_chess.config import ChessConfig
-from rlvr_chess.questions.grammar import Profile, parse_environment, parse_policy
+from rlvr_chess.questions.grammar import parse_environment, parse_policy
 from rlvr_chess.questions.records import EnvironmentStep, Payload, PolicyPosition, Solution
 from rlvr_chess.questions.transition import count_of, transition
 from rlvr_chess.rewards import environment, policy, second_opinion, solution
 from rlvr_chess.rewards.environment import environment_reward
 from rlvr_chess.rewards.policy import policy_reward
-from rlvr_chess.rewards.second_opinion import DeeperSearch
 from rlvr_chess.rewards.solution import solution_reward
 from rlvr_chess.values import ActionValues
 
 if TYPE_CHECKING:
     from rlvr_chess.tables.store import TableStore
+
+log = structlog.get_logger()
 
 
 class ChessReward(RewardFn):
@@ -34,22 +36,14 @@ class ChessReward(RewardFn):
 
     def __init__(self, config: ChessConfig, context: BuildContext) -> None:
         self._config = config
-        self._profile = cast(Profile, config.profile)
-        self._store: TableStore | None = None
-        self._opening = asyncio.Lock()
-        self._open = AsyncExitStack()
-        self._deeper = DeeperSearch(config)
-
-    async def __aenter__(self) -> ChessReward:
-        """Open nothing yet."""
-        self._opening = asyncio.Lock()
-        self._deeper = DeeperSearch(self._config)
-        return self
+        self._profile = config.wording
+        self._searches_deeper = config.second_nodes > 0
 
     async def __aexit__(self, *error: object) -> None:
-        """Close what was opened: cache and engine."""
-        self._store = None
-        await self._open.aclose()
+        """Close what was opened: cache and engines."""
+        for name in ("_store", "_deeper"):
+            if (store := self.__dict__.pop(name, None)) is not None:
+                await store.__aexit__(*error)
 
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:
         """
@@ -69,15 +63,14 @@ class ChessReward(RewardFn):
                 return self._malformed(payload, "not a state of the grammar")
             truth, exact = transition(payload.fen, payload.uci), self._config.exact
             return environment_reward(payload.fen, truth, state, exact_only=exact)
-        answer = parse_policy(text, _count(payload), self._profile)
+        known = payload.values if isinstance(payload, PolicyPosition) else None
+        count = known.count if known is not None else count_of(payload.fen)
+        answer = parse_policy(text, count, self._profile)
         if answer is None:
             return self._malformed(payload, "not a line of the grammar")
         if isinstance(payload, Solution):
             return solution_reward(payload, answer)
-        values = payload.values
-        if values is None:
-            values = await self._values(payload.fen)
-        return policy_reward(values, answer)
+        return policy_reward(known or await self._store.values(payload.fen), answer)
 
     async def second_opinion(self, problem: Problem, trajectory: Trajectory) -> Reward | None:
         """
@@ -94,8 +87,8 @@ class ChessReward(RewardFn):
         best = second_opinion.chosen_move(payload.fen, text, is_padded=is_padded)
         if isinstance(payload, Solution):
             return second_opinion.on_solution(payload, best)
-        deeper = await self._deeper.values(payload.fen, self._open) if best else None
-        values = deeper or payload.values or await self._values(payload.fen)
+        deeper = await self._search_deeper(payload.fen) if best else None
+        values = deeper or payload.values or await self._store.values(payload.fen)
         return second_opinion.on_position(best, values, is_deeper=deeper is not None)
 
     def _malformed(self, payload: Payload, why: str) -> Reward:
@@ -107,21 +100,30 @@ class ChessReward(RewardFn):
         components = dict.fromkeys(weights, 0.0)
         return Reward(value=0.0, score01=0.0, components=components, evidence={"why": why})
 
-    async def _values(self, fen: str) -> ActionValues:
-        async with self._opening:
-            if self._store is None:
-                from rlvr_chess.tables.store import TableStore
+    @cached_property
+    def _store(self) -> TableStore:
+        from rlvr_chess.tables.store import TableStore
 
-                store = TableStore.of(self._config)
-                self._store = await self._open.enter_async_context(store)
-        return await self._store.values(fen)
+        return TableStore.of(self._config)
 
+    @cached_property
+    def _deeper(self) -> TableStore:
+        from rlvr_chess.engine.pool import EngineConfig
+        from rlvr_chess.tables.store import TableStore
 
-def _count(payload: PolicyPosition | Solution) -> int:
-    """Candidates that a line must name; a table holds every legal move."""
-    if isinstance(payload, PolicyPosition) and payload.values is not None:
-        return payload.values.count
-    return count_of(payload.fen)
+        config = self._config
+        engine = EngineConfig(path=config.engine, nodes=config.second_nodes, processes=1)
+        return TableStore(engine=engine, cache=None)
+
+    async def _search_deeper(self, fen: str) -> ActionValues | None:
+        """The values by `chess.second_nodes` nodes; None where that is 0 or no engine is there."""
+        if self._searches_deeper:
+            try:
+                return await self._deeper.values(fen)
+            except PrerequisiteError as error:
+                log.info("second_opinion_without_engine", reason=str(error))
+                self._searches_deeper = False
+        return None
 
 
 def _payload(problem: Problem) -> Payload:

@@ -9,8 +9,7 @@ from typing import Any
 from rlvr_chess.fen import read_board
 from rlvr_chess.questions.records import EnvironmentStep, PolicyPosition
 from rlvr_chess.questions.transition import UCI, State, check_moves, transition
-from rlvr_chess.rows.files import Lines
-from rlvr_chess.rows.row import Item, Row, RowError, check_clock, check_values, each
+from rlvr_chess.rows.row import Item, Lines, Row, RowError, check_clock, check_values, each
 from rlvr_chess.values import ActionValues, strength
 
 HEADER = "rlvr_chess_table"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -10,8 +11,19 @@ from attrs import evolve, frozen
 from rlvr import ConfigError
 from rlvr_chess.questions.records import PolicyPosition
 from rlvr_chess.rows import games, jsonl, positions, puzzles
-from rlvr_chess.rows.files import KINDS, FileError, Lines, kind_of, read_lines
-from rlvr_chess.rows.row import LONGEST_ID, GameLine, Item, Row, Unsupported, free_id
+from rlvr_chess.rows.row import (
+    KINDS,
+    LONGEST_ID,
+    FileError,
+    GameLine,
+    Item,
+    Lines,
+    Row,
+    Unsupported,
+    free_id,
+    kind_of,
+    read_lines,
+)
 
 _READERS: Mapping[str, Callable[[Lines, str], Iterator[Item]]] = {
     "jsonl": jsonl.read,
@@ -26,7 +38,7 @@ _NO_DATA = ("README", "LICENSE", "LICENCE", "COPYING", "NOTICE", "CHANGELOG", "S
 
 @frozen(kw_only=True)
 class Material:
-    """What a data set holds besides questions: where games and rollouts begin."""
+    """Content of a data set besides questions: positions, games and openings to play from."""
 
     positions: tuple[str, ...] = ()
     games: tuple[GameLine, ...] = ()
@@ -62,7 +74,11 @@ def read_data(path: Path) -> DataSet:
         items = _read_file(path)
     except FileError as error:
         raise _unreadable(path, f"it {error}") from None
-    return DataSet(rows=tuple(_unique(_questions(items))), material=_material(items))
+    met: set[str] = set()
+    rows = itertools.chain.from_iterable(
+        games.rows_of(item, met) if isinstance(item, GameLine) else [item] for item in items
+    )
+    return DataSet(rows=tuple(_unique(rows)), material=_material(items))
 
 
 def _read_folder(folder: Path) -> DataSet:
@@ -101,15 +117,6 @@ def _read_file(path: Path) -> list[Item]:
     stem = path.name.split(".")[0]
     items = list(_READERS[kind](lines, stem))
     return items if kind == "pgn" else [*items, *lines.broken]
-
-
-def _questions(items: Iterable[Item]) -> Iterator[Row | Unsupported]:
-    met: set[str] = set()
-    for item in items:
-        if isinstance(item, GameLine):
-            yield from games.rows_of(item, met)
-        else:
-            yield item
 
 
 def _unique(rows: Iterable[Row | Unsupported]) -> Iterator[Row | Unsupported]:

@@ -17,8 +17,9 @@ from attrs import define, field, frozen
 from rlvr_chess.asking import seed_of
 from rlvr_chess.fen import four_fields
 from rlvr_chess.questions.transition import legal_move
-from rlvr_chess.selfplay.adjudication import (
+from rlvr_chess.selfplay.game import (
     Ending,
+    Game,
     Judge,
     Rules,
     ended_by_resignation,
@@ -27,7 +28,6 @@ from rlvr_chess.selfplay.adjudication import (
     for_white,
     won_by,
 )
-from rlvr_chess.selfplay.game import Game
 from rlvr_chess.selfplay.movers import Move, Mover, Turn, random_move
 from rlvr_chess.selfplay.openings import START, Opening
 
@@ -169,7 +169,7 @@ async def play(
     Play all games to their end; one game a pairing, in order.
 
     Args:
-        pairings: Who plays whom from where.
+        pairings: Both movers and the opening of each game.
         rules: When a game ends and what an illegal answer costs.
         seed: Of everything random.
         judge: Values for `rules.value_limit`; only asked where that is set.
@@ -185,7 +185,12 @@ async def play(
     while running:
         moved = [t for t, said in await _ask(running) if t.take(said, rules, crowd)]
         if judge is not None and rules.value_limit:
-            await _judge([t for t in moved if t.ending is None], judge, rules)
+            open_tables = [t for t in moved if t.ending is None]
+            found = await asyncio.gather(*(judge(t.board.fen()) for t in open_tables))
+            for table, values in zip(open_tables, found, strict=True):
+                if values is not None:
+                    table.judged.append(for_white(values, table.board.turn))
+                    table.ending = ended_by_value(table.judged, rules)
         if on_end is not None:
             for table in running:
                 if table.ending is not None:
@@ -195,7 +200,7 @@ async def play(
 
 
 async def _ask(tables: Sequence[_Table]) -> list[tuple[_Table, Move]]:
-    """What the mover of each table says, in the order of the tables."""
+    """The answer of the mover of each table, in the order of the tables."""
     by_mover: dict[int, list[_Table]] = {}
     for table in tables:
         by_mover.setdefault(id(table.mover), []).append(table)
@@ -207,11 +212,3 @@ async def _ask(tables: Sequence[_Table]) -> list[tuple[_Table, Move]]:
 
     await asyncio.gather(*map(ask, by_mover.values()))
     return [(table, said[table.number]) for table in tables]
-
-
-async def _judge(tables: Sequence[_Table], judge: Judge, rules: Rules) -> None:
-    found = await asyncio.gather(*(judge(table.board.fen()) for table in tables))
-    for table, values in zip(tables, found, strict=True):
-        if values is not None:
-            table.judged.append(for_white(values, table.board.turn))
-            table.ending = ended_by_value(table.judged, rules)

@@ -85,7 +85,7 @@ def harvest(game: Game, count: int, *, seed: object) -> list[Found]:
 
 
 def _places(game: Game) -> dict[int, Found]:
-    """What may be taken from a game, by place in its moves; also its end, where nobody moved."""
+    """The positions of a game that may be taken, by place in its moves; the last one too."""
     board = chess.Board(game.start_fen)
     found = {}
     for place, uci in enumerate([*game.moves, ""]):
@@ -148,7 +148,7 @@ class PositionBuffer:
         return PositionBuffer(entries=tuple(entries), met=tuple(met)[-MEMORY * limits.capacity :])
 
     def to_json(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The JSON value that a checkpoint keeps."""
         positions = [attrs.asdict(e) for e in self.entries]
         return {"version": VERSION, "met": list(self.met), "positions": positions}
 

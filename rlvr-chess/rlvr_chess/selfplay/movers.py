@@ -10,7 +10,7 @@ from typing import Protocol
 
 import attrs
 import chess
-from attrs import field, frozen
+from attrs import Factory, field, frozen
 
 from rlvr import Completion, Policy, SamplingParams
 from rlvr_chess.asking import complete, line_of, seed_of
@@ -164,11 +164,7 @@ class MixMover:
 
     mover: Mover
     share: float
-    name: str = field()
-
-    @name.default
-    def _name(self) -> str:
-        return f"{self.mover.name} {self.share:.0%}"
+    name: str = Factory(lambda self: f"{self.mover.name} {self.share:.0%}", takes_self=True)
 
     async def moves(self, turns: Sequence[Turn]) -> list[Move]:
         """One answer a turn, in order."""

@@ -69,7 +69,7 @@ class TableCache:
             ) from error
 
     def get(self, identity: EngineIdentity, fen: str) -> Entry | None:
-        """What that engine said of a canonical FEN; None where it was never asked."""
+        """That engine's entry of a canonical FEN; None if it has not been searched."""
         query = "SELECT moves, depth FROM positions WHERE key = ?"
         row = self._db.execute(query, (identity.key(fen),)).fetchone()
         if row is None:
@@ -143,7 +143,7 @@ class TableStore:
         self.close()
 
     def close(self) -> None:
-        """Close the cache; for those that only peeked."""
+        """Close the cache; enough where only `peek` was called."""
         if self._kept is not None:
             self._kept.close()
             self._kept = None

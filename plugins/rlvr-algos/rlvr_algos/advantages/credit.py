@@ -1,4 +1,4 @@
-"""What all reward-based advantages have in common: shaping, filtering, limits, KL in the reward."""
+"""Base of the reward-based advantages: shaping, filtering, limits, KL in the reward."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Credit(AdaptiveKl, Advantage):
         """
         Ragged rows whitened, then clipped, as the options say.
 
-        Those whose problems differ in the label `whiten_by` are whitened apart; `labels` are the
+        Rows whose problems differ in the label `whiten_by` are whitened apart; `labels` are the
         rows' problems'. Problems without the label are one more kind.
 
         Raises:

@@ -28,9 +28,10 @@ class GroupAdvantage(Credit):
 
     def raw(self, rewards_P_G: Sequence[Sequence[float]]) -> list[NDArray[np.float64]]:
         """Shape (P, G), unit: reward, or none when normalised; a group looks at no other one."""
-        return [self._row(np.array(rewards_G)) for rewards_G in rewards_P_G]
+        return [self.row(np.array(rewards_G)) for rewards_G in rewards_P_G]
 
-    def _row(self, rewards_G: NDArray[np.float64]) -> NDArray[np.float64]:
+    def row(self, rewards_G: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Credit of one group."""
         if rewards_G.min() == rewards_G.max():
             return np.zeros(len(rewards_G))
         centred_G = rewards_G - math.fsum(rewards_G) / len(rewards_G)
@@ -39,7 +40,7 @@ class GroupAdvantage(Credit):
         return centred_G / (statistics.stdev(rewards_G.tolist()) + self._config.epsilon)
 
 
-class RlooAdvantage(Credit):
+class RlooAdvantage(GroupAdvantage):
     """
     Advantage of each trajectory: its reward minus the mean of its G - 1 companions (leave one out).
 
@@ -51,13 +52,9 @@ class RlooAdvantage(Credit):
     name = "rloo"
     config_class = RlooAdvantageConfig
 
-    def raw(self, rewards_P_G: Sequence[Sequence[float]]) -> list[NDArray[np.float64]]:
-        """Shape (P, G), unit: reward; a group looks at no other one."""
-        return [_leave_one_out(np.array(rewards_G)) for rewards_G in rewards_P_G]
-
-
-def _leave_one_out(rewards_G: NDArray[np.float64]) -> NDArray[np.float64]:
-    count = len(rewards_G)
-    if rewards_G.min() == rewards_G.max():
-        return np.zeros(count)
-    return (count * rewards_G - math.fsum(rewards_G)) / (count - 1)
+    def row(self, rewards_G: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Credit of one group, unit: reward."""
+        count = len(rewards_G)
+        if rewards_G.min() == rewards_G.max():
+            return np.zeros(count)
+        return (count * rewards_G - math.fsum(rewards_G)) / (count - 1)

@@ -121,5 +121,5 @@ class ReinforceLoss(PolicyGradientLoss):
     def surrogate(
         self, tokens: PolicyTokens, log_ratio: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """No further metrics."""
+        """The surrogate; no further metrics."""
         return -log_ratio.exp() * tokens.advantages, {}

@@ -1,4 +1,4 @@
-"""What all policy-gradient losses have in common: ratio, correction, KL, entropy, warnings."""
+"""Base of the policy-gradient losses: ratio, correction, KL, entropy, warnings."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class PolicyGradientLoss(AdaptiveKl, Loss):
         The built-in loss of a service that this is, with its settings.
 
         None with a KL, an entropy bonus or a correction: no built-in loss has these. How token
-        losses are averaged is no matter, for the weights go into the advantages.
+        losses are averaged does not matter: the weights go into the advantages.
         """
         config = self._config
         is_bare = config.kl_coef == 0 and config.entropy_coef == 0 and config.correction == "none"

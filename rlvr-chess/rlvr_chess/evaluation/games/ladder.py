@@ -16,10 +16,9 @@ from rlvr import Figure
 from rlvr_chess.asking import Player, seed_of
 from rlvr_chess.engine.pool import EnginePool
 from rlvr_chess.evaluation.games.elo import MODEL, Pair, Rung, elo_figure, expected, fit
-from rlvr_chess.evaluation.statistics import ratio
-from rlvr_chess.selfplay.adjudication import Rules
+from rlvr_chess.evaluation.statistics import ratio, survival_figure
 from rlvr_chess.selfplay.arena import Pairing, play
-from rlvr_chess.selfplay.game import Game
+from rlvr_chess.selfplay.game import Game, Rules
 from rlvr_chess.selfplay.movers import EngineMover, MixMover, Mover, PolicyMover, RandomMover
 from rlvr_chess.selfplay.openings import Opening, choose_openings
 
@@ -62,7 +61,7 @@ class Match:
 
 
 def rung_movers(pool: EnginePool) -> dict[str, Mover]:
-    """Who plays for each rung."""
+    """The mover of each rung, by the rung's name."""
     weak = EngineMover(pool, nodes=100)
     movers = [
         RandomMover(),
@@ -150,3 +149,30 @@ def score_figure(name: str, match: Match, rung: str) -> Figure:
     illegal = sum(game.reason == "illegal move" for game in games)
     note = f"{len(games)} games, {illegal} of them ended by an illegal move"
     return ratio(name, met, note)
+
+
+LEGALITY_GAMES = 100
+"""At most."""
+TEMPERATURE = 0.6
+
+
+async def legality_games(player: Player, games: int, *, seed: int = 0) -> list[Game]:
+    """Games of the policy against itself from the initial position, to an end or an error."""
+    mover = PolicyMover(player.policy, player.params(TEMPERATURE), player.profile)
+    return await play([Pairing(white=mover, black=mover)] * games, seed=seed)
+
+
+def legality_figures(games: Sequence[Game]) -> list[Figure]:
+    """
+    The half-move of the first illegal answer (median by Kaplan-Meier), and the illegal share.
+
+    A game that ended otherwise says that it lasted at least so long: it is censored.
+    """
+    happened = [game.illegal_at is not None for game in games]
+    lasted = [g.legal_plies + bad for g, bad in zip(games, happened, strict=True)]
+    note = f"half-moves; temperature {TEMPERATURE}; {sum(happened)} of {len(games)} games had one"
+    share = [(float(bad), float(plies)) for bad, plies in zip(happened, lasted, strict=True)]
+    return [
+        survival_figure("selfplay/first_illegal", lasted, happened, note),
+        ratio("selfplay/illegal_share", share, "of half-moves up to the first illegal one"),
+    ]

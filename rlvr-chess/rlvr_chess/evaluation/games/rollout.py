@@ -19,9 +19,8 @@ from rlvr_chess.evaluation.statistics import mean, rate
 from rlvr_chess.fen import board_after
 from rlvr_chess.questions.grammar import environment_prompt, parse_environment
 from rlvr_chess.questions.transition import transition
-from rlvr_chess.selfplay.adjudication import Rules
 from rlvr_chess.selfplay.arena import Pairing, play
-from rlvr_chess.selfplay.game import Game
+from rlvr_chess.selfplay.game import Game, Rules
 from rlvr_chess.selfplay.movers import EngineMover, MixMover
 from rlvr_chess.selfplay.openings import book, choose_openings
 
@@ -53,7 +52,7 @@ def walk_of(fen: str, moves: Sequence[str], key: str) -> Walk | None:
 
 
 async def exact_plies(player: Player, walks: Sequence[Walk], *, history: int = 0) -> list[int]:
-    """How many plies of each walk are foretold exactly before the first error, 0..`PLIES`."""
+    """The number of plies of each walk (0..`PLIES`) foretold exactly before the first error."""
     fens, exact = [walk.fen for walk in walks], [0] * len(walks)
     for ply in range(PLIES):
         going = [place for place, count in enumerate(exact) if count == ply]
