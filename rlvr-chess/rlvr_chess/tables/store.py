@@ -187,11 +187,11 @@ class TableStore:
         for known in (self._known, *(layer.entries for layer in self.layers)):
             if (entry := known.get(fen)) is not None:
                 return entry
-        kept = self._cache()
-        for identity in self._usable() if kept is not None else ():
-            if (entry := kept.get(identity, fen)) is not None:
-                self._known[fen] = entry
-                return entry
+        if (kept := self._cache()) is not None:
+            for identity in self._usable():
+                if (entry := kept.get(identity, fen)) is not None:
+                    self._known[fen] = entry
+                    return entry
         return None
 
     def _usable(self) -> list[EngineIdentity]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlvr_algos.advantages.credit import Credit
-from rlvr_algos.shaping.config import GroupAdvantageConfig, RlooAdvantageConfig
+from rlvr_algos.shaping.config import CreditConfig, GroupAdvantageConfig, RlooAdvantageConfig
 
 
 class GroupAdvantage(Credit):
@@ -24,7 +25,7 @@ class GroupAdvantage(Credit):
     """
 
     name = "group"
-    config_class = GroupAdvantageConfig
+    config_class: ClassVar[type[CreditConfig]] = GroupAdvantageConfig
 
     def raw(self, rewards_P_G: Sequence[Sequence[float]]) -> list[NDArray[np.float64]]:
         """Shape (P, G), unit: reward, or none when normalised; a group looks at no other one."""

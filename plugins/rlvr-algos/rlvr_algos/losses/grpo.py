@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
-from rlvr import NamedForm
+from rlvr import NamedForm, PolicyGradientConfig
 from rlvr_algos.config import CispoConfig, GrpoConfig, GspoConfig, ReinforceConfig
 from rlvr_algos.losses.policy_gradient import PolicyGradientLoss
 from rlvr_algos.tokens import PolicyTokens
@@ -21,7 +23,7 @@ class GrpoLoss(PolicyGradientLoss):
     """
 
     name = "grpo"
-    config_class = GrpoConfig
+    config_class: ClassVar[type[PolicyGradientConfig]] = GrpoConfig
 
     def form(self) -> NamedForm | None:
         """Tinker's `ppo`: the same surrogate."""

@@ -63,7 +63,7 @@ class Match:
 def rung_movers(pool: EnginePool) -> dict[str, Mover]:
     """The mover of each rung, by the rung's name."""
     weak = EngineMover(pool, nodes=100)
-    movers = [
+    movers: list[Mover] = [
         RandomMover(),
         *(MixMover(weak, share / 100, name=f"mix{share}") for share in (10, 25, 50, 75)),
         EngineMover(pool, nodes=10_000, elo=1350, name="elo1350"),
