@@ -40,7 +40,7 @@ from typing import Any
 import chess.engine
 from chess_clients import CLIENTS, MOVES, FiveMoves, call, close_all
 
-from rlvr_chess.engine.find import find_engine
+from rlvr_chess.engine.identity import find_engine
 from rlvr_chess.engine.pool import EngineConfig, EnginePool
 from rlvr_chess.fen import read_board
 from rlvr_chess.rows import Row, read_rows

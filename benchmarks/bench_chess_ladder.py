@@ -23,7 +23,7 @@ from attrs import evolve
 from rlvr_chess.engine.pool import EngineConfig, EnginePool
 from rlvr_chess.evaluation.games.elo import Pair, fit
 from rlvr_chess.evaluation.games.ladder import RUNGS, meet, rung_movers
-from rlvr_chess.selfplay.adjudication import Rules
+from rlvr_chess.selfplay.game import Rules
 from rlvr_chess.selfplay.openings import book, choose_openings, read_openings
 
 DRAWS = 500

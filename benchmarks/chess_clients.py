@@ -12,8 +12,7 @@ import chess.engine
 from stockfish import Stockfish
 
 from rlvr_chess.engine.pool import EngineConfig, EnginePool
-from rlvr_chess.engine.process import EngineFailure, EngineProcess
-from rlvr_chess.engine.search import last_block
+from rlvr_chess.engine.process import EngineFailure, EngineProcess, last_block
 from rlvr_chess.fen import read_board
 
 MOVES = 5

@@ -36,14 +36,13 @@ async def complete(
 
 
 def answer_text(completion: Completion) -> str | None:
-    """What the policy said; None where it was cut off, which no grammar accepts."""
+    """Text of the answer; None if it was cut off, which no grammar accepts."""
     return None if completion.finish != "stop" else completion.text
 
 
 def line_of(completion: Completion, count: int, profile: Profile) -> PolicyAnswer | None:
-    """The line that was said, None where it is none with `count` candidates."""
-    text = answer_text(completion)
-    return None if text is None else parse_policy(text, count, profile)
+    """The line that was said; None if it was cut off or has not `count` candidates."""
+    return parse_policy(completion.text, count, profile) if completion.finish == "stop" else None
 
 
 @frozen
@@ -53,6 +52,10 @@ class Player:
     policy: Policy
     profile: Profile = "canonical"
 
+    def params(self, temperature: float = 0.0) -> SamplingParams:
+        """Sampling parameters with the profile's largest answer as the limit of tokens."""
+        return SamplingParams(max_tokens=MAX_TOKENS[self.profile], temperature=temperature)
+
     async def texts(
         self, prompts: Sequence[str], *, temperature: float = 0.0, seed: int = 0
     ) -> list[Completion]:
@@ -61,7 +64,7 @@ class Player:
 
         Each prompt has a seed of its own, made of `seed` and its place.
         """
-        params = SamplingParams(max_tokens=MAX_TOKENS[self.profile], temperature=temperature)
+        params = self.params(temperature)
         asked = ((prompt, params, seed_of(seed, n)) for n, prompt in enumerate(prompts))
         return await complete(self.policy, asked)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from rlvr import CheckResult, RlvrError
-from rlvr_chess.engine.find import FIX, find_engine
-from rlvr_chess.engine.identity import identify
+from rlvr_chess.engine.identity import FIX, find_engine, identify
 from rlvr_chess.engine.pool import EngineConfig, EnginePool
-from rlvr_chess.tables.shipped import shipped_table
+from rlvr_chess.tables.file import shipped_table
 
 _START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
 

@@ -25,7 +25,6 @@ _FEN = re.compile(FEN)
 _NEIGHBOURS = re.compile("[1-8][1-8]")
 _RUNS = tuple((str(count), "." * count) for count in range(8, 0, -1))
 _EIGHTS = [8] * 8
-_SIDES = str.maketrans("wb", "bw")
 _RANKS = str.maketrans("12345678", "87654321")
 _STATUS = {
     chess.STATUS_NO_WHITE_KING: "White has no king",
@@ -45,13 +44,11 @@ _STATUS = {
 }
 
 
-def _ones(letters: str) -> bytes:
-    return bytes(ord("01"[chr(code) in letters]) for code in range(256))
-
-
-_WHITE, _BLACK = _ones("PNBRQK"), _ones("pnbrqk")
-_PAWNS, _KNIGHTS, _BISHOPS = _ones("Pp"), _ones("Nn"), _ones("Bb")
-_ROOKS, _QUEENS, _KINGS = _ones("Rr"), _ones("Qq"), _ones("Kk")
+_ONES = [
+    bytes(ord("01"[chr(code) in letters]) for code in range(256))
+    for letters in ("Pp", "Nn", "Bb", "Rr", "Qq", "Kk", "PNBRQK", "pnbrqk")
+]
+"""Translations of 64 letters into the ones of a bitboard: six kinds of pieces, two colours."""
 _RIGHTS = {"K": chess.BB_H1, "Q": chess.BB_A1, "k": chess.BB_H8, "q": chess.BB_A8}
 
 
@@ -61,14 +58,11 @@ class FenError(ValueError):
 
 def read_board(fen: str, *, may_be_over: bool = False) -> chess.Board:
     """
-    The board of a FEN of six fields: a possible position that is not over.
+    The board of a FEN (six fields with one space between them): a possible position, not over.
 
-    Other spellings of a possible position (an en-passant square nobody can capture on) are
-    accepted; `board.fen()` is then the canonical one.
-
-    Args:
-        fen: Six fields with one space between them, nothing before or after.
-        may_be_over: Also accept mate, stalemate, dead positions and 75 moves without progress.
+    Other spellings of a possible position (an en-passant square without a capture) are
+    accepted; `board.fen()` is then the canonical one. With `may_be_over` so are mate, stalemate,
+    dead positions and 75 moves without progress.
 
     Raises:
         FenError: What is wrong with it.
@@ -135,10 +129,7 @@ def board_squares(placement: str) -> str:
 
 def flip(fen: str) -> str:
     """The position with the colours exchanged: the same game seen from the other side."""
-    placement, side, castling, passant, half, full = fen.split(" ")
-    placement = "/".join(reversed(placement.swapcase().split("/")))
-    castling = "".join(right for right in "KQkq" if right in castling.swapcase()) or "-"
-    return " ".join([placement, side.translate(_SIDES), castling, flip_move(passant), half, full])
+    return chess.Board(fen).mirror().fen()
 
 
 def flip_move(uci: str) -> str:
@@ -164,10 +155,9 @@ def board_of(fields: str, squares: str) -> chess.Board:
     # the first digit of a number is h8, its last one a1
     text = "".join([squares[rank : rank + 8][::-1] for rank in range(0, 64, 8)]).encode()
     board = chess.Board(None)
-    board.pawns, board.knights = int(text.translate(_PAWNS), 2), int(text.translate(_KNIGHTS), 2)
-    board.bishops, board.rooks = int(text.translate(_BISHOPS), 2), int(text.translate(_ROOKS), 2)
-    board.queens, board.kings = int(text.translate(_QUEENS), 2), int(text.translate(_KINGS), 2)
-    white, black = int(text.translate(_WHITE), 2), int(text.translate(_BLACK), 2)
+    planes = [int(text.translate(ones), 2) for ones in _ONES]
+    board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings = planes[:6]
+    white, black = planes[6:]
     board.occupied_co = [black, white]
     board.occupied = white | black
     board.turn = side == "w"

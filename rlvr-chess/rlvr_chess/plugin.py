@@ -1,4 +1,4 @@
-"""What rlvr-chess offers. Imports nothing heavy: parts are named, and imported when chosen."""
+"""The parts of rlvr-chess, by name. Imports nothing heavy: a part is imported when chosen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STARTER = {
     "eval.samples": 1,
     "checkpoint.every": 50,
 }
-"""What suits the starter model on the starter positions: learns within minutes on two cores."""
+"""Values for the starter model on the starter positions: it learns in minutes on two cores."""
 
 LONGEST = 160
 """Tokens that an answer needs at most, in either profile; the starter model's context is 256."""
@@ -36,7 +36,7 @@ def rlvr_tasks() -> Iterable[TaskSpec]:
             config="rlvr_chess.config:ChessConfig",
             namespace="chess",
             reward="chess",
-            starter="rlvr_chess.starter.model_path:starter_model",
+            starter="rlvr_chess.starter:starter_model",
             presets={"starter": STARTER},
             values={"sampler.max_tokens": LONGEST},
         )
@@ -59,7 +59,7 @@ def rlvr_rewards() -> Iterable[RewardSpec]:
 
 @hookimpl
 def rlvr_checks() -> Iterable[Check]:
-    """What verification needs of the machine: the engine only where a table misses."""
+    """Check of the machine: the engine is needed only for positions that no table holds."""
     yield Check(
         name="chess-stockfish",
         target="rlvr_chess.doctor:stockfish",

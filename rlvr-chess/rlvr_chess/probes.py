@@ -88,7 +88,7 @@ def _lines(fen: str, wrong: str, profile: Profile) -> Iterator[tuple[str, str]]:
 
 
 def _wrong_move(payload: object, values: ActionValues | None) -> str:
-    """A legal move that is not good enough; "" where there is none or nobody knows."""
+    """A legal move that is not good enough; "" if there is none or no values are known."""
     if isinstance(payload, Solution):
         legal = sorted(legal_moves(payload.fen))
         worst = min(legal, key=lambda uci: points(payload, uci))
@@ -114,5 +114,4 @@ def _mutants(problem: Problem, right: str, count: int, seed: int) -> Iterator[Pr
             text = text if place % 2 else right[:place] + "~" + right[place + 1 :]
         if text not in made:
             made.add(text)
-            trajectory = Trajectory.from_text(problem.id, text)
-            yield Probe(kind="mutant", trajectory=trajectory, note=text, is_mutant=True)
+            yield evolve(_probe(problem, "mutant", text), is_mutant=True)

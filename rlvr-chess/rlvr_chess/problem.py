@@ -30,15 +30,7 @@ from rlvr_chess.values import ActionValues
 
 
 def problem_of(row: Row, split: str, *, profile: Profile, history: int) -> Problem:
-    """
-    The problem of a row.
-
-    Args:
-        row: A question.
-        split: "train" or "test".
-        profile: Wording of the prompt.
-        history: Last moves that an environment prompt shows.
-    """
+    """The problem of a row; an environment prompt shows the last `history` moves."""
     return Problem(
         id=row.id,
         prompt=(Message(role="user", content=prompt_of(row.payload, profile, history)),),
@@ -58,7 +50,7 @@ def prompt_of(payload: Payload, profile: Profile, history: int = 0) -> str:
 
 
 def labels_of(payload: Payload) -> dict[str, str]:
-    """What results are told apart by; docs/chess.md lists them."""
+    """Labels that results are reported by; docs/chess.md lists them."""
     fen = payload.fen
     labels = {
         "colour": colour_of(fen),
@@ -70,8 +62,7 @@ def labels_of(payload: Payload) -> dict[str, str]:
         category = payload.category or category_of(fen, payload.uci)
         return {"task": "environment", "category": category, **labels}
     if isinstance(payload, PolicyPosition):
-        source = {"source": payload.source} if payload.source else {}
-        return {"task": "policy", **labels, **source}
+        return {"task": "policy", **labels} | ({"source": payload.source} if payload.source else {})
     rating = {"rating": rating_bucket(payload.rating)} if payload.rating else {}
     return {"task": "solve", "suite": payload.suite, **labels, **rating}
 
@@ -93,13 +84,10 @@ def right_answer(
     payload: Payload, profile: Profile, values: ActionValues | None = None, seed: int = 0
 ) -> str | None:
     """
-    The answer that earns the full reward, None for a position whose values nobody knows.
+    The answer that earns the full reward, None for a position without known values.
 
-    Args:
-        payload: The question.
-        profile: Wording.
-        values: What a table says of the position, where the payload does not.
-        seed: Of the order of the candidates in profile `rookworld`.
+    `values` are what a table says of the position, where the payload does not. `seed` is of the
+    order of the candidates in profile `rookworld`.
     """
     if isinstance(payload, EnvironmentStep):
         return environment_text(transition(payload.fen, payload.uci))
@@ -112,7 +100,7 @@ def right_answer(
 
 
 def _solution(solution: Solution, profile: Profile, values: ActionValues | None) -> str:
-    """The best-rewarded move first among the candidates; evaluations 0.00 where nobody knows."""
+    """The best-rewarded move first among the candidates; evaluations 0.00 if unknown."""
     legal = sorted(legal_moves(solution.fen))
     best = max(legal, key=lambda uci: points(solution, uci))
     moves = legal if values is None else values.ranked

@@ -49,11 +49,6 @@ def divide(
             reason = 'its split is "train", and its position is held out by another row'
             divided.append(Unsupported(id=row.id, reason=reason))
         else:
-            divided.append((row, row.split or _settled(own[position], wanted[position])))
+            ours = own[position]  # held out by one row: by all; else it trains where one may
+            divided.append((row, row.split or (min(ours) if ours else max(wanted[position]))))
     return divided
-
-
-def _settled(own: set[str], wanted: set[str]) -> str:
-    if own:
-        return "test" if "test" in own else "train"
-    return "train" if "train" in wanted else "test"

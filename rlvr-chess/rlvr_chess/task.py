@@ -6,8 +6,7 @@ import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
@@ -29,7 +28,6 @@ from rlvr_chess.config import ChessConfig
 from rlvr_chess.fen import four_fields
 from rlvr_chess.problem import problem_of, right_answer
 from rlvr_chess.questions.environment import hash_of, steps_of
-from rlvr_chess.questions.grammar import Profile
 from rlvr_chess.questions.mix import MixedTasks
 from rlvr_chess.questions.records import EnvironmentStep, PolicyPosition
 from rlvr_chess.questions.transition import legal_moves
@@ -37,8 +35,7 @@ from rlvr_chess.rows.games import game_key
 from rlvr_chess.rows.read import DataSet, Material, read_data
 from rlvr_chess.rows.row import Row, Unsupported, free_id
 from rlvr_chess.splits import divide, split_of
-from rlvr_chess.tables.shipped import shipped_positions, shipped_questions
-from rlvr_chess.values import ActionValues
+from rlvr_chess.tables.file import shipped_positions, shipped_questions
 
 if TYPE_CHECKING:
     from rlvr_chess.selfplay.grow import SelfPlay
@@ -46,7 +43,7 @@ if TYPE_CHECKING:
 
 _NAMED = 3
 EVEN = 0.5
-"""The mix of tasks that nobody asked for."""
+"""The default of `chess.mix`."""
 
 
 class ChessTask(Task):
@@ -63,7 +60,7 @@ class ChessTask(Task):
         is_mixed = config.tasks == "both" and config.mix != EVEN
         self.curriculum_option = f"chess.mix={config.mix:g}" if is_mixed else ""
         self._context = context
-        self._profile = cast(Profile, config.profile)
+        self._profile = config.wording
 
     def problems(self, split: str) -> Sequence[Problem]:
         """
@@ -87,11 +84,10 @@ class ChessTask(Task):
 
         None for a position that no table holds: no engine is asked here.
         """
-        values = None
-        if not isinstance(problem.payload, EnvironmentStep) and not _has_values(problem):
-            values = self._peek(problem.payload.fen)
-        seed = hash_of("reference", problem.payload.fen)
-        text = right_answer(problem.payload, self._profile, values, seed)
+        payload, values = problem.payload, None
+        if not isinstance(payload, EnvironmentStep) and not _has_values(problem):
+            values = self._store.peek(payload.fen)
+        text = right_answer(payload, self._profile, values, hash_of("reference", payload.fen))
         return None if text is None else Trajectory.from_text(problem.id, text)
 
     def unsupported(self) -> Mapping[str, str]:
@@ -99,7 +95,7 @@ class ChessTask(Task):
         return {row.id: row.reason for row in self._divided if isinstance(row, Unsupported)}
 
     def curriculum(self) -> MixedTasks:
-        """A share `chess.mix` of policy problems; even shares where nobody asked."""
+        """A share `chess.mix` of policy problems; half by default."""
         return MixedTasks(self.config.mix)
 
     def probes(self, problem: Problem, *, count: int, seed: int) -> Iterable[Probe]:
@@ -108,11 +104,11 @@ class ChessTask(Task):
 
         values = None
         if isinstance(problem.payload, PolicyPosition):
-            values = problem.payload.values or self._peek(problem.payload.fen)
+            values = problem.payload.values or self._store.peek(problem.payload.fen)
         return probes(problem, values, self._profile, count=count, seed=seed)
 
     def warnings(self, split: str) -> Iterable[str]:
-        """What of the data set is not asked, and what an engine is needed for."""
+        """Rows that are not asked, and positions that need an engine."""
         yield from self._left_out()
         problems = self.problems(split)
         forced = sum(p.split == "train" and _is_forced(p) for p in self._problems)
@@ -142,15 +138,8 @@ class ChessTask(Task):
 
         return measure(self, policy, split=split, seed=seed)
 
-    async def __aenter__(self) -> ChessTask:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
+        """Close the cache of tables."""
         if "_store" in self.__dict__:
             self._store.close()
 
@@ -169,8 +158,15 @@ class ChessTask(Task):
         if self._context.dataset is None:
             return DataSet(rows=_starter_rows())
         data = read_data(self._context.dataset)
-        if self.config.strict:
-            _refuse([row for row in data.rows if isinstance(row, Unsupported)], self._context)
+        refused = [row for row in data.rows if isinstance(row, Unsupported)]
+        if self.config.strict and refused:
+            first = "; ".join(f"{row.id}: {row.reason}" for row in refused[:_NAMED])
+            more = f"; and {len(refused) - _NAMED} more" if len(refused) > _NAMED else ""
+            raise ConfigError(
+                f"every row of {self._context.dataset} was to be usable (chess.strict).",
+                f"found: {len(refused)} that are not: {first}{more}",
+                "mend them, or leave chess.strict out: the others are then problems",
+            )
         return data
 
     @cached_property
@@ -178,20 +174,22 @@ class ChessTask(Task):
         return divide(self._data.rows, self.config.holdout)
 
     @cached_property
+    def _rows(self) -> list[tuple[Row, str]]:
+        return [row for row in self._divided if not isinstance(row, Unsupported)]
+
+    @cached_property
     def _problems(self) -> list[Problem]:
         return [self._problem(row, split) for row, split in self._asked()]
 
     def _asked(self) -> Iterator[tuple[Row, str]]:
         """The rows of the tasks that are asked; a bare position stands for both."""
-        rows = [row for row in self._divided if not isinstance(row, Unsupported)]
-        tasks = self.config.tasks
-        steps = {}
+        tasks, steps = self.config.tasks, {}
         for wanted in ("train", "test") if tasks != "policy" else ():
-            bare = [row for row, split in rows if row.is_bare and split == wanted]
+            bare = [row for row, split in self._rows if row.is_bare and split == wanted]
             made = steps_of([row.payload.fen for row in bare])
             steps.update({row.id: step for row, step in zip(bare, made, strict=True)})
         taken = {row.id if isinstance(row, Unsupported) else row[0].id for row in self._divided}
-        for row, split in rows:
+        for row, split in self._rows:
             is_step = isinstance(row.payload, EnvironmentStep)
             if tasks == "both" or is_step == (tasks == "environment"):
                 yield row, split
@@ -206,7 +204,7 @@ class ChessTask(Task):
     def _left_out(self) -> Iterator[str]:
         kinds = Counter(
             "environment" if isinstance(row.payload, EnvironmentStep) else "policy"
-            for row, _ in (row for row in self._divided if not isinstance(row, Unsupported))
+            for row, _ in self._rows
             if not row.is_bare
         )
         other = {"policy": "environment", "environment": "policy"}.get(self.config.tasks, "")
@@ -230,9 +228,6 @@ class ChessTask(Task):
         store = TableStore.of(self.config)
         weakref.finalize(self, store.close)
         return store
-
-    def _peek(self, fen: str) -> ActionValues | None:
-        return self._store.peek(fen)
 
     @cached_property
     def _self_play(self) -> SelfPlay:
@@ -279,15 +274,3 @@ def _has_values(problem: Problem) -> bool:
 def _is_forced(problem: Problem) -> bool:
     payload = problem.payload
     return not isinstance(payload, EnvironmentStep) and len(legal_moves(payload.fen)) == 1
-
-
-def _refuse(rows: Sequence[Unsupported], context: BuildContext) -> None:
-    if not rows:
-        return
-    first = "; ".join(f"{row.id}: {row.reason}" for row in rows[:_NAMED])
-    more = f"; and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
-    raise ConfigError(
-        f"every row of {context.dataset} was to be usable (chess.strict).",
-        f"found: {len(rows)} that are not: {first}{more}",
-        "mend them, or leave chess.strict out: the others are then problems",
-    )

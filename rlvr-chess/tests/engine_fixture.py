@@ -10,7 +10,7 @@ import pytest
 
 from rlvr import PrerequisiteError
 from rlvr.testing.tools import missing
-from rlvr_chess.engine.find import find_engine
+from rlvr_chess.engine.identity import find_engine
 
 QUICK = 10_000
 """Nodes that complete an iteration of the wildest positions here, in some 15 ms."""

@@ -52,8 +52,8 @@ def split_up(found: list[Row | Unsupported]) -> tuple[list[str], dict[str, str]]
         ({"fen": START, "uci": "e2e4", "terminated": "no"}, "\"terminated\" is 'no'"),
         ({"fen": START, "uci": "e2e4", "new_fen": START}, f"{START!r}, by the rules it is 'rnbqkb"),
         ({"fen": START, "moves": MOVES[1:]}, "no value of 1 legal moves: g1h3"),
-        ({"fen": START, "moves": [*MOVES, ["e2e5", "cp", 1]]}, "not legal here: e2e5"),
-        ({"fen": START, "moves": [*MOVES, MOVES[0]]}, "a move has two values"),
+        ({"fen": START, "moves": [*MOVES, ["e2e5", "cp", 1]]}, "not legal here: 'e2e5'"),
+        ({"fen": START, "moves": [*MOVES, MOVES[0]]}, "has two values"),
         ({"fen": START, "moves": [["e2e4", "cp", "1"]]}, '"moves" wants'),
         ({"fen": START, "moves": [["e2e4", "mate", 0]]}, '"moves" wants'),
         (

@@ -9,7 +9,7 @@ from engine_fixture import stockfish as stockfish
 
 from rlvr import ExitCode, PrerequisiteError
 from rlvr_chess.doctor import stockfish as check
-from rlvr_chess.engine.find import FIX, find_engine
+from rlvr_chess.engine.identity import FIX, find_engine
 
 
 def test_usual_places(stockfish: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,7 +30,7 @@ def test_given_path_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_missing_engine_is_exit_4(monkeypatch: pytest.MonkeyPatch) -> None:
     """No engine anywhere: exit code 4, and the command that installs it."""
-    monkeypatch.setattr("rlvr_chess.engine.find._FOLDERS", ())
+    monkeypatch.setattr("rlvr_chess.engine.identity._FOLDERS", ())
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(PrerequisiteError, match="apt-get install stockfish") as caught:
         find_engine()

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlvr_chess.engine.process import EngineFailure
-from rlvr_chess.engine.search import best_of, last_complete
+from rlvr_chess.engine.process import EngineFailure, best_of, last_complete
 
 LEGAL = ["e2e4", "d2d4", "g1f3"]
 

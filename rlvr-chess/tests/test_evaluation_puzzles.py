@@ -50,7 +50,7 @@ def test_a_line_is_solved_move_by_move() -> None:
     half = right | {second.split()[0]: "b1b7"}
     (begun,) = asyncio.run(solving.attempts(player(half), [puzzle]))
     assert (begun.is_first, begun.is_whole) == (True, False)
-    assert (begun.fen, begun.expected, begun.wrong) == (second, "b1b8", "b1b7")
+    assert (begun.board.fen(), begun.expected, begun.wrong) == (second, "b1b8", "b1b7")
     (none,) = asyncio.run(solving.attempts(player({}), [puzzle]))
     assert (none.is_first, none.is_whole, none.wrong) == (False, False, None)
 
@@ -68,7 +68,9 @@ def test_figures_are_by_buckets_of_400() -> None:
     """799 and 800 are in different buckets; a puzzle without a rating is in none."""
     tried = [
         solving.Attempt(
-            puzzle=Solution(fen=LADDER, line=("a2a7",), rating=rating), is_first=True, is_whole=hit
+            puzzle=Solution(fen=LADDER, line=("a2a7",) * (1 if hit else 3), rating=rating),
+            board=chess.Board(LADDER),
+            place=2,
         )
         for rating, hit in ((799, True), (800, False), (1199, True), (0, True))
     ]

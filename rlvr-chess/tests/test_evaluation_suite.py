@@ -39,10 +39,9 @@ from rlvr_chess.questions.grammar import (
 from rlvr_chess.questions.records import EnvironmentStep
 from rlvr_chess.questions.transition import legal_moves, transition
 from rlvr_chess.rows import Material
-from rlvr_chess.selfplay.adjudication import Rules
 from rlvr_chess.selfplay.arena import Pairing, play
-from rlvr_chess.selfplay.game import Game
-from rlvr_chess.tables.shipped import shipped_questions
+from rlvr_chess.selfplay.game import Game, Rules
+from rlvr_chess.tables.file import shipped_questions
 from rlvr_chess.task import ChessTask
 from rlvr_chess.values import ActionValues
 

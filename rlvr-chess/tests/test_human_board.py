@@ -10,8 +10,7 @@ import pytest
 from rlvr import ConfigError, ExitCode, UnknownNameError
 from rlvr_chess.commands.board import board
 from rlvr_chess.fen import FenError
-from rlvr_chess.play.board import GOOD, board_svg, board_text
-from rlvr_chess.play.pgn import board_pgn
+from rlvr_chess.play.board import GOOD, board_pgn, board_svg, board_text
 
 ITALIAN = "r1bqk1nr/pppp1ppp/2n5/2b1p3/2B1P3/5N2/PPPP1PPP/RNBQK2R w KQkq - 4 4"
 

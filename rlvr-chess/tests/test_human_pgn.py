@@ -11,10 +11,9 @@ import pytest
 from rlvr import ConfigError, UnknownNameError
 from rlvr_chess.commands.board import board
 from rlvr_chess.fen import board_after
-from rlvr_chess.play.pgn import board_pgn, game_pgn
-from rlvr_chess.selfplay.adjudication import Rules
+from rlvr_chess.play.board import board_pgn, game_pgn
 from rlvr_chess.selfplay.arena import Pairing, play
-from rlvr_chess.selfplay.game import Game
+from rlvr_chess.selfplay.game import Game, Rules
 from rlvr_chess.selfplay.movers import MixMover, RandomMover
 from rlvr_chess.selfplay.openings import Opening, book
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import chess
 import pytest
@@ -8,12 +9,19 @@ from attrs import evolve
 
 from rlvr import BuildContext, Message, Problem
 from rlvr_chess.config import ChessConfig
-from rlvr_chess.questions.mix import mixed
+from rlvr_chess.questions.mix import MixedTasks
 from rlvr_chess.questions.records import EnvironmentStep, PolicyPosition
 from rlvr_chess.task import ChessTask
 
 FEN = chess.STARTING_FEN
 KINDS = {"quiet", "castle_k", "checkmate"}
+
+
+def mixed(
+    given: Sequence[Problem], count: int, *, mix: float, seed: int, step: int
+) -> list[Problem]:
+    """The problems that the curriculum chooses for a step."""
+    return MixedTasks(mix).choose(given, count, seed=seed, step=step, history={})
 
 
 def problems(policy: int, environment: int, kind: str = "quiet") -> list[Problem]:

@@ -232,7 +232,7 @@ def test_samples_of_a_group_do_not_follow_one_another() -> None:
 
     Equal rewards get equal credit, and estimates with a critic look at one answer only.
     """
-    from rlvr_algos.advantages.gae import GaeAdvantage
+    from rlvr_algos.advantages.global_batch import GaeAdvantage
     from rlvr_algos.advantages.group import GroupAdvantage
 
     (found,) = GroupAdvantage(None, CONTEXT)([scored([1, 0, 0, 0])])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import chess
 import pytest
 
-from rlvr_chess.selfplay.adjudication import (
+from rlvr_chess.selfplay.game import (
     Ending,
     Rules,
     ended_by_resignation,

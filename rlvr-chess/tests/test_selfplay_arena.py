@@ -10,9 +10,8 @@ from rlvr import SamplingParams
 from rlvr.testing.fakes import ScriptedPolicy
 from rlvr_chess.fen import board_after
 from rlvr_chess.questions.grammar import policy_text
-from rlvr_chess.selfplay.adjudication import Rules
 from rlvr_chess.selfplay.arena import Crowd, Pairing, play
-from rlvr_chess.selfplay.game import Game
+from rlvr_chess.selfplay.game import Game, Rules
 from rlvr_chess.selfplay.movers import (
     EngineMover,
     MixMover,

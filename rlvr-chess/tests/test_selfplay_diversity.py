@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlvr_chess.fen import board_after, four_fields
-from rlvr_chess.selfplay.adjudication import Rules
 from rlvr_chess.selfplay.arena import Crowd, Pairing, play
 from rlvr_chess.selfplay.buffer import harvest
-from rlvr_chess.selfplay.game import Game
+from rlvr_chess.selfplay.game import Game, Rules
 from rlvr_chess.selfplay.movers import RandomMover, warm
 from rlvr_chess.selfplay.openings import book
 
@@ -95,9 +94,8 @@ def test_warm_plies_are_hotter() -> None:
 def test_crowd_counts_games_not_visits() -> None:
     """A game may come back to its own position; another one may not, for two attempts."""
     crowd, board = Crowd(1), chess.Board()
-    assert not crowd.refuses(board, 0, 0)
-    crowd.enter(board, 0)
-    assert not crowd.refuses(board, 0, 0)
-    assert [crowd.refuses(board, 1, attempt) for attempt in range(4)] == [True, True, False, False]
+    assert crowd.admits(board, 0, 0)
+    assert crowd.admits(board, 0, 0)
+    assert [crowd.admits(board, 1, attempt) for attempt in range(4)] == [False, False, True, True]
     moved = chess.Board("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 7 9")
-    assert crowd.refuses(moved, 1, 0), "clocks do not make another position"
+    assert not crowd.admits(moved, 2, 0), "clocks do not make another position"

@@ -9,8 +9,15 @@ import pytest
 
 from rlvr import ConfigError, ExitCode
 from rlvr_chess.engine.identity import EngineIdentity
-from rlvr_chess.tables.file import Table, is_table, read_table, write_table
-from rlvr_chess.tables.shipped import SHIPPED, shipped_positions, shipped_table
+from rlvr_chess.tables.file import (
+    SHIPPED,
+    Table,
+    is_table,
+    read_table,
+    shipped_positions,
+    shipped_table,
+    write_table,
+)
 from rlvr_chess.values import ActionValues, Entry
 
 IDENTITY = EngineIdentity(name="Stockfish 15.1", net="nn-1.nnue", binary="a" * 64, nodes=100)

@@ -16,9 +16,8 @@ from rlvr_chess.config import ChessConfig
 from rlvr_chess.engine.identity import identify
 from rlvr_chess.engine.pool import EngineConfig, EnginePool
 from rlvr_chess.fen import FenError
-from rlvr_chess.tables.cache import TableCache, cache_file
 from rlvr_chess.tables.file import Table, write_table
-from rlvr_chess.tables.store import TableStore
+from rlvr_chess.tables.store import TableCache, TableStore, cache_file
 from rlvr_chess.values import ActionValues, Entry
 
 FENS = positions(4, seed=6)

@@ -8,18 +8,12 @@ import pytest
 
 from rlvr import CORRECTIONS, Advantage, BuildContext, Loss
 from rlvr.testing import AdvantageContract, LossContract, PluginContract
-from rlvr_algos.advantages.best import BestAdvantage
-from rlvr_algos.advantages.gae import GaeAdvantage
-from rlvr_algos.advantages.global_batch import GlobalAdvantage
-from rlvr_algos.advantages.group import GroupAdvantage
-from rlvr_algos.advantages.one import OneAdvantage
+from rlvr_algos.advantages.best import BestAdvantage, OneAdvantage
+from rlvr_algos.advantages.global_batch import GaeAdvantage, GlobalAdvantage
+from rlvr_algos.advantages.group import GroupAdvantage, RlooAdvantage
 from rlvr_algos.advantages.opd import OpdAdvantage
-from rlvr_algos.advantages.rloo import RlooAdvantage
-from rlvr_algos.losses.cispo import CispoLoss
-from rlvr_algos.losses.grpo import GrpoLoss
-from rlvr_algos.losses.gspo import GspoLoss
+from rlvr_algos.losses.grpo import CispoLoss, GrpoLoss, GspoLoss, ReinforceLoss
 from rlvr_algos.losses.ppo import PpoLoss
-from rlvr_algos.losses.reinforce import ReinforceLoss
 from rlvr_algos.losses.sft import SftLoss
 
 CONTEXT = BuildContext()

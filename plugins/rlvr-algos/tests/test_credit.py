@@ -27,10 +27,8 @@ from rlvr.testing import ToyTask, random_data
 from rlvr.training.stages import collate
 from rlvr_algos.advantages.best import BestAdvantage
 from rlvr_algos.advantages.credit import Credit
-from rlvr_algos.advantages.gae import GaeAdvantage
-from rlvr_algos.advantages.global_batch import GlobalAdvantage
-from rlvr_algos.advantages.group import GroupAdvantage
-from rlvr_algos.advantages.rloo import RlooAdvantage
+from rlvr_algos.advantages.global_batch import GaeAdvantage, GlobalAdvantage
+from rlvr_algos.advantages.group import GroupAdvantage, RlooAdvantage
 
 CONTEXT = BuildContext(sampling=SamplingParams(max_tokens=100, group_size=4))
 Answer = tuple[float, int] | tuple[float, int, Finish]

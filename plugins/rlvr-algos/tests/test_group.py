@@ -21,8 +21,8 @@ from rlvr import (
     TaskError,
     Trajectory,
 )
+from rlvr_algos.advantages.best import OneAdvantage
 from rlvr_algos.advantages.group import GroupAdvantage
-from rlvr_algos.advantages.one import OneAdvantage
 from rlvr_algos.shaping.config import GroupAdvantageConfig
 
 CONTEXT = BuildContext()

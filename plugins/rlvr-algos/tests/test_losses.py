@@ -14,12 +14,9 @@ from hypothesis import strategies as st
 
 from rlvr import CORRECTIONS, BackendError, BuildContext, Datum
 from rlvr.testing import random_data
-from rlvr_algos.losses.cispo import CispoLoss
-from rlvr_algos.losses.grpo import GrpoLoss
-from rlvr_algos.losses.gspo import GspoLoss
+from rlvr_algos.losses.grpo import CispoLoss, GrpoLoss, GspoLoss, ReinforceLoss
 from rlvr_algos.losses.policy_gradient import PolicyGradientLoss
 from rlvr_algos.losses.ppo import PpoLoss
-from rlvr_algos.losses.reinforce import ReinforceLoss
 
 CONTEXT = BuildContext()
 LOSSES: dict[str, type[PolicyGradientLoss]] = {

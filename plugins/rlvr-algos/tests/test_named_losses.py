@@ -15,11 +15,8 @@ from numpy.typing import NDArray
 from rlvr import BuildContext, Datum, NamedForm
 from rlvr.testing import random_data
 from rlvr.training.minibatches import weigh
-from rlvr_algos.losses.cispo import CispoLoss
-from rlvr_algos.losses.grpo import GrpoLoss
-from rlvr_algos.losses.gspo import GspoLoss
+from rlvr_algos.losses.grpo import CispoLoss, GrpoLoss, GspoLoss, ReinforceLoss
 from rlvr_algos.losses.ppo import PpoLoss
-from rlvr_algos.losses.reinforce import ReinforceLoss
 from rlvr_algos.losses.sft import SftLoss
 
 CONTEXT = BuildContext()

@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 
 from rlvr import BackendError, BuildContext, Datum
 from rlvr.testing import random_data
-from rlvr_algos.advantages.gae import GaeAdvantage
-from rlvr_algos.advantages.global_batch import GlobalAdvantage
+from rlvr_algos.advantages.global_batch import GaeAdvantage, GlobalAdvantage
 from rlvr_algos.advantages.group import GroupAdvantage
 from rlvr_algos.config import GrpoConfig
 from rlvr_algos.losses.grpo import GrpoLoss
-from rlvr_algos.shaping.adaptive_kl import adapted
 
 CONTEXT = BuildContext()
 
@@ -208,7 +206,7 @@ def test_the_kl_weight_follows_its_target(measured: float, factor: float) -> Non
     """Target 0.1, horizon 10: the relative error, at most a fifth, times a tenth."""
     config = GrpoConfig(kl_coef=0.5, kl_target=0.1, kl_horizon=10.0)
 
-    memory = adapted(config, {}, {"kl/reference": measured})
+    memory = GrpoLoss(config, CONTEXT).adapted({}, {"kl/reference": measured})
 
     assert memory == {"kl_coef": pytest.approx(0.5 * factor)}
 

@@ -9,7 +9,7 @@ import pytest
 from rlvr import BuildContext, Loss
 from rlvr.testing import LossContract, PluginContract
 from rlvr_algos.config import ReinforceConfig
-from rlvr_algos.losses.reinforce import ReinforceLoss
+from rlvr_algos.losses.grpo import ReinforceLoss
 from rlvr_distill.config import DistillConfig
 from rlvr_distill.loss import DistillLoss
 from rlvr_distill.opd.config import OpdLossConfig

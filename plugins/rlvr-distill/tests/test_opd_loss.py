@@ -16,7 +16,7 @@ from rlvr import Ask, BackendError, BuildContext, Datum, NamedForm, Needs, TopK
 from rlvr.testing.distilling import MadeUp
 from rlvr_algos.advantages.opd import OpdAdvantage
 from rlvr_algos.config import ReinforceConfig
-from rlvr_algos.losses.reinforce import ReinforceLoss
+from rlvr_algos.losses.grpo import ReinforceLoss
 from rlvr_distill.config import DistillConfig
 from rlvr_distill.loss import DistillLoss
 from rlvr_distill.opd.loss import OpdLoss

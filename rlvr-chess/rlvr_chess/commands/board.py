@@ -54,7 +54,14 @@ def _position(options: argparse.Namespace) -> chess.Board:
             raise ConfigError(
                 "a position was to be drawn.", f"found: {error}", "give six fields of a FEN"
             ) from error
-    return _after(_game(Path(text), options.game), options.ply)
+    game, ply = _game(Path(text), options.game), options.ply
+    if ply is not None and not 0 <= ply <= len(game.moves):
+        raise ConfigError(
+            f"the position after half-move {ply} was asked for.",
+            f"found: a game of {len(game.moves)} half-moves",
+            f"--ply 0 to {len(game.moves)}",
+        )
+    return board_after(game.start, game.moves[:ply])
 
 
 def _game(path: Path, number: int) -> PgnGame:
@@ -79,13 +86,3 @@ def _game(path: Path, number: int) -> PgnGame:
         f"found: {len(games)} games",
         f"--game 1 to {len(games)}",
     )
-
-
-def _after(game: PgnGame, ply: int | None) -> chess.Board:
-    if ply is not None and not 0 <= ply <= len(game.moves):
-        raise ConfigError(
-            f"the position after half-move {ply} was asked for.",
-            f"found: a game of {len(game.moves)} half-moves",
-            f"--ply 0 to {len(game.moves)}",
-        )
-    return board_after(game.start, game.moves[:ply])

@@ -9,11 +9,15 @@ from pathlib import Path
 
 from attrs import evolve
 
-from rlvr import ConfigError, PrerequisiteError, VerifierError, explain
-from rlvr_chess.commands.arguments import check_writable, parser_of
-from rlvr_chess.commands.searching import add_engine_options, engine_of, for_each
-from rlvr_chess.engine.find import find_engine
-from rlvr_chess.engine.identity import EngineIdentity, identify
+from rlvr import ConfigError, PrerequisiteError, VerifierError
+from rlvr_chess.commands.arguments import (
+    add_engine_options,
+    check_writable,
+    engine_of,
+    for_each,
+    parser_of,
+)
+from rlvr_chess.engine.identity import EngineIdentity, find_engine, identify
 from rlvr_chess.engine.pool import EngineConfig
 from rlvr_chess.fen import read_board
 from rlvr_chess.rows import read_rows
@@ -94,12 +98,10 @@ def _known(path: Path, identity: EngineIdentity) -> Table:
     if table.identity != identity:
         is_same_build = evolve(table.identity, nodes=identity.nodes) == identity
         raise (ConfigError if is_same_build else PrerequisiteError)(
-            explain(
-                f"{path} is there, and its positions were scored otherwise.",
-                f"found: {table.identity.text}; asked for: {identity.text}; "
-                f"different: {table.identity.difference(identity)}",
-                "choose another --out, or remove the file",
-            )
+            f"{path} is there, and its positions were scored otherwise.",
+            f"found: {table.identity.text}; asked for: {identity.text}; "
+            f"different: {table.identity.difference(identity)}",
+            "choose another --out, or remove the file",
         )
     return table
 
@@ -116,18 +118,14 @@ async def _scored(engine: EngineConfig, known: Table, fens: list[str]) -> dict[s
             except VerifierError as error:
                 print(f"not scored: {error}", file=sys.stderr)
                 failures.append(fen)
-                if len(failures) > _MOST_FAILURES and len(failures) > len(entries):
-                    raise _dead(failures) from error
+                if len(failures) > max(_MOST_FAILURES, len(entries)):
+                    raise VerifierError(
+                        "the table was not built: the engine fails at position after position.",
+                        f"found: {len(failures)} failures, the last at {failures[-1]}",
+                        "try: rlvr doctor --plugin chess; what was scored is in the cache",
+                    ) from error
                 return False
             return True
 
         await for_each(fens, score, engine)
     return entries
-
-
-def _dead(failures: list[str]) -> VerifierError:
-    return VerifierError(
-        "the table was not built: the engine fails at position after position.",
-        f"found: {len(failures)} failures, the last at {failures[-1]}",
-        "try: rlvr doctor --plugin chess; what was scored is in the cache",
-    )

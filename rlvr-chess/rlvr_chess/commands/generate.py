@@ -24,15 +24,8 @@ _AT_ONCE = 64
 def generate(argv: list[str]) -> int:
     """Write `{"id", "prompt", "completion"}` a line; says what was left out."""
     options = _parser().parse_args(argv)
-    config = ChessConfig(
-        profile=options.profile,
-        tasks=options.tasks,
-        holdout=options.holdout,
-        history=options.history,
-        tables=options.tables,
-        nodes=options.nodes,
-        engine=options.engine,
-    )
+    chosen = ("profile", "tasks", "holdout", "history", "tables", "nodes", "engine")
+    config = ChessConfig(**{name: getattr(options, name) for name in chosen})
     task = ChessTask(config, BuildContext(dataset=options.dataset, seed=options.seed))
     problems = [p for p in task.problems(options.split) if not isinstance(p.payload, Solution)]
     for name, reason in task.unsupported().items():

@@ -74,14 +74,15 @@ def _say(lines: list[str]) -> None:
 
 
 def _keep(session: Session, path: Path | None) -> None:
-    if path is not None:
-        try:
-            with path.open("a", encoding="utf-8") as file:
-                file.write(session.pgn())
-        except OSError as error:
-            _say([session.pgn()])  # it was writable before the game; so the game is not lost
-            raise unwritable(path, error) from None
-        print(f"game added to {path}", file=sys.stderr)
+    if path is None:
+        return
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(session.pgn())
+    except OSError as error:
+        _say([session.pgn()])  # it was writable before the game; so the game is not lost
+        raise unwritable(path, error) from None
+    print(f"game added to {path}", file=sys.stderr)
 
 
 def _board(fen: str | None) -> chess.Board:

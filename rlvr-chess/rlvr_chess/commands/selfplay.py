@@ -24,11 +24,10 @@ from rlvr_chess.commands.arguments import (
     temperature,
 )
 from rlvr_chess.config import ChessConfig
-from rlvr_chess.play.pgn import game_pgn
-from rlvr_chess.selfplay.adjudication import ILLEGAL_RULES, Judge, Rules
+from rlvr_chess.play.board import game_pgn
 from rlvr_chess.selfplay.arena import Crowd, Pairing, play
 from rlvr_chess.selfplay.buffer import harvest
-from rlvr_chess.selfplay.game import Game, as_text, summary
+from rlvr_chess.selfplay.game import ILLEGAL_RULES, Game, Judge, Rules, as_text, summary
 from rlvr_chess.selfplay.movers import MixMover, Mover, warm
 from rlvr_chess.selfplay.openings import book, choose_openings, read_openings
 from rlvr_chess.tables.store import TableStore
@@ -77,7 +76,7 @@ async def _games(options: argparse.Namespace, rules: Rules) -> list[Game]:
 
 @contextlib.asynccontextmanager
 async def _judge(options: argparse.Namespace, config: ChessConfig) -> AsyncIterator[Judge | None]:
-    """What awards games: tables and cache; the engine too, with `--value-nodes`."""
+    """The judge that awards games: tables and cache; with `--value-nodes` the engine too."""
     if not options.value:
         yield None
         return

@@ -11,15 +11,13 @@ from pathlib import Path
 from attrs import frozen
 
 from rlvr import ConfigError, PrerequisiteError, VerifierError
-from rlvr_chess.commands.arguments import parser_of
-from rlvr_chess.commands.searching import add_engine_options, engine_of, for_each
+from rlvr_chess.commands.arguments import add_engine_options, engine_of, for_each, parser_of
 from rlvr_chess.engine.identity import EngineIdentity
 from rlvr_chess.engine.pool import EngineConfig, EnginePool
 from rlvr_chess.questions.records import PolicyPosition
 from rlvr_chess.rows import read_rows
 from rlvr_chess.rows.row import Row
-from rlvr_chess.tables.file import is_table, read_table
-from rlvr_chess.tables.shipped import SHIPPED
+from rlvr_chess.tables.file import SHIPPED, is_table, read_table
 from rlvr_chess.values import ActionValues
 
 _SHOWN = 5
@@ -53,7 +51,9 @@ def verify_table(argv: list[str]) -> int:
     expected = read_expected(options.file)
     nodes = expected.identity.nodes if expected.identity else options.nodes
     engine = engine_of(options, nodes)
-    chosen = _sample(sorted(expected.values), options.sample, options.seed)
+    chosen = sorted(expected.values)
+    if 0 < options.sample < len(chosen):
+        chosen = random.Random(f"verify-table {options.seed}").sample(chosen, options.sample)
     here, differences = asyncio.run(_compared(engine, expected, chosen))
     same = len(chosen) - len(differences)
     if options.json:
@@ -85,26 +85,19 @@ def read_expected(path: Path) -> Expected:
         )
     if is_table(path):
         table = read_table(path)
-        values = {fen: entry.values for fen, entry in table.entries.items()}
         identity: EngineIdentity | None = table.identity
+        found = [entry.values for entry in table.entries.values()]
     else:
         payloads = [row.payload for row in read_rows(path) if isinstance(row, Row)]
-        asked = [payload for payload in payloads if isinstance(payload, PolicyPosition)]
-        values = {payload.fen: payload.values for payload in asked if payload.values is not None}
         identity = None
-    if not values:
+        found = [p.values for p in payloads if isinstance(p, PolicyPosition) and p.values]
+    if not found:
         raise ConfigError(
             f"the values of {path} were to be checked.",
             "found: no position with the values of its moves",
             "name a table (rlvr chess build-table), or lines with fen and moves",
         )
-    return Expected(values=values, identity=identity)
-
-
-def _sample(fens: Sequence[str], count: int, seed: int) -> list[str]:
-    if count <= 0 or count >= len(fens):
-        return list(fens)
-    return random.Random(f"verify-table {seed}").sample(fens, count)
+    return Expected(values={values.fen: values for values in found}, identity=identity)
 
 
 async def _compared(
@@ -113,15 +106,22 @@ async def _compared(
     """This machine's engine, and what differs by FEN, in the order of `fens`."""
     found: dict[str, str] = {}
     async with EnginePool(engine) as pool:
-        if expected.identity is not None and expected.identity != pool.identity:
-            raise _another_build(expected.identity, pool.identity)
+        theirs, here = expected.identity, pool.identity
+        if theirs is not None and theirs != here:
+            raise PrerequisiteError(
+                "the table cannot be verified with this machine's engine: it is another build.",
+                f"found: table by {theirs.text}; here {here.text}; "
+                f"different: {theirs.difference(here)}",
+                "install the table's engine and name it with --engine PATH, or make your own "
+                "table: rlvr chess build-table",
+            )
 
         async def compare(fen: str) -> bool:
             found[fen] = _difference(expected.values[fen], await pool.action_values(fen))
             return True
 
         await for_each(fens, compare, engine)
-        return pool.identity, {fen: found[fen] for fen in fens if found[fen]}
+        return here, {fen: found[fen] for fen in fens if found[fen]}
 
 
 def _difference(said: ActionValues, now: ActionValues) -> str:
@@ -133,12 +133,3 @@ def _difference(said: ActionValues, now: ActionValues) -> str:
             old, new = (" ".join(map(str, move)) for move in (before, after))
             return f"place {place}: {old} in the file, {new} now"
     return ""
-
-
-def _another_build(theirs: EngineIdentity, here: EngineIdentity) -> PrerequisiteError:
-    return PrerequisiteError(
-        "the table cannot be verified with this machine's engine: it is another build.",
-        f"found: table by {theirs.text}; here {here.text}; different: {theirs.difference(here)}",
-        "install the table's engine and name it with --engine PATH, or make your own table: "
-        "rlvr chess build-table",
-    )

@@ -1,4 +1,4 @@
-"""What decides a score: the engine's build, its network, its settings, the nodes it may search.
+"""Where the engine is, and what decides a score: its build, network, settings and nodes.
 
 Two searches with equal identity and equal six-field FEN give equal scores, bit for bit. So the
 sha256 over both is the key under which scores are kept.
@@ -9,7 +9,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import os
 import re
+import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +21,6 @@ from attrs import asdict, evolve, field, fields_dict, frozen
 from attrs.validators import ge, instance_of, matches_re
 
 from rlvr import PrerequisiteError
-from rlvr_chess.engine.find import FIX
 
 OPTIONS: Mapping[str, int] = {"Hash": 16, "MultiPV": 256, "Threads": 1}
 """Settings of every table search. More than one thread would make results differ every time."""
@@ -73,15 +74,13 @@ class EngineIdentity:
         return cls(**{name: record[name] for name in fields_dict(cls)})
 
     def difference(self, other: EngineIdentity) -> str:
-        """What differs, "nodes 100000 against 20000, ..."; "" where nothing does."""
-        pairs = [
-            ("engine", self.name, other.name),
-            ("net", self.net, other.net),
-            ("binary", self.binary[:12], other.binary[:12]),
-            ("options", dict(self.options), dict(other.options)),
-            ("nodes", self.nodes, other.nodes),
-        ]
-        return ", ".join(f"{what} {mine} against {its}" for what, mine, its in pairs if mine != its)
+        """The differences, "nodes 100000 against 20000, ..."; "" if there are none."""
+        mine, its = (
+            {**one.to_json(), "binary": one.binary[:12], "engine": one.name}
+            for one in (self, other)
+        )
+        told = ("engine", "net", "binary", "options", "nodes")
+        return ", ".join(f"{k} {mine[k]} against {its[k]}" for k in told if mine[k] != its[k])
 
 
 def identify(path: Path, nodes: int) -> EngineIdentity:
@@ -114,17 +113,10 @@ def _identified(path: Path, mtime_ns: int, size: int) -> EngineIdentity:
         said = ran.stdout.decode(errors="replace").strip()[:200] or "nothing"
         raise _no_engine(path, f"asked `uci` it printed {said!r} (exit status {ran.returncode})")
     nets = [net.decode() for net in _NET.findall(ran.stdout)]
-    return EngineIdentity(
-        name=name[1].decode(),
-        net=" ".join(nets) or "no network",
-        binary=_sha256(path),
-        nodes=1,
-    )
-
-
-def _sha256(path: Path) -> str:
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        binary = hashlib.file_digest(file, "sha256").hexdigest()
+    net = " ".join(nets) or "no network"
+    return EngineIdentity(name=name[1].decode(), net=net, binary=binary, nodes=1)
 
 
 def _no_engine(path: Path, found: str) -> PrerequisiteError:
@@ -133,3 +125,32 @@ def _no_engine(path: Path, found: str) -> PrerequisiteError:
         f"found: {found}",
         f"try: {FIX}, or chess.engine=PATH",
     )
+
+
+FIX = "apt-get install stockfish"
+"""The command that installs it on Debian and Ubuntu."""
+_FOLDERS = ("/usr/games", "/usr/local/bin", "/opt/homebrew/bin", "/usr/bin")
+
+
+def find_engine(path: str = "") -> Path:
+    """
+    The engine's executable: `path` (`chess.engine`), else `stockfish`.
+
+    Looks on PATH and where packages put it: Debian's /usr/games is not on every PATH.
+
+    Raises:
+        PrerequisiteError: It is not there, or is no file that may be run.
+    """
+    found = shutil.which(path or "stockfish")
+    if found is None and not path:
+        found = shutil.which("stockfish", path=os.pathsep.join(_FOLDERS))
+    if found is not None:
+        return Path(found).resolve()
+    if path:
+        is_there = Path(path).exists()
+        what = "a file that may not be run" if is_there else "no such file, nor on PATH"
+        asked, what = f"the chess engine chess.engine={path} cannot be used.", f"found: {what}"
+    else:
+        asked = "the chess engine Stockfish is needed, to score a position that no table holds."
+        what = f"found: no stockfish on PATH nor in {', '.join(_FOLDERS)}"
+    raise PrerequisiteError(asked, what, f"try: {FIX}, or chess.engine=PATH")

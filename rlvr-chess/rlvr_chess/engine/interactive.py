@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from stockfish import Stockfish
 
-from rlvr_chess.engine.find import find_engine
+from rlvr_chess.engine.identity import find_engine
 
 
 @contextlib.contextmanager
@@ -25,10 +25,8 @@ def interactive(
             engine.set_fen_position(fen)
             print(engine.get_top_moves(3, num_nodes=100_000))
 
-    Args:
-        path: The executable; "": where it is usually installed.
-        nodes: What its searches by nodes are limited to.
-        elo: Play at this strength; None: full.
+    `path` is the executable ("": where it is usually installed), `nodes` the limit of its searches
+    by nodes, `elo` the strength at which it plays (None: full).
 
     Raises:
         PrerequisiteError: The engine is not installed.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -19,10 +19,8 @@ from attrs.validators import ge, gt
 
 from rlvr import VerifierError
 from rlvr_chess.config import ChessConfig
-from rlvr_chess.engine.find import find_engine
-from rlvr_chess.engine.identity import OPTIONS, EngineIdentity, identify
-from rlvr_chess.engine.process import EngineFailure, EngineProcess
-from rlvr_chess.engine.search import best_of, last_complete
+from rlvr_chess.engine.identity import OPTIONS, EngineIdentity, find_engine, identify
+from rlvr_chess.engine.process import EngineFailure, EngineProcess, best_of, last_complete
 from rlvr_chess.fen import read_board
 from rlvr_chess.values import ActionValues, Entry
 
@@ -156,58 +154,57 @@ class EnginePool:
             VerifierError: The engine failed twice.
         """
         board = read_board(fen)
-        limit = nodes or self.config.nodes
         settings: dict[str, str | int] = {**OPTIONS, **_FULL_STRENGTH, "MultiPV": 1}
         if elo is not None:
-            settings.update({"UCI_LimitStrength": "true", "UCI_Elo": elo})
+            settings |= {"UCI_LimitStrength": "true", "UCI_Elo": elo}
         if skill is not None:
             settings["Skill Level"] = skill
 
-        async def play(process: EngineProcess) -> str:
-            lines = await self._search(process, board.fen(), limit, settings)
+        def read(lines: list[bytes]) -> str:
             move = best_of(lines)
             if move not in {legal.uci() for legal in board.legal_moves}:
                 raise EngineFailure(f"its move {move[:10]!r} is not legal")
             return move
 
-        return await self._with_engine(board.fen(), play)
+        return await self._search(board.fen(), nodes or self.config.nodes, settings, read)
 
     async def _all_moves(self, fen: str, legal: list[str]) -> Entry:
-        settings: dict[str, str | int] = {**OPTIONS, **_FULL_STRENGTH}
-
-        async def rank(process: EngineProcess) -> Entry:
-            lines = await self._search(process, fen, self.config.nodes, settings)
+        def read(lines: list[bytes]) -> Entry:
             ranking = last_complete(lines, legal)
             values = ActionValues(fen=fen, moves=ranking.moves, engine=self.identity.text)
             return Entry(values=values, depth=ranking.depth)
 
-        return await self._with_engine(fen, rank)
+        return await self._search(fen, self.config.nodes, {**OPTIONS, **_FULL_STRENGTH}, read)
 
     async def _search(
-        self, process: EngineProcess, fen: str, nodes: int, settings: dict[str, str | int]
-    ) -> list[bytes]:
-        """Everything the engine prints of one search that knows nothing of earlier ones."""
-        timeout_s = self.config.timeout_s
-        await process.start(settings)
-        process.new_game(settings)
-        commands = [f"position fen {fen}", f"go nodes {nodes}"]
-        lines = await process.ask(commands, b"bestmove", timeout_s + nodes / _SLOWEST)
-        process.forget()
-        return lines
+        self,
+        fen: str,
+        nodes: int,
+        settings: dict[str, str | int],
+        read: Callable[[list[bytes]], T],
+    ) -> T:
+        """
+        What `read` makes of all that a free process prints of one search.
 
-    async def _with_engine(self, fen: str, work: Callable[[EngineProcess], Awaitable[T]]) -> T:
-        """Do the work in a free process; once more in a fresh one where it fails."""
+        The search knows nothing of earlier ones. It is done once more in a fresh process where the
+        first one fails.
+        """
         process = await self._free.get()
-        failures = []
+        commands, failures = [f"position fen {fen}", f"go nodes {nodes}"], []
         try:
             for _ in range(_TRIES):
                 try:
-                    return await work(process)
+                    await process.start(settings)
+                    process.new_game(settings)
+                    timeout_s = self.config.timeout_s + nodes / _SLOWEST
+                    lines = await process.ask(commands, b"bestmove", timeout_s)
+                    process.forget()
+                    return read(lines)
                 except EngineFailure as failure:
                     failures.append(str(failure))
                     log.warning("engine_failed", engine=str(self._path), reason=str(failure))
                     await process.kill()
-                except BaseException:  # cancelled: what it would print is nobody's answer
+                except BaseException:  # cancelled: its output must not answer the next question
                     await process.kill()
                     raise
         finally:
@@ -220,7 +217,7 @@ class EnginePool:
         )
 
     def _landed(self, fen: str, search: asyncio.Task[Entry]) -> None:
-        """Forget a finished search; nobody may be waiting for its failure any more."""
+        """Forget a finished search; take its error, as perhaps no caller waits any more."""
         self._flying.pop(fen, None)
         if not search.cancelled():
             search.exception()

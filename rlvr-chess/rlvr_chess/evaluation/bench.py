@@ -1,7 +1,8 @@
-"""What an evaluation works on and what it has found: shared by the parts of the suite."""
+"""The questions of an evaluation and its judged answers, shared by the parts of the suite."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from attrs import define, field, frozen
@@ -68,22 +69,17 @@ def sorted_out(problems: Sequence[Problem], limit: int) -> Questions:
     A limit leaves as many of each category, rating bucket and suite as it can; which ones is
     decided by a hash of the id, so the same ones are asked every time.
     """
-    kinds: dict[str, list[Problem]] = {"policy": [], "environment": [], "puzzles": [], "suites": []}
-    for problem in problems:
-        payload = problem.payload
-        if isinstance(payload, PolicyPosition):
-            kinds["policy"].append(problem)
-        elif isinstance(payload, EnvironmentStep):
-            kinds["environment"].append(problem)
-        elif isinstance(payload, Solution):
-            kinds["puzzles" if payload.line else "suites"].append(problem)
-    strata: dict[str, Callable[[Problem], str]] = {
-        "policy": lambda p: p.labels.get("phase", ""),
-        "environment": category,
-        "puzzles": lambda p: str(p.payload.rating // BUCKET),
-        "suites": lambda p: str(p.payload.suite),
-    }
-    return Questions(**{k: tuple(_limited(v, limit, strata[k])) for k, v in kinds.items()})
+    policy = [p for p in problems if isinstance(p.payload, PolicyPosition)]
+    environment = [p for p in problems if isinstance(p.payload, EnvironmentStep)]
+    solutions = [p for p in problems if isinstance(p.payload, Solution)]
+    puzzles = [p for p in solutions if p.payload.line]
+    suites = [p for p in solutions if not p.payload.line]
+    return Questions(
+        policy=_limited(policy, limit, lambda p: p.labels.get("phase", "")),
+        environment=_limited(environment, limit, category),
+        puzzles=_limited(puzzles, limit, lambda p: str(p.payload.rating // BUCKET)),
+        suites=_limited(suites, limit, lambda p: str(p.payload.suite)),
+    )
 
 
 def category(problem: Problem) -> str:
@@ -93,17 +89,14 @@ def category(problem: Problem) -> str:
 
 def _limited(
     problems: Sequence[Problem], limit: int, stratum: Callable[[Problem], str]
-) -> list[Problem]:
+) -> tuple[Problem, ...]:
     if not limit or len(problems) <= limit:
-        return list(problems)
-    strata: dict[str, list[Problem]] = {}
+        return tuple(problems)
+    met: Counter[str] = Counter()
+    rounds: list[tuple[int, str, str]] = []
     for problem in sorted(problems, key=lambda p: seed_of("limit", p.id)):
-        strata.setdefault(stratum(problem), []).append(problem)
-    rounds = [
-        (place, name, problem)
-        for name, members in strata.items()
-        for place, problem in enumerate(members)
-    ]
-    rounds.sort(key=lambda entry: entry[:2])
-    kept = {problem.id for _, _, problem in rounds[:limit]}
-    return [problem for problem in problems if problem.id in kept]
+        name = stratum(problem)
+        rounds.append((met[name], name, problem.id))
+        met[name] += 1
+    kept = {name for _, _, name in sorted(rounds)[:limit]}
+    return tuple(problem for problem in problems if problem.id in kept)

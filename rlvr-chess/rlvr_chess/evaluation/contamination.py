@@ -10,23 +10,24 @@ position counts as seen.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 
+import chess
 from attrs import frozen
 
 from rlvr import Figure, Problem
 from rlvr_chess.evaluation.bench import Found
 from rlvr_chess.evaluation.environment import by_category, headline
 from rlvr_chess.evaluation.statistics import left_out, mean, rate
-from rlvr_chess.fen import FenError, flip, four_fields
+from rlvr_chess.fen import FenError, four_fields
 
 STARTER = Path(__file__).parent.parent / "starter" / "seen.bin"
 """What the starter model was pretrained on, as package data; absent where it does not ship."""
 _BYTES = 5
-_FILES = str.maketrans("abcdefgh", "hgfedcba")
 UNSEEN = "contamination/unseen"
 
 
@@ -35,9 +36,7 @@ class Seen:
     """
     A set of positions to ask `in`, by their first four fields.
 
-    Attributes:
-        exact: Positions.
-        hashes: Of others (`read_hashes`), whose mirrors are seen as well.
+    Of the positions in `hashes` (`read_hashes`) the mirrors are seen as well.
     """
 
     exact: frozenset[str] = frozenset()
@@ -57,10 +56,11 @@ class Seen:
 
 def mirrors(position: str) -> list[str]:
     """The position (four fields) and what its mirrors are, itself first."""
-    found = [position, four_fields(flip(f"{position} 0 1"))]
-    if position.split()[2] == "-":
-        found += [_other_wing(one) for one in found]
-    return found
+    board = chess.Board(f"{position} 0 1")
+    boards = [board, board.mirror()]
+    if not board.castling_rights:
+        boards += [one.transform(chess.flip_horizontal) for one in boards]
+    return [four_fields(one.fen()) for one in boards]
 
 
 @functools.cache
@@ -71,30 +71,17 @@ def read_hashes(path: Path) -> frozenset[bytes]:
 
 
 def hash_of(position: str) -> bytes:
-    """What a file keeps of a position (its four fields)."""
+    """The first bytes of the sha256 of a position (its four fields)."""
     return hashlib.sha256(position.encode()).digest()[:_BYTES]
-
-
-def _other_wing(position: str) -> str:
-    board, turn, castling, passant = position.split()
-    board = "/".join(rank[::-1] for rank in board.split("/"))
-    return " ".join([board, turn, castling, passant.translate(_FILES)])
 
 
 def seen_positions(fens: Iterable[str]) -> frozenset[str]:
     """The four fields of the positions that were trained on."""
     found = set()
     for fen in fens:
-        try:
+        with contextlib.suppress(FenError):  # no position: none of the evaluation equals it
             found.add(four_fields(fen))
-        except FenError:
-            continue  # no position at all: nothing of the evaluation can equal it
     return frozenset(found)
-
-
-def is_seen(problem: Problem, seen: Container[str]) -> bool:
-    """Whether the position of a problem was trained on."""
-    return four_fields(problem.payload.fen) in seen
 
 
 def figures(problems: Iterable[Problem], seen: Container[str], note: str) -> list[Figure]:
@@ -114,7 +101,7 @@ def figures(problems: Iterable[Problem], seen: Container[str], note: str) -> lis
 
 def unseen_figures(problems: Sequence[Problem], found: Found, seen: Container[str]) -> list[Figure]:
     """Best moves, regret, exact states, puzzles and suites of unseen positions."""
-    kept = {problem.id for problem in problems if not is_seen(problem, seen)}
+    kept = {problem.id for problem in problems if four_fields(problem.payload.fen) not in seen}
     if len(kept) == len(problems):
         return [left_out(UNSEEN, "no position was seen: all figures are of unseen positions")]
     judged = [one for name, one in found.policy.items() if name in kept]

@@ -33,13 +33,9 @@ LEAST = 30
 @frozen(kw_only=True)
 class Foretold:
     """
-    An answer about a move.
+    An answer about a move: what the move does, and what was said (None where it is malformed).
 
-    Attributes:
-        truth: What the move really does.
-        answer: What was said, None where it is malformed.
-        floor: What a player without rules says, None where nobody asked it.
-        category: The kind of the move, "" where it is unknown.
+    `floor` is what a player without rules says, None where it was not asked.
     """
 
     truth: State
@@ -108,15 +104,13 @@ def _field_figures(answers: Sequence[Foretold]) -> list[Figure]:
             by_truth.setdefault(right[place], []).append(hit)
         path = f"environment/field/{name}"
         if name in OUTCOME:
-            found.append(macro(path, by_truth, _balance(by_truth)))
+            parts = ", ".join(f"{value}: {len(hits)}" for value, hits in sorted(by_truth.items()))
+            one = f"only one value occurs ({parts})"
+            note = f"balanced over {parts}" if len(by_truth) > 1 else one
+            found.append(macro(path, by_truth, note))
         else:
             found.append(rate(path, [hit for hits in by_truth.values() for hit in hits]))
     return found
-
-
-def _balance(by_truth: Mapping[str, Sequence[bool]]) -> str:
-    parts = ", ".join(f"{value}: {len(hits)}" for value, hits in sorted(by_truth.items()))
-    return f"balanced over {parts}" if len(by_truth) > 1 else f"only one value occurs ({parts})"
 
 
 def without_rules(fen: str, uci: str) -> State:

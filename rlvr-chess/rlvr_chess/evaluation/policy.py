@@ -26,14 +26,7 @@ EVEN = 0.5
 
 @frozen(kw_only=True)
 class Judged:
-    """
-    An answer to a position.
-
-    Attributes:
-        values: Of every legal move.
-        answer: The line, None where it is malformed.
-        labels: The problem's labels ("phase").
-    """
+    """An answer (None where malformed) to a position with values; `labels` tell the phase."""
 
     values: ActionValues
     answer: PolicyAnswer | None
@@ -87,10 +80,10 @@ class Judged:
         of it: what is left unsaid must not make a figure better.
         """
         told: dict[str, float] = {}
-        if self.answer is not None:
-            for uci, text in zip(self.answer.moves, self.answer.evals, strict=True):
-                if uci in self.values.table:
-                    told.setdefault(uci, eval_win_probability(text))
+        answer = self.answer
+        for uci, text in zip(answer.moves, answer.evals, strict=True) if answer else ():
+            if uci in self.values.table:
+                told.setdefault(uci, eval_win_probability(text))
         for uci, _, _ in self.values.moves:
             if len(told) < self.values.count:
                 told.setdefault(uci, math.nan)
@@ -143,7 +136,7 @@ def greedy_figures(judged: Sequence[Judged]) -> list[Figure]:
 
 
 def sampled_figures(judged: Sequence[Judged]) -> list[Figure]:
-    """What is measured of answers at temperature 1 too."""
+    """The figures of answers sampled at temperature 1."""
     return [
         rate("policy/sampled/format", [one.answer is not None for one in judged], "temperature 1"),
         rate("policy/sampled/legal", [one.is_legal for one in judged], "temperature 1"),
@@ -162,7 +155,7 @@ def _by_kind(name: str, judged: Sequence[Judged], is_hit: Callable[[Judged], boo
 
 
 def _evaluation_figures(judged: Sequence[Judged]) -> list[Figure]:
-    """How wrong the evaluations of the candidates are, against saying 0.00 of the best moves."""
+    """Errors of the candidates' evaluations, beside those of saying 0.00 of the best moves."""
     said = [one.said for one in judged]
     errors = [sum(_error(wp, true) for wp, true, _ in line) / len(line) for line in said]
     unsaid = [evolve(one, answer=None).said for one in judged]
@@ -181,7 +174,7 @@ def _error(said: float, true: float) -> float:
 
 
 def _floors(judged: Sequence[Judged]) -> list[Figure]:
-    """What a player of random legal moves expects on the same positions."""
+    """Expected results of a player of random legal moves on the same positions."""
     regrets = [[one.values.best - wp for wp in one.values.table.values()] for one in judged]
     note = "expected of random legal moves, the same positions"
     best = [sum(regret <= BAND for regret in every) / len(every) for every in regrets]

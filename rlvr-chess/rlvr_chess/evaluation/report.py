@@ -7,7 +7,7 @@ A board that cannot be drawn is left out with its reason; its caption stays.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,8 +16,7 @@ from attrs import frozen
 from rlvr import ConfigError, Figure
 from rlvr_chess.evaluation.bench import Bench
 from rlvr_chess.evaluation.environment import Foretold
-from rlvr_chess.play.board import BAD, GOOD, board_svg
-from rlvr_chess.play.pgn import game_pgn
+from rlvr_chess.play.board import BAD, GOOD, board_svg, game_pgn
 
 T = TypeVar("T")
 
@@ -105,28 +104,24 @@ def _row(figure: Figure) -> str:
 
 def _policy_mistakes(bench: Bench) -> Iterator[Mistake]:
     """Legal choices that gave the most away."""
-    legal = [(name, one) for name, one in bench.found.policy.items() if one.is_legal]
+    legal = {name: one for name, one in bench.found.policy.items() if one.regret and one.is_legal}
     for place, (name, one) in _worst(legal, lambda one: -one.regret):
         values, chosen = one.values, one.answer.best if one.answer else ""
         best = values.moves[0][0]
-        if one.regret > 0:
-            yield Mistake(
-                name=f"policy-{place}",
-                fen=values.fen,
-                arrows=((best, GOOD), (chosen, BAD)),
-                caption=f"Position {name}: {chosen} ({values.score_text(chosen)}) gives away "
-                f"{one.regret:.2f} of win probability; {best} is {values.score_text(best)}. "
-                f"`{values.fen}`",
-            )
+        yield Mistake(
+            name=f"policy-{place}",
+            fen=values.fen,
+            arrows=((best, GOOD), (chosen, BAD)),
+            caption=f"Position {name}: {chosen} ({values.score_text(chosen)}) gives away "
+            f"{one.regret:.2f} of win probability; {best} is {values.score_text(best)}. "
+            f"`{values.fen}`",
+        )
 
 
 def _environment_mistakes(bench: Bench) -> Iterator[Mistake]:
     """Boards that came out wrong after a legal move, those with the most wrong fields first."""
-    wrong = [
-        (name, one)
-        for name, one in bench.found.environment.items()
-        if one.answer is not None and not one.is_exact and one.truth.is_legal
-    ]
+    told = bench.found.environment.items()
+    wrong = {n: one for n, one in told if one.answer and not one.is_exact and one.truth.is_legal}
     for place, (name, one) in _worst(wrong, lambda one: -_wrong_fields(one)):
         yield Mistake(
             name=f"environment-{place}",
@@ -143,20 +138,20 @@ def _wrong_fields(one: Foretold) -> int:
 
 def _puzzle_mistakes(bench: Bench) -> Iterator[Mistake]:
     """The easiest puzzles that went wrong."""
-    failed = [(name, one) for name, one in bench.found.puzzles.items() if not one.is_whole]
+    failed = {name: one for name, one in bench.found.puzzles.items() if not one.is_whole}
     for place, (name, one) in _worst(failed, lambda one: one.puzzle.rating):
         said = one.wrong or "no legal move"
         yield Mistake(
             name=f"puzzle-{place}",
-            fen=one.fen,
+            fen=one.board.fen(),
             arrows=((one.expected, GOOD), *(((one.wrong, BAD),) if one.wrong else ())),
             caption=f"Puzzle {name}, rated {one.puzzle.rating}: {said} instead of {one.expected}.",
         )
 
 
 def _worst(
-    found: Iterable[tuple[str, T]], rank: Callable[[T], float]
+    found: Mapping[str, T], rank: Callable[[T], float]
 ) -> Iterator[tuple[int, tuple[str, T]]]:
-    """Place (from 1), id and answer of those that rank first; equal ones by their ids."""
-    ordered = sorted(found, key=lambda entry: (rank(entry[1]), entry[0]))
+    """Place (from 1), id and answer of the first `WORST`; equal ranks are ordered by id."""
+    ordered = sorted(found.items(), key=lambda entry: (rank(entry[1]), entry[0]))
     return enumerate(ordered[:WORST], 1)

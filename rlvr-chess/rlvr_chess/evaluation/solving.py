@@ -24,70 +24,62 @@ ORDER = ("wac", "ecm", "bk", "sts")
 """Suites that the literature quotes come first."""
 
 
-@frozen(kw_only=True)
+@define(kw_only=True)
 class Attempt:
     """
     How far the line of a puzzle was found.
 
     Attributes:
         puzzle: It.
-        is_first: Whether its first move was.
-        is_whole: Whether all of it was.
-        fen: Where it ended.
-        expected: The move that was due there, "" after the last one.
-        wrong: The legal move that was chosen instead, None: none.
+        board: Where the line stands, or ended.
+        place: Of the next move in the line, ours.
+        is_over: Its end came, or a wrong move.
+        wrong: The legal move that was chosen instead of the right one, None: none.
     """
 
     puzzle: Solution
-    is_first: bool
-    is_whole: bool
-    fen: str = ""
-    expected: str = ""
-    wrong: str | None = None
-
-
-@define
-class _Running:
-    puzzle: Solution
     board: chess.Board
-    place: int = 0  # of the next move in the line, ours
+    place: int = 0
     is_over: bool = False
     wrong: str | None = None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the first move of the line was found."""
+        return self.place > 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the line was found."""
+        return self.place >= len(self.puzzle.line)
+
+    @property
+    def expected(self) -> str:
+        """The move that is due, "" after the last one."""
+        return "".join(self.puzzle.line[self.place : self.place + 1])
 
     def take(self, move: str | None) -> None:
         """Play our move, and the reply if it was right and the line goes on."""
         line = self.puzzle.line
         is_last = self.place + 1 >= len(line)
-        if move != line[self.place] and not (is_last and move in mating_moves(self.board.fen())):
+        if move != self.expected and not (is_last and move in mating_moves(self.board.fen())):
             self.is_over, self.wrong = True, move
             return
-        if is_last:
-            self.is_over = True
-        else:
+        if not is_last:
             self.board.push_uci(line[self.place])
             self.board.push_uci(line[self.place + 1])
         self.place += 2
-        self.is_over = self.is_over or self.place >= len(line)
+        self.is_over = self.is_whole
 
 
 async def attempts(player: Player, puzzles: Sequence[Solution]) -> list[Attempt]:
     """Every puzzle played to its end or to the first wrong move; one batch a move."""
-    running = [_Running(puzzle, chess.Board(puzzle.fen)) for puzzle in puzzles]
-    while going := [one for one in running if not one.is_over]:
+    tried = [Attempt(puzzle=puzzle, board=chess.Board(puzzle.fen)) for puzzle in puzzles]
+    while going := [one for one in tried if not one.is_over]:
         moves = await player.moves([one.board.fen() for one in going])
         for one, move in zip(going, moves, strict=True):
             one.take(move)
-    return [
-        Attempt(
-            puzzle=one.puzzle,
-            is_first=one.place > 0,
-            is_whole=one.place >= len(one.puzzle.line),
-            fen=one.board.fen(),
-            expected="".join(one.puzzle.line[one.place : one.place + 1]),
-            wrong=one.wrong,
-        )
-        for one in running
-    ]
+    return tried
 
 
 def puzzle_figures(tried: Sequence[Attempt]) -> list[Figure]:

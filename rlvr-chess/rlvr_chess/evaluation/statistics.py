@@ -64,12 +64,8 @@ def ratio(name: str, parts: Sequence[tuple[float, float]], note: str = "") -> Fi
     """
     Sum over sum, such as wrong signs over moves, where a position has several of them.
 
-    Where only one position counts there is no interval (NaN): drawn again it is always the same.
-
-    Args:
-        name: Of the figure.
-        parts: (numerator, denominator) of each position; positions are drawn again.
-        note: What a reader must know.
+    `parts` are (numerator, denominator) of each position; positions are drawn again. Where only
+    one position counts there is no interval (NaN): drawn again it is always the same.
     """
     pairs = np.array(parts, dtype=float).reshape(-1, 2)  # (n, 2)
     if not pairs[:, 1].sum():
@@ -91,12 +87,8 @@ def macro(name: str, classes: Mapping[str, Sequence[float]], note: str = "") -> 
     of classes of one row would have no width. So with any smaller class it is the normal one of a
     sum of shares, p(1 - p) / n a class with p = (hits + 1) / (n + 2), which add one hit and one
     miss as Agresti and Caffo do (2000, The American Statistician 54:280); they divide by n + 2, by
-    n it is wider. It stays around the mean that was measured, and within 0..1.
-
-    Args:
-        name: Of the figure.
-        classes: Values of 0..1 by class; a class without any does not count.
-        note: What a reader must know.
+    n it is wider. It stays around the mean that was measured, and within 0..1. The values are of
+    0..1; a class without any does not count.
     """
     kept = {key: np.array(values, dtype=float) for key, values in classes.items() if len(values)}
     if not kept:
@@ -109,23 +101,15 @@ def macro(name: str, classes: Mapping[str, Sequence[float]], note: str = "") -> 
     else:
         salted = [_redrawn_means(v, salt=i) for i, v in enumerate(kept.values())]
         low, high = _middle(np.mean(salted, axis=0))
-    return Figure(
-        name=name,
-        value=value,
-        low=low,
-        high=high,
-        n=sum(len(v) for v in kept.values()),
-        note=note,
-    )
+    n = sum(len(v) for v in kept.values())
+    return Figure(name=name, value=value, low=low, high=high, n=n, note=note)
 
 
 def survival(times: Sequence[int], happened: Sequence[bool]) -> list[tuple[int, float]]:
     """
     Kaplan-Meier's estimate: (time, share still going after it), at the times of events.
 
-    Args:
-        times: How long each case was watched.
-        happened: Whether the event came then; False: it was watched no longer (censored).
+    Each case was watched for its time; where the event did not come then it is censored.
     """
     curve, share = [], 1.0
     for time in sorted({t for t, h in zip(times, happened, strict=True) if h}):

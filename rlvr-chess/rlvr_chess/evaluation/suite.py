@@ -20,7 +20,7 @@ from rlvr_chess.evaluation import contamination, environment, solving
 from rlvr_chess.evaluation import policy as policy_figures
 from rlvr_chess.evaluation.bench import Bench, category, sorted_out
 from rlvr_chess.evaluation.environment import Foretold, without_rules
-from rlvr_chess.evaluation.games import rollout, selfplay
+from rlvr_chess.evaluation.games import ladder, rollout
 from rlvr_chess.evaluation.games.ladder import MODES, climb
 from rlvr_chess.evaluation.policy import Judged
 from rlvr_chess.evaluation.report import write_report
@@ -31,7 +31,7 @@ from rlvr_chess.questions.transition import transition
 from rlvr_chess.rows import GameLine, Material
 from rlvr_chess.selfplay.openings import Opening, book
 from rlvr_chess.splits import split_of
-from rlvr_chess.tables.shipped import shipped_positions, shipped_questions
+from rlvr_chess.tables.file import shipped_positions, shipped_questions
 from rlvr_chess.tables.store import TableStore
 from rlvr_chess.values import ActionValues
 
@@ -57,11 +57,7 @@ async def measure(
     """
     Every figure of section "Numbers" of docs/chess/evaluation.md, as soon as it is there.
 
-    Args:
-        task: Gives the problems, the options and what games begin with.
-        policy: Asked greedily unless a figure says otherwise.
-        split: Of the problems.
-        seed: Of everything that is drawn.
+    The policy is asked greedily unless a figure says otherwise; `seed` is of all that is drawn.
     """
     config, problems = task.config, list(task.problems(split))
     bench = Bench(
@@ -122,7 +118,7 @@ async def _values(bench: Bench) -> tuple[dict[str, ActionValues], str]:
 
 
 async def _environment(bench: Bench) -> list[Figure]:
-    """What moves do to the board."""
+    """Figures of the environment task: the board after a move."""
     problems = bench.questions.environment
     if not problems:
         return [left_out("environment", "no move to foretell")]
@@ -161,7 +157,7 @@ async def _suites(bench: Bench) -> list[Figure]:
 
 
 async def _rollout(bench: Bench) -> list[Figure]:
-    """How long the policy keeps the board of a real game in mind."""
+    """Number of plies of a real game that the policy foretells exactly."""
     most = min(WALKS, bench.config.eval_limit or WALKS)
     games = [(g.start_fen, g.moves) for g in bench.material.games if _is_of(g, bench.split)]
     note = ""
@@ -186,13 +182,13 @@ async def _rollout(bench: Bench) -> list[Figure]:
 
 
 async def _legality(bench: Bench) -> list[Figure]:
-    """Self-play until somebody errs."""
-    count = min(selfplay.GAMES, bench.config.eval_games)
+    """Self-play up to the first illegal move."""
+    count = min(ladder.LEGALITY_GAMES, bench.config.eval_games)
     if not count:
         return [left_out("selfplay", "chess.eval_games=0")]
-    games = await selfplay.legality_games(bench.player, count, seed=seed_of(bench.seed, "legality"))
+    games = await ladder.legality_games(bench.player, count, seed=seed_of(bench.seed, "legality"))
     bench.found.games["selfplay"] = games
-    return selfplay.figures(games)
+    return ladder.legality_figures(games)
 
 
 async def _elo(bench: Bench) -> list[Figure]:
@@ -225,7 +221,7 @@ async def _elo(bench: Bench) -> list[Figure]:
 
 
 def _contamination(task: ChessProblems, bench: Bench) -> list[Figure]:
-    """How many of the positions were trained on, and the results on the others."""
+    """The share of positions that were trained on, and the results on the others."""
     if not bench.questions.every:
         return []
     rows = [(values.fen, split) for values, split in shipped_positions()]

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from datetime import date
 
 import chess
 from attrs import define, field
 
 from rlvr_chess.asking import seed_of
-from rlvr_chess.play.board import board_text
-from rlvr_chess.play.pgn import board_pgn
+from rlvr_chess.play.board import board_pgn, board_text
 from rlvr_chess.questions.transition import legal_move
-from rlvr_chess.selfplay.adjudication import Rules, ended_by_rules, won_by
+from rlvr_chess.selfplay.game import Ending, Rules, ended_by_rules, won_by
 from rlvr_chess.selfplay.movers import Mover, Turn
 
 HELP = """moves: UCI (e2e4, e7e8q) or SAN (e4, Nf3, O-O, exd5, e8=Q)
@@ -34,8 +32,7 @@ class Session:
         seed: Of the model's answers.
         ascii_only: Letters for pieces.
         retries: How often the model is asked again before it resigns.
-        result: "1-0", "0-1", "1/2-1/2"; "*" while it goes on.
-        reason: Why it ended.
+        result: "1-0", "0-1", "1/2-1/2"; "*" while it goes on; `reason` is why it ended.
         is_left: The person quit.
         begun: The day it is played on.
     """
@@ -78,12 +75,18 @@ class Session:
             "fen": lambda: [self.board.fen()],
             "pgn": lambda: [self.pgn().rstrip()],
             "undo": self._undo,
-            "resign": self._resign,
+            "resign": lambda: self._ended(won_by(not self.colour, "resignation")),
             "quit": self._quit,
         }
         if word.lower() in commands:
             return commands[word.lower()]()
-        return self._move(word)
+        move = legal_move(self.board, word)
+        with contextlib.suppress(ValueError):
+            move = move or self.board.parse_san(word)
+        if not move:  # python-chess reads "--" as a null move
+            return [f"{word!r} is no legal move here and no command; try: help"]
+        self.board.push(move)
+        return self._after()
 
     async def answer(self) -> list[str]:
         """Let the model move: its line as it wrote it, its move, the board."""
@@ -107,14 +110,10 @@ class Session:
             lines.append(
                 f"{what}; asked again" if attempt < self.retries else f"{what}: the model resigns"
             )
-        ending = won_by(self.colour, "illegal move")
-        return [*lines, *self._ended(ending.result, ending.reason)]
+        return [*lines, *self._ended(won_by(self.colour, "illegal move"))]
 
     def pgn(self) -> str:
         """The game so far."""
-        return board_pgn(self.board, self._headers())
-
-    def _headers(self) -> Mapping[str, str]:
         names = {self.colour: "human", not self.colour: self.mover.name}
         headers = {
             "Event": "rlvr chess play",
@@ -123,25 +122,16 @@ class Session:
             "Black": names[chess.BLACK],
             "Result": self.result,
         }
-        return headers | ({"Reason": self.reason} if self.reason else {})
-
-    def _move(self, word: str) -> list[str]:
-        move = legal_move(self.board, word)
-        with contextlib.suppress(ValueError):
-            move = move or self.board.parse_san(word)
-        if not move:  # python-chess reads "--" as a null move
-            return [f"{word!r} is no legal move here and no command; try: help"]
-        self.board.push(move)
-        return self._after()
+        reason = {"Reason": self.reason} if self.reason else {}
+        return board_pgn(self.board, headers | reason)
 
     def _after(self) -> list[str]:
         ending = ended_by_rules(self.board, 0, RULES)
-        lines = [self.shown()]
-        return lines if ending is None else [*lines, *self._ended(ending.result, ending.reason)]
+        return [self.shown(), *(self._ended(ending) if ending else [])]
 
-    def _ended(self, result: str, reason: str) -> list[str]:
-        self.result, self.reason = result, reason
-        return [f"{result} ({reason})"]
+    def _ended(self, ending: Ending) -> list[str]:
+        self.result, self.reason = ending.result, ending.reason
+        return [f"{ending.result} ({ending.reason})"]
 
     def _undo(self) -> list[str]:
         count = 2 if self.board.turn == self.colour else 1
@@ -150,10 +140,6 @@ class Session:
         for _ in range(count):
             self.board.pop()
         return [self.shown()]
-
-    def _resign(self) -> list[str]:
-        ending = won_by(not self.colour, "resignation")
-        return self._ended(ending.result, ending.reason)
 
     def _quit(self) -> list[str]:
         self.is_left = True

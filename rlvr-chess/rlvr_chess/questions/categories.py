@@ -31,9 +31,8 @@ def phase_of(fen: str) -> str:
     if men <= _ENDGAME:
         return "endgame"
     ranks = placement.split("/")
-    black, white = (sum(map(str.islower, ranks[0])), sum(map(str.isupper, ranks[-1])))
-    is_over = men <= _MIDDLEGAME or black < _BACK_RANK or white < _BACK_RANK
-    return "middlegame" if is_over else "opening"
+    home = min(sum(map(str.islower, ranks[0])), sum(map(str.isupper, ranks[-1])))
+    return "middlegame" if men <= _MIDDLEGAME or home < _BACK_RANK else "opening"
 
 
 def colour_of(fen: str) -> str:
@@ -45,14 +44,17 @@ def ply_bucket(fen: str) -> str:
     """When in a game the position is: "1-20", "21-40", ... half-moves, by its move number."""
     _, side, *_, number = fen.split(" ")
     ply = max(1, 2 * int(number) - (side == "w"))
-    low = (ply - 1) // _PLY_BUCKET * _PLY_BUCKET + 1
-    return f"{low}-{low + _PLY_BUCKET - 1}"
+    return _bucket(ply - 1, _PLY_BUCKET, first=1)
 
 
 def rating_bucket(rating: int) -> str:
     """The 400-wide bucket of a puzzle's rating: "1200-1599"."""
-    low = rating // _RATING_BUCKET * _RATING_BUCKET
-    return f"{low}-{low + _RATING_BUCKET - 1}"
+    return _bucket(rating, _RATING_BUCKET)
+
+
+def _bucket(value: int, width: int, first: int = 0) -> str:
+    low = value // width * width + first
+    return f"{low}-{low + width - 1}"
 
 
 def category_of(fen: str, uci: str) -> str:
@@ -77,7 +79,10 @@ def legal_category(board: chess.Board, move: chess.Move) -> str:
         return _ENDS[outcome.termination]
     if board.halfmove_clock >= _CLAIM - 1 and not board.is_zeroing(move):
         return "fifty_move_not_terminal"
-    return "check" if _may_be_check(board, move) else plain_category(board, move)
+    is_special = move.promotion or board.is_en_passant(move) or board.is_castling(move)
+    if not is_special and board.gives_check(move):
+        return "check"
+    return plain_category(board, move)
 
 
 def plain_category(board: chess.Board, move: chess.Move) -> str:
@@ -97,22 +102,11 @@ def plain_category(board: chess.Board, move: chess.Move) -> str:
         return "loses_castling"
     is_pawn = board.piece_type_at(move.from_square) == chess.PAWN
     if is_pawn and abs(move.from_square - move.to_square) == _DOUBLE:
-        return "double_push_ep_square" if _invites_capture(board, move) else "double_push_no_ep"
+        board.push(move)
+        can_be_taken = board.has_legal_en_passant()
+        board.pop()
+        return "double_push_ep_square" if can_be_taken else "double_push_no_ep"
     return "quiet"
-
-
-def _may_be_check(board: chess.Board, move: chess.Move) -> bool:
-    """A check that is not told by its more special kind."""
-    is_special = move.promotion or board.is_en_passant(move) or board.is_castling(move)
-    return not is_special and board.gives_check(move)
-
-
-def _invites_capture(board: chess.Board, move: chess.Move) -> bool:
-    """Whether a pawn that has stepped two squares can be captured in passing."""
-    board.push(move)
-    found = board.has_legal_en_passant()
-    board.pop()
-    return found
 
 
 _ENDS = {

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 
 import chess
 
@@ -56,26 +57,18 @@ def hash_of(salt: str, fen: str) -> int:
 def _legal(fen: str, rng: random.Random) -> tuple[str, str]:
     """A legal move and its category."""
     board = chess.Board(fen)
-    moves = list(board.legal_moves)
-    if chess.popcount(board.occupied) <= _FEW:
-        kinds = _by(moves, lambda move: legal_category(board, move))
-    elif rng.random() < _CHECKS and (checks := [m for m in moves if board.gives_check(m)]):
-        kinds = _by(checks, lambda move: legal_category(board, move))
-    else:
-        kinds = _by(moves, lambda move: plain_category(board, move))
-    mates = {kind: found for kind, found in kinds.items() if kind == "checkmate"}
-    kind = rng.choice(sorted(mates or kinds))
+    moves, category = list(board.legal_moves), legal_category
+    if chess.popcount(board.occupied) > _FEW:
+        if rng.random() < _CHECKS and (checks := [m for m in moves if board.gives_check(m)]):
+            moves = checks
+        else:
+            category = plain_category
+    kinds: dict[str, list[chess.Move]] = defaultdict(list)
+    for move in moves:
+        kinds[category(board, move)].append(move)
+    kind = rng.choice(["checkmate"] if "checkmate" in kinds else sorted(kinds))
     move = rng.choice(sorted(kinds[kind], key=chess.Move.uci))
     return move.uci(), legal_category(board, move)
-
-
-def _by(
-    moves: Iterable[chess.Move], kind_of: Callable[[chess.Move], str]
-) -> dict[str, list[chess.Move]]:
-    kinds: dict[str, list[chess.Move]] = {}
-    for move in moves:
-        kinds.setdefault(kind_of(move), []).append(move)
-    return kinds
 
 
 def _illegal(fen: str, rng: random.Random) -> str:
@@ -88,20 +81,18 @@ def _illegal(fen: str, rng: random.Random) -> str:
     return "0000"
 
 
-def _squares(board: chess.Board, colour: chess.Color | None) -> list[int]:
-    if colour is None:
-        return [square for square in chess.SQUARES if board.piece_type_at(square) is None]
-    return list(chess.SquareSet(board.occupied_co[colour]))
-
-
-def _from(squares: list[int], rng: random.Random) -> str:
-    start = rng.choice(squares)
+def _from(squares: chess.SquareSet, rng: random.Random) -> str:
+    start = rng.choice(list(squares))
     end = rng.choice([square for square in chess.SQUARES if square != start])
     return chess.SQUARE_NAMES[start] + chess.SQUARE_NAMES[end]
 
 
 def _empty(board: chess.Board, rng: random.Random) -> str:
-    return _from(_squares(board, None), rng)
+    return _from(~chess.SquareSet(board.occupied), rng)
+
+
+def _geometry(board: chess.Board, rng: random.Random) -> str:
+    return _from(chess.SquareSet(board.occupied_co[board.turn]), rng)
 
 
 def _opponent(board: chess.Board, rng: random.Random) -> str:
@@ -109,10 +100,6 @@ def _opponent(board: chess.Board, rng: random.Random) -> str:
     other.turn = not board.turn
     moves = sorted(move.uci() for move in other.pseudo_legal_moves)
     return rng.choice(moves) if moves else ""
-
-
-def _geometry(board: chess.Board, rng: random.Random) -> str:
-    return _from(_squares(board, board.turn), rng)
 
 
 def _into_check(board: chess.Board, rng: random.Random) -> str:

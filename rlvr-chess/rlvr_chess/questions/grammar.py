@@ -64,10 +64,7 @@ def policy_text_of(
     """
     The right line: the k best moves in the engine's order, their values, the best one.
 
-    Args:
-        values: Every legal move with its score.
-        profile: `rookworld` shuffles the moves, as its rows are.
-        shuffle_seed: Seed of the order; None: the engine's order, in `rookworld` seed 0.
+    The moves are shuffled where there is a seed, and in `rookworld`, as its rows are (seed 0).
     """
     moves = list(values.ranked[: values.count])
     best = moves[0]

@@ -19,7 +19,7 @@ from rlvr_chess.questions.records import EnvironmentStep
 
 @frozen
 class MixedTasks(Curriculum):
-    """Problems by `mixed`, a share `mix` of them policy problems."""
+    """Policy problems in epochs, a share `mix` of all; environment problems kind by kind."""
 
     mix: float
 
@@ -31,30 +31,24 @@ class MixedTasks(Curriculum):
         seed: int,
         step: int,
         history: Mapping[str, PassRate],
-    ) -> Sequence[Problem]:
-        """Policy problems in epochs; environment problems kind by kind."""
-        return mixed(problems, count, mix=self.mix, seed=seed, step=step)
+    ) -> list[Problem]:
+        """
+        `count` problems of a step (0-based), a share `mix` of them policy problems.
 
-
-def mixed(
-    problems: Sequence[Problem], count: int, *, mix: float, seed: int, step: int
-) -> list[Problem]:
-    """
-    `count` problems of a step (0-based), a share `mix` of them policy problems.
-
-    Shares are exact over steps: what one step cannot give for rounding, the next one gives. Where
-    only one task is there, all are of it. Policy problems come in epochs. Environment problems come
-    kind by kind (label "category"): every kind once, in random order, then every kind again; those
-    of one kind come in epochs of its own.
-    """
-    environment = [p for p in problems if isinstance(p.payload, EnvironmentStep)]
-    policy = [p for p in problems if not isinstance(p.payload, EnvironmentStep)]
-    if not policy or not environment:
-        mix = float(bool(policy))
-    before, after = (_rounded(steps * count * mix) for steps in (step, step + 1))
-    chosen = _stretch(policy, before, after - before, f"policy {seed}")
-    start = step * count - before
-    return chosen + _by_kind(environment, start, count - len(chosen), f"environment {seed}")
+        Shares are exact over steps: what one step cannot give for rounding, the next one gives.
+        Where only one task is there, all are of it. Policy problems come in epochs. Environment
+        problems come kind by kind (label "category"): every kind once, in random order, then every
+        kind again; those of one kind come in epochs of its own.
+        """
+        mix = self.mix
+        environment = [p for p in problems if isinstance(p.payload, EnvironmentStep)]
+        policy = [p for p in problems if not isinstance(p.payload, EnvironmentStep)]
+        if not policy or not environment:
+            mix = float(bool(policy))
+        before, after = (math.floor(steps * count * mix + 0.5) for steps in (step, step + 1))
+        chosen = _stretch(policy, before, after - before, f"policy {seed}")
+        start = step * count - before
+        return chosen + _by_kind(environment, start, count - len(chosen), f"environment {seed}")
 
 
 def _by_kind(problems: Sequence[Problem], start: int, count: int, salt: str) -> list[Problem]:
@@ -69,10 +63,6 @@ def _by_kind(problems: Sequence[Problem], start: int, count: int, salt: str) -> 
         kind = order[offset]
         chosen += _stretch(kinds[kind], turn, 1, f"{salt} {kind}")
     return chosen
-
-
-def _rounded(number: float) -> int:
-    return math.floor(number + 0.5)
 
 
 def _stretch(problems: Sequence[Problem], start: int, count: int, salt: str) -> list[Problem]:

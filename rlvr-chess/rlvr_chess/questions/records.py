@@ -1,4 +1,4 @@
-"""What the verifier knows of a problem: the payloads, one a kind of question."""
+"""Payloads of problems, which the verifier reads: one class a kind of question."""
 
 from __future__ import annotations
 

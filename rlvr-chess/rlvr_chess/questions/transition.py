@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import chess
@@ -13,11 +13,12 @@ from rlvr_chess.fen import board_of, fen_of, push, squares_of
 from rlvr_chess.values import MOST
 
 WIN, DRAW, LEGAL, ILLEGAL = "1.0", "0.5", "0.001", "-1.0"
-"""The reward field of an answer, from the side of whoever moves."""
+"""The reward field of an answer, seen from the side that moves."""
 SEVENTY_FIVE = 150
 """Half-moves without a capture or a pawn move at which the game is drawn without a claim."""
 UCI = re.compile("[a-h][1-8][a-h][1-8][qrbn]?")
 """Syntax of a move."""
+_SHOWN = 3
 
 
 @frozen
@@ -53,7 +54,7 @@ def transition(fen: str, uci: str) -> State:
     """
     What `uci` does to the position, perhaps nothing (illegal, malformed, `0000`).
 
-    Draws that somebody would have to claim (50 moves, threefold) do not end a game; fivefold
+    Draws that a player has to claim (50 moves, threefold) do not end a game; fivefold
     repetition cannot be seen in a FEN and is never found.
 
     Raises:
@@ -97,6 +98,23 @@ def legal_moves(fen: str) -> frozenset[str]:
     """All legal moves of a position in UCI."""
     board, _ = _board(fen)
     return frozenset(move.uci() for move in board.generate_legal_moves())
+
+
+def check_moves(given: Sequence[str], fen: str) -> None:
+    """
+    Every legal move of a position is given once, and no other text.
+
+    Raises:
+        ValueError: What is illegal, missing or given twice.
+    """
+    legal = legal_moves(fen)
+    if wrong := sorted(set(given) - legal):
+        raise ValueError(f"not legal here: {' '.join(repr(uci[:8]) for uci in wrong[:_SHOWN])}")
+    if missing := sorted(legal - set(given)):
+        raise ValueError(f"no value of {len(missing)} legal moves: {' '.join(missing[:_SHOWN])}")
+    if len(given) > len(legal):
+        twice = next(uci for uci in given if given.count(uci) > 1)
+        raise ValueError(f"{twice} has two values")
 
 
 def count_of(fen: str) -> int:

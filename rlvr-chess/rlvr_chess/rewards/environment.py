@@ -1,4 +1,4 @@
-"""What a predicted state earns: nothing for what the prompt already says.
+"""Reward of a predicted state: nothing for what the prompt already says.
 
 The predecessor paid 0.9 for copying the input, because most of a board stays as it is. Here only
 the squares that the move changes count, and the other fields only where the board is exact.
@@ -36,14 +36,8 @@ def environment_reward(
     """
     Reward (0..1) of a well-formed state; its components are weighted and sum to it.
 
-    Args:
-        fen: The position before the move.
-        truth: What the move does to it.
-        answer: The state that was predicted.
-        exact_only: 1 for the whole answer right, else 0 (`chess.exact`); one component then.
-
-    Returns:
-        `score01` is 1 where the whole answer is right.
+    `fen` is the position before the move. With `exact_only` (`chess.exact`) it is 1 for the whole
+    answer right, else 0, and the one component. `score01` is 1 where the whole answer is right.
     """
     wrong = wrong_parts(truth, answer)
     is_exact = not wrong
@@ -78,7 +72,7 @@ def wrong_parts(truth: State, answer: State) -> tuple[str, ...]:
 
 
 def _placement(fen: str, truth: State, answer: State) -> float:
-    """1 less the wrong squares as a share of those that the move changes, at least 0."""
+    """1 minus wrong squares / squares that the move changes, at least 0."""
     right = _squares(truth.fen)
     changed = _differences(_squares(fen), right)
     wrong = _differences(_squares(answer.fen), right)

@@ -1,4 +1,4 @@
-"""What a policy line earns: the move first, then what the line says about the others.
+"""Reward of a policy line: first the chosen move, then what it says about the others.
 
 Exact agreement with the engine's best move is a noisy label at any cheap budget; what a move gives
 away in win probability is stable, so that is what counts. Moves within `BAND` of the best are as
@@ -28,22 +28,22 @@ def policy_reward(values: ActionValues, answer: PolicyAnswer) -> Reward:
     An illegal choice earns the format's share and nothing else. `score01` is 1 where the choice is
     as good as the best move.
     """
-    table, best = values.table, answer.best
+    table, moves, best = values.table, answer.moves, answer.best
     if best not in table:
         components = {**dict.fromkeys(WEIGHTS, 0.0), "format": WEIGHTS["format"]}
-        return _reward(values, components, 0.0, f"{best} is not legal")
+        return _reward(values, components, f"{best} is not legal", "", None)
     regret = values.regret(best)
     written = [eval_win_probability(text) for text in answer.evals]
     parts = {
         "format": 1.0,
         "best": 1.0 if regret <= BAND else math.exp(-(regret - BAND) / DECAY),
-        "candidates": _candidates(values, answer.moves),
-        "evals": _evals(values, answer.moves, written),
-        "consistency": float(_is_consistent(answer, written)),
+        "candidates": _candidates(values, moves),
+        "evals": _evals(values, moves, written),
+        "consistency": float(best in moves and written[moves.index(best)] == max(written)),
     }
     components = {name: WEIGHTS[name] * part for name, part in parts.items()}
     why = "" if regret <= BAND else f"{best} gives away {regret:.3f} of win probability"
-    return _reward(values, components, float(regret <= BAND), why, best=best, regret=regret)
+    return _reward(values, components, why, best, regret)
 
 
 def _candidates(values: ActionValues, moves: tuple[str, ...]) -> float:
@@ -57,38 +57,19 @@ def _candidates(values: ActionValues, moves: tuple[str, ...]) -> float:
 
 def _evals(values: ActionValues, moves: tuple[str, ...], written: list[float]) -> float:
     """Mean accuracy over the k places; a repeated or illegal move has none."""
-    first: dict[str, float] = {}
-    for move, value in zip(moves, written, strict=True):
-        first.setdefault(move, value)
     table = values.table
-    right = (
-        max(0.0, 1.0 - abs(value - table[move]) / TOLERANCE)
-        for move, value in first.items()
-        if move in table
-    )
-    return math.fsum(right) / len(moves)
-
-
-def _is_consistent(answer: PolicyAnswer, written: list[float]) -> bool:
-    """Whether the line chooses the candidate that it rates highest."""
-    if answer.best not in answer.moves:
-        return False
-    return written[answer.moves.index(answer.best)] == max(written)
+    first = dict(zip(reversed(moves), reversed(written), strict=True))  # the first one counts
+    errors = [abs(value - table[move]) for move, value in first.items() if move in table]
+    return math.fsum(max(0.0, 1.0 - error / TOLERANCE) for error in errors) / len(moves)
 
 
 def _reward(
-    values: ActionValues,
-    components: dict[str, float],
-    score01: float,
-    why: str,
-    *,
-    best: str = "",
-    regret: float | None = None,
+    values: ActionValues, components: dict[str, float], why: str, best: str, regret: float | None
 ) -> Reward:
     strongest = max(values.table, key=values.table.__getitem__)
     return Reward(
         value=math.fsum(components.values()),
-        score01=score01,
+        score01=float(not why),
         components=components,
         evidence={
             "why": why,

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import TYPE_CHECKING, cast
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from rlvr import BuildContext, Problem, Reward, RewardFn, Trajectory
+import structlog
+
+from rlvr import BuildContext, PrerequisiteError, Problem, Reward, RewardFn, Trajectory
 from rlvr_chess.config import ChessConfig
-from rlvr_chess.questions.grammar import Profile, parse_environment, parse_policy
+from rlvr_chess.questions.grammar import parse_environment, parse_policy
 from rlvr_chess.questions.records import EnvironmentStep, Payload, PolicyPosition, Solution
 from rlvr_chess.questions.transition import count_of, transition
-from rlvr_chess.rewards import environment as reward_environment
-from rlvr_chess.rewards import policy as reward_policy
-from rlvr_chess.rewards import second_opinion
-from rlvr_chess.rewards import solution as reward_solution
-from rlvr_chess.rewards.second_opinion import DeeperSearch
+from rlvr_chess.rewards import environment, policy, second_opinion, solution
+from rlvr_chess.rewards.environment import environment_reward
+from rlvr_chess.rewards.policy import policy_reward
+from rlvr_chess.rewards.solution import solution_reward
 from rlvr_chess.values import ActionValues
 
 if TYPE_CHECKING:
     from rlvr_chess.tables.store import TableStore
+
+log = structlog.get_logger()
 
 
 class ChessReward(RewardFn):
@@ -35,27 +36,14 @@ class ChessReward(RewardFn):
 
     def __init__(self, config: ChessConfig, context: BuildContext) -> None:
         self._config = config
-        self._profile = cast(Profile, config.profile)
-        self._store: TableStore | None = None
-        self._opening = asyncio.Lock()
-        self._open = AsyncExitStack()
-        self._deeper = DeeperSearch(config)
+        self._profile = config.wording
+        self._searches_deeper = config.second_nodes > 0
 
-    async def __aenter__(self) -> ChessReward:
-        """Open nothing yet."""
-        self._opening = asyncio.Lock()
-        self._deeper = DeeperSearch(self._config)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close what was opened: cache and engine."""
-        self._store = None
-        await self._open.aclose()
+    async def __aexit__(self, *error: object) -> None:
+        """Close what was opened: cache and engines."""
+        for name in ("_store", "_deeper"):
+            if (store := self.__dict__.pop(name, None)) is not None:
+                await store.__aexit__(*error)
 
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:
         """
@@ -70,16 +58,19 @@ class ChessReward(RewardFn):
             return self._malformed(payload, "cut off at the token limit")
         text = trajectory.completion
         if isinstance(payload, EnvironmentStep):
-            return self._environment(payload, text)
-        answer = parse_policy(text, _count(payload), self._profile)
+            state = parse_environment(text, self._profile)
+            if state is None:
+                return self._malformed(payload, "not a state of the grammar")
+            truth, exact = transition(payload.fen, payload.uci), self._config.exact
+            return environment_reward(payload.fen, truth, state, exact_only=exact)
+        known = payload.values if isinstance(payload, PolicyPosition) else None
+        count = known.count if known is not None else count_of(payload.fen)
+        answer = parse_policy(text, count, self._profile)
         if answer is None:
             return self._malformed(payload, "not a line of the grammar")
         if isinstance(payload, Solution):
-            return reward_solution.solution_reward(payload, answer)
-        values = payload.values
-        if values is None:
-            values = await self._values(payload.fen)
-        return reward_policy.policy_reward(values, answer)
+            return solution_reward(payload, answer)
+        return policy_reward(known or await self._store.values(payload.fen), answer)
 
     async def second_opinion(self, problem: Problem, trajectory: Trajectory) -> Reward | None:
         """
@@ -96,45 +87,43 @@ class ChessReward(RewardFn):
         best = second_opinion.chosen_move(payload.fen, text, is_padded=is_padded)
         if isinstance(payload, Solution):
             return second_opinion.on_solution(payload, best)
-        deeper = await self._deeper.values(payload.fen, self._open) if best else None
-        values = deeper or payload.values or await self._values(payload.fen)
+        deeper = await self._search_deeper(payload.fen) if best else None
+        values = deeper or payload.values or await self._store.values(payload.fen)
         return second_opinion.on_position(best, values, is_deeper=deeper is not None)
 
-    def _environment(self, step: EnvironmentStep, text: str) -> Reward:
-        answer = parse_environment(text, self._profile)
-        if answer is None:
-            return self._malformed(step, "not a state of the grammar")
-        truth = transition(step.fen, step.uci)
-        return reward_environment.environment_reward(
-            step.fen, truth, answer, exact_only=self._config.exact
-        )
-
     def _malformed(self, payload: Payload, why: str) -> Reward:
+        weights = policy.WEIGHTS
         if isinstance(payload, EnvironmentStep):
-            names = ["exact"] if self._config.exact else list(reward_environment.WEIGHTS)
+            weights = {"exact": 1.0} if self._config.exact else environment.WEIGHTS
         elif isinstance(payload, Solution):
-            names = list(reward_solution.WEIGHTS)
-        else:
-            names = list(reward_policy.WEIGHTS)
-        return Reward(
-            value=0.0, score01=0.0, components=dict.fromkeys(names, 0.0), evidence={"why": why}
-        )
+            weights = solution.WEIGHTS
+        components = dict.fromkeys(weights, 0.0)
+        return Reward(value=0.0, score01=0.0, components=components, evidence={"why": why})
 
-    async def _values(self, fen: str) -> ActionValues:
-        async with self._opening:
-            if self._store is None:
-                from rlvr_chess.tables.store import TableStore
+    @cached_property
+    def _store(self) -> TableStore:
+        from rlvr_chess.tables.store import TableStore
 
-                store = TableStore.of(self._config)
-                self._store = await self._open.enter_async_context(store)
-        return await self._store.values(fen)
+        return TableStore.of(self._config)
 
+    @cached_property
+    def _deeper(self) -> TableStore:
+        from rlvr_chess.engine.pool import EngineConfig
+        from rlvr_chess.tables.store import TableStore
 
-def _count(payload: PolicyPosition | Solution) -> int:
-    """Candidates that a line must name; a table holds every legal move."""
-    if isinstance(payload, PolicyPosition) and payload.values is not None:
-        return payload.values.count
-    return count_of(payload.fen)
+        config = self._config
+        engine = EngineConfig(path=config.engine, nodes=config.second_nodes, processes=1)
+        return TableStore(engine=engine, cache=None)
+
+    async def _search_deeper(self, fen: str) -> ActionValues | None:
+        """The values by `chess.second_nodes` nodes; None where that is 0 or no engine is there."""
+        if self._searches_deeper:
+            try:
+                return await self._deeper.values(fen)
+            except PrerequisiteError as error:
+                log.info("second_opinion_without_engine", reason=str(error))
+                self._searches_deeper = False
+        return None
 
 
 def _payload(problem: Problem) -> Payload:

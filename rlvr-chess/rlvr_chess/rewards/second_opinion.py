@@ -7,19 +7,11 @@ It only judges whether an answer is right: partial points are the first judge's.
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import AsyncExitStack
-
 import chess
-import structlog
 
-from rlvr import PrerequisiteError, Reward
-from rlvr_chess.config import ChessConfig
-from rlvr_chess.engine.pool import EngineConfig, EnginePool
+from rlvr import Reward
 from rlvr_chess.questions.records import EnvironmentStep, Solution
 from rlvr_chess.values import BAND, ActionValues
-
-log = structlog.get_logger()
 
 TOLERANCE = 0.08
 """
@@ -28,34 +20,6 @@ Win probability that a move may give away by the deeper search.
 Of 195 moves that the shipped table calls as good as the best one (80 positions), a search of a
 million nodes finds 45 that give away more than `BAND`, 4 more than 0.05 and 1 more than this.
 """
-
-
-class DeeperSearch:
-    """The engine with `chess.second_nodes` nodes a search, opened at the first question."""
-
-    def __init__(self, config: ChessConfig) -> None:
-        self._config = EngineConfig(
-            path=config.engine, nodes=max(1, config.second_nodes), processes=1
-        )
-        self._is_off = config.second_nodes == 0
-        self._pool: EnginePool | None = None
-        self._opening = asyncio.Lock()
-
-    async def values(self, fen: str, stack: AsyncExitStack) -> ActionValues | None:
-        """
-        The value of every legal move; None where no engine is installed or `second_nodes` is 0.
-
-        Raises:
-            VerifierError: The engine failed twice.
-        """
-        async with self._opening:
-            if self._pool is None and not self._is_off:
-                try:
-                    self._pool = await stack.enter_async_context(EnginePool(self._config))
-                except PrerequisiteError as error:
-                    log.info("second_opinion_without_engine", reason=str(error))
-                    self._is_off = True
-        return None if self._pool is None else await self._pool.action_values(fen)
 
 
 def opinion(is_right: bool, why: str) -> Reward:

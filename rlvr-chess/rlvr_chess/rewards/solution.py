@@ -1,4 +1,4 @@
-"""What the answer to a puzzle or a test suite earns: the points of the move it chooses."""
+"""Reward of an answer to a puzzle or a test suite: the points of the chosen move."""
 
 from __future__ import annotations
 

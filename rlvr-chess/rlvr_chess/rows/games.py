@@ -12,10 +12,10 @@ import chess.pgn
 from rlvr_chess.fen import read_board
 from rlvr_chess.questions.records import EnvironmentStep, PolicyPosition
 from rlvr_chess.questions.transition import SEVENTY_FIVE, first_illegal
-from rlvr_chess.rows.files import Lines
 from rlvr_chess.rows.row import (
     GameLine,
     Item,
+    Lines,
     Row,
     RowError,
     Unsupported,
@@ -144,5 +144,5 @@ def rows_of(game: GameLine, met: set[str]) -> Iterator[Row | Unsupported]:
 
 
 def game_key(game: GameLine) -> str:
-    """What makes two games the same: where they begin, and their moves."""
+    """The key of equal games: start position and moves."""
     return " ".join([game.start_fen, *game.moves])

@@ -8,14 +8,12 @@ from typing import Any
 
 from rlvr_chess.fen import read_board
 from rlvr_chess.questions.records import EnvironmentStep, PolicyPosition
-from rlvr_chess.questions.transition import UCI, State, legal_moves, transition
-from rlvr_chess.rows.files import Lines
-from rlvr_chess.rows.row import Item, Row, RowError, check_clock, check_values, each
+from rlvr_chess.questions.transition import UCI, State, check_moves, transition
+from rlvr_chess.rows.row import Item, Lines, Row, RowError, check_clock, check_values, each
 from rlvr_chess.values import ActionValues, strength
 
 HEADER = "rlvr_chess_table"
 """Key of the first line of a table file (`rlvr chess build-table`), whose rows are read too."""
-_SHOWN = 3
 _LONGEST_MOVE = 40
 """Broken moves are questions too; this is none."""
 _SEPARATOR = "+"
@@ -29,11 +27,6 @@ def read(lines: Lines, _name: str) -> Iterator[Item]:
 
 
 def _line(text: str, number: int) -> Row | None:
-    row = _object(text)
-    return None if HEADER in row else _row(row, number)
-
-
-def _object(text: str) -> Mapping[str, Any]:
     try:
         row = json.loads(text)
     except json.JSONDecodeError as error:
@@ -42,7 +35,7 @@ def _object(text: str) -> Mapping[str, Any]:
         raise RowError(f"not readable as JSON: {error}") from None
     if not isinstance(row, dict):
         raise RowError("not a row: wanted a JSON object")
-    return row
+    return None if HEADER in row else _row(row, number)
 
 
 def _row(row: Mapping[str, Any], number: int) -> Row:
@@ -107,14 +100,11 @@ def _step(row: Mapping[str, Any], fen: str) -> EnvironmentStep:
 
 def _compare(row: Mapping[str, Any], truth: State) -> None:
     """Labels of the row, where it has some, are what the rules say."""
-    said = {
-        "new_fen": (row.get("new_fen"), truth.fen),
-        "reward": (_number(row.get("reward")), float(truth.reward)),
-        "terminated": (_number(row.get("terminated")), float(truth.terminated)),
-        "truncated": (_number(row.get("truncated")), float(truth.truncated)),
-    }
-    for key, (given, right) in said.items():
-        if given is not None and given != right:
+    rules: dict[str, str | float] = {"new_fen": truth.fen}
+    rules |= zip(("reward", "terminated", "truncated"), map(float, truth.outcome), strict=True)
+    for key, right in rules.items():
+        given = row.get(key)
+        if given is not None and (given if key == "new_fen" else _number(given)) != right:
             shown = f"{right:g}" if isinstance(right, float) else repr(right)
             found = repr(row[key])
             if len(found) > _LONGEST_FOUND:
@@ -124,8 +114,6 @@ def _compare(row: Mapping[str, Any], truth: State) -> None:
 
 def _number(given: Any) -> Any:
     """A number, also written as text; anything else stays as it is and differs from the truth."""
-    if given is None:
-        return None
     try:
         return float(given)
     except (TypeError, ValueError, OverflowError):
@@ -135,16 +123,7 @@ def _number(given: Any) -> Any:
 def _values(moves: Any, fen: str) -> ActionValues:
     if not isinstance(moves, list) or not all(_is_value(move) for move in moves):
         raise RowError('"moves" wants [uci, "cp" or "mate", whole number] for each move')
-    given = [move[0] for move in moves]
-    legal = legal_moves(fen)
-    wrong = sorted(set(given) - legal)
-    if wrong:
-        raise RowError(f"not legal here: {' '.join(wrong[:_SHOWN])}")
-    missing = sorted(legal - set(given))
-    if missing:
-        raise RowError(f"no value of {len(missing)} legal moves: {' '.join(missing[:_SHOWN])}")
-    if len(given) != len(legal):
-        raise RowError("a move has two values")
+    check_moves([move[0] for move in moves], fen)
     ordered: list[Any] = sorted(moves, key=strength, reverse=True)
     values = ActionValues(fen=fen, moves=ordered)
     check_values(values)

@@ -18,21 +18,15 @@ import chess
 from rlvr_chess.fen import read_board
 from rlvr_chess.questions.records import Payload, PolicyPosition, Solution
 from rlvr_chess.questions.transition import legal_move
-from rlvr_chess.rows.files import Lines
-from rlvr_chess.rows.row import Item, Row, RowError, check_clock, each
+from rlvr_chess.rows.row import Item, Lines, Row, RowError, check_clock, each
 
 _SIX = re.compile(r"(\S+\s+){4}(?![A-Za-z])\S+\s+\S+")  # a word in the fifth place is an operation
-_SUITES = (
-    (re.compile(r"WAC\."), "wac"),
-    (re.compile(r"ECM\."), "ecm"),
-    (re.compile(r"BK\."), "bk"),
-    (re.compile(r"STS\b"), "sts"),
-)
+_SUITES = re.compile(r"(?:WAC|ECM|BK)\.|STS\b")
 _ID = re.compile(r'\bid\s+"([^"]*)"')
 _FULL = 100
 _CLOCKS = re.compile(r"((?:\S+\s+){3}\S+)\s+(\d+)\s+(\d+)\s+(?=[A-Za-z])(.*)")
 _NUMBER = re.compile(r"(?:invalid literal for int\(\)|could not convert string).*: ('.*')")
-"""What python says of an operand that is no number."""
+"""Python's message about an operand that is no number."""
 _POINT = r"([^\s,=]+(?:=[QRBN][+#]?)?)\s*=\s*(\d+)"
 _POINTS = re.compile(rf"\s*{_POINT}(?:\s*,\s*{_POINT})*\s*")
 
@@ -76,7 +70,9 @@ def _epd(line: str, number: int, name: str) -> Row:
         if not {"bm", "am", "c8"} & set(operations):
             check_clock(fen)
             return _row(known, number, PolicyPosition(fen=fen), is_bare=True)
-        solution = _solution(board, fen, operations, _suite(known, name))
+        suite = _SUITES.match(known) or re.match(r"[a-z]+", name.lower())
+        name = suite[0].rstrip(".").lower() if suite else "epd"
+        solution = _solution(board, fen, operations, name)
     except ValueError as error:
         raise RowError(str(error), known) from None
     return _row(known, number, solution, split="test")
@@ -152,11 +148,3 @@ def _points(board: chess.Board, points: str, moves: str) -> dict[str, float]:
             raise RowError(f"c8 gives {uci} {text!r}; wanted 0 to {_FULL}")
         found[uci] = int(text) / _FULL
     return found
-
-
-def _suite(known: str, name: str) -> str:
-    for pattern, suite in _SUITES:
-        if pattern.match(known):
-            return suite
-    letters = re.match(r"[a-z]+", name.lower())
-    return letters[0] if letters else "epd"

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from rlvr_chess.fen import read_board
 from rlvr_chess.questions.records import Solution
 from rlvr_chess.questions.transition import first_illegal
-from rlvr_chess.rows.files import FileError, Lines
-from rlvr_chess.rows.row import Item, Row, RowError, check_clock, refused
+from rlvr_chess.rows.row import FileError, Item, Lines, Row, RowError, check_clock, refused
 
 COLUMNS = ("PuzzleId", "FEN", "Moves", "Rating", "RatingDeviation", "Popularity", "NbPlays")
 """The first columns of the database, for files without a line of headings."""

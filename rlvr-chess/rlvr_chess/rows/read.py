@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -10,8 +11,19 @@ from attrs import evolve, frozen
 from rlvr import ConfigError
 from rlvr_chess.questions.records import PolicyPosition
 from rlvr_chess.rows import games, jsonl, positions, puzzles
-from rlvr_chess.rows.files import KINDS, FileError, Lines, kind_of, read_lines
-from rlvr_chess.rows.row import LONGEST_ID, GameLine, Item, Row, Unsupported, free_id
+from rlvr_chess.rows.row import (
+    KINDS,
+    LONGEST_ID,
+    FileError,
+    GameLine,
+    Item,
+    Lines,
+    Row,
+    Unsupported,
+    free_id,
+    kind_of,
+    read_lines,
+)
 
 _READERS: Mapping[str, Callable[[Lines, str], Iterator[Item]]] = {
     "jsonl": jsonl.read,
@@ -26,7 +38,7 @@ _NO_DATA = ("README", "LICENSE", "LICENCE", "COPYING", "NOTICE", "CHANGELOG", "S
 
 @frozen(kw_only=True)
 class Material:
-    """What a data set holds besides questions: where games and rollouts begin."""
+    """Content of a data set besides questions: positions, games and openings to play from."""
 
     positions: tuple[str, ...] = ()
     games: tuple[GameLine, ...] = ()
@@ -61,12 +73,12 @@ def read_data(path: Path) -> DataSet:
     try:
         items = _read_file(path)
     except FileError as error:
-        raise ConfigError(
-            f"a data set of chess was to be read from {path}.",
-            f"found: it {error}",
-            "it takes: " + "; ".join(KINDS.values()),
-        ) from None
-    return DataSet(rows=tuple(_unique(_questions(items))), material=_material(items))
+        raise _unreadable(path, f"it {error}") from None
+    met: set[str] = set()
+    rows = itertools.chain.from_iterable(
+        games.rows_of(item, met) if isinstance(item, GameLine) else [item] for item in items
+    )
+    return DataSet(rows=tuple(_unique(rows)), material=_material(items))
 
 
 def _read_folder(folder: Path) -> DataSet:
@@ -88,12 +100,13 @@ def _read_folder(folder: Path) -> DataSet:
             if isinstance(item, Unsupported) or (isinstance(item, Row) and not item.is_bare)
         )
     if not rows and not everything:
-        raise ConfigError(
-            f"a data set of chess was to be read from the folder {folder}.",
-            "found: no file in it",
-            "it takes: " + "; ".join(KINDS.values()),
-        )
+        raise _unreadable(f"the folder {folder}", "no file in it")
     return DataSet(rows=tuple(_unique(rows)), material=_material(everything))
+
+
+def _unreadable(source: object, found: str) -> ConfigError:
+    do = "it takes: " + "; ".join(KINDS.values())
+    return ConfigError(f"a data set of chess was to be read from {source}.", f"found: {found}", do)
 
 
 def _read_file(path: Path) -> list[Item]:
@@ -104,15 +117,6 @@ def _read_file(path: Path) -> list[Item]:
     stem = path.name.split(".")[0]
     items = list(_READERS[kind](lines, stem))
     return items if kind == "pgn" else [*items, *lines.broken]
-
-
-def _questions(items: Iterable[Item]) -> Iterator[Row | Unsupported]:
-    met: set[str] = set()
-    for item in items:
-        if isinstance(item, GameLine):
-            yield from games.rows_of(item, met)
-        else:
-            yield item
 
 
 def _unique(rows: Iterable[Row | Unsupported]) -> Iterator[Row | Unsupported]:
@@ -144,12 +148,9 @@ def _unique(rows: Iterable[Row | Unsupported]) -> Iterator[Row | Unsupported]:
 def _material(items: Iterable[Item]) -> Material:
     items = list(items)
     played = [item for item in items if isinstance(item, GameLine)]
+    bare = [item.payload for item in items if isinstance(item, Row) and item.is_bare]
     return Material(
-        positions=tuple(
-            item.payload.fen
-            for item in items
-            if isinstance(item, Row) and item.is_bare and isinstance(item.payload, PolicyPosition)
-        ),
+        positions=tuple(one.fen for one in bare if isinstance(one, PolicyPosition)),
         games=tuple(game for game in played if not game.is_opening),
         openings=tuple(game for game in played if game.is_opening),
     )

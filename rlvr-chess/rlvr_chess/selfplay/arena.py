@@ -8,6 +8,7 @@ same whatever is played beside it (unless a `Crowd` parts them).
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 import chess
@@ -16,8 +17,9 @@ from attrs import define, field, frozen
 from rlvr_chess.asking import seed_of
 from rlvr_chess.fen import four_fields
 from rlvr_chess.questions.transition import legal_move
-from rlvr_chess.selfplay.adjudication import (
+from rlvr_chess.selfplay.game import (
     Ending,
+    Game,
     Judge,
     Rules,
     ended_by_resignation,
@@ -26,7 +28,6 @@ from rlvr_chess.selfplay.adjudication import (
     for_white,
     won_by,
 )
-from rlvr_chess.selfplay.game import Game
 from rlvr_chess.selfplay.movers import Move, Mover, Turn, random_move
 from rlvr_chess.selfplay.openings import START, Opening
 
@@ -40,31 +41,27 @@ class Pairing:
     opening: Opening = START
 
 
+@define
 class Crowd:
     """
-    Counts the games that came through each position.
+    Counts the games that came through each position: `limit` may (0: all).
 
-    Args:
-        limit: Games that may; 0: all.
-        retries: How often a mover is asked for another move before the crowd is suffered.
+    A mover is asked for another move `retries` times; then the position is accepted.
     """
 
-    def __init__(self, limit: int, retries: int = 2) -> None:
-        self._limit = limit
-        self._retries = retries
-        self._games: dict[str, set[int]] = {}
+    limit: int
+    retries: int = 2
+    _games: defaultdict[str, set[int]] = field(factory=lambda: defaultdict(set), init=False)
 
-    def refuses(self, board: chess.Board, game: int, attempt: int) -> bool:
-        """Whether the game should not come here, and its mover may be asked again."""
-        if not self._limit or attempt >= self._retries:
+    def admits(self, board: chess.Board, game: int, attempt: int) -> bool:
+        """Count the game here; False: it should not come, and its mover may be asked again."""
+        if not self.limit:
+            return True
+        visitors = self._games[four_fields(board.fen())]
+        if game not in visitors and len(visitors) >= self.limit and attempt < self.retries:
             return False
-        visitors = self._games.get(four_fields(board.fen()), set())
-        return game not in visitors and len(visitors) >= self._limit
-
-    def enter(self, board: chess.Board, game: int) -> None:
-        """The game came here."""
-        if self._limit:
-            self._games.setdefault(four_fields(board.fen()), set()).add(game)
+        visitors.add(game)
+        return True
 
 
 @define
@@ -106,12 +103,11 @@ class _Table:
             return self._refuse(rules)
         side = self.board.turn
         self.board.push(move)
-        if crowd.refuses(self.board, self.number, self.attempt):
+        if not crowd.admits(self.board, self.number, self.attempt):
             self.board.pop()
             self.attempt += 1
             self.parted = said
             return False
-        crowd.enter(self.board, self.number)
         self._played(is_random=said.is_random)
         self.own[side].append(said.win_probability)
         self.ending = ended_by_rules(self.board, self.played, rules) or ended_by_resignation(
@@ -170,18 +166,15 @@ async def play(
     on_end: Callable[[Game], None] | None = None,
 ) -> list[Game]:
     """
-    Play all games to their end.
+    Play all games to their end; one game a pairing, in order.
 
     Args:
-        pairings: Who plays whom from where; the order of the games.
+        pairings: Both movers and the opening of each game.
         rules: When a game ends and what an illegal answer costs.
         seed: Of everything random.
         judge: Values for `rules.value_limit`; only asked where that is set.
         crowd: Parts games that run together.
         on_end: Called with each game as it ends.
-
-    Returns:
-        One game a pairing, in order.
     """
     rules, crowd = rules or Rules(), crowd or Crowd(0)
     tables = [
@@ -192,7 +185,12 @@ async def play(
     while running:
         moved = [t for t, said in await _ask(running) if t.take(said, rules, crowd)]
         if judge is not None and rules.value_limit:
-            await _judge([t for t in moved if t.ending is None], judge, rules)
+            open_tables = [t for t in moved if t.ending is None]
+            found = await asyncio.gather(*(judge(t.board.fen()) for t in open_tables))
+            for table, values in zip(open_tables, found, strict=True):
+                if values is not None:
+                    table.judged.append(for_white(values, table.board.turn))
+                    table.ending = ended_by_value(table.judged, rules)
         if on_end is not None:
             for table in running:
                 if table.ending is not None:
@@ -202,25 +200,15 @@ async def play(
 
 
 async def _ask(tables: Sequence[_Table]) -> list[tuple[_Table, Move]]:
-    """What the mover of each table says, in the order of the tables."""
+    """The answer of the mover of each table, in the order of the tables."""
     by_mover: dict[int, list[_Table]] = {}
     for table in tables:
         by_mover.setdefault(id(table.mover), []).append(table)
-    groups = list(by_mover.values())
-    answers = await asyncio.gather(
-        *(group[0].mover.moves([table.turn() for table in group]) for group in groups)
-    )
-    said = {
-        table.number: move
-        for group, moves in zip(groups, answers, strict=True)
-        for table, move in zip(group, moves, strict=True)
-    }
+    said: dict[int, Move] = {}
+
+    async def ask(group: list[_Table]) -> None:
+        moves = await group[0].mover.moves([table.turn() for table in group])
+        said.update((table.number, move) for table, move in zip(group, moves, strict=True))
+
+    await asyncio.gather(*map(ask, by_mover.values()))
     return [(table, said[table.number]) for table in tables]
-
-
-async def _judge(tables: Sequence[_Table], judge: Judge, rules: Rules) -> None:
-    found = await asyncio.gather(*(judge(table.board.fen()) for table in tables))
-    for table, values in zip(tables, found, strict=True):
-        if values is not None:
-            table.judged.append(for_white(values, table.board.turn))
-            table.ending = ended_by_value(table.judged, rules)

@@ -85,7 +85,7 @@ def harvest(game: Game, count: int, *, seed: object) -> list[Found]:
 
 
 def _places(game: Game) -> dict[int, Found]:
-    """What may be taken from a game, by place in its moves; also its end, where nobody moved."""
+    """The positions of a game that may be taken, by place in its moves; the last one too."""
     board = chess.Board(game.start_fen)
     found = {}
     for place, uci in enumerate([*game.moves, ""]):
@@ -104,14 +104,7 @@ def _places(game: Game) -> dict[int, Found]:
 
 @frozen(kw_only=True)
 class Limits:
-    """
-    How much a buffer holds.
-
-    Attributes:
-        capacity: Positions.
-        max_age: Steps after which a position leaves.
-        per_opening: Positions of one opening; 0: any number.
-    """
+    """How many positions a buffer holds, for how many steps, how many an opening (0: any)."""
 
     capacity: int
     max_age: int
@@ -155,12 +148,9 @@ class PositionBuffer:
         return PositionBuffer(entries=tuple(entries), met=tuple(met)[-MEMORY * limits.capacity :])
 
     def to_json(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        return {
-            "version": VERSION,
-            "met": list(self.met),
-            "positions": [attrs.asdict(e) for e in self.entries],
-        }
+        """The JSON value that a checkpoint keeps."""
+        positions = [attrs.asdict(e) for e in self.entries]
+        return {"version": VERSION, "met": list(self.met), "positions": positions}
 
     @classmethod
     def from_json(cls, memory: Mapping[str, Any]) -> PositionBuffer:
@@ -186,10 +176,8 @@ def _too_many(
     entries: list[Found], openings: Counter[str], strata: Counter[int], limits: Limits
 ) -> Found | None:
     """The position that leaves first, None where all may stay."""
-    if limits.per_opening:
-        for entry in entries:
-            if openings[entry.opening] > limits.per_opening:
-                return entry
+    if limits.per_opening and max(openings.values(), default=0) > limits.per_opening:
+        return next(e for e in entries if openings[e.opening] > limits.per_opening)
     if len(entries) <= limits.capacity:
         return None
     fullest = max(strata.values())

@@ -19,9 +19,9 @@ from rlvr_chess.config import ChessConfig
 from rlvr_chess.fen import read_board
 from rlvr_chess.questions.records import EnvironmentStep, PolicyPosition
 from rlvr_chess.rows.row import Row
-from rlvr_chess.selfplay.adjudication import Rules
 from rlvr_chess.selfplay.arena import Crowd, Pairing, play
 from rlvr_chess.selfplay.buffer import Limits, PositionBuffer, harvest
+from rlvr_chess.selfplay.game import Rules
 from rlvr_chess.selfplay.movers import MixMover, Mover, PolicyMover, random_move
 from rlvr_chess.selfplay.openings import book, choose_openings
 
@@ -33,13 +33,10 @@ OPENING_SHARE = 8
 
 class SelfPlay:
     """
-    Further problems for a chess task (`ChessTask.discover`).
+    Further problems for a chess task (`ChessTask.discover`), as many as `chess.selfplay_*` say.
 
-    Args:
-        config: `chess.selfplay_*` say how much.
-        params: How the run samples; the temperature of the games is `chess.selfplay_temperature`.
-        is_allowed: Whether a position (FEN) may be trained on: not one of split "test", nor one
-            that is among the fixed problems.
+    Games are sampled as the run is, at the temperature `chess.selfplay_temperature`. `is_allowed`
+    tells of a FEN whether it may be trained on: it is neither of split "test" nor a fixed problem.
     """
 
     def __init__(
@@ -52,12 +49,8 @@ class SelfPlay:
     @property
     def limits(self) -> Limits:
         """Of the buffer."""
-        keep = self._config.selfplay_keep
-        return Limits(
-            capacity=keep,
-            max_age=self._config.selfplay_age,
-            per_opening=max(1, keep // OPENING_SHARE),
-        )
+        keep, age = self._config.selfplay_keep, self._config.selfplay_age
+        return Limits(capacity=keep, max_age=age, per_opening=max(1, keep // OPENING_SHARE))
 
     async def discover(
         self, policy: Policy, memory: Mapping[str, Any], *, seed: int, step: int

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import attrs
 import chess
-from attrs import frozen
+from attrs import Factory, field, frozen
 
 from rlvr import Completion, Policy, SamplingParams
 from rlvr_chess.asking import complete, line_of, seed_of
@@ -100,12 +100,7 @@ class PolicyMover:
     """
     Plays the `B` of a policy's line.
 
-    Attributes:
-        policy: Sampling handle.
-        params: How tokens are drawn.
-        profile: Wording of prompt and answer.
-        temperature: Temperature by ply since the opening; None: that of `params` throughout.
-        name: For people.
+    `temperature` is by ply since the opening; None: that of `params` throughout.
     """
 
     policy: Policy
@@ -116,9 +111,10 @@ class PolicyMover:
 
     async def moves(self, turns: Sequence[Turn]) -> list[Move]:
         """All turns at once."""
-        prompts = [policy_prompt(turn.board.fen(), self.profile) for turn in turns]
-        params = [self._params(turn) for turn in turns]
-        asked = zip(prompts, params, [turn.draw for turn in turns], strict=True)
+        asked = (
+            (policy_prompt(turn.board.fen(), self.profile), self._params(turn), turn.draw)
+            for turn in turns
+        )
         answers = await complete(self.policy, asked)
         return [self._read(turn, answer) for turn, answer in zip(turns, answers, strict=True)]
 
@@ -137,56 +133,44 @@ class PolicyMover:
         return Move(uci=line.best, win_probability=worth, text=answer.text)
 
 
+@frozen
 class EngineMover:
-    """
-    Plays what an engine finds.
+    """Plays what an engine finds at so many nodes; `elo` and `skill` None: at full strength."""
 
-    Args:
-        pool: Open.
-        nodes: Nodes of a search.
-        elo: Its `UCI_Elo`; None: full strength.
-        skill: Its `Skill Level`; None: full strength.
-        name: For people.
-    """
+    pool: EnginePool
+    nodes: int = field(kw_only=True)
+    elo: int | None = field(default=None, kw_only=True)
+    skill: int | None = field(default=None, kw_only=True)
+    name: str = field(kw_only=True)
 
-    def __init__(
-        self,
-        pool: EnginePool,
-        *,
-        nodes: int,
-        elo: int | None = None,
-        skill: int | None = None,
-        name: str = "",
-    ) -> None:
-        self.name = name or f"engine nodes {nodes}" + (f" elo {elo}" if elo else "")
-        self._best_move = partial(pool.best_move, nodes=nodes, elo=elo, skill=skill)
+    @name.default
+    def _name(self) -> str:
+        return f"engine nodes {self.nodes}" + (f" elo {self.elo}" if self.elo else "")
 
     async def moves(self, turns: Sequence[Turn]) -> list[Move]:
         """As many searches at a time as the pool has processes."""
-        found = await asyncio.gather(*(self._best_move(turn.board.fen()) for turn in turns))
+        ask = partial(self.pool.best_move, nodes=self.nodes, elo=self.elo, skill=self.skill)
+        found = await asyncio.gather(*(ask(turn.board.fen()) for turn in turns))
         return [Move(uci=uci) for uci in found]
 
 
+@frozen
 class MixMover:
     """
     Asks a mover with probability `share`, else plays at random: a weaker mover, or blunders.
 
-    Args:
-        mover: Who is asked.
-        share: Probability of that, in each turn by itself.
-        name: For people.
+    Each turn is drawn by itself; a turn in which the mover was asked is its own at every attempt.
     """
 
-    def __init__(self, mover: Mover, share: float, name: str = "") -> None:
-        self.name = name or f"{mover.name} {share:.0%}"
-        self._mover = mover
-        self._share = share
+    mover: Mover
+    share: float
+    name: str = Factory(lambda self: f"{self.mover.name} {self.share:.0%}", takes_self=True)
 
     async def moves(self, turns: Sequence[Turn]) -> list[Move]:
-        """One answer a turn, in order; whoever was asked first is asked again."""
-        asks = [random.Random(seed_of(turn.seed, "mix")).random() < self._share for turn in turns]
+        """One answer a turn, in order."""
+        asks = [random.Random(seed_of(turn.seed, "mix")).random() < self.share for turn in turns]
         asked = [turn for turn, ask in zip(turns, asks, strict=True) if ask]
-        found = iter(await self._mover.moves(asked) if asked else [])
+        found = iter(await self.mover.moves(asked) if asked else [])
         return [
             next(found) if ask else Move(uci=random_move(turn.board, turn.draw), is_random=True)
             for turn, ask in zip(turns, asks, strict=True)

@@ -26,13 +26,9 @@ BOOK = "openings.txt"
 @frozen(kw_only=True)
 class Opening:
     """
-    The first moves of a game.
+    The first moves (UCI, legal) of a game, from a position (six fields).
 
-    Attributes:
-        name: For people and quotas; equal names share a quota.
-        moves: UCI, from `start_fen`; legal.
-        start_fen: Six fields of the position before them.
-        eco: Code of the Encyclopaedia of Chess Openings, "" where none.
+    Equal names share a quota. `eco` is a code of the Encyclopaedia of Chess Openings, or "".
     """
 
     name: str
@@ -73,12 +69,10 @@ def read_openings(path: Path) -> tuple[Opening, ...]:
 def read_lines(lines: Sequence[str], source: str) -> tuple[Opening, ...]:
     """The openings of the lines; empty ones and those that begin with # are left out."""
     found = []
-    for number, line in enumerate(lines, start=1):
-        text = line.strip()
-        if not text or text.startswith("#"):
-            continue
+    for number, text in enumerate(map(str.strip, lines), start=1):
         try:
-            found.append(_opening(text, number))
+            if text and not text.startswith("#"):
+                found.append(_opening(text, number))
         except ValueError as error:
             raise _unreadable(f"{source}, line {number}", str(error)) from error
     if not found:
@@ -92,21 +86,15 @@ def _unreadable(source: str, found: str) -> ConfigError:
 
 
 def _opening(text: str, number: int) -> Opening:
+    start, eco, name, moves = chess.STARTING_FEN, "", f"line {number}", text
     if text.count(";") == 2:
         eco, name, moves = (part.strip() for part in text.split(";"))
-        return _checked(Opening(name=name, eco=eco, moves=moves.split()))
-    if "/" in text:
-        return _checked(Opening(name=f"position {number}", start_fen=_fen(text)))
-    return _checked(Opening(name=f"line {number}", moves=text.split()))
-
-
-def _fen(text: str) -> str:
-    words = text.split()
-    return read_board(" ".join([*words, "0", "1"] if len(words) == 4 else words)).fen()
-
-
-def _checked(opening: Opening) -> Opening:
-    board = chess.Board(opening.start_fen)
+    elif "/" in text:
+        words = text.split()
+        start = read_board(" ".join([*words, "0", "1"] if len(words) == 4 else words)).fen()
+        name, moves = f"position {number}", ""
+    opening = Opening(name=name, eco=eco, moves=moves.split(), start_fen=start)
+    board = chess.Board(start)
     if place := first_illegal(board, opening.moves):
         uci = opening.moves[place - 1]
         what = f"illegal in {board.fen()}" if uci == "0000" or UCI.fullmatch(uci) else "not UCI"
@@ -122,11 +110,7 @@ def choose_openings(
     """
     Openings of `count` games, drawn without returning one before all others had their turn.
 
-    Args:
-        openings: What to choose from.
-        count: Games.
-        seed: Equal seeds give equal choices.
-        quota: Games of one name at most; 0: as many as it takes.
+    Equal seeds give equal choices; `quota` is of games of one name (0: any number).
 
     Raises:
         ConfigError: The quota allows fewer games.

@@ -13,6 +13,7 @@ it: they are held against the rules when a table is read (each legal move once, 
 
 from __future__ import annotations
 
+import functools
 import gzip
 import itertools
 import json
@@ -27,12 +28,14 @@ from attrs import field, frozen
 
 from rlvr import ConfigError
 from rlvr_chess.engine.identity import EngineIdentity
-from rlvr_chess.questions.transition import legal_moves
+from rlvr_chess.questions.records import EnvironmentStep
+from rlvr_chess.questions.transition import check_moves
+from rlvr_chess.starter import QUESTIONS
 from rlvr_chess.values import ActionValues, Entry, strength
 
 FORMAT = 1
 _HEADER = "rlvr_chess_table"
-_SHOWN = 3
+_DO = "name a file that rlvr chess build-table wrote"
 
 
 @frozen(kw_only=True)
@@ -47,20 +50,17 @@ def read_table(path: Path, *, is_trusted: bool = False) -> Table:
     """
     The table of a file.
 
-    Args:
-        path: The file.
-        is_trusted: Do not hold the moves against the rules, which costs twice the reading.
+    `is_trusted`: the moves are not held against the rules, which costs twice the reading.
 
     Raises:
         ConfigError: It cannot be read, or a line is not what its key says, or its moves are not
             the legal ones in order; the line is named.
     """
     try:
-        lines = _lines(path)
+        with _opened(path) as file:
+            lines = file.read().decode("utf-8").splitlines()
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise _unusable(
-            path, f"{error}", "name a file that rlvr chess build-table wrote"
-        ) from error
+        raise _unusable(path, f"{error}", _DO) from error
     identity = _header(path, lines[0] if lines else "")
     entries: dict[str, Entry] = {}
     for number, line in enumerate(lines[1:], start=2):
@@ -110,24 +110,13 @@ def _texts(table: Table) -> Iterator[str]:
     header = {_HEADER: FORMAT, "engine": table.identity.to_json()}
     yield json.dumps(header, separators=compact)
     for fen, entry in table.entries.items():
-        record: dict[str, Any] = {
-            "key": table.identity.key(fen),
-            "fen": fen,
-            "moves": [list(move) for move in entry.values.moves],
-            "depth": entry.depth,
-        }
-        if entry.split:
-            record["split"] = entry.split
-        yield json.dumps(record, separators=compact)
+        record = {"key": table.identity.key(fen), "fen": fen, "moves": entry.values.moves}
+        split = {"split": entry.split} if entry.split else {}
+        yield json.dumps({**record, "depth": entry.depth, **split}, separators=compact)
 
 
 def _opened(path: Path) -> Any:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
-
-
-def _lines(path: Path) -> list[str]:
-    with _opened(path) as file:
-        return file.read().decode("utf-8").splitlines()
+    return (gzip.open if path.suffix == ".gz" else open)(path, "rb")
 
 
 def _header(path: Path, line: str) -> EngineIdentity:
@@ -139,7 +128,7 @@ def _header(path: Path, line: str) -> EngineIdentity:
         return EngineIdentity.of_json(record["engine"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         found = f"line 1 is not the header of a table: {error or 'empty file'}"
-        raise _unusable(path, found, "name a file that rlvr chess build-table wrote") from error
+        raise _unusable(path, found, _DO) from error
 
 
 def _entry(record: Mapping[str, Any], identity: EngineIdentity) -> Entry:
@@ -157,16 +146,7 @@ def _entry(record: Mapping[str, Any], identity: EngineIdentity) -> Entry:
 
 def _check(values: ActionValues) -> None:
     """Hold an entry against the rules; ValueError where a move is missing, illegal or misplaced."""
-    given = [uci for uci, _, _ in values.moves]
-    legal = legal_moves(values.fen)
-    if sorted(given) != sorted(legal):
-        if wrong := sorted(set(given) - legal):
-            raise ValueError(f"not legal here: {' '.join(repr(uci[:8]) for uci in wrong[:_SHOWN])}")
-        if missing := sorted(legal - set(given)):
-            shown = " ".join(missing[:_SHOWN])
-            raise ValueError(f"no value of {len(missing)} legal moves: {shown}")
-        twice = next(uci for uci in given if given.count(uci) > 1)
-        raise ValueError(f"{twice} has two values")
+    check_moves([uci for uci, _, _ in values.moves], values.fen)
     for before, after in itertools.pairwise(values.moves):
         if strength(before) < strength(after):
             raise ValueError(f"not best first: {after[0]} is better than {before[0]} before it")
@@ -174,3 +154,33 @@ def _check(values: ActionValues) -> None:
 
 def _unusable(path: Path, found: str, do: str) -> ConfigError:
     return ConfigError(f"the chess table {path} cannot be used.", f"found: {found}", do)
+
+
+SHIPPED = Path(__file__).parent.parent / "starter" / "positions.jsonl.gz"
+"""The file, as package data."""
+
+
+@functools.cache
+def shipped_table() -> Table | None:
+    """
+    The shipped table, read once; None where the distribution was built without it.
+
+    A test holds its moves against the rules, so not every start pays for that.
+    """
+    return read_table(SHIPPED, is_trusted=True) if SHIPPED.is_file() else None
+
+
+def shipped_positions() -> Iterator[tuple[ActionValues, str]]:
+    """The shipped positions with the split each belongs to ("" where the hash decides)."""
+    table = shipped_table()
+    if table is not None:
+        for entry in table.entries.values():
+            yield entry.values, entry.split
+
+
+def shipped_questions() -> Iterator[tuple[EnvironmentStep, str]]:
+    """Shipped questions of the kinds of moves that the positions hardly ask, and their split."""
+    for line in QUESTIONS.read_text("utf-8").splitlines():
+        row = json.loads(line)
+        split = row.pop("split")
+        yield EnvironmentStep(**row), split

@@ -7,6 +7,9 @@ learns in an hour, so a miss in the table of one build is not filled in by anoth
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
@@ -16,16 +19,78 @@ from attrs import define, field
 
 from rlvr import ConfigError, PrerequisiteError
 from rlvr_chess.config import ChessConfig
-from rlvr_chess.engine.find import find_engine
-from rlvr_chess.engine.identity import EngineIdentity, identify
+from rlvr_chess.engine.identity import EngineIdentity, find_engine, identify
 from rlvr_chess.engine.pool import EngineConfig, EnginePool
 from rlvr_chess.fen import canonical, read_board
-from rlvr_chess.tables.cache import TableCache, cache_file
-from rlvr_chess.tables.file import Table, read_table
-from rlvr_chess.tables.shipped import shipped_table
+from rlvr_chess.tables.file import Table, read_table, shipped_table
 from rlvr_chess.values import ActionValues, Entry
 
 log = structlog.get_logger()
+
+
+def cache_file() -> Path:
+    """`chess-tables.sqlite` in `$RLVR_CACHE_DIR`, by default in the user's cache folder."""
+    if chosen := os.environ.get("RLVR_CACHE_DIR"):
+        return Path(chosen) / "chess-tables.sqlite"
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "rlvr" / "chess-tables.sqlite"
+
+
+class TableCache:
+    """
+    Values by key. Entries are never replaced: a key has one right value.
+
+    A value that cannot be kept (a full disk, a file that another process holds) is only searched
+    again another time; that is logged once.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """
+        Open or create the file.
+
+        Raises:
+            ConfigError: The file cannot be written or is no such cache.
+        """
+        self._path, self._has_warned = path, False
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, timeout=30.0, isolation_level=None)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.execute(
+                "CREATE TABLE IF NOT EXISTS positions (key TEXT PRIMARY KEY, fen TEXT NOT NULL, "
+                "moves TEXT NOT NULL, depth INTEGER NOT NULL) WITHOUT ROWID"
+            )
+        except (OSError, sqlite3.Error) as error:
+            raise ConfigError(
+                f"the cache of chess tables {path} cannot be used.",
+                f"found: {error}",
+                "remove the file, or choose another folder with RLVR_CACHE_DIR",
+            ) from error
+
+    def get(self, identity: EngineIdentity, fen: str) -> Entry | None:
+        """That engine's entry of a canonical FEN; None if it has not been searched."""
+        query = "SELECT moves, depth FROM positions WHERE key = ?"
+        row = self._db.execute(query, (identity.key(fen),)).fetchone()
+        if row is None:
+            return None
+        values = ActionValues(fen=fen, moves=json.loads(row[0]), engine=identity.text)
+        return Entry(values=values, depth=row[1])
+
+    def put(self, identity: EngineIdentity, entry: Entry) -> None:
+        """Keep what the engine said."""
+        fen = entry.values.fen
+        row = (identity.key(fen), fen, json.dumps(entry.values.moves), entry.depth)
+        try:
+            self._db.execute("INSERT OR IGNORE INTO positions VALUES (?, ?, ?, ?)", row)
+        except sqlite3.OperationalError as error:
+            if not self._has_warned:
+                log.warning("table_not_kept", cache=str(self._path), error=str(error))
+            self._has_warned = True
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
 
 
 @define
@@ -78,7 +143,7 @@ class TableStore:
         self.close()
 
     def close(self) -> None:
-        """Close the cache; for those that only peeked."""
+        """Close the cache; enough where only `peek` was called."""
         if self._kept is not None:
             self._kept.close()
             self._kept = None
@@ -94,16 +159,14 @@ class TableStore:
         return None if entry is None else entry.values
 
     async def values(self, fen: str) -> ActionValues:
-        """
-        The values, from the engine where they are not known; `entry` says what it raises.
-
-        A position known by its canonical spelling costs a look into a dict.
-        """
+        """The values, from the engine where they are not known; raises as `entry`."""
         return (await self.entry(fen)).values
 
     async def entry(self, fen: str) -> Entry:
         """
         The values with the iteration that they are from.
+
+        A position known by its canonical spelling costs a look into a dict.
 
         Raises:
             FenError: The position is invalid or over.
@@ -111,10 +174,7 @@ class TableStore:
                 that of the tables.
             VerifierError: The engine failed twice.
         """
-        if (found := self._find(fen)) is not None:
-            return found
-        fen = read_board(fen).fen()
-        if (found := self._find(fen)) is not None:
+        if found := self._find(fen) or self._find(fen := read_board(fen).fen()):
             return found
         pool = await self._opened()
         entry = await pool.analyse(fen)
@@ -124,10 +184,8 @@ class TableStore:
         return entry
 
     def _find(self, fen: str) -> Entry | None:
-        if (entry := self._known.get(fen)) is not None:
-            return entry
-        for layer in self.layers:
-            if (entry := layer.entries.get(fen)) is not None:
+        for known in (self._known, *(layer.entries for layer in self.layers)):
+            if (entry := known.get(fen)) is not None:
                 return entry
         if (kept := self._cache()) is not None:
             for identity in self._usable():
@@ -160,27 +218,23 @@ class TableStore:
     async def _opened(self) -> EnginePool:
         async with self._opening:
             if self._pool is None:
-                pool = EnginePool(self.engine)
-                await pool.__aenter__()
-                try:
-                    self._refuse_to_mix(pool.identity)
-                except PrerequisiteError:
+                pool = await EnginePool(self.engine).__aenter__()
+                here = pool.identity
+                theirs = self.layers[0].identity if self.layers else here
+                if theirs != here and not self.any_engine:
                     await pool.__aexit__()
-                    raise
+                    raise _another_engine(theirs, here)
                 self._pool = pool
             return self._pool
 
-    def _refuse_to_mix(self, here: EngineIdentity) -> None:
-        theirs = self.layers[0].identity if self.layers else here
-        if theirs == here or self.any_engine:
-            return
-        raise PrerequisiteError(
-            "a position is in no table, and this machine's engine is not the tables' engine.",
-            f"found: tables by {theirs.text}; here {here.text}; "
-            f"different: {theirs.difference(here)}",
-            "score all positions with one engine (rlvr chess build-table --dataset FILE --out "
-            "T.jsonl.gz, then chess.tables=T.jsonl.gz), or mix them: chess.any_engine=true",
-        )
+
+def _another_engine(theirs: EngineIdentity, here: EngineIdentity) -> PrerequisiteError:
+    return PrerequisiteError(
+        "a position is in no table, and this machine's engine is not the tables' engine.",
+        f"found: tables by {theirs.text}; here {here.text}; different: {theirs.difference(here)}",
+        "score all positions with one engine (rlvr chess build-table --dataset FILE --out "
+        "T.jsonl.gz, then chess.tables=T.jsonl.gz), or mix them: chess.any_engine=true",
+    )
 
 
 def _layers(config: ChessConfig) -> list[Table]:
@@ -205,3 +259,6 @@ def _layers(config: ChessConfig) -> list[Table]:
         return [*layers, shipped]
     log.info("shipped_table_left_out", shipped=shipped.identity.text, nodes=config.nodes)
     return layers
+
+
+log = structlog.get_logger()

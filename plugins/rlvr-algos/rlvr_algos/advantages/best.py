@@ -1,4 +1,4 @@
-"""Advantage `best`: imitate the best answer of each group, if it is good enough."""
+"""Advantages `best` and `one`: imitate the best answer of each group, or every answer."""
 
 from __future__ import annotations
 
@@ -64,3 +64,18 @@ class BestAdvantage(Advantage):
             if scores[place] >= self._config.threshold and not self._shaping.is_masked(trajectory)
         ]
         return max(good, key=rewards.__getitem__, default=None)
+
+
+class OneAdvantage(Advantage):
+    """
+    1.0 for every trajectory, whatever its reward.
+
+    Turns the loss `sft` into plain imitation of what the sampler yields (the references).
+    """
+
+    def __init__(self, config: None, context: BuildContext) -> None:
+        """Takes no options."""
+
+    def __call__(self, groups: Sequence[ScoredGroup]) -> list[list[float]]:
+        """Shape (P, G), ragged in G: all ones."""
+        return [[1.0] * len(group.trajectories) for group in groups]

@@ -1,22 +1,21 @@
-"""What all reward-based advantages have in common: shaping, filtering, limits, KL in the reward."""
+"""Base of the reward-based advantages: shaping, filtering, limits, KL in the reward."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from rlvr import Advantage, BuildContext, ConfigError, Datum, Needs, ScoredGroup
-from rlvr_algos.shaping import adaptive_kl
+from rlvr_algos.shaping.adaptive_kl import AdaptiveKl
 from rlvr_algos.shaping.config import CreditConfig
 from rlvr_algos.shaping.overlong import Shaping, verdicts
 from rlvr_algos.shaping.reward_kl import to_go, token_kl, whitened_apart, with_advantages
 
 
-class Credit(Advantage):
+class Credit(AdaptiveKl, Advantage):
     """
     Base of the advantages; a subclass gives `raw`, and the name and record of its options.
 
@@ -39,12 +38,10 @@ class Credit(Advantage):
     is_bounded_by_token: ClassVar[bool] = False
 
     def __init__(self, config: Any, context: BuildContext) -> None:
-        self._config: Any = config if config is not None else self.config_class()
-        self._context = context
+        super().__init__(config, context, "advantage")
         self._shaping = Shaping(self._config, context)
         self.needs = Needs(annotations={"reference"} if self._config.kl_coef > 0 else ())
         self.refill_limit = self._config.refills
-        adaptive_kl.check_target(self._config, "advantage")
         self._check()
 
     def raw(self, rewards_P_G: Sequence[Sequence[float]]) -> list[NDArray[np.float64]]:
@@ -83,7 +80,7 @@ class Credit(Advantage):
         """
         Ragged rows whitened, then clipped, as the options say.
 
-        Those whose problems differ in the label `whiten_by` are whitened apart; `labels` are the
+        Rows whose problems differ in the label `whiten_by` are whitened apart; `labels` are the
         rows' problems'. Problems without the label are one more kind.
 
         Raises:
@@ -118,19 +115,6 @@ class Credit(Advantage):
         """False where `drop_equal` is set and the verdicts of the group are all equal."""
         values = [reward.value for reward in verdicts(group)]
         return not self._config.drop_equal or len(set(values)) > 1
-
-    def adapted(
-        self, memory: Mapping[str, float], metrics: Mapping[str, float]
-    ) -> Mapping[str, float]:
-        """The KL weight after a step, where it has a target."""
-        return adaptive_kl.adapted(self._config, memory, metrics)
-
-    def with_memory(self, memory: Mapping[str, float]) -> Self:
-        """The same advantage with the KL weight of the memory."""
-        if adaptive_kl.MEMORY not in memory:
-            return self
-        config = attrs.evolve(self._config, kl_coef=memory[adaptive_kl.MEMORY])
-        return type(self)(config, self._context)
 
     def _check(self) -> None:
         config, sampling = self._config, self._context.sampling

@@ -109,25 +109,19 @@ class OpdAdvantage(GroupAdvantage):
             return [np.zeros(int(d.mask.sum())) for d in data]
         if config.kl_in == "reward":
             answers = np.array([token_kl(d, TEACHER).sum() for d in data])
-            above = _above_group(answers, [d.problem_id for d in data])
+            _, place = np.unique(np.array([d.problem_id for d in data]), return_inverse=True)
+            above = answers - (np.bincount(place, answers) / np.bincount(place))[place]
             return [
                 np.full(int(d.mask.sum()), -config.kl_penalty_coef * value)
                 for d, value in zip(data, above, strict=True)
             ]
-        return [-config.kl_penalty_coef * self._to_go(datum) for datum in data]
-
-    def _to_go(self, datum: Datum) -> NDArray[np.float64]:
-        kl = np.zeros(len(datum.tokens))
-        kl[datum.mask] = token_kl(datum, TEACHER)
-        taught: NDArray[np.float64] = to_go(kl, self._config.kl_discount_factor)[datum.mask]
+        taught = []
+        for datum in data:
+            kl = np.zeros(len(datum.tokens))
+            kl[datum.mask] = token_kl(datum, TEACHER)
+            own = to_go(kl, config.kl_discount_factor)[datum.mask]
+            taught.append(-config.kl_penalty_coef * own)
         return taught
-
-
-def _above_group(values: NDArray[np.float64], problems: Sequence[str]) -> NDArray[np.float64]:
-    """(D,) each answer's value less the mean of those of the same problem."""
-    _, place = np.unique(np.array(problems), return_inverse=True)
-    means = np.bincount(place, values) / np.bincount(place)
-    return values - means[place]
 
 
 def _check(options: OpdConfig) -> None:

@@ -1,22 +1,20 @@
-"""What all policy-gradient losses have in common: ratio, correction, KL, entropy, warnings."""
+"""Base of the policy-gradient losses: ratio, correction, KL, entropy, warnings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
-import attrs
 import torch
 from torch import Tensor
 
 from rlvr import BuildContext, Datum, Loss, NamedForm, Needs, PolicyGradientConfig
-from rlvr_algos.shaping import adaptive_kl
-from rlvr_algos.shaping.correction import correction, largest
-from rlvr_algos.shaping.kl import LOG_RATIO_LIMIT, kl_to_reference
+from rlvr_algos.shaping.adaptive_kl import AdaptiveKl
+from rlvr_algos.shaping.kl import correction, kl_to_reference, largest, limited
 from rlvr_algos.tokens import PolicyTokens, as_metrics
 
 
-class PolicyGradientLoss(Loss):
+class PolicyGradientLoss(AdaptiveKl, Loss):
     """
     Base of the losses; a subclass gives `surrogate`, and the name and record of its options.
 
@@ -39,11 +37,9 @@ class PolicyGradientLoss(Loss):
     config_class: ClassVar[type[PolicyGradientConfig]]
 
     def __init__(self, config: Any, context: BuildContext) -> None:
-        self._config: Any = config if config is not None else self.config_class()
-        self._context = context
-        config = self._config
         self._namespace = context.namespace or self.name
-        adaptive_kl.check_target(config, self._namespace)
+        super().__init__(config, context, self._namespace)
+        config = self._config
         wanted = {"reference": config.kl_coef > 0, "policy": config.correction != "none"}
         self.needs = Needs(
             annotations=(name for name, is_on in wanted.items() if is_on),
@@ -73,7 +69,7 @@ class PolicyGradientLoss(Loss):
         The built-in loss of a service that this is, with its settings.
 
         None with a KL, an entropy bonus or a correction: no built-in loss has these. How token
-        losses are averaged is no matter, for the weights go into the advantages.
+        losses are averaged does not matter: the weights go into the advantages.
         """
         config = self._config
         is_bare = config.kl_coef == 0 and config.entropy_coef == 0 and config.correction == "none"
@@ -106,12 +102,12 @@ class PolicyGradientLoss(Loss):
         """
         config = self._config
         tokens = PolicyTokens.gather(data, logprobs)
-        moved = _cut(tokens.logprobs - tokens.sampled)  # (N,) nats, from the sampler
+        moved = limited(tokens.logprobs - tokens.sampled)  # (N,) nats, from the sampler
         log_ratio, scale = moved, None
         mismatch: dict[str, Tensor] = {}
         if config.correction != "none":
             trained = tokens.annotation("policy")
-            log_ratio = _cut(tokens.logprobs - trained)
+            log_ratio = limited(tokens.logprobs - trained)
             scale, mismatch = correction(tokens, trained, config.correction, config.correction_cap)
         per_token, clipped = self.surrogate(tokens, log_ratio)
         loss = policy = tokens.weighted(per_token if scale is None else scale * per_token)
@@ -143,19 +139,6 @@ class PolicyGradientLoss(Loss):
         term, more = self.further(tokens, outputs)
         return loss if term is None else loss + term, as_metrics({**metrics, **more})
 
-    def adapted(
-        self, memory: Mapping[str, float], metrics: Mapping[str, float]
-    ) -> Mapping[str, float]:
-        """The KL weight after a step, where it has a target."""
-        return adaptive_kl.adapted(self._config, memory, metrics)
-
-    def with_memory(self, memory: Mapping[str, float]) -> Self:
-        """The same loss with the KL weight of the memory."""
-        if adaptive_kl.MEMORY not in memory:
-            return self
-        config = attrs.evolve(self._config, kl_coef=memory[adaptive_kl.MEMORY])
-        return type(self)(config, self._context)
-
     def warnings(self, metrics: Mapping[str, float]) -> Iterable[str]:
         """A warning where sampler and trainer are further apart than `mismatch_warn`."""
         limit, found = self._config.mismatch_warn, metrics.get("mismatch/kl", 0.0)
@@ -170,31 +153,3 @@ class PolicyGradientLoss(Loss):
             f"the sampler is not quite the trainer: mismatch/kl is {found:.3g} nats a token, "
             f"above {self._namespace}.mismatch_warn={limit:g}; {advice}"
         ]
-
-
-def _cut(log_ratio: Tensor) -> Tensor:
-    return log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
-
-
-def thresholds(config: Any) -> dict[str, float]:
-    """The bounds of a ratio as a service's settings: thresholds of the ratio itself."""
-    return {
-        "clip_low_threshold": 1 - config.clip_low,
-        "clip_high_threshold": 1 + config.clip_high,
-    }
-
-
-def clipped_gain(
-    tokens: PolicyTokens, ratio: Tensor, low: float, high: float
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """
-    PPO's pessimistic surrogate of (N,) ratios: -min(r A, clip(r, low, high) A), shape (N,).
-
-    With the shares of tokens whose gradient the clip stopped, `clip/low` and `clip/high`.
-    """
-    credit = tokens.advantages
-    gain = torch.minimum(ratio * credit, ratio.clamp(low, high) * credit)
-    return -gain, {
-        "clip/low": tokens.weighted(((ratio < low) & (credit < 0)).to(ratio)),
-        "clip/high": tokens.weighted(((ratio > high) & (credit > 0)).to(ratio)),
-    }

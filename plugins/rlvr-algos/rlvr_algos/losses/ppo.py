@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlvr import BuildContext, Needs
+from rlvr import BuildContext, NamedForm, Needs
 from rlvr_algos.config import PpoConfig
-from rlvr_algos.losses.policy_gradient import PolicyGradientLoss, clipped_gain
+from rlvr_algos.losses.grpo import GrpoLoss
 from rlvr_algos.tokens import PolicyTokens
 
 
-class PpoLoss(PolicyGradientLoss):
+class PpoLoss(GrpoLoss):
     """
     GRPO's surrogate, plus at each token value_coef / 2 * max((V - R)^2, (V_clipped - R)^2).
 
@@ -34,12 +34,9 @@ class PpoLoss(PolicyGradientLoss):
         super().__init__(config, context)
         self.needs |= Needs(annotations={"value", "return"}, outputs={"value"})
 
-    def surrogate(
-        self, tokens: PolicyTokens, log_ratio: Tensor
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Adds `clip/low` and `clip/high`, shares of tokens whose gradient the clip stopped."""
-        config = self._config
-        return clipped_gain(tokens, log_ratio.exp(), 1 - config.clip_low, 1 + config.clip_high)
+    def form(self) -> NamedForm | None:
+        """None: no service's built-in loss has a critic."""
+        return None
 
     def further(
         self, tokens: PolicyTokens, outputs: Mapping[str, Sequence[Any]]

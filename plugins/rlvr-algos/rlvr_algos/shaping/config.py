@@ -14,7 +14,7 @@ from rlvr import option
 
 @frozen(kw_only=True)
 class ShapingConfig:
-    """What is done to rewards before they are compared."""
+    """Changes to rewards before they are compared."""
 
     length_penalty: float = option(
         0.0, "Taken off the reward for each 1000 tokens of the policy", validator=ge(0)
@@ -30,11 +30,7 @@ class ShapingConfig:
     truncated: str = option(
         "keep",
         "Answers cut at the token limit: keep, mask or penalise",
-        choices=(
-            "keep",
-            "mask",
-            "penalise",
-        ),
+        choices=("keep", "mask", "penalise"),
     )
     truncated_penalty: float = option(
         0.0, "Taken off the reward of a cut answer", unit="reward", validator=ge(0)
@@ -43,7 +39,7 @@ class ShapingConfig:
 
 @frozen(kw_only=True)
 class CreditConfig(ShapingConfig):
-    """What every advantage does to credit besides its own formula."""
+    """Options of every advantage besides its own formula."""
 
     whiten: bool = option(False, "Mean 0 and deviation 1 over the step's batch")
     whiten_by: str = option(
@@ -121,10 +117,7 @@ class GaeConfig(GlobalAdvantageConfig):
     gae_lambda: float = option(
         0.95,
         "1: the return alone, unbiased; 0: one step ahead, low variance",
-        validator=[
-            ge(0),
-            le(1),
-        ],
+        validator=[ge(0), le(1)],
     )
 
 

@@ -28,7 +28,7 @@ class Shaping:
         self._config = config
         self._limit = context.sampling.max_tokens if context.sampling is not None else 0
         self._buffer = int(config.overlong_buffer * self._limit)
-        check_shaping(config, context)
+        self._check(context)
 
     def rewards(self, group: ScoredGroup) -> list[float]:
         """
@@ -56,6 +56,28 @@ class Shaping:
             cost += config.truncated_penalty
         return cost
 
+    def _check(self, context: BuildContext) -> None:
+        """Refuse settings that cancel each other or do nothing."""
+        config = self._config
+        if config.overlong_buffer > 0 and context.sampling is None:
+            raise ConfigError(
+                f"advantage.overlong_buffer={config.overlong_buffer:g} was asked for.",
+                "found: nothing is sampled here, so answers have no token limit to come near",
+                "set advantage.overlong_buffer=0, or sample from the policy",
+            )
+        if config.truncated == "penalise" and config.truncated_penalty == 0:
+            raise ConfigError(
+                "advantage.truncated=penalise was asked for.",
+                "found: advantage.truncated_penalty=0, so a cut answer would cost nothing",
+                "set advantage.truncated_penalty=0.5, or advantage.truncated=keep",
+            )
+        if config.truncated != "penalise" and config.truncated_penalty > 0:
+            raise ConfigError(
+                f"advantage.truncated_penalty={config.truncated_penalty:g} was asked for.",
+                f"found: advantage.truncated={config.truncated}, which takes nothing off",
+                "set advantage.truncated=penalise, or leave the penalty out",
+            )
+
 
 def verdicts(group: ScoredGroup) -> list[Reward]:
     """
@@ -73,30 +95,3 @@ def verdicts(group: ScoredGroup) -> list[Reward]:
             "Drop them first: ScoredGroup.scored_only().",
         )
     return found
-
-
-def check_shaping(config: ShapingConfig, context: BuildContext) -> None:
-    """
-    Refuse settings that cancel each other or do nothing.
-
-    Raises:
-        ConfigError: With the fix.
-    """
-    if config.overlong_buffer > 0 and context.sampling is None:
-        raise ConfigError(
-            f"advantage.overlong_buffer={config.overlong_buffer:g} was asked for.",
-            "found: nothing is sampled here, so answers have no token limit to come near",
-            "set advantage.overlong_buffer=0, or sample from the policy",
-        )
-    if config.truncated == "penalise" and config.truncated_penalty == 0:
-        raise ConfigError(
-            "advantage.truncated=penalise was asked for.",
-            "found: advantage.truncated_penalty=0, so a cut answer would cost nothing",
-            "set advantage.truncated_penalty=0.5, or advantage.truncated=keep",
-        )
-    if config.truncated != "penalise" and config.truncated_penalty > 0:
-        raise ConfigError(
-            f"advantage.truncated_penalty={config.truncated_penalty:g} was asked for.",
-            f"found: advantage.truncated={config.truncated}, which takes nothing off",
-            "set advantage.truncated=penalise, or leave the penalty out",
-        )

@@ -72,23 +72,17 @@ def with_annotation(datum: Datum, name: str, own: NDArray[np.float64]) -> Datum:
 def whitened_apart(
     rows: Sequence[NDArray[np.float64]], kinds: Sequence[str], epsilon: float
 ) -> list[NDArray[np.float64]]:
-    """Ragged rows, whitened with those of the same kind."""
-    found = list(rows)
-    for kind in set(kinds):
-        own = [place for place, other in enumerate(kinds) if other == kind]
-        for place, row in zip(own, whitened([rows[i] for i in own], epsilon), strict=True):
-            found[place] = row
-    return found
-
-
-def whitened(rows: Sequence[NDArray[np.float64]], epsilon: float) -> list[NDArray[np.float64]]:
     """
-    Ragged rows with mean 0 and deviation 1 over all their numbers together.
+    Ragged rows with mean 0 and deviation 1 over all numbers of those of the same kind.
 
     The deviation is the sample's. Numbers that are all equal, one alone too, become exact zeros.
     """
-    flat = np.concatenate([np.zeros(0), *rows])
-    if len(flat) == 0 or flat.min() == flat.max():
-        return [np.zeros_like(row) for row in rows]
-    scale = flat.std(ddof=1) + epsilon
-    return [(row - flat.mean()) / scale for row in rows]
+    found = list(rows)
+    for kind in set(kinds):
+        places = [place for place, other in enumerate(kinds) if other == kind]
+        flat = np.concatenate([rows[i] for i in places])
+        is_flat = len(flat) == 0 or flat.min() == flat.max()
+        scale = 1.0 if is_flat else flat.std(ddof=1) + epsilon
+        for i in places:
+            found[i] = np.zeros_like(rows[i]) if is_flat else (rows[i] - flat.mean()) / scale
+    return found

@@ -8,7 +8,7 @@ from rlvr import BackendError, BuildContext, NamedForm
 from rlvr_tinker.training.losses import form_of
 
 opd = pytest.importorskip("rlvr_distill.opd.loss", reason="rlvr-distill is not installed")
-reinforce = pytest.importorskip("rlvr_algos.losses.reinforce", reason="rlvr-algos is not installed")
+reinforce = pytest.importorskip("rlvr_algos.losses.grpo", reason="rlvr-algos is not installed")
 
 
 def loss(mode: str) -> object:

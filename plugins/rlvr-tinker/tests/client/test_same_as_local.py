@@ -16,10 +16,7 @@ pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed")
 from rlvr import BuildContext, Datum, Loss
 from rlvr.testing import opened
 from rlvr_algos.config import CispoConfig, GrpoConfig, GspoConfig
-from rlvr_algos.losses.cispo import CispoLoss
-from rlvr_algos.losses.grpo import GrpoLoss
-from rlvr_algos.losses.gspo import GspoLoss
-from rlvr_algos.losses.reinforce import ReinforceLoss
+from rlvr_algos.losses.grpo import CispoLoss, GrpoLoss, GspoLoss, ReinforceLoss
 from rlvr_algos.losses.sft import SftLoss
 from rlvr_tinker.backend import TinkerBackend
 from rlvr_torch.backend import TorchBackend

@@ -62,16 +62,13 @@ def fit(
     """
     The rating of every player, by Newton's method on the (concave) log posterior.
 
-    Args:
-        pairs: Results.
-        known: Rating and standard deviation of the players that have one; 0: held fixed.
-        start: Where to begin, such as the ratings of a similar set of results.
+    `known` has rating and standard deviation of the players that have one (0: held fixed), `start`
+    where to begin, such as the ratings of a similar set of results.
     """
-    totals: dict[tuple[str, str], list[float]] = {}
+    totals: dict[tuple[str, str], tuple[float, int]] = {}
     for pair in pairs:
-        total = totals.setdefault((pair.one, pair.other), [0.0, 0.0])
-        total[0] += pair.points
-        total[1] += pair.games
+        points, games = totals.get((pair.one, pair.other), (0.0, 0))
+        totals[pair.one, pair.other] = (points + pair.points, games + pair.games)
     names = sorted({name for met in totals for name in met})
     place = {name: i for i, name in enumerate(names)}
     begun = {name: rating for name, (rating, _) in known.items()} | dict(start or {})
@@ -119,14 +116,9 @@ def elo_figure(name: str, pairs: Sequence[Pair], rungs: Sequence[Rung], note: st
     low, high = np.percentile(_redrawn(kept, telling, fitted), [2.5, 97.5])
     games = sum(pair.games for pair in kept)
     said = f"relative to random = 0, against {', '.join(rung.name for rung in telling)}"
-    return Figure(
-        name=name,
-        value=fitted[MODEL],
-        low=float(low),
-        high=float(high),
-        n=games,
-        note="; ".join(filter(None, [said, note])),
-    )
+    note = "; ".join(filter(None, [said, note]))
+    value, low, high = fitted[MODEL], float(low), float(high)
+    return Figure(name=name, value=value, low=low, high=high, n=games, note=note)
 
 
 def score(pairs: Sequence[Pair], other: str) -> float | None:

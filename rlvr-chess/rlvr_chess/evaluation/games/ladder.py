@@ -12,26 +12,28 @@ from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
-from rlvr import Figure, SamplingParams
-from rlvr_chess.asking import MAX_TOKENS, Player, seed_of
+from rlvr import Figure
+from rlvr_chess.asking import Player, seed_of
 from rlvr_chess.engine.pool import EnginePool
 from rlvr_chess.evaluation.games.elo import MODEL, Pair, Rung, elo_figure, expected, fit
-from rlvr_chess.evaluation.statistics import ratio
-from rlvr_chess.selfplay.adjudication import Rules
+from rlvr_chess.evaluation.statistics import ratio, survival_figure
 from rlvr_chess.selfplay.arena import Pairing, play
-from rlvr_chess.selfplay.game import Game
+from rlvr_chess.selfplay.game import Game, Rules
 from rlvr_chess.selfplay.movers import EngineMover, MixMover, Mover, PolicyMover, RandomMover
 from rlvr_chess.selfplay.openings import Opening, choose_openings
 
-RUNGS = (
-    Rung(name="random", rating=0.0, low=0.0, high=0.0),
-    Rung(name="mix10", rating=148.0, low=120.0, high=174.0),
-    Rung(name="mix25", rating=365.0, low=328.0, high=407.0),
-    Rung(name="mix50", rating=735.0, low=695.0, high=804.0),
-    Rung(name="mix75", rating=1199.0, low=1116.0, high=1309.0),
-    Rung(name="elo1350", rating=1539.0, low=1369.0, high=1688.0),
-    Rung(name="nodes100", rating=1853.0, low=1711.0, high=2006.0),
-    Rung(name="nodes1k", rating=2097.0, low=1965.0, high=2271.0),
+RUNGS = tuple(
+    Rung(name=name, rating=rating, low=low, high=high)
+    for name, rating, low, high in (
+        ("random", 0.0, 0.0, 0.0),
+        ("mix10", 148.0, 120.0, 174.0),
+        ("mix25", 365.0, 328.0, 407.0),
+        ("mix50", 735.0, 695.0, 804.0),
+        ("mix75", 1199.0, 1116.0, 1309.0),
+        ("elo1350", 1539.0, 1369.0, 1688.0),
+        ("nodes100", 1853.0, 1711.0, 2006.0),
+        ("nodes1k", 2097.0, 1965.0, 2271.0),
+    )
 )
 """Weakest first."""
 NEAREST = 2
@@ -42,10 +44,7 @@ PROBED = ("random", "mix25", "mix50", "nodes100")
 PROBE_PAIRS = 4
 """Openings of the first, rough look, which chooses the rungs and counts for nothing else."""
 RETRIES = 16
-MODES = {
-    "loss": Rules(illegal="loss"),
-    "resample": Rules(illegal="resample", retries=RETRIES),
-}
+MODES = {"loss": Rules(), "resample": Rules(illegal="resample", retries=RETRIES)}
 """What an illegal answer costs: the game; or asking again, which shows the strength besides."""
 NOTES = {
     "loss": "an illegal move loses",
@@ -62,18 +61,16 @@ class Match:
 
 
 def rung_movers(pool: EnginePool) -> dict[str, Mover]:
-    """Who plays for each rung."""
+    """The mover of each rung, by the rung's name."""
     weak = EngineMover(pool, nodes=100)
-    movers: dict[str, Mover] = {
-        f"mix{share}": MixMover(weak, share / 100, name=f"mix{share}") for share in (10, 25, 50, 75)
-    }
-    return {
-        "random": RandomMover(),
-        **movers,
-        "elo1350": EngineMover(pool, nodes=10_000, elo=1350, name="elo1350"),
-        "nodes100": EngineMover(pool, nodes=100, name="nodes100"),
-        "nodes1k": EngineMover(pool, nodes=1_000, name="nodes1k"),
-    }
+    movers: list[Mover] = [
+        RandomMover(),
+        *(MixMover(weak, share / 100, name=f"mix{share}") for share in (10, 25, 50, 75)),
+        EngineMover(pool, nodes=10_000, elo=1350, name="elo1350"),
+        EngineMover(pool, nodes=100, name="nodes100"),
+        EngineMover(pool, nodes=1_000, name="nodes1k"),
+    ]
+    return {mover.name: mover for mover in movers}
 
 
 async def meet(
@@ -131,8 +128,7 @@ async def climb(
         games: Most against each rung, two or more; a share of them in mode "resample".
         seed: Of openings and random movers.
     """
-    params = SamplingParams(max_tokens=MAX_TOKENS[player.profile], temperature=0.0)
-    model = PolicyMover(player.policy, params, player.profile, name=MODEL)
+    model = PolicyMover(player.policy, player.params(), player.profile, name=MODEL)
     movers, rules = rung_movers(pool), MODES[mode]
     few = choose_openings(openings, min(PROBE_PAIRS, games // 2), seed=seed_of(seed, "probe"))
     rough = await meet(model, {n: movers[n] for n in PROBED}, few, rules, seed_of(seed, "probe"))
@@ -153,3 +149,30 @@ def score_figure(name: str, match: Match, rung: str) -> Figure:
     illegal = sum(game.reason == "illegal move" for game in games)
     note = f"{len(games)} games, {illegal} of them ended by an illegal move"
     return ratio(name, met, note)
+
+
+LEGALITY_GAMES = 100
+"""At most."""
+TEMPERATURE = 0.6
+
+
+async def legality_games(player: Player, games: int, *, seed: int = 0) -> list[Game]:
+    """Games of the policy against itself from the initial position, to an end or an error."""
+    mover = PolicyMover(player.policy, player.params(TEMPERATURE), player.profile)
+    return await play([Pairing(white=mover, black=mover)] * games, seed=seed)
+
+
+def legality_figures(games: Sequence[Game]) -> list[Figure]:
+    """
+    The half-move of the first illegal answer (median by Kaplan-Meier), and the illegal share.
+
+    A game that ended otherwise says that it lasted at least so long: it is censored.
+    """
+    happened = [game.illegal_at is not None for game in games]
+    lasted = [g.legal_plies + bad for g, bad in zip(games, happened, strict=True)]
+    note = f"half-moves; temperature {TEMPERATURE}; {sum(happened)} of {len(games)} games had one"
+    share = [(float(bad), float(plies)) for bad, plies in zip(happened, lasted, strict=True)]
+    return [
+        survival_figure("selfplay/first_illegal", lasted, happened, note),
+        ratio("selfplay/illegal_share", share, "of half-moves up to the first illegal one"),
+    ]

@@ -19,9 +19,8 @@ from rlvr_chess.evaluation.statistics import mean, rate
 from rlvr_chess.fen import board_after
 from rlvr_chess.questions.grammar import environment_prompt, parse_environment
 from rlvr_chess.questions.transition import transition
-from rlvr_chess.selfplay.adjudication import Rules
 from rlvr_chess.selfplay.arena import Pairing, play
-from rlvr_chess.selfplay.game import Game
+from rlvr_chess.selfplay.game import Game, Rules
 from rlvr_chess.selfplay.movers import EngineMover, MixMover
 from rlvr_chess.selfplay.openings import book, choose_openings
 
@@ -53,21 +52,19 @@ def walk_of(fen: str, moves: Sequence[str], key: str) -> Walk | None:
 
 
 async def exact_plies(player: Player, walks: Sequence[Walk], *, history: int = 0) -> list[int]:
-    """How many plies of each walk are foretold exactly before the first error, 0..`PLIES`."""
+    """The number of plies of each walk (0..`PLIES`) foretold exactly before the first error."""
     fens, exact = [walk.fen for walk in walks], [0] * len(walks)
     for ply in range(PLIES):
         going = [place for place, count in enumerate(exact) if count == ply]
         if not going:
             break
-        moves = {place: walks[place].moves[ply] for place in going}
-        prompts = [
-            environment_prompt(
-                fens[place], moves[place], _past(walks[place], ply, history), player.profile
-            )
-            for place in going
-        ]
+        prompts = []
+        for place in going:
+            moves = walks[place].moves
+            past = moves[max(0, ply + 1 - history) : ply + 1] if history else ()
+            prompts.append(environment_prompt(fens[place], moves[ply], past, player.profile))
         for place, answer in zip(going, await player.texts(prompts), strict=True):
-            text, truth = answer_text(answer), transition(fens[place], moves[place])
+            text, truth = answer_text(answer), transition(fens[place], walks[place].moves[ply])
             if text is not None and parse_environment(text, player.profile) == truth:
                 fens[place], exact[place] = truth.fen, ply + 1
     return exact
@@ -88,7 +85,3 @@ def figures(exact: Sequence[int], note: str = "") -> list[Figure]:
     found = [rate(f"rollout/exact_at_{n}", [plies >= n for plies in exact], note) for n in HORIZONS]
     about = "; ".join(filter(None, [f"of {PLIES} plies", note]))
     return [*found, mean("rollout/plies", [float(plies) for plies in exact], about)]
-
-
-def _past(walk: Walk, ply: int, history: int) -> tuple[str, ...]:
-    return walk.moves[max(0, ply + 1 - history) : ply + 1] if history else ()
