@@ -1,16 +1,28 @@
-"""The term of groups that student and teacher cut into different tokens."""
+"""
+The term of groups of tokens that student and teacher cut differently: compared by likelihood.
+
+A group's text has probability P by the teacher and Q, the product over its tokens, by the student.
+The divergence is that of (P, 1 - P) and (Q, 1 - Q): never one of vocabularies that do not match.
+
+Shapes: N tokens, M of them in groups, G groups, C width.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from rlvr_distill import spans
-from rlvr_distill.distributions.chunks import group_divergence, token_logprobs
+from rlvr_distill.distributions.functional import divergence
 from rlvr_distill.distributions.gathered import Gathered
+from rlvr_distill.distributions.sides import Projection
 from rlvr_distill.divergences.pair import Kernel
-from rlvr_distill.divergences.variation import TotalVariation
+from rlvr_distill.divergences.transport import TotalVariation
+
+_SURE = -1e-6
+"""Largest logprob of a group: beyond it, 1 - Q is rounding."""
 
 
 def group_term(
@@ -37,12 +49,49 @@ def group_term(
     index, told = _groups(some)
     groups = torch.from_numpy(index).to(rows.device)
     of_groups = weights.new_zeros(len(told)).index_add(0, groups, weights[rows])
-    logprobs = token_logprobs(some.student, rows, some.targets[rows], block, heat)
+    logprobs = _token_logprobs(some.student, rows, some.targets[rows], block, heat)
+    log_q = logprobs.new_zeros(len(told)).index_add(0, groups, logprobs)
     measure = TotalVariation() if hasattr(kernel, "embeddings") else kernel
-    loss, _ = group_divergence(
-        measure, logprobs, groups, torch.from_numpy(told).to(logprobs), of_groups
-    )
+    teacher = _both(torch.from_numpy(told).to(log_q))
+    loss = divergence(_both(log_q), teacher, measure, weights=of_groups).loss
     return loss, {"align/chunk": loss.detach()}
+
+
+def _both(log: Tensor) -> Tensor:
+    """Logprobs (G, 2) of a text and of all others."""
+    log = log.clamp(max=_SURE)
+    return torch.stack([log, torch.log(-torch.expm1(log))], dim=1)
+
+
+def _token_logprobs(
+    student: Projection, rows: Tensor, targets: Tensor, block: int, heat: float
+) -> Tensor:
+    """
+    Logprobs (M,) of tokens at some rows, with gradients; a block of logits at a time, twice.
+
+    Of logits over `heat`: the temperature at which the teacher told the likelihood of groups.
+    """
+
+    def some(hidden: Tensor, weights: Tensor, bias: Tensor | None, ids: Tensor) -> Tensor:
+        logits = hidden.to(weights.dtype) @ weights.t()
+        logits = (logits if bias is None else logits + bias) * student.scale
+        if student.softcap:
+            logits = student.softcap * torch.tanh(logits / student.softcap)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        return torch.log_softmax(logits / heat, dim=1).gather(1, ids[:, None])[:, 0]
+
+    parts = [
+        checkpoint(
+            some,
+            student.hidden[rows[at : at + block]],
+            student.weights,
+            student.bias,
+            targets[at : at + block],
+            use_reentrant=False,
+        )
+        for at in range(0, len(rows), block)
+    ]
+    return torch.cat(parts)
 
 
 def _groups(some: Gathered) -> tuple[np.ndarray, np.ndarray]:
