@@ -161,43 +161,31 @@ def sad_formats() -> Iterable[FormatSpec]:
     """The formats of rlvr-sad itself, through the hook that others use."""
     from rlvr_sad.formats.spec import FormatSpec
 
-    return (
-        FormatSpec(
-            name="toolbench",
-            target="rlvr_sad.formats.toolbench:ToolBench",
-            summary="ToolBench answers: the chosen branch of a search tree",
-            order=100,
+    found = (
+        ("toolbench", "ToolBench", "ToolBench answers: the chosen branch of a search tree"),
+        (
+            "swe_agent",
+            "SweAgent",
+            "SWE-agent .traj files and demonstrations (fences, <command>, tool calls)",
         ),
-        FormatSpec(
-            name="swe-agent",
-            target="rlvr_sad.formats.swe_agent:SweAgent",
-            summary="SWE-agent .traj files and demonstrations (fences, <command>, tool calls)",
-            order=110,
-        ),
-        FormatSpec(
-            name="openhands",
-            target="rlvr_sad.formats.openhands:OpenHands",
-            summary="OpenHands event streams and evaluation outputs",
-            order=120,
-        ),
-        FormatSpec(
-            name="chat",
-            target="rlvr_sad.formats.chat:Chat",
-            summary="Messages: OpenAI tools, ShareGPT, typed and multi-modal parts, verifiers, "
+        ("openhands", "OpenHands", "OpenHands event streams and evaluation outputs"),
+        (
+            "chat",
+            "Chat",
+            "Messages: OpenAI tools, ShareGPT, typed and multi-modal parts, verifiers, "
             "Thought/Action chats, mini-swe-agent",
-            order=130,
         ),
-        FormatSpec(
-            name="alpaca",
-            target="rlvr_sad.formats.alpaca:Alpaca",
-            summary="Instruction and output; the output may be a transcript",
-            order=140,
-        ),
-        FormatSpec(
-            name="transcript",
-            target="rlvr_sad.formats.transcript:Transcript",
-            summary="One text: ReAct, ALFWorld, tags, Hermes, Harmony, `role: text`, thought and "
-            "fence",
-            order=150,
+        ("alpaca", "Alpaca", "Instruction and output; the output may be a transcript"),
+        (
+            "transcript",
+            "Transcript",
+            "One text: ReAct, ALFWorld, tags, Hermes, Harmony, `role: text`, thought and fence",
         ),
     )
+    for place, (module, adapter, summary) in enumerate(found):
+        yield FormatSpec(
+            name=module.replace("_", "-"),
+            target=f"rlvr_sad.formats.{module}:{adapter}",
+            summary=summary,
+            order=100 + 10 * place,
+        )

@@ -22,7 +22,7 @@ from rlvr_sad.corpus.corpus import NOTHING, Corpus, read_corpus
 from rlvr_sad.corpus.ref import TrajectoryRef
 from rlvr_sad.formats.catalog import format_named
 from rlvr_sad.replay.layout import before, opening
-from rlvr_sad.replay.recorded_task import RecordedTask
+from rlvr_sad.replay.sampler import RecordedTask
 from rlvr_sad.sessions.cache import TrajectoryCache
 from rlvr_sad.sessions.stream import files_of
 from rlvr_sad.trajectory import AgentTrajectory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rlvr_sad.formats.labels import labels_of
+from rlvr_sad.formats.calls import labels_of
 from rlvr_sad.spans.choose import GUESSED, read_text
 from rlvr_sad.spans.roles import SYSTEM, USER
 from rlvr_sad.trajectory_builder import Piece, TrajectoryBuilder

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from rlvr_sad.formats.calls import labels_of
 from rlvr_sad.formats.dialogue import acts_through_fences, answers_as_user, fill, read_messages
-from rlvr_sad.formats.labels import labels_of
 from rlvr_sad.formats.message import Message, is_message
 from rlvr_sad.spans.roles import MODEL
 from rlvr_sad.trajectory import Media

@@ -11,8 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rlvr_sad.formats.calls import as_text, call_text
-from rlvr_sad.formats.labels import labels_of
+from rlvr_sad.formats.calls import as_text, call_text, labels_of
 from rlvr_sad.spans.roles import SYSTEM, TOOL, USER
 from rlvr_sad.trajectory_builder import BadRecordError, Piece, TrajectoryBuilder
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rlvr_sad.formats.calls import as_text, call_text
-from rlvr_sad.formats.labels import labels_of
+from rlvr_sad.formats.calls import as_text, call_text, labels_of
 from rlvr_sad.formats.message import read_message
 from rlvr_sad.spans.roles import MODEL, TOOL
 from rlvr_sad.trajectory import SpanType

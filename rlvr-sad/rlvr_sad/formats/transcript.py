@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from rlvr_sad.formats.labels import labels_of
+from rlvr_sad.formats.calls import labels_of
 from rlvr_sad.spans import chatml, harmony, markers
 from rlvr_sad.spans.choose import GUESSED, read_text
 from rlvr_sad.trajectory_builder import BadRecordError, TrajectoryBuilder

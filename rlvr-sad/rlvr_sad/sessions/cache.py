@@ -76,9 +76,6 @@ class TrajectoryCache:
             self._store.execute(
                 "create table if not exists results (key blob primary key, data, used integer)"
             )
-            columns = {row[1] for row in self._store.execute("pragma table_info(results)")}
-            if "used" not in columns:  # of an earlier version
-                self._store.execute("alter table results add column used integer default 0")
             self._prune()
         except sqlite3.DatabaseError:
             self._store.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from typing import Any
 
 import attrs
 
@@ -39,22 +38,16 @@ def unpacked(data: bytes, raw: Raw, source: str) -> Prepared:
         refused = Rejected(source=source, line=raw.line, id=raw.id, reason=head["rejected"])
         return Outcome(rejected=refused, name=raw.id), ()
     name = head["own_id"] or raw.id
-    trajectories = tuple(
-        _trajectory(fields, name + suffix, source, raw.line)
-        for fields, suffix in zip(head["trajectories"], head["suffixes"], strict=True)
-    )
+    trajectories = []
+    for fields, suffix in zip(head["trajectories"], head["suffixes"], strict=True):
+        fields |= {"id": name + suffix, "source": source, "line": raw.line}
+        fields["notes"] = tuple(fields["notes"])
+        for segment in fields["segments"]:
+            segment["media"] = segment["media"] and Media(**segment["media"])
+        fields["segments"] = tuple(Segment(**segment) for segment in fields["segments"])
+        trajectories.append(AgentTrajectory(**fields))
     tokens = []
     for length in head["lengths"]:
         tokens.append(Tokens.unpacked(data, length, at))
         at += 5 * length
-    return Outcome(trajectories, name=name, own_id=head["own_id"]), tuple(tokens)
-
-
-def _trajectory(fields: dict[str, Any], id: str, source: str, line: int) -> AgentTrajectory:
-    segments = tuple(
-        Segment(**{**s, "media": Media(**s["media"]) if s["media"] else None})
-        for s in fields.pop("segments")
-    )
-    notes = tuple(fields.pop("notes"))
-    here = {"id": id, "source": source, "line": line}
-    return AgentTrajectory(**{**fields, **here, "segments": segments, "notes": notes})
+    return Outcome(tuple(trajectories), name=name, own_id=head["own_id"]), tuple(tokens)

@@ -8,8 +8,7 @@ from pathlib import Path
 import structlog
 
 from rlvr import UnknownNameError
-from rlvr_sad.sessions.files import records_of
-from rlvr_sad.sessions.read import read_record
+from rlvr_sad.sessions.prepare import prepare
 from rlvr_sad.sessions.record import MAX_RECORD, Rejected
 from rlvr_sad.trajectory import AgentTrajectory
 
@@ -27,15 +26,8 @@ def trajectories_of(
     Raises:
         ConfigError: A file cannot be opened.
     """
-    for path in paths:
-        for raw in records_of(path, limit=limit):
-            if isinstance(raw, Rejected):
-                yield raw
-                continue
-            outcome = read_record(raw, str(path), format_name)
-            if outcome.rejected is not None:
-                yield outcome.rejected
-            yield from outcome.trajectories
+    for found in prepare(paths, format_name=format_name, limit=limit):
+        yield found if isinstance(found, Rejected) else found.trajectory
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:
