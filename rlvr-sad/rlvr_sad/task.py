@@ -54,7 +54,6 @@ class SadTask(RecordedTask):
         self.cache.close()
 
     def problems(self, split: str) -> Sequence[Problem]:
-        """Those of a split, in the order of the files."""
         return [p for p in self.corpus.problems if split in ("all", p.split)]
 
     def episode(self, problem: Problem) -> SingleTurn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,44 +39,53 @@ def gold(argv: list[str]) -> int:
     for record in _records(options.file):
         found, how = _found(record, options.native, natives)
         tally = compare(record, found)
-        tallies.setdefault((str(record.get("source", "")), how), Tally()).add(tally)
-        everything.add(tally)
+        tallies.setdefault((str(record.get("source", "")), how), Tally()).update(tally)
+        everything.update(tally)
     rows = [(source, how, tally) for (source, how), tally in tallies.items()]
     rows.append(("all", "", everything))
     if options.json:
-        print(json.dumps([_row(*row) for row in rows], indent=2))
+        told = [
+            {
+                "source": source,
+                "read_from": how,
+                "characters": tally.total(),
+                "right": tally.share,
+                "leaked": tally.leak,
+                "confused": {f"{a} as {b}": n for (a, b), n in tally.confused.most_common()},
+            }
+            for source, how, tally in rows
+        ]
+        print(json.dumps(told, indent=2))
     else:
         print(f"{'right':>9}  {'characters':>10}  {'leaked':>8}  read from  source")
         for source, how, tally in rows:
             print(
-                f"{100 * tally.share:8.3f} %  {tally.total:10}  {100 * tally.leak:6.3f} %"
+                f"{100 * tally.share:8.3f} %  {tally.total():10}  {100 * tally.leak:6.3f} %"
                 f"  {how:9}  {source}"
             )
     return 0
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:
+    asked = f"labelled spans were to be read from {path}."
     try:
         lines = path.read_text("utf-8").split("\n")  # U+2028 and the like may stand inside a line
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else f"it is no UTF-8: {error}"
-        asked = f"labelled spans were to be read from {path}."
         raise ConfigError(asked, f"found: {reason}", "give a file of JSON lines") from None
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        try:
+        record = None
+        with suppress(ValueError):
             record = json.loads(line)
-            if {"text", "spans"} <= set(record):
-                yield record
-                continue
-        except (ValueError, TypeError):
-            pass
-        raise ConfigError(
-            f"labelled spans were to be read from {path}.",
-            f"found: line {number} is no object with text and spans",
-            'a line: {"source": ..., "id": ..., "text": ..., "spans": [...]}',
-        )
+        if not isinstance(record, dict) or not {"text", "spans"} <= set(record):
+            raise ConfigError(
+                asked,
+                f"found: line {number} is no object with text and spans",
+                'a line: {"source": ..., "id": ..., "text": ..., "spans": [...]}',
+            )
+        yield record
 
 
 def _found(
@@ -97,14 +107,3 @@ def _found(
         nothing = Segment(role="user", type="other", text=record["text"], start=0, end=0)
         return AgentTrajectory(id=str(record.get("id", "")), format="", segments=(nothing,)), "no"
     return outcome.trajectories[0], "text"
-
-
-def _row(source: str, how: str, tally: Tally) -> dict[str, Any]:
-    return {
-        "source": source,
-        "read_from": how,
-        "characters": tally.total,
-        "right": tally.share,
-        "leaked": tally.leak,
-        "confused": {f"{a} as {b}": n for (a, b), n in tally.confused.most_common()},
-    }

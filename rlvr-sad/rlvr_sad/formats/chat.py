@@ -28,7 +28,6 @@ class Chat:
         return bool(_lists(record))
 
     def read(self, record: Any) -> Iterable[TrajectoryBuilder]:
-        """One draft."""
         values = [value for found in _lists(record) for value in found]
         messages = read_messages(values)
         if not any(message.role == MODEL for message in messages):

@@ -44,12 +44,10 @@ class Message:
 
     @property
     def has_calls(self) -> bool:
-        """True where a tool is called."""
         return any(part.kind == "call" for part in self.parts)
 
     @property
     def text(self) -> str:
-        """The plain text parts, joined."""
         return "\n".join(part.text for part in self.parts if part.kind == "text")
 
 

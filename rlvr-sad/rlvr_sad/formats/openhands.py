@@ -32,7 +32,6 @@ class OpenHands:
         return bool(_events(record))
 
     def read(self, record: Any) -> Iterable[TrajectoryBuilder]:
-        """One draft."""
         draft = TrajectoryBuilder(labels=labels_of(record) if isinstance(record, dict) else {})
         seen: set[str] = set()
         for number, event in enumerate(_events(record), start=1):

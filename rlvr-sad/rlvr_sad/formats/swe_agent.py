@@ -30,7 +30,6 @@ class SweAgent:
         return isinstance(history, list) and bool(history) and all(map(_is_entry, history[:3]))
 
     def read(self, record: Any) -> Iterable[TrajectoryBuilder]:
-        """One draft."""
         draft = TrajectoryBuilder(labels=labels_of(record))
         info = record.get("info")
         if isinstance(info, Mapping):

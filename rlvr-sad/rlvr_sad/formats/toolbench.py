@@ -32,7 +32,6 @@ class ToolBench:
         )
 
     def read(self, record: Any) -> Iterable[TrajectoryBuilder]:
-        """One draft."""
         answer = record.get("answer_generation") or {}
         draft = TrajectoryBuilder(labels={**labels_of(record), **labels_of(answer)})
         chains = [c for c in answer.get("train_messages") or [] if isinstance(c, list) and c]

@@ -41,7 +41,6 @@ class HouseEpisode(Episode):
         return None if self.state.is_done or self._turns >= self._steps else self._next
 
     async def take(self, completion: str) -> None:
-        """Do what the policy says."""
         turn, sensible = read_turn(completion), [option.turn for option in options(self.state)]
         self._matched += turn.thought in {one.thought for one in sensible}
         self._sensible += turn.command in {one.command for one in sensible}

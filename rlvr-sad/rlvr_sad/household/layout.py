@@ -64,16 +64,13 @@ class House:
 
     @property
     def rooms(self) -> tuple[str, ...]:
-        """The rooms."""
         return tuple(self.furniture)
 
     def room_of(self, piece: str) -> str:
-        """Where a piece of furniture stands."""
         return next(room for room, pieces in self.furniture.items() if piece in pieces)
 
     @property
     def digest(self) -> str:
-        """sha256 of all of it."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,29 +45,26 @@ def figures(episodes: Notes, note: str = "") -> list[Figure]:
         note=note,
     )
     solved = [one for one in episodes if one["done"]]
+    turns = {
+        "house/reasoning_tokens": "thought_tokens",
+        "house/cot_match": "matched",
+        "house/action_match": "sensible",
+        "house/impossible": "impossible",
+    }
     return [
         success,
-        _ratio("house/steps", episodes, lambda one: (one["turns"], 1), note),
-        _ratio("house/steps_solved", solved, lambda one: (one["turns"], 1), note),
-        _per_turn("house/reasoning_tokens", episodes, "thought_tokens", note),
-        _per_turn("house/cot_match", episodes, "matched", note),
-        _per_turn("house/action_match", episodes, "sensible", note),
-        _per_turn("house/impossible", episodes, "impossible", note),
+        _ratio("house/steps", [(one["turns"], 1) for one in episodes], note),
+        _ratio("house/steps_solved", [(one["turns"], 1) for one in solved], note),
+        *(
+            _ratio(n, [(one[key], one["turns"]) for one in episodes], note)
+            for n, key in turns.items()
+        ),
     ]
 
 
-def _per_turn(name: str, episodes: Notes, key: str, note: str) -> Figure:
-    return _ratio(name, episodes, lambda one: (one[key], one["turns"]), note)
-
-
-def _ratio(
-    name: str,
-    episodes: Notes,
-    part: Callable[[Mapping[str, Any]], tuple[float, float]],
-    note: str,
-) -> Figure:
+def _ratio(name: str, counts: Sequence[tuple[float, float]], note: str) -> Figure:
     """Sum over sum, with the bootstrap's 95 % over episodes; NaN where nothing was counted."""
-    pairs = np.array([part(one) for one in episodes], dtype=float).reshape(-1, 2)  # (n, 2)
+    pairs = np.array(counts, dtype=float).reshape(-1, 2)  # (n, 2)
     if not pairs[:, 1].sum():
         nan = float("nan")
         return Figure(name=name, value=nan, low=nan, high=nan, n=0, note="no such episode")

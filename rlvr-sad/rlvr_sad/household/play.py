@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import frozen
 
 from rlvr import GenerateRequest, Policy, Problem, SamplingParams, all_of
 from rlvr_sad.household.commands import END
@@ -34,13 +34,6 @@ class Played:
     notes: Mapping[str, Any]
 
 
-@define
-class _Running:
-    episode: HouseEpisode
-    text: str = ""
-    tokens: list[int] = field(factory=list)
-
-
 async def play(
     policy: Policy,
     problems: Sequence[Problem],
@@ -53,33 +46,26 @@ async def play(
     params = SamplingParams(max_tokens=MAX_TOKENS, temperature=temperature, stop=(END,))
 
     async def live(number: int, problem: Problem) -> Played:
-        one = _Running(HouseEpisode(problem, steps))
-        one.episode.start(policy.tokenizer)
-        while _prompted(one, policy):
-            request = GenerateRequest(
-                prompt=one.tokens,
-                params=params,
-                seed=_seed(seed, number, len(one.tokens)),
+        episode = HouseEpisode(problem, steps)
+        episode.start(policy.tokenizer)
+        tokens: list[int] = []
+        text = ""
+        while (messages := episode.prompt()) is not None:
+            more = policy.tokenizer.render(messages, first=not tokens)
+            if len(tokens) + len(more) + MAX_TOKENS > policy.context_length:
+                break
+            text += ("\n" if tokens else "") + "\n".join(m.content for m in messages)
+            tokens += more
+            own_seed = _seed(seed, number, len(tokens))
+            completion = await policy.generate(
+                GenerateRequest(prompt=tokens, params=params, seed=own_seed)
             )
-            completion = await policy.generate(request)
-            one.tokens += completion.tokens.tolist()
-            one.text += completion.text + (END if completion.finish == "stop" else "")
-            await one.episode.take(completion.text)
-        return Played(problem=problem, text=one.text, notes=one.episode.result().notes)
+            tokens += completion.tokens.tolist()
+            text += completion.text + (END if completion.finish == "stop" else "")
+            await episode.take(completion.text)
+        return _played(episode, problem, text)
 
     return await all_of(live(n, problem) for n, problem in enumerate(problems))
-
-
-def _prompted(one: _Running, policy: Policy) -> bool:
-    """Put the next prompt before the policy; False when it is over or no longer fits."""
-    messages, is_first = one.episode.prompt(), not one.tokens
-    tokens = [] if messages is None else policy.tokenizer.render(messages, first=is_first)
-    if messages is None or len(one.tokens) + len(tokens) + MAX_TOKENS > policy.context_length:
-        one.text += f"\n{one.episode.seen}\n"
-        return False
-    one.tokens += tokens
-    one.text += ("" if is_first else "\n") + "\n".join(m.content for m in messages)
-    return True
 
 
 async def play_solver(problem: Problem, *, steps: int, seed: int = 0) -> Played:
@@ -91,6 +77,10 @@ async def play_solver(problem: Problem, *, steps: int, seed: int = 0) -> Played:
         text += begins + "\n".join(message.content for message in messages) + turn
         await episode.take(turn)
         begins = "\n"
+    return _played(episode, problem, text)
+
+
+def _played(episode: HouseEpisode, problem: Problem, text: str) -> Played:
     return Played(problem=problem, text=f"{text}\n{episode.seen}\n", notes=episode.result().notes)
 
 

@@ -40,14 +40,12 @@ class State:
 
     @property
     def is_done(self) -> bool:
-        """Whether the goal holds."""
         goal = self.house.goal
         is_there = self.places[goal.thing] == goal.target
         return is_there and (not goal.change or goal.change in self.changed[goal.thing])
 
     @property
     def here(self) -> tuple[str, ...]:
-        """Furniture of the room the agent is in."""
         return self.house.furniture.get(self.room, ())
 
     def is_reachable(self, piece: str) -> bool:

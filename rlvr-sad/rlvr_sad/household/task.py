@@ -59,11 +59,9 @@ class HouseTask(Task):
         return [p for p in self._problems if split in ("all", p.split)]
 
     def episode(self, problem: Problem) -> HouseEpisode:
-        """A fresh house."""
         return HouseEpisode(problem, self._config.steps, self._meet)
 
     def reference(self, problem: Problem) -> Trajectory:
-        """The solver's turns, with what it sees between them."""
         return trajectory_of(problem, [str(turn) for turn in self._turns(problem)])
 
     def annotate(self, problem: Problem, trajectory: Trajectory) -> Mapping[str, Any]:

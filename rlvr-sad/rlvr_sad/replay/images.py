@@ -128,14 +128,12 @@ class PreparedTrajectory:
         )
 
     def packed(self) -> bytes:
-        """As bytes, without the pictures."""
         prompt = [[m.role, m.content] for m in self.prompt]
         text = json.dumps([prompt, self.places, self.unseen]).encode()
         return len(text).to_bytes(8, "little") + text + self.tokens.packed()
 
     @classmethod
     def unpacked(cls, data: bytes, pictures: Sequence[StoredPicture]) -> PreparedTrajectory:
-        """What `packed` gave, with the trajectory's pictures."""
         at = 8 + int.from_bytes(data[:8], "little")
         prompt, places, unseen = json.loads(data[8:at])
         return cls(

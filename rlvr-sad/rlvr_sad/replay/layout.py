@@ -36,12 +36,10 @@ class Turn:
 
     @property
     def is_models(self) -> bool:
-        """Whether the model wrote any of it."""
         return self.role == "assistant"
 
     @property
     def text(self) -> str:
-        """Its text."""
         return "".join(segment.text for segment in self.segments)
 
 
@@ -184,7 +182,6 @@ def _begin(tokenizer: Any) -> list[int]:
 
 
 def _ending(tokenizer: Any, ids: Sequence[int]) -> list[int]:
-    """What closes a turn of the model."""
     return tokenizer.closing(ids) or [tokenizer.eos_id]
 
 

@@ -105,7 +105,7 @@ class ReplaySampler(Sampler):
 
     async def __aexit__(self, *_: object) -> None:
         """Say what was left out and cut, where that was not said yet."""
-        self._tally.tell(self._limit)
+        self._tally.tell(self._limit, is_over=True)
 
     async def sample(
         self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
@@ -139,8 +139,7 @@ class ReplaySampler(Sampler):
             kept=sum(int(t.mask.sum()) for t in trajectories),
             unseen=laid.unseen,
         )
-        if self._tally.is_news:
-            self._tally.tell(self._limit)
+        self._tally.tell(self._limit)
         for trajectory in trajectories:
             yield trajectory
 

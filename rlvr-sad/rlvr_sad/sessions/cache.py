@@ -88,7 +88,6 @@ class TrajectoryCache:
         self._store.close()
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """The results that are there."""
         marks = ",".join("?" * len(keys))
         rows = self._store.execute(
             f"select key, data, used from results where key in ({marks})", keys
@@ -105,7 +104,6 @@ class TrajectoryCache:
         return found
 
     def put(self, results: Mapping[bytes, bytes]) -> None:
-        """Keep more results."""
         hour = now()
         self._store.executemany(
             "insert or replace into results (key, data, used) values (?, ?, ?)",

@@ -63,7 +63,6 @@ class _Batch:
     running: Future[list[bytes]] | None = None
 
     def todo(self) -> dict[int, Raw]:
-        """Records without a result, by position."""
         numbered = enumerate(self.raws)
         return {i: r for i, r in numbered if isinstance(r, Raw) and i not in self.done}
 

@@ -40,7 +40,6 @@ class Report:
     refusals: list[Rejected] = field(factory=list)
 
     def count(self, found: AgentTrajectory | Rejected) -> None:
-        """Take one more into account."""
         if isinstance(found, Rejected):
             self.rejected += 1
             if len(self.refusals) < _SHOWN:
@@ -61,7 +60,6 @@ class Report:
         return self.characters[kind] / total if total else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {
             "source": self.source,
             "trajectories": self.trajectories,
@@ -75,7 +73,6 @@ class Report:
         }
 
     def lines(self) -> list[str]:
-        """For people."""
         named = ", ".join(f"{name} ({n})" for name, n in self.formats.most_common()) or "none"
         found = [
             f"{self.source}: {self.trajectories} trajectories, {self.rejected} records refused",

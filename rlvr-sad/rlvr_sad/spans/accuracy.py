@@ -6,48 +6,29 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import define, field
-
 from rlvr_sad.trajectory import TRAINED, AgentTrajectory
 
 
-@define
-class Tally:
-    """
-    Non-blank labelled characters: how many get their label, and how much would be learnt.
-
-    Attributes:
-        pairs: Label and found type to characters.
-    """
-
-    pairs: Counter[tuple[str, str]] = field(factory=Counter)
-
-    @property
-    def total(self) -> int:
-        """All of them."""
-        return self.pairs.total()
+class Tally(Counter[tuple[str, str]]):
+    """Non-blank labelled characters by their label and the type that was found."""
 
     @property
     def confused(self) -> Counter[tuple[str, str]]:
         """Those that are wrong."""
-        return Counter({pair: n for pair, n in self.pairs.items() if pair[0] != pair[1]})
+        return Counter({pair: n for pair, n in self.items() if pair[0] != pair[1]})
 
     @property
     def share(self) -> float:
         """Share of the labelled characters that are right; 1 where there are none."""
-        right = self.total - self.confused.total()
-        return right / self.total if self.total else 1.0
+        total = self.total()
+        return (total - self.confused.total()) / total if total else 1.0
 
     @property
     def leak(self) -> float:
         """Share of the observations' characters that would be learnt."""
-        seen = {found: n for (label, found), n in self.pairs.items() if label == "observation"}
+        seen = {found: n for (label, found), n in self.items() if label == "observation"}
         leaked = sum(n for found, n in seen.items() if found in TRAINED)
         return leaked / sum(seen.values()) if seen else 0.0
-
-    def add(self, other: Tally) -> None:
-        """Take another one in."""
-        self.pairs.update(other.pairs)
 
 
 def compare(gold: Mapping[str, Any], found: AgentTrajectory) -> Tally:
@@ -64,5 +45,5 @@ def compare(gold: Mapping[str, Any], found: AgentTrajectory) -> Tally:
     for span in gold["spans"]:
         for at in range(span["start"], span["end"]):
             if not text[at].isspace():
-                tally.pairs[span["type"], labels[at]] += 1
+                tally[span["type"], labels[at]] += 1
     return tally

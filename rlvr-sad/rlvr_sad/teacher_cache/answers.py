@@ -132,7 +132,6 @@ class Answers:
             self._store.executescript(_TABLES)
 
     def keys(self) -> set[str]:
-        """The sequences that are there."""
         with self._usable():
             return {key for (key,) in self._store.execute("select distinct key from answers")}
 
@@ -164,7 +163,6 @@ class Answers:
             return dict(self._store.execute(query))
 
     def close(self) -> None:
-        """Let go of the file."""
         self._store.close()
 
     @contextmanager

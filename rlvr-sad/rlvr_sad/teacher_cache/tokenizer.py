@@ -86,7 +86,6 @@ class BytePairs(Tokenizer):
         return b"".join(map(self.bytes_of, tokens)).decode("utf-8", errors="replace")
 
     def bytes_of(self, token: int) -> bytes:
-        """The exact bytes of one id."""
         return self._bytes[token] if 0 <= token < self.vocab_size else b""
 
     def render(self, messages: Sequence[Message], *, first: bool = True) -> list[int]:

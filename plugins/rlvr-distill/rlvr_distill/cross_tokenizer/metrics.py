@@ -32,5 +32,4 @@ def of_alignment(data: Sequence[Datum]) -> dict[str, float]:
 
 
 def _joined(data: Sequence[Datum], name: str) -> np.ndarray:
-    """An annotation at the policy's tokens of all data."""
     return np.concatenate([np.asarray(d.annotations[name], np.float64)[d.mask] for d in data])

@@ -88,7 +88,6 @@ class AlignedTeacher(Teacher):
         return {**self._inner.metrics(data), **of_alignment(data)}
 
     def check_problems(self, problems: Iterable[Problem]) -> None:
-        """As the teacher itself."""
         self._inner.check_problems(problems)
 
     async def logprobs(self, data: Sequence[Datum]) -> list[FloatArray]:

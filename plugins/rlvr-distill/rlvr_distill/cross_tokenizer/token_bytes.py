@@ -62,7 +62,6 @@ class TokenBytes:
 
     @property
     def texts(self) -> frozenset[bytes]:
-        """What its text tokens stand for."""
         return frozenset(self._ids)
 
     def bytes_of(self, token: int) -> bytes:
@@ -70,7 +69,6 @@ class TokenBytes:
         return self._bytes[token] if 0 <= token < len(self._bytes) else b""
 
     def id_of(self, spelled: bytes) -> int | None:
-        """The text token that stands for exactly these bytes."""
         return self._ids.get(spelled)
 
     def lengths_of(self, ids: NDArray[np.integer]) -> NDArray[np.int64]:

@@ -56,7 +56,6 @@ class Buckets:
         )
 
     def rows(self, chosen: Any) -> Buckets:
-        """The same at some positions."""
         return attrs.evolve(
             self,
             ids=self.ids[chosen],

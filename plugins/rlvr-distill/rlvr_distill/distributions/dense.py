@@ -30,7 +30,6 @@ class DenseDivergence(torch.autograd.Function):
     def forward(
         ctx: Any, logits: Tensor, comparison: Comparison, seen: Seen
     ) -> tuple[Tensor, Tensor]:
-        """Values on the way, and the gradient too where one is needed."""
         values = torch.zeros(len(logits), dtype=comparison.pull.dtype, device=logits.device)
         gradient = None
         if ctx.needs_input_grad[0]:
@@ -47,7 +46,6 @@ class DenseDivergence(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, pull: Tensor, _values: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradient, times that of the sum."""
         return *handed_over(ctx, pull), None, None
 
 

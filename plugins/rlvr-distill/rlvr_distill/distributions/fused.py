@@ -49,7 +49,6 @@ class FusedDivergence(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, pull: Tensor, _values: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradients, times that of the sum."""
         return *handed_over(ctx, pull), None, None, None, None
 
 
@@ -72,7 +71,6 @@ class _Work:
         self._needs_weights = needs[1]
 
     def run(self, block: int) -> None:
-        """All live rows."""
         comparison, places = self.comparison, self.comparison.live()
         count = len(self.hidden) if places is None else len(places)
         block = max(1, min(block, count))

@@ -43,7 +43,6 @@ class Projection:
 
     @property
     def vocabulary(self) -> int:
-        """V."""
         return len(self.weights)
 
     def logits(self, rows: Any, out: Tensor | None = None) -> Tensor:
@@ -85,7 +84,6 @@ class Sparse:
         return len(self.ids)
 
     def rows(self, chosen: Any) -> Sparse:
-        """The same at some positions."""
         return attrs.evolve(self, ids=self.ids[chosen], logprobs=self.logprobs[chosen])
 
 

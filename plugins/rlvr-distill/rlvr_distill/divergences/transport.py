@@ -116,7 +116,6 @@ class Energy(Kernel):
 
     @classmethod
     def of(cls, embeddings: Tensor) -> Energy:
-        """With the norms of (V, C) embeddings."""
         wide = torch.promote_types(embeddings.dtype, torch.float32)
         norms = torch.linalg.vector_norm(embeddings, dim=1, dtype=wide).clamp_(min=1e-12)
         return cls(embeddings=embeddings, norms=norms)

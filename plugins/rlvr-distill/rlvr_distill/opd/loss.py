@@ -58,7 +58,6 @@ class OpdLoss(Loss):
             self.needs |= attrs.evolve(self._distill.needs, teachers={})  # it is the advantage's
 
     def meet(self, teachers: Mapping[str, Teacher]) -> None:
-        """The divergence takes what it needs of its teacher."""
         if self._distill is not None:
             self._distill.meet(teachers)
 
@@ -96,7 +95,6 @@ class OpdLoss(Loss):
         return loss + self._config.coef * term, {**metrics, **as_metrics(told)}
 
     def warnings(self, metrics: Mapping[str, float]) -> Iterable[str]:
-        """What either of the two has to warn of."""
         own = [] if self._distill is None else self._distill.warnings(metrics)
         return [*self._gradient.warnings(metrics), *own]
 
