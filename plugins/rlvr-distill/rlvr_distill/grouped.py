@@ -27,9 +27,9 @@ _SURE = -1e-6
 
 def group_term(
     some: Gathered, kernel: Kernel, weights: Tensor, is_grouped: Tensor, block: int, heat: float
-) -> tuple[Tensor, dict[str, Tensor]]:
+) -> Tensor:
     """
-    Weighted sum over groups; a group weighs what its tokens do together.
+    Weighted sum over groups, scalar; a group weighs what its tokens do together.
 
     Args:
         some: Data with the annotations "align/group" and "align/logprob".
@@ -38,14 +38,10 @@ def group_term(
         is_grouped: (N,).
         block: Rows whose logits exist at one time.
         heat: Temperature that the teacher was asked at.
-
-    Returns:
-        The term, and `align/chunk`: the same without gradient.
     """
     rows = is_grouped.nonzero()[:, 0]
     if not len(rows):
-        zero = some.student.hidden.sum() * 0.0
-        return zero.float(), {"align/chunk": zero.detach().float()}
+        return (some.student.hidden.sum() * 0.0).float()
     index, told = _groups(some)
     groups = torch.from_numpy(index).to(rows.device)
     of_groups = weights.new_zeros(len(told)).index_add(0, groups, weights[rows])
@@ -53,8 +49,7 @@ def group_term(
     log_q = logprobs.new_zeros(len(told)).index_add(0, groups, logprobs)
     measure = TotalVariation() if hasattr(kernel, "embeddings") else kernel
     teacher = _both(torch.from_numpy(told).to(log_q))
-    loss = divergence(_both(log_q), teacher, measure, weights=of_groups).loss
-    return loss, {"align/chunk": loss.detach()}
+    return divergence(_both(log_q), teacher, measure, weights=of_groups).loss
 
 
 def _both(log: Tensor) -> Tensor:

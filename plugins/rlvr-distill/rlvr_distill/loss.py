@@ -145,10 +145,8 @@ class DistillLoss(Loss):
         if any(spans.GROUP in d.annotations for d in data):
             heat = self._ask.temperature
             of_groups = weights * heat**2 if config.scale_t2 else weights
-            extra, numbers = group_term(
-                some, measure, of_groups, is_grouped, config.chunk_rows, heat
-            )
-            loss, metrics = loss + extra, {**metrics, **numbers}
+            extra = group_term(some, measure, of_groups, is_grouped, config.chunk_rows, heat)
+            loss, metrics = loss + extra, {**metrics, "align/chunk": extra.detach()}
         return loss, metrics
 
     def _factors(self, datum: Datum) -> np.ndarray:

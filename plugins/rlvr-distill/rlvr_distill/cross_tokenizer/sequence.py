@@ -145,11 +145,8 @@ def _silent(
 
 
 def _joined(parts: Sequence[Encoded]) -> Encoded:
-    return Encoded(
-        np.concatenate([p.ids for p in parts]),
-        np.concatenate([p.lengths for p in parts]),
-        np.concatenate([p.missing for p in parts]),
-    )
+    columns = ([getattr(p, name) for p in parts] for name in ("ids", "lengths", "missing"))
+    return Encoded(*map(np.concatenate, columns))
 
 
 def _begun(whole: Encoded, begin: int) -> Encoded:
