@@ -13,8 +13,7 @@ from rlvr import BuildContext, ConfigError, Curriculum, Problem, UnknownNameErro
 from rlvr.testing import CurriculumContract
 from rlvr_sad.corpus.complexity import ByComplexity, ComplexityOptions, complexities
 from rlvr_sad.corpus.ref import TrajectoryRef
-from rlvr_sad.teacher_cache.answers import Answers, Head, write_head
-from rlvr_sad.teacher_cache.rows import row_type
+from rlvr_sad.teacher_cache.answers import Answers, Head, row_type, write_head
 
 
 def rows(count: int, entropy: float) -> np.ndarray:

@@ -41,9 +41,17 @@ from rlvr_sad.config import SadConfig
 from rlvr_sad.replay.sampler import ReplayConfig, ReplaySampler
 from rlvr_sad.task import SadTask
 from rlvr_sad.teacher_cache import teacher
-from rlvr_sad.teacher_cache.answers import ANSWERS, Answers, entropies
+from rlvr_sad.teacher_cache.answers import (
+    ANSWERS,
+    Answers,
+    answer_of,
+    entropies,
+    entropy_of,
+    rounded_down,
+    row_type,
+    rows_of,
+)
 from rlvr_sad.teacher_cache.make import Made, Wish, make
-from rlvr_sad.teacher_cache.rows import answer_of, entropy_of, rounded_down, row_type, rows_of
 from rlvr_sad.teacher_cache.teacher import FileTeacher
 from rlvr_sad.teacher_cache.tokenizer import keep_tokenizer, kept_tokenizer
 

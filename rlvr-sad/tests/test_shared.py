@@ -7,10 +7,10 @@ from collections import Counter
 from pathlib import Path
 
 from rlvr.testing.tools import shared_data
+from rlvr_sad.commands.gold import Tally, compare
+from rlvr_sad.sessions.prepare import trajectories_of
 from rlvr_sad.sessions.read import read_record
 from rlvr_sad.sessions.record import Raw, Rejected
-from rlvr_sad.sessions.stream import trajectories_of
-from rlvr_sad.spans.accuracy import Tally, compare
 from rlvr_sad.trajectory import AgentTrajectory
 
 

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from rlvr import Ask, BuildContext, Datum, Loss, Needs, Teacher
 from rlvr_distill import pacing, spans
-from rlvr_distill.checks import check, check_teacher
-from rlvr_distill.config import DistillConfig
+from rlvr_distill.config import DistillConfig, check, check_teacher
 from rlvr_distill.distributions.functional import divergence
 from rlvr_distill.distributions.gathered import Gathered, gather
 from rlvr_distill.divergences.catalogue import kernel

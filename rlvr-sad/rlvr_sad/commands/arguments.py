@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rlvr import ConfigError
 from rlvr_sad.formats.catalog import format_named
-from rlvr_sad.sessions.stream import files_of
+from rlvr_sad.sessions.prepare import files_of
 
 
 def parser_of(name: str, description: str, *examples: str) -> argparse.ArgumentParser:

@@ -12,8 +12,7 @@ from pathlib import Path
 from rlvr import BuildContext, Problem, open_policy
 from rlvr_sad.commands.arguments import parser_of
 from rlvr_sad.config import HouseConfig
-from rlvr_sad.household.metrics import figures
-from rlvr_sad.household.play import Played, play, play_solver
+from rlvr_sad.household.play import Played, figures, play, play_solver
 from rlvr_sad.household.task import HouseTask
 from rlvr_sad.starter.model_path import student_model, teacher_model
 

@@ -22,14 +22,12 @@ from rlvr import (
     Trajectory,
 )
 from rlvr_sad.config import HouseConfig
-from rlvr_sad.household.commands import Turn
-from rlvr_sad.household.episode import HouseEpisode, house_of
+from rlvr_sad.household.episode import HouseEpisode, house_of, span_codes
 from rlvr_sad.household.layout import houses, problem_of
-from rlvr_sad.household.metrics import figures
-from rlvr_sad.household.play import play
+from rlvr_sad.household.play import figures, play
 from rlvr_sad.household.probes import probes, trajectory_of
 from rlvr_sad.household.solver import solve
-from rlvr_sad.household.spans import span_codes
+from rlvr_sad.household.state import Turn
 
 EXPLANATION = """You live in a house of four rooms and do one thing a turn. Answer with two lines:
 Thought: what you need next

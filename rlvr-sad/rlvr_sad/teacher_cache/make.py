@@ -29,9 +29,9 @@ from rlvr_sad.teacher_cache.answers import (
     Head,
     asked_of,
     key_of,
+    rows_of,
     write_head,
 )
-from rlvr_sad.teacher_cache.rows import rows_of
 from rlvr_sad.teacher_cache.tokenizer import keep_tokenizer
 
 

@@ -17,8 +17,15 @@ from rlvr import (
     TeacherCapabilities,
     TopK,
 )
-from rlvr_sad.teacher_cache.answers import TOKENIZER, Answers, asked_of, key_of, read_head
-from rlvr_sad.teacher_cache.rows import answer_of, row_type
+from rlvr_sad.teacher_cache.answers import (
+    TOKENIZER,
+    Answers,
+    answer_of,
+    asked_of,
+    key_of,
+    read_head,
+    row_type,
+)
 from rlvr_sad.teacher_cache.tokenizer import kept_tokenizer
 
 

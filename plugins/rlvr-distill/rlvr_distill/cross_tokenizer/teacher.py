@@ -25,11 +25,37 @@ from rlvr import (
     TopK,
 )
 from rlvr_distill.cross_tokenizer.align import group_sums, spread
-from rlvr_distill.cross_tokenizer.metrics import MASKED, ONE, RENDERED, UNMATCHED, of_alignment
 from rlvr_distill.cross_tokenizer.prompt import TeachersPrompt
 from rlvr_distill.cross_tokenizer.sequence import Reader, TeacherSequence
 from rlvr_distill.cross_tokenizer.token_bytes import TokenBytes
 from rlvr_distill.cross_tokenizer.vocabulary_map import VocabularyMap
+
+ONE, UNMATCHED = "align/1-1", "align/unmatched_mass"
+MASKED, RENDERED = "align/masked", "align/rendered"
+
+
+def of_alignment(data: Sequence[Datum]) -> dict[str, float]:
+    """
+    Means over the policy's tokens of the data that such a teacher saw; {} where none did.
+
+    `align/1-1`: share in a group of one token each. `align/masked`: share without a signal (control
+    tokens, what cannot be spelt). `align/rendered`: share whose prompt the teacher read in its own
+    template. `align/unmatched_mass`: of the probability that the teacher gave its likeliest tokens
+    in 1-1 groups, the part on tokens that the policy does not have; where it was asked for them.
+    """
+    own = [d for d in data if ONE in d.annotations and d.mask.any()]
+    if not own:
+        return {}
+    found = {name: float(_joined(own, name).mean()) for name in (ONE, MASKED, RENDERED)}
+    asked = [d for d in own if UNMATCHED in d.annotations]
+    if asked and (single := _joined(asked, ONE) > 0).any():
+        found[UNMATCHED] = float(_joined(asked, UNMATCHED)[single].mean())
+    return found
+
+
+def _joined(data: Sequence[Datum], name: str) -> np.ndarray:
+    return np.concatenate([np.asarray(d.annotations[name], np.float64)[d.mask] for d in data])
+
 
 log = structlog.get_logger(__name__)
 
