@@ -45,8 +45,7 @@ def entropies(told: Distribution, head: Any, temperature: float, block: int) -> 
     p = np.where(is_there, np.exp(log_p), 0.0)
     left = np.clip(1 - p.sum(axis=1), 1e-12, 1.0)
     rest = 0.0 if told.is_whole else -left * np.log(left)
-    entropy: Array = -(p * log_p).sum(axis=1) + rest
-    return entropy
+    return -(p * log_p).sum(axis=1) + rest
 
 
 def _of_states(told: States, head: Any, temperature: float, block: int) -> Array:

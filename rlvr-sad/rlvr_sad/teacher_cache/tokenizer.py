@@ -78,8 +78,7 @@ class BytePairs(Tokenizer):
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text; nothing is added."""
-        found: list[int] = self._inner.encode(text, add_special_tokens=False).ids
-        return found
+        return self._inner.encode(text, add_special_tokens=False).ids
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Text of the ids; bytes that are not UTF-8 become U+FFFD."""
