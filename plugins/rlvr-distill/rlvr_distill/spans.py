@@ -127,7 +127,7 @@ def _joined(parts: Iterable[ArrayLike]) -> Array:
 
 def _sums(types: NDArray[np.int64], values: Array) -> Array:
     """Sum of the values by type, (3,); 0 for those of none."""
-    found = np.bincount(types, values, minlength=len(TYPES) + 1)
+    found = np.bincount(types, values, minlength=len(TYPES) + 1).astype(np.float64)
     found[0] = 0.0
     return found
 
