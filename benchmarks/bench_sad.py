@@ -40,8 +40,7 @@ import numpy as np
 from rlvr import BuildContext, open_policy
 from rlvr.cli.main import main as command_line
 from rlvr_sad.config import HouseConfig
-from rlvr_sad.household.metrics import figures, wilson
-from rlvr_sad.household.play import play
+from rlvr_sad.household.play import figures, play, wilson
 from rlvr_sad.household.task import HouseTask
 from rlvr_sad.starter.model_path import student_model, teacher_model
 

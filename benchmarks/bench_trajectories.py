@@ -31,8 +31,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from rlvr import Tokenizer
 from rlvr_sad.sessions.cache import TrajectoryCache
-from rlvr_sad.sessions.prepare import Ready, prepare
-from rlvr_sad.sessions.stream import files_of, trajectories_of
+from rlvr_sad.sessions.prepare import Ready, files_of, prepare, trajectories_of
 from rlvr_sad.trajectory import CODES, AgentTrajectory
 
 WORDS = [

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from rlvr import (
     AlgorithmSpec,
@@ -15,7 +15,53 @@ from rlvr import (
     TeacherSpec,
     hookimpl,
 )
-from rlvr_sad.presets import PRESETS
+
+FAST: Mapping[str, Any] = {
+    "distill.loss": "forward_kl",
+    "distill.weighting": "uniform",
+    "distill.top_k": 20,
+    "distill.temperature": 1.0,
+    "distill.span_metrics": False,
+    "eval.every": 0,
+}
+"""Forward KL on the teacher's 20 likeliest tokens and the rest; no metrics by span."""
+
+PRODUCTION: Mapping[str, Any] = {
+    "distill.loss": "jsd",
+    "distill.beta": 0.5,
+    "distill.weighting": "uniform",
+    "distill.reduction": "token",
+    "distill.reasoning_weight": 1.0,
+    "distill.action_weight": 1.0,
+    "distill.top_k": 64,
+    "distill.span_metrics": True,
+    "train.decay": "cosine",
+    "train.warmup": 10,
+    "eval.every": 20,
+    "checkpoint.keep": 3,
+}
+"""JSD on the 64 likeliest and the rest; evaluated every 20 steps, three checkpoints."""
+
+RESEARCH: Mapping[str, Any] = {
+    "run.curriculum": "complexity",
+    "distill.loss": "akl",
+    "distill.weighting": "adaptive",
+    "distill.reduction": "token",
+    "distill.top_k": 0,
+    "distill.span_metrics": True,
+    "train.decay": "cosine",
+    "train.warmup": 10,
+    "eval.every": 10,
+    "checkpoint.keep": 3,
+}
+"""Adaptive KL over whole distributions, adaptive span weights, easy trajectories first."""
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "fast": FAST,
+    "production": PRODUCTION,
+    "research": RESEARCH,
+}
+
 
 if TYPE_CHECKING:
     from rlvr_sad.formats.spec import FormatSpec
@@ -53,13 +99,13 @@ def rlvr_rewards() -> Iterable[RewardSpec]:
     """A reward for what is not judged, and the house's."""
     yield RewardSpec(
         name="house",
-        target="rlvr_sad.household.reward:HouseReward",
+        target="rlvr_sad.household.episode:HouseReward",
         config="rlvr_sad.config:HouseConfig",
         summary="1 when the commands, done again in a fresh house, reach the goal",
     )
     yield RewardSpec(
         name="recorded",
-        target="rlvr_sad.reward:RecordedReward",
+        target="rlvr_sad.task:RecordedReward",
         summary="The same for every trajectory: nothing is judged",
     )
 
@@ -161,43 +207,31 @@ def sad_formats() -> Iterable[FormatSpec]:
     """The formats of rlvr-sad itself, through the hook that others use."""
     from rlvr_sad.formats.spec import FormatSpec
 
-    return (
-        FormatSpec(
-            name="toolbench",
-            target="rlvr_sad.formats.toolbench:ToolBench",
-            summary="ToolBench answers: the chosen branch of a search tree",
-            order=100,
+    found = (
+        ("toolbench", "ToolBench", "ToolBench answers: the chosen branch of a search tree"),
+        (
+            "swe_agent",
+            "SweAgent",
+            "SWE-agent .traj files and demonstrations (fences, <command>, tool calls)",
         ),
-        FormatSpec(
-            name="swe-agent",
-            target="rlvr_sad.formats.swe_agent:SweAgent",
-            summary="SWE-agent .traj files and demonstrations (fences, <command>, tool calls)",
-            order=110,
-        ),
-        FormatSpec(
-            name="openhands",
-            target="rlvr_sad.formats.openhands:OpenHands",
-            summary="OpenHands event streams and evaluation outputs",
-            order=120,
-        ),
-        FormatSpec(
-            name="chat",
-            target="rlvr_sad.formats.chat:Chat",
-            summary="Messages: OpenAI tools, ShareGPT, typed and multi-modal parts, verifiers, "
+        ("openhands", "OpenHands", "OpenHands event streams and evaluation outputs"),
+        (
+            "chat",
+            "Chat",
+            "Messages: OpenAI tools, ShareGPT, typed and multi-modal parts, verifiers, "
             "Thought/Action chats, mini-swe-agent",
-            order=130,
         ),
-        FormatSpec(
-            name="alpaca",
-            target="rlvr_sad.formats.alpaca:Alpaca",
-            summary="Instruction and output; the output may be a transcript",
-            order=140,
-        ),
-        FormatSpec(
-            name="transcript",
-            target="rlvr_sad.formats.transcript:Transcript",
-            summary="One text: ReAct, ALFWorld, tags, Hermes, Harmony, `role: text`, thought and "
-            "fence",
-            order=150,
+        ("alpaca", "Alpaca", "Instruction and output; the output may be a transcript"),
+        (
+            "transcript",
+            "Transcript",
+            "One text: ReAct, ALFWorld, tags, Hermes, Harmony, `role: text`, thought and fence",
         ),
     )
+    for place, (module, adapter, summary) in enumerate(found):
+        yield FormatSpec(
+            name=module.replace("_", "-"),
+            target=f"rlvr_sad.formats.{module}:{adapter}",
+            summary=summary,
+            order=100 + 10 * place,
+        )

@@ -13,6 +13,8 @@ from rlvr import (
     BuildContext,
     ConfigError,
     Problem,
+    Reward,
+    RewardFn,
     SingleTurn,
     Trajectory,
     UnknownNameError,
@@ -22,9 +24,9 @@ from rlvr_sad.corpus.corpus import NOTHING, Corpus, read_corpus
 from rlvr_sad.corpus.ref import TrajectoryRef
 from rlvr_sad.formats.catalog import format_named
 from rlvr_sad.replay.layout import before, opening
-from rlvr_sad.replay.recorded_task import RecordedTask
+from rlvr_sad.replay.sampler import RecordedTask
 from rlvr_sad.sessions.cache import TrajectoryCache
-from rlvr_sad.sessions.stream import files_of
+from rlvr_sad.sessions.prepare import files_of
 from rlvr_sad.trajectory import AgentTrajectory
 
 _SHOWN = 3
@@ -54,7 +56,6 @@ class SadTask(RecordedTask):
         self.cache.close()
 
     def problems(self, split: str) -> Sequence[Problem]:
-        """Those of a split, in the order of the files."""
         return [p for p in self.corpus.problems if split in ("all", p.split)]
 
     def episode(self, problem: Problem) -> SingleTurn:
@@ -140,3 +141,13 @@ def _files(config: SadConfig, dataset: Path | None) -> list[Path]:
 def _some(names: list[str]) -> str:
     more = f"; and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return "; ".join(names[:_SHOWN]) + more
+
+
+class RecordedReward(RewardFn):
+    """1 for every trajectory, marked as a proxy: it never says that an answer is right."""
+
+    def __init__(self, config: None, context: BuildContext) -> None:
+        del config, context
+
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:
+        return Reward(value=1.0, score01=0.0, is_proxy=True)

@@ -85,8 +85,7 @@ def _types(
     # only the segment of its middle byte can hold more than half of it
     middle = np.searchsorted(begins, (starts + np.maximum(ends - 1, starts)) // 2, side="right") - 1
     held = np.minimum(ends, stops[middle]) - np.maximum(starts, begins[middle])
-    result: NDArray[np.uint8] = codes[np.where(2 * held > ends - starts, middle, first)]
-    return result
+    return codes[np.where(2 * held > ends - starts, middle, first)]
 
 
 _TABLES: WeakKeyDictionary[Any, NDArray[np.int64]] = WeakKeyDictionary()

@@ -86,7 +86,6 @@ class AgentTrajectory:
 
     @property
     def text(self) -> str:
-        """The whole text."""
         return "".join(segment.text for segment in self.segments)
 
     @property

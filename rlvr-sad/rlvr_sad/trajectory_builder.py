@@ -50,12 +50,10 @@ class TrajectoryBuilder:
 
     @property
     def is_empty(self) -> bool:
-        """True before anything was added."""
         return not self._pieces
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """What was added."""
         return tuple(piece for piece, _ in self._pieces)
 
     def add(self, piece: Piece, media: Media | None = None) -> None:
@@ -64,7 +62,6 @@ class TrajectoryBuilder:
             self._pieces.append((piece, media))
 
     def extend(self, pieces: Iterable[Piece]) -> None:
-        """Append several."""
         for piece in pieces:
             self.add(piece)
 
@@ -87,7 +84,6 @@ class TrajectoryBuilder:
             self.notes.append(text)
 
     def build(self, *, id: str, format: str, source: str, line: int) -> AgentTrajectory:
-        """The finished record."""
         segments: list[Segment] = []
         at = 0
         pieces = self._pieces + ([(_NEWLINE, None)] if self._is_parted else [])

@@ -11,11 +11,9 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from rlvr_sad.household.catalog import CHANGES, CLOSED, THINGS
-from rlvr_sad.household.commands import Command, Turn
-from rlvr_sad.household.layout import House, goal_split, make_house
+from rlvr_sad.household.layout import CHANGES, CLOSED, THINGS, House, goal_split, make_house
 from rlvr_sad.household.solver import choose
-from rlvr_sad.household.state import State
+from rlvr_sad.household.state import Command, State, Turn
 
 LONGEST = 20
 """Turns of a lesson."""

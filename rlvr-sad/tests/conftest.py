@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from rlvr_sad.sessions.prepare import trajectories_of
 from rlvr_sad.sessions.record import Rejected
-from rlvr_sad.sessions.stream import trajectories_of
 from rlvr_sad.trajectory import AgentTrajectory
 
 Write = Callable[..., Path]

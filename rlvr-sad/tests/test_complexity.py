@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import structlog
 
@@ -12,7 +13,14 @@ from rlvr import BuildContext, ConfigError, Curriculum, Problem, UnknownNameErro
 from rlvr.testing import CurriculumContract
 from rlvr_sad.corpus.complexity import ByComplexity, ComplexityOptions, complexities
 from rlvr_sad.corpus.ref import TrajectoryRef
-from rlvr_sad.teacher_cache.index import Entry, Head, add_entries, write_head
+from rlvr_sad.teacher_cache.answers import Answers, Head, row_type, write_head
+
+
+def rows(count: int, entropy: float) -> np.ndarray:
+    """So many positions of this entropy."""
+    made = np.zeros(count, row_type(2))
+    made["entropy"] = entropy
+    return made
 
 
 def problem(n: int, reasoning: int, action: int) -> Problem:
@@ -76,13 +84,7 @@ def test_entropy_makes_a_short_one_hard(tmp_path: Path) -> None:
     """The teacher's mean entropy from its kept answers, weighted by positions of windows."""
     head = Head(teacher="t", tokenizer="f", k=2, temperature=1.0, context_length=8, vocab_size=9)
     write_head(tmp_path, head)
-    add_entries(
-        tmp_path,
-        [
-            Entry(key="a", shard="s", row=0, rows=3, entropy=1.0, digest="d0"),
-            Entry(key="b", shard="s", row=3, rows=1, entropy=5.0, digest="d0"),
-        ],
-    )
+    Answers(tmp_path).add({"a": rows(3, 1.0), "b": rows(1, 5.0)}, [("a", "d0"), ("b", "d0")])
     config = ComplexityOptions(cache=f"file:{tmp_path}", entropy=10.0)
     curriculum = ByComplexity(config, BuildContext(steps=20))
     found = complexities(PROBLEMS, config, curriculum._entropies)
@@ -109,7 +111,7 @@ def test_a_cache_of_other_trajectories(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="knows none of these trajectories"):
         curriculum.choose(PROBLEMS, 4, seed=1, step=0, history={})
 
-    add_entries(tmp_path, [Entry(key="a", shard="s", row=0, rows=3, entropy=1.0, digest="d0")])
+    Answers(tmp_path).add({"a": rows(3, 1.0)}, [("a", "d0")])
     curriculum = ByComplexity(ComplexityOptions(cache=str(tmp_path)), BuildContext(steps=20))
     with structlog.testing.capture_logs() as logs:
         for step in range(2):

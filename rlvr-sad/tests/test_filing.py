@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Sequence
+import sqlite3
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
@@ -39,10 +41,17 @@ from rlvr_sad.config import SadConfig
 from rlvr_sad.replay.sampler import ReplayConfig, ReplaySampler
 from rlvr_sad.task import SadTask
 from rlvr_sad.teacher_cache import teacher
-from rlvr_sad.teacher_cache.index import INDEX, entropies, read_entries
+from rlvr_sad.teacher_cache.answers import (
+    ANSWERS,
+    Answers,
+    answer_of,
+    entropies,
+    entropy_of,
+    rounded_down,
+    row_type,
+    rows_of,
+)
 from rlvr_sad.teacher_cache.make import Made, Wish, make
-from rlvr_sad.teacher_cache.rows import entropy_of, rounded_down, rows_of
-from rlvr_sad.teacher_cache.shards import ShardReader, ShardWriter
 from rlvr_sad.teacher_cache.teacher import FileTeacher
 from rlvr_sad.teacher_cache.tokenizer import keep_tokenizer, kept_tokenizer
 
@@ -149,6 +158,12 @@ def data_of(task: SadTask) -> list[Datum]:
     ]
 
 
+def everything(folder: Path) -> Iterator[tuple[Any, ...]]:
+    """All that is kept of answers, and of the problems they belong to."""
+    with closing(sqlite3.connect(folder / ANSWERS)) as store:
+        yield from store.execute("select * from answers join problems using (key)")
+
+
 def question_of(datum: Datum, k: int = 16, temperature: float = 1.0) -> Question:
     """What a run asks about a datum."""
     start = int(np.flatnonzero(datum.mask)[0])
@@ -184,10 +199,10 @@ def test_no_row_sums_to_more_than_one(logits: np.ndarray, excess: float) -> None
     whole = whole - np.log(np.exp(whole).sum(-1, keepdims=True)) + excess
     told = TopK(ids=np.tile(np.arange(9), (4, 1)), logprobs=whole, actual=whole[:, 0])
     rows = rows_of(told, np.arange(1, 5), k=9)
-    back = rows.answer(1, 5, 9, is_whole=False)
+    back = answer_of(rows, 1, 5, 9, is_whole=False)
 
     assert (np.exp(back.logprobs.astype(np.float64)).sum(-1) <= 1.0 + 1e-7).all()
-    brought_back = rows.answer(1, 5, 9, is_whole=True)
+    brought_back = answer_of(rows, 1, 5, 9, is_whole=True)
     total = np.exp(brought_back.logprobs.astype(np.float64)).sum(-1)
     assert np.allclose(total, 1.0, atol=1e-5)
 
@@ -299,8 +314,8 @@ def test_what_is_there_is_not_asked_again(task: SadTask, tmp_path: Path) -> None
 
     with pytest.raises(BackendError, match="the server died"):
         made(tmp_path / "broken", task, Oracle(breaks_after=5), at_once=2)
-    index = (tmp_path / "broken" / INDEX).read_text()
-    (tmp_path / "broken" / INDEX).write_text(index + '{"key": "half a li')  # died while writing
+    with closing(sqlite3.connect(tmp_path / "broken" / ANSWERS)) as dies:  # while it writes
+        dies.execute("insert into answers values ('half', 0, 1, 0.0, x'00')")
     rest = Oracle()
     found = made(tmp_path / "broken", task, rest, at_once=2)
 
@@ -326,13 +341,13 @@ def test_equal_sequences_are_known_for_each_problem(write: Any, tmp_path: Path) 
     )
     folder = tmp_path / "answers"
     assert made(folder, task, Oracle()) == Made(asked=2, known=1, positions=ANY)
-    lines = (folder / INDEX).read_text()
+    before = list(everything(folder))
     known = entropies(folder)
     one, two, other = (known[p.digest] for p in task.problems("all"))
     assert one == two != other
 
     made(folder, task, Oracle())
-    assert (folder / INDEX).read_text() == lines
+    assert list(everything(folder)) == before
 
 
 def test_what_comes_after_the_last_learnt_token_is_no_part_of_it(
@@ -362,26 +377,21 @@ def test_what_comes_after_the_last_learnt_token_is_no_part_of_it(
     assert not values[1][-3:].any()
 
 
-def test_small_shards_hold_the_same(task: SadTask, tmp_path: Path, monkeypatch: Any) -> None:
-    """A sequence a shard: as many files as sequences, and few of them open at a time."""
-    made(tmp_path / "one", task, Oracle())
-    monkeypatch.setattr(
-        "rlvr_sad.teacher_cache.make.ShardWriter", lambda f: ShardWriter(f, limit=1)
-    )
+def test_small_parts_hold_the_same(task: SadTask, tmp_path: Path, monkeypatch: Any) -> None:
+    """A position a part: as many as positions, joined in their order."""
+    found = made(tmp_path / "one", task, Oracle())
+    monkeypatch.setattr("rlvr_sad.teacher_cache.answers._PART", 1)
     made(tmp_path / "many", task, Oracle())
+    one, many = (Answers(tmp_path / name) for name in ("one", "many"))
 
-    assert len(list((tmp_path / "one" / "shards").iterdir())) == 1
-    assert len(list((tmp_path / "many" / "shards").iterdir())) == 8
-    readers = [ShardReader(tmp_path / name, open_files=2) for name in ("one", "many")]
-    for left, right in zip(
-        read_entries(tmp_path / "one"), read_entries(tmp_path / "many"), strict=True
-    ):
-        rows = [r.rows(e) for r, e in zip(readers, (left, right), strict=True)]
-        assert (rows[0].ids == rows[1].ids).all()
-        assert (rows[0].logprobs == rows[1].logprobs).all()
-    assert len(readers[1]._open) == 2
-    for reader in readers:
-        reader.close()
+    assert len(list(everything(tmp_path / "one"))) == found.asked
+    assert len(list(everything(tmp_path / "many"))) == found.positions
+    for key in one.keys() | many.keys():
+        rows = [answers.get(key, row_type(16)) for answers in (one, many)]
+        assert rows[0] is not None
+        assert rows[1] is not None
+        assert (rows[0] == rows[1]).all()
+    assert entropies(tmp_path / "one") == pytest.approx(entropies(tmp_path / "many"))
 
 
 def test_a_folder_of_another_making_is_not_mixed(task: SadTask, tmp_path: Path) -> None:
@@ -431,18 +441,18 @@ def test_numbers_that_are_none_are_refused(task: SadTask, tmp_path: Path) -> Non
 
     with pytest.raises(BackendError, match="not a number"):
         made(tmp_path / "f", task, Sick(), at_once=2)
-    assert len(list(read_entries(tmp_path / "f"))) == 4
+    assert len(Answers(tmp_path / "f").keys()) == 4
 
 
 def test_folders_that_cannot_be_used(task: SadTask, tmp_path: Path) -> None:
-    """None there; a head of another version; a shard that was cut off."""
+    """None there; a head of another version; a file of answers that was cut off."""
     with pytest.raises(UnknownNameError, match="cache-teacher"):
         opened(tmp_path / "nothing")
     made(tmp_path / "f", task, Oracle())
     datum = data_of(task)[0]
-    (shard,) = (tmp_path / "f" / "shards").iterdir()
-    shard.write_bytes(shard.read_bytes()[:100])
-    with pytest.raises(BackendError, match="a shard that cannot be read"):
+    file = tmp_path / "f" / ANSWERS
+    file.write_bytes(file.read_bytes()[:5000])
+    with pytest.raises(BackendError, match=r"answers.sqlite[\s\S]*cannot be used"):
         asyncio.run(opened(tmp_path / "f").score([question_of(datum)]))
     head = tmp_path / "f" / "teacher.json"
     head.write_text(head.read_text().replace('"version": 1', '"version": 7'))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -178,22 +176,6 @@ def test_a_cache_keeps_to_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     free.put({n.encode(): bytes(100_000) for n in names})
     free.close()
     assert path.stat().st_size > 1_000_000
-
-
-def test_a_cache_of_an_earlier_version_is_used(tmp_path: Path) -> None:
-    """Its results count as not used for longest."""
-    with closing(sqlite3.connect(tmp_path / "c.sqlite")) as old:
-        old.execute("create table results (key blob primary key, data)")
-        old.execute("insert into results values (?, ?)", (b"old", bytes(200_000)))
-        old.commit()
-    cache = TrajectoryCache(tmp_path / "c.sqlite", limit=250_000)
-    assert keys_of(cache, "x") == ""
-    cache.put({b"new": bytes(100_000)})
-    cache.close()
-
-    left = TrajectoryCache(tmp_path / "c.sqlite")
-    assert set(left.get([b"old", b"new"])) == {b"new"}
-    left.close()
 
 
 def test_a_run_goes_on_when_what_it_read_was_removed(

@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from rlvr import ConfigError, UnknownNameError
-from rlvr_sad.sessions.stream import files_of, trajectories_of
+from rlvr_sad.sessions.prepare import files_of, trajectories_of
 
 CHAT = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
 GOOD = {"messages": CHAT}
@@ -137,7 +137,7 @@ def test_a_record_beyond_the_bound_is_passed_over(write: Any) -> None:
 _PEAK = """
 import resource, sys
 from pathlib import Path
-from rlvr_sad.sessions.stream import trajectories_of
+from rlvr_sad.sessions.prepare import trajectories_of
 list(trajectories_of([Path(sys.argv[2])]))  # what is needed for anything
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 kinds = {}

@@ -33,8 +33,7 @@ from rlvr import (
 from rlvr.testing import TaskContract
 from rlvr_sad.config import SadConfig
 from rlvr_sad.replay.sampler import ReplayConfig, ReplaySampler
-from rlvr_sad.reward import RecordedReward
-from rlvr_sad.task import SadTask
+from rlvr_sad.task import RecordedReward, SadTask
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from vision_fixture import PATCHES, model_of, processor_of
 
 from rlvr import ConfigError
 from rlvr_sad.replay.images import Seen, StoredPicture, prepare
-from rlvr_sad.sessions.stream import trajectories_of
+from rlvr_sad.sessions.prepare import trajectories_of
 from rlvr_sad.trajectory import TYPES, AgentTrajectory
 
 torch = pytest.importorskip("torch")

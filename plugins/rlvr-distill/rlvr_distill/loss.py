@@ -12,14 +12,13 @@ from torch import Tensor
 
 from rlvr import Ask, BuildContext, Datum, Loss, Needs, Teacher
 from rlvr_distill import pacing, spans
-from rlvr_distill.checks import check, check_teacher
-from rlvr_distill.config import DistillConfig
+from rlvr_distill.config import DistillConfig, check, check_teacher
 from rlvr_distill.distributions.functional import divergence
 from rlvr_distill.distributions.gathered import Gathered, gather
 from rlvr_distill.divergences.catalogue import kernel
 from rlvr_distill.grouped import group_term
 from rlvr_distill.numbers import added, as_metrics, by_type, metric_names
-from rlvr_distill.unsure import HEAT, Unsure
+from rlvr_distill.unsure import HEAT, looked_at
 
 TEACHER = "teacher"
 
@@ -74,11 +73,10 @@ class DistillLoss(Loss):
     def token_weights(self, data: Sequence[Datum]) -> list[Datum]:
         """All data of one update, with what each token counts as annotations of this loss."""
         config = self._config
-        unsure = Unsure(config, self._head, self._vocabulary)
-        data, certainty = unsure.looked_at(data, TEACHER)
+        data, certainty = looked_at(data, TEACHER, config, self._head, self._vocabulary)
         return spans.weighed(
             data,
-            pacing.type_weights(config, self._memory, self._steps),
+            self._type_weights(),
             config.reduction,
             certainty,
             pacing.miss_scales(config, self._memory),
@@ -140,23 +138,23 @@ class DistillLoss(Loss):
             block=config.chunk_rows,
             doubles_misses=config.weighting == "difficulty",
         )
-        weighted = pacing.type_weights(config, self._memory, self._steps)
-        metrics = by_type(some, found, weighted, is_difficulty=config.weighting == "difficulty")
+        is_difficulty = config.weighting == "difficulty"
+        metrics = by_type(some, found, self._type_weights(), is_difficulty=is_difficulty)
         loss = found.loss
         if any(spans.GROUP in d.annotations for d in data):
             heat = self._ask.temperature
             of_groups = weights * heat**2 if config.scale_t2 else weights
-            extra, numbers = group_term(
-                some, measure, of_groups, is_grouped, config.chunk_rows, heat
-            )
-            loss, metrics = loss + extra, {**metrics, **numbers}
+            extra = group_term(some, measure, of_groups, is_grouped, config.chunk_rows, heat)
+            loss, metrics = loss + extra, {**metrics, "align/chunk": extra.detach()}
         return loss, metrics
 
     def _factors(self, datum: Datum) -> np.ndarray:
         if spans.FACTOR in datum.annotations:
             return np.asarray(datum.annotations[spans.FACTOR])
-        plain = pacing.type_weights(self._config, self._memory, self._steps)
-        return spans.plain_factors(datum, plain).astype(np.float32)
+        return spans.plain_factors(datum, self._type_weights()).astype(np.float32)
+
+    def _type_weights(self) -> dict[int, float]:
+        return pacing.type_weights(self._config, self._memory, self._steps)
 
     def _heat(self, some: Gathered) -> Tensor | float:
         if all(HEAT in d.annotations for d in some.data):

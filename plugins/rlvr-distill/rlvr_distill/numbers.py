@@ -35,8 +35,7 @@ def by_type(
     """
     has_spans = any(spans.SPAN in d.annotations for d in some.data)
     kinds = [k for k, w in weights.items() if w > 0 and (has_spans or k == spans.ACTION)]
-    columns = {name: found.values if name == "distill" else found.seen[name] for name in found.seen}
-    columns = {"distill": found.values, **columns}
+    columns = {"distill": found.values, **found.seen}
     if is_difficulty:
         columns["difficulty"] = 2 - columns.pop("agreement")
     w = some.column([d.weights for d in some.data]).to(found.values)
@@ -55,8 +54,7 @@ def by_type(
 def _share(datum: spans.Datum) -> np.ndarray:
     if spans.SHARE in datum.annotations:
         return np.asarray(datum.annotations[spans.SHARE])
-    alone = spans.is_known(datum) & ~spans.in_group(datum)
-    return alone.astype(np.float32)
+    return spans.stands_alone(datum).astype(np.float32)
 
 
 def added(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from rlvr_distill.config import DistillConfig
@@ -24,28 +25,21 @@ def type_weights(
     """
     weights = {REASONING: config.reasoning_weight, ACTION: config.action_weight}
     way = min(memory.get(STEP, 0.0) / steps, 1.0) if steps > 0 else 0.0
-    factors = {REASONING: 1.0, ACTION: 1.0}
-    match config.weighting:
-        case "reasoning_heavy":
-            factors = {REASONING: 2.0, ACTION: 1.0}
-        case "action_heavy":
-            factors = {REASONING: 1.0, ACTION: 2.0}
-        case "curriculum":
-            factors = {REASONING: 0.5 + 1.5 * way, ACTION: 2.0 - way}
-        case "adaptive":
-            factors = _adaptive(config, memory)
-    return {kind: weights[kind] * factors[kind] for kind in TYPES}
+    factors = {
+        "reasoning_heavy": {REASONING: 2.0, ACTION: 1.0},
+        "action_heavy": {REASONING: 1.0, ACTION: 2.0},
+        "curriculum": {REASONING: 0.5 + 1.5 * way, ACTION: 2.0 - way},
+        "adaptive": _adaptive(config, memory),
+    }.get(config.weighting, {})
+    return {kind: weight * factors.get(kind, 1.0) for kind, weight in weights.items()}
 
 
 def _adaptive(config: DistillConfig, memory: Mapping[str, float]) -> dict[int, float]:
-    means = {
-        k: memory[f"distill/{name}"] for k, name in TYPES.items() if f"distill/{name}" in memory
-    }
-    if len(means) < len(TYPES):
-        return dict.fromkeys(TYPES, 1.0)
+    """Factors once both means are known; {} before."""
+    means = {k: memory.get(f"distill/{name}", -math.inf) for k, name in TYPES.items()}
     middle = sum(means.values()) / len(means)
     if middle <= 0:
-        return dict.fromkeys(TYPES, 1.0)
+        return {}
     low, high = _BOUNDS
     return {
         k: min(max((max(mean, 0.0) / middle) ** config.adaptive_power, low), high)

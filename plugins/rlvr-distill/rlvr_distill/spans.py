@@ -7,11 +7,12 @@ Shapes: T tokens of a datum.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from rlvr import Datum, TopK
 
@@ -62,6 +63,11 @@ def in_group(datum: Datum) -> NDArray[np.bool_]:
     return datum.mask & (np.asarray(datum.annotations[GROUP]) >= 0)
 
 
+def stands_alone(datum: Datum) -> NDArray[np.bool_]:
+    """Whether (T,) a token has a distribution of its own to be compared with."""
+    return is_known(datum) & ~in_group(datum)
+
+
 def weighed(
     data: Sequence[Datum],
     weights: Mapping[int, float],
@@ -81,101 +87,69 @@ def weighed(
         token_weights: One (T,) a datum on top, brought to mean 1 within each type.
         after: By type, that the result is multiplied by; not that of groups.
     """
-    w = [np.asarray(d.weights, np.float64) for d in data]
-    types = [span_types(d) for d in data]
-    factors = [plain_factors(d, weights) for d in data]
-    if token_weights is not None:
-        factors = _times(data, factors, token_weights, w, types)
-    total = sum(float(x.sum()) for x in w)
-    per_type = {
-        kind: sum(
-            float((x * f)[t == kind].sum()) for x, f, t in zip(w, factors, types, strict=True)
+    w, types = _joined(d.weights for d in data), _joined(map(span_types, data)).astype(int)
+    factors = _joined(plain_factors(d, weights) for d in data)
+    alone = ~_joined(map(in_group, data)).astype(bool)
+    total = float(w.sum())
+    if token_weights is not None:  # of a group none is known: it counts 1
+        factors = factors * np.where(
+            alone, _levelled(_joined(token_weights), w, factors, types, alone), 1
         )
-        for kind in TYPES
-    }
-    scales = _scales(reduction, per_type, weights, total)
-    made = []
-    shares = _shares(data, w, types, total)
-    for datum, x, f, t, share in zip(data, w, factors, types, shares, strict=True):
-        if reduction == "paper":
-            final = np.divide(f, x, out=np.zeros_like(f), where=x > 0)
-        else:
-            final = f * _of_types(t, scales)
-        if after is not None:
-            final = final * np.where(in_group(datum), 1.0, _of_types(t, after))
-        made.append(
-            attrs.evolve(
-                datum,
-                annotations={
-                    **datum.annotations,
-                    FACTOR: final.astype(np.float32),
-                    SHARE: share.astype(np.float32),
-                },
-            )
-        )
-    return made
-
-
-def _of_types(types: NDArray[np.int64], values: Mapping[int, float]) -> Array:
-    """The value of each token's type, (T,); 0 where it has none."""
-    return np.array([0.0, values[REASONING], values[ACTION]])[types]
-
-
-def _scales(
-    reduction: str, per_type: Mapping[int, float], weights: Mapping[int, float], total: float
-) -> dict[int, float]:
-    """What the factors of each type are multiplied by."""
-    if reduction == "span":
-        present = sum(weights[kind] for kind, sum_ in per_type.items() if sum_ > 0)
-        return {
-            kind: total * weights[kind] / (present * sum_) if sum_ > 0 else 0.0
-            for kind, sum_ in per_type.items()
-        }
-    whole = sum(per_type.values())
-    return dict.fromkeys(per_type, total / whole if whole > 0 else 0.0)
-
-
-def _times(
-    data: Sequence[Datum],
-    factors: Sequence[Array],
-    token_weights: Sequence[Array],
-    w: Sequence[Array],
-    types: Sequence[NDArray[np.int64]],
-) -> list[Array]:
-    """Factors times token weights over their mean; a group's, of which none is known, times 1."""
-    means, alone = {}, [~in_group(d) for d in data]
-    for kind in TYPES:
-        at = [(t == kind) & (f > 0) & a for t, f, a in zip(types, factors, alone, strict=True)]
-        weight = sum(float(x[here].sum()) for x, here in zip(w, at, strict=True))
-        sum_ = sum(
-            float((x * y)[here].sum()) for x, y, here in zip(w, token_weights, at, strict=True)
-        )
-        means[kind] = sum_ / weight if weight > 0 and sum_ > 0 else 1.0
+    per_type = _sums(types, w * factors)
+    if reduction == "paper":
+        final = np.divide(factors, w, out=np.zeros_like(factors), where=w > 0)
+    elif reduction == "span":
+        wanted = np.where(per_type > 0, _of_types(weights), 0.0)
+        final = factors * (total * _ratio(wanted, wanted.sum() * per_type))[types]
+    else:
+        final = factors * _ratio(total, per_type.sum())
+    if after is not None:
+        final = final * np.where(alone, _of_types(after)[types], 1.0)
+    own = _joined(map(stands_alone, data)).astype(bool) & (types > 0)
+    share = np.where(own, _ratio(total, _sums(types, w * own))[types], 0.0)
+    cuts = np.cumsum([len(d.tokens) for d in data])[:-1]
+    made = zip(
+        data,
+        np.split(final.astype(np.float32), cuts),
+        np.split(share.astype(np.float32), cuts),
+        strict=True,
+    )
     return [
-        f * np.where(a, y * _of_types(t, {kind: 1 / mean for kind, mean in means.items()}), 1.0)
-        for f, y, t, a in zip(factors, token_weights, types, alone, strict=True)
+        attrs.evolve(d, annotations={**d.annotations, FACTOR: factor, SHARE: part})
+        for d, factor, part in made
     ]
 
 
-def _shares(
-    data: Sequence[Datum],
-    w: Sequence[Array],
-    types: Sequence[NDArray[np.int64]],
-    total: float,
-) -> list[Array]:
-    """W over the weight of the type's tokens that have a distribution, (T,) a datum."""
-    alone = [is_known(d) & ~in_group(d) for d in data]
-    found = []
-    sums = {
-        kind: sum(float(x[(t == kind) & a].sum()) for x, t, a in zip(w, types, alone, strict=True))
-        for kind in TYPES
-    }
-    for t, a in zip(types, alone, strict=True):
-        share = np.zeros(len(t))
-        for kind, sum_ in sums.items():
-            share[(t == kind) & a] = total / sum_ if sum_ > 0 else 0.0
-        found.append(share)
+def _joined(parts: Iterable[ArrayLike]) -> Array:
+    """Arrays (T,), one a datum, behind each other."""
+    return np.concatenate([np.asarray(part, np.float64) for part in parts])
+
+
+def _sums(types: NDArray[np.int64], values: Array) -> Array:
+    """Sum of the values by type, (3,); 0 for those of none."""
+    found = np.bincount(types, values, minlength=len(TYPES) + 1).astype(np.float64)
+    found[0] = 0.0
     return found
+
+
+def _ratio(above: ArrayLike, below: ArrayLike) -> Array:
+    """The quotient, 0 where nothing is below."""
+    above, below = np.broadcast_arrays(np.asarray(above, float), np.asarray(below, float))
+    return np.divide(above, below, out=np.zeros(below.shape), where=below > 0)
+
+
+def _of_types(values: Mapping[int, float]) -> Array:
+    """Values by type code, (3,); 0 for a token of none."""
+    return np.array([0.0, values[REASONING], values[ACTION]])
+
+
+def _levelled(
+    token_weights: Array, w: Array, factors: Array, types: NDArray[np.int64], alone: Any
+) -> Array:
+    """Token weights over their mean within each type; as they are where that is 0."""
+    counts = w * ((factors > 0) & alone)
+    means = _ratio(_sums(types, counts * token_weights), _sums(types, counts))
+    return token_weights / np.where(means > 0, means, 1.0)[types]
 
 
 def _by_group(datum: Datum, factors: Array) -> Array:

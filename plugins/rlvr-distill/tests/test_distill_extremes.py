@@ -15,11 +15,11 @@ from torch import Tensor
 from rlvr import BuildContext, ConfigError, Datum, TeacherCapabilities, TopK
 from rlvr.testing.distilling import MadeUp
 from rlvr_distill.config import DistillConfig, DivergenceConfig
-from rlvr_distill.distributions.entropy import entropies
 from rlvr_distill.distributions.functional import divergence
 from rlvr_distill.distributions.sides import Projection, Sparse
 from rlvr_distill.divergences.catalogue import kernel
 from rlvr_distill.loss import DistillLoss
+from rlvr_distill.unsure import entropies
 
 N, V = 5, 12
 UNLIKELY = [

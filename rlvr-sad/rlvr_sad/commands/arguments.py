@@ -1,17 +1,13 @@
-"""What the commands have in common: files, a format, and how refusals are told."""
+"""What the commands have in common: files, a format, and the error for refused records."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from rlvr import ConfigError
 from rlvr_sad.formats.catalog import format_named
-from rlvr_sad.sessions.record import Rejected
-from rlvr_sad.sessions.stream import files_of
-
-_TOLD = 20
+from rlvr_sad.sessions.prepare import files_of
 
 
 def parser_of(name: str, description: str, *examples: str) -> argparse.ArgumentParser:
@@ -55,27 +51,3 @@ def check_some(trajectories: int, refused: int, *, is_strict: bool = False) -> N
             f"found: {trajectories} trajectories, {refused} records refused (see above)",
             "mend the records, or leave --strict out" if trajectories else "see: rlvr sad formats",
         )
-
-
-class Refusals:
-    """Tells refused records on standard error: each with file, line and reason."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def tell(self, refused: Rejected) -> None:
-        """One more; after some, only the count goes on."""
-        self.count += 1
-        if self.count <= _TOLD:
-            print(f"refused: {refused}", file=sys.stderr)
-
-    def close(self, trajectories: int, *, is_strict: bool) -> None:
-        """
-        The last word.
-
-        Raises:
-            ConfigError: Nothing was read at all, or something was refused and that is forbidden.
-        """
-        if self.count > _TOLD:
-            print(f"refused: and {self.count - _TOLD} more records", file=sys.stderr)
-        check_some(trajectories, self.count, is_strict=is_strict)

@@ -12,8 +12,7 @@ from pathlib import Path
 from rlvr import BuildContext, Problem, open_policy
 from rlvr_sad.commands.arguments import parser_of
 from rlvr_sad.config import HouseConfig
-from rlvr_sad.household.metrics import figures
-from rlvr_sad.household.play import Played, play, play_solver
+from rlvr_sad.household.play import Played, figures, play, play_solver
 from rlvr_sad.household.task import HouseTask
 from rlvr_sad.starter.model_path import student_model, teacher_model
 
@@ -49,13 +48,24 @@ def house_play(argv: list[str]) -> int:
     kept = [one for one in played if one.notes["done"] or options.all]
     with options.out.open("w", encoding="utf-8") as file:
         for one in kept:
-            file.write(json.dumps(_record(one, options.model)) + "\n")
+            record = {
+                "id": one.problem.id,
+                "task_id": one.problem.id,
+                "text": one.text,
+                "reward": float(one.notes["done"]),
+                "notes": dict(one.notes),
+                "model": options.model,
+            }
+            file.write(json.dumps(record) + "\n")
     told: dict[str, float | None] = {
         figure.name: round(figure.value, 4) if figure.n else None
         for figure in figures([one.notes for one in played])
     }
     told |= {"episodes": len(played), "written": len(kept)}
-    print(json.dumps(told) if options.json else _lines(told))
+    if options.json:
+        print(json.dumps(told))
+    else:
+        print("\n".join(f"{name} {'-' if n is None else n}" for name, n in told.items()))
     return 0
 
 
@@ -106,18 +116,3 @@ async def _played(
             )
             print(f"{len(found)} of {len(asked)} episodes", file=sys.stderr, flush=True)
     return found
-
-
-def _record(one: Played, model: str) -> dict[str, object]:
-    return {
-        "id": one.problem.id,
-        "task_id": one.problem.id,
-        "text": one.text,
-        "reward": float(one.notes["done"]),
-        "notes": dict(one.notes),
-        "model": model,
-    }
-
-
-def _lines(told: dict[str, float | None]) -> str:
-    return "\n".join(f"{name} {'-' if value is None else value}" for name, value in told.items())

@@ -8,9 +8,9 @@ import sys
 
 from rlvr import UnknownNameError
 from rlvr_sad.commands.arguments import add_files, check_some, checked_files, parser_of
+from rlvr_sad.sessions.prepare import trajectories_of
 from rlvr_sad.sessions.record import Rejected
 from rlvr_sad.sessions.report import Report
-from rlvr_sad.sessions.stream import trajectories_of
 from rlvr_sad.trajectory import AgentTrajectory, SpanType
 
 _COLOURS: dict[SpanType, str] = {

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from rlvr import ConfigError
-from rlvr_sad.commands.arguments import Refusals, add_files, checked_files, parser_of
+from rlvr_sad.commands.arguments import add_files, check_some, checked_files, parser_of
 from rlvr_sad.sessions.cache import TrajectoryCache
 from rlvr_sad.sessions.prepare import prepare
 from rlvr_sad.sessions.record import Rejected
 from rlvr_sad.trajectory import TYPES, AgentTrajectory
 
+_TOLD = 20
+"""Refused records that are told one by one; of the others only the number."""
 _NOTHING = "nothing to learn (neither reasoning nor action)"
 
 
@@ -37,8 +39,7 @@ def spans(argv: list[str]) -> int:
     parser.add_argument("--strict", action="store_true", help="exit 2 where a record is refused")
     options = parser.parse_args(argv)
     paths = checked_files(options)
-    refusals = Refusals()
-    written = 0
+    written = refused = 0
     notes: Counter[str] = Counter()
     with ExitStack() as stack:
         cache = stack.enter_context(closing(TrajectoryCache())) if options.cache else None
@@ -47,7 +48,9 @@ def spans(argv: list[str]) -> int:
             paths, workers=options.workers, cache=cache, format_name=options.format
         ):
             if isinstance(found, Rejected):
-                refusals.tell(found)
+                refused += 1
+                if refused <= _TOLD:
+                    print(f"refused: {found}", file=sys.stderr)
                 continue
             one = found.trajectory
             notes.update(one.notes if one.is_supervised else (*one.notes, _NOTHING))
@@ -56,7 +59,9 @@ def spans(argv: list[str]) -> int:
             written += 1
     for note, count in notes.most_common():
         print(f"note: {count} of {written} trajectories: {note}", file=sys.stderr)
-    refusals.close(written, is_strict=options.strict)
+    if refused > _TOLD:
+        print(f"refused: and {refused - _TOLD} more records", file=sys.stderr)
+    check_some(written, refused, is_strict=options.strict)
     return 0
 
 
@@ -87,8 +92,6 @@ def as_record(trajectory: AgentTrajectory) -> dict[str, Any]:
 
 
 def _line(trajectory: AgentTrajectory) -> str:
-    counts = dict.fromkeys(TYPES, 0)
-    for span in trajectory.spans():
-        counts[span.type] += 1
-    told = ", ".join(f"{n} {kind}" for kind, n in counts.items() if n)
+    counts = Counter(span.type for span in trajectory.spans())
+    told = ", ".join(f"{counts[kind]} {kind}" for kind in TYPES if counts[kind])
     return f"{trajectory.source}:{trajectory.line} {trajectory.id} [{trajectory.format}] {told}"

@@ -19,7 +19,7 @@ from attrs.validators import ge, gt, le
 
 from rlvr import BuildContext, ConfigError, Curriculum, PassRate, Problem, epochs, option
 from rlvr_sad.corpus.ref import TrajectoryRef
-from rlvr_sad.teacher_cache.index import entropies
+from rlvr_sad.teacher_cache.answers import entropies
 
 log = structlog.get_logger(__name__)
 

@@ -6,11 +6,11 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import attrs
-from attrs import define, field, frozen
+from attrs import define, field
 
 from rlvr import ConfigError, Message, Problem
 from rlvr_sad.config import SadConfig
@@ -36,10 +36,10 @@ JOINED = (
 NOTHING = "there is nothing to learn in it: neither reasoning nor action"
 
 
-@frozen(kw_only=True)
+@define
 class Corpus:
     """
-    What some files hold.
+    What some files hold; no text of it.
 
     Attributes:
         problems: One a trajectory that something can be learnt from, in the order of the files.
@@ -48,34 +48,29 @@ class Corpus:
         formats: Format to how many trajectories.
     """
 
-    problems: tuple[Problem, ...]
-    unsupported: dict[str, str]
-    notes: Counter[str]
-    formats: Counter[str]
-
-
-@define
-class _Reading:
-    """What has been read so far: no text of it."""
-
     problems: list[Problem] = field(factory=list)
-    named: list[Named] = field(factory=list)
     unsupported: dict[str, str] = field(factory=dict)
     notes: Counter[str] = field(factory=Counter)
     formats: Counter[str] = field(factory=Counter)
-    ids: Counter[str] = field(factory=Counter)
-    labels: Counter[str] = field(factory=Counter)
+    _ids: Counter[str] = field(factory=Counter)
 
     def refuse(self, where: str, reason: str) -> None:
+        """List a record as none to learn from."""
         name, again = where, 1
         while name in self.unsupported:
             again += 1
             name = f"{where} ({again})"
         self.unsupported[name] = reason
 
-    def unique(self, name: str) -> str:
-        self.ids[name] += 1
-        return name if self.ids[name] == 1 else f"{name}~{self.ids[name]}"
+    def add(self, ready: Ready, source: str) -> None:
+        """Add a trajectory to learn from; `~2` tells problems of one name apart."""
+        self.notes.update(ready.trajectory.notes)
+        if ready.trajectory.media():
+            self.notes[UNSEEN] += 1
+        name = f"{source}#{ready.trajectory.id}"
+        self._ids[name] += 1
+        again = self._ids[name]
+        self.problems.append(_problem(ready, f"{name}~{again}" if again > 1 else name, source))
 
 
 def read_corpus(paths: Sequence[Path], config: SadConfig, cache: TrajectoryCache) -> Corpus:
@@ -91,52 +86,40 @@ def read_corpus(paths: Sequence[Path], config: SadConfig, cache: TrajectoryCache
         ConfigError: A file cannot be opened, or no record has the label that names tasks.
     """
     names = _names(paths)
-    reading = _Reading()
-    for one in prepare(paths, workers=config.workers, cache=cache, format_name=config.format):
-        if isinstance(one, Rejected):
-            name = names.get(one.source, one.source)
-            reading.refuse(f"{name}:{one.line} record {one.id}", one.reason)
-        else:
-            _take(reading, one, names.get(one.trajectory.source, one.trajectory.source), config)
-    _check_label(config.split_by, reading)
-    known = settled(reading.named, is_label=bool(config.split_by))
-    tasks = known.tasks
-    if known.unnamed:
-        reading.notes[CONSTANT] = known.unnamed
-    if known.joined:
-        reading.notes[JOINED] = known.joined
-    outside = held_out(tasks, config.held_out)
-    return Corpus(
-        problems=tuple(
-            attrs.evolve(
-                problem,
-                split="test" if task in outside else "train",
-                labels={**problem.labels, "family": task},
-            )
-            for problem, task in zip(reading.problems, tasks, strict=True)
-        ),
-        unsupported=reading.unsupported,
-        notes=reading.notes,
-        formats=reading.formats,
-    )
-
-
-def _take(reading: _Reading, ready: Ready, name: str, config: SadConfig) -> None:
-    one = ready.trajectory
-    reading.formats[one.format] += 1
-    where = f"{name}:{one.line} record {one.id}"
-    if not one.is_supervised:
-        reading.refuse(where, NOTHING)
-        return
-    if reason := _too_low(one, config.min_reward):
-        reading.refuse(where, reason)
-        return
-    reading.notes.update(one.notes)
-    if one.media():
-        reading.notes[UNSEEN] += 1
-    reading.labels.update(one.labels.keys())
-    reading.named.append(attrs.evolve(task_of(one, config.split_by), source=name))
-    reading.problems.append(_problem(ready, reading.unique(f"{name}#{one.id}"), name))
+    corpus = Corpus()
+    named: list[Named] = []
+    labels: set[str] = set()
+    for found in prepare(paths, workers=config.workers, cache=cache, format_name=config.format):
+        one = found if isinstance(found, Rejected) else found.trajectory
+        source = names.get(one.source, one.source)
+        where = f"{source}:{one.line} record {one.id}"
+        if isinstance(found, Rejected):
+            corpus.refuse(where, found.reason)
+            continue
+        one = found.trajectory
+        corpus.formats[one.format] += 1
+        reason = _too_low(one, config.min_reward) if one.is_supervised else NOTHING
+        if reason:
+            corpus.refuse(where, reason)
+            continue
+        corpus.add(found, source)
+        labels |= one.labels.keys()
+        named.append(attrs.evolve(task_of(one, config.split_by), source=source))
+    if config.split_by and named:
+        corpus.notes.update(_unlabelled(config.split_by, named, labels))
+    known = settled(named, is_label=bool(config.split_by))
+    counts = {CONSTANT: known.unnamed, JOINED: known.joined}
+    corpus.notes.update({note: count for note, count in counts.items() if count})
+    outside = held_out(known.tasks, config.held_out)
+    corpus.problems = [
+        attrs.evolve(
+            problem,
+            split="test" if task in outside else "train",
+            labels={**problem.labels, "family": task},
+        )
+        for problem, task in zip(corpus.problems, known.tasks, strict=True)
+    ]
+    return corpus
 
 
 def _problem(ready: Ready, name: str, source: str) -> Problem:
@@ -168,19 +151,17 @@ def _digest(trajectory: AgentTrajectory) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def _check_label(label: str, reading: _Reading) -> None:
-    """The label that names tasks is there; where some records lack it, a note says how many."""
-    if not label or not reading.problems:
-        return
-    without = sum(not one.fields for one in reading.named)
-    if without == len(reading.named):
+def _unlabelled(label: str, named: Sequence[Named], labels: Iterable[str]) -> dict[str, int]:
+    """The note on records without the label that names tasks; all of them is an error."""
+    without = sum(not one.fields for one in named)
+    if without == len(named):
         raise ConfigError(
             f"tasks were to be told apart by the label {label} (sad.split_by).",
-            f"found: no record has it; labels: {', '.join(sorted(reading.labels)) or 'none'}",
+            f"found: no record has it; labels: {', '.join(sorted(labels)) or 'none'}",
             "name one of these, or call the records' own field task_id",
         )
-    if without:
-        reading.notes[f"no label {label}: what stands before the first word is the task"] = without
+    note = f"no label {label}: what stands before the first word is the task"
+    return {note: without} if without else {}
 
 
 def _title(trajectory: AgentTrajectory) -> str:

@@ -8,8 +8,8 @@ from attrs import frozen
 
 from rlvr import TaskError
 from rlvr_sad.sessions.cache import TrajectoryCache
-from rlvr_sad.sessions.packed import unpacked
 from rlvr_sad.sessions.prepare import prepare
+from rlvr_sad.sessions.read import unpacked
 from rlvr_sad.sessions.record import Raw
 from rlvr_sad.trajectory import AgentTrajectory
 

@@ -11,8 +11,7 @@ name of a data set, and names no task.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 from attrs import evolve, frozen
@@ -150,29 +149,24 @@ def _without_constants(named: Sequence[Named]) -> list[Named]:
     It never differs in its file, where that has two such records or more; else in its folder, where
     that has two or more; else in the whole corpus.
     """
-    scopes: tuple[Callable[[Named], str], ...] = (
-        lambda one: one.source,
-        lambda one: str(PurePath(one.source).parent),
-        lambda one: "",
-    )
-    records: list[Counter[str]] = [Counter() for _ in scopes]
-    names: list[dict[str, set[str]]] = [{} for _ in scopes]
+    found: dict[tuple[int, str], list[str]] = {}  # scope and place to the names in it
     for one in named:
-        for scope, count, inside in zip(scopes, records, names, strict=True):
-            if one.fields == ONLY_TASK:
-                count[scope(one)] += 1
-                inside.setdefault(scope(one), set()).add(one.name)
+        if one.fields == ONLY_TASK:
+            for place in _places(one):
+                found.setdefault(place, []).append(one.name)
     kept = []
     for one in named:
-        near = (
-            inside[scope(one)]
-            for scope, count, inside in zip(scopes, records, names, strict=True)
-            if count[scope(one)] > 1
-        )
-        if one.fields == ONLY_TASK and len(next(near, ())) < 2:
+        near = (found.get(place, ()) for place in _places(one))
+        names = next((inside for inside in near if len(inside) > 1), ())
+        if one.fields == ONLY_TASK and len(set(names)) < 2:
             one = evolve(one, name=one.content, fields=())
         kept.append(one)
     return kept
+
+
+def _places(one: Named) -> list[tuple[int, str]]:
+    """Its file, its folder and the whole corpus."""
+    return list(enumerate((one.source, str(PurePath(one.source).parent), "")))
 
 
 class _Union:

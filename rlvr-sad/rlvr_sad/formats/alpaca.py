@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rlvr_sad.formats.labels import labels_of
+from rlvr_sad.formats.calls import labels_of
 from rlvr_sad.spans.choose import GUESSED, read_text
 from rlvr_sad.spans.roles import SYSTEM, USER
 from rlvr_sad.trajectory_builder import Piece, TrajectoryBuilder
@@ -18,11 +18,9 @@ class Alpaca:
     """One instruction a record, with an optional input, system prompt and earlier turns."""
 
     def claims(self, record: Any) -> bool:
-        """True where both are texts."""
         return isinstance(record, dict) and _keys(record) is not None
 
     def read(self, record: Any) -> Iterable[TrajectoryBuilder]:
-        """One draft."""
         asked, given = _keys(record) or ("", "")
         draft = TrajectoryBuilder(labels=labels_of({k: v for k, v in record.items() if k != given}))
         draft.message([Piece("other", str(record.get("system") or ""), SYSTEM)])

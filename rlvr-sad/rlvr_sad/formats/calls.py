@@ -1,11 +1,28 @@
-"""Calls of tools, as the formats write them, in one form: `{"name": ..., "arguments": ...}`."""
+"""
+What the formats have in common: labels of a record, and calls of tools in one form.
+
+A call is written `{"name": ..., "arguments": ...}`.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from rlvr_sad.trajectory_builder import BadRecordError
+
+_KEYS = (
+    *("reward", "score", "em", "f1", "resolved", "success", "win", "finish_type", "exit_status"),
+    *("task", "task_id", "instance_id", "example_id", "problem_id", "question_id", "trial"),
+    *("model", "answer", "tools"),
+)
+
+
+def labels_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The plain values of the record's well-known keys."""
+    plain = (str, int, float, bool)
+    return {key: record[key] for key in _KEYS if isinstance(record.get(key), plain)}
 
 
 def call_text(call: Any) -> str:
@@ -30,7 +47,9 @@ def call_text(call: Any) -> str:
     if isinstance(inner, str):  # {"function": "name", "arguments": ...}
         inner = {"name": inner, "arguments": call.get("arguments", {})}
     if not isinstance(inner, dict) or not isinstance(inner.get("name"), str):
-        raise BadRecordError(f"a tool call has no name: {_short(call)}")
+        written = json.dumps(call, ensure_ascii=False, default=str)
+        short = written if len(written) < 80 else f"{written[:77]}..."
+        raise BadRecordError(f"a tool call has no name: {short}")
     arguments = inner.get("arguments", inner.get("parameters", inner.get("input", {})))
     return json.dumps(
         {"name": inner["name"], "arguments": parsed_arguments(arguments)}, ensure_ascii=False
@@ -50,8 +69,3 @@ def parsed_arguments(arguments: Any) -> Any:
 def as_text(value: Any) -> str:
     """What a tool answered: texts as they are, other values as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) < 80 else text[:77] + "..."

@@ -19,7 +19,6 @@ class Format:
     provider: str
     summary: str
     adapter: Adapter
-    order: int = 0
 
 
 @cache
@@ -31,7 +30,9 @@ def formats() -> tuple[Format, ...]:
         PluginError: An adapter cannot be imported, lacks a method, or two have one name.
     """
     found: dict[str, Format] = {}
-    for offer in offered("sad_formats", FormatSpec):
+    for offer in sorted(
+        offered("sad_formats", FormatSpec), key=lambda o: (o.record.order, o.record.name)
+    ):
         spec, provider = offer.record, offer.provider
         if spec.name in found:
             raise PluginError(
@@ -46,8 +47,8 @@ def formats() -> tuple[Format, ...]:
                 f"{spec.target} has no claims() and read()",
                 "see: docs/sad/formats.md",
             )
-        found[spec.name] = Format(spec.name, provider, spec.summary, adapter, spec.order)
-    return tuple(sorted(found.values(), key=lambda one: (one.order, one.name)))
+        found[spec.name] = Format(spec.name, provider, spec.summary, adapter)
+    return tuple(found.values())
 
 
 def format_named(name: str) -> Format:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from rlvr_sad.formats.calls import labels_of
 from rlvr_sad.formats.dialogue import acts_through_fences, answers_as_user, fill, read_messages
-from rlvr_sad.formats.labels import labels_of
 from rlvr_sad.formats.message import Message, is_message
 from rlvr_sad.spans.roles import MODEL
 from rlvr_sad.trajectory import Media
@@ -28,7 +28,6 @@ class Chat:
         return bool(_lists(record))
 
     def read(self, record: Any) -> Iterable[TrajectoryBuilder]:
-        """One draft."""
         values = [value for found in _lists(record) for value in found]
         messages = read_messages(values)
         if not any(message.role == MODEL for message in messages):

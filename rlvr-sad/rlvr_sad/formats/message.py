@@ -44,12 +44,10 @@ class Message:
 
     @property
     def has_calls(self) -> bool:
-        """True where a tool is called."""
         return any(part.kind == "call" for part in self.parts)
 
     @property
     def text(self) -> str:
-        """The plain text parts, joined."""
         return "\n".join(part.text for part in self.parts if part.kind == "text")
 
 
@@ -101,15 +99,11 @@ def _beside(value: dict[str, Any]) -> Iterator[Part]:
 
 
 def _calls(value: dict[str, Any]) -> list[Any]:
-    calls = value.get("tool_calls")
+    calls, older = value.get("tool_calls"), value.get("function_call")
     if isinstance(calls, str):  # the whole list as JSON
         return [calls] if calls.strip() else []
-    found = list(calls) if isinstance(calls, list) else []
-    if isinstance(calls, dict):
-        found = [calls]
-    if value.get("function_call") and not isinstance(value.get("function_call"), bool):
-        found.append(value["function_call"])
-    return found
+    found = [calls] if isinstance(calls, dict) else list(calls) if isinstance(calls, list) else []
+    return [*found, older] if older and not isinstance(older, bool) else found
 
 
 def _parts(content: Any, role: str) -> Iterator[Part]:

@@ -11,8 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rlvr_sad.formats.calls import as_text, call_text
-from rlvr_sad.formats.labels import labels_of
+from rlvr_sad.formats.calls import as_text, call_text, labels_of
 from rlvr_sad.spans.roles import SYSTEM, TOOL, USER
 from rlvr_sad.trajectory_builder import BadRecordError, Piece, TrajectoryBuilder
 
@@ -33,7 +32,6 @@ class OpenHands:
         return bool(_events(record))
 
     def read(self, record: Any) -> Iterable[TrajectoryBuilder]:
-        """One draft."""
         draft = TrajectoryBuilder(labels=labels_of(record) if isinstance(record, dict) else {})
         seen: set[str] = set()
         for number, event in enumerate(_events(record), start=1):

@@ -7,15 +7,19 @@ within the history is a prompt.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rlvr_sad.formats.calls import as_text, call_text
-from rlvr_sad.formats.labels import labels_of
+from rlvr_sad.formats.calls import as_text, call_text, labels_of
 from rlvr_sad.formats.message import read_message
 from rlvr_sad.spans.roles import MODEL, TOOL
 from rlvr_sad.trajectory import SpanType
 from rlvr_sad.trajectory_builder import BadRecordError, Piece, TrajectoryBuilder
+
+_MARK = re.compile(r"```.*|<.*>")
+_CLOSING = re.compile(r"[^\n]*\n[ \t\r]*(?:```.*|</.*>[ \t\r]*$)", re.MULTILINE)
+"""The rest of a line and the next one, which closes a fence or a tag."""
 
 
 class SweAgent:
@@ -31,7 +35,6 @@ class SweAgent:
         return isinstance(history, list) and bool(history) and all(map(_is_entry, history[:3]))
 
     def read(self, record: Any) -> Iterable[TrajectoryBuilder]:
-        """One draft."""
         draft = TrajectoryBuilder(labels=labels_of(record))
         info = record.get("info")
         if isinstance(info, Mapping):
@@ -62,11 +65,8 @@ class SweAgent:
     def _history(self, draft: TrajectoryBuilder, entries: Sequence[Mapping[str, Any]]) -> None:
         for number, entry in enumerate(entries, start=1):
             if entry.get("role") == "assistant" and not entry.get("is_demo"):
-                step = {
-                    "response": _text(entry, number),
-                    "thought": entry.get("thought"),
-                    "action": entry.get("action"),
-                }
+                said = {"role": "assistant", "content": entry.get("content")}
+                step = {**entry, "response": read_message(said, number).text}
                 draft.message(step_pieces(step, entry.get("tool_calls")))
             else:
                 _add(draft, entry, "other" if entry.get("is_demo") else "observation")
@@ -102,19 +102,10 @@ def _place_of(action: str, response: str, thought: str) -> int:
 def _with_fence(text: str, start: int, end: int) -> tuple[int, int]:
     """The action with the marks around it: the line before and after, where they are such."""
     before = text.rfind("\n", 0, max(start - 1, 0)) + 1
-    opening = text[before:start].strip()
-    if opening.startswith("```") or (opening.startswith("<") and opening.endswith(">")):
-        start = before
-        after = text.find("\n", end)
-        line = text[after + 1 : _line_end(text, after + 1)].strip() if after >= 0 else ""
-        if line.startswith("```") or (line.startswith("</") and line.endswith(">")):
-            end = _line_end(text, after + 1)
-    return start, end
-
-
-def _line_end(text: str, at: int) -> int:
-    found = text.find("\n", at)
-    return len(text) if found < 0 else found
+    if _MARK.fullmatch(text[before:start].strip()) is None:
+        return start, end
+    closing = _CLOSING.match(text, end)
+    return before, end if closing is None else closing.end()
 
 
 def _add(draft: TrajectoryBuilder, entry: Mapping[str, Any], kind: SpanType) -> None:
@@ -130,23 +121,13 @@ def _add(draft: TrajectoryBuilder, entry: Mapping[str, Any], kind: SpanType) -> 
             draft.message([Piece(kind, part.text, TOOL if kind == "observation" else role)])
 
 
-def _text(entry: Mapping[str, Any], number: int) -> str:
-    message = read_message({"role": "assistant", "content": entry.get("content")}, number)
-    return message.text
-
-
 def _is_step(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and "action" in value
-        and "observation" in value
-        and ("response" in value or "thought" in value)
-    )
+    if not isinstance(value, dict) or not {"action", "observation"} <= value.keys():
+        return False
+    return "response" in value or "thought" in value
 
 
 def _is_entry(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and "role" in value
-        and ("agent" in value or "message_type" in value or "thought" in value)
-    )
+    if not isinstance(value, dict) or "role" not in value:
+        return False
+    return not {"agent", "message_type", "thought"}.isdisjoint(value)

@@ -11,9 +11,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rlvr_sad.formats.calls import as_text, call_text, parsed_arguments
+from rlvr_sad.formats.calls import as_text, call_text, labels_of, parsed_arguments
 from rlvr_sad.formats.dialogue import fill, read_messages
-from rlvr_sad.formats.labels import labels_of
 from rlvr_sad.spans.roles import MODEL, TOOL, USER
 from rlvr_sad.trajectory_builder import BadRecordError, Piece, TrajectoryBuilder
 
@@ -33,7 +32,6 @@ class ToolBench:
         )
 
     def read(self, record: Any) -> Iterable[TrajectoryBuilder]:
-        """One draft."""
         answer = record.get("answer_generation") or {}
         draft = TrajectoryBuilder(labels={**labels_of(record), **labels_of(answer)})
         chains = [c for c in answer.get("train_messages") or [] if isinstance(c, list) and c]

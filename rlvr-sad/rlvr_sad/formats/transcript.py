@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from rlvr_sad.formats.labels import labels_of
-from rlvr_sad.spans import chatml, harmony, markers
+from rlvr_sad.formats.calls import labels_of
+from rlvr_sad.spans import chats, harmony, markers
 from rlvr_sad.spans.choose import GUESSED, read_text
 from rlvr_sad.trajectory_builder import BadRecordError, TrajectoryBuilder
 
@@ -52,18 +52,15 @@ def _key(record: Any) -> str | None:
 
 
 def _episodes(text: str) -> list[TrajectoryBuilder]:
-    if chatml.is_chatml(text) or harmony.is_harmony(text):
+    if chats.is_chatml(text) or harmony.is_harmony(text):
         return [read_text(text)]
     parts = markers.episodes(text)
+    drafts = [read_text(part) for part in parts]
     if len(parts) == 1:
-        draft = read_text(text)
-        _refuse_guess(draft)
-        return [draft]
-    drafts = []
-    for number, part in enumerate(parts, start=1):
-        draft = read_text(part)
+        _refuse_guess(drafts[0])
+        return drafts
+    for number, draft in enumerate(drafts, start=1):
         draft.suffix = f"#{number}"
-        drafts.append(draft)
     before = text[: text.index(parts[0])].strip()
     if before:
         drafts[0].note(f"{len(before)} characters before the first question were left out")

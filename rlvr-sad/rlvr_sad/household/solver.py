@@ -11,10 +11,8 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from rlvr_sad.household.catalog import CHANGES, CLOSED, rooms_of, weight
-from rlvr_sad.household.commands import Command, Turn
-from rlvr_sad.household.layout import House
-from rlvr_sad.household.state import HAND, State
+from rlvr_sad.household.layout import CHANGES, CLOSED, House, rooms_of, weight
+from rlvr_sad.household.state import HAND, Command, State, Turn
 
 
 @frozen

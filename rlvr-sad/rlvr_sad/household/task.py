@@ -22,14 +22,12 @@ from rlvr import (
     Trajectory,
 )
 from rlvr_sad.config import HouseConfig
-from rlvr_sad.household.commands import Turn
-from rlvr_sad.household.episode import HouseEpisode, house_of
+from rlvr_sad.household.episode import HouseEpisode, house_of, span_codes
 from rlvr_sad.household.layout import houses, problem_of
-from rlvr_sad.household.metrics import figures
-from rlvr_sad.household.play import play
+from rlvr_sad.household.play import figures, play
 from rlvr_sad.household.probes import probes, trajectory_of
 from rlvr_sad.household.solver import solve
-from rlvr_sad.household.spans import span_codes
+from rlvr_sad.household.state import Turn
 
 EXPLANATION = """You live in a house of four rooms and do one thing a turn. Answer with two lines:
 Thought: what you need next
@@ -59,11 +57,9 @@ class HouseTask(Task):
         return [p for p in self._problems if split in ("all", p.split)]
 
     def episode(self, problem: Problem) -> HouseEpisode:
-        """A fresh house."""
         return HouseEpisode(problem, self._config.steps, self._meet)
 
     def reference(self, problem: Problem) -> Trajectory:
-        """The solver's turns, with what it sees between them."""
         return trajectory_of(problem, [str(turn) for turn in self._turns(problem)])
 
     def annotate(self, problem: Problem, trajectory: Trajectory) -> Mapping[str, Any]:

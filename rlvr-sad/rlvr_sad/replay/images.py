@@ -72,13 +72,11 @@ class StoredPicture(Image):
             raise PrerequisiteError(
                 "a picture was to be opened.", "found: no Pillow", do
             ) from error
-        is_inside = self.source.startswith("data:")
-        data: Any = None if is_inside else _path(self.source, self.file)
         try:
-            if is_inside:
-                data = io.BytesIO(base64.b64decode(self.source.partition(",")[2], validate=True))
-            with Image.open(data) as picture:
+            with Image.open(io.BytesIO(self._bytes())) as picture:
                 return picture.convert("RGB")
+        except ConfigError:
+            raise
         except (
             *(OSError, ValueError, SyntaxError, binascii.Error),  # SyntaxError: a broken PNG
             Image.DecompressionBombError,
@@ -92,12 +90,21 @@ class StoredPicture(Image):
         Raises:
             ConfigError: It cannot be read.
         """
-        if self.source.startswith("data:"):
-            return hashlib.sha256(self.source.encode()).hexdigest()
         try:
-            return hashlib.sha256(_path(self.source, self.file).read_bytes()).hexdigest()
+            inside = self.source.startswith("data:")
+            data = self.source.encode() if inside else self._bytes()
         except OSError as error:
             raise _unreadable(self.source, str(error)) from error
+        return hashlib.sha256(data).hexdigest()
+
+    def _bytes(self) -> bytes:
+        source = self.source
+        if source.startswith("data:"):
+            return base64.b64decode(source.partition(",")[2], validate=True)
+        if source.startswith(("http://", "https://")):
+            do = "put it beside the trajectories"
+            raise _unreadable(source, "it lies on another machine", do)
+        return (Path(self.file).parent / source.removeprefix("file://")).read_bytes()
 
 
 @frozen(kw_only=True, eq=False)
@@ -128,14 +135,12 @@ class PreparedTrajectory:
         )
 
     def packed(self) -> bytes:
-        """As bytes, without the pictures."""
         prompt = [[m.role, m.content] for m in self.prompt]
         text = json.dumps([prompt, self.places, self.unseen]).encode()
         return len(text).to_bytes(8, "little") + text + self.tokens.packed()
 
     @classmethod
     def unpacked(cls, data: bytes, pictures: Sequence[StoredPicture]) -> PreparedTrajectory:
-        """What `packed` gave, with the trajectory's pictures."""
         at = 8 + int.from_bytes(data[:8], "little")
         prompt, places, unseen = json.loads(data[8:at])
         return cls(
@@ -233,13 +238,6 @@ def prepare(
     return Seen(
         shown.tokens, image_processor.pixels([picture.open() for picture in shown.pictures])
     )
-
-
-def _path(source: str, file: str) -> Path:
-    if source.startswith(("http://", "https://")):
-        do = "put it beside the trajectories"
-        raise _unreadable(source, "it lies on another machine", do)
-    return Path(file).parent / source.removeprefix("file://")
 
 
 def _marked(trajectory: AgentTrajectory) -> AgentTrajectory:

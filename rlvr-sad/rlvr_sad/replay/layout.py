@@ -36,12 +36,10 @@ class Turn:
 
     @property
     def is_models(self) -> bool:
-        """Whether the model wrote any of it."""
         return self.role == "assistant"
 
     @property
     def text(self) -> str:
-        """Its text."""
         return "".join(segment.text for segment in self.segments)
 
 
@@ -135,8 +133,11 @@ def _turns(trajectory: AgentTrajectory, tokenizer: Any) -> tuple[np.ndarray, np.
         if not turn.is_models:
             waiting.append(turn)
             continue
-        prompt = _rendered(waiting, tokenizer, is_first=not ids)
-        waiting = []
+        messages, waiting = _messages(waiting), []
+        if messages:
+            prompt = tokenizer.render(messages, first=not ids)
+        else:
+            prompt = [] if ids else _begin(tokenizer)
         said = tokenise(part_of(trajectory, turn.segments), tokenizer)
         ids += [*prompt, *said.ids.tolist()]
         types += [CODES["other"]] * len(prompt) + said.types.tolist()
@@ -144,14 +145,6 @@ def _turns(trajectory: AgentTrajectory, tokenizer: Any) -> tuple[np.ndarray, np.
         ids += ending
         types += [_last_code(turn.segments)] * len(ending)
     return np.array(ids, np.int32), np.array(types, np.uint8)
-
-
-def _rendered(turns: Sequence[Turn], tokenizer: Any, *, is_first: bool) -> list[int]:
-    messages = _messages(turns)
-    if not messages:
-        return _begin(tokenizer) if is_first else []
-    found: list[int] = tokenizer.render(messages, first=is_first)
-    return found
 
 
 def _messages(turns: Iterable[Turn]) -> list[Message]:
@@ -166,13 +159,11 @@ def _messages(turns: Iterable[Turn]) -> list[Message]:
 
 
 def _text(trajectory: AgentTrajectory, tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
-    said = tokenise(trajectory, tokenizer)
-    begin = _begin(tokenizer)
-    written = [s for s in trajectory.segments if s.text.strip()]
-    ends = bool(written) and written[-1].type in TRAINED
-    ids = [*begin, *said.ids.tolist(), *([tokenizer.eos_id] if ends else [])]
-    types = [CODES["other"]] * len(begin) + said.types.tolist()
-    types += [CODES[written[-1].type]] if ends else []
+    said, begin = tokenise(trajectory, tokenizer), _begin(tokenizer)
+    last = next((s.type for s in reversed(trajectory.segments) if s.text.strip()), "other")
+    ending = [tokenizer.eos_id] if last in TRAINED else []
+    ids = [*begin, *said.ids.tolist(), *ending]
+    types = [CODES["other"]] * len(begin) + said.types.tolist() + [CODES[last]] * len(ending)
     return np.array(ids, np.int32), np.array(types, np.uint8)
 
 
@@ -184,7 +175,6 @@ def _begin(tokenizer: Any) -> list[int]:
 
 
 def _ending(tokenizer: Any, ids: Sequence[int]) -> list[int]:
-    """What closes a turn of the model."""
     return tokenizer.closing(ids) or [tokenizer.eos_id]
 
 

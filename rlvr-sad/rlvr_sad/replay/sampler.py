@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import hashlib
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
@@ -30,14 +31,29 @@ from rlvr import (
 )
 from rlvr_sad.replay.images import PreparedTrajectory, pictures_of, show
 from rlvr_sad.replay.layout import LAYOUTS, frame, lay_out, opening
-from rlvr_sad.replay.recorded_task import RecordedTask
 from rlvr_sad.replay.tally import Tally
 from rlvr_sad.replay.windows import LONG, Window, windows
-from rlvr_sad.sessions.cache import code_digest
+from rlvr_sad.sessions.cache import TrajectoryCache, code_digest
 from rlvr_sad.trajectory import AgentTrajectory
 
 _TRIES = 64
 """Trajectories after which a run that could replay none of them ends."""
+
+
+class RecordedTask(Task):
+    """
+    A task of recorded trajectories.
+
+    Attributes:
+        cache: Keeps results of reading and tokenising, by content.
+    """
+
+    is_offline = True
+    cache: TrajectoryCache
+
+    @abc.abstractmethod
+    def trajectory(self, problem: Problem) -> AgentTrajectory:
+        """The whole trajectory of a problem."""
 
 
 @frozen(kw_only=True)
@@ -89,7 +105,7 @@ class ReplaySampler(Sampler):
 
     async def __aexit__(self, *_: object) -> None:
         """Say what was left out and cut, where that was not said yet."""
-        self._tally.tell(self._limit)
+        self._tally.tell(self._limit, is_over=True)
 
     async def sample(
         self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
@@ -123,8 +139,7 @@ class ReplaySampler(Sampler):
             kept=sum(int(t.mask.sum()) for t in trajectories),
             unseen=laid.unseen,
         )
-        if self._tally.is_news:
-            self._tally.tell(self._limit)
+        self._tally.tell(self._limit)
         for trajectory in trajectories:
             yield trajectory
 

@@ -1,4 +1,4 @@
-"""What replaying left out or cut, counted once a trajectory, and said."""
+"""What replaying left out or cut: counted once a trajectory, and logged."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ class Tally:
     Counts since the run began.
 
     Attributes:
-        trajectories: How many were replayed, each once.
-        windowed: Those that came as several windows.
+        windowed: Trajectories that came as several windows.
         cut: Those that lost something.
         dropped: Those that were left out.
         lost: Tokens to learn that were lost.
@@ -24,7 +23,6 @@ class Tally:
         reasons: Why a trajectory was refused, by its problem's id.
     """
 
-    trajectories: int = 0
     windowed: int = 0
     cut: int = 0
     dropped: int = 0
@@ -35,12 +33,16 @@ class Tally:
     _seen: set[str] = field(factory=set)
     _told: tuple[int, int, int] = (0, 0, 0)
 
+    @property
+    def trajectories(self) -> int:
+        """How many were replayed, each once."""
+        return len(self._seen)
+
     def count(self, name: str, *, windows: int, wanted: int, kept: int, unseen: int = 0) -> None:
         """One trajectory: windows, how many of its tokens to learn are in them, what is unseen."""
         if name in self._seen:
             return
         self._seen.add(name)
-        self.trajectories += 1
         self.windowed += windows > 1
         self.cut += 0 < kept < wanted
         self.dropped += kept == 0
@@ -61,19 +63,10 @@ class Tally:
             log.warning("trajectory_refused", problem=name, why=reason)
         self.count(name, windows=0, wanted=0, kept=0)
 
-    @property
-    def is_news(self) -> bool:
-        """Whether twice as many were cut, or left out, as was said last."""
-        return sum(self._changed) >= max(1, 2 * sum(self._told))
-
-    @property
-    def _changed(self) -> tuple[int, int, int]:
-        return self.windowed, self.cut, self.dropped
-
-    def tell(self, limit: int) -> None:
-        """Say what is new since the last time."""
-        now = self._changed
-        if now == self._told:
+    def tell(self, limit: int, *, is_over: bool = False) -> None:
+        """Log what changed; before the run is over only if twice as many were cut or left out."""
+        now = self.windowed, self.cut, self.dropped
+        if now == self._told or (not is_over and sum(now) < max(1, 2 * sum(self._told))):
             return
         self._told = now
         log.warning(

@@ -31,6 +31,15 @@ DEFAULT_GB = 10.0
 _LEFT = 0.9
 """Share of the limit that is left, so that not every opening has something to remove."""
 _HOUR_S = 3600
+_REMOVE = """
+delete from results where key in (
+    select key from (
+        select key, length(data) as size,
+            sum(length(data)) over (order by used, rowid rows unbounded preceding) as sum
+        from results
+    ) where sum - size < ?
+)"""
+"""Those that were not used for longest, until so many bytes are removed."""
 
 log = structlog.get_logger(__name__)
 
@@ -47,13 +56,16 @@ class TrajectoryCache:
         Open or make the file.
 
         Args:
-            path: The file; None: in rlvr's cache folder.
+            path: The file; None: below `RLVR_CACHE_DIR`, or the user's cache folder.
             limit: Bytes that it may keep, 0: any number; None: as the environment says.
 
         Raises:
             ConfigError: The file cannot be used, or the environment names no limit.
         """
-        path = path or default_path()
+        if path is None:
+            home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+            folder = os.environ.get("RLVR_CACHE_DIR") or str(Path(home) / "rlvr")
+            path = Path(folder) / "sad" / "trajectories.sqlite"
         self._limit = limit_of() if limit is None else limit
         self.hits = self.misses = 0
         try:
@@ -76,9 +88,6 @@ class TrajectoryCache:
             self._store.execute(
                 "create table if not exists results (key blob primary key, data, used integer)"
             )
-            columns = {row[1] for row in self._store.execute("pragma table_info(results)")}
-            if "used" not in columns:  # of an earlier version
-                self._store.execute("alter table results add column used integer default 0")
             self._prune()
         except sqlite3.DatabaseError:
             self._store.close()
@@ -91,7 +100,6 @@ class TrajectoryCache:
         self._store.close()
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """The results that are there."""
         marks = ",".join("?" * len(keys))
         rows = self._store.execute(
             f"select key, data, used from results where key in ({marks})", keys
@@ -108,7 +116,6 @@ class TrajectoryCache:
         return found
 
     def put(self, results: Mapping[bytes, bytes]) -> None:
-        """Keep more results."""
         hour = now()
         self._store.executemany(
             "insert or replace into results (key, data, used) values (?, ?, ?)",
@@ -123,17 +130,10 @@ class TrajectoryCache:
             kept = pages * self._number("page_size")
             if not self._limit or kept <= self._limit:
                 return
-            surplus, gone = kept - int(_LEFT * self._limit), []
-            oldest = "select key, length(data) from results order by used, rowid"
-            for key, size in self._store.execute(oldest).fetchall():
-                if surplus <= 0:
-                    break
-                gone.append((key,))
-                surplus -= size
-            self._store.executemany("delete from results where key = ?", gone)
+            gone = self._store.execute(_REMOVE, [kept - int(_LEFT * self._limit)]).rowcount
             self._store.commit()
             self._store.executescript("pragma incremental_vacuum")  # `execute` frees one page
-            log.info("kept_results_removed", results=len(gone), limit_gb=self._limit / 1e9)
+            log.info("kept_results_removed", results=gone, limit_gb=self._limit / 1e9)
 
     @contextlib.contextmanager
     def _spare(self) -> Iterator[None]:
@@ -175,13 +175,6 @@ def limit_of(environ: Mapping[str, str] | None = None) -> int:
             f"set it to 0 or more; 0: no bound, unset: {DEFAULT_GB:g}",
         ) from None
     return int(found * 1e9)
-
-
-def default_path() -> Path:
-    """Where results are kept: below `RLVR_CACHE_DIR`, or the user's cache folder."""
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    folder = os.environ.get("RLVR_CACHE_DIR") or str(Path(home) / "rlvr")
-    return Path(folder) / "sad" / "trajectories.sqlite"
 
 
 def key_of(raw: Raw, format_name: str, tokenizer: str) -> bytes:

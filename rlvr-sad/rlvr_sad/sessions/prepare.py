@@ -1,4 +1,4 @@
-"""Reading and tokenising many records: in parallel, by content only once, in order, streaming."""
+"""Reads and tokenises the records of files: in order, in parallel, each content only once."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from attrs import define, field, frozen
+import structlog
+from attrs import define, frozen
 
-from rlvr import PrerequisiteError, Tokenizer, fingerprint
+from rlvr import PrerequisiteError, Tokenizer, UnknownNameError, fingerprint
 from rlvr_sad.sessions.cache import TrajectoryCache, key_of
 from rlvr_sad.sessions.files import records_of
-from rlvr_sad.sessions.packed import Prepared, packed, unpacked
-from rlvr_sad.sessions.read import Outcome, read_record
+from rlvr_sad.sessions.read import Prepared, packed, read_record, unpacked
 from rlvr_sad.sessions.record import MAX_RECORD, Raw, Rejected
 from rlvr_sad.tokens import Tokens, tokenise
 from rlvr_sad.trajectory import AgentTrajectory
@@ -45,13 +45,26 @@ class Ready:
 
 @define
 class _Batch:
-    """Some records of one file; `done` are results that were there, by position."""
+    """
+    Some records of one file.
+
+    Attributes:
+        source: The file.
+        raws: The records.
+        keys: Of each in the cache; b"" where there is none.
+        done: Results by position, as bytes: those of the cache, later all.
+        running: The others, from a worker.
+    """
 
     source: str
-    raws: list[Raw | Rejected] = field(factory=list)
-    keys: list[bytes] = field(factory=list)
-    done: dict[int, Prepared] = field(factory=dict)
+    raws: list[Raw | Rejected]
+    keys: list[bytes]
+    done: dict[int, bytes]
     running: Future[list[bytes]] | None = None
+
+    def todo(self) -> dict[int, Raw]:
+        numbered = enumerate(self.raws)
+        return {i: r for i, r in numbered if isinstance(r, Raw) and i not in self.done}
 
 
 def prepare(
@@ -83,26 +96,24 @@ def prepare(
     """
     tokenizer = load_tokenizer() if load_tokenizer is not None else None
     name = fingerprint(tokenizer) if cache is not None and tokenizer is not None else ""
-    pool = (
-        ProcessPoolExecutor(
-            workers,
-            mp_context=get_context("spawn"),
-            initializer=_start,
-            initargs=(load_tokenizer, format_name),
-        )
-        if workers
-        else None
-    )
+    pool = None
+    if workers:
+        context, own = get_context("spawn"), (load_tokenizer, format_name)
+        pool = ProcessPoolExecutor(workers, context, initializer=_start, initargs=own)
     waiting: deque[_Batch] = deque()
     with pool or nullcontext():
-        for batch in _batches(paths, limit):
+        for source, raws in _batches(paths, limit):
+            keys = [b""] * len(raws)
             if cache is not None:
-                _look_up(batch, cache, format_name, name)
-            todo = [
-                r for i, r in enumerate(batch.raws) if isinstance(r, Raw) and i not in batch.done
-            ]
-            if pool is not None and todo:
-                batch.running = pool.submit(_work, batch.source, todo)
+                keys = [
+                    key_of(raw, format_name, name) if isinstance(raw, Raw) else b"" for raw in raws
+                ]
+            kept = cache.get([key for key in keys if key]) if cache is not None else {}
+            batch = _Batch(
+                source, raws, keys, {i: kept[k] for i, k in enumerate(keys) if k in kept}
+            )
+            if pool is not None and (todo := batch.todo()):
+                batch.running = pool.submit(_work, source, list(todo.values()))
             waiting.append(batch)
             while len(waiting) > 2 * workers:
                 yield from _finished(waiting.popleft(), tokenizer, cache, format_name)
@@ -120,52 +131,47 @@ def prepare_record(
     return outcome, tuple(tokenise(trajectory, tokenizer) for trajectory in outcome.trajectories)
 
 
-def _batches(paths: Sequence[Path], limit: int) -> Iterator[_Batch]:
+def _batches(paths: Sequence[Path], limit: int) -> Iterator[tuple[str, list[Raw | Rejected]]]:
     for path in paths:
-        batch, size = _Batch(str(path)), 0
+        raws: list[Raw | Rejected] = []
+        size = 0
         for raw in records_of(path, limit=limit):
-            batch.raws.append(raw)
+            raws.append(raw)
             size += len(raw.data) if isinstance(raw, Raw) else 0
-            if len(batch.raws) >= _RECORDS or size >= _BYTES:
-                yield batch
-                batch, size = _Batch(str(path)), 0
-        if batch.raws:
-            yield batch
-
-
-def _look_up(batch: _Batch, cache: TrajectoryCache, format_name: str, tokenizer: str) -> None:
-    batch.keys = [
-        key_of(raw, format_name, tokenizer) if isinstance(raw, Raw) else b"" for raw in batch.raws
-    ]
-    found = cache.get([key for key in batch.keys if key])
-    for index, (key, raw) in enumerate(zip(batch.keys, batch.raws, strict=True)):
-        if key in found and isinstance(raw, Raw):
-            batch.done[index] = unpacked(found[key], raw, batch.source)
+            if len(raws) >= _RECORDS or size >= _BYTES:
+                yield str(path), raws
+                raws, size = [], 0
+        if raws:
+            yield str(path), raws
 
 
 def _finished(
-    batch: _Batch, tokenizer: Any, cache: TrajectoryCache | None, format_name: str
+    batch: _Batch,
+    tokenizer: Tokenizer | None,
+    cache: TrajectoryCache | None,
+    format_name: str,
 ) -> Iterator[Ready | Rejected]:
-    results = iter(_result(batch.running) if batch.running else ())
-    fresh: dict[bytes, bytes] = {}
+    """What became of a batch; new results are kept, once all of it was taken."""
+    todo = batch.todo()
+    if batch.running is not None:
+        batch.done |= zip(todo, _result(batch.running), strict=True)
     for index, raw in enumerate(batch.raws):
         if isinstance(raw, Rejected):
             yield raw
             continue
         if index in batch.done:
-            prepared = batch.done[index]
-        elif batch.running:
-            data = next(results)
-            prepared = unpacked(data, raw, batch.source)
-            if batch.keys:
-                fresh[batch.keys[index]] = data
+            outcome, tokens = unpacked(batch.done[index], raw, batch.source)
         else:
-            prepared = prepare_record(raw, batch.source, tokenizer, format_name)
-            if batch.keys:
-                fresh[batch.keys[index]] = packed(prepared)
-        yield from _ready(*prepared, batch.keys[index] if batch.keys else b"")
-    if fresh and cache is not None:
-        cache.put(fresh)
+            outcome, tokens = prepare_record(raw, batch.source, tokenizer, format_name)
+            if cache is not None:
+                batch.done[index] = packed((outcome, tokens))
+        if outcome.rejected is not None:
+            yield outcome.rejected
+        for place, trajectory in enumerate(outcome.trajectories):
+            own = tokens[place] if tokens else None
+            yield Ready(trajectory, own, batch.keys[index], place)
+    if cache is not None and todo:
+        cache.put({batch.keys[index]: batch.done[index] for index in todo})
 
 
 def _result(running: Future[list[bytes]]) -> list[bytes]:
@@ -177,13 +183,6 @@ def _result(running: Future[list[bytes]]) -> list[bytes]:
             "found: a worker process ended without a word (out of memory?)",
             "give fewer workers, or none",
         ) from error
-
-
-def _ready(outcome: Outcome, tokens: Sequence[Tokens], key: bytes) -> Iterator[Ready | Rejected]:
-    if outcome.rejected is not None:
-        yield outcome.rejected
-    for index, trajectory in enumerate(outcome.trajectories):
-        yield Ready(trajectory, tokens[index] if tokens else None, key, index)
 
 
 # --- in a worker --------------------------------------------------------------------------------
@@ -200,3 +199,58 @@ def _work(source: str, raws: list[Raw]) -> list[bytes]:
     return [
         packed(prepare_record(raw, source, _STATE["tokenizer"], _STATE["format"])) for raw in raws
     ]
+
+
+log = structlog.get_logger(__name__)
+
+SUFFIXES = frozenset({".json", ".jsonl", ".ndjson", ".traj", ".yaml", ".yml", ".txt", ".log"})
+
+
+def trajectories_of(
+    paths: Sequence[Path], *, format_name: str = "", limit: int = MAX_RECORD
+) -> Iterator[AgentTrajectory | Rejected]:
+    """
+    Trajectories and refusals of several files, in order.
+
+    Raises:
+        ConfigError: A file cannot be opened.
+    """
+    for found in prepare(paths, format_name=format_name, limit=limit):
+        yield found if isinstance(found, Rejected) else found.trajectory
+
+
+def files_of(paths: Sequence[Path]) -> list[Path]:
+    """
+    The files themselves; of a folder those that may hold trajectories, sorted; others are said.
+
+    Raises:
+        UnknownNameError: There is no such file, or a folder holds none.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            files = [p for p in sorted(path.rglob("*")) if p.is_file() and p.name[0] != "."]
+            inside = [p for p in files if p.suffix.lower() in SUFFIXES]
+            others = [str(p.relative_to(path)) for p in files if p.suffix.lower() not in SUFFIXES]
+            if others:
+                log.warning(
+                    "files_passed_over",
+                    folder=str(path),
+                    files=len(others),
+                    such_as=others[:3],
+                    read=", ".join(sorted(SUFFIXES)),
+                )
+            if not inside:
+                raise UnknownNameError(
+                    f"trajectories in {path} were asked for.",
+                    "it holds no file that could have any",
+                    f"files end in {', '.join(sorted(SUFFIXES))}",
+                )
+            found += inside
+        elif path.exists():
+            found.append(path)
+        else:
+            raise UnknownNameError(
+                f"{path} was to be read.", "there is no such file", "check the path"
+            )
+    return found

@@ -1,15 +1,18 @@
-"""One record to its trajectories: decoded, claimed by a format, read, and never lost."""
+"""One record to its trajectories: decoded, claimed by a format, read; and the result as bytes."""
 
 from __future__ import annotations
 
 import json
+import zlib
 from typing import Any
 
+import attrs
 from attrs import frozen
 
 from rlvr_sad.formats.catalog import Format, claimant, format_named, formats
 from rlvr_sad.sessions.record import Raw, Rejected, not_utf8
-from rlvr_sad.trajectory import AgentTrajectory
+from rlvr_sad.tokens import Tokens
+from rlvr_sad.trajectory import AgentTrajectory, Media, Segment
 from rlvr_sad.trajectory_builder import BadRecordError, TrajectoryBuilder
 
 
@@ -125,3 +128,44 @@ def _label(drafts: list[TrajectoryBuilder], value: Any) -> None:
     if isinstance(own, str | int) and not isinstance(own, bool) and own != "":
         for draft in drafts:
             draft.labels.setdefault("id", own)
+
+
+Prepared = tuple[Outcome, tuple[Tokens, ...]]
+"""What became of a record, and the tokens of each trajectory (none without a tokenizer)."""
+
+
+def packed(prepared: Prepared) -> bytes:
+    """A result as bytes."""
+    outcome, tokens = prepared
+    head = {
+        "own_id": outcome.own_id,
+        "rejected": outcome.rejected.reason if outcome.rejected else None,
+        "trajectories": [attrs.asdict(t) for t in outcome.trajectories],
+        "suffixes": [t.id[len(outcome.name) :] for t in outcome.trajectories],
+        "lengths": [len(t.ids) for t in tokens],
+    }
+    text = zlib.compress(json.dumps(head, ensure_ascii=False).encode("utf-8"), 1)
+    return len(text).to_bytes(8, "little") + text + b"".join(t.packed() for t in tokens)
+
+
+def unpacked(data: bytes, raw: Raw, source: str) -> Prepared:
+    """The same result, of a record at this place."""
+    at = 8 + int.from_bytes(data[:8], "little")
+    head = json.loads(zlib.decompress(data[8:at]))
+    if head["rejected"] is not None:
+        refused = Rejected(source=source, line=raw.line, id=raw.id, reason=head["rejected"])
+        return Outcome(rejected=refused, name=raw.id), ()
+    name = head["own_id"] or raw.id
+    trajectories = []
+    for fields, suffix in zip(head["trajectories"], head["suffixes"], strict=True):
+        fields |= {"id": name + suffix, "source": source, "line": raw.line}
+        fields["notes"] = tuple(fields["notes"])
+        for segment in fields["segments"]:
+            segment["media"] = segment["media"] and Media(**segment["media"])
+        fields["segments"] = tuple(Segment(**segment) for segment in fields["segments"])
+        trajectories.append(AgentTrajectory(**fields))
+    tokens = []
+    for length in head["lengths"]:
+        tokens.append(Tokens.unpacked(data, length, at))
+        at += 5 * length
+    return Outcome(tuple(trajectories), name=name, own_id=head["own_id"]), tuple(tokens)

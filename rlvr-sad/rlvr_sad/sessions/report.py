@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from attrs import define, field
+from attrs import asdict, define, field
 
 from rlvr_sad.sessions.record import Rejected
 from rlvr_sad.trajectory import TYPES, AgentTrajectory
@@ -31,16 +31,15 @@ class Report:
 
     source: str
     trajectories: int = 0
+    rejected: int = 0
     formats: Counter[str] = field(factory=Counter)
     characters: Counter[str] = field(factory=Counter)
     unsupervised: list[str] = field(factory=list)
     media: int = 0
     notes: Counter[str] = field(factory=Counter)
-    rejected: int = 0
     refusals: list[Rejected] = field(factory=list)
 
     def count(self, found: AgentTrajectory | Rejected) -> None:
-        """Take one more into account."""
         if isinstance(found, Rejected):
             self.rejected += 1
             if len(self.refusals) < _SHOWN:
@@ -57,32 +56,25 @@ class Report:
 
     def share(self, kind: str) -> float:
         """Share of the non-blank characters that are of a type; 0 where there are none."""
-        total = sum(self.characters.values())
+        total = self.characters.total()
         return self.characters[kind] / total if total else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {
-            "source": self.source,
-            "trajectories": self.trajectories,
-            "rejected": self.rejected,
+            **asdict(self, recurse=False),
             "formats": dict(self.formats),
             "characters": {kind: self.characters[kind] for kind in TYPES},
-            "unsupervised": self.unsupervised,
-            "media": self.media,
             "notes": dict(self.notes),
             "refusals": [{"line": r.line, "id": r.id, "reason": r.reason} for r in self.refusals],
         }
 
     def lines(self) -> list[str]:
-        """For people."""
         named = ", ".join(f"{name} ({n})" for name, n in self.formats.most_common()) or "none"
+        shares = ", ".join(f"{kind} {100 * self.share(kind):.1f} %" for kind in TYPES)
         found = [
             f"{self.source}: {self.trajectories} trajectories, {self.rejected} records refused",
             f"  format       {named}",
-            "  characters   "
-            + ", ".join(f"{kind} {100 * self.share(kind):.1f} %" for kind in TYPES)
-            + f" of {sum(self.characters.values())}",
+            f"  characters   {shares} of {self.characters.total()}",
         ]
         if self.media:
             found.append(f"  media        {self.media}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlvr_sad.spans import chatml, fences, flattened, harmony, joined, markers, shell, tags
+from rlvr_sad.spans import chats, fences, harmony, joined, markers, shell, tags
 from rlvr_sad.trajectory_builder import Piece, TrajectoryBuilder
 
 UNMARKED = "no marks: taken as one thought of the agent"
@@ -24,15 +24,15 @@ def _style(text: str) -> tuple[str, list[Piece], *tuple[str, ...]]:
     """Name of the style, pieces of the text, and notes."""
     if harmony.is_harmony(text):
         return "harmony", harmony.split(text)
-    if chatml.is_chatml(text):
-        return _chatml_name(text), chatml.split(text)
+    if chats.is_chatml(text):
+        return _chatml_name(text), chats.split(text)
     if markers.is_numbered(text):
         return "react-numbered", markers.split(text)
     if markers.is_question(text):
         return "react-plain", [Piece("other", text, "user")]
-    if flattened.is_flattened(text):
-        notes = [flattened.DROPPED] if flattened.has_dropped_calls(text) else []
-        return "flattened", flattened.split(text), *notes
+    if chats.is_flattened(text):
+        notes = [chats.DROPPED] if chats.has_dropped_calls(text) else []
+        return "flattened", chats.split(text), *notes
     if joined.is_joined(text) and joined.is_joined(tags.outside(text)):
         return "joined", joined.split(text), joined.NOTE
     if tags.is_tagged(text):

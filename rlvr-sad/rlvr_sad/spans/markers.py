@@ -16,21 +16,13 @@ from attrs import frozen
 from rlvr_sad.trajectory import SpanType
 from rlvr_sad.trajectory_builder import AUTHOR, Piece
 
-_KIND: dict[str, SpanType] = {
-    "thought": "reasoning",
-    "thoughts": "reasoning",
-    "reasoning": "reasoning",
-    "action": "action",
-    "action input": "action",
-    "act": "action",
-    "answer": "action",
-    "final answer": "action",
-    "observation": "observation",
-    "question": "other",
-    "claim": "other",
-    "context": "other",
-}
 _HEADERS = frozenset({"question", "claim", "context"})
+_KIND: dict[str, SpanType] = {
+    **dict.fromkeys(("thought", "thoughts", "reasoning"), "reasoning"),
+    **dict.fromkeys(("action", "action input", "act", "answer", "final answer"), "action"),
+    **dict.fromkeys(_HEADERS, "other"),
+    "observation": "observation",
+}
 _MARK = re.compile(
     r"^[ \t]*(?:\*\*|#{1,4} )?"
     r"(?P<word>thoughts?|reasoning|action input|action|act|final answer|answer|observation"

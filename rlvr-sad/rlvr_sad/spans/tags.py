@@ -30,18 +30,9 @@ OBSERVATIONS = (
     *("returncode", "tool_output", "execution_result", "execution_results", "interpreter"),
 )
 _AT_LINE_START: dict[str, SpanType] = {
-    "code": "action",
-    "tool": "action",
-    "query": "action",
-    "call": "action",
-    "python": "action",
-    "move": "action",
-    "plan": "reasoning",
-    "analysis": "reasoning",
-    "result": "observation",
-    "results": "observation",
-    "output": "observation",
-    "documents": "observation",
+    **dict.fromkeys(("code", "tool", "query", "call", "python", "move"), "action"),
+    **dict.fromkeys(("plan", "analysis"), "reasoning"),
+    **dict.fromkeys(("result", "results", "output", "documents"), "observation"),
 }
 """Words that prose and HTML use too: a tag only where a line begins with it."""
 _TYPES: dict[str, SpanType] = {
@@ -146,17 +137,16 @@ def _blocks(text: str) -> list[_Block]:
             at = tag.end()
             continue
         else:
-            after = _next_opening(text, tag.end(), name)
-            end = len(text) if after is None else after
+            end = _next_opening(text, tag.end(), name)
         blocks.append(_Block(start, end, kind))
         at = end
     return blocks
 
 
-def _next_opening(text: str, at: int, name: str) -> int | None:
+def _next_opening(text: str, at: int, name: str) -> int:
+    """Where another tag opens that begins a line; the end of the text where none does."""
     for tag in _TAG.finditer(text, at):
-        if not tag["close"] and (tag["name"] or "").lower() != name:
-            is_first = not text[text.rfind("\n", 0, tag.start()) + 1 : tag.start()].strip()
-            if is_first:
-                return tag.start()
-    return None
+        before = text[text.rfind("\n", 0, tag.start()) + 1 : tag.start()]
+        if not tag["close"] and (tag["name"] or "").lower() != name and not before.strip():
+            return tag.start()
+    return len(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,6 @@ from rlvr import (
     BackendError,
     ConfigError,
     Policy,
-    Problem,
     Question,
     Sampler,
     SamplingParams,
@@ -23,17 +23,15 @@ from rlvr import (
     fingerprint,
     sample_groups,
 )
-from rlvr_sad.teacher_cache.index import (
+from rlvr_sad.teacher_cache.answers import (
     TOKENIZER,
+    Answers,
     Head,
     asked_of,
     key_of,
-    name_all,
-    read_entries,
+    rows_of,
     write_head,
 )
-from rlvr_sad.teacher_cache.rows import Rows, rows_of
-from rlvr_sad.teacher_cache.shards import ShardWriter
 from rlvr_sad.teacher_cache.tokenizer import keep_tokenizer
 
 
@@ -97,38 +95,38 @@ async def make(
     head = _head(wish, teacher, policy)
     write_head(wish.folder, head)
     keep_tokenizer(policy.tokenizer, wish.folder / TOKENIZER)
-    known = {entry.key for entry in read_entries(wish.folder)}
     problems = list(task.problems("all"))
     params = SamplingParams(temperature=wish.temperature)
     asked = there = positions = 0
-    seen: dict[tuple[str, str], None] = {}  # key and problem; equal sequences are asked about once
-    with ShardWriter(wish.folder) as writer:
+    with closing(Answers(wish.folder)) as kept:
+        known = kept.keys()
         for start in range(0, len(problems), wish.at_once):
             part = problems[start : start + wish.at_once]
             groups = await sample_groups(sampler, policy, task, part, params)
-            fresh: dict[str, tuple[Problem, Trajectory]] = {}
+            named: list[tuple[str, str]] = []
+            fresh: dict[str, Trajectory] = {}  # equal sequences are asked about once
             for group in groups:
                 for trajectory in group.trajectories:
                     _refuse_pictures(trajectory)
                     ids = asked_of(trajectory.tokens, trajectory.mask)
                     key = key_of(head.tokenizer, ids, wish.temperature)
-                    seen[key, group.problem.digest] = None
+                    named.append((key, group.problem.digest))
                     if key in known:
                         there += 1
                     else:
                         known.add(key)
-                        fresh[key] = (group.problem, trajectory)
-            answers = await _answers(teacher, [t for _, t in fresh.values()], head)
-            for (key, (problem, _)), rows in zip(fresh.items(), answers, strict=True):
-                writer.add(key, problem.digest, rows)
-                positions += len(rows.places)
+                        fresh[key] = trajectory
+            answers = await _answers(teacher, list(fresh.values()), head)
+            kept.add(dict(zip(fresh, answers, strict=True)), named)
+            positions += sum(map(len, answers))
             asked += len(fresh)
             tell(min(start + wish.at_once, len(problems)), len(problems))
-    name_all(wish.folder, seen)
     return Made(asked=asked, known=there, positions=positions)
 
 
-async def _answers(teacher: Teacher, trajectories: Sequence[Trajectory], head: Head) -> list[Rows]:
+async def _answers(
+    teacher: Teacher, trajectories: Sequence[Trajectory], head: Head
+) -> list[np.ndarray]:
     if not trajectories:
         return []
     places = [np.flatnonzero(trajectory.mask) for trajectory in trajectories]

@@ -17,9 +17,15 @@ from rlvr import (
     TeacherCapabilities,
     TopK,
 )
-from rlvr_sad.teacher_cache.index import TOKENIZER, Entry, asked_of, key_of, read_entries, read_head
-from rlvr_sad.teacher_cache.rows import Rows
-from rlvr_sad.teacher_cache.shards import ShardReader
+from rlvr_sad.teacher_cache.answers import (
+    TOKENIZER,
+    Answers,
+    answer_of,
+    asked_of,
+    key_of,
+    read_head,
+    row_type,
+)
 from rlvr_sad.teacher_cache.tokenizer import kept_tokenizer
 
 
@@ -42,8 +48,7 @@ class FileTeacher(Teacher):
         self.name = context.model
         self._folder = Path(context.model.partition(":")[2]).expanduser()
         self._head = read_head(self._folder)
-        self._entries: dict[str, Entry] = {e.key: e for e in read_entries(self._folder)}
-        self._reader = ShardReader(self._folder)
+        self._answers = Answers(self._folder)
         self.tokenizer = kept_tokenizer(self._folder / TOKENIZER)
         self.context_length = self._head.context_length
         self.capabilities = TeacherCapabilities(
@@ -57,14 +62,15 @@ class FileTeacher(Teacher):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._reader.close()
+        self._answers.close()
 
     async def score(self, questions: Sequence[Question]) -> list[TopK]:
         """
         What the teacher said; NaN at positions that it was not asked for.
 
         Raises:
-            BackendError: A sequence is not there, or not at this temperature, or not with this k.
+            BackendError: A sequence is not there, or not at this temperature, or not with this k;
+                or the file of answers is broken.
         """
         return [self._answer(question) for question in questions]
 
@@ -80,8 +86,8 @@ class FileTeacher(Teacher):
             values = np.zeros(len(datum.tokens), np.float32)
             if datum.mask.any():
                 rows = self._rows(asked_of(datum.tokens, datum.mask), datum.temperature)
-                values[rows.places] = rows.actual
-                missing = np.setdiff1d(np.flatnonzero(datum.mask), rows.places)
+                values[rows["place"]] = rows["actual"]
+                missing = np.setdiff1d(np.flatnonzero(datum.mask), rows["place"])
                 if len(missing):
                     raise self._refused(
                         f"it was not asked about {len(missing)} of {int(datum.mask.sum())} "
@@ -96,19 +102,17 @@ class FileTeacher(Teacher):
             raise self._refused(f"{self._head.k} tokens a position, {question.k} were asked for")
         rows = self._rows(question.ids, question.temperature)
         is_whole = question.k == self._head.k == self._head.vocab_size
-        return rows.answer(question.start, len(question.ids), question.k, is_whole=is_whole)
+        return answer_of(rows, question.start, len(question.ids), question.k, is_whole=is_whole)
 
-    def _rows(self, ids: np.ndarray, temperature: float) -> Rows:
+    def _rows(self, ids: np.ndarray, temperature: float) -> np.ndarray:
         if len(ids) > self.context_length:
             raise self._refused(f"{len(ids)} tokens, it read at most {self.context_length}")
-        entry = self._entries.get(key_of(self._head.tokenizer, ids, temperature))
-        if entry is None:
+        key = key_of(self._head.tokenizer, ids, temperature)
+        rows = self._answers.get(key, row_type(self._head.k))
+        if rows is None:
             at = f" at temperature {temperature:g}" if temperature != self._head.temperature else ""
             raise self._refused(f"no answer to a sequence of {len(ids)} tokens{at}")
-        try:
-            return self._reader.rows(entry)
-        except OSError as error:
-            raise self._refused(f"a shard that cannot be read: {error}") from error
+        return rows
 
     def _refused(self, found: str) -> BackendError:
         head = self._head

@@ -78,15 +78,13 @@ class BytePairs(Tokenizer):
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text; nothing is added."""
-        found: list[int] = self._inner.encode(text, add_special_tokens=False).ids
-        return found
+        return self._inner.encode(text, add_special_tokens=False).ids
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Text of the ids; bytes that are not UTF-8 become U+FFFD."""
         return b"".join(map(self.bytes_of, tokens)).decode("utf-8", errors="replace")
 
     def bytes_of(self, token: int) -> bytes:
-        """The exact bytes of one id."""
         return self._bytes[token] if 0 <= token < self.vocab_size else b""
 
     def render(self, messages: Sequence[Message], *, first: bool = True) -> list[int]:

@@ -9,8 +9,7 @@ import pytest
 from rlvr import BuildContext
 from rlvr_sad.config import HouseConfig
 from rlvr_sad.formats.transcript import Transcript
-from rlvr_sad.household.metrics import figures, wilson
-from rlvr_sad.household.play import play_solver
+from rlvr_sad.household.play import figures, play_solver, wilson
 from rlvr_sad.household.task import HouseTask
 
 

@@ -10,10 +10,8 @@ from rlvr.border.declared import overrides
 from rlvr.testing import TaskContract
 from rlvr.testing.fakes import CharTokenizer
 from rlvr_sad.config import HouseConfig
-from rlvr_sad.household.episode import HouseEpisode
+from rlvr_sad.household.episode import HouseEpisode, HouseReward, span_codes
 from rlvr_sad.household.probes import trajectory_of
-from rlvr_sad.household.reward import HouseReward
-from rlvr_sad.household.spans import span_codes
 from rlvr_sad.household.task import HouseTask
 
 SMALL = {"train": 24, "test": 8}

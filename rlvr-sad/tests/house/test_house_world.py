@@ -7,11 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlvr_sad.household.catalog import CHANGES, CLOSED, FURNITURE, MOVABLE, THINGS
-from rlvr_sad.household.commands import Command, Turn, read_turn
-from rlvr_sad.household.layout import Goal, House, goal_split, houses, make_house
+from rlvr_sad.household.layout import (
+    CHANGES,
+    CLOSED,
+    FURNITURE,
+    MOVABLE,
+    THINGS,
+    Goal,
+    House,
+    goal_split,
+    houses,
+    make_house,
+)
 from rlvr_sad.household.solver import choose, options, solve
-from rlvr_sad.household.state import HAND, NOTHING, State
+from rlvr_sad.household.state import HAND, NOTHING, Command, State, Turn, read_turn
 
 KITCHEN = House(
     goal=Goal(thing="mug", change="clean", target="desk"),

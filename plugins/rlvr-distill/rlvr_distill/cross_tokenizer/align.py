@@ -35,8 +35,7 @@ class Alignment:
     @property
     def is_single(self) -> NDArray[np.bool_]:
         """(g,) Whether the group is one token of each, so both stand for the same bytes."""
-        found: NDArray[np.bool_] = (self.ours_in == 1) & (self.theirs_in == 1)
-        return found
+        return np.logical_and(self.ours_in == 1, self.theirs_in == 1)
 
     def __len__(self) -> int:
         return len(self.ours_in)

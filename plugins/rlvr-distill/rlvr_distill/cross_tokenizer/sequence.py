@@ -22,12 +22,20 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
 
-from rlvr import Datum
+from rlvr import Datum, IntArray
 from rlvr_distill.cross_tokenizer.align import Alignment, align
-from rlvr_distill.cross_tokenizer.headers import in_headers
 from rlvr_distill.cross_tokenizer.token_bytes import Encoded, TokenBytes
 from rlvr_distill.cross_tokenizer.vocabulary_map import VocabularyMap
 
+_HEADERS = {
+    b"<|start|>": b"<|message|>",
+    b"<|channel|>": b"<|message|>",
+    b"<|constrain|>": b"<|message|>",
+    b"<|start_header_id|>": b"<|end_header_id|>",
+    b"<|im_start|>": b"\n",
+    b"<start_of_turn>": b"\n",
+}
+"""Control tokens that open a header, and what closes it (Harmony, Llama 3, ChatML, Gemma)."""
 Prompt = Callable[[Datum], Sequence[int] | None]
 """The first prompt of a datum in the teacher's tokens; None where its messages are not known."""
 
@@ -89,11 +97,10 @@ class Reader:
         self._control = VocabularyMap(ours, theirs)  # a control token of ours as theirs
 
     def read(self, datum: Datum) -> TeacherSequence:
-        """The datum as the teacher reads it."""
         lengths = self._ours.lengths_of(datum.tokens)
         prompt = self._prompt(datum)
         begin = 0 if prompt is None else int(np.argmax(datum.mask))
-        header = in_headers(datum.tokens, self._ours)
+        header = _in_headers(datum.tokens, self._ours)
         is_end = datum.mask & np.isin(datum.tokens, self._ours.ends)
         parts = [_silent(list(prompt or ()))]
         dropped, is_kept = 0, True  # the control token before a header was kept
@@ -138,11 +145,8 @@ def _silent(
 
 
 def _joined(parts: Sequence[Encoded]) -> Encoded:
-    return Encoded(
-        np.concatenate([p.ids for p in parts]),
-        np.concatenate([p.lengths for p in parts]),
-        np.concatenate([p.missing for p in parts]),
-    )
+    columns = ([getattr(p, name) for p in parts] for name in ("ids", "lengths", "missing"))
+    return Encoded(*map(np.concatenate, columns))
 
 
 def _begun(whole: Encoded, begin: int) -> Encoded:
@@ -160,3 +164,21 @@ def _runs(
     cuts = np.flatnonzero(kind[begin + 1 :] != kind[begin:-1]) + begin + 1
     edges = [begin, *cuts.tolist(), len(kind)]
     yield from pairwise(edges)
+
+
+def _in_headers(tokens: IntArray, spelling: TokenBytes) -> NDArray[np.bool_]:
+    """(T,) True at text tokens that name a role or a channel: `analysis` after `<|channel|>`."""
+    found = np.zeros(len(tokens), bool)
+    closer = b""
+    is_control = spelling.lengths_of(tokens) == 0
+    if not is_control.any():
+        return found
+    for at, token in enumerate(tokens.tolist()):
+        spelled = spelling.bytes_of(token)
+        if is_control[at]:
+            closer = _HEADERS.get(spelled, b"")
+        elif closer:
+            found[at] = True
+            if closer in spelled:
+                closer = b""
+    return found

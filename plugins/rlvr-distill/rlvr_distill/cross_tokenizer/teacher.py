@@ -25,11 +25,37 @@ from rlvr import (
     TopK,
 )
 from rlvr_distill.cross_tokenizer.align import group_sums, spread
-from rlvr_distill.cross_tokenizer.metrics import MASKED, ONE, RENDERED, UNMATCHED, of_alignment
 from rlvr_distill.cross_tokenizer.prompt import TeachersPrompt
 from rlvr_distill.cross_tokenizer.sequence import Reader, TeacherSequence
 from rlvr_distill.cross_tokenizer.token_bytes import TokenBytes
 from rlvr_distill.cross_tokenizer.vocabulary_map import VocabularyMap
+
+ONE, UNMATCHED = "align/1-1", "align/unmatched_mass"
+MASKED, RENDERED = "align/masked", "align/rendered"
+
+
+def of_alignment(data: Sequence[Datum]) -> dict[str, float]:
+    """
+    Means over the policy's tokens of the data that such a teacher saw; {} where none did.
+
+    `align/1-1`: share in a group of one token each. `align/masked`: share without a signal (control
+    tokens, what cannot be spelt). `align/rendered`: share whose prompt the teacher read in its own
+    template. `align/unmatched_mass`: of the probability that the teacher gave its likeliest tokens
+    in 1-1 groups, the part on tokens that the policy does not have; where it was asked for them.
+    """
+    own = [d for d in data if ONE in d.annotations and d.mask.any()]
+    if not own:
+        return {}
+    found = {name: float(_joined(own, name).mean()) for name in (ONE, MASKED, RENDERED)}
+    asked = [d for d in own if UNMATCHED in d.annotations]
+    if asked and (single := _joined(asked, ONE) > 0).any():
+        found[UNMATCHED] = float(_joined(asked, UNMATCHED)[single].mean())
+    return found
+
+
+def _joined(data: Sequence[Datum], name: str) -> np.ndarray:
+    return np.concatenate([np.asarray(d.annotations[name], np.float64)[d.mask] for d in data])
+
 
 log = structlog.get_logger(__name__)
 
@@ -88,7 +114,6 @@ class AlignedTeacher(Teacher):
         return {**self._inner.metrics(data), **of_alignment(data)}
 
     def check_problems(self, problems: Iterable[Problem]) -> None:
-        """As the teacher itself."""
         self._inner.check_problems(problems)
 
     async def logprobs(self, data: Sequence[Datum]) -> list[FloatArray]:
@@ -166,9 +191,9 @@ class AlignedTeacher(Teacher):
                 for r, (start, end) in zip(readings, spans, strict=True)
             ]
         )
-        wanted = [end - start for start, end in spans]
-        if [len(a.ids) for a in answers] != wanted:
-            raise self._unfit(f"{[len(a.ids) for a in answers]} rows for {wanted} positions")
+        wanted, found = [end - start for start, end in spans], [len(a.ids) for a in answers]
+        if found != wanted:
+            raise self._unfit(f"{found} rows for {wanted} positions")
         for answer in answers:
             if int(answer.ids.max(initial=-1)) >= size + _PADDED:
                 raise self._unfit(f"token id {answer.ids.max()}, its vocabulary has {size}")
@@ -181,38 +206,31 @@ class AlignedTeacher(Teacher):
     ) -> Datum:
         """The datum with rows at its policy's tokens, and the annotations of its groups."""
         places = np.flatnonzero(datum.mask)
+        told = _told(datum, reading)
         if answer is None:
-            empty = _rows(len(places), np.zeros((0, 1), np.int32), np.zeros((0, 1)), [], 0.0)
-            return _with(datum, _told(datum, reading), {name: empty})
+            ids = np.full((len(places), 1), -1)
+            nothing = TopK(ids=ids, logprobs=ids * np.inf, actual=np.zeros(len(places)))
+            return _with(datum, told, {name: nothing})
         alignment, (start, end) = reading.alignment, _span(reading)
         total = group_sums(alignment.theirs[start:end], answer.actual, len(alignment))  # (g,) log P
         single = np.append(alignment.is_single, False)  # the last: of -1
         ours, theirs = single[alignment.ours], single[alignment.theirs]  # (T,), (S,)
         rows = np.flatnonzero(theirs[start:end])
         projected = self._projection.rows(answer.ids[rows], answer.logprobs[rows])
-        unmatched = np.zeros(len(datum.tokens))
+        unmatched, logprob = np.zeros(len(datum.tokens)), np.zeros(len(datum.tokens))
         unmatched[ours] = projected.unmatched
+        shape, alone = (len(places), projected.ids.shape[1]), ours[places]
+        ids, logprobs = np.full(shape, -1), np.full(shape, -np.inf)
+        ids[alone], logprobs[alone] = projected.ids, projected.logprobs
         shares = spread(alignment.ours, reading.lengths, total)
-        distribution = _rows(
-            len(places),
-            projected.ids,
-            projected.logprobs,
-            np.flatnonzero(ours[places]),
-            shares[places],
-        )
         is_chunk = (alignment.ours >= 0) & ~ours
         first = is_chunk & (np.diff(alignment.ours, prepend=-1) != 0)
-        logprob = np.zeros(len(datum.tokens))
         logprob[first] = total[alignment.ours[first]]
+        groups = np.where(is_chunk, alignment.ours, -1)
         return _with(
             datum,
-            {
-                **_told(datum, reading),
-                GROUP: np.where(is_chunk, alignment.ours, -1),
-                LOGPROB: logprob,
-                UNMATCHED: unmatched,
-            },
-            {name: distribution},
+            {**told, GROUP: groups, LOGPROB: logprob, UNMATCHED: unmatched},
+            {name: TopK(ids=ids, logprobs=logprobs, actual=shares[places])},
         )
 
     def _unfit(self, problem: str) -> BackendError:
@@ -248,13 +266,10 @@ def _even(datum: Datum, reading: TeacherSequence, by_teacher: FloatArray | None)
     alignment, own = reading.alignment, datum.logprobs.astype(np.float64)
     values = np.where(datum.mask, own, 0.0)
     if by_teacher is not None:
-        count = len(alignment)
-        gain = group_sums(alignment.theirs, by_teacher, count) - group_sums(
-            alignment.ours, own, count
-        )
+        gain = group_sums(alignment.theirs, by_teacher, len(alignment))
+        gain -= group_sums(alignment.ours, own, len(alignment))
         values += spread(alignment.ours, reading.lengths, gain)
-    result: FloatArray = values.astype(np.float32)
-    return result
+    return np.asarray(values, np.float32)
 
 
 def _told(datum: Datum, reading: TeacherSequence) -> dict[str, NDArray[Any]]:
@@ -265,23 +280,6 @@ def _told(datum: Datum, reading: TeacherSequence) -> dict[str, NDArray[Any]]:
         MASKED: datum.mask & (reading.alignment.ours < 0),
         RENDERED: np.full(len(datum.tokens), reading.is_rendered),
     }
-
-
-def _rows(
-    count: int,
-    ids: NDArray[np.int32],
-    logprobs: NDArray[Any],
-    places: NDArray[np.int64] | Sequence[int],
-    actual: NDArray[np.float64] | float,
-) -> TopK:
-    """Rows (n, k) that hold something at `places` and nothing elsewhere."""
-    width = ids.shape[1]
-    all_ids, all_logprobs = np.full((count, width), -1), np.full((count, width), -np.inf)
-    if len(places):
-        all_ids[places], all_logprobs[places] = ids, logprobs
-    return TopK(
-        ids=all_ids, logprobs=all_logprobs, actual=np.broadcast_to(np.asarray(actual), (count,))
-    )
 
 
 def _with(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import groupby
 
 import numpy as np
@@ -62,7 +62,6 @@ class TokenBytes:
 
     @property
     def texts(self) -> frozenset[bytes]:
-        """What its text tokens stand for."""
         return frozenset(self._ids)
 
     def bytes_of(self, token: int) -> bytes:
@@ -70,14 +69,12 @@ class TokenBytes:
         return self._bytes[token] if 0 <= token < len(self._bytes) else b""
 
     def id_of(self, spelled: bytes) -> int | None:
-        """The text token that stands for exactly these bytes."""
         return self._ids.get(spelled)
 
     def lengths_of(self, ids: NDArray[np.integer]) -> NDArray[np.int64]:
         """Bytes of ids (n,); 0 outside the vocabulary, too."""
         known = (ids >= 0) & (ids < len(self.lengths))
-        found: NDArray[np.int64] = np.where(known, self.lengths[np.where(known, ids, 0)], 0)
-        return found
+        return np.asarray(np.where(known, self.lengths[np.where(known, ids, 0)], 0))
 
     def encode(self, raw: bytes) -> Encoded:
         """
@@ -90,31 +87,23 @@ class TokenBytes:
         found: list[tuple[int, int, bool]] = []
         for number, part in enumerate(parts):
             found += self._cut(part) if number % 2 else self._text(part)
-        columns = list(zip(*found, strict=True)) or [(), (), ()]
+        ids, lengths, missing = zip(*found, strict=True) if found else ((), (), ())
         return Encoded(
-            np.array(columns[0], np.int64),
-            np.array(columns[1], np.int64),
-            np.array(columns[2], bool),
+            np.array(ids, np.int64), np.array(lengths, np.int64), np.array(missing, bool)
         )
 
     def _text(self, text: str) -> Iterator[tuple[int, int, bool]]:
         if not text:
             return
-        ids = self._faithful(text)
-        if ids is not None:
-            yield from self._tokens(ids)
-            return
-        for is_spelt, characters in groupby(text, self._spells):
-            run = "".join(characters)
-            ids = self._faithful(run) if is_spelt else None
+        runs = [(text, self._faithful(text))]
+        if runs[0][1] is None:
+            parts = ((is_spelt, "".join(run)) for is_spelt, run in groupby(text, self._spells))
+            runs = [(run, self._faithful(run) if is_spelt else None) for is_spelt, run in parts]
+        for run, ids in runs:
             if ids is None:
                 yield -1, len(run.encode()), True
-            else:
-                yield from self._tokens(ids)
-
-    def _tokens(self, ids: Sequence[int]) -> Iterator[tuple[int, int, bool]]:
-        for index in ids:
-            yield index, len(self._bytes[index]), index in self.controls
+            for index in ids or ():
+                yield index, len(self._bytes[index]), index in self.controls
 
     def _cut(self, escaped: str) -> Iterator[tuple[int, int, bool]]:
         raw = escaped.encode("utf-8", "surrogateescape")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import attrs
 import torch
 from attrs import frozen
 from torch import Tensor
@@ -55,12 +56,11 @@ class Buckets:
         )
 
     def rows(self, chosen: Any) -> Buckets:
-        """The same at some positions."""
-        return Buckets(
+        return attrs.evolve(
+            self,
             ids=self.ids[chosen],
             is_there=self.is_there[chosen],
             log_p=self.log_p[chosen],
-            has_rest=self.has_rest,
         )
 
 

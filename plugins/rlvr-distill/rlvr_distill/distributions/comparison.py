@@ -92,14 +92,12 @@ class Comparison:
         return None if is_few else Workspace(rows, vocabulary, like, like.dtype)
 
     def rows_at_once(self, vocabulary: int, like: Tensor) -> int:
-        """Rows of a chunk."""
         room = _FAR if like.is_cuda else _NEAR
         if isinstance(self.teacher, Sparse):
             room *= 4  # one buffer, not five
         return self.chunk or max(self.kernel.rows, room // (vocabulary * like.element_size()), 1)
 
     def told(self, rows: Any, out: Tensor | None = None) -> Tensor | Sparse:
-        """The teacher's side of some rows."""
         if isinstance(self.teacher, Sparse):
             return self.teacher.rows(rows)
         if isinstance(self.teacher, Projection):

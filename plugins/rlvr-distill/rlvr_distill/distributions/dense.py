@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rlvr_distill.distributions.comparison import Comparison
-from rlvr_distill.distributions.large import zeros
 from rlvr_distill.distributions.seen import Seen
+
+_LARGE = 1 << 22
+"""Bytes from which on NumPy asks the system for pages of 2 MiB (Linux)."""
 
 
 class DenseDivergence(torch.autograd.Function):
@@ -25,25 +30,23 @@ class DenseDivergence(torch.autograd.Function):
     def forward(
         ctx: Any, logits: Tensor, comparison: Comparison, seen: Seen
     ) -> tuple[Tensor, Tensor]:
-        """Values on the way, and the gradient too where one is needed."""
         values = torch.zeros(len(logits), dtype=comparison.pull.dtype, device=logits.device)
         gradient = None
         if ctx.needs_input_grad[0]:
-            gradient = zeros(logits.shape, logits.dtype, logits.device)
+            gradient = _zeros(logits.shape, logits.dtype, logits.device)
         places, is_safe = comparison.live(), logits.is_cuda
         _run(comparison, logits, places, values, gradient, seen, is_safe)
         if not is_safe and not bool(torch.isfinite(values).all()):
             odd = torch.isfinite(values).logical_not_().nonzero()[:, 0]
             _run(comparison.again(), logits, odd, values, gradient, seen, True)
-        ctx.gradient = gradient
+        ctx.gradients = [gradient]
         ctx.mark_non_differentiable(values)
         return (values * comparison.weights).sum(), values
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, pull: Tensor, _values: Tensor) -> tuple[Tensor | None, None, None]:
-        """The gradient, times that of the sum."""
-        return handed_over(ctx, pull), None, None
+    def backward(ctx: Any, pull: Tensor, _values: Tensor) -> tuple[Tensor | None, ...]:
+        return *handed_over(ctx, pull), None, None
 
 
 def _run(
@@ -74,12 +77,25 @@ def _run(
             gradient[rows] = out.to(gradient.dtype)
 
 
-def handed_over(ctx: Any, pull: Tensor) -> Tensor | None:
-    """The gradient that `ctx` holds, scaled in place and let go, so that nothing copies it."""
-    gradient: Tensor | None = ctx.gradient
-    if gradient is None:
+def handed_over(ctx: Any, pull: Tensor) -> list[Tensor | None]:
+    """The gradients that `ctx` holds, scaled in place and let go, so that nothing copies them."""
+    gradients: list[Tensor | None] | None = ctx.gradients
+    if gradients is None:
         raise RuntimeError("the gradient of a divergence was taken twice: call it again for that")
-    ctx.gradient = None
+    ctx.gradients = None
     if pull.is_cuda or pull.item() != 1.0:
-        gradient.mul_(pull.to(gradient.dtype))
-    return gradient
+        return [None if g is None else g.mul_(pull.to(g.dtype)) for g in gradients]
+    return gradients
+
+
+def _zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """
+    Zeros; what is never written to costs neither time nor memory.
+
+    NumPy allocates them, because torch does not ask for large pages: filling a gradient of the size
+    of the logits then spends a third of its time on faults of small ones.
+    """
+    size = math.prod(shape) * dtype.itemsize
+    if device.type != "cpu" or size < _LARGE:
+        return torch.zeros(shape, dtype=dtype, device=device)
+    return torch.from_numpy(np.zeros(size, np.uint8)).view(dtype).view(shape)

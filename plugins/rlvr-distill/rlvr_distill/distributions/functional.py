@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import attrs
 import torch
 from attrs import frozen
 from torch import Tensor
@@ -102,13 +103,7 @@ def divergence(
     )
     seen = Seen(count, own.detach().new_empty(0, dtype=wide), names)
     if isinstance(student, Projection):
-        flat = Projection(
-            hidden=own.flatten(0, -2),
-            weights=student.weights,
-            bias=student.bias,
-            scale=student.scale,
-            softcap=student.softcap,
-        )
+        flat = attrs.evolve(student, hidden=own.flatten(0, -2))
         loss, values = FusedDivergence.apply(
             flat.hidden, flat.weights, flat.bias, flat, comparison, seen, block
         )
@@ -118,18 +113,10 @@ def divergence(
 
 
 def _flat(teacher: Teacher) -> Teacher:
+    """The teacher with one row a position, and without gradients."""
     if isinstance(teacher, Tensor):
         return teacher.detach().flatten(0, -2)
-    if isinstance(teacher, Sparse):
-        return Sparse(
-            ids=teacher.ids.flatten(0, -2),
-            logprobs=teacher.logprobs.detach().flatten(0, -2),
-            has_rest=teacher.has_rest,
-        )
-    return Projection(
-        hidden=teacher.hidden.detach().flatten(0, -2),
-        weights=teacher.weights,
-        bias=teacher.bias,
-        scale=teacher.scale,
-        softcap=teacher.softcap,
-    )
+    if isinstance(teacher, Projection):
+        return attrs.evolve(teacher, hidden=teacher.hidden.detach().flatten(0, -2))
+    logprobs = teacher.logprobs.detach().flatten(0, -2)
+    return attrs.evolve(teacher, ids=teacher.ids.flatten(0, -2), logprobs=logprobs)

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rlvr_distill.distributions.comparison import Comparison
+from rlvr_distill.distributions.dense import handed_over
 from rlvr_distill.distributions.seen import Seen
 from rlvr_distill.distributions.sides import Projection, Sparse
 from rlvr_distill.divergences.pair import Workspace
@@ -39,7 +40,7 @@ class FusedDivergence(torch.autograd.Function):
         block: int,
     ) -> tuple[Tensor, Tensor]:
         """Block by block; `student` has the same tensors, and how the head scales and caps."""
-        work = _Work(hidden, weights, bias, student, comparison, seen, ctx.needs_input_grad[:3])
+        work = _Work(student, comparison, seen, ctx.needs_input_grad[:3])
         work.run(block)
         ctx.gradients = [work.d_hidden, work.d_weights, work.d_bias]
         ctx.mark_non_differentiable(work.values)
@@ -48,32 +49,18 @@ class FusedDivergence(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, pull: Tensor, _values: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradients, times that of the sum."""
-        if ctx.gradients is None:
-            raise RuntimeError(
-                "the gradient of a divergence was taken twice: call it again for that"
-            )
-        found, ctx.gradients = ctx.gradients, None
-        if pull.is_cuda or pull.item() != 1.0:
-            found = [None if g is None else g.mul_(pull.to(g.dtype)) for g in found]
-        return (*found, None, None, None, None)
+        return *handed_over(ctx, pull), None, None, None, None
 
 
 class _Work:
     """The buffers of one pass."""
 
     def __init__(
-        self,
-        hidden: Tensor,
-        weights: Tensor,
-        bias: Tensor | None,
-        student: Projection,
-        comparison: Comparison,
-        seen: Seen,
-        needs: tuple[bool, ...],
+        self, student: Projection, comparison: Comparison, seen: Seen, needs: tuple[bool, ...]
     ) -> None:
         self.student, self.comparison, self.seen = student, comparison, seen
-        self.hidden, self.weights = hidden, weights
+        self.hidden, self.weights, bias = student.hidden, student.weights, student.bias
+        hidden, weights = self.hidden, self.weights
         self.dtype = torch.promote_types(weights.dtype, torch.float32)
         self.values = hidden.new_zeros(len(hidden), dtype=self.dtype)
         self.size = comparison.vocabulary(len(weights))
@@ -84,7 +71,6 @@ class _Work:
         self._needs_weights = needs[1]
 
     def run(self, block: int) -> None:
-        """All live rows."""
         comparison, places = self.comparison, self.comparison.live()
         count = len(self.hidden) if places is None else len(places)
         block = max(1, min(block, count))

@@ -96,13 +96,8 @@ def _teacher(
         states = np.concatenate([t.states for t in told if isinstance(t, States)])
         return Projection.of(torch.from_numpy(states).to(head.weights.device), head)
     few = [t for t in told if isinstance(t, TopK)]
-    width = max(t.ids.shape[1] for t in few)
-    ids = (
-        torch.from_numpy(np.concatenate([_padded(t.ids, width, -1) for t in few])).long().to(device)
-    )
-    logprobs = torch.from_numpy(
-        np.concatenate([_padded(t.logprobs, width, -np.inf) for t in few])
-    ).to(device)
+    ids = _padded([t.ids for t in few], -1).long().to(device)
+    logprobs = _padded([t.logprobs for t in few], -np.inf).to(device)
     if kind == "whole":
         size = max(len(student.weights), int(ids.max()) + 1 if ids.numel() else 0)
         logits = logprobs.new_full((len(ids), size), -np.inf)  # cut or refused where too wide
@@ -113,8 +108,12 @@ def _teacher(
     return Sparse(ids=ids, logprobs=logprobs, has_rest=has_rest)
 
 
-def _padded(values: np.ndarray, width: int, fill: float) -> np.ndarray:
-    return np.pad(values, ((0, 0), (0, width - values.shape[1])), constant_values=fill)
+def _padded(parts: Sequence[np.ndarray], fill: float) -> Tensor:
+    """Rows of all parts (n, k), filled to the widest k."""
+    width = max(part.shape[1] for part in parts)
+    gaps = (((0, 0), (0, width - part.shape[1])) for part in parts)
+    filled = [np.pad(p, gap, constant_values=fill) for p, gap in zip(parts, gaps, strict=True)]
+    return torch.from_numpy(np.concatenate(filled))
 
 
 def _kind(datum: Datum, name: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import torch
 from attrs import frozen
 from torch import Tensor
@@ -34,20 +35,14 @@ class Projection:
     @classmethod
     def of(cls, hidden: Tensor, head: Any) -> Projection:
         """With the fields of a head (`rlvr.parts.Teacher.head`)."""
-        return cls(
-            hidden=hidden,
-            weights=head.weights,
-            bias=head.bias,
-            scale=head.scale,
-            softcap=head.softcap,
-        )
+        own = {name: getattr(head, name) for name in ("weights", "bias", "scale", "softcap")}
+        return cls(hidden=hidden, **own)
 
     def __len__(self) -> int:
         return len(self.hidden)
 
     @property
     def vocabulary(self) -> int:
-        """V."""
         return len(self.weights)
 
     def logits(self, rows: Any, out: Tensor | None = None) -> Tensor:
@@ -89,8 +84,7 @@ class Sparse:
         return len(self.ids)
 
     def rows(self, chosen: Any) -> Sparse:
-        """The same at some positions."""
-        return Sparse(ids=self.ids[chosen], logprobs=self.logprobs[chosen], has_rest=self.has_rest)
+        return attrs.evolve(self, ids=self.ids[chosen], logprobs=self.logprobs[chosen])
 
 
 Teacher = Tensor | Projection | Sparse
@@ -111,6 +105,3 @@ def common_vocabulary(student: int, teacher: int) -> int:
             "  use a teacher with the student's tokenizer, or align them first"
         )
     return min(student, teacher)
-
-
-Rows = slice | Tensor

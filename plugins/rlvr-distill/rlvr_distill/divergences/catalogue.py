@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from torch import Tensor
 
 from rlvr_distill.config import DivergenceConfig
-from rlvr_distill.divergences.alpha import Alpha
 from rlvr_distill.divergences.kl import AdaptiveKl, FocalKl, ForwardKl, Jeffreys, ReverseKl
-from rlvr_distill.divergences.mixtures import Jsd, SkewKl, SkewReverseKl
+from rlvr_distill.divergences.mixtures import Alpha, Jsd, SkewKl, SkewReverseKl
 from rlvr_distill.divergences.pair import Kernel
-from rlvr_distill.divergences.transport import Energy, Sinkhorn
-from rlvr_distill.divergences.variation import TotalVariation
+from rlvr_distill.divergences.transport import Energy, Sinkhorn, TotalVariation
 
 _EDGE = 1e-3
 """So near to 0 and 1 the alpha divergence is taken for the KL that it tends to: else 0 / 0."""
@@ -28,27 +28,8 @@ def kernel(config: DivergenceConfig | str, embeddings: Tensor | None = None) -> 
         ValueError: A Wasserstein divergence without embeddings.
     """
     options = DivergenceConfig(loss=config) if isinstance(config, str) else config
-    match options.loss:
-        case "forward_kl":
-            return ForwardKl()
-        case "reverse_kl":
-            return ReverseKl()
-        case "jeffreys":
-            return Jeffreys()
-        case "jsd":
-            return _jsd(options.beta, options.normalize == "scaled")
-        case "skew_kl":
-            return SkewKl(skew=options.skew) if options.skew > 0 else ForwardKl()
-        case "skew_rkl":
-            return SkewReverseKl(skew=options.skew) if options.skew > 0 else ReverseKl()
-        case "alpha":
-            return _alpha(options.alpha)
-        case "akl":
-            return AdaptiveKl(head_mass=options.head_mass)
-        case "focal":
-            return FocalKl(gamma=options.gamma, on=options.focal_on)
-        case "tv":
-            return TotalVariation()
+    if options.loss != "wasserstein":
+        return _PLAIN[options.loss](options)
     if options.cost == "discrete":
         return TotalVariation()
     if embeddings is None:
@@ -64,17 +45,29 @@ def kernel(config: DivergenceConfig | str, embeddings: Tensor | None = None) -> 
     )
 
 
-def _jsd(beta: float, is_scaled: bool) -> Kernel:
-    if beta == 0.0:
-        return ForwardKl()
-    if beta == 1.0:
-        return ReverseKl()
-    return Jsd(beta=beta, scale=1 / (beta * (1 - beta)) if is_scaled else 1.0)
+def _jsd(options: DivergenceConfig) -> Kernel:
+    beta = options.beta
+    if beta in (0.0, 1.0):
+        return ReverseKl() if beta else ForwardKl()
+    scale = 1 / (beta * (1 - beta)) if options.normalize == "scaled" else 1.0
+    return Jsd(beta=beta, scale=scale)
 
 
-def _alpha(alpha: float) -> Kernel:
-    if abs(alpha - 1) < _EDGE:
+def _alpha(options: DivergenceConfig) -> Kernel:
+    if abs(options.alpha - 1) < _EDGE:
         return ForwardKl()
-    if abs(alpha) < _EDGE:
-        return ReverseKl()
-    return Alpha(alpha=alpha)
+    return ReverseKl() if abs(options.alpha) < _EDGE else Alpha(alpha=options.alpha)
+
+
+_PLAIN: Mapping[str, Callable[[DivergenceConfig], Kernel]] = {
+    "forward_kl": lambda _: ForwardKl(),
+    "reverse_kl": lambda _: ReverseKl(),
+    "jeffreys": lambda _: Jeffreys(),
+    "jsd": _jsd,
+    "skew_kl": lambda o: SkewKl(skew=o.skew) if o.skew > 0 else ForwardKl(),
+    "skew_rkl": lambda o: SkewReverseKl(skew=o.skew) if o.skew > 0 else ReverseKl(),
+    "alpha": _alpha,
+    "akl": lambda o: AdaptiveKl(head_mass=o.head_mass),
+    "focal": lambda o: FocalKl(gamma=o.gamma, on=o.focal_on),
+    "tv": lambda _: TotalVariation(),
+}

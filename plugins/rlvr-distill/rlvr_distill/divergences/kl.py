@@ -9,22 +9,19 @@ import torch
 from attrs import frozen
 from torch import Tensor
 
-from rlvr_distill.divergences.pair import Pair, inner
+from rlvr_distill.divergences.pair import Kernel, Pair, inner
 
 _FEW = 256
 """Likeliest tokens that hold a teacher's head nearly always: no need to sort all."""
 
 
 @frozen(kw_only=True)
-class ForwardKl:
+class ForwardKl(Kernel):
     """KL(p || q) = sum p (log p - log q); gradient q - p."""
 
-    rows: int = 1
-    support: int = 0
     floors_rest: bool = False
 
     def __call__(self, pair: Pair, pull: Tensor, out: Tensor) -> Tensor:
-        """Values (n,)."""
         value = _forward(pair)
         torch.mul(pair.q, pull / pair.mass_q, out=out)
         out.addcmul_(pair.p, pull / -pair.mass_p)
@@ -32,15 +29,10 @@ class ForwardKl:
 
 
 @frozen(kw_only=True)
-class ReverseKl:
+class ReverseKl(Kernel):
     """KL(q || p) = sum q (log q - log p); gradient q (log q - log p - KL(q || p))."""
 
-    rows: int = 1
-    support: int = 0
-    floors_rest: bool = True
-
     def __call__(self, pair: Pair, pull: Tensor, out: Tensor) -> Tensor:
-        """Values (n,)."""
         gap = pair.settled().log_q.sub_(pair.log_p)
         value = inner(pair.q, gap, pair.spare)
         torch.mul(gap.sub_(value), pair.q.mul_(pull), out=out)
@@ -48,15 +40,10 @@ class ReverseKl:
 
 
 @frozen(kw_only=True)
-class Jeffreys:
+class Jeffreys(Kernel):
     """KL(p || q) + KL(q || p) = sum (p - q)(log p - log q); the gradient is the sum of both."""
 
-    rows: int = 1
-    support: int = 0
-    floors_rest: bool = True
-
     def __call__(self, pair: Pair, pull: Tensor, out: Tensor) -> Tensor:
-        """Values (n,)."""
         gap = pair.settled().log_q.sub_(pair.log_p)
         forward, backward = _both(pair, gap)
         torch.mul(gap.add_(1 - backward).mul_(pair.q).sub_(pair.p), pull, out=out)
@@ -64,7 +51,7 @@ class Jeffreys:
 
 
 @frozen(kw_only=True)
-class AdaptiveKl:
+class AdaptiveKl(Kernel):
     """
     a KL(p || q) + (1 - a) KL(q || p), a the share of the teacher's head in sum |p - q|, detached.
 
@@ -73,12 +60,8 @@ class AdaptiveKl:
     """
 
     head_mass: float = 0.5
-    rows: int = 1
-    support: int = 0
-    floors_rest: bool = True
 
     def __call__(self, pair: Pair, pull: Tensor, out: Tensor) -> Tensor:
-        """Values (n,)."""
         share = self._share(pair.settled())
         gap = pair.log_q.sub_(pair.log_p)
         forward, backward = _both(pair, gap)
@@ -102,7 +85,7 @@ class AdaptiveKl:
 
 
 @frozen(kw_only=True)
-class FocalKl:
+class FocalKl(Kernel):
     """
     (1 - s)^gamma KL(p || q): less of it where the two agree already; s is detached.
 
@@ -112,12 +95,9 @@ class FocalKl:
 
     gamma: float = 2.0
     on: str = "overlap"
-    rows: int = 1
-    support: int = 0
     floors_rest: bool = False
 
     def __call__(self, pair: Pair, pull: Tensor, out: Tensor) -> Tensor:
-        """Values (n,)."""
         pair.settled()
         if self.on == "top":
             tokens = pair.p[:, :-1] if pair.has_rest else pair.p

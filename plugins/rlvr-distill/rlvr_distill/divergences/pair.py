@@ -5,7 +5,8 @@ Shapes: n rows, B buckets (the vocabulary, or some tokens and the rest).
 
 from __future__ import annotations
 
-from typing import Protocol, Self
+import abc
+from typing import Self
 
 import torch
 from attrs import frozen
@@ -60,7 +61,8 @@ class Pair:
         return self
 
 
-class Kernel(Protocol):
+@frozen(kw_only=True, eq=False)
+class Kernel(abc.ABC):
     """
     A divergence: `kernel(pair, pull, out)` gives its values (n,).
 
@@ -70,19 +72,15 @@ class Kernel(Protocol):
 
     Attributes:
         rows: Rows that it wants at a time, at least.
-        support: Tokens of each side that it wants apart, all others in one bucket; 0: all.
+        support: Tokens of each side that get a bucket of their own, all others share one; 0: all.
         floors_rest: Whether a rest that the teacher finds all but impossible is kept above 1e-6.
     """
 
-    @property
-    def rows(self) -> int: ...
+    rows: int = 1
+    support: int = 0
+    floors_rest: bool = True
 
-    @property
-    def support(self) -> int: ...
-
-    @property
-    def floors_rest(self) -> bool: ...
-
+    @abc.abstractmethod
     def __call__(self, pair: Pair, pull: Tensor, out: Tensor) -> Tensor: ...
 
 

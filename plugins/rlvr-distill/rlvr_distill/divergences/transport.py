@@ -1,7 +1,10 @@
-"""Wasserstein divergences: how far probability has to move between tokens, by their embeddings.
+"""Wasserstein divergences: how far probability has to move between tokens.
 
-The cost of moving between tokens i and j is `1 - cos(e_i, e_j)`. Shapes: n rows, S tokens with a
-bucket of their own, B buckets (S and perhaps the rest), V vocabulary, C width.
+The cost of moving between tokens i and j is `1 - cos(e_i, e_j)` by their embeddings, or 1: then
+it is the total variation.
+
+Shapes: n rows, S tokens with a bucket of their own, B buckets (S and perhaps the rest), V
+vocabulary, C width.
 """
 
 from __future__ import annotations
@@ -11,11 +14,27 @@ from attrs import frozen
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from rlvr_distill.divergences.pair import FLOOR, Pair, inner
+from rlvr_distill.divergences.pair import FLOOR, Kernel, Pair, inner
+
+
+@frozen(kw_only=True)
+class TotalVariation(Kernel):
+    """1/2 sum |p - q|; gradient 1/2 q (sign(q - p) - sum q sign(q - p))."""
+
+    floors_rest: bool = False
+
+    def __call__(self, pair: Pair, pull: Tensor, out: Tensor) -> Tensor:
+        pair.settled()
+        gap = torch.sub(pair.q, pair.p, out=pair.spare)
+        sign = torch.sign(gap, out=pair.log_p)
+        value = gap.abs_().sum(dim=1) / 2
+        mean = inner(pair.q, sign, pair.log_q)
+        torch.mul(sign.sub_(mean).mul_(pair.q), pull / 2, out=out)
+        return value
 
 
 @frozen(kw_only=True, eq=False)
-class Sinkhorn:
+class Sinkhorn(Kernel):
     """
     Debiased entropic transport on a few tokens: OT(p, q) - OT(p, p) / 2 - OT(q, q) / 2.
 
@@ -31,7 +50,6 @@ class Sinkhorn:
     floors_rest: bool = False
 
     def __call__(self, pair: Pair, pull: Tensor, out: Tensor) -> Tensor:
-        """Values (n,)."""
         pair.settled()
         if pair.ids is None:
             raise ValueError("transport needs a few tokens apart: see `Kernel.support`")
@@ -82,7 +100,7 @@ class Sinkhorn:
 
 
 @frozen(kw_only=True, eq=False)
-class Energy:
+class Energy(Kernel):
     """
     1/2 |sum (p - q) e|^2 with unit embeddings e; gradient q (g - sum q g), g = -e . sum (p - q) e.
 
@@ -98,13 +116,11 @@ class Energy:
 
     @classmethod
     def of(cls, embeddings: Tensor) -> Energy:
-        """With the norms of (V, C) embeddings."""
         wide = torch.promote_types(embeddings.dtype, torch.float32)
         norms = torch.linalg.vector_norm(embeddings, dim=1, dtype=wide).clamp_(min=1e-12)
         return cls(embeddings=embeddings, norms=norms)
 
     def __call__(self, pair: Pair, pull: Tensor, out: Tensor) -> Tensor:
-        """Values (n,)."""
         pair.settled()
         gap = torch.sub(pair.p, pair.q, out=pair.spare)  # (n, B)
         if pair.ids is None:

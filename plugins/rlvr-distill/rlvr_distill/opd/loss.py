@@ -58,7 +58,6 @@ class OpdLoss(Loss):
             self.needs |= attrs.evolve(self._distill.needs, teachers={})  # it is the advantage's
 
     def meet(self, teachers: Mapping[str, Teacher]) -> None:
-        """The divergence takes what it needs of its teacher."""
         if self._distill is not None:
             self._distill.meet(teachers)
 
@@ -96,7 +95,6 @@ class OpdLoss(Loss):
         return loss + self._config.coef * term, {**metrics, **as_metrics(told)}
 
     def warnings(self, metrics: Mapping[str, float]) -> Iterable[str]:
-        """What either of the two has to warn of."""
         own = [] if self._distill is None else self._distill.warnings(metrics)
         return [*self._gradient.warnings(metrics), *own]
 
@@ -104,18 +102,18 @@ class OpdLoss(Loss):
         self, memory: Mapping[str, float], metrics: Mapping[str, float]
     ) -> Mapping[str, float]:
         """What the policy gradient remembers (its KL weight), and what the divergence does."""
-        kept = self._gradient.adapted({k: v for k, v in memory.items() if not _is_own(k)}, metrics)
-        own = {} if self._distill is None else self._distill.adapted(_own(memory), metrics)
-        return {**kept, **{_OWN + k: v for k, v in own.items()}}
+        theirs, own = _parted(memory)
+        kept = self._gradient.adapted(theirs, metrics)
+        learnt = {} if self._distill is None else self._distill.adapted(own, metrics)
+        return {**kept, **{_OWN + k: v for k, v in learnt.items()}}
 
     def with_memory(self, memory: Mapping[str, float]) -> Self:
         """The same loss, teachers and all, with the settings of the memory."""
         loss = copy.copy(self)
-        loss._gradient = self._gradient.with_memory(
-            {k: v for k, v in memory.items() if not _is_own(k)}
-        )
+        theirs, own = _parted(memory)
+        loss._gradient = self._gradient.with_memory(theirs)
         if self._distill is not None:
-            loss._distill = self._distill.with_memory(_own(memory))
+            loss._distill = self._distill.with_memory(own)
         return loss
 
 
@@ -138,9 +136,7 @@ def _rewarded(datum: Datum) -> Datum:
     return attrs.evolve(datum, advantages=datum.annotations[REWARD])
 
 
-def _is_own(key: str) -> bool:
-    return key.startswith(_OWN)
-
-
-def _own(memory: Mapping[str, float]) -> dict[str, float]:
-    return {k.removeprefix(_OWN): v for k, v in memory.items() if _is_own(k)}
+def _parted(memory: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
+    """What the policy gradient remembers, and what the divergence does, by its own names."""
+    own = {k.removeprefix(_OWN): v for k, v in memory.items() if k.startswith(_OWN)}
+    return {k: v for k, v in memory.items() if not k.startswith(_OWN)}, own

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from rlvr import Datum
-from rlvr_distill.cross_tokenizer.metrics import of_alignment
+from rlvr_distill.cross_tokenizer.teacher import of_alignment
 
 
 def datum(annotations: Mapping[str, Sequence[float]]) -> Datum:
