@@ -10,8 +10,8 @@ import inspect
 import os
 import sys
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import pluggy
 from attrs import evolve
@@ -43,6 +43,18 @@ from rlvr.specs import (
 from rlvr.suggest import did_you_mean
 
 __all__ = ["PluginHost", "PluginStatus"]
+
+
+S = TypeVar("S")
+
+
+def _offered(hook: str, record: type[S]) -> Callable[[PluginHost], list[S]]:
+    """A method: all records that active plugins offer by the hook."""
+
+    def offered(host: PluginHost) -> list[S]:
+        return list(host._records[hook])
+
+    return offered
 
 
 class PluginHost:
@@ -168,57 +180,19 @@ class PluginHost:
             return result
         return [] if result is None else [result]
 
-    def tasks(self) -> list[TaskSpec]:
-        """All tasks that active plugins offer."""
-        return list(self._records["rlvr_tasks"])
-
-    def rewards(self) -> list[RewardSpec]:
-        """All rewards that active plugins offer."""
-        return list(self._records["rlvr_rewards"])
-
-    def curricula(self) -> list[CurriculumSpec]:
-        """All curricula that active plugins offer."""
-        return list(self._records["rlvr_curricula"])
-
-    def samplers(self) -> list[SamplerSpec]:
-        """All samplers that active plugins offer."""
-        return list(self._records["rlvr_samplers"])
-
-    def advantages(self) -> list[AdvantageSpec]:
-        """All advantages that active plugins offer."""
-        return list(self._records["rlvr_advantages"])
-
-    def losses(self) -> list[LossSpec]:
-        """All losses that active plugins offer."""
-        return list(self._records["rlvr_losses"])
-
-    def algorithms(self) -> list[AlgorithmSpec]:
-        """All algorithms that active plugins offer."""
-        return list(self._records["rlvr_algorithms"])
-
-    def backends(self) -> list[BackendSpec]:
-        """All backends that active plugins offer."""
-        return list(self._records["rlvr_backends"])
-
-    def teachers(self) -> list[TeacherSpec]:
-        """All teachers that active plugins offer."""
-        return list(self._records["rlvr_teachers"])
-
-    def checkpointers(self) -> list[CheckpointerSpec]:
-        """All checkpointers that active plugins offer."""
-        return list(self._records["rlvr_checkpointers"])
-
-    def callbacks(self) -> list[CallbackSpec]:
-        """All callbacks that active plugins offer."""
-        return list(self._records["rlvr_callbacks"])
-
-    def checks(self) -> list[Check]:
-        """All prerequisite checks that active plugins offer."""
-        return list(self._records["rlvr_checks"])
-
-    def commands(self) -> list[CommandSpec]:
-        """All subcommands that active plugins offer."""
-        return list(self._records["rlvr_commands"])
+    tasks = _offered("rlvr_tasks", TaskSpec)
+    rewards = _offered("rlvr_rewards", RewardSpec)
+    curricula = _offered("rlvr_curricula", CurriculumSpec)
+    samplers = _offered("rlvr_samplers", SamplerSpec)
+    advantages = _offered("rlvr_advantages", AdvantageSpec)
+    losses = _offered("rlvr_losses", LossSpec)
+    algorithms = _offered("rlvr_algorithms", AlgorithmSpec)
+    backends = _offered("rlvr_backends", BackendSpec)
+    teachers = _offered("rlvr_teachers", TeacherSpec)
+    checkpointers = _offered("rlvr_checkpointers", CheckpointerSpec)
+    callbacks = _offered("rlvr_callbacks", CallbackSpec)
+    checks = _offered("rlvr_checks", Check)
+    commands = _offered("rlvr_commands", CommandSpec)
 
     def extension(self, hook: str) -> list[tuple[str, Any]]:
         """

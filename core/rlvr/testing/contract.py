@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -60,19 +61,31 @@ async def opened(part: P) -> AsyncIterator[P]:
         yield part
 
 
-def on_open(factory: str) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
-    """Make a test of one `(self, part)`: the part that the factory made is open meanwhile."""
+def on_open(
+    factory: str, *, needs_torch: bool = False
+) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
+    """
+    Make a test of a coroutine function `(self, part, fixtures...)`.
+
+    The factory's part is open meanwhile. With `needs_torch` the test is skipped without torch.
+    """
 
     def decorate(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+        own, _part, *fixtures = inspect.signature(test).parameters.values()
+
         @wraps(test)
-        def run(self: Any) -> None:
+        def run(self: Any, **given: Any) -> None:
             async def body() -> None:
                 async with opened(getattr(self, factory)()) as part:
-                    await test(self, part)
+                    await test(self, part, **given)
 
+            if needs_torch:
+                reason = "an update needs a loss, a loss needs torch"
+                importlib.import_module("pytest").importorskip("torch", reason=reason)
             asyncio.run(body())
 
-        del run.__wrapped__  # pytest takes arguments for fixtures
+        del run.__wrapped__  # pytest takes parameters for fixtures: it is to see these alone
+        run.__signature__ = inspect.Signature([own, *fixtures])  # type: ignore[attr-defined]
         return run
 
     return decorate
