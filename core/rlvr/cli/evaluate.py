@@ -33,8 +33,6 @@ from rlvr.records.atomic import write_out
 from rlvr.records.owner import writing_to
 from rlvr.types import Failed
 
-SUMMARY = "measure how often a model is right"
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""

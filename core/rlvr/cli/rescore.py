@@ -26,8 +26,6 @@ from rlvr.records.run_directory import RunDir
 from rlvr.records.trajectories import trajectory_from_json
 from rlvr.verification.verdict_cache import outcome_to_json
 
-SUMMARY = "apply a (new) reward to the trajectories of a run"
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""

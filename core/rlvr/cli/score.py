@@ -28,8 +28,6 @@ from rlvr.records.atomic import write_out
 from rlvr.records.owner import writing_to
 from rlvr.types import Failed, Outcome, Reward, Unscorable
 
-SUMMARY = "judge answers with a task's verifier"
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""

@@ -18,13 +18,13 @@ class OptionRow:
     """One option, its value and where that came from."""
 
     key: str
-    type: str
-    default: Any
     value: Any
     origin: str
-    help: str
+    default: Any
+    type: str
     unit: str
     choices: tuple[Any, ...]
+    help: str
 
 
 def describe(specs: Mapping[str, type], options: Options | None = None) -> list[OptionRow]:
@@ -32,13 +32,13 @@ def describe(specs: Mapping[str, type], options: Options | None = None) -> list[
     return [
         OptionRow(
             key=key,
-            type=type_name(schema.wanted),
-            default=schema.default,
             value=options.values[key] if options is not None else schema.default,
             origin=options.origin[key] if options is not None else DEFAULT,
-            help=schema.help,
+            default=schema.default,
+            type=type_name(schema.wanted),
             unit=schema.unit,
             choices=schema.choices,
+            help=schema.help,
         )
         for key, schema in options_of(specs).items()
     ]

@@ -12,10 +12,8 @@ from typing import Any
 from attrs import field, frozen
 
 from rlvr.config.coerce import coerce
-from rlvr.config.environment import environment_layer
 from rlvr.config.files import file_layer
-from rlvr.config.layer import Layer
-from rlvr.config.overrides import overrides_layer
+from rlvr.config.layer import Layer, environment_layer, overrides_layer
 from rlvr.config.schema import OptionSchema, options_of
 from rlvr.errors import ConfigError, UnknownNameError
 from rlvr.suggest import did_you_mean

@@ -14,8 +14,7 @@ from typing import Protocol
 from attrs import frozen
 
 from rlvr.config.coerce import coerce
-from rlvr.config.layer import Layer
-from rlvr.config.overrides import COMMAND_LINE
+from rlvr.config.layer import COMMAND_LINE, Layer
 from rlvr.config.schema import OptionSchema, options_of
 from rlvr.errors import ConfigError, UnknownNameError
 from rlvr.suggest import nearest

@@ -178,6 +178,15 @@ def agreeing(data: Sequence[Datum], needs: Collection[str]) -> list[Datum]:
     return [attrs.evolve(d, annotations=dict.fromkeys(needs, d.logprobs)) for d in data]
 
 
+def annotated_more(data: Sequence[Datum], names: Collection[str]) -> list[Datum]:
+    """The data with an annotation of each name, where they have none of it."""
+    more = [{name: np.full(len(d.tokens), -0.7, np.float32) for name in names} for d in data]
+    return [
+        attrs.evolve(d, annotations={**other, **d.annotations})
+        for d, other in zip(data, more, strict=True)
+    ]
+
+
 def soiled(datum: Datum) -> Datum:
     """The datum with NaN in its annotations wherever the mask is False."""
     annotations = {
@@ -193,12 +202,7 @@ def padded(datum: Datum, count: int) -> Datum:
     def longer(array: Any) -> Any:
         return np.append(array, np.zeros(count, array.dtype))
 
-    return attrs.evolve(
-        datum,
-        tokens=longer(datum.tokens),
-        mask=longer(datum.mask),
-        logprobs=longer(datum.logprobs),
-        advantages=longer(datum.advantages),
-        weights=longer(datum.weights),
-        annotations={name: longer(array) for name, array in datum.annotations.items()},
-    )
+    names = ("tokens", "mask", "logprobs", "advantages", "weights")
+    annotations = {name: longer(array) for name, array in datum.annotations.items()}
+    rows = {name: longer(getattr(datum, name)) for name in names}
+    return attrs.evolve(datum, annotations=annotations, **rows)
