@@ -85,10 +85,9 @@ def _kind(cls: type) -> type:
 
 def _fault_of_values(part: Part) -> str:
     """What is wrong with the values of flags and records, which a kind's defaults are."""
-    for base in type(part).__mro__[::-1]:
-        for name, default in (
-            vars(base).items() if base.__module__.startswith("rlvr.parts.") else ()
-        ):
+    kinds = [base for base in type(part).__mro__ if base.__module__.startswith("rlvr.parts.")]
+    for kind in reversed(kinds):
+        for name, default in vars(kind).items():
             value, record = getattr(part, name), type(default)
             if isinstance(default, bool) and not isinstance(value, bool):
                 return f"{name} = {shown(value)}, which is neither True nor False"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import attrs
 import numpy as np
@@ -182,12 +182,10 @@ class AdvantageContract(LearningPartContract):
     def _assert_read(self, part: Advantage, data: Sequence[Datum], field: str) -> None:
         """Without one of the needed annotations, or distributions, `per_token` raises."""
         for name in getattr(part.needs, field):
-            fewer = [
-                attrs.evolve(
-                    d, **{field: {k: v for k, v in getattr(d, field).items() if k != name}}
-                )
-                for d in data
-            ]
+            fewer: list[Datum] = []
+            for datum in data:
+                kept: Any = {k: v for k, v in getattr(datum, field).items() if k != name}
+                fewer.append(attrs.evolve(datum, **{field: kept}))
             with pytest.raises(Exception, match=name):
                 part.per_token(fewer)
 
