@@ -1,4 +1,4 @@
-"""What a part declares and what it overrides, side by side: used by the kit and by a run."""
+"""Compares what a part declares with the methods it overrides, in the kit and in a run."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def prepare(
 def _told(
     args: argparse.Namespace, configured: Configured | None, kind: Kind
 ) -> argparse.Namespace:
-    """The command line of the other side, and as its base the options of the one."""
+    """The command line of the other side, based on the options of this one."""
     told = argparse.Namespace(**vars(args))
     told.completions = told.run_dir = told.model = None
     told.overrides = [w for w in args.overrides if not w.startswith(OF_THE_MODEL)]
@@ -97,7 +97,7 @@ def _told(
 
 
 def _shared(configured: Configured) -> dict[str, object]:
-    """What is not about the one model: the task, its reward, the split, how many samples."""
+    """Options both sides share: task, reward, split, number of samples."""
     backend = configured.chosen.backend
     foreign = "sampler" if backend is None else backend.option_namespace
     return {

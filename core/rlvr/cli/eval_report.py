@@ -33,7 +33,7 @@ def _numbers(part: Slice) -> dict[str, Any]:
 
 
 def as_text(report: Breakdown, facts: Mapping[str, Any]) -> str:
-    """The table, the line to quote, and what is in no number."""
+    """The table, the line to quote, the cost, and what was left out."""
     whole = report.whole
     if whole.pass1 is None:
         return f"nothing could be verified\n{_counts(report, facts)}"

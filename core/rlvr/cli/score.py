@@ -78,7 +78,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _is_unusable(record: Mapping[str, Any]) -> bool:
-    """Neither judged nor unscorable: the fault is in the line of the file."""
+    """Whether the line of the file is at fault: it was neither judged nor unscorable."""
     error = record["error"]
     return bool(error) and not str(error).startswith(("unscorable", "verification failed"))
 

@@ -35,7 +35,7 @@ class _Flags(Protocol):
 @frozen(kw_only=True)
 class PartFlags:
     """
-    The flags of a command line that are none of the command's own.
+    The flags of a command line that the command itself does not have.
 
     Attributes:
         given: Flag and the value that follows it, in order; None where none does.
@@ -50,7 +50,7 @@ class PartFlags:
 
 def split_flags(words: Sequence[str], parser: _Flags) -> tuple[list[str], PartFlags]:
     """
-    The words that are the parser's to read, and the flags that are not.
+    Split a command line: words for the parser, and flags that it does not have.
 
     A flag takes the word after it unless that is a flag or a `namespace.key=value`.
 
@@ -128,7 +128,7 @@ def flags_of(keys: Sequence[str], own: Collection[str]) -> dict[str, str]:
 
 
 def unknown_flag(flag: str, command: str, known: Collection[str]) -> UnknownNameError:
-    """The error for a flag that nothing answers to, with the nearest one."""
+    """The error for a flag that does not exist, with the nearest one."""
     name, _equals, value = flag.partition("=")
     hint = ""
     if "." in name and name.startswith("--"):

@@ -20,7 +20,7 @@ from rlvr.types import Datum, GenerateRequest, SamplingParams
 
 class BackendContract(AbilityPromises, DistributionPromises, Contract):
     """
-    What every backend must hold. Give `make_backend`; losses are given in torch, where it is there.
+    What every backend must hold. Give `make_backend`; tests with losses need torch.
 
     Attributes:
         parity_nats: Largest allowed difference of a sampler's and the trainer's logprob.
@@ -51,7 +51,7 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
 
     @on_open("make_backend", needs_torch=True)
     async def test_sampler_and_trainer_agree(self, backend: Backend) -> None:
-        """What the policy says a token's logprob was, the trainer finds again, after steps too."""
+        """The trainer computes the logprobs that the policy sampled with, after updates too."""
         for round_ in range(2):
             for temperature in self.temperatures:
                 data = await self._rollouts(backend, temperature=temperature)
@@ -74,7 +74,7 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
 
     @on_open("make_backend")
     async def test_equal_requests_give_equal_completions(self, backend: Backend) -> None:
-        """Seed, prompt, weights and params decide; neither order nor company does."""
+        """A completion depends on seed, prompt, weights and params, not on the other requests."""
         policy = await backend.policy()
         requests = self._requests(policy, 1.0)
         first = await policy.generate_many(requests)
@@ -99,7 +99,7 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
 
     @on_open("make_backend", needs_torch=True)
     async def test_steps_on_the_same_data_lower_the_loss(self, backend: Backend) -> None:
-        """Making some tokens likelier makes them likelier."""
+        """Updates on a loss that wants some tokens likelier lower that loss."""
         data = await self._rollouts(backend)
         losses = [(await backend.update(data, LikelihoodLoss()))["loss"] for _ in range(self.steps)]
         assert all(np.isfinite(losses)), losses
@@ -107,7 +107,7 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
 
     @on_open("make_backend", needs_torch=True)
     async def test_step_reports_the_losss_own_metrics(self, backend: Backend) -> None:
-        """Sums add up over micro-batches however the backend splits: the weights sum to 1."""
+        """Metrics are summed over micro-batches, however the backend splits the data."""
         metrics = await backend.update(await self._rollouts(backend), LikelihoodLoss())
         assert metrics["weight/sum"] == pytest.approx(1.0, abs=1e-5)
         assert metrics["weight/max"] <= 1.0

@@ -1,4 +1,4 @@
-"""What a backend, its policy and its tokenizer promise of the abilities that they declare."""
+"""Promises about the abilities that a backend, its policy and its tokenizer declare."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AbilityPromises:
 
     @on_open("make_backend")
     async def test_it_can_do_what_it_says(self, backend: Backend) -> None:
-        """Backend, policy and tokenizer are parts; what they declare they define, and no less."""
+        """Backend, policy and tokenizer are parts that define every ability they declare."""
         policy = await backend.policy()
         for part, kind in ((backend, Backend), (policy, Policy), (policy.tokenizer, Tokenizer)):
             check_part(part, kind)
@@ -44,7 +44,7 @@ class AbilityPromises:
 
     @on_open("make_backend", needs_torch=True)
     async def test_a_live_policy_follows_the_weights(self, backend: Backend) -> None:
-        """Where rollouts are partial: version and digest are those of the newest weights."""
+        """With partial rollouts, version and digest are those of the newest weights."""
         if not backend.capabilities.partial_rollouts:
             with pytest.raises(UnsupportedError):
                 await backend.live_policy()

@@ -1,4 +1,4 @@
-"""What a backend promises to losses over whole distributions, and when it only looks."""
+"""Promises of a backend about losses over whole distributions, and about `eval_loss`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class DistributionPromises:
 
     @on_open("make_backend", needs_torch=True)
     async def test_states_and_head_make_the_distribution(self, backend: Backend) -> None:
-        """Softmax of the head on a state is what the logprobs of all next tokens are."""
+        """Log-softmax of the head on a state equals the logprobs of all next tokens."""
         datum = (await self._rollouts(backend))[0]
         size = (await backend.policy()).tokenizer.vocab_size
         place = int(np.flatnonzero(datum.mask)[0])
@@ -97,7 +97,7 @@ class DistributionPromises:
 
 
 class _Look(PullLoss):
-    """Keeps the distributions that it was given, and pulls at nothing."""
+    """The same loss, which keeps the logprobs of the last distributions that it was given."""
 
     def __init__(self) -> None:
         super().__init__()

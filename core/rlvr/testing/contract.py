@@ -1,4 +1,4 @@
-"""What all contracts have in common: their tests are promises, so they may not be overridden."""
+"""The base of all contracts, whose tests may not be overridden, and helpers of the kit."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def _has_reasoned_xfail(test: Any) -> bool:
 @asynccontextmanager
 async def opened(part: P) -> AsyncIterator[P]:
     """
-    The part, entered and left if it is an async context manager, as it is otherwise.
+    The part, open while the block runs and closed afterwards, also when the block raises.
 
-    What the recipe does for a run: parts that own containers, engines or servers are opened
-    before use and closed afterwards, also when the body raises.
+    A run does the same: parts may own containers, engines or servers. A part that is no async
+    context manager is given as it is.
     """
     if isinstance(part, AbstractAsyncContextManager):
         async with part as entered:
@@ -120,5 +120,5 @@ def check_declarations(part: object) -> None:
 
 
 def not_given(contract: Contract, factory: str) -> NotImplementedError:
-    """The error of a factory that the subclass forgot."""
+    """The error of a contract's factory that the subclass does not define."""
     return NotImplementedError(f"{type(contract).__name__} must define {factory}")

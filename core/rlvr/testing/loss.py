@@ -60,7 +60,7 @@ class LossContract(LearningPartContract):
             assert math.isfinite(number), (name, number)
 
     def test_zero_advantages_give_no_policy_gradient(self) -> None:
-        """Where nothing is better than anything, and models agree, nothing moves."""
+        """With zero advantages, and where all models agree, the gradient is zero."""
         self._only_for_policy_gradients()
         data, _ = self._case()
         data = [attrs.evolve(d, advantages=np.zeros(len(d.tokens))) for d in data]
@@ -94,14 +94,14 @@ class LossContract(LearningPartContract):
     def test_order_of_data_does_not_matter(self) -> None:
         """Data in reverse order give the same loss, metrics and gradients."""
         data, forward = self._case()
-        value, grads, metrics = self._run(data[::-1], forward.reversed())
+        value, grads, metrics = self._run(data[::-1], forward.taking(range(len(data))[::-1]))
         _assert_same((value, grads[::-1], metrics), self._run(data, forward))
 
     def test_micro_batches_add_up(self) -> None:
         """Losses, gradients and metrics of the parts sum to the whole's; `/max` keys: maximum."""
         data, forward = self._case()
         whole = self._run(data, forward)
-        parts = [self._run([datum], forward.only(i)) for i, datum in enumerate(data)]
+        parts = [self._run([datum], forward.taking([i])) for i, datum in enumerate(data)]
         values, grads, metrics = zip(*parts, strict=True)
         combined = {
             name: (max if name.endswith("/max") else math.fsum)([part[name] for part in metrics])
@@ -154,7 +154,7 @@ class LossContract(LearningPartContract):
         assert _same(again_metrics, metrics)
 
     def test_uses_every_output_it_asks_for(self) -> None:
-        """An output costs memory: each has a gradient, and is not done without where missing."""
+        """Each output that it asks for gets a gradient; without one of them the loss raises."""
         loss = met(self.make_loss())
         data, forward = self._case()
         forward.through(loss, data)[0].backward()
@@ -165,7 +165,7 @@ class LossContract(LearningPartContract):
                 loss(data, forward.logprobs, fewer)
 
     def test_reads_the_samplers_logprobs_if_it_says_so(self) -> None:
-        """`importance_weighted` (True unless a loss says False) bars some samplers."""
+        """`importance_weighted`, the default, bars some samplers: it must be true of the loss."""
         if not self.make_loss().importance_weighted:
             pytest.skip("this loss says that it weighs nothing by a ratio")
         data, forward = self._case()
@@ -178,7 +178,7 @@ class LossContract(LearningPartContract):
         )
 
     def test_does_without_what_it_does_not_ask_for(self) -> None:
-        """Logprobs, or those of the sampler, change nothing where it says that it reads none."""
+        """A loss that says it reads no logprobs, or none of the sampler's, does not read them."""
         data, forward = self._case()
         value, grads, _ = self._run(data, forward)
         loss = self.make_loss()
@@ -205,7 +205,7 @@ class LossContract(LearningPartContract):
         assert 0 < total <= 1 + 1e-5, f"weights came with the sum 1, and have the sum {total:g}"
 
     def test_names_a_builtin_form_or_none(self) -> None:
-        """A service's loss is known by its name, and made of logprobs alone."""
+        """`builtin_form` is None or a `NamedForm`; a loss with one asks for no outputs."""
         loss = self.make_loss()
         form = loss.builtin_form()
         assert form == self.make_loss().builtin_form()

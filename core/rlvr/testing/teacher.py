@@ -22,7 +22,7 @@ class TeacherContract(ScoringPromises, Contract):
 
     Attributes:
         tolerance_nats: Largest allowed difference of one token's logprob between two requests.
-        temperatures: At which it can score; the first is the one of most tests.
+        temperatures: Those it can score at; most tests use the first.
         tops: Numbers of likeliest tokens that are asked for of a teacher that `has_scores`, the
             smallest first; beyond what it gives (`capabilities.max_k`) they are left out.
         is_padded: Whether its model has rows that no token has: they take a part of the
@@ -109,7 +109,7 @@ class TeacherContract(ScoringPromises, Contract):
 
     @on_open("make_teacher")
     async def test_only_tokens_mask_and_temperature_count(self, teacher: Teacher) -> None:
-        """What the student thought of its tokens, and what they earned, is none of its business."""
+        """The policy's own logprobs and the advantages change no answer."""
         data = self._data(teacher)
         wanted = await teacher.logprobs(data)
         others = [
@@ -133,12 +133,12 @@ class TeacherContract(ScoringPromises, Contract):
 
     @on_open("make_teacher")
     async def test_nothing_to_score_is_no_error(self, teacher: Teacher) -> None:
-        """A step without data."""
+        """A step without data gives an empty list."""
         assert list(await teacher.logprobs([])) == []
 
     @on_open("make_teacher")
     async def test_what_is_too_long_is_refused(self, teacher: Teacher) -> None:
-        """More tokens than it reads are a `BackendError`, not a number that means nothing."""
+        """More tokens than it reads are a `BackendError`."""
         length = teacher.context_length + 1
         mask = np.arange(length) == length - 1
         with pytest.raises(BackendError):

@@ -1,4 +1,4 @@
-"""What a teacher promises that tells more than logprobs of given tokens."""
+"""Promises of a teacher that tells more than the logprobs of given tokens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LARGEST = 2000
 
 
 class ScoringPromises:
-    """A part of `TeacherContract`: its capabilities are true, both those it has and has not."""
+    """A part of `TeacherContract`: the capabilities are true, declared and undeclared ones."""
 
     tolerance_nats: ClassVar[float]
     is_padded: ClassVar[bool]
@@ -53,7 +53,7 @@ class ScoringPromises:
 
     @on_open("make_teacher")
     async def test_whole_data_come_back_with_what_was_asked_for(self, teacher: Teacher) -> None:
-        """In order, with the logprobs that it tells otherwise, and distributions if it has them."""
+        """Answers keep the order; their logprobs equal `logprobs`, and rows are distributions."""
         able, data = teacher.capabilities, self._data(teacher)
         if not able.reads_data:
             pytest.skip("it is asked by tokens")
@@ -88,7 +88,7 @@ class ScoringPromises:
 
     @on_open("make_teacher")
     async def test_the_token_that_stands_there_has_its_logprob(self, teacher: Teacher) -> None:
-        """`actual` is what `logprobs` says, and so is the row's entry of that token."""
+        """`actual` equals `logprobs`, and so does that token's entry in the row."""
         scoring, data = _scoring(teacher), self._data(teacher)
         wanted = await teacher.logprobs(data)
         size, most = teacher.tokenizer.vocab_size, scoring.capabilities.max_k
@@ -106,7 +106,7 @@ class ScoringPromises:
 
     @on_open("make_teacher")
     async def test_a_larger_k_gives_the_same_and_more(self, teacher: Teacher) -> None:
-        """The likeliest tokens, whatever their order: no other is likelier than one of them."""
+        """Rows hold the likeliest tokens, in any order: no token left out is likelier."""
         scoring = _scoring(teacher)
         question = self._questions(teacher)[-1]
         answers = [
@@ -173,7 +173,7 @@ class ScoringPromises:
     async def test_states_and_head_are_the_whole_distribution(self, teacher: Teacher) -> None:
         """Softmax of the head on a state gives the likeliest tokens, at any temperature."""
         if not teacher.capabilities.has_states:
-            pytest.skip("it keeps its states to itself")
+            pytest.skip("this teacher gives no states")
         data, head = self._data(teacher), teacher.head
         assert head is not None
         for datum, found in zip(data, await teacher.states(data), strict=True):
