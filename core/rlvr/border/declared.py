@@ -88,10 +88,10 @@ def _fault_of_values(part: Part) -> str:
     kinds = [base for base in type(part).__mro__ if base.__module__.startswith("rlvr.parts.")]
     for kind in reversed(kinds):
         for name, default in vars(kind).items():
-            value, record = getattr(part, name), type(default)
-            if isinstance(default, bool) and not isinstance(value, bool):
+            if isinstance(default, bool) and not isinstance(value := getattr(part, name), bool):
                 return f"{name} = {shown(value)}, which is neither True nor False"
-            if attrs.has(record) and not isinstance(value, record):
+            record = type(default)
+            if attrs.has(record) and not isinstance(value := getattr(part, name), record):
                 return f"{name} = {shown(value)}, which is no rlvr.{record.__name__}"
     return ""
 

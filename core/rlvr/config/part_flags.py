@@ -159,9 +159,15 @@ def _meant(
 
 
 def _value(flag: str, value: str | None, schema: OptionSchema) -> str:
+    if value is None and schema.wanted is not bool:
+        raise ConfigError(
+            f"{flag} was given without a value.",
+            f"expected: {schema.expected}",
+            schema.told,
+        )
+    if value is None:
+        return "true"
     if schema.wanted is bool:
-        if value is None:
-            return "true"
         try:
             coerce(value, bool)
         except ValueError as error:
@@ -170,10 +176,4 @@ def _value(flag: str, value: str | None, schema: OptionSchema) -> str:
                 f"found: {flag} is true or false, and {value!r} is neither",
                 f"write {flag}, or {flag}=false; options are key=value",
             ) from error
-    if value is None:
-        raise ConfigError(
-            f"{flag} was given without a value.",
-            f"expected: {schema.expected}",
-            f"{schema.key}: {schema.help} [default: {schema.default}]",
-        )
     return value

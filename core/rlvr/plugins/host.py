@@ -20,9 +20,8 @@ import rlvr.hookspecs as hookspecs
 from rlvr.errors import PluginError
 from rlvr.plugins.controls import BUILTIN, Controls
 from rlvr.plugins.discovery import Found, discover
-from rlvr.plugins.loading import broken, load_module
+from rlvr.plugins.loading import broken, load_module, specify
 from rlvr.plugins.offers import OFFERS, checked, label
-from rlvr.plugins.own_hooks import specify
 from rlvr.plugins.status import PluginStatus
 from rlvr.specs import (
     AdvantageSpec,
@@ -101,9 +100,7 @@ class PluginHost:
         )
 
     def _load(self, found: Found, everyone: tuple[Found, ...]) -> tuple[PluginStatus, Any]:
-        status = PluginStatus(
-            name=found.name, distribution=found.distribution, version=found.version
-        )
+        status = PluginStatus(found.name, found.distribution, found.version)
         why = self._controls.why_disabled(found.name)
         if why:
             return evolve(status, status="disabled", reason=why), None
@@ -111,7 +108,7 @@ class PluginHost:
         if rivals and not (found.name == BUILTIN and found.distribution == "rlvr"):
             reason = f"the name {found.name!r} is also taken by {', '.join(rivals)} - uninstall one"
             return evolve(status, status="conflict", reason=reason), None
-        return load_module(found)
+        return load_module(found, status)
 
     def _admit(self, status: PluginStatus, module: Any) -> PluginStatus:
         if not status.is_active:

@@ -10,7 +10,7 @@ from attrs import field, frozen
 State = Literal["active", "disabled", "broken", "incompatible", "conflict"]
 
 
-@frozen(kw_only=True)
+@frozen
 class PluginStatus:
     """
     One installed plugin.
