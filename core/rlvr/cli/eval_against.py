@@ -53,11 +53,7 @@ def prepare(
     Read or configure the other side now, so that mistakes show early; calling does the work.
 
     It is asked the same problems with the same settings, and judged by the same reward.
-
-    Args:
-        args: The command's.
-        host: Loaded plugins.
-        configured: How the one side is evaluated; None where that was read from a file.
+    `configured` is the evaluation of this side; None if that was read from a file.
     """
     kind = kind_of(args.against)
     if kind == "judged":

@@ -48,13 +48,10 @@ BROKEN_PIPE = 128 + 13  # as a shell reports a process that SIGPIPE ended
 
 def main(argv: list[str] | None = None) -> int:
     """
-    Run one command.
-
-    Args:
-        argv: Words after `rlvr`; None: those of this process.
+    Run one command: the words after `rlvr`, by default those of this process.
 
     Returns:
-        An `ExitCode`, or 141 where the reader of standard output went away.
+        An `ExitCode`, or 141 if the reader of standard output went away.
     """
     words = sys.argv[1:] if argv is None else list(argv)
     _open_streams()

@@ -32,9 +32,7 @@ def add_run_flags(parser: argparse.ArgumentParser, *, model: bool = True) -> Non
     """
     Add the `run.*` options that say what a command works on, and `--json`; absent ones are None.
 
-    Args:
-        parser: The command's.
-        model: Also `--model` and `--backend`, for commands that sample.
+    `model` adds `--model` and `--backend`, for commands that sample.
     """
     parser.add_argument("--plugin", metavar="NAME", help="domain plugin: its default task")
     parser.add_argument("--task", metavar="NAME", help="task, where a plugin has several")

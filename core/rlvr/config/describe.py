@@ -62,14 +62,10 @@ def as_text(value: Any) -> str:
 def reference_markdown(specs: Mapping[str, type]) -> str:
     """A section for each namespace with a table of its options."""
     lines: list[str] = []
-    rows = describe(specs)
     for namespace, cls in specs.items():
         lines += [f"### `{namespace}`", "", _first_sentence(cls), ""]
         lines += ["| option | default | type | meaning |", "| --- | --- | --- | --- |"]
-        for row in rows:
-            if row.key.rpartition(".")[0] == namespace:
-                lines.append(_markdown_row(row))
-        lines.append("")
+        lines += [*map(_markdown_row, describe({namespace: cls})), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -1,4 +1,4 @@
-"""What became of each installed plugin."""
+"""The state of an installed plugin: active, or why it is not."""
 
 from __future__ import annotations
 
