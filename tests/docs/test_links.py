@@ -111,8 +111,9 @@ def test_commands_can_be_parsed(page: Path) -> None:
         if not words or words[0] not in COMMANDS:
             assert words[:1] in (["--help"], ["--version"], *_PLUGINS), shown
             continue
-        module = importlib.import_module(COMMANDS[words[0]][0])
-        parser = CommandParser(prog=f"rlvr {words[0]}", description=module.SUMMARY)
+        where, summary = COMMANDS[words[0]]
+        module = importlib.import_module(where)
+        parser = CommandParser(prog=f"rlvr {words[0]}", description=summary)
         module.configure(parser)
         if {"-h", "--help"} & set(words):
             continue

@@ -1,4 +1,8 @@
-"""Checks of what optional methods of parts give: the same in a run and in the kit."""
+"""Checks of what optional methods of parts give: the same in a run and in the kit.
+
+Each function raises `PartError`, which names the part, where the part raised or gave something
+else than its first line says.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +19,11 @@ from rlvr.border.promises import fault_of_problem
 from rlvr.parts import Advantage, LearningPart, Policy, RewardFn, Task
 from rlvr.types import Figure, PassRate, Probe, Problem, ScoredGroup, Trajectory
 
+_FLOATS = (float, np.floating)
+
 
 def annotated(task: Task, problem: Problem, trajectory: Trajectory) -> Mapping[str, Any]:
-    """
-    What a task knows of each token of a trajectory, by name.
-
-    Raises:
-        PartError: It is no mapping of numbers (T,), or the task raised.
-    """
+    """Numbers (T,) by name: what a task knows of each token of a trajectory."""
     promised = "numbers (T,) by name, one a token"
     at = Border(task, "task", "annotate", promised=promised, problem=problem.id)
     with at:
@@ -38,12 +39,7 @@ def annotated(task: Task, problem: Problem, trajectory: Trajectory) -> Mapping[s
 
 
 def probes_of(task: Task, problem: Problem, *, count: int, seed: int) -> list[Probe]:
-    """
-    Answers whose verdict is known.
-
-    Raises:
-        PartError: One is no `Probe` of this problem, or the task raised.
-    """
+    """Answers to this problem whose verdict is known."""
     promised = "probes: answers to this problem"
     at = Border(task, "task", "probes", promised=promised, problem=problem.id)
     with at:
@@ -57,26 +53,15 @@ def probes_of(task: Task, problem: Problem, *, count: int, seed: int) -> list[Pr
 
 
 def proven(task: Task, problem: Problem, probe: Probe) -> bool | None:
-    """
-    Whether a probe is right after all; None: not known.
-
-    Raises:
-        PartError: It is none of True, False and None, or the task raised.
-    """
+    """True or False: whether a probe is right after all; None: not known."""
     at = Border(task, "task", "prove", promised="True, False or None", problem=problem.id)
-    with at:
-        found: Any = task.prove(problem, probe)
+    found: Any = at.call(task.prove, problem, probe)
     at.check("" if found is None or isinstance(found, bool | np.bool_) else shown(found))
     return None if found is None else bool(found)
 
 
 async def figures_of(task: Task, policy: Policy, split: str, seed: int) -> AsyncGenerator[Figure]:
-    """
-    Further numbers of an evaluation, each when it is there.
-
-    Raises:
-        PartError: One is no `Figure` with a name of its own, or the task raised.
-    """
+    """Further numbers of an evaluation, each when it is there, with a name of its own."""
     at = Border(task, "task", "measure", promised="figures, each with a name of its own")
     seen: set[str] = set()
     with at:
@@ -93,12 +78,7 @@ async def figures_of(task: Task, policy: Policy, split: str, seed: int) -> Async
 
 
 def discovered_by(task: Task, memory: Mapping[str, Any]) -> tuple[Problem, ...]:
-    """
-    The problems that a task's memory holds.
-
-    Raises:
-        PartError: One is no problem, or the task raised.
-    """
+    """The problems that a task's memory holds."""
     at = Border(task, "task", "discovered", promised="problems with ids of their own")
     with at:
         found = tuple(task.discovered(memory))
@@ -108,103 +88,61 @@ def discovered_by(task: Task, memory: Mapping[str, Any]) -> tuple[Problem, ...]:
 
 
 def key_of(reward: RewardFn, problem: Problem, trajectory: Trajectory) -> str | None:
-    """
-    The key of a verdict; None: it is not kept.
-
-    Raises:
-        PartError: It is no text, or the reward raised.
-    """
+    """The text that is the key of a verdict; None: it is not kept."""
     at = Border(reward, "reward", "verdict_key", promised="a text or None", problem=problem.id)
-    with at:
-        key = reward.verdict_key(problem, trajectory)
+    key = at.call(reward.verdict_key, problem, trajectory)
     at.check("" if key is None or isinstance(key, str) else shown(key))
     return key
 
 
 def seconds_of(reward: RewardFn, problem: Problem, trajectory: Trajectory) -> float:
-    """
-    About how long a verification takes.
-
-    Raises:
-        PartError: It is no finite number from 0, or the reward raised.
-    """
+    """About how long a verification takes: a finite number of seconds from 0."""
     promised = "seconds as a number, not below 0"
     at = Border(reward, "reward", "expected_seconds", promised=promised, problem=problem.id)
-    with at:
-        found = reward.expected_seconds(problem, trajectory)
+    found = at.call(reward.expected_seconds, problem, trajectory)
     at.check("" if is_finite(found) and found >= 0 else shown(found))
     return float(found)
 
 
 def reward_at(reward: RewardFn, step: int, history: Mapping[str, PassRate]) -> RewardFn:
-    """
-    The reward of a training step (0-based).
-
-    Raises:
-        PartError: It is no reward, or the reward raised.
-    """
+    """The reward of a training step (0-based)."""
     at = Border(reward, "reward", "at_step", promised="a RewardFn")
-    with at:
-        found = reward.at_step(step, history)
+    found = at.call(reward.at_step, step, history)
     at.check(fault_of_part(found, "reward"))
     return found
 
 
 def reseeded(reward: RewardFn, seed: int) -> RewardFn | None:
-    """
-    The same judge with tests of another seed; None: nothing is drawn at random.
-
-    Raises:
-        PartError: It is neither a reward nor None, or the reward raised.
-    """
+    """The same judge with tests of another seed; None: nothing is drawn at random."""
     at = Border(reward, "reward", "with_seed", promised="a RewardFn or None")
-    with at:
-        found = reward.with_seed(seed)
+    found = at.call(reward.with_seed, seed)
     at.check("" if found is None else fault_of_part(found, "reward"))
     return found
 
 
 def is_kept(advantage: Advantage, group: ScoredGroup) -> bool:
-    """
-    Whether training sees a group.
-
-    Raises:
-        PartError: It is neither True nor False, or the advantage raised.
-    """
+    """Whether training sees a group."""
     promised = "True or False"
     at = Border(advantage, "advantage", "keep", promised=promised, problem=group.problem.id)
-    with at:
-        found: Any = advantage.keep(group)
+    found: Any = at.call(advantage.keep, group)
     at.check("" if isinstance(found, bool | np.bool_) else shown(found))
     return bool(found)
 
 
 def numbers_of(part: Any, kind: str, method: str, found: object) -> dict[str, float]:
-    """
-    Metrics as a part gave them, as Python's own numbers.
-
-    Raises:
-        PartError: They are no mapping of texts to numbers.
-    """
+    """A part's metrics, a mapping of texts to numbers, as Python's own numbers."""
     at = Border(part, kind, method, promised="metrics: a mapping of texts to numbers")
     if not isinstance(found, Mapping):
         at.check(shown(found))
         return {}
     for name, value in found.items():
-        is_fit = isinstance(name, str) and (
-            is_finite(value) or isinstance(value, float | np.floating)
-        )
+        is_fit = isinstance(name, str) and (is_finite(value) or isinstance(value, _FLOATS))
         at.check("" if is_fit else f"{shown(value)} as {shown(name)}")
     return {name: float(value) for name, value in found.items()}
 
 
 def warnings_of(part: LearningPart | Task, of: Mapping[str, float] | str) -> list[str]:
-    """
-    What a person should know of a step's metrics, or of the problems of a task's split.
-
-    Raises:
-        PartError: They are no texts, or the part raised.
-    """
+    """Sentences on what a person should know of a step's metrics, or of a task's split."""
     at = Border(part, part.kind, "warnings", promised="sentences")
     with at:
         told: Any = part.warnings

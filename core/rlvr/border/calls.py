@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from attrs import field, frozen
 
 from rlvr.errors import PartError, RlvrError
 from rlvr.specs import PartSpec
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _BUILT: dict[tuple[str, type], PartSpec] = {}
 """The specs of parts that were built in this process, by kind and class."""
@@ -83,6 +86,11 @@ class Border:
         if isinstance(error, asyncio.CancelledError) and is_cancelled():
             return
         raise self.broken(f"it raised {said(error)}", error) from error
+
+    def call(self, method: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+        """What the part's method gives; `PartError` where it raises."""
+        with self:
+            return method(*args, **options)
 
     def check(self, fault: str) -> None:
         """

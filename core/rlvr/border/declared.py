@@ -1,48 +1,28 @@
-"""What a part declares and what it overrides, side by side: used by the kit and by a run."""
+"""Compares what a part declares with the methods it overrides, in the kit and in a run."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
 
+import attrs
 from attrs import frozen
 
 from rlvr.border.calls import Border, shown
 from rlvr.parts import (
     Advantage,
     Backend,
-    Capabilities,
     Episode,
     LearningPart,
     Loss,
-    Needs,
     Part,
     Policy,
     RewardFn,
     RewardWrapper,
-    Sampler,
     Task,
     Teacher,
-    TeacherCapabilities,
     Tokenizer,
 )
-
-FLAGS: dict[type[Part], tuple[str, ...]] = {
-    Task: ("is_offline", "discovers_problems"),
-    RewardFn: ("has_second_opinion",),
-    Episode: ("writes_tokens",),
-    Policy: ("can_export",),
-    Sampler: ("draws_from_policy",),
-    Tokenizer: ("has_bytes", "can_save"),
-    Loss: ("importance_weighted",),
-}
-"""Attributes that are True or False, by kind."""
-RECORDS: dict[type[Part], tuple[str, type]] = {
-    Backend: ("capabilities", Capabilities),
-    Teacher: ("capabilities", TeacherCapabilities),
-    LearningPart: ("needs", Needs),
-}
-"""Attributes that are a record of declarations, by kind."""
 
 
 @frozen
@@ -104,13 +84,15 @@ def _kind(cls: type) -> type:
 
 
 def _fault_of_values(part: Part) -> str:
-    for kind, names in FLAGS.items():
-        for name in names if isinstance(part, kind) else ():
-            if not isinstance(getattr(part, name), bool):
-                return f"{name} = {shown(getattr(part, name))}, which is neither True nor False"
-    for kind, (name, record) in RECORDS.items():
-        if isinstance(part, kind) and not isinstance(getattr(part, name), record):
-            return f"{name} = {shown(getattr(part, name))}, which is no rlvr.{record.__name__}"
+    """What is wrong with the values of flags and records, which a kind's defaults are."""
+    kinds = [base for base in type(part).__mro__ if base.__module__.startswith("rlvr.parts.")]
+    for kind in reversed(kinds):
+        for name, default in vars(kind).items():
+            if isinstance(default, bool) and not isinstance(value := getattr(part, name), bool):
+                return f"{name} = {shown(value)}, which is neither True nor False"
+            record = type(default)
+            if attrs.has(record) and not isinstance(value := getattr(part, name), record):
+                return f"{name} = {shown(value)}, which is no rlvr.{record.__name__}"
     return ""
 
 

@@ -23,19 +23,11 @@ from rlvr.parts import (
     Teacher,
 )
 
-BASES: Mapping[str, type[Part]] = {
-    "task": Task,
-    "reward": RewardFn,
-    "sampler": Sampler,
-    "advantage": Advantage,
-    "loss": Loss,
-    "backend": Backend,
-    "policy": Policy,
-    "teacher": Teacher,
-    "checkpointer": Checkpointer,
-    "curriculum": Curriculum,
-    "callback": Callback,
-}
+_KINDS = (
+    *(Task, RewardFn, Sampler, Advantage, Loss, Backend, Policy, Teacher),
+    *(Checkpointer, Curriculum, Callback),
+)
+BASES: Mapping[str, type[Part]] = {base.kind: base for base in _KINDS}
 """The base class from which every part of a kind derives."""
 
 
@@ -54,14 +46,8 @@ P = TypeVar("P", bound=LearningPart)
 
 
 def remembering(part: P, memory: Mapping[str, float]) -> P:
-    """
-    An advantage or a loss with the settings that its memory holds.
-
-    Raises:
-        PartError: `with_memory` raised, or gave no such part.
-    """
+    """An advantage or a loss with the settings that its memory holds, else `PartError`."""
     at = Border(part, part.kind, "with_memory", promised="the same part with other settings")
-    with at:
-        found = part.with_memory(memory)
+    found = at.call(part.with_memory, memory)
     at.check(fault_of_part(found, part.kind))
     return found

@@ -1,4 +1,8 @@
-"""Checks of what parts give: problems, groups, advantages, metrics (rewards: `verification`)."""
+"""Checks of what parts give: problems, groups, advantages, metrics (rewards: `verification`).
+
+Each function raises `PartError`, which names the part, where the part raised or gave something
+else than the function's docstring says.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +25,9 @@ log = get(__name__)
 
 
 def problems_of(task: Task, split: str) -> list[Problem]:
-    """
-    The problems of a split.
-
-    Raises:
-        PartError: One is no `Problem`, has no id as text or one that is taken, or a prompt that
-            is no messages; or the task raised.
-    """
-    problems: list[Problem] = []
+    """The problems of a split: ids are texts, each once; prompts are messages."""
     at = Border(task, "task", "problems", promised="problems with ids of their own")
-    with at:
-        problems.extend(task.problems(split))
+    problems = at.call(lambda: list(task.problems(split)))
     seen: set[str] = set()
     for number, problem in enumerate(problems, start=1):
         fault = fault_of_problem(problem)
@@ -48,19 +44,20 @@ def fault_of_problem(problem: object) -> str:
         return shown(problem)
     if not isinstance(problem.id, str) or not problem.id:
         return f"a problem with {shown(problem.id)} as id"
+    of, texts = f"problem {problem.id!r} with", [problem.id]
     messages: tuple[object, ...] = problem.prompt
     for message in messages:
         if not isinstance(message, Message) or not isinstance(message.content, str):
-            wrong = f"{shown(message)} in its prompt, which is no Message"
-            return f"problem {problem.id!r} with {wrong}"
+            return f"{of} {shown(message)} in its prompt, which is no Message"
         if not isinstance(message.role, str) or not message.role:
-            return f"problem {problem.id!r} with {shown(message.role)} as a role in its prompt"
-    if not all(isinstance(x, str) for pair in problem.labels.items() for x in pair):
-        return f"problem {problem.id!r} with labels that are no texts: {shown(problem.labels)}"
-    texts = [text for message in problem.prompt for text in (message.role, message.content)]
-    for text in (problem.id, *texts, *(x for pair in problem.labels.items() for x in pair)):
+            return f"{of} {shown(message.role)} as a role in its prompt"
+        texts += [message.role, message.content]
+    labels = [text for pair in problem.labels.items() for text in pair]
+    if not all(isinstance(text, str) for text in labels):
+        return f"{of} labels that are no texts: {shown(problem.labels)}"
+    for text in (*texts, *labels):
         if not _is_unicode(text):
-            return f"problem {problem.id!r} with half a character: {shown(text)}"
+            return f"{of} half a character: {shown(text)}"
     return ""
 
 
@@ -73,29 +70,17 @@ def _is_unicode(text: str) -> bool:
 
 
 def reference_of(task: Task, problem: Problem) -> Trajectory | None:
-    """
-    The ground truth of a problem, None where there is none.
-
-    Raises:
-        PartError: It is no trajectory of this problem, or the task raised.
-    """
+    """The ground truth of this problem, None where there is none."""
     at = Border(task, "task", "reference", promised="a Trajectory or None", problem=problem.id)
-    with at:
-        found = task.reference(problem)
+    found = at.call(task.reference, problem)
     at.check(_fault_of_trajectory(found, problem) if found is not None else "")
     return found
 
 
 def episode_of(task: Task, problem: Problem) -> Episode:
-    """
-    A fresh episode of a problem.
-
-    Raises:
-        PartError: It is no `Episode`, or the task raised.
-    """
+    """A fresh episode of a problem."""
     at = Border(task, "task", "episode", promised="an Episode", problem=problem.id)
-    with at:
-        episode = task.episode(problem)
+    episode = at.call(task.episode, problem)
     at.check("" if isinstance(episode, Episode) else f"{shown(episode)}, which is no rlvr.Episode")
     check_declarations(episode, "episode")
     return episode
@@ -104,12 +89,7 @@ def episode_of(task: Task, problem: Problem) -> Episode:
 async def trajectories_of(
     sampler: Sampler, policy: Policy, task: Task, problem: Problem, params: SamplingParams
 ) -> AsyncGenerator[Trajectory]:
-    """
-    The trajectories of a problem, each as it ends.
-
-    Raises:
-        PartError: Some are missing or are not those of the problem, or the sampler raised.
-    """
+    """All trajectories of this problem, each as it ends."""
     size = params.group_size if sampler.draws_from_policy else 0
     promised = f"{size} trajectories" if size else "trajectories"
     at = Border(sampler, "sampler", "sample", promised=promised, problem=problem.id)
@@ -147,12 +127,7 @@ def _fault_of_trajectory(trajectory: object, problem: Problem) -> str:
 
 
 async def policy_of(backend: Any, *, is_live: bool = False) -> Policy:
-    """
-    A sampling handle of a backend's weights; `is_live` asks for one that follows them.
-
-    Raises:
-        PartError: It is no policy, or the backend raised.
-    """
+    """A sampling handle of a backend's weights; `is_live` asks for one that follows them."""
     method = "live_policy" if is_live else "policy"
     at = Border(backend, "backend", method, promised="a Policy")
     with at:
@@ -165,18 +140,10 @@ async def policy_of(backend: Any, *, is_live: bool = False) -> Policy:
 def credited(
     advantage: Advantage, groups: Sequence[ScoredGroup]
 ) -> Sequence[Sequence[float | None]]:
-    """
-    The advantages (P, G), ragged, aligned with the groups' trajectories.
-
-    Raises:
-        PartError: Their shape is another one, one is no finite number and not None, or the
-            advantage raised.
-    """
-    at = Border(
-        advantage, "advantage", "__call__", promised="a finite number or None for each trajectory"
-    )
-    with at:
-        found = advantage(groups)
+    """Finite advantages or None, (P, G), ragged, aligned with the groups' trajectories."""
+    promised = "a finite number or None for each trajectory"
+    at = Border(advantage, "advantage", "__call__", promised=promised)
+    found = at.call(advantage, groups)
     with at:  # what came may be no sequence at all
         rows = [list(row) for row in found]
     shape, wanted = [len(row) for row in rows], [len(g.trajectories) for g in groups]
@@ -191,23 +158,13 @@ def credited(
 
 
 def check_any_credit(advantage: Advantage, steps: int) -> None:
-    """
-    Refuse, at the end of a run, an advantage that left out every trajectory of every step.
-
-    Raises:
-        PartError: Names the advantage.
-    """
+    """Refuse, at the end of a run, an advantage that left out every trajectory of every step."""
     at = Border(advantage, "advantage", "__call__", promised="credit for some trajectories")
     at.check(f"None for every trajectory of {steps} steps: nothing was trained")
 
 
 def check_scored(backend: Backend, data: Sequence[Datum], which: str, found: object) -> None:
-    """
-    Refuse numbers (T,) of other models that do not fit the data.
-
-    Raises:
-        PartError: Names the backend and the first datum that they do not fit.
-    """
+    """Refuse numbers (T,) of other models that do not fit the data; name the first misfit."""
     at = Border(backend, "backend", "logprobs", promised=f"{which} numbers (T,) for each datum")
     numbers: list[Any] = list(found) if isinstance(found, Sequence) else [found]
     is_whole = isinstance(found, Sequence) and len(numbers) == len(data)

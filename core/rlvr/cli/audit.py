@@ -29,8 +29,6 @@ from rlvr.verifier_audit.auditor import Auditor, AuditPlan
 from rlvr.verifier_audit.file import AuditFile
 from rlvr.verifier_audit.findings import ProblemAudit
 
-SUMMARY = "find problems whose verifier is weak, flaky or wrong"
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""

@@ -8,11 +8,9 @@ import sys
 from rlvr.cli.options import add_config_flags, add_run_flags, add_training_flags
 from rlvr.cli.output import print_json, table
 from rlvr.cli.parser import examples
-from rlvr.config.describe import OptionRow, as_text, describe
+from rlvr.config.describe import as_text, describe
 from rlvr.errors import ExitCode
 from rlvr.plugins.host import PluginHost
-
-SUMMARY = "Show each option's value and where it came from."
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,21 +45,8 @@ def main(args: argparse.Namespace) -> int:
         print(f"rlvr: not shown: {why}", file=sys.stderr)
     rows = describe(configured.specs, configured.options)
     if args.json:
-        print_json([_as_json(row) for row in rows])
+        print_json(rows)
     else:
         cells = [(row.key, as_text(row.value), row.origin) for row in rows]
         print(table(("OPTION", "VALUE", "FROM"), cells))
     return ExitCode.DONE
-
-
-def _as_json(row: OptionRow) -> dict[str, object]:
-    return {
-        "key": row.key,
-        "value": row.value,
-        "origin": row.origin,
-        "default": row.default,
-        "type": row.type,
-        "unit": row.unit,
-        "choices": list(row.choices),
-        "help": row.help,
-    }

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from attrs import asdict, frozen
+from attrs import frozen
 
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import print_json, table
@@ -22,11 +22,10 @@ from rlvr.plugins.resolve import load_object
 from rlvr.plugins.status import PluginStatus
 from rlvr.specs import Check, CheckResult
 
-SUMMARY = "Check what plugins need from this machine; exit 4 where something required is missing."
 MINIMAL_PYTHON = (3, 11)
 
 
-@frozen(kw_only=True)
+@frozen
 class Finding:
     """One line of the report. `status` is ok, missing, optional (missing) or skipped."""
 
@@ -64,7 +63,7 @@ def main(args: argparse.Namespace) -> int:
     findings = list(_findings(host, args.plugin, args.fast))
     is_ready = all(finding.status != "missing" for finding in findings)
     if args.json:
-        print_json({"ok": is_ready, "checks": [asdict(finding) for finding in findings]})
+        print_json({"ok": is_ready, "checks": findings})
     else:
         cells = [(f.plugin, f.check, f.status, f.found) for f in findings]
         print(table(("PLUGIN", "CHECK", "STATUS", "FOUND"), cells))
@@ -85,9 +84,7 @@ def _findings(host: PluginHost, plugin: str | None, is_fast: bool) -> Iterator[F
         if plugin not in (None, check.provider):
             continue
         if check.is_slow and is_fast:
-            yield Finding(
-                plugin=check.provider, check=check.name, status="skipped", found="slow (--fast)"
-            )
+            yield Finding(check.provider, check.name, "skipped", "slow (--fast)")
             continue
         yield _run(check.provider, check.name, partial(_call, check), is_required=check.required)
 
@@ -105,25 +102,15 @@ def _run(plugin: str, name: str, function: Callable[[], object], *, is_required:
     except Exception as error:  # the plugin border: a check that crashes is a check that failed
         result = CheckResult(ok=False, found=f"the check failed: {type(error).__name__}: {error}")
     missing = "missing" if is_required else "optional"
-    return Finding(
-        plugin=plugin,
-        check=name,
-        status="ok" if result.ok else missing,
-        found=result.found,
-        fix=result.fix,
-        seconds=round(time.perf_counter() - started, 3),
-    )
+    status = "ok" if result.ok else missing
+    seconds = round(time.perf_counter() - started, 3)
+    return Finding(plugin, name, status, result.found, result.fix, seconds)
 
 
 def _unusable(status: PluginStatus) -> Finding:
     reason, _, fix = status.reason.rpartition(" - ")
-    return Finding(
-        plugin=status.name,
-        check="plugin",
-        status="missing",
-        found=f"{status.status}: {reason or fix}",
-        fix=fix if reason else "",
-    )
+    found = f"{status.status}: {reason or fix}"
+    return Finding(status.name, "plugin", "missing", found, fix if reason else "")
 
 
 def _check_python() -> CheckResult:
@@ -142,9 +129,8 @@ def _check_cache() -> CheckResult:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
+        found = f"{folder} cannot be written: {error.strerror}"
         return CheckResult(
-            ok=False,
-            found=f"{folder} cannot be written: {error.strerror}",
-            fix="set RLVR_CACHE_DIR to a folder you may write",
+            ok=False, found=found, fix="set RLVR_CACHE_DIR to a folder you may write"
         )
     return CheckResult(ok=True, found=str(folder))

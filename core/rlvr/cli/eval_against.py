@@ -53,11 +53,7 @@ def prepare(
     Read or configure the other side now, so that mistakes show early; calling does the work.
 
     It is asked the same problems with the same settings, and judged by the same reward.
-
-    Args:
-        args: The command's.
-        host: Loaded plugins.
-        configured: How the one side is evaluated; None where that was read from a file.
+    `configured` is the evaluation of this side; None if that was read from a file.
     """
     kind = kind_of(args.against)
     if kind == "judged":
@@ -73,7 +69,7 @@ def prepare(
 def _told(
     args: argparse.Namespace, configured: Configured | None, kind: Kind
 ) -> argparse.Namespace:
-    """The command line of the other side, and as its base the options of the one."""
+    """The command line of the other side, based on the options of this one."""
     told = argparse.Namespace(**vars(args))
     told.completions = told.run_dir = told.model = None
     told.overrides = [w for w in args.overrides if not w.startswith(OF_THE_MODEL)]
@@ -97,7 +93,7 @@ def _told(
 
 
 def _shared(configured: Configured) -> dict[str, object]:
-    """What is not about the one model: the task, its reward, the split, how many samples."""
+    """Options both sides share: task, reward, split, number of samples."""
     backend = configured.chosen.backend
     foreign = "sampler" if backend is None else backend.option_namespace
     return {

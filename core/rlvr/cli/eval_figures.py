@@ -1,4 +1,4 @@
-"""What a task measures besides right and wrong (`Task.measure`): asked for, as a table, as JSON."""
+"""A task's further figures (`Task.measure`): how they are measured, shown and written as JSON."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def measured(task: Task, policy: Policy, *, split: str, seed: int, quiet: 
 
 
 def figure_line(figure: Figure) -> str:
-    """One number while the others are still measured."""
+    """The line that is printed as soon as a figure is measured."""
     return f"  {figure.name} {_value(figure)} {_interval(figure)} n={figure.n}"
 
 

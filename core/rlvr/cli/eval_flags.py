@@ -17,7 +17,7 @@ SAMPLING = ("model", "backend", "sampler")
 
 def check_flags(args: argparse.Namespace) -> None:
     """
-    Refuse what contradicts itself, before any work.
+    Reject flags that exclude each other, before any work.
 
     Raises:
         ConfigError: Names the flags, and what to leave out.

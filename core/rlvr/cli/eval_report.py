@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
+
 from rlvr.cli.output import table
 from rlvr.evaluation.breakdown import Breakdown, Slice
 
@@ -25,28 +27,13 @@ def as_json(report: Breakdown, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _numbers(part: Slice) -> dict[str, Any]:
-    return {
-        "problems": part.problems,
-        "samples": part.samples,
-        "right": part.right,
-        "failed": part.failed,
-        "unjudged": part.unjudged,
-        "pass_at": {str(k): v for k, v in part.pass_at.items()},
-        "low": part.low,
-        "high": part.high,
-        "runs": list(part.runs),
-        "run_mean": part.run_mean,
-        "run_std": part.run_std,
-        "reward_mean": part.reward_mean,
-        "components": dict(part.components),
-        "tokens": part.tokens,
-        "verify_s": part.verify_s,
-        "cached": part.cached,
-    }
+    rates = {str(k): v for k, v in part.pass_at.items()}
+    runs = {"run_mean": part.run_mean, "run_std": part.run_std}
+    return {**attrs.asdict(part), "pass_at": rates, **runs}
 
 
 def as_text(report: Breakdown, facts: Mapping[str, Any]) -> str:
-    """The table, the line to quote, and what is in no number."""
+    """The table, the line to quote, the cost, and what was left out."""
     whole = report.whole
     if whole.pass1 is None:
         return f"nothing could be verified\n{_counts(report, facts)}"

@@ -1,4 +1,4 @@
-"""What `rlvr eval` judges: samples of a model, the answers of a file, or what was judged before."""
+"""The three sources of `rlvr eval`: samples of a model, answers in a file, saved verdicts."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class Evaluated:
         split: Split that was evaluated.
         sample_s: Seconds that sampling took, None where nothing was sampled.
         judge_s: Seconds that judging took, None where that is not recorded.
-        held: Whether the problems are held-out for the model; None where a file said it.
+        held: Whether the problems are held-out for the model; None if a file of verdicts says it.
         max_failures: Share of verifications that may fail to run; None where none ran now.
-        counts: What only some sources have: `missing`, `unusable`, `unsupported`, `held_out`, ...
-        besides: What the task measured besides (`Task.measure`).
+        counts: Facts of some sources only: `missing`, `unusable`, `unsupported`, `held_out`, ...
+        besides: Further figures of the task (`Task.measure`).
     """
 
     model: str
@@ -66,7 +66,7 @@ class Evaluated:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What is in no number of the breakdown."""
+        """Facts that the breakdown does not hold."""
         return {
             "model": self.model,
             "split": self.split,
@@ -82,7 +82,7 @@ class Evaluated:
 
     @property
     def head(self) -> dict[str, Any]:
-        """What each line of `--out` says of its evaluation."""
+        """Facts of the evaluation that each line of `--out` repeats."""
         kept = ("model", "split", "sample_s", "judge_s", "held_out")
         return {key: value for key, value in self.facts.items() if key in kept}
 
@@ -139,7 +139,7 @@ async def sampled(configured: Configured, args: argparse.Namespace) -> Evaluated
 async def _measured(
     task: Task, policy: Policy, configured: Configured, args: argparse.Namespace
 ) -> Measured:
-    """What the task measures besides, unless nobody wants to know."""
+    """Further figures of the task; none with `--figures no`."""
     if args.figures == "no":
         return Measured()
     split: str = configured.options.values["eval.split"]
@@ -238,7 +238,7 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 def _asked_samples(configured: Configured) -> int:
-    """`eval.samples` where a person gave it; a preset's is about sampling a model."""
+    """`eval.samples` if a person set it, else 0: a preset's value is about sampling a model."""
     origin = configured.options.origin["eval.samples"]
     is_vetted = origin.startswith(("preset ", "algorithm "))
     return 0 if is_vetted else int(configured.options.values["eval.samples"])

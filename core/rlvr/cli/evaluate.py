@@ -33,8 +33,6 @@ from rlvr.records.owner import writing_to
 from rlvr.records.run_directory import write_out
 from rlvr.types import Failed
 
-SUMMARY = "measure how often a model is right"
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
@@ -131,7 +129,7 @@ def _evaluated(configured: Configured | None, args: argparse.Namespace) -> Evalu
 
 
 def _asked(other: Callable[[], Evaluated], this: Evaluated, args: argparse.Namespace) -> Evaluated:
-    """The other side; where it cannot be had, this one is not lost: as JSON it is printed now."""
+    """Evaluate the other side; if that fails, print this side's JSON first, so it is not lost."""
     try:
         return other()
     except (Exception, KeyboardInterrupt) as error:
@@ -176,7 +174,7 @@ def _held_out(side: Evaluated) -> str:
 
 
 def _exit_code(sides: Iterable[Evaluated]) -> int:
-    """5, and why on standard error, where too many verifications could not run just now."""
+    """0; or 5, with the reason on standard error, if too many verifications could not run."""
     for side in sides:
         outcomes = [outcome for group in side.scored for outcome in group.outcomes]
         failed = [outcome for outcome in outcomes if isinstance(outcome, Failed)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import rlvr
 from rlvr.cli.parser import CommandParser, examples
-from rlvr.errors import ConfigError, ExitCode, PartError, RlvrError, explain
+from rlvr.errors import ConfigError, ExitCode, PartError, RlvrError
 from rlvr.heartbeat import heartbeat
 from rlvr.log import plain_lines
 
@@ -48,13 +48,10 @@ BROKEN_PIPE = 128 + 13  # as a shell reports a process that SIGPIPE ended
 
 def main(argv: list[str] | None = None) -> int:
     """
-    Run one command.
-
-    Args:
-        argv: Words after `rlvr`; None: those of this process.
+    Run one command: the words after `rlvr`, by default those of this process.
 
     Returns:
-        An `ExitCode`, or 141 where the reader of standard output went away.
+        An `ExitCode`, or 141 if the reader of standard output went away.
     """
     words = sys.argv[1:] if argv is None else list(argv)
     _open_streams()
@@ -108,7 +105,10 @@ def _run_command(command: str, rest: list[str], asked: argparse.Namespace) -> in
     parser = CommandParser(prog=f"rlvr {command}", description=COMMANDS[command][1])
     module.configure(parser)
     if {"-h", "--help"} & set(rest) and parser.has("overrides"):
-        _narrow(parser, rest)
+        from rlvr.cli.options import narrowed_help
+
+        narrowed = narrowed_help(rest, parser.flags())
+        parser.epilog = "\n\n".join(filter(None, [narrowed, parser.epilog or ""]))
     args = parser.parse_args(rest)
     for name in ("verbose", "quiet"):
         setattr(args, name, getattr(args, name, 0) + getattr(asked, name, 0))
@@ -116,13 +116,6 @@ def _run_command(command: str, rest: list[str], asked: argparse.Namespace) -> in
     args.verbosity = args.verbose - args.quiet
     result: int = module.main(args)
     return result
-
-
-def _narrow(parser: CommandParser, rest: Sequence[str]) -> None:
-    from rlvr.cli.options import narrowed_help
-
-    narrowed = narrowed_help(rest, parser.flags())
-    parser.epilog = "\n\n".join(filter(None, [narrowed, parser.epilog or ""]))
 
 
 def top_parser() -> CommandParser:
@@ -149,35 +142,34 @@ def top_parser() -> CommandParser:
 
 def _report(error: RlvrError, words: Sequence[str]) -> int:
     if isinstance(error, PartError) and (advice := _advice(error.__cause__)) is not None:
-        print(f"rlvr: {advice.message}    (exit {int(advice.exit_code)})", file=sys.stderr)
-        return advice.exit_code
-    said = _PREFIX.sub("", str(error))
-    print(f"rlvr: {said}    (exit {int(error.exit_code)})", file=sys.stderr)
-    if _is_debugging(words):
-        _print_traceback(error)
-    return error.exit_code
+        return _say(advice.message, advice.exit_code)
+    return _say(
+        _PREFIX.sub("", str(error)), error.exit_code, error if _is_debugging(words) else None
+    )
 
 
 def _report_bug(error: Exception, words: Sequence[str]) -> int:
     from rlvr.border.calls import culprit, said
 
-    advice = _advice(error)
-    if advice is None and isinstance(error, PermissionError) and error.filename:
-        said_of = explain(f"{error.filename} was to be used.", f"found: {error.strerror}", _ALLOW)
-        return _report(ConfigError(said_of), words)
-    if advice is None and (who := culprit(error)):
-        print(f"rlvr: {who} raised {said(error)}\n  {_DO}    (exit 3)", file=sys.stderr)
-        if _is_debugging(words):
-            _print_traceback(error)
-        return ExitCode.PLUGIN
-    if advice is None:
-        _print_traceback(error)
-        print(f"rlvr: this is a bug: {type(error).__name__}: {error} (exit 1)", file=sys.stderr)
-        return ExitCode.BUG
-    if _is_debugging(words):
-        _print_traceback(error)
-    print(f"rlvr: {advice.message}    (exit {int(advice.exit_code)})", file=sys.stderr)
-    return advice.exit_code
+    shown = error if _is_debugging(words) else None
+    if (advice := _advice(error)) is not None:
+        _print_traceback(shown)
+        return _say(advice.message, advice.exit_code)
+    if isinstance(error, PermissionError) and error.filename:
+        asked = f"{error.filename} was to be used."
+        return _report(ConfigError(asked, f"found: {error.strerror}", _ALLOW), words)
+    if who := culprit(error):
+        return _say(f"{who} raised {said(error)}\n  {_DO}", ExitCode.PLUGIN, shown)
+    _print_traceback(error)
+    print(f"rlvr: this is a bug: {type(error).__name__}: {error} (exit 1)", file=sys.stderr)
+    return ExitCode.BUG
+
+
+def _say(message: str, code: int, error: BaseException | None = None) -> int:
+    """Print a message with its exit code, and the traceback of an error that is given."""
+    print(f"rlvr: {message}    (exit {int(code)})", file=sys.stderr)
+    _print_traceback(error)
+    return code
 
 
 def _advice(error: BaseException | None) -> Advice | None:
@@ -201,10 +193,11 @@ def _is_debugging(words: Sequence[str]) -> bool:
     )
 
 
-def _print_traceback(error: BaseException) -> None:
-    import traceback
+def _print_traceback(error: BaseException | None) -> None:
+    if error is not None:
+        import traceback
 
-    traceback.print_exception(error)
+        traceback.print_exception(error)
 
 
 __all__ = ["COMMANDS", "main"]

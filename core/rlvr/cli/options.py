@@ -32,9 +32,7 @@ def add_run_flags(parser: argparse.ArgumentParser, *, model: bool = True) -> Non
     """
     Add the `run.*` options that say what a command works on, and `--json`; absent ones are None.
 
-    Args:
-        parser: The command's.
-        model: Also `--model` and `--backend`, for commands that sample.
+    `model` adds `--model` and `--backend`, for commands that sample.
     """
     parser.add_argument("--plugin", metavar="NAME", help="domain plugin: its default task")
     parser.add_argument("--task", metavar="NAME", help="task, where a plugin has several")
@@ -81,11 +79,11 @@ def narrowed_help(words: Sequence[str], own: Collection[str] = ()) -> str:
     """
     The options of the parts that `--plugin` (or `--task`, `--reward`) names, with their flags.
 
-    With `--algo`, `run.advantage=` and `run.loss=` those of advantage and loss too, with
-    `--curriculum` the curriculum's, with `--callback` the callbacks'. What is a flag of the
-    command's `own`, or of a part shown before, has no flag here.
+    `--algo`, `run.advantage=` and `run.loss=` add the options of advantage and loss, `--curriculum`
+    those of the curriculum, `--callback` those of callbacks. An option has no flag here if the
+    command (`own`) or a part shown before has that flag.
 
-    Empty where nothing is named. A plugin that cannot be used yields its reason: help never fails.
+    Empty if nothing is named. For a plugin that cannot be used it says why: help never fails.
     """
     reader = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for name in ("plugin", "task", "reward", "curriculum", "callback", "algo", "advantage", "loss"):

@@ -12,14 +12,7 @@ import attrs
 def table(
     header: Sequence[str], rows: Sequence[Sequence[object]], widths: Sequence[int] = ()
 ) -> str:
-    """
-    Left-aligned columns, two spaces apart; the last one is never padded.
-
-    Args:
-        header: Column names.
-        rows: One cell a column.
-        widths: Least widths of the first columns.
-    """
+    """Left-aligned columns, two spaces apart; `widths` are least widths of the first ones."""
     cells = [[str(cell) for cell in row] for row in [header, *rows]]
     least = [*widths, *([0] * (len(header) - len(widths)))]
     wide = [max(least[i], *(len(row[i]) for row in cells)) for i in range(len(header))]

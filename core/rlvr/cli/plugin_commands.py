@@ -26,11 +26,8 @@ def run_plugin_command(plugin: str, words: Sequence[str], own: Sequence[str]) ->
     """
     Run `words` as a command of a plugin; without one, list those it has.
 
-    Args:
-        plugin: First word of the command line, no command of rlvr's own: a plugin, or a command
-            that a plugin offers as a word of its own (`CommandSpec.is_top`).
-        words: What follows.
-        own: rlvr's own commands, for the suggestion.
+    `plugin` is a plugin's name, or a command that a plugin offers as a word of its own
+    (`CommandSpec.is_top`); `own` are rlvr's commands, for the suggestion.
 
     Raises:
         UnknownNameError: No plugin and no command of that name, or no such command of the plugin.

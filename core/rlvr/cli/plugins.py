@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 from typing import Any
+
+import attrs
+from attrs import filters
 
 import rlvr.hookspecs as hookspecs
 from rlvr.cli.options import add_json_flag
@@ -15,12 +19,12 @@ from rlvr.errors import ExitCode, PluginError, UnknownNameError
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.offers import OFFERS, label
 from rlvr.plugins.registry import Registry
-from rlvr.plugins.report import HEADER, MINIMAL_WIDTHS, as_json, rows
 from rlvr.plugins.resolve import load_object
 from rlvr.plugins.status import PluginStatus
 from rlvr.suggest import did_you_mean
 
-SUMMARY = "List installed plugins, or show what one offers."
+HEADER = ("NAME", "DISTRIBUTION", "STATUS", "OFFERS")
+MINIMAL_WIDTHS = (6, 18, 12)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -56,9 +60,12 @@ def _list(args: argparse.Namespace, host: PluginHost) -> int:
             raise UnknownNameError(f"no hook named {args.hook!r}.", hint, hooks)
         plugins = tuple(plugin for plugin in plugins if args.hook in plugin.hooks)
     if args.json:
-        print_json(as_json(plugins))
+        print_json([_facts(plugin) for plugin in plugins])
     else:
-        print(table(HEADER, rows(plugins), MINIMAL_WIDTHS))
+        rows = [
+            (p.name, p.origin, p.status, _told(p) if p.is_active else p.reason) for p in plugins
+        ]
+        print(table(HEADER, rows, MINIMAL_WIDTHS))
     return ExitCode.DONE
 
 
@@ -74,14 +81,29 @@ def _show(args: argparse.Namespace, host: PluginHost) -> int:
     return ExitCode.DONE
 
 
+def _facts(plugin: PluginStatus) -> dict[str, Any]:
+    return attrs.asdict(plugin, filter=filters.exclude("error"))
+
+
+def _told(plugin: PluginStatus) -> str:
+    """What an active plugin offers and listens to."""
+    parts = [f"{label}: {', '.join(names)}" for label, names in plugin.offers.items()]
+    if heard := _heard(plugin.hooks):
+        parts.append(f"listens: {', '.join(hook.removeprefix('rlvr_') for hook in heard)}")
+    return " · ".join(parts) or "nothing"
+
+
+def _heard(hooks: Iterable[str]) -> list[str]:
+    return [hook for hook in hooks if hook not in OFFERS]
+
+
 def _description(status: PluginStatus, host: PluginHost) -> dict[str, Any]:
-    (summary,) = as_json([status])
-    summary["offers"] = {
+    offers = {
         label(hook): [_offer(r) for r in getattr(host, label(hook))() if r.provider == status.name]
         for hook in OFFERS
         if hook in status.hooks and status.is_active
     }
-    return summary
+    return {**_facts(status), "offers": offers}
 
 
 def _offer(record: Any) -> dict[str, Any]:
@@ -92,17 +114,8 @@ def _offer(record: Any) -> dict[str, Any]:
         except PluginError as error:
             offer["problem"] = str(error)
         else:
-            offer["options"] = [
-                {
-                    "key": row.key,
-                    "type": row.type,
-                    "default": row.default,
-                    "unit": row.unit,
-                    "choices": list(row.choices),
-                    "help": row.help,
-                }
-                for row in rows
-            ]
+            plain = filters.exclude("value", "origin")
+            offer["options"] = [attrs.asdict(row, filter=plain) for row in rows]
     return offer
 
 
@@ -121,7 +134,6 @@ def _text(described: dict[str, Any]) -> str:
                 lines.append(f"    options unknown: {offer['problem']}")
             for row in offer.get("options", []):
                 lines.append(f"    {row['key']} = {as_text(row['default'])}  {row['help']}")
-    heard = [hook for hook in described["hooks"] if hook not in OFFERS]
-    if heard:
+    if heard := _heard(described["hooks"]):
         lines.append(f"\nlistens to\n  {', '.join(heard)}")
     return "\n".join(lines)

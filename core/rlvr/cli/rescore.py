@@ -25,8 +25,6 @@ from rlvr.records.run_directory import RunDir, write_out
 from rlvr.records.trajectories import trajectory_from_json
 from rlvr.verification.verdict import outcome_to_json
 
-SUMMARY = "apply a (new) reward to the trajectories of a run"
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""

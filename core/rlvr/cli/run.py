@@ -30,8 +30,6 @@ from rlvr.verification.trust import Trust
 
 log = get(__name__)
 
-SUMMARY = "train a model with verified rewards"
-
 
 class Begun(NamedTuple):
     """A run whose directory this process owns; `left` says who owned it before and died."""

@@ -8,7 +8,6 @@ from types import ModuleType
 from rlvr.cli import runs_compare, runs_list, runs_show, runs_trace
 from rlvr.cli.parser import examples
 
-SUMMARY = "List runs, show one, compare them, or see what overlapped."
 VERBS: dict[str, ModuleType] = {
     "list": runs_list,
     "show": runs_show,

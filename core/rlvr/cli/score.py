@@ -28,8 +28,6 @@ from rlvr.records.owner import writing_to
 from rlvr.records.run_directory import write_out
 from rlvr.types import Failed, Outcome, Reward, Unscorable
 
-SUMMARY = "judge answers with a task's verifier"
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
@@ -80,7 +78,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _is_unusable(record: Mapping[str, Any]) -> bool:
-    """Neither judged nor unscorable: the fault is in the line of the file."""
+    """Whether the line of the file is at fault: it was neither judged nor unscorable."""
     error = record["error"]
     return bool(error) and not str(error).startswith(("unscorable", "verification failed"))
 

@@ -18,13 +18,13 @@ class OptionRow:
     """One option, its value and where that came from."""
 
     key: str
-    type: str
-    default: Any
     value: Any
     origin: str
-    help: str
+    default: Any
+    type: str
     unit: str
     choices: tuple[Any, ...]
+    help: str
 
 
 def describe(specs: Mapping[str, type], options: Options | None = None) -> list[OptionRow]:
@@ -32,13 +32,13 @@ def describe(specs: Mapping[str, type], options: Options | None = None) -> list[
     return [
         OptionRow(
             key=key,
-            type=type_name(schema.wanted),
-            default=schema.default,
             value=options.values[key] if options is not None else schema.default,
             origin=options.origin[key] if options is not None else DEFAULT,
-            help=schema.help,
+            default=schema.default,
+            type=type_name(schema.wanted),
             unit=schema.unit,
             choices=schema.choices,
+            help=schema.help,
         )
         for key, schema in options_of(specs).items()
     ]
@@ -62,14 +62,10 @@ def as_text(value: Any) -> str:
 def reference_markdown(specs: Mapping[str, type]) -> str:
     """A section for each namespace with a table of its options."""
     lines: list[str] = []
-    rows = describe(specs)
     for namespace, cls in specs.items():
         lines += [f"### `{namespace}`", "", _first_sentence(cls), ""]
         lines += ["| option | default | type | meaning |", "| --- | --- | --- | --- |"]
-        for row in rows:
-            if row.key.rpartition(".")[0] == namespace:
-                lines.append(_markdown_row(row))
-        lines.append("")
+        lines += [*map(_markdown_row, describe({namespace: cls})), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 

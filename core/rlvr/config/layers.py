@@ -12,10 +12,8 @@ from typing import Any
 from attrs import field, frozen
 
 from rlvr.config.coerce import coerce
-from rlvr.config.environment import environment_layer
 from rlvr.config.files import file_layer
-from rlvr.config.layer import Layer
-from rlvr.config.overrides import overrides_layer
+from rlvr.config.layer import Layer, environment_layer, overrides_layer
 from rlvr.config.schema import OptionSchema, options_of
 from rlvr.errors import ConfigError, UnknownNameError
 from rlvr.suggest import did_you_mean
@@ -101,9 +99,8 @@ def _record(
             try:
                 cls(**{schema.field: values[schema.key]})
             except (ValueError, TypeError) as single:
-                raise _refused(
-                    schema, values[schema.key], origin[schema.key], _sentence(single)
-                ) from single
+                value, place = values[schema.key], origin[schema.key]
+                raise _refused(schema, value, place, _sentence(single)) from single
         places = [f"{s.key} ({origin[s.key]})" for s in own if origin[s.key] != DEFAULT]
         raise ConfigError(
             f"the options of {namespace!r} do not go together",
@@ -113,11 +110,10 @@ def _record(
 
 
 def _refused(schema: OptionSchema, value: Any, place: str, why: str) -> ConfigError:
-    found = f"expected: {schema.expected}" + (f"; {why}" if why else "")
     return ConfigError(
         f"{schema.key} cannot be {value!r} (from {place})",
-        found,
-        f"{schema.key}: {schema.help} [default: {schema.default}]",
+        f"expected: {schema.expected}" + (f"; {why}" if why else ""),
+        schema.told,
     )
 
 

@@ -14,8 +14,7 @@ from typing import Protocol
 from attrs import frozen
 
 from rlvr.config.coerce import coerce
-from rlvr.config.layer import Layer
-from rlvr.config.overrides import COMMAND_LINE
+from rlvr.config.layer import COMMAND_LINE, Layer
 from rlvr.config.schema import OptionSchema, options_of
 from rlvr.errors import ConfigError, UnknownNameError
 from rlvr.suggest import nearest
@@ -36,7 +35,7 @@ class _Flags(Protocol):
 @frozen(kw_only=True)
 class PartFlags:
     """
-    The flags of a command line that are none of the command's own.
+    The flags of a command line that the command itself does not have.
 
     Attributes:
         given: Flag and the value that follows it, in order; None where none does.
@@ -51,7 +50,7 @@ class PartFlags:
 
 def split_flags(words: Sequence[str], parser: _Flags) -> tuple[list[str], PartFlags]:
     """
-    The words that are the parser's to read, and the flags that are not.
+    Split a command line: words for the parser, and flags that it does not have.
 
     A flag takes the word after it unless that is a flag or a `namespace.key=value`.
 
@@ -129,7 +128,7 @@ def flags_of(keys: Sequence[str], own: Collection[str]) -> dict[str, str]:
 
 
 def unknown_flag(flag: str, command: str, known: Collection[str]) -> UnknownNameError:
-    """The error for a flag that nothing answers to, with the nearest one."""
+    """The error for a flag that does not exist, with the nearest one."""
     name, _equals, value = flag.partition("=")
     hint = ""
     if "." in name and name.startswith("--"):
@@ -160,9 +159,15 @@ def _meant(
 
 
 def _value(flag: str, value: str | None, schema: OptionSchema) -> str:
+    if value is None and schema.wanted is not bool:
+        raise ConfigError(
+            f"{flag} was given without a value.",
+            f"expected: {schema.expected}",
+            schema.told,
+        )
+    if value is None:
+        return "true"
     if schema.wanted is bool:
-        if value is None:
-            return "true"
         try:
             coerce(value, bool)
         except ValueError as error:
@@ -171,10 +176,4 @@ def _value(flag: str, value: str | None, schema: OptionSchema) -> str:
                 f"found: {flag} is true or false, and {value!r} is neither",
                 f"write {flag}, or {flag}=false; options are key=value",
             ) from error
-    if value is None:
-        raise ConfigError(
-            f"{flag} was given without a value.",
-            f"expected: {schema.expected}",
-            f"{schema.key}: {schema.help} [default: {schema.default}]",
-        )
     return value

@@ -34,6 +34,11 @@ class OptionSchema:
             return f"one of {', '.join(str(choice) for choice in self.choices)}"
         return type_name(self.wanted) + (f" ({self.unit})" if self.unit else "")
 
+    @property
+    def told(self) -> str:
+        """Key, help line and default, as messages end."""
+        return f"{self.key}: {self.help} [default: {self.default}]"
+
 
 def options_of(specs: Mapping[str, type]) -> dict[str, OptionSchema]:
     """

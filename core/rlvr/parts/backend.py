@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrs import frozen
 
@@ -126,20 +126,10 @@ class SampledBackend(Backend):
 
     @abc.abstractmethod
     def untrainable(self) -> Exception:
-        """The error where somebody wants to train the model: what to do instead."""
+        """The error of every attempt to train the model; it says what to do instead."""
 
-    async def logprobs(self, data: Sequence[Datum], which: str) -> list[FloatArray]:
-        """Refused."""
+    async def _refuse(self, *_data: Any, **_options: Any) -> Any:
+        """Refused: the error is `untrainable`."""
         raise self.untrainable()
 
-    async def update(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
-        """Refused."""
-        raise self.untrainable()
-
-    async def save(self, directory: Path) -> None:
-        """Refused."""
-        raise self.untrainable()
-
-    async def load(self, directory: Path) -> None:
-        """Refused."""
-        raise self.untrainable()
+    logprobs = update = save = load = _refuse

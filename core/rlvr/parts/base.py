@@ -1,4 +1,4 @@
-"""The base of all parts: what a part may be asked stands in one class a kind.
+"""The base of all parts: one class a kind holds every method that a part may have.
 
 Essential methods are abstract. Everything else that a part may do is a method or an attribute with
 a default that does nothing, so the line calls it and never asks whether it is there. A misspelt
@@ -83,7 +83,7 @@ RETIRED: Mapping[str, Mapping[str, str]] = {
 
 
 class NearMissWarning(UserWarning):
-    """A name of a part's own looks like one that the part may define."""
+    """A part has a name of its own that resembles one of its kind."""
 
 
 class Part(abc.ABC):  # noqa: B024 - each kind has abstract methods of its own
@@ -92,12 +92,12 @@ class Part(abc.ABC):  # noqa: B024 - each kind has abstract methods of its own
 
     Attributes:
         kind: What the part is, such as "task".
-        not_a_part_method: Names of a class's own that look like one of the kind's and are meant.
+        not_a_part_method: Own names that resemble one of the kind's on purpose.
 
     Raises:
         TypeError: When a class is made: a public name of it, or of a mixin, is one letter away
             from a name that its kind knows, has the same letters, or is the name of an earlier
-            version. A name whose likeness the class defines as well is meant.
+            version. The name is accepted if the class also defines the one that it resembles.
     """
 
     kind: ClassVar[str] = "part"

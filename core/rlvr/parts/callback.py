@@ -1,4 +1,4 @@
-"""A callback: is told what happens in a run. It decides nothing, and its failure ends nothing."""
+"""A callback: it is told what happens in a run, decides nothing, and its failure ends nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Callback(Part):
     """
     Is told what happens in a run (`--callback NAME`), with options of its own.
 
-    Each call has its turn; one that raises is logged, and the run goes on.
+    Callbacks are called one at a time; if one raises, that is logged and the run goes on.
     """
 
     kind: ClassVar[str] = "callback"

@@ -1,4 +1,4 @@
-"""A checkpointer: keeps states of a run."""
+"""A checkpointer: it saves and restores the states of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Checkpointer(Part):
-    """Keeps states of a run."""
+    """Saves and restores the states of a run."""
 
     kind: ClassVar[str] = "checkpointer"
 

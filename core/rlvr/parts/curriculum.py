@@ -1,4 +1,4 @@
-"""A curriculum: which problems a step takes."""
+"""A curriculum: it chooses the problems of each step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlvr.types import PassRate, Problem
 
 
 class Curriculum(Part):
-    """Says which problems a step takes (`--curriculum NAME`, or a task's own)."""
+    """Chooses the problems of each step (`--curriculum NAME`, or a task's own)."""
 
     kind: ClassVar[str] = "curriculum"
 

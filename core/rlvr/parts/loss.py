@@ -37,8 +37,8 @@ class Loss(LearningPart):
 
     Attributes:
         importance_weighted: Whether it weighs tokens by the ratio of the policy to what sampled
-            them. It then refuses samples that were not drawn from the policy. Say False where it
-            is not so.
+            them. It then refuses samples that were not drawn from the policy. Set it to False if
+            it does not.
     """
 
     kind: ClassVar[str] = "loss"

@@ -1,4 +1,4 @@
-"""What an advantage or a loss asks of others, and what both may do besides."""
+"""What an advantage or a loss asks of other parts, and the methods that both have."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class LearningPart(Part):
 
     def meet(self, teachers: Mapping[str, Teacher]) -> None:
         """
-        Called once, when all teachers are open; by annotation, {} where the run has none.
+        Called once when all teachers are open: annotation to teacher, {} if the run has none.
 
         Raises:
             ConfigError: One cannot give what the part needs.

@@ -81,7 +81,7 @@ class RewardFn(Part):
 
 
 class RewardWrapper(RewardFn):
-    """A reward that stands before another one and can do whatever that one can."""
+    """A reward around another one: every method forwards to the inner reward unless overridden."""
 
     def __init__(self, inner: RewardFn) -> None:
         self.inner = inner

@@ -1,4 +1,4 @@
-"""A teacher: a frozen model that says how likely it finds what the policy wrote."""
+"""A teacher: a frozen model that tells how likely the policy's tokens are."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TeacherCapabilities:
 
 class Teacher(Part):
     """
-    A frozen model that says how likely it finds what the policy wrote.
+    A frozen model that tells how likely the policy's tokens are.
 
     Built with `context.model` = its own model spec. Data come in the ids of its own tokenizer: a
     run compares that with the policy's by content, and aligns the two by bytes where they differ.

@@ -55,7 +55,7 @@ class Tokenizer(Part):
         """Token ids of a prompt ready for the policy's turn; `first` is False for later turns."""
 
     def closing(self, tokens: Sequence[int]) -> list[int]:
-        """What closes the policy's turn after `tokens`, where it broke off; []: nothing does."""
+        """Ids that close the policy's turn if `tokens` broke it off; []: there are none."""
         return []
 
     def bytes_of(self, token: int) -> bytes:

@@ -1,4 +1,4 @@
-"""The environment variables by which a person says which plugins may load, and how loudly."""
+"""The environment variables that choose which plugins may load and what is printed of it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Controls:
         )
 
     def why_disabled(self, name: str) -> str:
-        """The reason why the plugin may not load, "" where it may."""
+        """Why the plugin may not load; "": it may."""
         if name == BUILTIN:
             return ""
         if name in self.disabled:

@@ -10,8 +10,8 @@ import inspect
 import os
 import sys
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import pluggy
 from attrs import evolve
@@ -20,9 +20,8 @@ import rlvr.hookspecs as hookspecs
 from rlvr.errors import PluginError
 from rlvr.plugins.controls import BUILTIN, Controls
 from rlvr.plugins.discovery import Found, discover
-from rlvr.plugins.loading import broken, load_module
+from rlvr.plugins.loading import broken, load_module, specify
 from rlvr.plugins.offers import OFFERS, checked, label
-from rlvr.plugins.own_hooks import specify
 from rlvr.plugins.status import PluginStatus
 from rlvr.specs import (
     AdvantageSpec,
@@ -43,6 +42,18 @@ from rlvr.specs import (
 from rlvr.suggest import did_you_mean
 
 __all__ = ["PluginHost", "PluginStatus"]
+
+
+S = TypeVar("S")
+
+
+def _offered(hook: str, record: type[S]) -> Callable[[PluginHost], list[S]]:
+    """A method: all records that active plugins offer by the hook."""
+
+    def offered(host: PluginHost) -> list[S]:
+        return list(host._records[hook])
+
+    return offered
 
 
 class PluginHost:
@@ -89,9 +100,7 @@ class PluginHost:
         )
 
     def _load(self, found: Found, everyone: tuple[Found, ...]) -> tuple[PluginStatus, Any]:
-        status = PluginStatus(
-            name=found.name, distribution=found.distribution, version=found.version
-        )
+        status = PluginStatus(found.name, found.distribution, found.version)
         why = self._controls.why_disabled(found.name)
         if why:
             return evolve(status, status="disabled", reason=why), None
@@ -99,7 +108,7 @@ class PluginHost:
         if rivals and not (found.name == BUILTIN and found.distribution == "rlvr"):
             reason = f"the name {found.name!r} is also taken by {', '.join(rivals)} - uninstall one"
             return evolve(status, status="conflict", reason=reason), None
-        return load_module(found)
+        return load_module(found, status)
 
     def _admit(self, status: PluginStatus, module: Any) -> PluginStatus:
         if not status.is_active:
@@ -168,57 +177,19 @@ class PluginHost:
             return result
         return [] if result is None else [result]
 
-    def tasks(self) -> list[TaskSpec]:
-        """All tasks that active plugins offer."""
-        return list(self._records["rlvr_tasks"])
-
-    def rewards(self) -> list[RewardSpec]:
-        """All rewards that active plugins offer."""
-        return list(self._records["rlvr_rewards"])
-
-    def curricula(self) -> list[CurriculumSpec]:
-        """All curricula that active plugins offer."""
-        return list(self._records["rlvr_curricula"])
-
-    def samplers(self) -> list[SamplerSpec]:
-        """All samplers that active plugins offer."""
-        return list(self._records["rlvr_samplers"])
-
-    def advantages(self) -> list[AdvantageSpec]:
-        """All advantages that active plugins offer."""
-        return list(self._records["rlvr_advantages"])
-
-    def losses(self) -> list[LossSpec]:
-        """All losses that active plugins offer."""
-        return list(self._records["rlvr_losses"])
-
-    def algorithms(self) -> list[AlgorithmSpec]:
-        """All algorithms that active plugins offer."""
-        return list(self._records["rlvr_algorithms"])
-
-    def backends(self) -> list[BackendSpec]:
-        """All backends that active plugins offer."""
-        return list(self._records["rlvr_backends"])
-
-    def teachers(self) -> list[TeacherSpec]:
-        """All teachers that active plugins offer."""
-        return list(self._records["rlvr_teachers"])
-
-    def checkpointers(self) -> list[CheckpointerSpec]:
-        """All checkpointers that active plugins offer."""
-        return list(self._records["rlvr_checkpointers"])
-
-    def callbacks(self) -> list[CallbackSpec]:
-        """All callbacks that active plugins offer."""
-        return list(self._records["rlvr_callbacks"])
-
-    def checks(self) -> list[Check]:
-        """All prerequisite checks that active plugins offer."""
-        return list(self._records["rlvr_checks"])
-
-    def commands(self) -> list[CommandSpec]:
-        """All subcommands that active plugins offer."""
-        return list(self._records["rlvr_commands"])
+    tasks = _offered("rlvr_tasks", TaskSpec)
+    rewards = _offered("rlvr_rewards", RewardSpec)
+    curricula = _offered("rlvr_curricula", CurriculumSpec)
+    samplers = _offered("rlvr_samplers", SamplerSpec)
+    advantages = _offered("rlvr_advantages", AdvantageSpec)
+    losses = _offered("rlvr_losses", LossSpec)
+    algorithms = _offered("rlvr_algorithms", AlgorithmSpec)
+    backends = _offered("rlvr_backends", BackendSpec)
+    teachers = _offered("rlvr_teachers", TeacherSpec)
+    checkpointers = _offered("rlvr_checkpointers", CheckpointerSpec)
+    callbacks = _offered("rlvr_callbacks", CallbackSpec)
+    checks = _offered("rlvr_checks", Check)
+    commands = _offered("rlvr_commands", CommandSpec)
 
     def extension(self, hook: str) -> list[tuple[str, Any]]:
         """

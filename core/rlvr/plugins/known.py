@@ -1,4 +1,4 @@
-"""Which distribution brings which name: so that a missing plugin's error can say what to install.
+"""Names of our own distributions, so that the error of a missing plugin says what to install.
 
 First-party distributions that exist today, and no others.
 """

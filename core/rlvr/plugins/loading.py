@@ -2,6 +2,9 @@
 
 This is a plugin border: whatever a stranger's module raises becomes a status, so that one broken
 plugin breaks nothing but itself.
+
+A plugin may specify hooks for plugins of its own: `RLVR_HOOKSPECS = "rlvr_sad.hookspecs"`. Their
+names begin with the plugin's (`sad_formats`), so that they differ from those of all others.
 """
 
 from __future__ import annotations
@@ -11,24 +14,28 @@ import importlib.util
 import re
 from typing import Any
 
+import pluggy
 from attrs import evolve
 
 import rlvr
+from rlvr.errors import PluginError
 from rlvr.install import pip_install
 from rlvr.plugins.discovery import Found
 from rlvr.plugins.status import PluginStatus
 
+ATTRIBUTE = "RLVR_HOOKSPECS"
+_MARK = "rlvr_spec"
+"""Where pluggy's `HookspecMarker("rlvr")` leaves its options on a function."""
 _STATED_API = re.compile(r"^RLVR_API\s*(?::[^=]+)?=\s*(\d+)", re.MULTILINE)
 
 
-def load_module(found: Found) -> tuple[PluginStatus, Any]:
+def load_module(found: Found, status: PluginStatus) -> tuple[PluginStatus, Any]:
     """
     The plugin's module, imported and checked against this rlvr's plugin API.
 
     Returns:
         Status and module; the module is None unless the status is active.
     """
-    status = PluginStatus(name=found.name, distribution=found.distribution, version=found.version)
     if found.problem:
         return evolve(status, status="broken", reason=found.problem + reinstall(status)), None
     module_name, _, attribute = found.target.partition(":")
@@ -95,3 +102,39 @@ def _stated_api(module_name: str) -> int | None:
     except (Exception, SystemExit):  # its package may be as broken as itself
         return None
     return int(match.group(1)) if match else None
+
+
+def own_hookspecs(plugin: Any, name: str) -> Any:
+    """
+    The module of hook specifications that a plugin module names, None where it names none.
+
+    Raises:
+        PluginError: It is no text, or a specification does not begin with the plugin's name.
+    """
+    where = getattr(plugin, ATTRIBUTE, None)
+    if where is None:
+        return None
+    if not isinstance(where, str):
+        raise PluginError(f"{ATTRIBUTE} is {type(where).__name__}, expected the name of a module")
+    module = importlib.import_module(where)
+    prefix = name.replace("-", "_") + "_"
+    specified = [key for key, value in vars(module).items() if hasattr(value, _MARK)]
+    foreign = [key for key in specified if not key.startswith(prefix) or key.startswith("rlvr_")]
+    if foreign or not specified:
+        named = ", ".join(foreign) or "no hook"
+        raise PluginError(f"{where} specifies {named}; hooks of {name!r} begin with {prefix!r}")
+    return module
+
+
+def specify(
+    pm: pluggy.PluginManager, status: PluginStatus, module: Any
+) -> tuple[PluginStatus, Any]:
+    """Add the hooks that an active plugin specifies itself; where that fails, it is broken."""
+    if status.is_active:
+        try:
+            specs = own_hookspecs(module, status.name)
+            if specs is not None:
+                pm.add_hookspecs(specs)
+        except (Exception, SystemExit) as error:  # the plugin border
+            return broken(status, error, "its own hooks"), None
+    return status, module

@@ -46,7 +46,7 @@ OFFERS: dict[str, type[Any]] = {
 
 
 def label(hook: str) -> str:
-    """How people call what a hook is about: `rlvr_tasks` is `tasks`."""
+    """The word for what a hook yields: `tasks` for `rlvr_tasks`."""
     return hook.removeprefix("rlvr_")
 
 

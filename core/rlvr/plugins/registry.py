@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -11,9 +11,10 @@ from rlvr.errors import PluginError, RlvrError
 from rlvr.install import pip_install
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.known import NAMES, distribution_for
+from rlvr.plugins.offers import OFFERS, label
 from rlvr.plugins.resolve import load_object
 from rlvr.plugins.status import PluginStatus
-from rlvr.specs import TaskSpec
+from rlvr.specs import Check, CommandSpec, PartSpec, TaskSpec
 from rlvr.suggest import did_you_mean
 
 
@@ -22,38 +23,31 @@ class Registry:
 
     def __init__(self, host: PluginHost) -> None:
         self._host = host
-        self._by_kind: dict[str, Callable[[], Iterable[Any]]] = {
-            "task": host.tasks,
-            "reward": host.rewards,
-            "curriculum": host.curricula,
-            "sampler": host.samplers,
-            "advantage": host.advantages,
-            "loss": host.losses,
-            "algorithm": host.algorithms,
-            "backend": host.backends,
-            "teacher": host.teachers,
-            "checkpointer": host.checkpointers,
-            "callback": host.callbacks,
+        self._by_kind: dict[str, Callable[[], list[Any]]] = {
+            record.kind: getattr(host, label(hook))
+            for hook, record in OFFERS.items()
+            if record not in (Check, CommandSpec)
         }
+
+    def parts(self) -> list[PartSpec]:
+        """The specs of all parts that active plugins offer."""
+        return [s for offer in self._by_kind.values() for s in offer() if isinstance(s, PartSpec)]
 
     def names(self, kind: str) -> list[str]:
         """All names of a kind, sorted; a name that several plugins offer stands as full names."""
-        specs = list(self._by_kind[kind]())
+        specs = self._by_kind[kind]()
         bare = [spec.name for spec in specs]
         return sorted(s.full_name if bare.count(s.name) > 1 else s.name for s in specs)
 
     def namespaces(self) -> list[str]:
         """The option namespaces of all parts that active plugins offer."""
-        specs = (s for offer in self._by_kind.values() for s in offer() if hasattr(s, "config"))
-        return sorted({s.option_namespace for s in specs if s.config})
+        return sorted({spec.option_namespace for spec in self.parts() if spec.config})
 
     def owners(self, key: str) -> list[Any]:
         """The parts of active plugins that declare the option of that dotted key."""
         namespace, _, name = key.rpartition(".")
-        specs = [s for offer in self._by_kind.values() for s in offer() if hasattr(s, "config")]
-        return [
-            s for s in specs if s.config and s.option_namespace == namespace and name in _fields(s)
-        ]
+        specs = [s for s in self.parts() if s.config and s.option_namespace == namespace]
+        return [spec for spec in specs if name in _fields(spec)]
 
     def find(self, kind: str, name: str) -> Any:
         """
@@ -62,7 +56,7 @@ class Registry:
         Raises:
             PluginError: No active plugin offers it, or several do.
         """
-        specs = list(self._by_kind[kind]())
+        specs = self._by_kind[kind]()
         matches = [s for s in specs if s.name == name] or [s for s in specs if s.full_name == name]
         if len(matches) > 1:
             raise self._ambiguous(kind, name, matches)

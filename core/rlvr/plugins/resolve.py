@@ -12,11 +12,7 @@ from rlvr.plugins.discovery import discover
 
 def load_object(target: str, provider: str = "") -> Any:
     """
-    The object that `"module:object"` names.
-
-    Args:
-        target: Dotted module, a colon, a name in it.
-        provider: Entry-point name of the plugin it belongs to, for the error.
+    The object that `"module:object"` names; `provider` is its plugin's name, for the error.
 
     Raises:
         PluginError: The module cannot be imported (names the plugin, the missing module and the

@@ -1,4 +1,4 @@
-"""What became of each installed plugin."""
+"""The state of an installed plugin: active, or why it is not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attrs import field, frozen
 State = Literal["active", "disabled", "broken", "incompatible", "conflict"]
 
 
-@frozen(kw_only=True)
+@frozen
 class PluginStatus:
     """
     One installed plugin.

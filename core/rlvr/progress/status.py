@@ -40,7 +40,7 @@ class RunStatus:
         tells(self.told)
 
     def told(self) -> str:
-        """Present status in words, for output without a display."""
+        """The current status in words, for output without a display."""
         verified = f"{self.verify_done} of {self.verify_total} answers judged"
         waited = self.longest_wait()
         longest = f"longest {waited[0]} {waited[1]:.0f} s" if waited else ""

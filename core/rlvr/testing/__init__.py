@@ -26,79 +26,45 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlvr.testing.advantage import AdvantageContract
-    from rlvr.testing.backend import BackendContract
-    from rlvr.testing.callback import CallbackContract
-    from rlvr.testing.checkpointer import CheckpointerContract
-    from rlvr.testing.contract import opened
-    from rlvr.testing.curriculum import CurriculumContract
-    from rlvr.testing.fakes import (
-        CharTokenizer,
-        ScriptedPolicy,
-        TinyBackend,
-        TinyRevealer,
-        TinyTeacher,
-        ToyReward,
-        ToyTask,
-        random_data,
-    )
-    from rlvr.testing.loss import LossContract
-    from rlvr.testing.plugin import PluginContract
-    from rlvr.testing.reward import RewardContract
-    from rlvr.testing.sampler import SamplerContract
-    from rlvr.testing.task import TaskContract
-    from rlvr.testing.teacher import TeacherContract
-    from rlvr.testing.tools import require_tool, shared_data
+    from rlvr.testing.advantage import AdvantageContract as AdvantageContract
+    from rlvr.testing.backend import BackendContract as BackendContract
+    from rlvr.testing.callback import CallbackContract as CallbackContract
+    from rlvr.testing.checkpointer import CheckpointerContract as CheckpointerContract
+    from rlvr.testing.contract import opened as opened
+    from rlvr.testing.curriculum import CurriculumContract as CurriculumContract
+    from rlvr.testing.fakes import CharTokenizer as CharTokenizer
+    from rlvr.testing.fakes import ScriptedPolicy as ScriptedPolicy
+    from rlvr.testing.fakes import TinyBackend as TinyBackend
+    from rlvr.testing.fakes import TinyRevealer as TinyRevealer
+    from rlvr.testing.fakes import TinyTeacher as TinyTeacher
+    from rlvr.testing.fakes import ToyReward as ToyReward
+    from rlvr.testing.fakes import ToyTask as ToyTask
+    from rlvr.testing.fakes import random_data as random_data
+    from rlvr.testing.loss import LossContract as LossContract
+    from rlvr.testing.plugin import PluginContract as PluginContract
+    from rlvr.testing.reward import RewardContract as RewardContract
+    from rlvr.testing.sampler import SamplerContract as SamplerContract
+    from rlvr.testing.task import TaskContract as TaskContract
+    from rlvr.testing.teacher import TeacherContract as TeacherContract
+    from rlvr.testing.tools import require_tool as require_tool
+    from rlvr.testing.tools import shared_data as shared_data
 
+_FAKES = (
+    *("CharTokenizer", "ScriptedPolicy", "TinyBackend", "TinyRevealer", "TinyTeacher"),
+    *("ToyReward", "ToyTask", "random_data"),
+)
+_PARTS = (
+    *("Advantage", "Backend", "Callback", "Checkpointer", "Curriculum", "Loss", "Plugin"),
+    *("Reward", "Sampler", "Task", "Teacher"),
+)
 _HOMES = {
-    "AdvantageContract": "advantage",
-    "BackendContract": "backend",
-    "CallbackContract": "callback",
-    "CharTokenizer": "fakes",
-    "CheckpointerContract": "checkpointer",
-    "CurriculumContract": "curriculum",
-    "LossContract": "loss",
-    "PluginContract": "plugin",
-    "RewardContract": "reward",
-    "SamplerContract": "sampler",
-    "ScriptedPolicy": "fakes",
-    "TaskContract": "task",
-    "TeacherContract": "teacher",
-    "TinyBackend": "fakes",
-    "TinyRevealer": "fakes",
-    "TinyTeacher": "fakes",
-    "ToyReward": "fakes",
-    "ToyTask": "fakes",
+    **{f"{part}Contract": part.lower() for part in _PARTS},
+    **dict.fromkeys(_FAKES, "fakes"),
     "opened": "contract",
-    "random_data": "fakes",
-    "require_tool": "tools",
-    "shared_data": "tools",
+    **dict.fromkeys(("require_tool", "shared_data"), "tools"),
 }
 
-__all__ = [
-    "AdvantageContract",
-    "BackendContract",
-    "CallbackContract",
-    "CharTokenizer",
-    "CheckpointerContract",
-    "CurriculumContract",
-    "LossContract",
-    "PluginContract",
-    "RewardContract",
-    "SamplerContract",
-    "ScriptedPolicy",
-    "TaskContract",
-    "TeacherContract",
-    "TinyBackend",
-    "TinyRevealer",
-    "TinyTeacher",
-    "ToyReward",
-    "ToyTask",
-    "opened",
-    "random_data",
-    "require_tool",
-    "shared_data",
-]
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

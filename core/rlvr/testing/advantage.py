@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import attrs
 import numpy as np
@@ -17,7 +17,7 @@ from rlvr.parts import Advantage
 from rlvr.testing.contract import not_given
 from rlvr.testing.distilling import met, taught
 from rlvr.testing.fakes.data import random_data
-from rlvr.testing.forward import padded, soiled
+from rlvr.testing.forward import annotated_more, padded, soiled
 from rlvr.testing.learning_part import LearningPartContract
 from rlvr.types import Datum, Message, Problem, Reward, ScoredGroup, Trajectory
 
@@ -125,25 +125,9 @@ class AdvantageContract(LearningPartContract):
         """All annotations that it needs are used, and others change nothing."""
         part, data = self._case()
         wanted = part.per_token(data)
-        others = ("reference", "teacher", "policy", "value")
-        more = [
-            attrs.evolve(
-                d,
-                annotations={
-                    **{n: np.full(len(d.tokens), -0.7, np.float32) for n in others},
-                    **d.annotations,
-                },
-            )
-            for d in data
-        ]
+        more = annotated_more(data, ("reference", "teacher", "policy", "value"))
         _same_advantages(part.per_token(more), wanted)
-        for name in part.needs.annotations:
-            fewer = [
-                attrs.evolve(d, annotations={k: v for k, v in d.annotations.items() if k != name})
-                for d in data
-            ]
-            with pytest.raises(Exception, match=name):
-                part.per_token(fewer)
+        self._assert_read(part, data, "annotations")
 
     def test_refines_the_policys_tokens_only(self) -> None:
         """NaN outside the mask, padding and the order of the data change no advantage."""
@@ -178,15 +162,7 @@ class AdvantageContract(LearningPartContract):
         part, data = self._case()
         if not part.needs.distributions:
             pytest.skip("this advantage asks for no distributions")
-        for name in part.needs.distributions:
-            fewer = [
-                attrs.evolve(
-                    d, distributions={k: v for k, v in d.distributions.items() if k != name}
-                )
-                for d in data
-            ]
-            with pytest.raises(Exception, match=name):
-                part.per_token(fewer)
+        self._assert_read(part, data, "distributions")
 
     def test_metrics_are_plain_numbers(self) -> None:
         """Finite floats under string names: a function of the data, which stay as they are."""
@@ -202,6 +178,16 @@ class AdvantageContract(LearningPartContract):
 
     def _part(self) -> Advantage:
         return self.make_advantage()
+
+    def _assert_read(self, part: Advantage, data: Sequence[Datum], field: str) -> None:
+        """Without one of the needed annotations, or distributions, `per_token` raises."""
+        for name in getattr(part.needs, field):
+            fewer: list[Datum] = []
+            for datum in data:
+                kept: Any = {k: v for k, v in getattr(datum, field).items() if k != name}
+                fewer.append(attrs.evolve(datum, **{field: kept}))
+            with pytest.raises(Exception, match=name):
+                part.per_token(fewer)
 
     def _advantages(self, rewards_P_G: Sequence[Sequence[float]]) -> list[list[float | None]]:
         groups = [_group(place, rewards) for place, rewards in enumerate(rewards_P_G)]

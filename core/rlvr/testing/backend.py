@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -16,15 +14,13 @@ from rlvr.parts import Backend, Policy
 from rlvr.testing.backend_abilities import AbilityPromises
 from rlvr.testing.backend_distributions import DistributionPromises
 from rlvr.testing.backend_losses import LikelihoodLoss, OutputLoss
-from rlvr.testing.contract import Contract, not_given, opened
+from rlvr.testing.contract import Contract, not_given, on_open, opened
 from rlvr.types import Datum, GenerateRequest, SamplingParams
-
-T = TypeVar("T")
 
 
 class BackendContract(AbilityPromises, DistributionPromises, Contract):
     """
-    What every backend must hold. Give `make_backend`; losses are given in torch, where it is there.
+    What every backend must hold. Give `make_backend`; tests with losses need torch.
 
     Attributes:
         parity_nats: Largest allowed difference of a sampler's and the trainer's logprob.
@@ -53,220 +49,168 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
 
     # --- promises -------------------------------------------------------------------------------
 
-    def test_sampler_and_trainer_agree(self) -> None:
-        """What the policy says a token's logprob was, the trainer finds again, after steps too."""
+    @on_open("make_backend", needs_torch=True)
+    async def test_sampler_and_trainer_agree(self, backend: Backend) -> None:
+        """The trainer computes the logprobs that the policy sampled with, after updates too."""
+        for round_ in range(2):
+            for temperature in self.temperatures:
+                data = await self._rollouts(backend, temperature=temperature)
+                trained = await backend.logprobs(data, "policy")
+                for datum, found in zip(data, trained, strict=True):
+                    assert found.shape == datum.tokens.shape
+                    gap = np.abs(found - datum.logprobs)[datum.mask].max()
+                    assert gap <= self.parity_nats, (round_, temperature, gap)
+            await backend.update(data, LikelihoodLoss())
 
-        async def body(backend: Backend) -> None:
-            for round_ in range(2):
-                for temperature in self.temperatures:
-                    data = await self._rollouts(backend, temperature=temperature)
-                    trained = await backend.logprobs(data, "policy")
-                    for datum, found in zip(data, trained, strict=True):
-                        assert found.shape == datum.tokens.shape
-                        gap = np.abs(found - datum.logprobs)[datum.mask].max()
-                        assert gap <= self.parity_nats, (round_, temperature, gap)
-                await backend.update(data, LikelihoodLoss())
-
-        self._with(body)
-
-    def test_mixed_lengths_do_not_matter(self) -> None:
+    @on_open("make_backend")
+    async def test_mixed_lengths_do_not_matter(self, backend: Backend) -> None:
         """A datum has the same logprobs alone and among longer and shorter ones."""
+        data = await self._rollouts(backend)
+        together = await backend.logprobs(data, "policy")
+        for datum, wanted in zip(data, together, strict=True):
+            (alone,) = await backend.logprobs([datum], "policy")
+            gap = np.abs(alone - wanted)[datum.mask].max()
+            assert gap <= self.parity_nats, gap
 
-        async def body(backend: Backend) -> None:
-            data = await self._rollouts(backend)
-            together = await backend.logprobs(data, "policy")
-            for datum, wanted in zip(data, together, strict=True):
-                (alone,) = await backend.logprobs([datum], "policy")
-                gap = np.abs(alone - wanted)[datum.mask].max()
-                assert gap <= self.parity_nats, gap
+    @on_open("make_backend")
+    async def test_equal_requests_give_equal_completions(self, backend: Backend) -> None:
+        """A completion depends on seed, prompt, weights and params, not on the other requests."""
+        policy = await backend.policy()
+        requests = self._requests(policy, 1.0)
+        first = await policy.generate_many(requests)
+        turned = await policy.generate_many(requests[::-1])
+        for one, other in zip(first, turned[::-1], strict=True):
+            assert one.tokens.tolist() == other.tokens.tolist()
 
-        self._run(body)
-
-    def test_equal_requests_give_equal_completions(self) -> None:
-        """Seed, prompt, weights and params decide; neither order nor company does."""
-
-        async def body(backend: Backend) -> None:
-            policy = await backend.policy()
-            requests = self._requests(policy, 1.0)
-            first = await policy.generate_many(requests)
-            turned = await policy.generate_many(requests[::-1])
-            for one, other in zip(first, turned[::-1], strict=True):
-                assert one.tokens.tolist() == other.tokens.tolist()
-
-        self._run(body)
-
-    def test_completions_keep_their_limits(self) -> None:
+    @on_open("make_backend")
+    async def test_completions_keep_their_limits(self, backend: Backend) -> None:
         """At least one token, at most `max_tokens`; logprobs are at most 0, finish is told."""
+        policy = await backend.policy()
+        for request, completion in zip(
+            self._requests(policy, 1.0),
+            await policy.generate_many(self._requests(policy, 1.0)),
+            strict=True,
+        ):
+            assert 1 <= len(completion.tokens) <= request.params.max_tokens
+            assert completion.logprobs.shape == completion.tokens.shape
+            assert (completion.logprobs <= 1e-6).all()
+            is_full = len(completion.tokens) == request.params.max_tokens
+            assert completion.finish == "stop" or is_full
 
-        async def body(backend: Backend) -> None:
-            policy = await backend.policy()
-            for request, completion in zip(
-                self._requests(policy, 1.0),
-                await policy.generate_many(self._requests(policy, 1.0)),
-                strict=True,
-            ):
-                assert 1 <= len(completion.tokens) <= request.params.max_tokens
-                assert completion.logprobs.shape == completion.tokens.shape
-                assert (completion.logprobs <= 1e-6).all()
-                is_full = len(completion.tokens) == request.params.max_tokens
-                assert completion.finish == "stop" or is_full
+    @on_open("make_backend", needs_torch=True)
+    async def test_steps_on_the_same_data_lower_the_loss(self, backend: Backend) -> None:
+        """Updates on a loss that wants some tokens likelier lower that loss."""
+        data = await self._rollouts(backend)
+        losses = [(await backend.update(data, LikelihoodLoss()))["loss"] for _ in range(self.steps)]
+        assert all(np.isfinite(losses)), losses
+        assert losses[-1] < losses[0], losses
 
-        self._run(body)
+    @on_open("make_backend", needs_torch=True)
+    async def test_step_reports_the_losss_own_metrics(self, backend: Backend) -> None:
+        """Metrics are summed over micro-batches, however the backend splits the data."""
+        metrics = await backend.update(await self._rollouts(backend), LikelihoodLoss())
+        assert metrics["weight/sum"] == pytest.approx(1.0, abs=1e-5)
+        assert metrics["weight/max"] <= 1.0
+        assert np.isfinite(metrics.get("grad/norm", np.nan)) or not self.tells_gradient
 
-    def test_steps_on_the_same_data_lower_the_loss(self) -> None:
-        """Making some tokens likelier makes them likelier."""
-
-        async def body(backend: Backend) -> None:
-            data = await self._rollouts(backend)
-            losses = [
-                (await backend.update(data, LikelihoodLoss()))["loss"] for _ in range(self.steps)
-            ]
-            assert all(np.isfinite(losses)), losses
-            assert losses[-1] < losses[0], losses
-
-        self._with(body)
-
-    def test_step_reports_the_losss_own_metrics(self) -> None:
-        """Sums add up over micro-batches however the backend splits: the weights sum to 1."""
-
-        async def body(backend: Backend) -> None:
-            metrics = await backend.update(await self._rollouts(backend), LikelihoodLoss())
-            assert metrics["weight/sum"] == pytest.approx(1.0, abs=1e-5)
-            assert metrics["weight/max"] <= 1.0
-            assert np.isfinite(metrics.get("grad/norm", np.nan)) or not self.tells_gradient
-
-        self._with(body)
-
-    def test_a_temperature_it_does_not_train_at_is_refused(self) -> None:
+    @on_open("make_backend", needs_torch=True)
+    async def test_a_temperature_it_does_not_train_at_is_refused(self, backend: Backend) -> None:
         """Data sampled at one temperature are never trained on as if it were another."""
+        if 0.7 in self.temperatures:
+            return
+        data = [evolve(datum, temperature=0.7) for datum in await self._rollouts(backend)]
+        before = (await backend.policy()).version
+        with pytest.raises((BackendError, ConfigError)):
+            await backend.update(data, LikelihoodLoss())
+        assert (await backend.policy()).version == before
 
-        async def body(backend: Backend) -> None:
-            if 0.7 in self.temperatures:
-                return
-            data = [evolve(datum, temperature=0.7) for datum in await self._rollouts(backend)]
-            before = (await backend.policy()).version
-            with pytest.raises((BackendError, ConfigError)):
-                await backend.update(data, LikelihoodLoss())
-            assert (await backend.policy()).version == before
-
-        self._with(body)
-
-    def test_version_grows_by_one_and_digest_changes(self) -> None:
+    @on_open("make_backend", needs_torch=True)
+    async def test_version_grows_by_one_and_digest_changes(self, backend: Backend) -> None:
         """Each step makes a new version of the weights; without one, both stay."""
+        before, same = await backend.policy(), await backend.policy()
+        assert (same.version, same.digest) == (before.version, before.digest)
+        await backend.update(await self._rollouts(backend), LikelihoodLoss())
+        after = await backend.policy()
+        assert after.version == before.version + 1
+        assert after.digest != before.digest
 
-        async def body(backend: Backend) -> None:
-            before, same = await backend.policy(), await backend.policy()
-            assert (same.version, same.digest) == (before.version, before.digest)
-            await backend.update(await self._rollouts(backend), LikelihoodLoss())
-            after = await backend.policy()
-            assert after.version == before.version + 1
-            assert after.digest != before.digest
-
-        self._with(body)
-
-    def test_an_old_policy_is_a_snapshot_or_refuses(self) -> None:
+    @on_open("make_backend", needs_torch=True)
+    async def test_an_old_policy_is_a_snapshot_or_refuses(self, backend: Backend) -> None:
         """After a step an old handle samples its old weights or raises; never the new ones."""
+        old = await backend.policy()
+        requests = self._requests(old, 1.0)
+        before = await old.generate_many(requests)
+        data = await self._rollouts(backend)
+        for _ in range(self.steps):
+            await backend.update(data, LikelihoodLoss())
+        try:
+            after = await old.generate_many(requests)
+        except BackendError:
+            return
+        for one, other in zip(before, after, strict=True):
+            assert one.tokens.tolist() == other.tokens.tolist()
+            assert np.allclose(one.logprobs, other.logprobs, atol=self.parity_nats)
 
-        async def body(backend: Backend) -> None:
-            old = await backend.policy()
-            requests = self._requests(old, 1.0)
-            before = await old.generate_many(requests)
-            data = await self._rollouts(backend)
-            for _ in range(self.steps):
-                await backend.update(data, LikelihoodLoss())
-            try:
-                after = await old.generate_many(requests)
-            except BackendError:
-                return
-            for one, other in zip(before, after, strict=True):
-                assert one.tokens.tolist() == other.tokens.tolist()
-                assert np.allclose(one.logprobs, other.logprobs, atol=self.parity_nats)
-
-        self._with(body)
-
-    def test_reference_stands_still(self) -> None:
+    @on_open("make_backend", needs_torch=True)
+    async def test_reference_stands_still(self, backend: Backend) -> None:
         """The reference begins as the policy and does not move when the policy does."""
+        data = await self._rollouts(backend)
+        start = await backend.logprobs(data, "policy")
+        before = await backend.logprobs(data, "reference")
+        await backend.update(data, LikelihoodLoss())
+        after = await backend.logprobs(data, "reference")
+        moved = await backend.logprobs(data, "policy")
+        for datum, a, b, c, d in zip(data, start, before, after, moved, strict=True):
+            assert np.abs(a - b)[datum.mask].max() <= self.parity_nats
+            assert np.array_equal(b[datum.mask], c[datum.mask])
+            assert not np.array_equal(c[datum.mask], d[datum.mask])
 
-        async def body(backend: Backend) -> None:
-            data = await self._rollouts(backend)
-            start = await backend.logprobs(data, "policy")
-            before = await backend.logprobs(data, "reference")
-            await backend.update(data, LikelihoodLoss())
-            after = await backend.logprobs(data, "reference")
-            moved = await backend.logprobs(data, "policy")
-            for datum, a, b, c, d in zip(data, start, before, after, moved, strict=True):
-                assert np.abs(a - b)[datum.mask].max() <= self.parity_nats
-                assert np.array_equal(b[datum.mask], c[datum.mask])
-                assert not np.array_equal(c[datum.mask], d[datum.mask])
-
-        self._with(body)
-
-    def test_unknown_model_is_refused(self) -> None:
+    @on_open("make_backend")
+    async def test_unknown_model_is_refused(self, backend: Backend) -> None:
         """Logprobs by a model the backend does not have are an error, not the policy's."""
+        data = await self._rollouts(backend)
+        with pytest.raises(BackendError):
+            await backend.logprobs(data, "nobody")
 
-        async def body(backend: Backend) -> None:
-            data = await self._rollouts(backend)
-            with pytest.raises(BackendError):
-                await backend.logprobs(data, "nobody")
-
-        self._run(body)
-
-    def test_outputs_are_given_or_refused(self) -> None:
+    @on_open("make_backend", needs_torch=True)
+    async def test_outputs_are_given_or_refused(self, backend: Backend) -> None:
         """A loss gets what it asks for, one tensor (T,) a datum with gradients, or a refusal."""
+        data = await self._rollouts(backend)
+        for name in ("entropy", "value", "nothing any backend knows"):
+            loss = OutputLoss(name)
+            before = (await backend.policy()).version
+            try:
+                await backend.update(data, loss)
+            except BackendError:
+                assert (await backend.policy()).version == before
+                continue
+            assert loss.seen, f"{name} was asked for, the loss was called without it"
+            assert name in ("entropy", "value"), f"{name} was made up"
 
-        async def body(backend: Backend) -> None:
-            data = await self._rollouts(backend)
-            for name in ("entropy", "value", "nothing any backend knows"):
-                loss = OutputLoss(name)
-                before = (await backend.policy()).version
-                try:
-                    await backend.update(data, loss)
-                except BackendError:
-                    assert (await backend.policy()).version == before
-                    continue
-                assert loss.seen, f"{name} was asked for, the loss was called without it"
-                assert name in ("entropy", "value"), f"{name} was made up"
-
-        self._with(body)
-
-    def test_load_restores_what_save_wrote(self, tmp_path: Path) -> None:
+    @on_open("make_backend", needs_torch=True)
+    async def test_load_restores_what_save_wrote(self, backend: Backend, tmp_path: Path) -> None:
         """A new backend that loads goes on as the first one would: weights, momentum, version."""
-
-        async def body(backend: Backend) -> None:
-            data = await self._rollouts(backend)
-            await backend.update(data, LikelihoodLoss())
-            await backend.save(tmp_path)
-            async with opened(self.make_backend()) as other:
-                await other.load(tmp_path)
-                for _ in range(2):
-                    mine, its = await backend.policy(), await other.policy()
-                    assert its.version == mine.version
-                    assert its.digest == mine.digest
-                    for which in ("policy", "reference"):
-                        for datum, a, b in zip(
-                            data,
-                            await backend.logprobs(data, which),
-                            await other.logprobs(data, which),
-                            strict=True,
-                        ):
-                            assert np.abs(a - b)[datum.mask].max() <= self.exact_nats
-                    await backend.update(data, LikelihoodLoss())
-                    await other.update(data, LikelihoodLoss())
-
-        self._with(body)
+        data = await self._rollouts(backend)
+        await backend.update(data, LikelihoodLoss())
+        await backend.save(tmp_path)
+        async with opened(self.make_backend()) as other:
+            await other.load(tmp_path)
+            for _ in range(2):
+                mine, its = await backend.policy(), await other.policy()
+                assert its.version == mine.version
+                assert its.digest == mine.digest
+                for which in ("policy", "reference"):
+                    for datum, a, b in zip(
+                        data,
+                        await backend.logprobs(data, which),
+                        await other.logprobs(data, which),
+                        strict=True,
+                    ):
+                        assert np.abs(a - b)[datum.mask].max() <= self.exact_nats
+                await backend.update(data, LikelihoodLoss())
+                await other.update(data, LikelihoodLoss())
 
     # --- helpers --------------------------------------------------------------------------------
-
-    def _with(self, body: Callable[[Backend], Awaitable[T]]) -> T:
-        pytest.importorskip("torch", reason="an update needs a loss, a loss needs torch")
-        return self._run(body)
-
-    def _run(self, body: Callable[[Backend], Awaitable[T]]) -> T:
-        async def run() -> T:
-            async with opened(self.make_backend()) as backend:
-                return await body(backend)
-
-        return asyncio.run(run())
 
     def _requests(self, policy: Policy, temperature: float) -> list[GenerateRequest]:
         params = SamplingParams(max_tokens=6, temperature=temperature)

@@ -1,4 +1,4 @@
-"""What a backend promises to losses over whole distributions, and when it only looks."""
+"""Promises of a backend about losses over whole distributions, and about `eval_loss`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 
 from rlvr.errors import BackendError, UnsupportedError
 from rlvr.parts import Backend, Loss
-from rlvr.testing.backend_losses import LikelihoodLoss, PullLoss
+from rlvr.testing.backend_losses import LikelihoodLoss, PullLoss, head_logits, log_softmax
+from rlvr.testing.contract import on_open
 from rlvr.types import Datum
 
 LARGEST = 2000
@@ -25,94 +26,84 @@ class DistributionPromises:
     parity_nats: ClassVar[float]
     temperatures: ClassVar[tuple[float, ...]]
 
-    _with: Callable[[Callable[[Backend], Awaitable[None]]], None]
     _rollouts: Callable[..., Awaitable[list[Datum]]]
 
-    def test_eval_loss_tells_what_an_update_would_and_changes_nothing(self) -> None:
+    @on_open("make_backend", needs_torch=True)
+    async def test_eval_loss_tells_what_an_update_would_and_changes_nothing(
+        self, backend: Backend
+    ) -> None:
         """Loss and metrics are the next update's; weights, version and digest stay."""
+        data = await self._rollouts(backend)
+        if not backend.capabilities.eval_loss:
+            with pytest.raises(UnsupportedError):
+                await backend.eval_loss(data, LikelihoodLoss())
+            return
+        losses: list[Loss] = [LikelihoodLoss()]
+        if await _gives_states(backend, data):
+            losses += [PullLoss(), PullLoss(with_logprobs=True)]
+        for loss in losses:
+            before = await backend.policy()
+            first = await backend.eval_loss(data, loss)
+            again = await backend.eval_loss(data, loss)
+            after = await backend.policy()
+            assert (after.version, after.digest) == (before.version, before.digest)
+            assert first == again
+            stepped = await backend.update(data, loss)
+            for name, value in first.items():
+                assert stepped[name] == pytest.approx(value, rel=1e-5, abs=1e-6), name
 
-        async def body(backend: Backend) -> None:
-            data = await self._rollouts(backend)
-            if not backend.capabilities.eval_loss:
-                with pytest.raises(UnsupportedError):
-                    await backend.eval_loss(data, LikelihoodLoss())
-                return
-            losses: list[Loss] = [LikelihoodLoss()]
-            if await _gives_states(backend, data):
-                losses += [PullLoss(), PullLoss(with_logprobs=True)]
-            for loss in losses:
-                before = await backend.policy()
-                first = await backend.eval_loss(data, loss)
-                again = await backend.eval_loss(data, loss)
-                after = await backend.policy()
-                assert (after.version, after.digest) == (before.version, before.digest)
-                assert first == again
-                stepped = await backend.update(data, loss)
-                for name, value in first.items():
-                    assert stepped[name] == pytest.approx(value, rel=1e-5, abs=1e-6), name
+    @on_open("make_backend", needs_torch=True)
+    async def test_states_and_head_make_the_distribution(self, backend: Backend) -> None:
+        """Log-softmax of the head on a state equals the logprobs of all next tokens."""
+        datum = (await self._rollouts(backend))[0]
+        size = (await backend.policy()).tokenizer.vocab_size
+        place = int(np.flatnonzero(datum.mask)[0])
+        mask = np.arange(place + 1) == place
+        one = Datum(
+            tokens=datum.tokens[: place + 1],
+            mask=mask,
+            logprobs=-1.0 * mask,
+            advantages=mask,
+            weights=mask,
+            temperature=self.temperatures[-1],
+        )
+        if size > LARGEST or not await _gives_states(backend, [one]):
+            pytest.skip("no states, or a vocabulary too large to sum over")
+        every = [
+            attrs.evolve(one, tokens=np.append(one.tokens[:-1], token)) for token in range(size)
+        ]
+        logprobs = [float(x[-1]) for x in await backend.logprobs(every, "policy")]
+        target = np.array([1.0 + (i % 5) for i in range(size)])
+        look = _Look()
+        await backend.update([one], look)
+        assert look.logprobs is not None
+        assert np.abs(look.logprobs[0, :size] - logprobs).max() <= self.parity_nats
+        assert np.isfinite(target @ look.logprobs[0, :size])
 
-        self._with(body)
-
-    def test_states_and_head_make_the_distribution(self) -> None:
-        """Softmax of the head on a state is what the logprobs of all next tokens are."""
-
-        async def body(backend: Backend) -> None:
-            datum = (await self._rollouts(backend))[0]
-            size = (await backend.policy()).tokenizer.vocab_size
-            place = int(np.flatnonzero(datum.mask)[0])
-            mask = np.arange(place + 1) == place
-            one = Datum(
-                tokens=datum.tokens[: place + 1],
-                mask=mask,
-                logprobs=-1.0 * mask,
-                advantages=mask,
-                weights=mask,
-                temperature=self.temperatures[-1],
-            )
-            if size > LARGEST or not await _gives_states(backend, [one]):
-                pytest.skip("no states, or a vocabulary too large to sum over")
-            every = [
-                attrs.evolve(one, tokens=np.append(one.tokens[:-1], token)) for token in range(size)
-            ]
-            logprobs = [float(x[-1]) for x in await backend.logprobs(every, "policy")]
-            target = np.array([1.0 + (i % 5) for i in range(size)])
-            look = _Look()
-            await backend.update([one], look)
-            assert look.logprobs is not None
-            assert np.abs(look.logprobs[0, :size] - logprobs).max() <= self.parity_nats
-            assert np.isfinite(target @ look.logprobs[0, :size])
-
-        self._with(body)
-
-    def test_a_loss_over_distributions_is_learnt_from(self) -> None:
+    @on_open("make_backend", needs_torch=True)
+    async def test_a_loss_over_distributions_is_learnt_from(self, backend: Backend) -> None:
         """Steps on the same data lower it, with logprobs and without."""
-
-        async def body(backend: Backend) -> None:
-            data = await self._rollouts(backend)
-            if not await _gives_states(backend, data):
-                pytest.skip("it gives no states")
-            for is_both in (False, True):
-                loss = PullLoss(with_logprobs=is_both)
-                found = [await backend.update(data, loss) for _ in range(self.steps)]
-                values = [step["loss"] for step in found]
-                assert all(np.isfinite(values)), values
-                assert values[-1] < values[0], values
-                rows = sum(int(datum.mask.sum()) for datum in data)
-                assert {step["pull/rows"] for step in found} == {float(rows)}
-
-        self._with(body)
+        data = await self._rollouts(backend)
+        if not await _gives_states(backend, data):
+            pytest.skip("it gives no states")
+        for is_both in (False, True):
+            loss = PullLoss(with_logprobs=is_both)
+            found = [await backend.update(data, loss) for _ in range(self.steps)]
+            values = [step["loss"] for step in found]
+            assert all(np.isfinite(values)), values
+            assert values[-1] < values[0], values
+            rows = sum(int(datum.mask.sum()) for datum in data)
+            assert {step["pull/rows"] for step in found} == {float(rows)}
 
 
 class _Look(PullLoss):
-    """Keeps the distributions that it was given, and pulls at nothing."""
+    """The same loss, which keeps the logprobs of the last distributions that it was given."""
 
     def __init__(self) -> None:
         super().__init__()
         self.logprobs: Any = None
 
     def __call__(self, data: Any, logprobs: Any, outputs: Any) -> Any:
-        from rlvr.testing.backend_losses import head_logits, log_softmax
-
         (head,), (hidden,) = outputs["head"], outputs["hidden"]
         rows = log_softmax(head_logits(head, hidden) / data[0].temperature)
         self.logprobs = rows.detach().cpu().numpy()

@@ -1,4 +1,4 @@
-"""The losses that a backend is tried with: the plainest one, and one that asks for more."""
+"""Losses that the kit gives to a backend: likelihood, one with outputs, one over distributions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LikelihoodLoss(Loss):
 
 
 class OutputLoss(Loss):
-    """A loss that asks the forward pass for one more thing, and looks at what it gets."""
+    """A loss that asks the forward pass for one output, and checks what it gets."""
 
     importance_weighted = False
 

@@ -22,7 +22,7 @@ TOLD = (
     *("run_started", "evaluated", "groups_scored", "step_finished"),
     *("checkpoint_saved", "run_finished"),
 )
-"""What a callback is told, in the order of a run."""
+"""The methods of a callback, in the order in which a run calls them."""
 METRICS = {"reward/mean": 0.5, "reward/pass": 0.25, "loss": -0.125}
 
 
@@ -43,7 +43,7 @@ class CallbackContract(Contract):
         assert own, f"{type(callback).__name__} defines none of {', '.join(TOLD)}"
 
     def test_is_told_by_plain_methods(self, tmp_path: Path) -> None:
-        """No method is async: nobody awaits it, so that it would do nothing."""
+        """No method is async: a run does not await them, so they would do nothing."""
         check_declarations(self.make_callback(tmp_path))
 
     @pytest.mark.parametrize("outcome", ["done", "interrupted", "failed"])
@@ -70,7 +70,7 @@ class CallbackContract(Contract):
         assert (dict(os.environ), Path.cwd()) == (environment, folder)
 
     def test_hears_of_a_run_that_never_began(self, tmp_path: Path) -> None:
-        """A run that failed before its first step is told as finished, and as nothing else."""
+        """A run that failed before its first step calls `run_finished` alone."""
         run = _run(tmp_path)
         self._with([tmp_path], lambda callback: callback.run_finished(run=run, outcome="failed"))
 

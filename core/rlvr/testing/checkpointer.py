@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import signal
 import sys
 import warnings
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -131,52 +131,48 @@ class CheckpointerContract(Contract):
     def test_a_pinned_checkpoint_outlives_the_newest(self, tmp_path: Path) -> None:
         """The checkpoint that `pin` names stays while others come and go."""
 
-        async def body(part: Checkpointer) -> list[int]:
-            await part.save(1, {}, TinyBackend())
-            part.pin(None)  # nothing was pinned
-            part.pin(1)
-            for step in range(2, 30):
-                await part.save(step, {}, TinyBackend())
-            return [checkpoint.step for checkpoint in part.list()]
+        async def body() -> list[int]:
+            async with opened(self.make_checkpointer(tmp_path)) as part:
+                await part.save(1, {}, TinyBackend())
+                part.pin(None)  # nothing was pinned
+                part.pin(1)
+                for step in range(2, 30):
+                    await part.save(step, {}, TinyBackend())
+                return [checkpoint.step for checkpoint in part.list()]
 
-        steps = self._with(tmp_path, body)
-        assert steps[0] == 1
-        assert steps[-1] == 29
+        steps = asyncio.run(body())
+        assert (steps[0], steps[-1]) == (1, 29)
 
     # --- helpers --------------------------------------------------------------------------------
 
-    def _with(self, directory: Path, body: Callable[[Checkpointer], Awaitable[Any]]) -> Any:
+    def _do(self, directory: Path, method: str, *args: Any) -> Any:
+        """What a method of a checkpointer made anew gives, awaited where it is a coroutine."""
+
         async def run() -> Any:
             async with opened(self.make_checkpointer(directory)) as checkpointer:
-                return await body(checkpointer)
+                found = getattr(checkpointer, method)(*args)
+                return await found if inspect.isawaitable(found) else found
 
         return asyncio.run(run())
 
     def _save(
         self, directory: Path, step: int, state: dict[str, Any], backend: TinyBackend
     ) -> Checkpoint:
-        checkpoint = self._with(directory, lambda part: part.save(step, state, backend))
+        checkpoint = self._do(directory, "save", step, state, backend)
         assert isinstance(checkpoint, Checkpoint)
         assert checkpoint.step == step
         return checkpoint
 
     def _load(self, directory: Path, which: Checkpoint, backend: TinyBackend) -> dict[str, Any]:
-        state = self._with(directory, lambda part: part.load(which, backend))
+        state = self._do(directory, "load", which, backend)
         assert isinstance(state, dict)
         return state
 
     def _list(self, directory: Path) -> list[Checkpoint]:
-        async def body(part: Checkpointer) -> list[Checkpoint]:
-            return list(part.list())
-
-        found: list[Checkpoint] = self._with(directory, body)
-        return found
+        return list(self._do(directory, "list"))
 
     def _verify(self, directory: Path, which: Checkpoint) -> None:
-        async def body(part: Checkpointer) -> None:
-            part.verify(which)
-
-        self._with(directory, body)
+        self._do(directory, "verify", which)
 
     def _assert_refused(self, directory: Path, which: Checkpoint, what: str) -> None:
         for act in (self._verify, lambda d, w: self._load(d, w, TinyBackend())):

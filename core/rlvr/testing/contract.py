@@ -1,8 +1,9 @@
-"""What all contracts have in common: their tests are promises, so they may not be overridden."""
+"""The base of all contracts, whose tests may not be overridden, and helpers of the kit."""
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -48,10 +49,10 @@ def _has_reasoned_xfail(test: Any) -> bool:
 @asynccontextmanager
 async def opened(part: P) -> AsyncIterator[P]:
     """
-    The part, entered and left if it is an async context manager, as it is otherwise.
+    The part, open while the block runs and closed afterwards, also when the block raises.
 
-    What the recipe does for a run: parts that own containers, engines or servers are opened
-    before use and closed afterwards, also when the body raises.
+    A run does the same: parts may own containers, engines or servers. A part that is no async
+    context manager is given as it is.
     """
     if isinstance(part, AbstractAsyncContextManager):
         async with part as entered:
@@ -60,19 +61,31 @@ async def opened(part: P) -> AsyncIterator[P]:
         yield part
 
 
-def on_open(factory: str) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
-    """Make a test of one `(self, part)`: the part that the factory made is open meanwhile."""
+def on_open(
+    factory: str, *, needs_torch: bool = False
+) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
+    """
+    Make a test of a coroutine function `(self, part, fixtures...)`.
+
+    The factory's part is open meanwhile. With `needs_torch` the test is skipped without torch.
+    """
 
     def decorate(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+        own, _part, *fixtures = inspect.signature(test).parameters.values()
+
         @wraps(test)
-        def run(self: Any) -> None:
+        def run(self: Any, **given: Any) -> None:
             async def body() -> None:
                 async with opened(getattr(self, factory)()) as part:
-                    await test(self, part)
+                    await test(self, part, **given)
 
+            if needs_torch:
+                reason = "an update needs a loss, a loss needs torch"
+                importlib.import_module("pytest").importorskip("torch", reason=reason)
             asyncio.run(body())
 
-        del run.__wrapped__  # pytest takes arguments for fixtures
+        del run.__wrapped__  # pytest takes parameters for fixtures: it is to see these alone
+        run.__signature__ = inspect.Signature([own, *fixtures])  # type: ignore[attr-defined]
         return run
 
     return decorate
@@ -107,5 +120,5 @@ def check_declarations(part: object) -> None:
 
 
 def not_given(contract: Contract, factory: str) -> NotImplementedError:
-    """The error of a factory that the subclass forgot."""
+    """The error of a contract's factory that the subclass does not define."""
     return NotImplementedError(f"{type(contract).__name__} must define {factory}")

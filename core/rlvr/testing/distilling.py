@@ -1,4 +1,4 @@
-"""What a loss that compares distributions is given in tests: a teacher, and its answers."""
+"""Made-up teachers and their answers, for tests of losses that compare distributions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VOCABULARY = 7
 
 
 class MadeUp(Teacher):
-    """A teacher that is met and never asked."""
+    """A teacher for `LearningPart.meet`, which no test asks for anything."""
 
     context_length = 4096
     tokenizer: Any = SimpleNamespace(vocab_size=VOCABULARY)

@@ -26,7 +26,7 @@ class Forward:
     Tensors (T,), one a datum, with gradients: `logprobs`, and each of `outputs` by name.
 
     "hidden" are states (n, 3) of the masked tokens instead, and "head" one output head.
-    The changes (`reversed`, `only`, `padded`, `soiled`) give new leaves without gradients.
+    `taking` keeps the leaves; the other changes make new ones, without gradients.
     """
 
     logprobs: Sequence[Any]
@@ -67,25 +67,16 @@ class Forward:
         )
 
     def fresh(self) -> Forward:
-        """The same values."""
+        """The same values in new leaves."""
         return self.changed(lambda values, _: values)
 
-    def reversed(self) -> Forward:
-        """The data in reverse order."""
-        new = self.fresh()
+    def taking(self, places: Sequence[int]) -> Forward:
+        """The data at these places, in that order."""
+        outputs = self.outputs.items()
         return Forward(
-            logprobs=new.logprobs[::-1],
-            outputs={k: v[::-1] for k, v in new.outputs.items()},
-            masks=self.masks[::-1],
-        )
-
-    def only(self, place: int) -> Forward:
-        """One datum."""
-        new = self.fresh()
-        return Forward(
-            logprobs=[new.logprobs[place]],
-            outputs={k: v if k == HEAD else [v[place]] for k, v in new.outputs.items()},
-            masks=[self.masks[place]],
+            logprobs=[self.logprobs[i] for i in places],
+            outputs={k: v if k == HEAD else [v[i] for i in places] for k, v in outputs},
+            masks=[self.masks[i] for i in places],
         )
 
     def padded(self, count: int) -> Forward:
@@ -98,7 +89,7 @@ class Forward:
         return self.changed(lambda values, i: np.where(data[i].mask, values, np.nan))
 
     def extreme(self, values: np.ndarray) -> Forward:
-        """Other outputs are `values / 1e3`, and logits of the states 1e3 times as far apart."""
+        """Other outputs become `values / 1e3`; logits of the states lie 1e3 times as far apart."""
         found = dict(self.outputs)
         for name in found.keys() - {HIDDEN, HEAD}:
             found[name] = leaves([values / 1e3])
@@ -178,6 +169,15 @@ def agreeing(data: Sequence[Datum], needs: Collection[str]) -> list[Datum]:
     return [attrs.evolve(d, annotations=dict.fromkeys(needs, d.logprobs)) for d in data]
 
 
+def annotated_more(data: Sequence[Datum], names: Collection[str]) -> list[Datum]:
+    """The data with an annotation of each name, where they have none of it."""
+    more = [{name: np.full(len(d.tokens), -0.7, np.float32) for name in names} for d in data]
+    return [
+        attrs.evolve(d, annotations={**other, **d.annotations})
+        for d, other in zip(data, more, strict=True)
+    ]
+
+
 def soiled(datum: Datum) -> Datum:
     """The datum with NaN in its annotations wherever the mask is False."""
     annotations = {
@@ -193,12 +193,7 @@ def padded(datum: Datum, count: int) -> Datum:
     def longer(array: Any) -> Any:
         return np.append(array, np.zeros(count, array.dtype))
 
-    return attrs.evolve(
-        datum,
-        tokens=longer(datum.tokens),
-        mask=longer(datum.mask),
-        logprobs=longer(datum.logprobs),
-        advantages=longer(datum.advantages),
-        weights=longer(datum.weights),
-        annotations={name: longer(array) for name, array in datum.annotations.items()},
-    )
+    names = ("tokens", "mask", "logprobs", "advantages", "weights")
+    annotations = {name: longer(array) for name, array in datum.annotations.items()}
+    rows = {name: longer(getattr(datum, name)) for name in names}
+    return attrs.evolve(datum, annotations=annotations, **rows)

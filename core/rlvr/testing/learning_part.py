@@ -29,7 +29,7 @@ class LearningPartContract(Contract):
         raise NotImplementedError
 
     def test_is_a_part_without_slips(self) -> None:
-        """It derives from its base class, and no name of it is nearly one that it may define."""
+        """It derives from its base class, and none of its names is a slip of a known one."""
         part = self._part()
         check_part(part, self._base)
         check_declarations(part)
@@ -66,7 +66,7 @@ class LearningPartContract(Contract):
         assert part.with_memory({}).adapted({}, step) == part.adapted({}, step)
 
     def test_warnings_are_sentences(self) -> None:
-        """Warnings are texts, and metrics that are not there are no reason for one."""
+        """Warnings are texts; missing metrics cause none."""
         part = self._part()
         assert warnings_of(part, {}) == []
         for metrics in STEPS:

@@ -13,10 +13,12 @@ from rlvr.parts import Loss, NamedForm
 from rlvr.testing.contract import check_declarations, not_given
 from rlvr.testing.distilling import met, taught
 from rlvr.testing.fakes.data import random_data
-from rlvr.testing.forward import Forward, agreeing, leaves, padded, soiled
+from rlvr.testing.forward import Forward, agreeing, annotated_more, leaves, padded, soiled
 from rlvr.testing.learning_part import LearningPartContract
 from rlvr.types import Datum
 
+Ran = tuple[float, list[Any], dict[str, float]]
+"""The loss, its gradients, one a datum, and its metrics."""
 EXTREMES = (-1e4, -200.0, -40.0, -1e-4, 0.0)
 
 
@@ -58,7 +60,7 @@ class LossContract(LearningPartContract):
             assert math.isfinite(number), (name, number)
 
     def test_zero_advantages_give_no_policy_gradient(self) -> None:
-        """Where nothing is better than anything, and models agree, nothing moves."""
+        """With zero advantages, and where all models agree, the gradient is zero."""
         self._only_for_policy_gradients()
         data, _ = self._case()
         data = [attrs.evolve(d, advantages=np.zeros(len(d.tokens))) for d in data]
@@ -86,51 +88,35 @@ class LossContract(LearningPartContract):
     def test_padding_does_not_matter(self) -> None:
         """Tokens appended outside the mask change neither loss, metrics nor gradients."""
         data, forward = self._case()
-        value, grads, metrics = self._run(data, forward)
-        longer, longer_grads, longer_metrics = self._run(
-            [padded(d, 3) for d in data], forward.padded(3)
-        )
-        assert _near(longer, value), (longer, value)
-        assert _same(longer_metrics, metrics)
-        assert all(_near(a[:, :-3], b) for a, b in zip(longer_grads, grads, strict=True))
+        value, grads, metrics = self._run([padded(d, 3) for d in data], forward.padded(3))
+        _assert_same((value, [x[:, :-3] for x in grads], metrics), self._run(data, forward))
 
     def test_order_of_data_does_not_matter(self) -> None:
         """Data in reverse order give the same loss, metrics and gradients."""
         data, forward = self._case()
-        value, grads, metrics = self._run(data, forward)
-        turned, turned_grads, turned_metrics = self._run(data[::-1], forward.reversed())
-        assert _near(turned, value), (turned, value)
-        assert _same(turned_metrics, metrics)
-        assert all(_near(a, b) for a, b in zip(turned_grads[::-1], grads, strict=True))
+        value, grads, metrics = self._run(data[::-1], forward.taking(range(len(data))[::-1]))
+        _assert_same((value, grads[::-1], metrics), self._run(data, forward))
 
     def test_micro_batches_add_up(self) -> None:
         """Losses, gradients and metrics of the parts sum to the whole's; `/max` keys: maximum."""
         data, forward = self._case()
-        value, grads, metrics = self._run(data, forward)
-        total, split_grads, parts = 0.0, [], []
-        for place, datum in enumerate(data):
-            part, part_grads, part_metrics = self._run([datum], forward.only(place))
-            total += part
-            split_grads += part_grads
-            parts.append(part_metrics)
+        whole = self._run(data, forward)
+        parts = [self._run([datum], forward.taking([i])) for i, datum in enumerate(data)]
+        values, grads, metrics = zip(*parts, strict=True)
         combined = {
-            name: (max if name.endswith("/max") else math.fsum)([part[name] for part in parts])
-            for name in metrics
+            name: (max if name.endswith("/max") else math.fsum)([part[name] for part in metrics])
+            for name in whole[2]
         }
-        assert _near(total, value), (total, value)
-        assert _same(combined, metrics), (combined, metrics)
-        assert all(_near(a, b) for a, b in zip(split_grads, grads, strict=True))
+        _assert_same((math.fsum(values), [x for part in grads for x in part], combined), whole)
 
     def test_is_a_weighted_sum(self) -> None:
         """Twice the weights, twice the loss, gradient and metrics: it never normalises itself."""
         data, forward = self._case()
         value, grads, metrics = self._run(data, forward)
         heavier = [attrs.evolve(d, weights=2 * d.weights) for d in data]
-        twice, twice_grads, twice_metrics = self._run(heavier, forward.fresh())
-        assert _near(twice, 2 * value), (twice, value)
         doubled = {k: v if k.endswith("/max") else 2 * v for k, v in metrics.items()}
-        assert _same(twice_metrics, doubled), (twice_metrics, metrics)
-        assert all(_near(a, 2 * b) for a, b in zip(twice_grads, grads, strict=True))
+        wanted = (2 * value, [2 * x for x in grads], doubled)
+        _assert_same(self._run(heavier, forward.fresh()), wanted)
 
     def test_stays_finite_at_extreme_logprobs(self) -> None:
         """Logprobs of -10000 and 0 on either side never make infinity or NaN."""
@@ -162,23 +148,13 @@ class LossContract(LearningPartContract):
         """With exactly the annotations in `needs` it runs; further ones change nothing."""
         data, forward = self._case()
         value, _, metrics = self._run(data, forward)
-        others = ("reference", "teacher", "policy", "value", "return", "old")
-        more = [
-            attrs.evolve(
-                d,
-                annotations={
-                    **{n: np.full(len(d.tokens), -0.7, np.float32) for n in others},
-                    **d.annotations,
-                },
-            )
-            for d in data
-        ]
+        more = annotated_more(data, ("reference", "teacher", "policy", "value", "return", "old"))
         again, _, again_metrics = self._run(more, forward.fresh())
         assert _near(again, value), (again, value)
         assert _same(again_metrics, metrics)
 
     def test_uses_every_output_it_asks_for(self) -> None:
-        """An output costs memory: each has a gradient, and is not done without where missing."""
+        """Each output that it asks for gets a gradient; without one of them the loss raises."""
         loss = met(self.make_loss())
         data, forward = self._case()
         forward.through(loss, data)[0].backward()
@@ -189,7 +165,7 @@ class LossContract(LearningPartContract):
                 loss(data, forward.logprobs, fewer)
 
     def test_reads_the_samplers_logprobs_if_it_says_so(self) -> None:
-        """`importance_weighted` (True unless a loss says False) bars some samplers."""
+        """`importance_weighted`, the default, bars some samplers: it must be true of the loss."""
         if not self.make_loss().importance_weighted:
             pytest.skip("this loss says that it weighs nothing by a ratio")
         data, forward = self._case()
@@ -202,7 +178,7 @@ class LossContract(LearningPartContract):
         )
 
     def test_does_without_what_it_does_not_ask_for(self) -> None:
-        """Logprobs, or those of the sampler, change nothing where it says that it reads none."""
+        """A loss that says it reads no logprobs, or none of the sampler's, does not read them."""
         data, forward = self._case()
         value, grads, _ = self._run(data, forward)
         loss = self.make_loss()
@@ -229,7 +205,7 @@ class LossContract(LearningPartContract):
         assert 0 < total <= 1 + 1e-5, f"weights came with the sum 1, and have the sum {total:g}"
 
     def test_names_a_builtin_form_or_none(self) -> None:
-        """A service's loss is known by its name, and made of logprobs alone."""
+        """`builtin_form` is None or a `NamedForm`; a loss with one asks for no outputs."""
         loss = self.make_loss()
         form = loss.builtin_form()
         assert form == self.make_loss().builtin_form()
@@ -267,9 +243,7 @@ class LossContract(LearningPartContract):
         forward.through(loss, agreeing(data, loss.needs.annotations))[0].backward()
         return [gradient[0] for gradient in forward.gradients()]
 
-    def _run(
-        self, data: list[Datum], forward: Forward
-    ) -> tuple[float, list[Any], dict[str, float]]:
+    def _run(self, data: list[Datum], forward: Forward) -> Ran:
         forward = forward.fresh()
         value, metrics = forward.through(met(self.make_loss()), data)
         value.backward()
@@ -282,6 +256,12 @@ class LossContract(LearningPartContract):
 
 def _near(found: Any, wanted: Any) -> bool:
     return bool(np.allclose(found, wanted, rtol=1e-6, atol=1e-9))
+
+
+def _assert_same(found: Ran, wanted: Ran) -> None:
+    assert _near(found[0], wanted[0]), (found[0], wanted[0])
+    assert _same(found[2], wanted[2]), (found[2], wanted[2])
+    assert all(_near(a, b) for a, b in zip(found[1], wanted[1], strict=True))
 
 
 def _same(found: dict[str, float], wanted: dict[str, float]) -> bool:

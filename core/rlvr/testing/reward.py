@@ -120,19 +120,13 @@ class RewardContract(Contract):
             third = self._judge(case)
             assert _verdict(first) == _verdict(second) == _verdict(third), case[0].id
 
-    def test_judges_several_at_once(self) -> None:
+    @on_open("make_reward")
+    async def test_judges_several_at_once(self, reward: RewardFn) -> None:
         """Verdicts reached at the same time are those reached one by one."""
         cases = [self.right(), *self.wrong()]
-        alone = [_verdict(self._judge(case)) for case in cases]
-
-        async def together() -> list[Outcome]:
-            async with opened(self.make_reward()) as reward:
-                found: list[Outcome] = await asyncio.gather(
-                    *(judged(reward, *c) for c in cases * 2)
-                )
-                return found
-
-        assert [_verdict(outcome) for outcome in asyncio.run(together())] == alone * 2
+        alone = [_verdict(await judged(reward, *case)) for case in cases]
+        together = await asyncio.gather(*(judged(reward, *case) for case in cases * 2))
+        assert [_verdict(outcome) for outcome in together] == alone * 2
 
     def test_values_stay_within_the_declared_bounds(self) -> None:
         """Every value lies between the bounds, and outcomes pickle."""
@@ -194,12 +188,18 @@ class RewardContract(Contract):
         for case in [self.right(), *self.wrong()]:
             assert seconds_of(reward, *case) >= 0
 
-    def test_second_opinions_confirm_what_is_right_and_nothing_else(self) -> None:
+    @on_open("make_reward")
+    async def test_second_opinions_confirm_what_is_right_and_nothing_else(
+        self, reward: RewardFn
+    ) -> None:
         """The second judge never rejects the right answer, and never confirms a wrong one."""
-        if not self.make_reward().has_second_opinion:
+        if not reward.has_second_opinion:
             pytest.skip("this reward has no second opinion")
         right, wrong = self.right(), [*self.wrong(), *self.cheats()]
-        said = self._second_opinions([right, right, *wrong])
+        said = []
+        for case in (right, right, *wrong):
+            opinion: Any = reward.second_opinion(*case)
+            said.append(await opinion if inspect.isawaitable(opinion) else opinion)
         for opinion in said:
             assert opinion is None or isinstance(opinion, Reward), (
                 f"second_opinion gives Reward or None, or raises VerifierError; got {opinion!r}"
@@ -242,17 +242,6 @@ class RewardContract(Contract):
                 f"a reward returns Reward or Unscorable, or raises VerifierError; got {outcome!r}"
             )
         return outcomes
-
-    def _second_opinions(self, cases: Sequence[Case]) -> list[Any]:
-        async def ask() -> list[Any]:
-            async with opened(self.make_reward()) as reward:
-                said = []
-                for case in cases:
-                    opinion: Any = reward.second_opinion(*case)
-                    said.append(await opinion if inspect.isawaitable(opinion) else opinion)
-                return said
-
-        return asyncio.run(ask())
 
     def _assert_not_right(self, case: Case) -> None:
         outcome = self._judge(case)

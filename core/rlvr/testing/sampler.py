@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ import pytest
 from rlvr.border.promises import trajectories_of
 from rlvr.parts import Sampler, Task
 from rlvr.rollouts.group import sample_groups
-from rlvr.testing.contract import Contract, check_part, not_given, opened
+from rlvr.testing.contract import Contract, check_part, not_given, on_open, opened
 from rlvr.testing.fakes.policy import ScriptedPolicy
 from rlvr.testing.fakes.toy import ToyEpisode, ToyTask
 from rlvr.types import Group, Problem, SamplingParams, Trajectory
@@ -150,40 +150,28 @@ class SamplerContract(Contract):
         assert len(failed) == 1, [t.finish for t in trajectories]
         assert "the board caught fire" in failed[0].error
 
-    def test_trajectories_come_as_they_end(self) -> None:
+    @on_open("make_sampler")
+    async def test_trajectories_come_as_they_end(self, sampler: Sampler) -> None:
         """A rollout whose tool is slow holds back no other one of its group."""
         self._only_for_drawing()
-        task = _WaitingTask()
-
-        async def places(sampler: Sampler) -> list[int]:
-            task.gate = asyncio.Event()
-            found = []
+        task, found = _WaitingTask(), []
+        task.gate = asyncio.Event()
+        async with asyncio.timeout(_PATIENCE_S):
             async for trajectory in self._stream(sampler, task):
                 found.append(trajectory.index)
                 if len(found) == self.group_size - 1:
                     task.gate.set()
-            return found
-
-        async def main() -> list[int]:
-            async with opened(self.make_sampler()) as sampler:
-                return await asyncio.wait_for(places(sampler), _PATIENCE_S)
-
-        found = asyncio.run(main())
         assert sorted(found) == list(range(self.group_size)), found
 
-    def test_nothing_is_left_running(self) -> None:
+    @on_open("make_sampler")
+    async def test_nothing_is_left_running(self, sampler: Sampler) -> None:
         """Where nobody asks for the next trajectory any more, the rest of its group is ended."""
         self._only_for_drawing()
         task = _WaitingTask()
-
-        async def main() -> None:
-            task.gate = asyncio.Event()
-            async with opened(self.make_sampler()) as sampler:
-                async with aclosing(self._stream(sampler, task)) as stream:
-                    await asyncio.wait_for(anext(stream), _PATIENCE_S)
-                assert task.waiting == 0
-
-        asyncio.run(main())
+        task.gate = asyncio.Event()
+        async with aclosing(self._stream(sampler, task)) as stream:
+            await asyncio.wait_for(anext(stream), _PATIENCE_S)
+        assert task.waiting == 0
 
     # --- helpers --------------------------------------------------------------------------------
 
@@ -227,21 +215,14 @@ class _WaitingTask(ToyTask):
 
     def episode(self, problem: Problem) -> ToyEpisode:
         self._opened += 1
-        return _WaitingEpisode(problem, self) if self._opened == 1 else ToyEpisode(problem)
+        return _Troubled(problem, self._wait) if self._opened == 1 else ToyEpisode(problem)
 
-
-class _WaitingEpisode(ToyEpisode):
-    def __init__(self, problem: Problem, task: _WaitingTask) -> None:
-        super().__init__(problem)
-        self._task = task
-
-    async def take(self, completion: str) -> None:
-        self._task.waiting += 1
+    async def _wait(self) -> None:
+        self.waiting += 1
         try:
-            await self._task.gate.wait()
+            await self.gate.wait()
         finally:
-            self._task.waiting -= 1
-        await super().take(completion)
+            self.waiting -= 1
 
 
 class _FailingTask(ToyTask):
@@ -251,12 +232,20 @@ class _FailingTask(ToyTask):
 
     def episode(self, problem: Problem) -> ToyEpisode:
         self._opened += 1
-        return _FailingEpisode(problem) if self._opened == 2 else ToyEpisode(problem)
+        return _Troubled(problem, self._fail) if self._opened == 2 else ToyEpisode(problem)
 
-
-class _FailingEpisode(ToyEpisode):
-    async def take(self, completion: str) -> None:
+    async def _fail(self) -> None:
         raise RuntimeError("the board caught fire")
+
+
+class _Troubled(ToyEpisode):
+    def __init__(self, problem: Problem, trouble: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(problem)
+        self._trouble = trouble
+
+    async def take(self, completion: str) -> None:
+        await self._trouble()
+        await super().take(completion)
 
 
 def _problems(turns: int = 1) -> list[Problem]:

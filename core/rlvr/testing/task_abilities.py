@@ -1,4 +1,4 @@
-"""The promises of what a task may do besides; a method that it leaves as it is asks for nothing."""
+"""The promises of a task's optional methods; those that it does not override are skipped."""
 
 from __future__ import annotations
 

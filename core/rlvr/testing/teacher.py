@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import attrs
@@ -12,7 +11,7 @@ import pytest
 
 from rlvr.errors import BackendError
 from rlvr.parts import Teacher
-from rlvr.testing.contract import Contract, check_part, not_given, opened
+from rlvr.testing.contract import Contract, check_part, not_given, on_open
 from rlvr.testing.teacher_scoring import LARGEST, ScoringPromises
 from rlvr.types import Datum
 
@@ -23,7 +22,7 @@ class TeacherContract(ScoringPromises, Contract):
 
     Attributes:
         tolerance_nats: Largest allowed difference of one token's logprob between two requests.
-        temperatures: At which it can score; the first is the one of most tests.
+        temperatures: Those it can score at; most tests use the first.
         tops: Numbers of likeliest tokens that are asked for of a teacher that `has_scores`, the
             smallest first; beyond what it gives (`capabilities.max_k`) they are left out.
         is_padded: Whether its model has rows that no token has: they take a part of the
@@ -41,145 +40,111 @@ class TeacherContract(ScoringPromises, Contract):
 
     # --- promises -------------------------------------------------------------------------------
 
-    def test_says_who_it_is(self) -> None:
+    @on_open("make_teacher")
+    async def test_says_who_it_is(self, teacher: Teacher) -> None:
         """A name for messages, a tokenizer, and how many tokens it reads."""
+        check_part(teacher, Teacher)
+        assert isinstance(teacher.name, str)
+        assert teacher.name
+        assert teacher.context_length > 1
+        assert teacher.tokenizer.vocab_size > 1
 
-        async def body(teacher: Teacher) -> None:
-            check_part(teacher, Teacher)
-            assert isinstance(teacher.name, str)
-            assert teacher.name
-            assert teacher.context_length > 1
-            assert teacher.tokenizer.vocab_size > 1
-
-        self._with(body)
-
-    def test_one_logprob_for_each_token_of_the_policy(self) -> None:
+    @on_open("make_teacher")
+    async def test_one_logprob_for_each_token_of_the_policy(self, teacher: Teacher) -> None:
         """Shape (T,), finite and at most 0 at the policy's tokens, exactly 0 elsewhere."""
+        data = self._data(teacher)
+        found = await teacher.logprobs(data)
+        assert len(found) == len(data)
+        for datum, values in zip(data, found, strict=True):
+            assert values.shape == datum.tokens.shape
+            assert np.isfinite(values).all()
+            assert (values[datum.mask] <= 1e-6).all()
+            assert values[datum.mask].any()
+            assert not values[~datum.mask].any()
 
-        async def body(teacher: Teacher) -> None:
-            data = self._data(teacher)
-            found = await teacher.logprobs(data)
-            assert len(found) == len(data)
-            for datum, values in zip(data, found, strict=True):
-                assert values.shape == datum.tokens.shape
-                assert np.isfinite(values).all()
-                assert (values[datum.mask] <= 1e-6).all()
-                assert values[datum.mask].any()
-                assert not values[~datum.mask].any()
-
-        self._with(body)
-
-    def test_logprobs_are_those_of_a_distribution(self) -> None:
+    @on_open("make_teacher")
+    async def test_logprobs_are_those_of_a_distribution(self, teacher: Teacher) -> None:
         """Over all tokens that may come next the probabilities sum to 1, at each temperature."""
+        size = teacher.tokenizer.vocab_size
+        if size > LARGEST:
+            pytest.skip(f"its vocabulary has {size} ids, more than {LARGEST}")
+        first = self._data(teacher)[0]
+        mask = np.zeros(4, bool)
+        mask[-1] = True
+        for temperature in self.temperatures:
+            data = [
+                _datum([*first.tokens[:3].tolist(), token], mask, temperature)
+                for token in range(size)
+            ]
+            found = await teacher.logprobs(data)
+            total = sum(float(np.exp(values[-1])) for values in found)
+            assert total <= 1.002, temperature
+            assert total >= (0.5 if self.is_padded else 0.998), temperature
 
-        async def body(teacher: Teacher) -> None:
-            size = teacher.tokenizer.vocab_size
-            if size > LARGEST:
-                pytest.skip(f"its vocabulary has {size} ids, more than {LARGEST}")
-            first = self._data(teacher)[0]
-            mask = np.zeros(4, bool)
-            mask[-1] = True
-            for temperature in self.temperatures:
-                data = [
-                    _datum([*first.tokens[:3].tolist(), token], mask, temperature)
-                    for token in range(size)
-                ]
-                found = await teacher.logprobs(data)
-                total = sum(float(np.exp(values[-1])) for values in found)
-                assert total <= 1.002, temperature
-                assert total >= (0.5 if self.is_padded else 0.998), temperature
-
-        self._with(body)
-
-    def test_what_comes_before_a_token_decides(self) -> None:
+    @on_open("make_teacher")
+    async def test_what_comes_before_a_token_decides(self, teacher: Teacher) -> None:
         """A token's logprob changes with the tokens before it, and not with those after it."""
+        datum = self._data(teacher)[-1]
+        other = (datum.tokens + 1) % teacher.tokenizer.vocab_size
+        last = len(datum.tokens) - 1
+        after = np.where(np.arange(last + 1) == last, other, datum.tokens)
+        before = np.where(np.arange(last + 1) == last - 1, other, datum.tokens)
+        (plain,), (changed_after,), (changed_before,) = [
+            await teacher.logprobs([attrs.evolve(datum, tokens=tokens)])
+            for tokens in (datum.tokens, after, before)
+        ]
+        assert np.abs(changed_after - plain)[:-1].max() <= self.tolerance_nats
+        assert abs(changed_before[-1] - plain[-1]) > self.tolerance_nats
 
-        async def body(teacher: Teacher) -> None:
-            datum = self._data(teacher)[-1]
-            other = (datum.tokens + 1) % teacher.tokenizer.vocab_size
-            last = len(datum.tokens) - 1
-            after = np.where(np.arange(last + 1) == last, other, datum.tokens)
-            before = np.where(np.arange(last + 1) == last - 1, other, datum.tokens)
-            (plain,), (changed_after,), (changed_before,) = [
-                await teacher.logprobs([attrs.evolve(datum, tokens=tokens)])
-                for tokens in (datum.tokens, after, before)
-            ]
-            assert np.abs(changed_after - plain)[:-1].max() <= self.tolerance_nats
-            assert abs(changed_before[-1] - plain[-1]) > self.tolerance_nats
-
-        self._with(body)
-
-    def test_company_and_order_do_not_matter(self) -> None:
+    @on_open("make_teacher")
+    async def test_company_and_order_do_not_matter(self, teacher: Teacher) -> None:
         """Each datum alone gets what it gets among longer and shorter ones, in any order."""
+        data = self._data(teacher)
+        together = await teacher.logprobs(data)
+        turned = await teacher.logprobs(data[::-1])
+        for datum, wanted, again in zip(data, together, turned[::-1], strict=True):
+            (alone,) = await teacher.logprobs([datum])
+            assert np.abs(alone - wanted).max() <= self.tolerance_nats
+            assert np.abs(again - wanted).max() <= self.tolerance_nats
 
-        async def body(teacher: Teacher) -> None:
-            data = self._data(teacher)
-            together = await teacher.logprobs(data)
-            turned = await teacher.logprobs(data[::-1])
-            for datum, wanted, again in zip(data, together, turned[::-1], strict=True):
-                (alone,) = await teacher.logprobs([datum])
-                assert np.abs(alone - wanted).max() <= self.tolerance_nats
-                assert np.abs(again - wanted).max() <= self.tolerance_nats
+    @on_open("make_teacher")
+    async def test_only_tokens_mask_and_temperature_count(self, teacher: Teacher) -> None:
+        """The policy's own logprobs and the advantages change no answer."""
+        data = self._data(teacher)
+        wanted = await teacher.logprobs(data)
+        others = [
+            attrs.evolve(d, logprobs=d.logprobs - d.mask, advantages=3.0 * d.mask) for d in data
+        ]
+        for values, other in zip(wanted, await teacher.logprobs(others), strict=True):
+            assert np.abs(values - other).max() <= self.tolerance_nats
 
-        self._with(body)
-
-    def test_only_tokens_mask_and_temperature_count(self) -> None:
-        """What the student thought of its tokens, and what they earned, is none of its business."""
-
-        async def body(teacher: Teacher) -> None:
-            data = self._data(teacher)
-            wanted = await teacher.logprobs(data)
-            others = [
-                attrs.evolve(d, logprobs=d.logprobs - d.mask, advantages=3.0 * d.mask) for d in data
-            ]
-            for values, other in zip(wanted, await teacher.logprobs(others), strict=True):
-                assert np.abs(values - other).max() <= self.tolerance_nats
-
-        self._with(body)
-
-    def test_scores_at_the_temperature_of_the_datum(self) -> None:
+    @on_open("make_teacher")
+    async def test_scores_at_the_temperature_of_the_datum(self, teacher: Teacher) -> None:
         """A colder datum is scored by a sharper distribution; temperatures may be mixed."""
         if len(self.temperatures) < 2:
             pytest.skip(f"it scores at temperature {self.temperatures[0]} only")
+        datum = self._data(teacher)[-1]
+        data = [attrs.evolve(datum, temperature=t) for t in self.temperatures]
+        together = await teacher.logprobs(data)
+        assert np.abs(together[0] - together[1]).max() > self.tolerance_nats
+        for one, wanted in zip(data, together, strict=True):
+            (alone,) = await teacher.logprobs([one])
+            assert np.abs(alone - wanted).max() <= self.tolerance_nats
 
-        async def body(teacher: Teacher) -> None:
-            datum = self._data(teacher)[-1]
-            data = [attrs.evolve(datum, temperature=t) for t in self.temperatures]
-            together = await teacher.logprobs(data)
-            assert np.abs(together[0] - together[1]).max() > self.tolerance_nats
-            for one, wanted in zip(data, together, strict=True):
-                (alone,) = await teacher.logprobs([one])
-                assert np.abs(alone - wanted).max() <= self.tolerance_nats
+    @on_open("make_teacher")
+    async def test_nothing_to_score_is_no_error(self, teacher: Teacher) -> None:
+        """A step without data gives an empty list."""
+        assert list(await teacher.logprobs([])) == []
 
-        self._with(body)
-
-    def test_nothing_to_score_is_no_error(self) -> None:
-        """A step without data."""
-
-        async def body(teacher: Teacher) -> None:
-            assert list(await teacher.logprobs([])) == []
-
-        self._with(body)
-
-    def test_what_is_too_long_is_refused(self) -> None:
-        """More tokens than it reads are a `BackendError`, not a number that means nothing."""
-
-        async def body(teacher: Teacher) -> None:
-            length = teacher.context_length + 1
-            mask = np.arange(length) == length - 1
-            with pytest.raises(BackendError):
-                await teacher.logprobs([_datum([1] * length, mask, self.temperatures[0])])
-
-        self._with(body)
+    @on_open("make_teacher")
+    async def test_what_is_too_long_is_refused(self, teacher: Teacher) -> None:
+        """More tokens than it reads are a `BackendError`."""
+        length = teacher.context_length + 1
+        mask = np.arange(length) == length - 1
+        with pytest.raises(BackendError):
+            await teacher.logprobs([_datum([1] * length, mask, self.temperatures[0])])
 
     # --- helpers --------------------------------------------------------------------------------
-
-    def _with(self, body: Callable[[Teacher], Awaitable[None]]) -> None:
-        async def run() -> None:
-            async with opened(self.make_teacher()) as teacher:
-                await body(teacher)
-
-        asyncio.run(run())
 
     def _data(self, teacher: Teacher) -> list[Datum]:
         """Ragged data, one of two turns."""

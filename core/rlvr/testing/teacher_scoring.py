@@ -1,4 +1,4 @@
-"""What a teacher promises that tells more than logprobs of given tokens."""
+"""Promises of a teacher that tells more than the logprobs of given tokens."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rlvr.errors import BackendError, UnsupportedError
 from rlvr.parts import Teacher, TeacherCapabilities
 from rlvr.teachers.checks import fault_of_answer, fault_of_rows
 from rlvr.testing.backend_losses import head_logits, log_softmax
+from rlvr.testing.contract import on_open
 from rlvr.types import Ask, Datum, Question, TopK
 
 LARGEST = 2000
@@ -22,210 +23,177 @@ LARGEST = 2000
 
 
 class ScoringPromises:
-    """A part of `TeacherContract`: its capabilities are true, both those it has and has not."""
+    """A part of `TeacherContract`: the capabilities are true, declared and undeclared ones."""
 
     tolerance_nats: ClassVar[float]
     is_padded: ClassVar[bool]
     temperatures: ClassVar[tuple[float, ...]]
     tops: ClassVar[tuple[int, ...]]
 
-    _with: Callable[[Callable[[Teacher], Awaitable[None]]], None]
     _data: Callable[[Teacher], list[Datum]]
 
-    def test_it_can_what_it_declares_and_nothing_else(self) -> None:
+    @on_open("make_teacher")
+    async def test_it_can_what_it_declares_and_nothing_else(self, teacher: Teacher) -> None:
         """An undeclared ability raises `UnsupportedError`: a run would never ask for it."""
+        able, data = teacher.capabilities, self._data(teacher)
+        assert isinstance(able, TeacherCapabilities)
+        unasked: list[tuple[str, Callable[[], Awaitable[Any]]]] = []
+        if able.reads_data:
+            assert overrides(teacher, "answer"), "reads_data, so it has `answer`"
+        else:
+            unasked.append(("reads_data", lambda: teacher.answer(data, "told", None)))
+            if not able.has_scores:
+                questions = self._questions(teacher)
+                unasked.append(("has_scores", lambda: teacher.score(questions)))
+        if not able.has_states:
+            unasked.append(("has_states", lambda: teacher.states(data)))
+        for name, asked in unasked:
+            with pytest.raises(UnsupportedError):
+                pytest.fail(f"it answers without {name}: {await asked()!r}")
 
-        async def body(teacher: Teacher) -> None:
-            able, data = teacher.capabilities, self._data(teacher)
-            assert isinstance(able, TeacherCapabilities)
-            unasked: list[tuple[str, Callable[[], Awaitable[Any]]]] = []
-            if able.reads_data:
-                assert overrides(teacher, "answer"), "reads_data, so it has `answer`"
-            else:
-                unasked.append(("reads_data", lambda: teacher.answer(data, "told", None)))
-                if not able.has_scores:
-                    questions = self._questions(teacher)
-                    unasked.append(("has_scores", lambda: teacher.score(questions)))
-            if not able.has_states:
-                unasked.append(("has_states", lambda: teacher.states(data)))
-            for name, asked in unasked:
-                with pytest.raises(UnsupportedError):
-                    pytest.fail(f"it answers without {name}: {await asked()!r}")
+    @on_open("make_teacher")
+    async def test_whole_data_come_back_with_what_was_asked_for(self, teacher: Teacher) -> None:
+        """Answers keep the order; their logprobs equal `logprobs`, and rows are distributions."""
+        able, data = teacher.capabilities, self._data(teacher)
+        if not able.reads_data:
+            pytest.skip("it is asked by tokens")
+        wanted = await teacher.logprobs(data)
+        found = await teacher.answer(data, "told", None)
+        for datum, answer, values in zip(data, found, wanted, strict=True):
+            assert fault_of_answer(answer, datum, "told", None) == ""
+            gap = np.abs(answer.annotations["told"] - values)[datum.mask]
+            assert gap.max() <= self.tolerance_nats
+        if able.has_scores:
+            k, size = self._tops(teacher)[-1], teacher.tokenizer.vocab_size
+            ask = Ask(k=k, temperature=self.temperatures[0])
+            for datum, answer in zip(data, await teacher.answer(data, "t", ask), strict=True):
+                assert fault_of_answer(answer, datum, "t", ask) == ""
+                told = answer.distributions["t"]
+                assert isinstance(told, TopK)
+                assert fault_of_rows(told, k, size, able.is_partial) == ""
 
-        self._with(body)
-
-    def test_whole_data_come_back_with_what_was_asked_for(self) -> None:
-        """In order, with the logprobs that it tells otherwise, and distributions if it has them."""
-
-        async def body(teacher: Teacher) -> None:
-            able, data = teacher.capabilities, self._data(teacher)
-            if not able.reads_data:
-                pytest.skip("it is asked by tokens")
-            wanted = await teacher.logprobs(data)
-            found = await teacher.answer(data, "told", None)
-            for datum, answer, values in zip(data, found, wanted, strict=True):
-                assert fault_of_answer(answer, datum, "told", None) == ""
-                gap = np.abs(answer.annotations["told"] - values)[datum.mask]
-                assert gap.max() <= self.tolerance_nats
-            if able.has_scores:
-                k, size = self._tops(teacher)[-1], teacher.tokenizer.vocab_size
-                ask = Ask(k=k, temperature=self.temperatures[0])
-                for datum, answer in zip(data, await teacher.answer(data, "t", ask), strict=True):
-                    assert fault_of_answer(answer, datum, "t", ask) == ""
-                    told = answer.distributions["t"]
-                    assert isinstance(told, TopK)
-                    assert fault_of_rows(told, k, size, able.is_partial) == ""
-
-        self._with(body)
-
-    def test_likeliest_tokens_are_rows_of_a_distribution(self) -> None:
+    @on_open("make_teacher")
+    async def test_likeliest_tokens_are_rows_of_a_distribution(self, teacher: Teacher) -> None:
         """One row a position from `start` on, each id once, sums of at most 1, nothing missing."""
+        scoring, size = _scoring(teacher), teacher.tokenizer.vocab_size
+        questions = self._questions(teacher)
+        for question, answer in zip(questions, await scoring.score(questions), strict=True):
+            rows = len(question.ids) - question.start
+            assert answer.ids.shape == answer.logprobs.shape
+            assert answer.ids.shape[0] == rows
+            assert answer.actual.shape == (rows,)
+            is_partial = scoring.capabilities.is_partial
+            assert fault_of_rows(answer, question.k, size, is_partial) == ""
+            assert answer.logprobs.max() <= 1e-6
 
-        async def body(teacher: Teacher) -> None:
-            scoring, size = _scoring(teacher), teacher.tokenizer.vocab_size
-            questions = self._questions(teacher)
-            for question, answer in zip(questions, await scoring.score(questions), strict=True):
-                rows = len(question.ids) - question.start
-                assert answer.ids.shape == answer.logprobs.shape
-                assert answer.ids.shape[0] == rows
-                assert answer.actual.shape == (rows,)
-                is_partial = scoring.capabilities.is_partial
-                assert fault_of_rows(answer, question.k, size, is_partial) == ""
-                assert answer.logprobs.max() <= 1e-6
+    @on_open("make_teacher")
+    async def test_the_token_that_stands_there_has_its_logprob(self, teacher: Teacher) -> None:
+        """`actual` equals `logprobs`, and so does that token's entry in the row."""
+        scoring, data = _scoring(teacher), self._data(teacher)
+        wanted = await teacher.logprobs(data)
+        size, most = teacher.tokenizer.vocab_size, scoring.capabilities.max_k
+        k = self._tops(scoring)[-1] if size > LARGEST or most else size
+        for datum, values in zip(data, wanted, strict=True):
+            start = int(np.argmax(datum.mask))
+            (answer,) = await scoring.score(
+                [Question(ids=datum.tokens, start=start, k=k, temperature=datum.temperature)]
+            )
+            gap = np.abs(answer.actual - values[start:])[datum.mask[start:]]
+            assert gap.max() <= self.tolerance_nats
+            own = answer.ids == datum.tokens[start:, None]
+            found = np.abs(answer.logprobs - answer.actual[:, None])[own]
+            assert (found <= self.tolerance_nats).all()
 
-        self._with(body)
+    @on_open("make_teacher")
+    async def test_a_larger_k_gives_the_same_and_more(self, teacher: Teacher) -> None:
+        """Rows hold the likeliest tokens, in any order: no token left out is likelier."""
+        scoring = _scoring(teacher)
+        question = self._questions(teacher)[-1]
+        answers = [
+            (await scoring.score([attrs.evolve(question, k=k)]))[0] for k in self._tops(scoring)
+        ]
+        for k, (fewer, more) in zip(self._tops(scoring), pairwise(answers), strict=False):
+            for few, many in zip(_rows(fewer), _rows(more), strict=True):
+                assert set(few) <= set(many)
+                assert all(abs(few[i] - many[i]) <= self.tolerance_nats for i in few)
+                least = sorted(few.values())[-k]  # a service may add the token that stands there
+                others = [value for i, value in many.items() if i not in few]
+                assert max(others, default=-np.inf) <= least + self.tolerance_nats
 
-    def test_the_token_that_stands_there_has_its_logprob(self) -> None:
-        """`actual` is what `logprobs` says, and so is the row's entry of that token."""
-
-        async def body(teacher: Teacher) -> None:
-            scoring, data = _scoring(teacher), self._data(teacher)
-            wanted = await teacher.logprobs(data)
-            size, most = teacher.tokenizer.vocab_size, scoring.capabilities.max_k
-            k = self._tops(scoring)[-1] if size > LARGEST or most else size
-            for datum, values in zip(data, wanted, strict=True):
-                start = int(np.argmax(datum.mask))
-                (answer,) = await scoring.score(
-                    [Question(ids=datum.tokens, start=start, k=k, temperature=datum.temperature)]
-                )
-                gap = np.abs(answer.actual - values[start:])[datum.mask[start:]]
-                assert gap.max() <= self.tolerance_nats
-                own = answer.ids == datum.tokens[start:, None]
-                found = np.abs(answer.logprobs - answer.actual[:, None])[own]
-                assert (found <= self.tolerance_nats).all()
-
-        self._with(body)
-
-    def test_a_larger_k_gives_the_same_and_more(self) -> None:
-        """The likeliest tokens, whatever their order: no other is likelier than one of them."""
-
-        async def body(teacher: Teacher) -> None:
-            scoring = _scoring(teacher)
-            question = self._questions(teacher)[-1]
-            answers = [
-                (await scoring.score([attrs.evolve(question, k=k)]))[0] for k in self._tops(scoring)
-            ]
-            for k, (fewer, more) in zip(self._tops(scoring), pairwise(answers), strict=False):
-                for few, many in zip(_rows(fewer), _rows(more), strict=True):
-                    assert set(few) <= set(many)
-                    assert all(abs(few[i] - many[i]) <= self.tolerance_nats for i in few)
-                    least = sorted(few.values())[
-                        -k
-                    ]  # a service may add the token that stands there
-                    others = [value for i, value in many.items() if i not in few]
-                    assert max(others, default=-np.inf) <= least + self.tolerance_nats
-
-        self._with(body)
-
-    def test_all_tokens_together_are_the_whole_distribution(self) -> None:
+    @on_open("make_teacher")
+    async def test_all_tokens_together_are_the_whole_distribution(self, teacher: Teacher) -> None:
         """With k the vocabulary the probabilities sum to 1."""
+        scoring, size = _scoring(teacher), teacher.tokenizer.vocab_size
+        if size > LARGEST or 0 < scoring.capabilities.max_k < size:
+            pytest.skip("it does not tell whole distributions, or of too many tokens")
+        question = attrs.evolve(self._questions(teacher)[-1], k=size)
+        (answer,) = await scoring.score([question])
+        totals = np.exp(answer.logprobs.astype(float)).sum(-1)
+        assert totals.max() <= 1.002
+        assert totals.min() >= (0.5 if self.is_padded else 0.998)
+        assert answer.is_whole != self.is_padded
 
-        async def body(teacher: Teacher) -> None:
-            scoring, size = _scoring(teacher), teacher.tokenizer.vocab_size
-            if size > LARGEST or 0 < scoring.capabilities.max_k < size:
-                pytest.skip("it does not tell whole distributions, or of too many tokens")
-            question = attrs.evolve(self._questions(teacher)[-1], k=size)
-            (answer,) = await scoring.score([question])
-            totals = np.exp(answer.logprobs.astype(float)).sum(-1)
-            assert totals.max() <= 1.002
-            assert totals.min() >= (0.5 if self.is_padded else 0.998)
-            assert answer.is_whole != self.is_padded
-
-        self._with(body)
-
-    def test_likeliest_tokens_are_those_of_the_temperature(self) -> None:
+    @on_open("make_teacher")
+    async def test_likeliest_tokens_are_those_of_the_temperature(self, teacher: Teacher) -> None:
         """A colder question gets sharper rows; temperatures may be mixed."""
+        scoring = _scoring(teacher)
+        if len(self.temperatures) < 2:
+            pytest.skip(f"it scores at temperature {self.temperatures[0]} only")
+        question = attrs.evolve(self._questions(teacher)[-1], k=self._tops(scoring)[-1])
+        questions = [attrs.evolve(question, temperature=t) for t in self.temperatures]
+        together = await scoring.score(questions)
+        cold, warm = (together[i] for i in np.argsort(self.temperatures)[[0, -1]])
+        assert (cold.logprobs.max(-1) > warm.logprobs.max(-1)).all()
+        for one, wanted in zip(questions, together, strict=True):
+            (alone,) = await scoring.score([one])
+            assert np.abs(alone.actual - wanted.actual).max() <= self.tolerance_nats
 
-        async def body(teacher: Teacher) -> None:
-            scoring = _scoring(teacher)
-            if len(self.temperatures) < 2:
-                pytest.skip(f"it scores at temperature {self.temperatures[0]} only")
-            question = attrs.evolve(self._questions(teacher)[-1], k=self._tops(scoring)[-1])
-            questions = [attrs.evolve(question, temperature=t) for t in self.temperatures]
-            together = await scoring.score(questions)
-            cold, warm = (together[i] for i in np.argsort(self.temperatures)[[0, -1]])
-            assert (cold.logprobs.max(-1) > warm.logprobs.max(-1)).all()
-            for one, wanted in zip(questions, together, strict=True):
-                (alone,) = await scoring.score([one])
-                assert np.abs(alone.actual - wanted.actual).max() <= self.tolerance_nats
-
-        self._with(body)
-
-    def test_company_of_other_questions_does_not_matter(self) -> None:
+    @on_open("make_teacher")
+    async def test_company_of_other_questions_does_not_matter(self, teacher: Teacher) -> None:
         """Each alone gets what it gets among longer and shorter ones, in any order."""
+        scoring, questions = _scoring(teacher), self._questions(teacher)
+        together = await scoring.score(questions)
+        turned = (await scoring.score(questions[::-1]))[::-1]
+        for question, wanted, again in zip(questions, together, turned, strict=True):
+            (alone,) = await scoring.score([question])
+            for other in (alone, again):
+                for one, two in zip(_rows(wanted), _rows(other), strict=True):
+                    assert all(abs(one[i] - two[i]) < 1e-3 for i in set(one) & set(two))
+        assert list(await scoring.score([])) == []
 
-        async def body(teacher: Teacher) -> None:
-            scoring, questions = _scoring(teacher), self._questions(teacher)
-            together = await scoring.score(questions)
-            turned = (await scoring.score(questions[::-1]))[::-1]
-            for question, wanted, again in zip(questions, together, turned, strict=True):
-                (alone,) = await scoring.score([question])
-                for other in (alone, again):
-                    for one, two in zip(_rows(wanted), _rows(other), strict=True):
-                        assert all(abs(one[i] - two[i]) < 1e-3 for i in set(one) & set(two))
-            assert list(await scoring.score([])) == []
-
-        self._with(body)
-
-    def test_a_question_that_is_too_long_is_refused(self) -> None:
+    @on_open("make_teacher")
+    async def test_a_question_that_is_too_long_is_refused(self, teacher: Teacher) -> None:
         """More tokens than it reads are a `BackendError`."""
+        ids = [1] * (teacher.context_length + 1)
+        question = Question(ids=ids, start=len(ids) - 1, k=1, temperature=self.temperatures[0])
+        with pytest.raises(BackendError):
+            await _scoring(teacher).score([question])
 
-        async def body(teacher: Teacher) -> None:
-            ids = [1] * (teacher.context_length + 1)
-            question = Question(ids=ids, start=len(ids) - 1, k=1, temperature=self.temperatures[0])
-            with pytest.raises(BackendError):
-                await _scoring(teacher).score([question])
-
-        self._with(body)
-
-    def test_states_and_head_are_the_whole_distribution(self) -> None:
+    @on_open("make_teacher")
+    async def test_states_and_head_are_the_whole_distribution(self, teacher: Teacher) -> None:
         """Softmax of the head on a state gives the likeliest tokens, at any temperature."""
-
-        async def body(teacher: Teacher) -> None:
-            if not teacher.capabilities.has_states:
-                pytest.skip("it keeps its states to itself")
-            data, head = self._data(teacher), teacher.head
-            assert head is not None
-            for datum, found in zip(data, await teacher.states(data), strict=True):
-                assert found.states.shape == (int(datum.mask.sum()), head.weights.shape[1])
-                for temperature in self.temperatures:
-                    states = head.weights.new_tensor(found.states.tolist())
-                    rows = log_softmax(head_logits(head, states) / temperature).cpu().numpy()
-                    (own,) = await teacher.logprobs([attrs.evolve(datum, temperature=temperature)])
-                    told = rows[np.arange(len(rows)), datum.tokens[datum.mask]]
-                    gap = np.abs(told - own[datum.mask]).max()
-                    assert gap <= max(self.tolerance_nats, 1e-4)
-                    if not teacher.capabilities.has_scores:
-                        continue
-                    start = int(np.argmax(datum.mask))
-                    (answer,) = await teacher.score(
-                        [Question(ids=datum.tokens, start=start, k=3, temperature=temperature)]
-                    )
-                    few = answer.rows(np.flatnonzero(datum.mask) - start)
-                    wanted = np.take_along_axis(rows, few.ids.astype(int), axis=-1)
-                    assert np.abs(few.logprobs - wanted).max() <= max(self.tolerance_nats, 1e-4)
-
-        self._with(body)
+        if not teacher.capabilities.has_states:
+            pytest.skip("this teacher gives no states")
+        data, head = self._data(teacher), teacher.head
+        assert head is not None
+        for datum, found in zip(data, await teacher.states(data), strict=True):
+            assert found.states.shape == (int(datum.mask.sum()), head.weights.shape[1])
+            for temperature in self.temperatures:
+                states = head.weights.new_tensor(found.states.tolist())
+                rows = log_softmax(head_logits(head, states) / temperature).cpu().numpy()
+                (own,) = await teacher.logprobs([attrs.evolve(datum, temperature=temperature)])
+                told = rows[np.arange(len(rows)), datum.tokens[datum.mask]]
+                gap = np.abs(told - own[datum.mask]).max()
+                assert gap <= max(self.tolerance_nats, 1e-4)
+                if not teacher.capabilities.has_scores:
+                    continue
+                start = int(np.argmax(datum.mask))
+                (answer,) = await teacher.score(
+                    [Question(ids=datum.tokens, start=start, k=3, temperature=temperature)]
+                )
+                few = answer.rows(np.flatnonzero(datum.mask) - start)
+                wanted = np.take_along_axis(rows, few.ids.astype(int), axis=-1)
+                assert np.abs(few.logprobs - wanted).max() <= max(self.tolerance_nats, 1e-4)
 
     # --- helpers --------------------------------------------------------------------------------
 

@@ -1,14 +1,15 @@
-"""A task and its reward that need nothing but Python."""
+"""A task, its reward, and the plainest advantage and loss, for a run that needs little more."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from attrs import frozen
 
-from rlvr.parts import Episode, RewardFn, Task
-from rlvr.types import Message, Outcome, Problem, Reward, Trajectory
+from rlvr.parts import Advantage, Episode, Loss, RewardFn, Task
+from rlvr.types import Datum, Message, Outcome, Problem, Reward, ScoredGroup, Trajectory
 
 
 @frozen(kw_only=True)
@@ -33,11 +34,8 @@ class ToyTask(Task):
         self._turns = turns
 
     def problems(self, split: str) -> Iterable[Problem]:
-        letters = {
-            "train": "abcdefghijkl",
-            "test": "mnopqrstuvwx",
-            "all": "abcdefghijklmnopqrstuvwx",
-        }[split]
+        first, second = "abcdefghijkl", "mnopqrstuvwx"
+        letters = {"train": first, "test": second, "all": first + second}[split]
         for letter in letters:
             answer = chr(ord(letter) + 1)
             yield Problem(
@@ -90,3 +88,33 @@ class ToyReward(RewardFn):
     def verdict_key(self, problem: Problem, trajectory: Trajectory) -> str | None:
         judged = "\0".join(["toy-1", problem.digest, trajectory.completion.strip()])
         return hashlib.sha256(judged.encode()).hexdigest()
+
+
+class CentredAdvantage(Advantage):
+    """Reward minus the group's mean."""
+
+    def __call__(self, groups: Sequence[ScoredGroup]) -> list[list[float]]:
+        """Shape (P, G), ragged; unit: reward."""
+        return [
+            [r.value - sum(x.value for x in g.rewards) / len(g.rewards) for r in g.rewards]
+            for g in groups
+        ]
+
+
+class ReinforceLoss(Loss):
+    """Weighted sum of -advantage * logprob; no ratio, no metrics."""
+
+    importance_weighted = False
+
+    def __call__(
+        self,
+        data: Sequence[Datum],
+        logprobs: Sequence[Any],
+        outputs: Mapping[str, Sequence[Any]],
+    ) -> tuple[Any, dict[str, float]]:
+        """The loss, a scalar tensor."""
+        total = sum(
+            -(lp.new_tensor((d.weights * d.advantages).tolist()) * lp).sum()
+            for d, lp in zip(data, logprobs, strict=True)
+        )
+        return total, {}
