@@ -15,6 +15,7 @@ from pathlib import Path
 from attrs import evolve, frozen
 
 from rlvr import ConfigError, ModelFacts, Proposed, Situation, parse_variables
+from rlvr_cvdp.answers.official import official_text
 from rlvr_cvdp.answers.text_scores import ANSWER_FILES
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.datasets.references import read_references
@@ -153,7 +154,7 @@ def _lengths(
 def answer_tokens(record: CvdpProblem, count: Callable[[str], int]) -> int:
     """About how many tokens an answer to a problem has, by the rule of this module."""
     if record.is_comprehension:
-        return count(_as_json({ANSWER_FILES[0]: record.response}))
+        return count(json.dumps({"code": [{ANSWER_FILES[0]: record.response}]}))
     if record.reference:
         return count(_as_answer(record.reference))
     given = {path: record.context[path] for path in record.targets if path in record.context}
@@ -163,13 +164,8 @@ def answer_tokens(record: CvdpProblem, count: Callable[[str], int]) -> int:
 
 
 def _as_answer(files: Mapping[str, str]) -> str:
-    if len(files) > 1:
-        return _as_json(files)
-    return "".join(f"```systemverilog\n{text}\n```\n" for text in files.values())
-
-
-def _as_json(files: Mapping[str, str]) -> str:
-    return json.dumps({"code": [{path: text} for path, text in files.items()]})
+    text = official_text(files)
+    return text if len(files) > 1 else f"```systemverilog\n{text}\n```\n"
 
 
 def _size(record: CvdpProblem, answer: int, config: CvdpConfig, facts: ModelFacts) -> _Size:

@@ -195,3 +195,15 @@ def test_broken_text_keeps_what_comes_before_and_after() -> None:
     mutants = [edit.apply(text) for edit in edits(text)]
     assert any("b - c" in mutant for mutant in mutants)
     assert any("e + f" in mutant for mutant in mutants)
+
+
+def test_long_and_deep_texts_are_read() -> None:
+    """Thousands of terms and long chains of `else if` are changed; deeper nesting ends nothing."""
+    total = f"module m(input a, output z); assign z = {' + '.join(['a'] * 3000)}; endmodule"
+    assert len(results(total, "operator")) == 2999
+    chain = " else ".join(f"if (a == {number}) y = 1;" for number in range(380))
+    text = f"module m(input [9:0] a, output reg y); always @* begin {chain} end endmodule"
+    assert len(results(text, "polarity")) == 380
+    deep = f"module m(input a, output z); assign z = {'(' * 600}a{')' * 600}; endmodule"
+    assert edits(deep) == []
+    assert stub(deep) == deep

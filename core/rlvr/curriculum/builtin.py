@@ -66,7 +66,7 @@ class StrengthOptions:
 
 
 class Epochs(Curriculum):
-    """Each problem once, in a seeded order, before any is met twice, whatever the task prefers."""
+    """Each problem once, in a seeded order, before any comes twice; the task has no say."""
 
     def __init__(self, config: None, context: BuildContext) -> None:
         del config, context

@@ -50,7 +50,7 @@ class Growth:
 
     @property
     def known(self) -> Mapping[str, Problem]:
-        """All problems by id, with those that still wait and left the memory meanwhile."""
+        """All problems by id; also those that left the memory and still wait to be handed out."""
         now = {problem.id: problem for problem in self.found}
         return ChainMap(now, self._waiting, self._fixed_by_id)
 

@@ -118,7 +118,7 @@ async def answered(
 
 
 def _refuse_blind(teacher: Teacher, data: Sequence[Datum]) -> None:
-    """Tokens of pictures mean nothing to a teacher that is not shown them."""
+    """Refuse data with pictures for a teacher that cannot see them."""
     shown = sum(bool(datum.pictures) for datum in data)
     if not shown or teacher.image_processor is not None:
         return
@@ -178,7 +178,7 @@ async def ask_distributions(
 
 
 def _question(datum: Datum, k: int, temperature: float) -> Question:
-    """From the first supervised token to behind the last: what comes later changes nothing."""
+    """From the first supervised token to the last: later tokens change nothing."""
     places = np.flatnonzero(datum.mask)
     if not len(places) or places[0] == 0:
         raise BackendError(
@@ -187,7 +187,8 @@ def _question(datum: Datum, k: int, temperature: float) -> Question:
             + ("its first token is one of them" if len(places) else "there is none"),
             "a supervised token needs one before it; check the sampler",
         )
-    end = len(datum.tokens) if datum.pictures else int(places[-1]) + 1  # or one has no place
+    # with pictures all tokens, or one of the pictures may lack its tokens
+    end = len(datum.tokens) if datum.pictures else int(places[-1]) + 1
     return Question(
         ids=datum.tokens[:end],
         start=int(places[0]),

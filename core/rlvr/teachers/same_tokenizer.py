@@ -1,4 +1,4 @@
-"""Compare two tokenizers by what they do, since names say little: are they the same?"""
+"""Compare two tokenizers by their ids and texts, as names say little."""
 
 from __future__ import annotations
 

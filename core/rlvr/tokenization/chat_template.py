@@ -20,7 +20,7 @@ from rlvr.types import Message
 
 _TURN = "\ue000turn\ue001"
 _QUOTED = re.compile("\ue000(\\d+)\ue001")
-_MARKS = ("\ue000", "\ue001")  # in a text they are quoted too: it cannot forge a placeholder
+_MARKS = ("\ue000", "\ue001")  # quoted in texts too, so that no text can forge a placeholder
 
 
 @frozen(kw_only=True)

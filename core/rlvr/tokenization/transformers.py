@@ -80,7 +80,7 @@ class FastTokenizer(Tokenizer):
         self._template = self._read_template()
         if self._template is not None:
             greeting = [Message(role="user", content="Hi")]
-            self._template.opening(greeting)  # refuse now, not later
+            self._template.opening(greeting)  # a template that fails is refused now
             self._end_ids = self._first_control(self._template.following(greeting))
             self.stop_ids |= self._end_of_conversation(self._template)
         if not self.stop_ids:

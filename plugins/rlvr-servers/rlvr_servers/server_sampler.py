@@ -24,11 +24,10 @@ from rlvr import (
     Trajectory,
 )
 from rlvr_servers.config import ServersConfig
-from rlvr_servers.fed_policy import FedPolicy
 from rlvr_servers.protocols.choose import KINDS, build_protocol
 from rlvr_servers.protocols.protocol import ServerProtocol
 from rlvr_servers.protocols.vllm import Vllm
-from rlvr_servers.served_policy import ServedPolicy
+from rlvr_servers.served_policy import FedPolicy, ServedPolicy
 from rlvr_servers.weight_push import Weights, push
 
 SERVED_WEIGHTS = "served-weights"

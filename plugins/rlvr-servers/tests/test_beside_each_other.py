@@ -20,8 +20,8 @@ from rlvr_servers.backend import ServedBackend, ServerBackend
 from rlvr_servers.chat_sampler import ChatSampler
 from rlvr_servers.client.http import exchange
 from rlvr_servers.config import ServerConfig, ServersConfig
-from rlvr_servers.fed_policy import FedPolicy
 from rlvr_servers.protocols.protocol import Drawn
+from rlvr_servers.served_policy import FedPolicy
 from rlvr_servers.server_sampler import VllmSampler
 
 SOON_S = 10.0

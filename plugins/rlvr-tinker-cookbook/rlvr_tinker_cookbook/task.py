@@ -30,8 +30,7 @@ from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, RLDatasetBuilde
 
 from rlvr import BuildContext, ConfigError, Message, Problem, Task, UnknownNameError
 from rlvr_tinker_cookbook.config import CookbookConfig
-from rlvr_tinker_cookbook.episode import EnvEpisode
-from rlvr_tinker_cookbook.pool import EnvPool
+from rlvr_tinker_cookbook.episode import EnvEpisode, EnvPool
 
 _BAD_FIELDS = (
     ConstructionException,
@@ -77,7 +76,7 @@ class CookbookTask(Task):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Clean up what rollouts that broke off left open."""
+        """Clean up after rollouts that broke off."""
         for pool in self._pools.values():
             await pool.close()
 
@@ -179,6 +178,6 @@ def _load(path: str) -> type[RLDatasetBuilder]:
 
 
 def _await(builder: RLDatasetBuilder) -> Sequence[Any]:
-    """What the builder makes, also where a loop runs in this thread."""
+    """The data sets that the builder makes; works also if a loop runs in this thread."""
     with ThreadPoolExecutor(max_workers=1) as pool:
         return pool.submit(lambda: asyncio.run(builder())).result()

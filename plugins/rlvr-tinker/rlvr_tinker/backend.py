@@ -24,11 +24,10 @@ from rlvr import (
     all_of,
     extent,
 )
+from rlvr_tinker import scoring
 from rlvr_tinker.config import TinkerConfig
 from rlvr_tinker.open_run import find_model, read_tokenizer
 from rlvr_tinker.policy import TinkerPolicy
-from rlvr_tinker.scoring import logprobs
-from rlvr_tinker.scoring.top_k import likeliest
 from rlvr_tinker.service.client import Service
 from rlvr_tinker.service.errors import LostError, RefusedError, status_of
 from rlvr_tinker.service.model_spec import ModelName
@@ -170,7 +169,7 @@ class TinkerBackend(Backend):
             self._usage.spend(scored=sum(map(extent, used)))
             if which == "reference":
                 client = await self._samplers.of_reference()
-                return await logprobs.score(client, used, self._trainer.wait)
+                return await scoring.score(client, used, self._trainer.wait)
             if not used:
                 return []
             client = await self._trainer.training()
@@ -193,7 +192,7 @@ class TinkerBackend(Backend):
         async def ask() -> list[TopK]:
             client, wait = await self._samplers.of_reference(), self._trainer.wait
             self._usage.spend(scored=sum(len(question.ids) for question in questions))
-            return await all_of(likeliest(client, q, size, wait) for q in questions)
+            return await all_of(scoring.likeliest(client, q, size, wait) for q in questions)
 
         return await self._trainer.steadily(ask, "likeliest tokens were being asked for")
 

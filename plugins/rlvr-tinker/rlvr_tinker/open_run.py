@@ -1,4 +1,4 @@
-"""What has to be known before a run on the service begins: its model, its context, its tokens."""
+"""Find the model of a run on the service, the length of its context and its tokenizer."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def read_tokenizer(trainer: Trainer) -> FastTokenizer:
         client = trainer.client
     elif "/" in name:  # of the hub: the name alone says which tokenizer
         client = await trainer.sampling()
-    else:  # what a training client knows of it; the smallest one will do
+    else:  # a training client knows it; the smallest one is enough
         client = await trainer.smallest()
 
     def read() -> FastTokenizer | RlvrError:

@@ -8,8 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from rlvr import BackendError, Completion, FastTokenizer, FloatArray, GenerateRequest, Policy, cut
-from rlvr_tinker.scoring import logprobs
+from rlvr import (
+    BackendError,
+    Completion,
+    FastTokenizer,
+    FloatArray,
+    GenerateRequest,
+    Policy,
+    cut_completion,
+)
+from rlvr_tinker import scoring
 from rlvr_tinker.service.errors import LostError, RefusedError
 from rlvr_tinker.service.usage import Usage
 from rlvr_tinker.training.datum import PADDED
@@ -72,8 +80,8 @@ class TinkerPolicy(Policy):
                     client.sample(*self._asked(request, room)), "a completion was asked for"
                 )
             except (LostError, RefusedError) as error:
-                # a session that another request gave up ends for all, and a service may call that
-                # a mistake of theirs
+                # another request may have ended the session for all, and a service may call
+                # that a mistake of this request
                 is_lost = isinstance(error, LostError) or epoch != self._trainer.epoch
                 if not is_lost or tries > self._trainer.config.retries:
                     raise
@@ -97,7 +105,7 @@ class TinkerPolicy(Policy):
             )
         client = await self._client()
         self._usage.spend(scored=len(prompt) + sum(map(len, choices)))
-        return await logprobs.of_choices(client, prompt, choices, self._trainer.wait)
+        return await scoring.of_choices(client, prompt, choices, self._trainer.wait)
 
     async def _client(self) -> Any:
         self._sampler = await self._samplers.of(self.version)
@@ -107,7 +115,7 @@ class TinkerPolicy(Policy):
         from tinker import types
 
         params, stops = request.params, list(filter(None, request.params.stop))
-        # a service takes texts or ids, not both: end tokens are then named by their spelling
+        # a service takes texts or ids, not both: with texts, end tokens are sent as texts
         ends = sorted(self.tokenizer.ends)
         spelled = [text for text in map(self.tokenizer.decode, ([i] for i in ends)) if text]
         return (
@@ -129,18 +137,12 @@ class TinkerPolicy(Policy):
         self._usage.spend(sampled=len(tokens))
         if logprobs is None or len(logprobs) != len(tokens):
             raise BackendError("the service sampled tokens and gave no logprobs of them")
-        found = cut(
+        return cut_completion(
             tokens,
-            ends=self.tokenizer.ends,
+            logprobs,
+            tokenizer=self.tokenizer,
             stops=request.params.stop,
-            bytes_of=self.tokenizer.bytes_of,
-        )
-        is_stopped = found.is_stopped or sequence.stop_reason == "stop"
-        return Completion(
-            tokens=tokens[: found.count],
-            logprobs=np.minimum(np.asarray(logprobs[: found.count], np.float32), 0.0),
-            text=found.text,
-            finish="stop" if is_stopped else "length",
+            is_stopped=sequence.stop_reason == "stop",
         )
 
     def _check_ids(self, ids: np.ndarray) -> None:

@@ -45,7 +45,7 @@ class AgentPolicy(Policy):
 
     async def attempt(self, problem: CvdpProblem) -> tuple[Ran, Taken]:
         """
-        Let the agent work on a problem; what it wrote counts where it ended with exit status 0.
+        Let the agent work on a problem; its files count if it ended with exit status 0.
 
         Raises:
             PrerequisiteError: The image cannot be started.

@@ -48,7 +48,7 @@ class Ran:
 
     @property
     def why(self) -> str:
-        """Why its answer does not count, "" where it does: as officially, exit status 0 alone."""
+        """Why its answer does not count, "" if it does: as officially, only after exit status 0."""
         if self.stopped:
             return f"the agent was stopped: {self.stopped}"
         return f"the agent ended with exit status {self.exit}" if self.exit else ""
@@ -91,7 +91,7 @@ def _watched(
     begun: float,
     stop: threading.Event,
 ) -> str:
-    """Wait for its end; what it has to be stopped for, "" where it ended itself."""
+    """Wait for its end; the reason to stop it, "" if it ended itself."""
     sized = 0.0
     while True:
         container.reload()

@@ -1,4 +1,4 @@
-"""From model text to files exactly as the official runner reads it, its sharp edges included."""
+"""Reads files from model text exactly as the official runner does, with its sharp edges."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def official_files(text: str, targets: Sequence[str]) -> Mapping[str, str] | Non
 
 
 def official_text(files: Mapping[str, str]) -> str:
-    """The answer that is asked for, of which `official_files` makes these: plain text, or JSON."""
+    """The text from which `official_files` reads these files: plain text, or JSON."""
     if len(files) == 1:
         return next(iter(files.values()))
     return json.dumps({"code": [{path: text} for path, text in files.items()]})

@@ -1,4 +1,4 @@
-"""From what a policy wrote to the files that it may write, and to nothing else."""
+"""Reads the files of an answer: only those that the policy may write."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def from_official_text(text: str, targets: Sequence[str]) -> Answer:
 
 def from_text(text: str, targets: Sequence[str], wanted: Wanted | None = None) -> Answer:
     """
-    An answer that was given as raw model text, in whichever of the usual shapes.
+    An answer that was given as raw model text, in any of the usual shapes.
 
     The model's reasoning is left out. The rest is taken apart (`extraction.blocks`), and each
     target gets the last whole piece that names it or defines its module (`extraction.choose`);

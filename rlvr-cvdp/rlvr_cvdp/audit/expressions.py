@@ -34,12 +34,20 @@ def kind_of(node: Any) -> str:
     return type(node).__name__.removesuffix("Syntax")
 
 
+def tree_of(text: str) -> tuple[Any, Any]:
+    """As `parsed`; an empty text if this one is nested too deep for slang."""
+    try:
+        return parsed(text)
+    except RuntimeError:
+        return parsed("")
+
+
 class Expressions:
     """Collects the changes of expressions; places are those of the text's characters."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self.tree, self._manager = parsed(text)
+        self.tree, self._manager = tree_of(text)
         self.in_reset = False
         self._found: list[Change] = []
         self._signals: list[Any] = []
@@ -82,19 +90,22 @@ class Expressions:
             for child in node:
                 take(child)
 
-    def expression(self, node: Any, parent: Any = None, in_index: bool = False) -> None:
-        """Take the changes of an expression, operator by operator."""
-        kind = kind_of(node)
-        if kind in ("Token", "NoneType", "ScopedName", "TimingControlExpression"):
-            return
-        in_index = in_index or kind == "ElementSelect"
-        for what, place, new in self._changes(node, kind, parent, in_index):
-            self.change("reset" if self.in_reset else what, place, new)
-        if kind in ("IdentifierName", "IdentifierSelectName"):
-            self._signals.append(node.identifier)
-        is_call = kind in ("InvocationExpression", "CastExpression")
-        for child in list(node)[1:] if is_call else node:
-            self.expression(child, node, in_index)
+    def expression(self, node: Any) -> None:
+        """Take the changes of an expression, operator by operator; a sum may have thousands."""
+        waiting = [(node, None, False)]
+        while waiting:
+            node, parent, in_index = waiting.pop()
+            kind = kind_of(node)
+            if kind in ("Token", "NoneType", "ScopedName", "TimingControlExpression"):
+                continue
+            in_index = in_index or kind == "ElementSelect"
+            for what, place, new in self._changes(node, kind, parent, in_index):
+                self.change("reset" if self.in_reset else what, place, new)
+            if kind in ("IdentifierName", "IdentifierSelectName"):
+                self._signals.append(node.identifier)
+            is_call = kind in ("InvocationExpression", "CastExpression")
+            inner = list(node)[1:] if is_call else list(node)
+            waiting += [(child, node, in_index) for child in reversed(inner)]
 
     def _changes(
         self, node: Any, kind: str, parent: Any, in_index: bool

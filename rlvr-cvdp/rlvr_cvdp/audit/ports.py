@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rlvr_cvdp.audit.expressions import kind_of
-from rlvr_cvdp.extraction.worker import parsed
+from rlvr_cvdp.audit.expressions import kind_of, tree_of
 
 _VARIABLES = ("reg", "logic", "bit", "int", "integer", "byte")
 _KEPT = (
@@ -26,7 +25,7 @@ def constant(text: str, value: str) -> str:
 
 
 def _hollow(text: str, value: str) -> str:
-    tree, manager = parsed(text)
+    tree, manager = tree_of(text)
     root = tree.root
     pieces: list[str] = []
     done = 0
@@ -53,11 +52,13 @@ def _outputs(module: Any) -> Iterator[tuple[str, bool]]:
     for port in [*(getattr(module.header.ports, "ports", None) or ()), *module.members]:
         if kind_of(port) not in ("ImplicitAnsiPort", "PortDeclaration"):
             continue
-        header = getattr(port.header, "direction", None)
-        kind = str(getattr(port.header, "dataType", "")).split()
-        if header is None or header.rawText or kind:
-            direction = header.rawText or direction if header is not None else ""
-            is_variable = bool(kind) and kind[0].partition("[")[0] in _VARIABLES
+        declared = getattr(port.header, "direction", None)
+        if declared is None:  # an interface
+            direction = ""
+            continue
+        word = port.header.dataType.getFirstToken().rawText
+        if declared.rawText or word:
+            direction, is_variable = declared.rawText or direction, word in _VARIABLES
         named = [port.declarator] if kind_of(port) == "ImplicitAnsiPort" else port.declarators
         for declarator in named if direction == "output" else ():
             if kind_of(declarator) == "Declarator":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 from rlvr_cvdp.audit.expressions import Expressions, kind_of
@@ -41,7 +42,8 @@ class Walk(Expressions):
         self.clocked_assigns: set[int] = set()
         self._process: tuple[str, bool] = "", False  # its keyword, and whether it has a clock
         self._resets: set[str] | None = None  # where a statement may be the branch of a reset
-        self._visit(self.tree.root)
+        with suppress(RecursionError):  # nested too deep: what was found until there stays
+            self._visit(self.tree.root)
 
     def _visit(self, node: Any) -> None:
         """Take the changes of an item or a statement and of those within it."""
@@ -102,20 +104,22 @@ class Walk(Expressions):
         self._process, self._resets = ("", False), None
 
     def _if(self, node: Any, resets: set[str] | None) -> None:
-        asked = str(node.predicate)
-        words = set(re.findall(r"[\w$]+", asked))
-        is_reset = resets is not None and bool(words & resets or _RESET.search(asked))
-        condition = "reset" if is_reset else "condition"
-        is_word = not is_reset and self.source(node.predicate).isidentifier()
-        old = self.source(node.predicate)
-        self.change("polarity" if is_word else condition, node.predicate, f"!({old})")
-        for constant in ("1'b0",) if is_reset else ("1'b0", "1'b1"):
-            self.change(condition, node.predicate, constant)
-        self.expression(node.predicate)
-        before, self.in_reset = self.in_reset, self.in_reset or is_reset
-        self._visit(node.statement)
-        self.in_reset = before
-        self._visit(node.elseClause)
+        """An `if` with all its `else if`."""
+        while kind_of(node) == "ConditionalStatement":
+            asked, old = str(node.predicate), self.source(node.predicate)
+            words = set(re.findall(r"[\w$]+", asked))
+            is_reset = resets is not None and bool(words & resets or _RESET.search(asked))
+            condition = "reset" if is_reset else "condition"
+            is_word = not is_reset and old.isidentifier()
+            self.change("polarity" if is_word else condition, node.predicate, f"!({old})")
+            for constant in ("1'b0",) if is_reset else ("1'b0", "1'b1"):
+                self.change(condition, node.predicate, constant)
+            self.expression(node.predicate)
+            before, self.in_reset = self.in_reset, self.in_reset or is_reset
+            self._visit(node.statement)
+            self.in_reset = before
+            node, resets = getattr(node.elseClause, "clause", None), None
+        self._visit(node)
 
     def _assignment(self, statement: Any) -> None:
         assignment = statement.expr

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr import BuildContext, ConfigError, Problem
+from rlvr_cvdp.answers.official import official_text
 from rlvr_cvdp.commands.arguments import parser_of
 from rlvr_cvdp.commands.completions import read_record
 from rlvr_cvdp.config import CvdpConfig
@@ -84,9 +85,7 @@ def completion_lines(lines: Iterable[str], wrong: list[str]) -> Iterator[dict[st
 def _completion(record: Mapping[str, Any]) -> str | None:
     files, text, segments = (record.get(key) for key in ("files", "completion", "segments"))
     if isinstance(files, dict) and files and all(isinstance(t, str) for t in files.values()):
-        if len(files) == 1:
-            return next(iter(files.values()))
-        return json.dumps({"code": [{name: body} for name, body in files.items()]})
+        return official_text(files)
     if isinstance(text, str):
         return text
     if isinstance(segments, list):

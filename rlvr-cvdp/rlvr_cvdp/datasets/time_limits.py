@@ -27,8 +27,8 @@ class Timed:
     """
     The time that a right answer took.
 
-    `cpu_s` is the processor time of all services; `probe_s` is what a fixed piece of work took on
-    the same machine at that time (`speed.probe_s`), 0 where nobody measured it.
+    `cpu_s` is the processor time of all services; `probe_s` is the time of a fixed piece of work
+    on the same machine then (`machine_speed.probe_s`), 0 if it was not measured.
     """
 
     cpu_s: float

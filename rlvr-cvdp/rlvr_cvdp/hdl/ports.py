@@ -16,7 +16,7 @@ _PLAIN = {"wire", "reg", "logic", "bit", "var", "tri", "signed", "unsigned"}
 
 
 class PortsError(ValueError):
-    """The ports cannot be driven by a program that knows only text; says why."""
+    """The ports cannot be driven by a program that reads only text; the message says why."""
 
 
 @frozen
@@ -163,7 +163,7 @@ def _needed(ports: Sequence[Port], parameters: Mapping[str, str]) -> dict[str, s
 
 
 def _declarations(body: Sequence[Token], words: set[str]) -> Iterator[list[Token]]:
-    """Statements of a module's own level that begin with one of the words."""
+    """Statements at a module's top level that begin with one of the words."""
     routine = False
     index = 0
     while index < len(body):

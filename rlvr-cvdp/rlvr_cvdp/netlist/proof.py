@@ -1,4 +1,4 @@
-"""Whether two designs are equal from power-up on: yosys, a miter and a SAT solver in a sandbox."""
+"""Proves two designs equal from power-up on: yosys, a miter and a SAT solver in a sandbox."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ async def prove(
     Compare two designs by their outputs, from registers at 0 or at their declared values on.
 
     A step is a change of the inputs; clocks are inputs like any other. The given design may leave
-    an output undefined (x); there the other one is free. "bounded" means no difference in the
-    first 8 steps.
+    an output undefined (x); there the other design may give anything. "bounded" means no
+    difference in the first 8 steps.
 
     Args:
-        problem: Theirs.
+        problem: The problem of both designs.
         gold: The given design.
         gate: The other one, as the score counted it.
         slot: An empty slot.

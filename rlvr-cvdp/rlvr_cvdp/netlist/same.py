@@ -1,5 +1,5 @@
 """
-Whether an answer is the same circuit as the given design, however its text differs.
+Shows that an answer is the same circuit as the given design, even if its text differs.
 
 Both are read as the simulator's preprocessor leaves them, without comments and attributes: yosys
 sees no other text than the simulator. First their netlists are compared as they are, but for names
@@ -83,7 +83,7 @@ _LARGEST = 400_000
 
 @frozen(kw_only=True)
 class Circuit:
-    """A design whose sources are one text after the preprocessor; `ports` that must be alike."""
+    """A design as one text after the preprocessor; `ports` must be equal in both designs."""
 
     text: str
     ports: Collection[str]
@@ -99,18 +99,18 @@ async def is_same_circuit(
     slot: SandboxLease, limits: Limits, python: str,
 ) -> bool:  # fmt: skip
     """
-    Whether two designs do the same, as far as can be shown; False where nothing can.
+    Whether two designs are shown to do the same; False if nothing can be shown.
 
-    Nothing is: a first value where the given design has none (a register without one begins at 0),
-    another port than those of the two, a delay. Something is: what shows with other values of the
-    parameters that both have, or that `asked` names.
+    Ignored differences: initial values of registers if the given design has none (they begin at 0),
+    ports of neither design, and delays. Parameters that both designs have or that `asked` names
+    also get other values, and a difference with these counts.
 
     Args:
         given: The design before the answer.
         answer: The answer.
         top: Their top module.
         asked: Words of the harness.
-        is_known: That they are the same with the parameters that they have.
+        is_known: They are known to be equal with their own parameters.
         slot: A slot; files of their own are put into its tree, and taken out again.
         limits: Of the slot; each tool has ten seconds.
         python: A Python inside of the slot.
@@ -157,7 +157,7 @@ class _Place:
         return await runs(words, self.slot, limits)
 
     async def compare(self, parameters: Mapping[str, Mapping[str, int]]) -> bool | None:
-        """Whether the two are shown to be the same with these; None where no tool can say."""
+        """Whether the two are shown to be equal with these parameters; None if no tool can tell."""
         reads = {}
         for side in ("gold", "gate"):
             sets = [f"-chparam {name} {value}" for name, value in parameters.get(side, {}).items()]
@@ -199,7 +199,7 @@ class _Place:
 
 
 async def runs(argv: list[str], slot: SandboxLease, limits: Limits) -> bool:
-    """Whether a tool ends with 0, in ten seconds of its time or of its waiting at most."""
+    """Whether a tool ends with 0 within ten seconds of processor time or of waiting."""
     cpu_s = min(limits.cpu_s, _CPU_S)  # a text may include a pipe
     limits = evolve(limits, cpu_s=cpu_s, wall_s=cpu_s)
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/code/rundir"}

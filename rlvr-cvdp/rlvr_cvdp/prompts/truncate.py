@@ -24,7 +24,7 @@ REQUEST = "prompt"
 
 def estimated_tokens(text: str) -> int:
     """
-    Tokens of a text without a model, rather too many than too few.
+    Estimated tokens of a text without a model, rather too many than too few.
 
     A run of letters counts one for each four letters or part of it, a run of blanks or of line
     ends one, each digit and sign one, each character beyond ASCII its bytes.

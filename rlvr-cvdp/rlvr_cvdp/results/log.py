@@ -63,7 +63,7 @@ def read_failures(log: str) -> tuple[dict[str, Failure], ...]:
 
 
 def _records(log: str) -> Iterator[tuple[str, str, list[str]]]:
-    """Log records: the logger, the text of the first line, and all lines as they stand."""
+    """Log records: the logger, the text of the first line, and all lines unchanged."""
     logger, text = "", ""
     lines: list[str] = []
     for line in _COLOR.sub("", log).split("\n", _MAX_LINES)[:_MAX_LINES]:

@@ -74,7 +74,7 @@ def failed_stage(
     counted: str = "",
 ) -> Stopped | None:
     """
-    The first stage that stopped an answer, None where nothing did.
+    The first stage that stopped an answer, None if it passed all.
 
     Args:
         why_none: Why it holds no file, "" where it does.

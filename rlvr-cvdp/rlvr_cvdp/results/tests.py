@@ -67,7 +67,7 @@ def read_tests(
     why_none: str = "the simulation left no results",
 ) -> tuple[TestResult, ...]:
     """
-    The tests of a launch in their order; at least one, an "error" where the XML is of no use.
+    The tests of a launch in their order; one "error" if the XML cannot be used.
 
     Args:
         xml: The text, or the path, of what cocotb 1.9 or 2.0 wrote.
@@ -95,7 +95,7 @@ def shown_tests(tests: Sequence[TestResult], limit: int = MAX_SHOWN) -> dict[str
 
 
 class _Unreadable(Exception):
-    """The results are there and are not what cocotb writes."""
+    """The results are not in cocotb's format."""
 
 
 class _Case:
@@ -152,7 +152,7 @@ class _Cases:
 
 
 def _said(attributes: Mapping[str, str]) -> str:
-    """The exception and its text, as 2.0 writes them; nothing of 1.9, which repeats the seed."""
+    """The exception and its text from 2.0; "" for 1.9, which only repeats the seed."""
     kind = attributes.get("error_type", "")
     text = attributes.get("error_msg", "")
     if kind == "NoneType":

@@ -1,4 +1,4 @@
-"""Compares what two designs did at their ports, by the waveforms (VCD) of one simulation each."""
+"""Compares the values at two designs' ports, by the waveform (VCD) of one simulation each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Trace:
 
 
 def read_trace(text: str, top: str, ports: Collection[str]) -> Trace | None:
-    """The trace of a VCD; None where it is cut off or broken, or a port is not in it."""
+    """The trace of a VCD; None if it is cut off or broken, or a port is not in it."""
     head, found, body = text.partition("$enddefinitions $end")
     unit = _UNIT.search(head)
     if not found or unit is None:
@@ -86,7 +86,7 @@ def _declared(
 
 
 def agree(golden: Trace, other: Trace) -> bool:
-    """Whether the ports are equal at all times; where the golden one is x, anything is."""
+    """Whether the ports are equal at all times; an x of the golden design equals anything."""
     return golden.widths == other.widths and all(
         _is_equal(golden.widths[name], changes, other.changes[name])
         for name, changes in golden.changes.items()

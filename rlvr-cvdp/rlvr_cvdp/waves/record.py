@@ -93,7 +93,7 @@ async def record_waves(
 
 
 def _asking(service: Service) -> dict[str, str]:
-    """The variables that load the plugin beside what the service loads itself."""
+    """The variables that load the plugin besides the service's own plugins."""
     path = service.environment.get("PYTHONPATH") or "/src"
     options = service.environment.get("PYTEST_ADDOPTS", "")
     return {

@@ -13,7 +13,7 @@ SCHEMES = ("server", "vllm", "sglang", "openai")
 
 @frozen(kw_only=True)
 class Address:
-    """Where a server is, and which of its models is meant ("" for its only one)."""
+    """The URL of a server and the name of one of its models ("" for its only one)."""
 
     base: str
     query: str = ""

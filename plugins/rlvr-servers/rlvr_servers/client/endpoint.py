@@ -35,7 +35,7 @@ class RequestError(RlvrError, RuntimeError):
 
 
 class RefusedError(RequestError):
-    """The server read the request and will not do it; its words."""
+    """The server read the request and refuses it, in these words."""
 
 
 class MissingError(RequestError):
@@ -43,7 +43,7 @@ class MissingError(RequestError):
 
 
 class BrokenError(Exception):
-    """A reply that is no answer, worth another try. `pause_s`: how long the server asks to wait."""
+    """An unusable reply, worth another try. `pause_s`: the pause that the server asks for."""
 
     def __init__(self, reason: str, pause_s: float = 0.0) -> None:
         super().__init__(reason)
@@ -126,7 +126,7 @@ class Endpoint:
         """
         most = self.config.retries if retries is None else retries
         async with self._slots:
-            # a server that has gone away is not waited for a thousand times
+            # after many failures the server counts as gone: each request gets one try
             tries = 1 if self._failed_in_a_row >= 3 * self.config.concurrency else 1 + most
             end = time.monotonic() + (self.deadline_s or math.inf)
             for number in itertools.count(1):

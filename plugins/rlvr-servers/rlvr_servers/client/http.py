@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -12,10 +13,10 @@ import httpx
 from attrs import field, frozen
 
 MOST_BYTES = 256 << 20
-"""Of a reply: 64 likeliest tokens at 32,000 positions are about half of it."""
+"""Largest reply: 64 likeliest tokens at 32,000 positions take about half of it."""
 
-_tls = lru_cache(maxsize=1)(httpx.create_ssl_context)
-"""Read once: the certificates take longer than a request to this machine."""
+_tls = lru_cache(maxsize=1)(ssl.create_default_context)
+"""The certificates of this machine, read once: that takes longer than a local request."""
 
 
 class UnreachableError(OSError):

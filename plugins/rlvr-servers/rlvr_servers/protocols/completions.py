@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import define
 
-from rlvr import SamplingParams
+from rlvr import GenerateRequest, Question
 from rlvr_servers.client.endpoint import RefusedError, RequestError
 from rlvr_servers.protocols.protocol import (
     AmbiguousError,
@@ -59,27 +59,19 @@ class Echo(ServerProtocol):
         length = listed.get("max_model_len") or told.get("n_ctx_train") or 0
         return Served(context_length=int(length))
 
-    async def score(
-        self,
-        ids: Sequence[int],
-        start: int,
-        k: int,
-        temperature: float,
-        retries: int | None = None,
-    ) -> Scored:
+    async def score(self, question: Question, retries: int | None = None) -> Scored:
         fields = {
             **_AS_IDS,
             "max_tokens": 1,
             "echo": True,
-            "logprobs": max(k, 1),
-            "temperature": temperature,
+            "logprobs": max(question.k, 1),
+            "temperature": question.temperature,
         }
-        return await self.complete(
-            self._prompt(ids), fields, lambda found: self._scored(found, ids, start, k), retries
-        )
+        prompt = self._prompt(question.ids.tolist())
+        return await self.complete(prompt, fields, lambda f: self._scored(f, question), retries)
 
     async def settle(self, ids: Sequence[int]) -> str:
-        """Find out whether prompts may go out as ids; why not, where they may not."""
+        """Find out whether the server takes prompts as ids; the reason if it does not."""
         try:
             await self.next_row(ids, 1, retries=0)
         except RequestError as error:  # some servers answer ids with a 500
@@ -90,7 +82,7 @@ class Echo(ServerProtocol):
     async def next_row(
         self, ids: Sequence[int], k: int, retries: int | None = None
     ) -> list[tuple[int, float]]:
-        """The likeliest next tokens, as the server tells them of tokens that it draws."""
+        """The k likeliest next tokens, from the logprobs of a drawn token."""
 
         def read(found: Any) -> list[tuple[int, float]]:
             top = _logprobs(found).get("top_logprobs") or [{}]
@@ -99,39 +91,39 @@ class Echo(ServerProtocol):
         fields = {**_AS_IDS, "max_tokens": 1, "logprobs": k, "temperature": 1.0}
         return await self.complete(self._prompt(ids), fields, read, retries)
 
-    async def draw(
-        self, ids: Sequence[int], params: SamplingParams, seed: int, ends: Collection[int]
-    ) -> Drawn:
+    async def draw(self, request: GenerateRequest, ends: Collection[int]) -> Drawn:
+        params = request.params
         fields: dict[str, Any] = {
             **_AS_IDS,
             "max_tokens": params.max_tokens,
             "temperature": params.temperature,
             "top_p": params.top_p,
-            "seed": seed % (1 << 31),
+            "seed": request.seed % (1 << 31),
             "logprobs": 1,
         }
         if params.top_k:
             fields["top_k"] = params.top_k
         if params.stop:
             fields["stop"] = list(params.stop)
-        return await self.complete(self._prompt(ids), fields, self._drawn)
+        return await self.complete(self._prompt(request.prompt.tolist()), fields, self._drawn)
 
-    def _prompt(self, ids: Sequence[int]) -> Sequence[int] | str:
+    def _prompt(self, ids: Sequence[int]) -> list[int] | str:
         if self.takes_ids:
-            return ids
+            return list(ids)
         text = self.spelling.text(ids[self._hidden(ids) :])
         if text is None:
             raise RefusedError("a prompt whose bytes are no text cannot be sent to it")
         return text
 
     def _hidden(self, ids: Sequence[int]) -> int:
-        """Tokens at the start that the server writes itself and leaves out of its echo."""
+        """Number of tokens at the start that the server adds itself and does not echo."""
         return int(not self.takes_ids and self.begin is not None and ids[0] == self.begin)
 
     def _named(self, row: Mapping[str, Any]) -> list[tuple[int | None, float]]:
         return [(self.spelling.id_of(str(text)), number(v)) for text, v in row.items()]
 
-    def _scored(self, found: Any, ids: Sequence[int], start: int, k: int) -> Scored:
+    def _scored(self, found: Any, question: Question) -> Scored:
+        ids, start, k = question.ids.tolist(), question.start, question.k
         logprobs = _logprobs(found)
         tokens, values = logprobs.get("tokens"), logprobs.get("token_logprobs")
         if not isinstance(tokens, list) or not isinstance(values, list):
@@ -145,9 +137,9 @@ class Echo(ServerProtocol):
                 + (" (it puts a begin token before each text)" if read == len(ids) + 1 else "")
             )
         for place in range(skip, len(ids)):
-            if not self.spelling.may_be(str(tokens[place - skip]), int(ids[place])):
+            if not self.spelling.may_be(str(tokens[place - skip]), ids[place]):
                 raise OtherIdsError(
-                    f"token {place} is {self.spelling.shown(int(ids[place]))}, "
+                    f"token {place} is {self.spelling.shown(ids[place])}, "
                     f"the server scored {tokens[place - skip]!r} there"
                 )
         if start <= skip:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 
 from attrs import define, frozen
 
-from rlvr import SamplingParams
+from rlvr import GenerateRequest, Question
 from rlvr_servers.client.endpoint import BrokenError, Endpoint, RequestError
 
 T = TypeVar("T")
@@ -98,27 +98,18 @@ class ServerProtocol(abc.ABC):
         return None
 
     @abc.abstractmethod
-    async def score(
-        self,
-        ids: Sequence[int],
-        start: int,
-        k: int,
-        temperature: float,
-        retries: int | None = None,
-    ) -> Scored:
+    async def score(self, question: Question, retries: int | None = None) -> Scored:
         """
-        The k likeliest tokens (0: none) and the actual one at positions `start` to S - 1.
+        The k likeliest tokens (0: none) and the actual one at each position of the question.
 
         Raises:
             RequestError: No answer, a refusal, other ids, no logprobs at all.
         """
 
     @abc.abstractmethod
-    async def draw(
-        self, ids: Sequence[int], params: SamplingParams, seed: int, ends: Collection[int]
-    ) -> Drawn:
+    async def draw(self, request: GenerateRequest, ends: Collection[int]) -> Drawn:
         """
-        A completion of at most `params.max_tokens`, ended by a token of `ends` or a stop text.
+        A completion, which a token of `ends`, a stop text or `params.max_tokens` ends.
 
         Raises:
             RequestError: No answer, a refusal, or one without token ids and logprobs.
@@ -126,14 +117,13 @@ class ServerProtocol(abc.ABC):
 
     async def complete(
         self,
-        prompt: Sequence[int] | str,
+        prompt: list[int] | str,
         fields: Mapping[str, Any],
         read: Callable[[Any], T],
         retries: int | None = None,
     ) -> T:
         """What `read` makes of the answer of `/v1/completions`."""
-        sent = prompt if isinstance(prompt, str) else list(map(int, prompt))
-        body = {"model": self.endpoint.model, "prompt": sent, **fields}
+        body = {"model": self.endpoint.model, "prompt": prompt, **fields}
         return await self.endpoint.ask("/v1/completions", body, read, retries=retries)
 
 

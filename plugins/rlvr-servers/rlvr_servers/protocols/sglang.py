@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from attrs import define, field
 
-from rlvr import SamplingParams
+from rlvr import GenerateRequest, Question
 from rlvr_servers.client.endpoint import BrokenError, MissingError, RefusedError
 from rlvr_servers.protocols.protocol import (
     Drawn,
@@ -59,36 +59,29 @@ class Sglang(ServerProtocol):
         except (RefusedError, IndexError, TypeError):
             return None
 
-    async def score(
-        self,
-        ids: Sequence[int],
-        start: int,
-        k: int,
-        temperature: float,
-        retries: int | None = None,
-    ) -> Scored:
+    async def score(self, question: Question, retries: int | None = None) -> Scored:
         def read(meta: Any) -> Scored:
-            return _scored(meta, ids, start, k)
+            return _scored(meta, question)
 
-        return await self._read_prompt({"input_ids": list(ids)}, start - 1, k, read, retries)
+        prompt = {"input_ids": question.ids.tolist()}
+        return await self._read_prompt(prompt, question.start - 1, question.k, read, retries)
 
-    async def draw(
-        self, ids: Sequence[int], params: SamplingParams, seed: int, ends: Collection[int]
-    ) -> Drawn:
+    async def draw(self, request: GenerateRequest, ends: Collection[int]) -> Drawn:
+        params = request.params
         sampling = {
             **NEUTRAL,
             "max_new_tokens": params.max_tokens,
             "temperature": params.temperature,
             "top_p": params.top_p,
             "top_k": params.top_k or -1,
-            "sampling_seed": seed % (1 << 63),
+            "sampling_seed": request.seed % (1 << 63),
             "stop": list(params.stop),
             "stop_token_ids": sorted(ends),
             "ignore_eos": True,
             "skip_special_tokens": False,
             "no_stop_trim": True,
         }
-        body = {"input_ids": list(ids), "sampling_params": sampling}
+        body = {"input_ids": request.prompt.tolist(), "sampling_params": sampling}
         return await self._generate(body, _drawn)
 
     async def _read_prompt(
@@ -140,9 +133,9 @@ def _entries(meta: Mapping[str, Any]) -> list[Any]:
     return entries
 
 
-def _scored(meta: Mapping[str, Any], ids: Sequence[int], start: int, k: int) -> Scored:
-    entries = _entries(meta)
-    wanted = [int(i) for i in ids[start - 1 :]]  # the first entry belongs to what comes before
+def _scored(meta: Mapping[str, Any], question: Question) -> Scored:
+    entries, start, k = _entries(meta), question.start, question.k
+    wanted = question.ids[start - 1 :].tolist()  # the first entry belongs to what comes before
     try:
         found = [int(entry[1]) for entry in entries]
     except (IndexError, TypeError, ValueError) as error:

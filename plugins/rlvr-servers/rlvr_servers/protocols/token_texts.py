@@ -1,4 +1,4 @@
-"""Which ids a server may mean by the texts that it writes for tokens."""
+"""Find the ids behind the texts that a server writes for tokens."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TokenTexts:
         self._ends = tokenizer.ends
 
     def id_of(self, text: str) -> int | None:
-        """The one id that is written so; None where there is none, or several."""
+        """The only id with this text; None if there is none, or several."""
         if text.startswith("token_id:") and text[9:].isdecimal():
             return int(text[9:])
         found = self._ids.get(_raw(text), []) if text else []
@@ -46,7 +46,7 @@ class TokenTexts:
         return not _is_text(spelled) and not text.replace(_LOST, "").strip()
 
     def text(self, ids: Sequence[int]) -> str | None:
-        """The text of the ids; None where their bytes are none."""
+        """The text of the ids; None if their bytes are not UTF-8."""
         whole = b"".join(self._spell.get(int(i), b"\xff") for i in ids)
         return whole.decode() if _is_text(whole) else None
 

@@ -1,4 +1,4 @@
-"""A server's rows of likely tokens as the `TopK` that losses read; what is wrong is refused."""
+"""Turn a server's rows of likely tokens into a `TopK`; refuse faulty ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rlvr import BackendError, TopK
 from rlvr_servers.protocols.protocol import Scored
 
 WHOLE = 1e-3
-"""Probability that may be missing where fewer tokens than asked are all there are."""
+"""Probability that may be missing from a row that claims to be complete."""
 MOST = 0.05
 """Nats above 0 that rounding on a server may give."""
 
@@ -32,7 +32,7 @@ def top_k(scored: Scored, k: int, count: int, vocab_size: int, teacher: str) -> 
     _refuse_numbers(logprobs[ids >= 0], teacher)
     mass = np.exp(np.minimum(logprobs, 0.0).astype(np.float64)).sum(axis=1)  # (n,)
     found = (ids >= 0).sum(axis=1)
-    pads = ids >= vocab_size  # rows that pad the model's matrix: no token of ours, so of the rest
+    pads = ids >= vocab_size  # rows that pad the model's matrix: they count as the rest
     ids, logprobs = np.where(pads, -1, ids), np.where(pads, -np.inf, logprobs)
     short = (found < min(k, vocab_size)) & (mass < 1 - WHOLE)
     if short.any() and not scored.lost:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from attrs import define
 
-from rlvr import SamplingParams
+from rlvr import GenerateRequest, Question
 from rlvr_servers.client.endpoint import BrokenError, MissingError, RefusedError
 from rlvr_servers.protocols.protocol import (
     Drawn,
@@ -27,7 +27,7 @@ NEUTRAL = {
     "presence_penalty": 0.0,
     "frequency_penalty": 0.0,
 }
-"""Sent with every request: a model's generation_config.json would choose others in silence."""
+"""Sent with every request: a model's generation_config.json would silently choose others."""
 
 
 @define
@@ -59,47 +59,39 @@ class Vllm(ServerProtocol):
         except (MissingError, RefusedError, KeyError, TypeError):
             return None
 
-    async def score(
-        self,
-        ids: Sequence[int],
-        start: int,
-        k: int,
-        temperature: float,
-        retries: int | None = None,
-    ) -> Scored:
+    async def score(self, question: Question, retries: int | None = None) -> Scored:
         fields = {
             **NEUTRAL,
             "max_tokens": 1,
-            "temperature": temperature,
-            "prompt_logprobs": k,
+            "temperature": question.temperature,
+            "prompt_logprobs": question.k,
             "return_token_ids": True,
         }
         return await self.complete(
-            ids, fields, lambda found: _scored(found, ids, start, k), retries
+            question.ids.tolist(), fields, lambda found: _scored(found, question), retries
         )
 
-    async def draw(
-        self, ids: Sequence[int], params: SamplingParams, seed: int, ends: Collection[int]
-    ) -> Drawn:
+    async def draw(self, request: GenerateRequest, ends: Collection[int]) -> Drawn:
+        params = request.params
         fields = {
             **NEUTRAL,
             "max_tokens": params.max_tokens,
             "temperature": params.temperature,
             "top_p": params.top_p,
             "top_k": params.top_k or -1,
-            "seed": seed % (1 << 63),
+            "seed": request.seed % (1 << 63),
             "stop": list(params.stop),
             "stop_token_ids": sorted(ends),
-            "ignore_eos": True,  # the ends are all there are
+            "ignore_eos": True,  # `stop_token_ids` are all that end it
             "skip_special_tokens": False,
-            "logprobs": 0,  # the drawn token's and no other
+            "logprobs": 0,  # of the drawn token alone
             "return_token_ids": True,
             "return_tokens_as_token_ids": True,
         }
-        return await self.complete(ids, fields, _drawn)
+        return await self.complete(request.prompt.tolist(), fields, _drawn)
 
-    async def drawn_spread(self, ids: Sequence[int], temperature: float) -> float:
-        """How far apart the likeliest next tokens are told to be at a temperature, nats."""
+    async def drawn_spread(self, ids: list[int], temperature: float) -> float:
+        """Nats between the likeliest and the fifth likeliest next token at a temperature."""
         fields = {**NEUTRAL, "max_tokens": 1, "temperature": temperature, "seed": 0, "logprobs": 5}
         return await self.complete(ids, fields, _spread)
 
@@ -110,29 +102,29 @@ def _spread(found: Any) -> float:
     return max(values) - min(values) if values else 0.0
 
 
-def _scored(found: Any, ids: Sequence[int], start: int, k: int) -> Scored:
+def _scored(found: Any, question: Question) -> Scored:
+    ids = question.ids.tolist()
     choice = choice_of(found)
     rows = choice.get("prompt_logprobs")
     if not isinstance(rows, list):
         raise LacksError("the answer holds no prompt_logprobs")
     sent = choice.get("prompt_token_ids")
-    if len(rows) != len(ids) or (sent is not None and list(sent) != list(ids)):
+    if len(rows) != len(ids) or (sent is not None and list(sent) != ids):
         raise OtherIdsError(f"{len(ids)} tokens were sent, {len(rows)} others were scored")
     best, actual = [], []
-    for place in range(start, len(ids)):
+    for place in range(question.start, len(ids)):
         row = rows[place]
         if not isinstance(row, dict):
             raise BrokenError(f"no logprobs of token {place}")
-        token = str(int(ids[place]))
+        token = str(ids[place])
         if token not in row:
             raise OtherIdsError(f"token {place} is id {token}, the answer scores {list(row)[:3]}")
         rank = row[token].get("rank")
-        is_extra = rank is not None and rank > len(row)  # it came besides the likeliest
-        entries = {i: number(entry.get("logprob")) for i, entry in row.items()}
-        actual.append(entries[token])
-        best.append(
-            likeliest(((int(i), v) for i, v in entries.items() if not (is_extra and i == token)), k)
-        )
+        entries = {int(i): number(entry.get("logprob")) for i, entry in row.items()}
+        actual.append(entries[ids[place]])
+        if rank is not None and rank > len(row):  # given besides the k likeliest
+            del entries[ids[place]]
+        best.append(likeliest(entries.items(), question.k))
     return Scored(rows=best, actual=actual)
 
 

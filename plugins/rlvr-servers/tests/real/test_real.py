@@ -154,7 +154,7 @@ def test_vllm_takes_adapters(vllm: str, llama: Path, tmp_path: Path) -> None:
             wanted = [float(rows[t - 1][ids[t]]) for t in range(1, len(ids))]
             weights = Weights(directory=folder, seen_at=str(folder), label=f"test{number}")
             await push(protocol, weights)
-            found = (await protocol.score(ids, 1, 0, 1.0)).actual
+            found = (await protocol.score(Question(ids=ids, start=1, k=0))).actual
             gaps.append(float(np.abs(np.array(found) - wanted).max()))
         return gaps
 

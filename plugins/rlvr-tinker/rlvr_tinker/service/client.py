@@ -1,4 +1,4 @@
-"""A Tinker service: is it there, which models has it, and requests with a deadline."""
+"""A Tinker service: whether it is there, its models, and requests with a deadline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import httpx
 import pyqwest.httpx  # noqa: F401  # else two threads of the SDK import it at once: KeyError
 import structlog
 
-from rlvr import PrerequisiteError
+from rlvr import CheckResult, PrerequisiteError, RlvrError
 from rlvr_tinker.config import TinkerConfig
 from rlvr_tinker.service.deadlines import in_thread, within
 from rlvr_tinker.service.errors import (
@@ -33,10 +33,11 @@ os.environ.setdefault("TINKER_TELEMETRY", "0")
 log = structlog.get_logger(__name__)
 
 _TINKER = "https://tinker.thinkingmachines.dev/services/tinker-prod"
-"""Where the SDK looks by itself."""
+"""The SDK's own default."""
 _FIRST_PAUSE_S = 0.25
 _LONGEST_PAUSE_S = 10.0
 _PROBE_S = 10.0
+_FIX = f"set {KEY}, or start a server here: rlvr tinker-server --model SPEC"
 
 
 class Service:
@@ -77,7 +78,7 @@ class Service:
         ]
 
     async def watched_models(self) -> list[Served]:
-        """The same for a command that asks nothing else."""
+        """As `models`, with the health watched: for a command that asks nothing else."""
         self.health.start()
         try:
             return await self.models()
@@ -150,6 +151,24 @@ def require_key() -> None:
     stored = Path("~/.tinker/credentials.json").expanduser()
     if not (key or os.environ.get("TINKER_CREDENTIAL_CMD") or stored.is_file()):
         raise key_error(f"{KEY} is not set")
+
+
+def check_key() -> CheckResult:
+    """A key is set; whether the service takes it is another check."""
+    try:
+        require_key()
+    except RlvrError as error:
+        return CheckResult(ok=False, found=str(error).splitlines()[1].strip(), fix=_FIX)
+    return CheckResult(ok=True, found="a key is set")
+
+
+def check_service() -> CheckResult:
+    """The service answers and takes the key."""
+    try:
+        models = asyncio.run(Service(TinkerConfig()).watched_models())
+    except RlvrError as error:
+        return CheckResult(ok=False, found=" ".join(str(error).split()), fix=_FIX)
+    return CheckResult(ok=True, found=f"{len(models)} models: {', '.join(m.name for m in models)}")
 
 
 def sdk() -> Any:

@@ -1,4 +1,4 @@
-"""What an error of the service means for a person: one of rlvr's errors, with its exit code."""
+"""Turn an error of the SDK into one of rlvr's errors, with advice and an exit code."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def status_of(error: BaseException) -> int | None:
-    """The HTTP status that an error goes back to; None where no answer came."""
+    """The HTTP status behind an error; None if there was no answer."""
     for one in chain(error):
         if isinstance(status := getattr(one, "status_code", None), int):
             return status
@@ -125,7 +125,7 @@ def _is_protocol(error: BaseException) -> bool:
 
 
 def key_error(words: str, *, is_running: bool = False) -> PrerequisiteError:
-    """No key, or one that is refused or has expired; the key itself is never shown."""
+    """The error for a missing, refused or expired key; it never shows the key."""
     return PrerequisiteError(
         "the Tinker service wants a key.",
         f"found: {words}",
@@ -135,7 +135,7 @@ def key_error(words: str, *, is_running: bool = False) -> PrerequisiteError:
 
 
 def unreachable_error(words: str, url: str = "") -> PrerequisiteError:
-    """There is no service where it was looked for."""
+    """The error for a service that cannot be reached."""
     return PrerequisiteError(
         f"the Tinker service{f' at {url}' if url else ''} cannot be reached.",
         f"found: {words}",
@@ -144,7 +144,7 @@ def unreachable_error(words: str, url: str = "") -> PrerequisiteError:
 
 
 def protocol_error(words: str) -> PrerequisiteError:
-    """The server speaks another version of the protocol."""
+    """The error for a server with another version of the protocol."""
     from importlib.metadata import version
 
     return PrerequisiteError(
@@ -155,7 +155,7 @@ def protocol_error(words: str) -> PrerequisiteError:
 
 
 def late_error(doing: str, limit_s: float, lately: Sequence[int]) -> LostError:
-    """Nothing was finished in time; what the service answered meanwhile says why."""
+    """The error for a missed deadline, with the statuses that the service answered meanwhile."""
     found = f"nothing was finished in {limit_s:g} s"
     do = "go on with --resume; tinker.timeout_s gives it longer"
     if lately:
@@ -167,7 +167,7 @@ def late_error(doing: str, limit_s: float, lately: Sequence[int]) -> LostError:
 
 
 def failing_error(doing: str, lately: Sequence[int]) -> LostError:
-    """The service answers every request with a 5xx."""
+    """The error for a service that answers every request with a 5xx."""
     last = lately[-1] if lately else 500
     return LostError(
         f"{doing}.",

@@ -1,4 +1,4 @@
-"""What a checkpoint holds of a run on the service: where its state is, and what made it."""
+"""The checkpoint of a run on the service: the name of its saved state, and what made it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training client of the service, and another one in its place when a request was lost."""
+"""The training client of a run; it is replaced when a request is lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 _PATIENCE_S = 300.0
-"""How long a service that went away is waited for."""
+"""Longest wait for a service that went away, seconds."""
 
 
 @frozen(kw_only=True)
@@ -129,14 +129,14 @@ class Trainer:
         )
 
     async def smallest(self) -> Any:
-        """A training client of the base model that nothing is trained with: to ask about it."""
+        """A training client of the base model that trains nothing: only to ask about the model."""
         return await self._created(
             f"the tokenizer of {self.base} was asked for",
             lambda session: session.create_lora_training_client(self.base, rank=1),
         )
 
     async def at_start(self) -> Any:
-        """A training client with the weights that the run started from, beside the run's own."""
+        """A second training client, with the weights that the run started from."""
         if self.client is not None and not self.version:
             return self.client
         return await self._created(
@@ -172,7 +172,7 @@ class Trainer:
         return self.saved
 
     def submit_save(self, client: Any, ttl_s: int | None, kind: str = "state") -> Any:
-        """Ask for it without waiting; names are never used twice."""
+        """Ask for a saved state without waiting; names are never used twice."""
         self._names += 1
         return client.save_state(f"{kind}-{self._names:06d}", ttl_seconds=ttl_s or None)
 
@@ -197,16 +197,16 @@ class Trainer:
                     return await work()
                 except LostError as error:
                     if tries > self.config.retries:
-                        self.client = None  # it takes nothing more
+                        self.client = None  # it takes no further request
                         raise
                     lost = error
                 except (asyncio.CancelledError, RefusedError):
-                    # what the service did with the request is unknown, or its number is missing
+                    # the service may have done it, or waits for its number: the client is of no use
                     self.client = None
                     raise
 
     async def renewed(self, epoch: int, version: int, error: BackendError) -> None:
-        """Another session, for a sampling client of `version` that was lost with `epoch`."""
+        """Open a new session if the lost sampling client of `version` was of the present one."""
         async with self._lock:
             if self.epoch == epoch:
                 if version != self.version:
@@ -224,7 +224,10 @@ class Trainer:
         self._check_saved(error)
         log.warning("service_lost", doing=doing, reason=str(error), version=self.version)
         had_client = self.client is not None
-        self.client, self.epoch = None, self.epoch + 1  # first: who is in the old one learns why
+        self.client, self.epoch = (
+            None,
+            self.epoch + 1,
+        )  # first, so that requests of the old one see it
         await self.close("errored")
         try:
             await self.service.reach(patience_s=min(_PATIENCE_S, self.config.timeout_s))
@@ -235,7 +238,7 @@ class Trainer:
         log.info("service_found_again", version=self.version)
 
     def _check_saved(self, error: BackendError | None = None) -> None:
-        """Refuse to go on from a state that lacks updates."""
+        """Refuse to continue from a saved state that lacks updates."""
         saved = self.saved or Saved(path="the start", version=0)
         if saved.version == self.version:
             return

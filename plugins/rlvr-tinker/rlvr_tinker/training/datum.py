@@ -16,7 +16,7 @@ from rlvr import BuildContext, ConfigError, Datum, FloatArray, NamedForm, check_
 PADDED = 1024
 """Ids that a model may have, and draw, beyond those of its tokenizer: rows that pad its matrix."""
 TEMPERATURES = (1.0,)
-"""The service gives the trainer's logprobs, and those of a prompt, at 1 only."""
+"""The service gives logprobs, of data and of prompts, at temperature 1 only."""
 LOSSES_BY_WEIGHT = frozenset({"cross_entropy"})
 """Built-in losses whose weight is called `weights`; that of the others is `advantages`."""
 
@@ -41,7 +41,7 @@ def to_service(data: Sequence[Datum], form: NamedForm) -> list[Any]:
 
 
 def for_logprobs(data: Sequence[Datum]) -> list[Any]:
-    """The same for a forward pass alone, or for a loss that is computed here."""
+    """As `to_service`, for a forward pass alone or a loss that is computed here."""
     return [_sent(datum, {"weights": datum.mask}) for datum in data]
 
 

@@ -1,4 +1,4 @@
-"""Our losses on the service: by its own name for them, or computed here."""
+"""Our losses on the service: built in there, or computed here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rlvr import (
 log = structlog.get_logger(__name__)
 
 _GAP = 1e-3
-"""Largest difference of the service's loss and ours, as a share, that rounding explains."""
+"""Largest relative difference between the service's loss and ours that rounding explains."""
 
 
 class NotFiniteError(BackendError):
@@ -62,7 +62,7 @@ def measured(
 
 
 def check_sum(theirs: float | None, ours: float | None, name: str, told: set[str]) -> None:
-    """Say once that the service's loss is another formula than ours."""
+    """Warn once if the service's loss has another formula than ours."""
     if theirs is None or ours is None or name in told:
         return
     if not abs(theirs - ours) <= _GAP * max(1.0, abs(ours)):
@@ -107,7 +107,7 @@ class LocalLoss:
         self.error: BaseException | None = None
 
     def __call__(self, _sent: Any, logprobs: Sequence[Any]) -> tuple[Any, dict[str, float]]:
-        """The loss of tensors (N,), one a datum, and no metrics: ours stay here."""
+        """The loss of tensors (N,), one per datum; no metrics, which stay in `metrics`."""
         import torch
 
         nothing = sum((torch.nan_to_num(lp) * 0.0).sum() for lp in logprobs)

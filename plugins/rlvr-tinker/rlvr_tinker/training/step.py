@@ -1,4 +1,4 @@
-"""One update on the service: gradient, optimiser and saved state, sent one behind the other."""
+"""One update on the service: gradient, optimiser and saved state, sent without waiting between."""
 
 from __future__ import annotations
 
@@ -67,9 +67,8 @@ class Updater:
         rate = learning_rate(trainer.version, self.updates, self.rates)
         client = await trainer.training()
         learnt, local = await self._gradient(client, data, loss, form)
-        applied = client.optim_step(
-            types.AdamParams(**self._settings(rate))
-        )  # behind it, without waiting
+        adam = types.AdamParams(**self._settings(rate))
+        applied = client.optim_step(adam)  # queued behind the gradient, which is not waited for
         every, ttl_s, kept = trainer.config.save_every, trainer.config.recovery_ttl_s, None
         if every and number % every == 0:
             kept = trainer.submit_save(client, ttl_s, "step")
@@ -88,7 +87,7 @@ class Updater:
             value, own = self._measured(answer, data, loss, form)
         told = _told({**answer.metrics, **(done.metrics or {})})
         norm = told.get("grad/norm", 0.0)
-        # of what the service computes this is known too late
+        # a loss that the service computes is known only after the update
         for what, found in (("loss", value), ("norm of the gradient", norm)):
             if not np.isfinite(found):
                 await self._take_back(f"the service's {what} is {found}")
@@ -102,7 +101,7 @@ class Updater:
     async def _gradient(
         self, client: Any, data: Sequence[Datum], loss: Loss, form: NamedForm | None
     ) -> tuple[Awaitable[Any], LocalLoss | None]:
-        """A gradient that was asked for; of a loss of ours, once that is known to be finite."""
+        """Ask for a gradient; return for a local loss only when it is known to be finite."""
         tokens = sum(map(extent, data))
         self.usage.spend(trained=tokens, scored=0 if form is not None else tokens)
         if form is not None:
@@ -111,10 +110,8 @@ class Updater:
             return self.trainer.wait(request, "a gradient was asked for"), None
         local = LocalLoss(loss, data)
         request = client.forward_backward_custom(datum.for_logprobs(data), local)
-        wait = self.trainer.wait
-        ready = asyncio.ensure_future(
-            wait(local.is_known, "the forward pass of a loss was asked for")
-        )
+        wait, doing = self.trainer.wait, "the forward pass of a loss was asked for"
+        ready = asyncio.ensure_future(wait(local.is_known, doing))
         sending = asyncio.ensure_future(wait(request, "a gradient was asked for"))
         try:
             await asyncio.wait({ready, sending}, return_when=asyncio.FIRST_COMPLETED)
@@ -122,7 +119,7 @@ class Updater:
                 await sending
             await ready
             if local.error is not None:
-                await sending  # of zero: the client can be used again
+                await sending  # a gradient of zero: the client can be used again
                 raise local.error
         except BaseException:
             sending.cancel()
@@ -179,7 +176,7 @@ def logprobs_of(answer: Any, data: Sequence[Datum]) -> list[FloatArray]:
 
 
 def _told(metrics: Mapping[str, float]) -> dict[str, float]:
-    """What the service measured: the gradient's norm by our name for it, the rest by its own."""
+    """The service's metrics: the gradient's norm as `grad/norm`, the others as `tinker/NAME`."""
     found: dict[str, float] = {}
     for name, value in metrics.items():
         plain = name.partition(":")[0]
@@ -197,7 +194,7 @@ def digest_of(
     form: NamedForm | None,
     settings: Mapping[str, float],
 ) -> str:
-    """What the weights are made of: all before, and this update's data, loss and optimiser."""
+    """sha256 of all earlier updates and of this one's data, loss and optimiser."""
     digest = hashlib.sha256(before.encode())
     name = f"{type(loss).__module__}.{type(loss).__qualname__}"
     digest.update(f"{name}|{_options(loss)!r}|{form!r}|{sorted(settings.items())!r}".encode())
@@ -210,7 +207,7 @@ def digest_of(
 
 
 def _options(loss: Loss) -> list[tuple[str, str]]:
-    """The numbers, texts and configuration records that a loss holds, by name; not its needs."""
+    """The numbers, texts and configuration records of a loss by name, without its needs."""
     held = sorted((k, v) for k, v in vars(loss).items() if k != "needs")  # sets have no fixed order
     plain = (bool, int, float, str, type(None))
     return [(k, repr(v)) for k, v in held if isinstance(v, plain) or attrs.has(type(v))]

@@ -21,11 +21,9 @@ _LINEAR, _CUBIC = torch.tensor(1.5957691216057308), 0.0713548162726009
 
 class Matmul:
     """
-    A copy of a weight (O, I), if oneDNN is there, and the bias (O,).
+    A copy of a weight (O, I), if oneDNN is there, and the bias (O,) or None.
 
-    Args:
-        weight: Float32, on the CPU; it must not change.
-        bias: Likewise; or None.
+    Both float32, on the CPU; the weight must not change.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:

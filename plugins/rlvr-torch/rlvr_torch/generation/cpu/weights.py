@@ -26,11 +26,7 @@ _SMALL = 1 << 26  # numbers of a net whose copy may stay when nothing is decoded
 
 class DecodeWeights:
     """
-    Products with a net's weights; `packed` is the time in which they are fast.
-
-    Args:
-        net: Whose linear layers and head they are.
-        dtype: What products are computed in.
+    Products with a net's weights, computed in `dtype`; `packed` is the time in which they are fast.
 
     Attributes:
         is_small: Whether the copy is worth its memory when nothing is decoded.
@@ -49,7 +45,11 @@ class DecodeWeights:
 
     @contextmanager
     def packed(self, version: int | None = None) -> Iterator[None]:
-        """Fast inside; weights must not change there. What was laid out is used again next time."""
+        """
+        Products are fast inside.
+
+        The weights must not change there. Copies are kept for the next time.
+        """
         if not self._is_on:
             yield
             return
@@ -72,7 +72,7 @@ class DecodeWeights:
                 del module.__dict__["forward"]
 
     def _lay_out(self, version: int | None) -> None:
-        """Copy the weights, unless they are what they were: nobody wrote to them."""
+        """Copy the weights, unless nobody has written to them since the last copy."""
         values = list(self._net.module.parameters())
         state = (version, [(id(value), value.data_ptr(), value._version) for value in values])
         if state == self._state:
@@ -88,12 +88,12 @@ class DecodeWeights:
 
     def ends(self, tokens: Tensor, positions: Tensor, attend: Attend, last: Tensor) -> Tensor:
         """
-        Final hidden states (P, C) of one token of each prompt, all of which are read.
+        Final hidden states (P, C) of one token of each prompt; all tokens (P, S) are read.
 
         Args:
             tokens: (P, S).
             positions: (P, S).
-            attend: Of the prefill.
+            attend: The attention of the prefill.
             last: Index of the token whose state is wanted, (P,).
         """
         net, rows = self._net, torch.arange(len(tokens), device=tokens.device)
@@ -142,7 +142,7 @@ def _is_plain(weight: Tensor) -> bool:
 
 
 def _is_bare(block: Block, products: Container[nn.Module]) -> bool:
-    """Whether the block is its weights and nothing else: no hook of an adapter listens to it."""
+    """Whether the block only computes with its weights: no adapter's hook listens to it."""
     linears = block.attn.c_attn, block.attn.c_proj, block.mlp.c_fc, block.mlp.c_proj
     hooked = (part._forward_hooks or part._forward_pre_hooks for part in block.modules())
     return all(linear in products for linear in linears) and not any(hooked)

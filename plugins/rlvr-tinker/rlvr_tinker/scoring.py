@@ -1,4 +1,4 @@
-"""How likely a model of the service finds given tokens: references, teachers, legal moves."""
+"""Logprobs and likeliest tokens of given sequences, by a model of the service."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from rlvr import BackendError, Datum, FloatArray, all_of, extent
+from rlvr import BackendError, Datum, FloatArray, Question, TopK, all_of, extent
 
 Wait = Callable[[Any, str], Awaitable[Any]]
 """Awaits a request of the SDK, with a deadline and rlvr's errors."""
+_EMPTY = -99999.0
+"""The SDK's logprob of an empty place in its table, with id 0."""
+_SLACK = 1e-4
+"""Rounding allowed in what the probabilities of a whole row sum to."""
 
 
 async def score(client: Any, data: Sequence[Datum], wait: Wait) -> list[FloatArray]:
@@ -36,7 +40,7 @@ async def _score_one(client: Any, datum: Datum, wait: Wait) -> FloatArray:
     def ask(**last: int) -> Awaitable[Any]:
         return wait(client.compute_logprobs(prompt, **last), doing)
 
-    found = await of_the_end(ask, prompt_logprobs_last_n=end - int(datum.mask.argmax()))
+    found = await _of_the_end(ask, prompt_logprobs_last_n=end - int(datum.mask.argmax()))
     if found is None or len(found) != end:
         reason = f"{0 if found is None else len(found)} logprobs for {end} tokens"
     else:
@@ -97,11 +101,60 @@ async def _single_tokens(
         "the probabilities of some tokens were asked for",
     )
     if found.target_prompt_logprobs is None:
-        raise not_given("target_prompt_logprobs")
+        raise _not_given("target_prompt_logprobs")
     return np.asarray(found.target_prompt_logprobs.to_numpy()[-1], np.float32)
 
 
-async def of_the_end(ask: Callable[..., Awaitable[Any]], **last: int) -> Any:
+async def likeliest(client: Any, question: Question, vocab_size: int, wait: Wait) -> TopK:
+    """
+    The k likeliest tokens at the asked positions, in descending order, and what stands there.
+
+    The question is at temperature 1, for positions from 1 on. Ids beyond the tokenizer's
+    `vocab_size` are rows that pad the model, and left out.
+
+    Raises:
+        BackendError: The service does not give them, or not for each position.
+    """
+    from tinker import types
+
+    ids, k = question.ids, min(question.k, vocab_size)
+    rows, doing = len(ids) - question.start, "the likeliest tokens of a sequence were asked for"
+
+    def ask(**last: int) -> Awaitable[Any]:
+        request = client.sample(
+            types.ModelInput.from_ints(ids.tolist()),
+            1,
+            types.SamplingParams(max_tokens=1),
+            include_prompt_logprobs=True,
+            topk_prompt_logprobs=k,
+            **last,
+        )
+        return wait(request, doing)
+
+    found = await _of_the_end(ask, prompt_logprobs_last_n=rows)
+    actual, table = found.prompt_logprobs_np, found.topk_prompt_logprobs_np
+    if actual is None or table is None:
+        raise _not_given("topk_prompt_logprobs")
+    if len(actual) != len(ids) or table.token_ids.shape != (len(ids), k):
+        raise BackendError(
+            f"{doing}: {k} at each of {len(ids)} positions.",
+            f"found: a table of {' x '.join(map(str, table.token_ids.shape))}, and "
+            f"{len(actual)} logprobs",
+            "this service cannot be asked for so many",
+        )
+    tokens, logprobs = table.token_ids[-rows:], table.logprobs[-rows:]
+    is_there = (logprobs != _EMPTY) & (tokens < vocab_size)
+    kept = np.where(is_there, np.minimum(logprobs, 0.0), -np.inf)
+    total = np.exp(kept, dtype=np.float64).sum(axis=1)
+    return TopK(
+        ids=np.where(is_there, tokens, -1),
+        logprobs=kept,
+        actual=np.minimum(actual[-rows:], 0.0),
+        is_whole=k >= vocab_size and bool((abs(total - 1.0) <= _SLACK).all()),
+    )
+
+
+async def _of_the_end(ask: Callable[..., Awaitable[Any]], **last: int) -> Any:
     """
     The answer for the end of a sequence alone: a service can take the rest from its cache.
 
@@ -115,7 +168,7 @@ async def of_the_end(ask: Callable[..., Awaitable[Any]], **last: int) -> Any:
         return await ask()
 
 
-def not_given(what: str) -> BackendError:
+def _not_given(what: str) -> BackendError:
     """An answer without what was asked for."""
     return BackendError(
         f"{what} were asked of the service.",
