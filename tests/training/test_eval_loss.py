@@ -168,7 +168,7 @@ def test_replayed_trajectories_are_not_written_out_again(tmp_path: Path) -> None
     assert len(lines) == 10
     assert not any("segments" in line for line in lines)
     assert len({line["recorded"]["digest"] for line in lines}) > 1
-    assert watch.directory.trajectory_files("eval") == []
+    assert not [p for p in watch.directory.trajectory_files() if p.name.startswith("eval-")]
 
     sampled = recipe(tmp_path / "b", steps=1, sampler=GroupSampler(), eval_problems=())
     assert (replayed.replays, sampled.replays) == (True, False)

@@ -24,8 +24,7 @@ from rlvr import (
 from rlvr.verification.runner import VerificationRunner
 from rlvr.verification.verdict_cache import SqliteStore
 from rlvr.verifier_audit.auditor import Auditor, AuditPlan
-from rlvr.verifier_audit.file import AuditFile
-from rlvr.verifier_audit.findings import ProblemAudit
+from rlvr.verifier_audit.findings import AuditFile, ProblemAudit
 
 RIGHT = "right"
 

@@ -115,7 +115,7 @@ def build_context(configured: Configured, run_dir: Path | None) -> BuildContext:
     verify: VerifyOptions = configured.options.record("verify")
     check_dataset(run, configured.chosen.task)
     return BuildContext(
-        model=_model_spec(configured) if configured.chosen.backend is not None else "",
+        model=_model_spec(configured),
         dataset=Path(run.dataset) if run.dataset else None,
         run_dir=run_dir,
         seed=run.seed,
@@ -133,10 +133,11 @@ def _sampling(configured: Configured) -> SamplingParams:
 
 
 def _model_spec(configured: Configured) -> str:
-    task, backend = configured.chosen.task, configured.chosen.backend
-    model = model_of(configured.run.model, task)
-    scheme = model.partition(":")[0]
-    if backend is not None and backend.models and scheme not in backend.models:
+    backend = configured.chosen.backend
+    if backend is None:
+        return ""
+    model = model_of(configured.run.model, configured.chosen.task)
+    if backend.models and model.partition(":")[0] not in backend.models:
         raise ConfigError(
             f"model '{model}' was asked for.",
             f"backend {backend.name} takes: {', '.join(f'{s}:...' for s in backend.models)}",

@@ -26,8 +26,7 @@ from rlvr.suggest import did_you_mean
 from rlvr.training.run_json import versions
 from rlvr.types import Failed, Problem
 from rlvr.verifier_audit.auditor import Auditor, AuditPlan
-from rlvr.verifier_audit.file import AuditFile
-from rlvr.verifier_audit.findings import ProblemAudit
+from rlvr.verifier_audit.findings import AuditFile, ProblemAudit
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -26,7 +26,7 @@ from rlvr.errors import ConfigError
 from rlvr.parts import BuildContext, Curriculum
 from rlvr.suggest import did_you_mean
 from rlvr.types import Problem
-from rlvr.verifier_audit.file import read_strengths
+from rlvr.verifier_audit.findings import read_strengths
 
 DIFFICULTIES = ("easy", "medium", "hard")
 _NAMED = 12

@@ -232,12 +232,12 @@ class RunDir:
         ]
         write_atomic(self.path / "trajectories" / f"{label}-{step:06d}.jsonl", "".join(lines))
 
-    def trajectory_files(self, label: str = "") -> list[Path]:
+    def trajectory_files(self) -> list[Path]:
         """The trajectory files, by name."""
         folder = self.path / "trajectories"
         with contextlib.suppress(FileNotFoundError):
             os.listdir(folder)  # a glob of what nobody may look into finds nothing, in silence
-        return sorted(folder.glob(f"{label or '*'}-*.jsonl"))
+        return sorted(folder.glob("*-*.jsonl"))
 
     def append_eval(self, step: int, report: EvalReport) -> None:
         """Append one evaluation to `eval.jsonl`."""
