@@ -96,7 +96,7 @@ def by_stages(
         return pool.at(_in_order(pool, everybody, position, count, weighed, of_all))
     stage = np.array(list(map(stages.__getitem__, pool.ids)))
     rooms = [np.flatnonzero(stage == name) for name in sorted(set(stage.tolist()))]
-    before, now = ramp(tuple(map(len, rooms)), count, ramp_steps).at(step)
+    before, now = ramp(tuple(map(len, rooms)), count, ramp_steps, step)
     return [
         problem
         for s, room in enumerate(rooms)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -25,10 +24,10 @@ from rlvr import (
     Task,
     Trajectory,
     as_they_end,
+    seed_of,
     with_stop_texts,
 )
-from rlvr_servers.client.chat import ChatAnswer
-from rlvr_servers.policy import ServerPolicy
+from rlvr_servers.policy import ChatAnswer, ServerPolicy
 
 log = structlog.get_logger(__name__)
 
@@ -95,7 +94,7 @@ class ChatSampler(Sampler):
             _Chat(
                 problem=problem,
                 episode=task.episode(problem),
-                seed=_seed(params.seed, problem.id, index),
+                seed=seed_of(params.seed, problem.id, index),
                 index=index,
             )
             for index in range(params.group_size)
@@ -111,7 +110,7 @@ async def _converse(chat: _Chat, policy: ServerPolicy, params: SamplingParams) -
     try:
         while (messages := chat.episode.prompt()) is not None:
             chat.ask(messages)
-            seed = _seed(chat.seed, len(chat.messages))
+            seed = seed_of(chat.seed, len(chat.messages))
             asked = with_stop_texts(params, chat.episode)
             chat.accept(await policy.complete(chat.messages, asked, seed))
             await chat.episode.take(chat.answers[-1].text)
@@ -142,9 +141,3 @@ def _trajectory(chat: _Chat, policy: ServerPolicy, params: SamplingParams) -> Tr
         files=chat.result.files,
         notes={**chat.result.notes, "server": told},
     )
-
-
-def _seed(*parts: object) -> int:
-    """A 63-bit seed that depends on every part, equal on every machine."""
-    text = "\x1f".join(str(part) for part in parts)
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

@@ -29,12 +29,12 @@ class FedPolicy(ServedPolicy):
             context_length=context_length,
             image_processor=policy.image_processor,
         )
-        self._door, self._under_way = asyncio.Lock(), 0
+        self._gate, self._under_way = asyncio.Lock(), 0
         self._idle = asyncio.Event()
 
     async def generate(self, request: GenerateRequest) -> Completion:
         """As `ServedPolicy.generate`."""
-        async with self._door:  # first come, first served: weights that wait hold up those behind
+        async with self._gate:  # first come, first served: weights that wait hold up those behind
             self._under_way += 1
         try:
             return evolve(await super().generate(request), versions=(self.version,))
@@ -45,12 +45,12 @@ class FedPolicy(ServedPolicy):
     @asynccontextmanager
     async def resting(self) -> AsyncIterator[None]:
         """No request is under way within; those that come wait."""
-        async with self._door:
+        async with self._gate:
             while self._under_way:
                 self._idle.clear()
                 await self._idle.wait()
             yield
 
     def stand_for(self, policy: Policy, label: str) -> None:
-        """The server has these weights now; `label` as in `ServedPolicy`."""
+        """The server has these weights now; `label`: the version that its answers name."""
         self.version, self.digest, self._label = policy.version, policy.digest, label

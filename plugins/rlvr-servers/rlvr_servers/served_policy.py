@@ -18,8 +18,8 @@ from rlvr import (
 from rlvr_servers.client.endpoint import RequestError
 from rlvr_servers.protocols.protocol import AmbiguousError, Drawn, LacksError, ServerProtocol
 
-ADAPTERS = "rlvr-"
-"""What the names of a run's adapters begin with, on the server."""
+PADDED = 1024
+"""Ids that a model may have, and draw, beyond those of its tokenizer: rows that pad its matrix."""
 
 
 class ServedPolicy(Policy):
@@ -40,16 +40,14 @@ class ServedPolicy(Policy):
         tokenizer: Tokenizer,
         *,
         context_length: int,
-        version: int = 0,
         digest: str = "",
         image_processor: ImageProcessor | None = None,
-        label: str = "",
     ) -> None:
-        """`label` is the weight version that every answer must name, where the server names one."""
-        self.version, self.digest = version, digest
+        self.version, self.digest = 0, digest
         self.tokenizer, self.context_length = tokenizer, context_length
-        self._protocol, self._label = protocol, label
         self.image_processor = image_processor
+        self._protocol = protocol
+        self._label = ""  # weight version that every answer must name, where the server names one
 
     async def generate(self, request: GenerateRequest) -> Completion:
         """
@@ -73,7 +71,7 @@ class ServedPolicy(Policy):
                 request.prompt.tolist(), params, request.seed, self.tokenizer.ends
             )
         except UnknownNameError as error:
-            if not self._protocol.line.model.startswith(ADAPTERS):
+            if not self._protocol.adapter:
                 raise
             raise self._failed(
                 f"{error}; it had this run's adapter, and has lost it",
@@ -118,13 +116,9 @@ class ServedPolicy(Policy):
             raise self._failed(problem, "look at the log of the server")
 
     def _failed(self, found: object, do: str) -> BackendError:
-        line = self._protocol.line
+        endpoint = self._protocol.endpoint
         return BackendError(
-            f"a completion of {line.model} was asked of the server at {line.address.base}.",
+            f"a completion of {endpoint.model} was asked of the server at {endpoint.address.base}.",
             f"found: {found}",
             do,
         )
-
-
-PADDED = 1024
-"""Ids that a model may have, and draw, beyond those of its tokenizer: rows that pad its matrix."""

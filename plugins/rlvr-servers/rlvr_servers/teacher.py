@@ -20,14 +20,15 @@ from rlvr import (
     Tokenizer,
     TopK,
     all_of,
+    extent,
     fingerprint,
 )
 from rlvr_servers.client.endpoint import RequestError
+from rlvr_servers.config import ServersConfig
 from rlvr_servers.protocols.choose import build_protocol
 from rlvr_servers.protocols.probe import probe
 from rlvr_servers.protocols.protocol import OtherIdsError, Scored, ServerProtocol
 from rlvr_servers.protocols.top_k import check_actual, top_k
-from rlvr_servers.servers_config import ServersConfig
 
 T = TypeVar("T")
 
@@ -68,11 +69,9 @@ class ServerTeacher(Teacher):
             BackendError: It cannot score prompts.
         """
         self._protocol, self.tokenizer, served = await build_protocol(self.name, self._config)
-        held = served.context_length
-        if not held:
-            held = 1 << 20
+        if not served.context_length:
             log.warning("context_unknown", teacher=self.name, why="the server does not say")
-        self.context_length = held - 1
+        self.context_length = (served.context_length or 1 << 20) - 1
         found = await probe(
             self._protocol,
             self.tokenizer,
@@ -135,21 +134,17 @@ class ServerTeacher(Teacher):
         Raises:
             BackendError: As `score` does.
         """
-        spans = [_span(datum) for datum in data]
-        for datum, (_, end) in zip(data, spans, strict=True):
-            self._check(end, 0, datum.temperature)
-        found = await self._all(
-            [
-                self._ask(datum.tokens[:end], start, 0, datum.temperature)
-                for datum, (start, end) in zip(data, spans, strict=True)
-            ]
-        )
-        answers = []
-        for datum, (start, end), scored in zip(data, spans, found, strict=True):
-            values = np.zeros(len(datum.tokens), np.float32)
-            values[start:end] = check_actual(scored.actual, max(end - start, 0), self.name)
-            answers.append(np.where(datum.mask, np.minimum(values, 0.0), np.float32(0)))
-        return answers
+        for datum in data:
+            self._check(max(extent(datum), 1), 0, datum.temperature)
+        return await self._all([self._logprobs(datum) for datum in data])
+
+    async def _logprobs(self, datum: Datum) -> FloatArray:
+        values = np.zeros(len(datum.tokens), np.float32)
+        end = extent(datum)
+        start = max(int(datum.mask.argmax()), 1) if end else 1  # the first token has no logprob
+        scored = await self._ask(datum.tokens[:end], start, 0, datum.temperature)
+        values[start:end] = check_actual(scored.actual, max(end - start, 0), self.name)
+        return np.where(datum.mask, np.minimum(values, 0.0), np.float32(0))
 
     def _check(self, length: int, k: int, temperature: float) -> None:
         asked = f"teacher {self.name} was asked to score {length} tokens"
@@ -182,24 +177,28 @@ class ServerTeacher(Teacher):
             return Scored(rows=[], actual=[])
         try:
             return await self._protocol.score(ids, start, k, temperature)
-        except OtherIdsError as error:
-            raise BackendError(
-                f"teacher {self.name} was asked for the logprobs of {len(ids)} tokens.",
-                f"found: it scored other ids: {error}",
-                "give the server's own tokenizer (servers.tokenizer=PATH), and look for "
-                "truncation in its settings",
-            ) from error
         except RequestError as error:
-            raise BackendError(
-                f"teacher {self.name} was asked for the logprobs of {len(ids)} tokens.",
+            found, do = (
                 f"found: {error}",
-                "look at the log of the server; the run goes on from its last checkpoint with "
-                "--resume when the server answers again",
-            ) from error
+                (
+                    "look at the log of the server; the run goes on from its last checkpoint with "
+                    "--resume when the server answers again"
+                ),
+            )
+            if isinstance(error, OtherIdsError):
+                found, do = (
+                    f"found: it scored other ids: {error}",
+                    (
+                        "give the server's own tokenizer (servers.tokenizer=PATH), and look for "
+                        "truncation in its settings"
+                    ),
+                )
+            asked = f"teacher {self.name} was asked for the logprobs of {len(ids)} tokens."
+            raise BackendError(asked, found, do) from error
 
     async def _all(self, work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         """All of them at once; the first error ends the others."""
-        begun, repeated = time.monotonic(), self._protocol.line.caller.repeated
+        begun, repeated = time.monotonic(), self._protocol.endpoint.repeated
         try:
             return await all_of(work)
         finally:
@@ -207,11 +206,5 @@ class ServerTeacher(Teacher):
                 "teacher_asked",
                 requests=len(work),
                 seconds=round(time.monotonic() - begun, 3),
-                repeated=self._protocol.line.caller.repeated - repeated,
+                repeated=self._protocol.endpoint.repeated - repeated,
             )
-
-
-def _span(datum: Datum) -> tuple[int, int]:
-    """From the first supervised token, at least 1, to behind the last; (1, 1) for none."""
-    places = np.flatnonzero(datum.mask)
-    return (max(int(places[0]), 1), int(places[-1]) + 1) if len(places) else (1, 1)

@@ -7,23 +7,9 @@ from typing import Any
 
 import tinker
 from tinker_cookbook.completers import TokensWithLogprobs
-from tinker_cookbook.rl.types import (
-    ActionExtra,
-    Env,
-    InitialObservationOverflow,
-    Trajectory,
-    Transition,
-)
+from tinker_cookbook.rl import types
 
-from rlvr import (
-    BackendError,
-    Completion,
-    ConfigError,
-    Episode,
-    EpisodeResult,
-    Message,
-    Tokenizer,
-)
+from rlvr import BackendError, Completion, ConfigError, Episode, EpisodeResult, Message, Tokenizer
 from rlvr_tinker_cookbook.config import NOTE
 from rlvr_tinker_cookbook.pool import EnvPool
 
@@ -44,13 +30,13 @@ class EnvEpisode(Episode):
 
     def __init__(self, pool: EnvPool, *, has_group_reward: bool = False) -> None:
         self._pool, self._has_group_reward = pool, has_group_reward
-        self._env: Env | None = None
+        self._env: types.Env | None = None
         self._tokenizer: Tokenizer | None = None
         self._stop: Sequence[Any] = ()
         self._said: list[int] = []  # all tokens until now
         self._shown: list[int] = []  # the last observation
         self._observation: list[int] | None = None  # the next one; None when it is over
-        self._transitions: list[Transition] = []
+        self._transitions: list[types.Transition] = []
         self._final: Mapping[str, Any] | None = None
 
     def start(self, tokenizer: Tokenizer) -> None:
@@ -95,10 +81,10 @@ class EnvEpisode(Episode):
         action = [int(index) for index in completion.tokens]
         self._said += action
         reason: Any = "length" if completion.finish == "length" else "stop"
-        step = await self._env.step(action, extra=ActionExtra(stop_reason=reason))
+        step = await self._env.step(action, extra=types.ActionExtra(stop_reason=reason))
         self._stop = step.next_stop_condition
         self._transitions.append(
-            Transition(
+            types.Transition(
                 ob=tinker.ModelInput.from_ints(self._shown),
                 ac=TokensWithLogprobs(
                     tokens=action, maybe_logprobs=completion.logprobs.tolist(), stop_reason=reason
@@ -130,7 +116,7 @@ class EnvEpisode(Episode):
     async def _begin(self) -> None:
         self._env = await self._pool.take()
         first = await self._env.initial_observation()
-        if isinstance(first, InitialObservationOverflow):
+        if isinstance(first, types.InitialObservationOverflow):
             self._final = {"reward": float(first.reward), "metrics": _numbers(first.metrics)}
             await self._pool.done()
             return
@@ -144,7 +130,7 @@ class EnvEpisode(Episode):
         metrics = dict(self._transitions[-1].metrics)
         try:
             if self._has_group_reward:
-                whole = Trajectory(transitions=self._transitions, final_ob=last)
+                whole = types.Trajectory(transitions=self._transitions, final_ob=last)
                 given = await self._pool.builder.compute_group_rewards([whole], [self._env])
                 reward += given[0][0]
                 metrics |= given[0][1]

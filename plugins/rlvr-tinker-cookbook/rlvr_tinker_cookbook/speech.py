@@ -9,8 +9,7 @@ from typing import Any, Protocol
 from tinker_cookbook import renderers
 from tinker_cookbook.tokenizer_utils import get_tokenizer
 
-from rlvr import FastTokenizer, Message, Tokenizer
-from rlvr_tinker.service.tokenizer import from_transformers
+from rlvr import FastTokenizer, Message, Tokenizer, wrapped_tokenizer
 
 
 class Speech(Protocol):
@@ -101,7 +100,7 @@ def tokenizer_of(model_name: str) -> FastTokenizer:
     Raises:
         BackendError: It has no tokenizer.json, or a template that fails.
     """
-    return from_transformers(get_tokenizer(model_name), model_name)
+    return wrapped_tokenizer(get_tokenizer(model_name), model_name, "tinker")
 
 
 @lru_cache(maxsize=8)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from rlvr import BackendError, Completion, FastTokenizer, FloatArray, GenerateRe
 from rlvr_tinker.scoring import logprobs
 from rlvr_tinker.service.errors import LostError, RefusedError
 from rlvr_tinker.service.usage import Usage
-from rlvr_tinker.training.datum_checks import PADDED
+from rlvr_tinker.training.datum import PADDED
 from rlvr_tinker.training.snapshots import Sampler, Samplers
 
 _SEEDS = 2**31
@@ -56,11 +56,15 @@ class TinkerPolicy(Policy):
         Raises:
             BackendError: The prompt cannot be sent, the service fails, or these weights are gone.
         """
-        self._check(request)
+        if not len(request.prompt):
+            raise BackendError("cannot generate from an empty prompt: it needs at least one token")
+        self._check_ids(request.prompt)
         room = min(request.params.max_tokens, self.context_length - len(request.prompt))
         if room < 1:
             return Completion(tokens=[], logprobs=[], text="", finish="length")
-        for attempt in range(self._trainer.config.retries + 1):
+        tries = 0
+        while True:
+            tries += 1
             client, epoch = await self._client(), self._trainer.epoch
             self._usage.spend(prefilled=len(request.prompt))
             try:
@@ -71,12 +75,11 @@ class TinkerPolicy(Policy):
                 # a session that another request gave up ends for all, and a service may call that
                 # a mistake of theirs
                 is_lost = isinstance(error, LostError) or epoch != self._trainer.epoch
-                if not is_lost or attempt == self._trainer.config.retries:
+                if not is_lost or tries > self._trainer.config.retries:
                     raise
                 await self._trainer.renewed(epoch, self.version, error)
             else:
                 return self._completion(request, answer)
-        raise AssertionError("unreachable")
 
     async def choices(self, prompt: Sequence[int], choices: Sequence[Sequence[int]]) -> FloatArray:
         """
@@ -85,7 +88,7 @@ class TinkerPolicy(Policy):
         Raises:
             BackendError: They cannot be sent, the service fails, or these weights are gone.
         """
-        self._check_ids(np.asarray([*prompt, *chain.from_iterable(choices)], np.int64))
+        self._check_ids(np.asarray([*prompt, *itertools.chain.from_iterable(choices)], np.int64))
         longest = len(prompt) + max(map(len, choices), default=0)
         if longest > self.context_length:
             raise BackendError(
@@ -103,8 +106,7 @@ class TinkerPolicy(Policy):
     def _asked(self, request: GenerateRequest, room: int) -> tuple[Any, int, Any]:
         from tinker import types
 
-        params = request.params
-        stops = [stop for stop in params.stop if stop]
+        params, stops = request.params, list(filter(None, request.params.stop))
         # a service takes texts or ids, not both: end tokens are then named by their spelling
         ends = sorted(self.tokenizer.ends)
         spelled = [text for text in map(self.tokenizer.decode, ([i] for i in ends)) if text]
@@ -140,11 +142,6 @@ class TinkerPolicy(Policy):
             text=found.text,
             finish="stop" if is_stopped else "length",
         )
-
-    def _check(self, request: GenerateRequest) -> None:
-        if not len(request.prompt):
-            raise BackendError("cannot generate from an empty prompt: it needs at least one token")
-        self._check_ids(request.prompt)
 
     def _check_ids(self, ids: np.ndarray) -> None:
         vocab = self.tokenizer.vocab_size

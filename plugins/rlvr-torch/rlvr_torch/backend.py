@@ -20,6 +20,7 @@ from rlvr import (
     Loss,
 )
 from rlvr_torch.config import TorchConfig
+from rlvr_torch.generation.cpu.weights import is_batch_invariant
 from rlvr_torch.generation.engine import Engine
 from rlvr_torch.generation.inbox import Inbox
 from rlvr_torch.generation.vllm import VLLMEngine
@@ -27,7 +28,7 @@ from rlvr_torch.models.interface import Net
 from rlvr_torch.models.save import save_net
 from rlvr_torch.models.source import ModelSource
 from rlvr_torch.policy import LiveTorchPolicy, TorchPolicy
-from rlvr_torch.runtime.batch_threads import BatchThreads, suited_budget
+from rlvr_torch.runtime.batch_threads import BatchThreads, suited_budget, usable_cores
 from rlvr_torch.runtime.device import choose_device
 from rlvr_torch.runtime.executor import Executor
 from rlvr_torch.runtime.weights_digest import Versions
@@ -72,8 +73,12 @@ class TorchBackend(Backend):
         self._budget = suited_budget(self.device, count, config.microbatch_tokens)
         self._engine = self._make_engine()
         is_exact = config.dtype == "float32" and config.engine == "own"
+        cores = config.threads or usable_cores()
         self.capabilities = Capabilities(
-            eval_loss=True, partial_rollouts=True, logprob_tolerance=0.01 if is_exact else 1.0
+            eval_loss=True,
+            partial_rollouts=True,
+            logprob_tolerance=0.01 if is_exact else 1.0,
+            batch_invariant=is_exact and is_batch_invariant(self.net, cores),
         )
         self._worker = Executor()
         is_own = isinstance(self._engine, Engine)  # vLLM completes all that waits in one pass

@@ -16,7 +16,6 @@ from rlvr import BackendError, ConfigError, Message, RlvrError, Tokenizer
 from rlvr_servers.client.endpoint import MissingError, RefusedError, RequestError
 from rlvr_servers.protocols.completions import Echo
 from rlvr_servers.protocols.protocol import LacksError, OtherIdsError, Scored, ServerProtocol
-from rlvr_servers.protocols.tokenizer import OPTION
 
 _TEXTS = (
     "0 12 123 1234 3.14159 a b  c\td\n\nef",
@@ -56,12 +55,7 @@ async def probe(
     """
     Ask a server for a short prompt's logprobs until it is known what it can do.
 
-    Args:
-        protocol: The server.
-        tokenizer: Read on this machine.
-        length: Tokens that the model reads.
-        most: Largest k that is tried.
-        name: The model spec, for errors.
+    `length` is what the model reads, in tokens; `most` the largest k that is tried.
 
     Raises:
         ConfigError: Its ids are not the tokenizer's.
@@ -84,11 +78,8 @@ def first_ids(tokenizer: Tokenizer, length: int = 64) -> list[int]:
     """A few ids that a prompt may begin with, different ones where there are such."""
     ids = [i for text in _TEXTS for i in tokenizer.encode(text)][:8]
     if len(ids) < 3:
-        ids = [i for i in range(min(tokenizer.vocab_size, 16)) if i not in tokenizer.ends][:6] or [
-            0,
-            0,
-            0,
-        ]
+        usable = [i for i in range(min(tokenizer.vocab_size, 16)) if i not in tokenizer.ends]
+        ids = usable[:6] or [0, 0, 0]
     return [*_begin(tokenizer), *ids][: max(length - 1, 2)]
 
 
@@ -141,7 +132,7 @@ async def _check_ids(
                 f"{name} was to read ids of the tokenizer that was read here.",
                 f"found: its own writes {text[:24]!r} as {found[:6]}, which is "
                 f"{tokenizer.decode(found[:6])!r} here (ours: {list(wanted[:6])})",
-                f"give the server's own tokenizer: {OPTION}=PATH",
+                "give the server's own tokenizer: servers.tokenizer=PATH",
             )
     return True
 
@@ -164,30 +155,19 @@ async def _first(protocol: ServerProtocol, ids: Sequence[int], name: str) -> Non
     why = await protocol.settle(ids) if isinstance(protocol, Echo) else ""
     try:
         await protocol.score(ids, len(ids) - 1, 1, 1.0)
-    except (RefusedError, LacksError, OtherIdsError, MissingError) as error:
-        raise _unfit(protocol, error, name) from error
     except RequestError as error:
-        raise BackendError(
-            f"teacher {name} was asked for the logprobs of a prompt.",
-            f"found: {error}",
-            "look at the log of the server, and start again when it answers",
-        ) from error
+        if isinstance(error, OtherIdsError):
+            found = f"it scored other ids: {error}"
+            do = "give the server's own tokenizer: servers.tokenizer=PATH"
+        elif isinstance(error, RefusedError | LacksError | MissingError):
+            found = f"this {protocol.endpoint.kind} server gives none: {error}"
+            do = protocol.lacks
+        else:
+            found, do = str(error), "look at its log, and start again when it answers"
+        asked = f"teacher {name} was asked for the logprobs of a prompt."
+        raise BackendError(asked, f"found: {found}", do) from error
     if why:
         log.info("server_takes_texts", teacher=name, why=why[:120])
-
-
-def _unfit(protocol: ServerProtocol, error: RequestError, name: str) -> BackendError:
-    if isinstance(error, OtherIdsError):
-        return BackendError(
-            f"teacher {name} was asked for the logprobs of a prompt.",
-            f"found: it scored other ids: {error}",
-            f"give the server's own tokenizer: {OPTION}=PATH",
-        )
-    return BackendError(
-        f"teacher {name} was asked for the logprobs of a prompt.",
-        f"found: this {protocol.kind} server gives none: {error}",
-        protocol.lacks,
-    )
 
 
 async def _largest(protocol: ServerProtocol, ids: Sequence[int], most: int, name: str) -> int:

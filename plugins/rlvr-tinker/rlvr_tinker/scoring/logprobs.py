@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from rlvr import BackendError, Datum, FloatArray, extent
+from rlvr import BackendError, Datum, FloatArray, all_of, extent
 
 Wait = Callable[[Any, str], Awaitable[Any]]
 """Awaits a request of the SDK, with a deadline and rlvr's errors."""
@@ -21,8 +20,7 @@ async def score(client: Any, data: Sequence[Datum], wait: Wait) -> list[FloatArr
     Raises:
         BackendError: The service gives none, or one that is not a number.
     """
-    asks = [_score_one(client, datum, wait) for datum in data]
-    return list(await gather(asks))
+    return await all_of(_score_one(client, datum, wait) for datum in data)
 
 
 async def _score_one(client: Any, datum: Datum, wait: Wait) -> FloatArray:
@@ -32,30 +30,24 @@ async def _score_one(client: Any, datum: Datum, wait: Wait) -> FloatArray:
     end = extent(datum)
     if not end:
         return full
-    first = int(np.flatnonzero(datum.mask)[0])
     prompt = types.ModelInput.from_ints(datum.tokens[:end].tolist())
     doing = "a sequence was sent to be scored"
-    try:  # only the end of it: a service can take the rest from its cache
-        found = await wait(client.compute_logprobs(prompt, end - first), doing)
-    except Exception as error:
-        if not predates(error):
-            raise
-        found = await wait(client.compute_logprobs(prompt), doing)
+
+    def ask(**last: int) -> Awaitable[Any]:
+        return wait(client.compute_logprobs(prompt, **last), doing)
+
+    found = await of_the_end(ask, prompt_logprobs_last_n=end - int(datum.mask.argmax()))
     if found is None or len(found) != end:
-        raise BackendError(
-            f"{doing}.",
-            f"found: {0 if found is None else len(found)} logprobs for {end} tokens",
-            "this service cannot be a reference or a teacher",
-        )
-    full[:end] = [np.nan if value is None else value for value in found]
-    full[~datum.mask] = 0.0
-    if not np.isfinite(full).all():
-        raise BackendError(
-            f"{doing}.",
-            f"found: no logprob for some tokens of problem {datum.problem_id!r}",
-            "this service cannot be a reference or a teacher",
-        )
-    return full
+        reason = f"{0 if found is None else len(found)} logprobs for {end} tokens"
+    else:
+        full[:end] = [np.nan if value is None else value for value in found]
+        full[~datum.mask] = 0.0
+        if np.isfinite(full).all():
+            return full
+        reason = f"no logprob for some tokens of problem {datum.problem_id!r}"
+    raise BackendError(
+        f"{doing}.", f"found: {reason}", "this service cannot be a reference or a teacher"
+    )
 
 
 async def of_choices(
@@ -109,9 +101,18 @@ async def _single_tokens(
     return np.asarray(found.target_prompt_logprobs.to_numpy()[-1], np.float32)
 
 
-def predates(error: BaseException) -> bool:
-    """Whether the SDK says that the server is older than what was asked of it."""
-    return "predate this feature" in str(error) + str(error.__cause__)
+async def of_the_end(ask: Callable[..., Awaitable[Any]], **last: int) -> Any:
+    """
+    The answer for the end of a sequence alone: a service can take the rest from its cache.
+
+    Where the SDK says that the server is too old for that, the whole sequence is asked for.
+    """
+    try:
+        return await ask(**last)
+    except Exception as error:
+        if "predate this feature" not in str(error) + str(error.__cause__):
+            raise
+        return await ask()
 
 
 def not_given(what: str) -> BackendError:
@@ -121,15 +122,3 @@ def not_given(what: str) -> BackendError:
         "found: an answer without them",
         "use a server that gives them: rlvr tinker-server does",
     )
-
-
-async def gather(works: Sequence[Awaitable[Any]]) -> list[Any]:
-    """All results in order; where one fails the others are given up, not left running."""
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        return list(await asyncio.gather(*tasks))
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise

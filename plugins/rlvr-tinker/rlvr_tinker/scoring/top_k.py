@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
 import numpy as np
 
 from rlvr import BackendError, Question, TopK
-from rlvr_tinker.scoring.logprobs import Wait, not_given, predates
+from rlvr_tinker.scoring.logprobs import Wait, not_given, of_the_end
 
 _EMPTY = -99999.0
 """The SDK's logprob of an empty place in its table, with id 0."""
@@ -19,11 +20,8 @@ async def likeliest(client: Any, question: Question, vocab_size: int, wait: Wait
     """
     The k likeliest tokens at the asked positions, in descending order, and what stands there.
 
-    Args:
-        client: A sampling client.
-        question: At temperature 1; positions from 1 on.
-        vocab_size: Of the tokenizer: ids beyond it are rows that pad the model, and left out.
-        wait: Awaits a request.
+    The question is at temperature 1, for positions from 1 on. Ids beyond the tokenizer's
+    `vocab_size` are rows that pad the model, and left out.
 
     Raises:
         BackendError: The service does not give them, or not for each position.
@@ -33,22 +31,18 @@ async def likeliest(client: Any, question: Question, vocab_size: int, wait: Wait
     ids, k = question.ids, min(question.k, vocab_size)
     rows, doing = len(ids) - question.start, "the likeliest tokens of a sequence were asked for"
 
-    def ask(**more: Any) -> Any:
-        return client.sample(
+    def ask(**last: int) -> Awaitable[Any]:
+        request = client.sample(
             types.ModelInput.from_ints(ids.tolist()),
             1,
             types.SamplingParams(max_tokens=1),
             include_prompt_logprobs=True,
             topk_prompt_logprobs=k,
-            **more,
+            **last,
         )
+        return wait(request, doing)
 
-    try:  # only the end of it: a service can take the rest from its cache
-        found = await wait(ask(prompt_logprobs_last_n=rows), doing)
-    except Exception as error:
-        if not predates(error):
-            raise
-        found = await wait(ask(), doing)
+    found = await of_the_end(ask, prompt_logprobs_last_n=rows)
     actual, table = found.prompt_logprobs_np, found.topk_prompt_logprobs_np
     if actual is None or table is None:
         raise not_given("topk_prompt_logprobs")
@@ -59,19 +53,13 @@ async def likeliest(client: Any, question: Question, vocab_size: int, wait: Wait
             f"{len(actual)} logprobs",
             "this service cannot be asked for so many",
         )
-    return _top(
-        table.token_ids[-rows:], table.logprobs[-rows:], actual[-rows:], vocab_size=vocab_size
-    )
-
-
-def _top(ids: np.ndarray, logprobs: np.ndarray, actual: np.ndarray, *, vocab_size: int) -> TopK:
-    is_there = (logprobs != _EMPTY) & (ids < vocab_size)
+    tokens, logprobs = table.token_ids[-rows:], table.logprobs[-rows:]
+    is_there = (logprobs != _EMPTY) & (tokens < vocab_size)
     kept = np.where(is_there, np.minimum(logprobs, 0.0), -np.inf)
     total = np.exp(kept, dtype=np.float64).sum(axis=1)
-    is_whole = ids.shape[1] >= vocab_size and bool((abs(total - 1.0) <= _SLACK).all())
     return TopK(
-        ids=np.where(is_there, ids, -1),
+        ids=np.where(is_there, tokens, -1),
         logprobs=kept,
-        actual=np.minimum(actual, 0.0),
-        is_whole=is_whole,
+        actual=np.minimum(actual[-rows:], 0.0),
+        is_whole=k >= vocab_size and bool((abs(total - 1.0) <= _SLACK).all()),
     )

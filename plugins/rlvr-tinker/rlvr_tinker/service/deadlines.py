@@ -27,7 +27,12 @@ class SDKFuture(Protocol):
 
 
 async def within(
-    request: SDKFuture, doing: str, *, limit_s: float, health: Health, is_running: bool = True
+    request: SDKFuture | Future[Any],
+    doing: str,
+    *,
+    limit_s: float,
+    health: Health,
+    is_running: bool = True,
 ) -> Any:
     """
     The result of a request.
@@ -47,13 +52,11 @@ async def within(
         RefusedError: The service refuses it.
         PrerequisiteError: The key is refused, or the server speaks another protocol.
     """
-    inner = asyncio.wrap_future(request.future())
+    # asked first: what the SDK gives is a Future too, one that warns when it is used as such
+    inner = asyncio.wrap_future(request.future() if hasattr(request, "future") else request)
     begun = time.monotonic()
     try:
-        while True:
-            done, _ = await asyncio.wait({inner}, timeout=min(_SLICE_S, limit_s))
-            if done:
-                break
+        while not (await asyncio.wait({inner}, timeout=min(_SLICE_S, limit_s)))[0]:
             if health.is_failing:
                 raise failing_error(doing, health.lately)
             if time.monotonic() - max(begun, health.progressed) > limit_s:
@@ -88,20 +91,12 @@ async def in_thread(
     def run() -> None:
         with contextlib.suppress(InvalidStateError):  # given up meanwhile
             try:
-                found = work()
+                outcome.set_result(work())
+            except InvalidStateError:
+                raise
             except BaseException as error:
                 outcome.set_exception(error)
-            else:
-                outcome.set_result(found)
-
-    class Started:
-        """A future that the SDK did not make."""
-
-        def future(self) -> Future[Any]:
-            return outcome
 
     threading.Thread(target=run, daemon=True, name="rlvr-tinker").start()
-    result: T = await within(
-        Started(), doing, limit_s=limit_s, health=health, is_running=is_running
-    )
-    return result
+    found: T = await within(outcome, doing, limit_s=limit_s, health=health, is_running=is_running)
+    return found

@@ -26,6 +26,14 @@ class RefusedError(BackendError):
 _GONE = re.compile(r"\b(stale request|not loaded|session \S+ has ended)\b", re.IGNORECASE)
 _NOT_FINITE = re.compile(r"\b(is|are|not) (nan|-?inf|finite)\b", re.IGNORECASE)
 
+_OTHER_PROTOCOL = (
+    "predates proto",
+    "Proto deserialization failed",
+    "always carry sample_sequence_ids",
+    "it may predate this feature",
+    "invalid for expected schema",
+)
+
 _ADVICE = {
     402: ("the account has a billing problem (402)", "settle it in the console, then --resume"),
     408: ("the service was not ready (408)", "wait a little, then --resume"),
@@ -77,54 +85,24 @@ def explained(error: BaseException, doing: str, *, is_running: bool = True) -> R
     if isinstance(error, RlvrError):
         return error
     status, words = status_of(error), words_of(error)
-    if is_protocol(error):
+    every = list(chain(error))
+    if _is_protocol(error):
         return protocol_error(words)
-    if status in (401, 403) or is_keyless(error):
+    is_keyless = any("api_key" in str(one) or "TINKER_CREDENTIAL" in str(one) for one in every)
+    if status in (401, 403) or is_keyless:
         return key_error(words, is_running=is_running)
     if status in _ADVICE:
         found, do = _ADVICE[status]
         kind: type[RlvrError] = LostError if is_running else PrerequisiteError
         return kind(explain(f"{doing}.", f"found: {found}: {words}", do))
     is_missing = status == 404 and not is_running  # later it is the session that is gone
-    is_blamed = status in (400, 413, 422) or is_users(error) or is_missing
-    if is_blamed and not (is_running and is_gone(words)):
+    is_users = any(str(getattr(one, "category", "")) == "user" for one in every)
+    is_blamed = status in (400, 413, 422) or is_users or is_missing
+    if is_blamed and not (is_running and _GONE.search(words)):
         return RefusedError(f"{doing}.", f"the service refuses it: {words}", "change what it names")
     if not is_running and status is None:
         return unreachable_error(words)
     return LostError(f"{doing}.", f"found: {words}", "go on with --resume")
-
-
-def is_protocol(error: BaseException) -> bool:
-    """Whether the server speaks another version of the protocol than the SDK."""
-    texts = " ".join(str(one) for one in chain(error))
-    if status_of(error) in (400, 404, 422, 426) and _is_greeting(error):
-        return True
-    return any(
-        sign in texts
-        for sign in (
-            "predates proto",
-            "Proto deserialization failed",
-            "always carry sample_sequence_ids",
-            "it may predate this feature",
-            "invalid for expected schema",
-        )
-    ) or any(type(one).__name__ == "APIResponseValidationError" for one in chain(error))
-
-
-def _is_greeting(error: BaseException) -> bool:
-    """Whether it is the answer to the SDK's first request, which says its version."""
-    requests = (getattr(one, "request", None) for one in chain(error))
-    return any(str(getattr(r, "url", "")).endswith("/client/config") for r in requests)
-
-
-def is_keyless(error: BaseException) -> bool:
-    """Whether no usable key was found."""
-    return any("api_key" in str(one) or "TINKER_CREDENTIAL" in str(one) for one in chain(error))
-
-
-def is_gone(words: str) -> bool:
-    """Whether the service says that what the request was for is not there any more."""
-    return bool(_GONE.search(words))
 
 
 def is_not_finite(error: BaseException) -> bool:
@@ -132,9 +110,18 @@ def is_not_finite(error: BaseException) -> bool:
     return bool(_NOT_FINITE.search(str(error)))
 
 
-def is_users(error: BaseException) -> bool:
-    """Whether the service blames the request."""
-    return any(str(getattr(one, "category", "")) == "user" for one in chain(error))
+def _is_protocol(error: BaseException) -> bool:
+    """Whether the server speaks another version of the protocol than the SDK."""
+    every = list(chain(error))
+    texts = " ".join(map(str, every))
+    if any(sign in texts for sign in _OTHER_PROTOCOL):
+        return True
+    if any(type(one).__name__ == "APIResponseValidationError" for one in every):
+        return True
+    if status_of(error) not in (400, 404, 422, 426):
+        return False
+    requests = (getattr(one, "request", None) for one in every)  # the SDK's first one:
+    return any(str(getattr(r, "url", "")).endswith("/client/config") for r in requests)
 
 
 def key_error(words: str, *, is_running: bool = False) -> PrerequisiteError:

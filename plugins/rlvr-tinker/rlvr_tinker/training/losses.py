@@ -87,19 +87,24 @@ class LocalLoss:
         value: The loss.
         metrics: Its metrics.
         error: What it raised, None where nothing.
+        is_known: Done once the loss was computed, or was not: it is waited for like a request.
     """
 
     def __init__(self, loss: Loss, data: Sequence[Datum]) -> None:
-        require_torch()
+        """Take a loss; a `PrerequisiteError` without torch, which differentiates it."""
+        try:
+            import torch  # noqa: F401  # only whether it is there
+        except ImportError as error:
+            raise PrerequisiteError(
+                "a loss that the service does not know was asked for.",
+                "found: torch is not installed, and the loss is computed here",
+                pip_install("rlvr-tinker[custom]"),
+            ) from error
         self._loss, self._data = loss, data
-        self._known: Future[None] = Future()
+        self.is_known: Future[None] = Future()
         self.value = math.nan
         self.metrics: dict[str, float] = {}
         self.error: BaseException | None = None
-
-    def future(self) -> Future[None]:
-        """Done once the loss was computed, or was not: so that it is waited for like a request."""
-        return self._known
 
     def __call__(self, _sent: Any, logprobs: Sequence[Any]) -> tuple[Any, dict[str, float]]:
         """The loss of tensors (N,), one a datum, and no metrics: ours stay here."""
@@ -125,30 +130,13 @@ class LocalLoss:
         except BaseException as error:
             self.error, loss = error, 0.0
         with contextlib.suppress(InvalidStateError):  # nobody waits any more
-            self._known.set_result(None)
+            self.is_known.set_result(None)
         return loss + nothing, {}
 
 
 def _padded(datum: Datum, lp: Any) -> Any:
     """Logprobs of the targets that were sent (N,) as (T,), with their gradient."""
-    rest = len(datum.tokens) - extent(datum)
     import torch
 
+    rest = len(datum.tokens) - extent(datum)
     return torch.cat([lp.new_zeros(1), lp, lp.new_zeros(rest)])
-
-
-def require_torch() -> None:
-    """
-    A loss of ours is differentiated here.
-
-    Raises:
-        PrerequisiteError: torch is not installed.
-    """
-    try:
-        import torch  # noqa: F401  # only whether it is there
-    except ImportError as error:
-        raise PrerequisiteError(
-            "a loss that the service does not know was asked for.",
-            "found: torch is not installed, and the loss is computed here",
-            pip_install("rlvr-tinker[custom]"),
-        ) from error

@@ -92,22 +92,8 @@ class Samplers:
             )
             self.reference = str(found.path)
         if self._reference is None or self._reference[0] != trainer.epoch:
-            self._reference = trainer.epoch, await self.client(self.reference)
+            self._reference = trainer.epoch, await trainer.sampling(self.reference)
         return self._reference[1]
-
-    async def client(self, path: str = "") -> Any:
-        """A sampling client of saved weights; of the base model without a path."""
-        session, base = await self.trainer.session(), self.trainer.base
-        doing = "a sampling client was asked for"
-        request = await self.trainer.service.blocking(
-            lambda: (
-                session.create_sampling_client(model_path=path)
-                if path
-                else session.create_sampling_client(base_model=base)
-            ),
-            doing,
-        )
-        return await self.trainer.wait(request, doing)
 
     async def _new(self) -> Sampler:
         """Of the weights of now, whichever update is finished first."""
@@ -116,7 +102,7 @@ class Samplers:
         async def make() -> Sampler:
             is_untrained = trainer.client is None and not trainer.version and not trainer.start
             if self.only or is_untrained:
-                client = await self.client(self.only)
+                client = await trainer.sampling(self.only)
             else:
                 training = await trainer.training()
                 client = await trainer.wait(

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rlvr_torch.generation.cpu.gpt2_block import EndsOnly, PackedBlock
-from rlvr_torch.generation.cpu.matmul import Matmul
+from rlvr_torch.generation.cpu.matmul import Matmul, has_blocks
 from rlvr_torch.models.gpt2 import GPT2, Block
 from rlvr_torch.models.interface import Attend, Net
 
@@ -109,13 +110,31 @@ class DecodeWeights:
         return F.linear(hidden, self._net.head.float(), None if bias is None else bias.float())
 
 
+def is_batch_invariant(net: Net, cores: int) -> bool:
+    """
+    Whether a row decoded in float32 has the same bits beside any others (docs/rollouts.md).
+
+    Every weight must be multiplied by `Matmul` or looked up: experts and convolutions are not. An
+    operation that is spread over a number of cores that is no power of two may cut a vector.
+    """
+    modules = net.module.modules()
+    known = {id(m.weight) for m in modules if isinstance(m, nn.Embedding) or _is_product(m)}
+    weights = [value for value in net.module.parameters() if value.dim() > 1]
+    is_known = all(_is_plain(w) and (id(w) in known or w is net.head) for w in weights)
+    return has_blocks() and is_known and cores.bit_count() == 1
+
+
+def _is_product(module: nn.Module) -> bool:
+    """A layer that is a product and nothing else; `Conv1D` is that of transformers' GPT-2."""
+    return type(module) is nn.Linear or type(module).__name__ == "Conv1D"
+
+
 def _weight_of(module: nn.Module) -> Tensor | None:
-    """(O, I) of a layer that is a product and nothing else."""
-    if type(module) is nn.Linear:
-        return module.weight
-    weight = getattr(module, "weight", None)
-    is_turned = type(module).__name__ == "Conv1D"  # of transformers' GPT-2
-    return weight.t() if is_turned and isinstance(weight, Tensor) else None
+    """(O, I) of a layer that is a product."""
+    if not _is_product(module):
+        return None
+    weight = cast("Tensor", module.weight)
+    return weight if type(module) is nn.Linear else weight.t()
 
 
 def _is_plain(weight: Tensor) -> bool:
