@@ -14,7 +14,7 @@ from attrs import evolve, frozen
 from judging.answers import Answer, make_answers
 from judging.ours import judge_with_ours
 from rlvr import Reward
-from rlvr_cvdp.datasets.time_limits import load_calibration
+from rlvr_cvdp.datasets.time_limits import Timed, load_calibration
 from rlvr_cvdp.results.stage import Stage
 
 _TRIES = 4
@@ -60,7 +60,9 @@ def make_mix(
     """
     bank = make_answers(sources, references=references, kinds=("reference",)).answers
     timed = load_calibration("auto")
-    order = [answer for answer in bank if timed.expected_s(answer.problem.digest) <= most_s]
+    order = [
+        answer for answer in bank if timed.get(answer.problem.digest, Timed(0.0)).cpu_s <= most_s
+    ]
     random.Random(seed).shuffle(order)
     shares = (mix.unparsed, mix.uncompiled, mix.wrong)
     unparsed, uncompiled, wrong = (round(share * count) for share in shares)

@@ -14,7 +14,7 @@ from attrs import frozen
 from judging.answers import Answer
 from rlvr import BuildContext, ConfigError, Outcome, Reward, Trajectory
 from rlvr.verification.runner import VerificationRunner
-from rlvr.verification.verdict_cache import NoStore, VerdictStore
+from rlvr.verification.verdict_cache import VerdictStore
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.task import STARTER
 from rlvr_cvdp.verify.reward import CvdpReward
@@ -78,7 +78,9 @@ async def judge_with_ours(
         async with contextlib.AsyncExitStack() as stack:
             begun = time.monotonic()
             reward = await _opened(source, workers, options, stack)
-            scorer = VerificationRunner(reward=reward, workers=workers, store=store or NoStore())
+            scorer = VerificationRunner(
+                reward=reward, workers=workers, store=store or VerdictStore()
+            )
             await scorer.pairs(pairs[:warm_up])
             opened = time.monotonic()
             judged = await scorer.pairs(pairs * repeat)

@@ -27,6 +27,7 @@ PUBLIC = (
     "rlvr.errors",
     "rlvr.specs",
     "rlvr.install",
+    "rlvr.seeds",
     "rlvr.concurrency",
     "rlvr.heartbeat",
     "rlvr.extensions",
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from rlvr.parts import *
     from rlvr.parts.functions import *
     from rlvr.sampling import *
+    from rlvr.seeds import *
     from rlvr.specs import *
     from rlvr.tokenization import *
     from rlvr.types import *

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,7 @@ from rlvr.border.calls import Border, shown
 from rlvr.errors import BackendError
 from rlvr.types import Datum, TopK
 
-__all__ = [
-    "check_data",
-    "check_loss",
-    "extent",
-    "fault_of",
-]
+__all__ = ["check_data", "check_loss", "extent", "fault_of"]
 
 
 def check_data(
@@ -63,13 +58,7 @@ def fault_of(
     Arrays of unequal length, numbers that are not finite, an annotation that is missing, ids
     outside the vocabulary, a supervised first token, a temperature, too many tokens.
     """
-    return (
-        _fault_of_arrays(datum)
-        or _fault_of_needs(datum, needs)
-        or _fault_of_ids(datum, vocab_size)
-        or _fault_of_temperature(datum, temperatures)
-        or _fault_of_length(datum, positions)
-    )
+    return next(_faults(datum, needs, vocab_size, positions, temperatures), "")
 
 
 def extent(datum: Datum) -> int:
@@ -78,7 +67,13 @@ def extent(datum: Datum) -> int:
     return int(places[-1]) + 1 if len(places) else 0
 
 
-def _fault_of_arrays(datum: Datum) -> str:
+def _faults(
+    datum: Datum,
+    needs: Collection[str],
+    vocab_size: int | None,
+    positions: int | None,
+    temperatures: Collection[float] | None,
+) -> Iterator[str]:
     length = len(datum.tokens)
     arrays = {
         "mask": datum.mask,
@@ -89,53 +84,36 @@ def _fault_of_arrays(datum: Datum) -> str:
     }
     for name, values in arrays.items():
         if np.shape(values) != (length,):
-            return f"{name} has shape {np.shape(values)}, tokens ({length},)"
+            yield f"{name} has shape {np.shape(values)}, tokens ({length},)"
         if not np.isfinite(values).all():
-            return f"{name} holds a number that is not finite"
+            yield f"{name} holds a number that is not finite"
     rows = int(datum.mask.sum())
     for name, found in datum.distributions.items():
         numbers = found.logprobs if isinstance(found, TopK) else found.states
         if len(numbers) != rows:
-            return f"distribution {name!r} has {len(numbers)} rows for {rows} supervised tokens"
+            yield f"distribution {name!r} has {len(numbers)} rows for {rows} supervised tokens"
         if np.isnan(numbers).any():
-            return f"distribution {name!r} holds a value that is not a number"
-    return ""
-
-
-def _fault_of_needs(datum: Datum, needs: Collection[str]) -> str:
-    missing = sorted(set(needs) - set(datum.annotations))
-    return f"the loss needs the annotation {missing[0]!r}, which it lacks" if missing else ""
-
-
-def _fault_of_ids(datum: Datum, vocab_size: int | None) -> str:
-    if not len(datum.tokens):
-        return ""
-    low, high = int(datum.tokens.min()), int(datum.tokens.max())
-    if low < 0 and vocab_size is None:
-        return f"a negative token id: {low}"
-    if vocab_size is not None and (low < 0 or high >= vocab_size):
-        return f"token ids {low}..{high} leave the vocabulary 0..{vocab_size - 1}"
-    if datum.mask[0]:
-        return "its first token is supervised, but nothing comes before it"
-    return ""
-
-
-def _fault_of_temperature(datum: Datum, temperatures: Collection[float] | None) -> str:
+            yield f"distribution {name!r} holds a value that is not a number"
+    for name in sorted(set(needs) - set(datum.annotations)):
+        yield f"the loss needs the annotation {name!r}, which it lacks"
+    if length:
+        low, high = int(datum.tokens.min()), int(datum.tokens.max())
+        if low < 0 and vocab_size is None:
+            yield f"a negative token id: {low}"
+        if vocab_size is not None and (low < 0 or high >= vocab_size):
+            yield f"token ids {low}..{high} leave the vocabulary 0..{vocab_size - 1}"
+        if datum.mask[0]:
+            yield "its first token is supervised, but nothing comes before it"
     if not (datum.temperature > 0 and np.isfinite(datum.temperature)):
-        return f"its temperature is {datum.temperature}, which must be positive"
+        yield f"its temperature is {datum.temperature}, which must be positive"
     if temperatures is not None and datum.temperature not in temperatures:
         known = ", ".join(f"{t:g}" for t in temperatures)
-        return (
+        yield (
             f"it was sampled at temperature {datum.temperature:g}, and only {known} can be "
             "trained at (sampler.temperature)"
         )
-    return ""
-
-
-def _fault_of_length(datum: Datum, positions: int | None) -> str:
     if positions is not None and (end := extent(datum)) > positions:
-        return f"it has {end} tokens, the model {positions} positions"
-    return ""
+        yield f"it has {end} tokens, the model {positions} positions"
 
 
 def check_loss(loss: Any, returned: Any, logprobs: Sequence[Any]) -> Any:

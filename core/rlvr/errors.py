@@ -9,22 +9,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = [
-    "BackendError",
-    "CheckpointError",
-    "ConfigError",
-    "ExitCode",
-    "PartError",
-    "PluginError",
-    "PrerequisiteError",
-    "RlvrError",
-    "RunInterruptedError",
-    "TaskError",
-    "UnknownNameError",
-    "UnsupportedError",
-    "VerifierError",
-    "explain",
-]
+__all__ = ["BackendError", "CheckpointError", "ConfigError", "ExitCode", "PartError"]
+__all__ += ["PluginError", "PrerequisiteError", "RlvrError", "RunInterruptedError", "TaskError"]
+__all__ += ["UnknownNameError", "UnsupportedError", "VerifierError", "explain"]
 
 
 class ExitCode(IntEnum):

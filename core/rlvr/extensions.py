@@ -14,9 +14,9 @@ from typing import Any
 
 from attrs import frozen
 
-from rlvr.errors import PluginError, explain
+from rlvr.errors import PluginError
 from rlvr.plugins.host import PluginHost
-from rlvr.plugins.resolve import load_object
+from rlvr.plugins.resolve import load_object as target_of
 
 __all__ = ["Offer", "offered", "target_of"]
 
@@ -49,30 +49,15 @@ def offered(hook: str, record: type[Any], host: PluginHost | None = None) -> lis
     """
     offers: list[Offer] = []
     for provider, answer in (host or _host()).extension(hook):
-        if isinstance(answer, Exception):
-            raise PluginError(_refused(hook, provider, f"raised {answer!r}")) from answer
         is_many = isinstance(answer, Iterable) and not isinstance(answer, str | bytes)
         for one in answer if is_many else [answer]:
-            if not isinstance(one, record):
-                found = f"yielded {type(one).__name__}, expected {record.__name__}"
-                raise PluginError(_refused(hook, provider, found))
-            offers.append(Offer(provider, one))
+            if isinstance(one, record):
+                offers.append(Offer(provider, one))
+                continue
+            found = f"yielded {type(one).__name__}, expected {record.__name__}"
+            raise PluginError(
+                f"plugin {provider!r} was asked for what it offers through {hook!r}.",
+                f"it {f'raised {one!r}' if isinstance(one, Exception) else found}",
+                f"mend it, or leave it out: RLVR_DISABLE_PLUGINS={provider}",
+            ) from (one if isinstance(one, Exception) else None)
     return offers
-
-
-def _refused(hook: str, provider: str, found: str) -> str:
-    return explain(
-        f"plugin {provider!r} was asked for what it offers through {hook!r}.",
-        f"it {found}",
-        f"mend it, or leave it out: RLVR_DISABLE_PLUGINS={provider}",
-    )
-
-
-def target_of(target: str, provider: str = "") -> Any:
-    """
-    The object that an offer's `"module:object"` names, imported now.
-
-    Raises:
-        PluginError: It cannot be imported, or is not there (names the plugin).
-    """
-    return load_object(target, provider)

@@ -15,11 +15,7 @@ from attrs import field, frozen
 
 from rlvr.types import Message
 
-__all__ = [
-    "ModelFacts",
-    "Proposed",
-    "Situation",
-]
+__all__ = ["ModelFacts", "Proposed", "Situation"]
 
 
 @frozen(kw_only=True, eq=False)

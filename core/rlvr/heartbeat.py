@@ -6,12 +6,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 __all__ = ["hush", "tells"]
 
 INTERVAL_S = 5.0
-"""Half of what is promised: the start of the process is silent, and machines are busy."""
+"""Half of the promised ten: the start of the process is silent, and machines are busy."""
 
 _said_at = 0.0
 _doing: Callable[[], str] | None = None
@@ -55,7 +55,9 @@ def heartbeat(command: str, *, interval_s: float = INTERVAL_S) -> Iterator[None]
         while not over.wait(min(0.5, interval_s / 4)):
             if _is_hushed or time.monotonic() - _said_at < interval_s:
                 continue
-            told = _told()
+            told = ""
+            with suppress(Exception):  # another thread changes what is read: the next beat tells it
+                told = _doing() if _doing is not None else ""
             words = f"rlvr: {command}: at work for {time.monotonic() - begun:.0f} s"
             print(words + (f", {told}" if told else ""), file=sys.stderr, flush=True)
             touch()
@@ -68,10 +70,3 @@ def heartbeat(command: str, *, interval_s: float = INTERVAL_S) -> Iterator[None]
         over.set()
         thread.join()
         _doing = None
-
-
-def _told() -> str:
-    try:
-        return _doing() if _doing is not None else ""
-    except Exception:  # another thread changes what is read: the next beat tells it
-        return ""

@@ -5,6 +5,8 @@ nothing, are called one plugin at a time, and a failing one is logged while the 
 An implementation may take fewer arguments than its specification, and no default values.
 """
 
+# mypy: disable-error-code="empty-body"
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,79 +44,66 @@ hookspec = pluggy.HookspecMarker("rlvr")
 @hookspec
 def rlvr_tasks() -> Iterable[TaskSpec]:
     """Offer tasks: where problems come from."""
-    raise NotImplementedError
 
 
 @hookspec
 def rlvr_rewards() -> Iterable[RewardSpec]:
     """Offer rewards: verifiers that judge trajectories."""
-    raise NotImplementedError
 
 
 @hookspec
 def rlvr_curricula() -> Iterable[CurriculumSpec]:
     """Offer curricula: which problems a step takes."""
-    raise NotImplementedError
 
 
 @hookspec
 def rlvr_samplers() -> Iterable[SamplerSpec]:
     """Offer samplers: how groups of trajectories are drawn."""
-    raise NotImplementedError
 
 
 @hookspec
 def rlvr_advantages() -> Iterable[AdvantageSpec]:
     """Offer advantages: how rewards become credit."""
-    raise NotImplementedError
 
 
 @hookspec
 def rlvr_losses() -> Iterable[LossSpec]:
     """Offer losses: what the backend minimises."""
-    raise NotImplementedError
 
 
 @hookspec
 def rlvr_algorithms() -> Iterable[AlgorithmSpec]:
     """Offer algorithms: names of parts and vetted values."""
-    raise NotImplementedError
 
 
 @hookspec
 def rlvr_backends() -> Iterable[BackendSpec]:
     """Offer backends: machines and services that train."""
-    raise NotImplementedError
 
 
 @hookspec
 def rlvr_teachers() -> Iterable[TeacherSpec]:
     """Offer teachers: frozen models that score what the policy wrote."""
-    raise NotImplementedError
 
 
 @hookspec
 def rlvr_checkpointers() -> Iterable[CheckpointerSpec]:
     """Offer checkpointers: where states are kept."""
-    raise NotImplementedError
 
 
 @hookspec
 def rlvr_callbacks() -> Iterable[CallbackSpec]:
     """Offer callbacks: observers of a run with options of their own."""
-    raise NotImplementedError
 
 
 @hookspec
 def rlvr_checks() -> Iterable[Check]:
     """Offer prerequisite checks, for `rlvr doctor` and the start of a run."""
-    raise NotImplementedError
 
 
 @hookspec
 def rlvr_commands() -> Iterable[CommandSpec]:
     """Offer subcommands of the plugin's own: `rlvr PLUGIN NAME`."""
-    raise NotImplementedError
 
 
 # --- announcements ------------------------------------------------------------------------------
@@ -161,7 +150,6 @@ def rlvr_run_summarised(directory: Path, entries: dict[str, Any]) -> None:
 @hookspec(firstresult=True)
 def rlvr_explain_error(error: BaseException) -> Advice | None:
     """Turn an exception of your domain into advice. Stops at the first result that is not None."""
-    raise NotImplementedError
 
 
 __all__ = [name for name in dir() if name.startswith("rlvr_")]

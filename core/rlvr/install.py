@@ -20,18 +20,11 @@ from urllib.parse import unquote, urlsplit
 
 __all__ = ["pip_install"]
 
+_PLUGINS = ("algos", "distill", "servers", "tinker", "tinker-cookbook", "tinker-server", "torch")
 FOLDERS: Mapping[str, str] = {
     "rlvr": ".",
-    "rlvr-algos": "plugins/rlvr-algos",
-    "rlvr-chess": "rlvr-chess",
-    "rlvr-cvdp": "rlvr-cvdp",
-    "rlvr-distill": "plugins/rlvr-distill",
-    "rlvr-sad": "rlvr-sad",
-    "rlvr-servers": "plugins/rlvr-servers",
-    "rlvr-tinker": "plugins/rlvr-tinker",
-    "rlvr-tinker-cookbook": "plugins/rlvr-tinker-cookbook",
-    "rlvr-tinker-server": "plugins/rlvr-tinker-server",
-    "rlvr-torch": "plugins/rlvr-torch",
+    **{name: name for name in ("rlvr-chess", "rlvr-cvdp", "rlvr-sad")},
+    **{f"rlvr-{name}": f"plugins/rlvr-{name}" for name in _PLUGINS},
 }
 """Distributions of the project and their folders in its repository."""
 
@@ -57,10 +50,8 @@ def pip_install(*requirements: str, reinstall: bool = False, upgrade: bool = Fal
     flags = []
     if reinstall and any(" @ " in word for word in words):
         flags = ["--force-reinstall", "--no-deps"]  # its dependency rlvr is on no index either
-    elif reinstall and (not is_local or "--find-links" in words):
-        flags = ["--force-reinstall"]
-    elif upgrade and (not is_local or "--find-links" in words):
-        flags = ["--upgrade"]
+    elif (reinstall or upgrade) and (not is_local or "--find-links" in words):
+        flags = ["--force-reinstall" if reinstall else "--upgrade"]
     return f"{_pip()} {shlex.join([*flags, *words])}"
 
 
@@ -78,7 +69,7 @@ def _pip() -> str:
 def _source(requirement: str, seen: set[str]) -> list[str]:
     """What stands behind `pip install` for one requirement, and what it needs of ours."""
     match = _REQUIREMENT.match(requirement)
-    name = _normal(match[1]) if match else requirement
+    name = normal_name(match[1]) if match else requirement
     extras = f"[{match[2]}]" if match and match[2] else ""
     if name in seen:
         return []
@@ -128,7 +119,7 @@ def _others(name: str, extras: str, source: Path | None, seen: set[str]) -> Iter
     """Distributions of ours that it needs and that are not installed."""
     for needed in _needs(name, extras, source):
         match = _REQUIREMENT.match(needed)
-        other = _normal(match[1]) if match else ""
+        other = normal_name(match[1]) if match else ""
         if other in FOLDERS and not _is_installed(other):
             yield from _source(needed.partition(";")[0].partition(">")[0].strip(), seen)
 
@@ -147,11 +138,7 @@ def _needs(name: str, extras: str, source: Path | None) -> list[str]:
 
 
 def _is_installed(name: str) -> bool:
-    try:
-        metadata.distribution(name)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
+    return next(iter(metadata.distributions(name=name)), None) is not None
 
 
 def _text(name: str, file: str) -> str:
@@ -162,5 +149,6 @@ def _text(name: str, file: str) -> str:
         return ""
 
 
-def _normal(name: str) -> str:
+def normal_name(name: str) -> str:
+    """A distribution's name as indexes compare it (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()

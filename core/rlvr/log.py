@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -35,37 +36,24 @@ def plain_lines() -> Iterator[None]:
 
 
 class Log:
-    """A named logger. Cheap to make at import; the machinery starts with the first event."""
+    """A logger of a module. Cheap to make at import; structlog starts with the first event."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def debug(self, event: str, **values: Any) -> None:
-        """Log what only a developer wants to know."""
-        self._write("debug", event, values)
-
-    def info(self, event: str, **values: Any) -> None:
-        """Log a fact of the run."""
-        self._write("info", event, values)
-
-    def warning(self, event: str, **values: Any) -> None:
-        """Log what a person should look at."""
-        self._write("warning", event, values)
-
-    def error(self, event: str, **values: Any) -> None:
-        """Log a failure."""
-        self._write("error", event, values)
-
-    def exception(self, event: str, **values: Any) -> None:
-        """Log a failure with the traceback of the exception being handled."""
-        self._write("error", event, {"exc_info": True, **values})
-
-    def _write(self, level: str, event: str, values: dict[str, Any]) -> None:
+    def _write(self, level: str, event: str, /, **values: Any) -> None:
         import structlog
 
         if not structlog.is_configured():
             setup()
         getattr(structlog.get_logger(), level)(event, logger=self.name, **values)
+
+    debug = partialmethod(_write, "debug")
+    info = partialmethod(_write, "info")
+    warning = partialmethod(_write, "warning")
+    error = partialmethod(_write, "error")
+    exception = partialmethod(_write, "error", exc_info=True)
+    """With the traceback of the exception being handled."""
 
 
 def get(name: str) -> Log:
@@ -85,29 +73,23 @@ def setup(*, verbosity: int = 0, json: bool | None = None, run_file: Path | None
     """
     import structlog
 
-    lowest = _LEVELS[max(-2, min(2, verbosity))]
+    processors = structlog.processors
     as_json = not (_is_plain or sys.stderr.isatty()) if json is None else json
-    renderer: Any = (
-        structlog.processors.JSONRenderer(default=str)
-        if as_json
-        else structlog.dev.ConsoleRenderer(
-            colors=sys.stderr.isatty(),
-            exception_formatter=structlog.dev.default_exception_formatter
-            if sys.stderr.isatty()
-            else structlog.dev.plain_traceback,
-        )
-    )
-    tail: list[Any] = [structlog.processors.format_exc_info] if as_json else []
+    if as_json:
+        tail: list[Any] = [processors.format_exc_info, processors.JSONRenderer(default=str)]
+    else:
+        dev, colors = structlog.dev, sys.stderr.isatty()
+        traceback = dev.default_exception_formatter if colors else dev.plain_traceback
+        tail = [dev.ConsoleRenderer(colors=colors, exception_formatter=traceback)]
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            processors.add_log_level,
+            processors.TimeStamper(fmt="iso", utc=True),
             _keep_private,
             *([_RunFile(run_file)] if run_file is not None else []),
-            _Threshold(lowest),
+            _drop_below(_LEVELS[max(-2, min(2, verbosity))]),
             *tail,
-            renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
@@ -136,18 +118,18 @@ def _keep_private(_logger: Any, _method: str, event: EventDict) -> EventDict:
     return event
 
 
-class _Threshold:
-    """Drops events below a level. Stands behind the run file, which keeps them."""
+def _drop_below(lowest: str) -> Callable[[Any, str, EventDict], EventDict]:
+    """Drop events below a level. Stands behind the run file, which keeps them."""
+    import structlog
 
-    def __init__(self, lowest: str) -> None:
-        self._lowest = logging.getLevelNamesMapping()[lowest.upper()]
+    levels = logging.getLevelNamesMapping()
 
-    def __call__(self, _logger: Any, method: str, event: EventDict) -> EventDict:
-        import structlog
-
-        if logging.getLevelNamesMapping()[method.upper()] < self._lowest:
+    def drop(_logger: Any, method: str, event: EventDict) -> EventDict:
+        if levels[method.upper()] < levels[lowest.upper()]:
             raise structlog.DropEvent
         return event
+
+    return drop
 
 
 class _RunFile:

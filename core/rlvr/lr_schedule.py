@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
-__all__ = [
-    "learning_rate",
-]
+__all__ = ["learning_rate"]
 
 _LINE_FROM = 0.9
 """Share of the decay at which "cosine-linear" leaves its cosine."""

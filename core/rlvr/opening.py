@@ -6,15 +6,17 @@ from argparse import Namespace
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from attrs import frozen
 
 from rlvr.assembly import trained_model
 from rlvr.assembly.build_part import enter
 from rlvr.assembly.configure import configure
+from rlvr.assembly.configured import STARTER, Configured
 from rlvr.assembly.prerequisites import check_prerequisites
 from rlvr.assembly.recipe import build_context, open_policy_context, open_verifier
-from rlvr.assembly.teachers import STARTER, model_of, teacher_for
+from rlvr.assembly.teachers import model_of, teacher_for
 from rlvr.config.core import CORE_OPTIONS
 from rlvr.config.layers import overrides_layer, resolve
 from rlvr.parts import BuildContext, Policy, Sampler, Task, Teacher
@@ -24,14 +26,7 @@ from rlvr.plugins.resolve import load_object
 from rlvr.progress.status import RunStatus
 from rlvr.types import Outcome, Problem, SamplingParams, Trajectory
 
-__all__ = [
-    "Opened",
-    "Verifying",
-    "open_policy",
-    "open_teacher",
-    "open_verifying",
-    "starter_model",
-]
+__all__ = ["Opened", "Verifying", "open_policy", "open_teacher", "open_verifying", "starter_model"]
 
 Pairs = Sequence[tuple[Problem, Trajectory]]
 
@@ -92,18 +87,25 @@ async def open_verifying(
         PluginError: A part is missing.
         PrerequisiteError: What the plugin needs of the machine is missing.
     """
-    given = {"dataset": str(dataset) if dataset else None}
-    args = Namespace(plugin=plugin, overrides=list(options), **given)
-    host = PluginHost.load()
-    configured = configure(args, host, needs="score")
-    check_prerequisites(host, configured.chosen.task.provider)
-    async with open_verifier(configured, build_context(configured, None), RunStatus()) as verifier:
+    configured, context = _configured(plugin, dataset, options, needs="score")
+    async with open_verifier(configured, context, RunStatus()) as verifier:
         yield Verifying(
             task=verifier.task,
             verify=verifier.runner.pairs,
             max_failures=verifier.runner.max_failures,
             stop=configured.options.record("sampler").stop,
         )
+
+
+def _configured(
+    plugin: str, dataset: Path | None, options: Sequence[str], *, needs: str, **given: Any
+) -> tuple[Configured, BuildContext]:
+    given["dataset"] = str(dataset) if dataset else None
+    args = Namespace(plugin=plugin, overrides=list(options), **given)
+    host = PluginHost.load()
+    configured = configure(args, host, needs=needs)
+    check_prerequisites(host, configured.chosen.task.provider)
+    return configured, build_context(configured, None)
 
 
 def starter_model(plugin: str) -> str:
@@ -167,21 +169,17 @@ async def open_policy(
         CheckpointError: The run has no checkpoint.
         PrerequisiteError: What the plugin needs of the machine is missing.
     """
-    given = {"model": model, "dataset": str(dataset) if dataset else None}
-    args = Namespace(plugin=plugin, overrides=list(options), **given)
+    given: dict[str, Any] = {"model": model, "needs": "eval"}
+    trained = None
     if run is not None:
         trained_model.check_alone(run, model)
-        args.base = trained_model.options_of(trained_model.trained_at(run).run)
-    host = PluginHost.load()
-    configured = configure(args, host, needs="eval" if run is None else "trained")
-    check_prerequisites(host, configured.chosen.task.provider)
-    context = build_context(configured, None)
+        trained = trained_model.trained_at(run)
+        given |= {"base": trained_model.options_of(trained.run), "needs": "trained"}
+    configured, context = _configured(plugin, dataset, options, **given)
     async with open_policy_context(configured, context, RunStatus()) as opened:
-        if run is not None:
-            which = trained_model.trained_at(run)
-            await trained_model.load_last(
-                configured, context, which.run, opened.backend, which.checkpoint
-            )
+        if trained is not None:
+            backend, name = opened.backend, trained.checkpoint
+            await trained_model.load_last(configured, context, trained.run, backend, name)
         yield Opened(
             policy=await opened.backend.policy(),
             task=opened.task,

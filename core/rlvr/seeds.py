@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
+__all__ = ["seed_of"]
+
 
 def seed_of(*parts: object) -> int:
     """A 63-bit seed that depends on every part, equal on every machine."""

@@ -17,51 +17,42 @@ from attrs import field, frozen
 
 from rlvr.errors import ExitCode
 
-__all__ = [
-    "AdvantageSpec",
-    "Advice",
-    "AlgorithmSpec",
-    "BackendSpec",
-    "CallbackSpec",
-    "Check",
-    "CheckResult",
-    "CheckpointerSpec",
-    "CommandSpec",
-    "CurriculumSpec",
-    "LossSpec",
-    "PartSpec",
-    "RewardSpec",
-    "SamplerSpec",
-    "TaskSpec",
-    "TeacherSpec",
-]
+__all__ = ["AdvantageSpec", "Advice", "AlgorithmSpec", "BackendSpec", "CallbackSpec", "Check"]
+__all__ += ["CheckResult", "CheckpointerSpec", "CommandSpec", "CurriculumSpec", "LossSpec"]
+__all__ += ["PartSpec", "RewardSpec", "SamplerSpec", "TaskSpec", "TeacherSpec"]
 
 _TARGET = attrs.validators.matches_re(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _NAME = attrs.validators.matches_re(r"[a-z0-9][a-z0-9_+./-]*")
 
 
 @frozen(kw_only=True)
-class PartSpec:
-    """What all parts have in common. `provider` is the entry point's name, set by the host."""
-
-    kind: ClassVar[str] = "part"
+class _Named:
+    """Common attributes. `provider` is the entry point's name, set by the host."""
 
     name: str = field(validator=_NAME)
-    target: str = field(validator=_TARGET)
     summary: str = ""
-    config: str | None = field(default=None, validator=attrs.validators.optional(_TARGET))
-    namespace: str = ""
     provider: str = ""
-
-    @property
-    def option_namespace(self) -> str:
-        """The prefix of this part's options."""
-        return self.namespace or self.name.replace("-", "_").replace("/", "_")
 
     @property
     def full_name(self) -> str:
         """`provider/name`: settles a name that two plugins offer."""
         return f"{self.provider}/{self.name}"
+
+
+@frozen(kw_only=True)
+class PartSpec(_Named):
+    """Common attributes of the specs of parts."""
+
+    kind: ClassVar[str] = "part"
+
+    target: str = field(validator=_TARGET)
+    config: str | None = field(default=None, validator=attrs.validators.optional(_TARGET))
+    namespace: str = ""
+
+    @property
+    def option_namespace(self) -> str:
+        """The prefix of this part's options."""
+        return self.namespace or self.name.replace("-", "_").replace("/", "_")
 
 
 @frozen(kw_only=True)
@@ -208,23 +199,15 @@ class CallbackSpec(PartSpec):
 
 
 @frozen(kw_only=True)
-class AlgorithmSpec:
+class AlgorithmSpec(_Named):
     """An algorithm is data: names of its parts and vetted option values."""
 
     kind: ClassVar[str] = "algorithm"
 
-    name: str = field(validator=_NAME)
     sampler: str
     advantage: str
     loss: str
-    summary: str = ""
     values: Mapping[str, Any] = field(factory=dict)
-    provider: str = ""
-
-    @property
-    def full_name(self) -> str:
-        """`provider/name`: settles a name that two plugins offer."""
-        return f"{self.provider}/{self.name}"
 
 
 @frozen(kw_only=True)
@@ -237,21 +220,18 @@ class CheckResult:
 
 
 @frozen(kw_only=True)
-class Check:
+class Check(_Named):
     """A prerequisite; `target` gives a `CheckResult`. Required ones stop a run."""
 
     kind: ClassVar[str] = "check"
 
-    name: str = field(validator=_NAME)
     target: str = field(validator=_TARGET)
-    summary: str = ""
     required: bool = True
     is_slow: bool = False
-    provider: str = ""
 
 
 @frozen(kw_only=True)
-class CommandSpec:
+class CommandSpec(_Named):
     """
     A subcommand of the plugin, `rlvr PROVIDER NAME ...`; `target` takes argv, gives a code.
 
@@ -264,12 +244,9 @@ class CommandSpec:
 
     kind: ClassVar[str] = "command"
 
-    name: str = field(validator=_NAME)
     target: str = field(validator=_TARGET)
-    summary: str = ""
     is_top: bool = False
     is_interactive: bool = False
-    provider: str = ""
 
 
 @frozen(kw_only=True)

@@ -109,9 +109,7 @@ class CvdpConfig:
         True, "Between answers say whether the hidden tests pass, and nothing else of them"
     )
     discount: float = option(
-        1.0,
-        "Factor of the reward's value for each turn after the first",
-        validator=[gt(0), le(1)],
+        1.0, "Factor of the reward's value for each turn after the first", validator=[gt(0), le(1)]
     )
 
     curriculum: str = option(
@@ -129,9 +127,7 @@ class CvdpConfig:
         (), "Order of difficulties or categories; empty: easy to hard, as published"
     )
     target_rate: float = option(
-        0.5,
-        "Pass rate that the curriculum pass-rate looks for",
-        validator=[ge(0), le(1)],
+        0.5, "Pass rate that the curriculum pass-rate looks for", validator=[ge(0), le(1)]
     )
     audit: str = option("", "File that rlvr audit wrote: how strong each harness is")
     references: str = option(

@@ -1,4 +1,4 @@
-"""Options that a data set of CVDP and a model call for, where nobody typed others.
+"""Default options that suit a data set of CVDP and a model.
 
 The rule for the length of answers: a reference as the answer that it would be; else one and a half
 times the given files that are to be changed, and for files to be made as much as the request has.
@@ -15,6 +15,7 @@ from pathlib import Path
 from attrs import evolve, frozen
 
 from rlvr import ConfigError, ModelFacts, Proposed, Situation, parse_variables
+from rlvr_cvdp.answers.official import official_text
 from rlvr_cvdp.answers.text_scores import ANSWER_FILES
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.datasets.references import read_references
@@ -74,7 +75,7 @@ def _records(path: Path, config: CvdpConfig) -> list[CvdpProblem]:
 
 
 def _template(facts: ModelFacts, situation: Situation) -> dict[str, Proposed]:
-    """The template's own switches of reasoning, set to what leaves the tokens to the answer."""
+    """The template's own switches of reasoning, set so that the tokens go to the answer."""
     known = [name for name in SWITCHES if name in facts.template_variables]
     if not known:
         return {}
@@ -84,7 +85,7 @@ def _template(facts: ModelFacts, situation: Situation) -> dict[str, Proposed]:
 
 
 def _reasons(situation: Situation, found: Mapping[str, Proposed]) -> bool:
-    """Whether the model writes its reasoning before the answer, as far as the template tells."""
+    """Whether the model writes its reasoning before the answer, by its chat template."""
     facts = situation.facts
     if facts is None:
         return False
@@ -100,12 +101,13 @@ def _reasons(situation: Situation, found: Mapping[str, Proposed]) -> bool:
 
 
 @frozen
-class _Lengths:
-    """Of each problem: tokens of its prompt, and of the prompt without what may be cut."""
+class _Size:
+    """Tokens of a problem's answer, of its prompt, and of the prompt without what may be cut."""
 
-    whole: Sequence[int]
-    core: Sequence[int]
-    answer: Sequence[int]
+    record: CvdpProblem
+    answer: int
+    whole: int
+    core: int
 
 
 def _lengths(
@@ -127,12 +129,13 @@ def _lengths(
     )
     if facts is None:
         return {"sampler.max_tokens": Proposed(wanted, f"{why}; estimated without the model")}
-    sizes = _sizes(records, config, facts, answers)
+    both = zip(records, answers, strict=True)
+    sizes = [_size(record, answer, config, facts) for record, answer in both]
     context = facts.context_length
     is_starter = situation.values["run.model"] == "starter"  # nobody chose it for this file
     if not is_starter and not {"sampler.max_tokens", "cvdp.max_prompt_tokens"} & said:
-        _refuse_too_short(sizes, situation)
-    longest = max(sizes.whole)
+        _refuse_too_short(sizes, facts, situation)
+    longest = max(size.whole for size in sizes)
     allowed = wanted
     if wanted + longest + SPARE > context:
         allowed = max(1, min(wanted, max(context // 2, context - longest - SPARE)))
@@ -144,14 +147,14 @@ def _lengths(
     taken = situation.values["sampler.max_tokens"] if "sampler.max_tokens" in said else allowed
     room = context - int(taken) - SPARE
     if longest > room > 0:
-        proposed["cvdp.max_prompt_tokens"] = _budget(records, config, facts, sizes, room)
+        proposed["cvdp.max_prompt_tokens"] = _budget(sizes, config, facts, room)
     return proposed
 
 
 def answer_tokens(record: CvdpProblem, count: Callable[[str], int]) -> int:
     """About how many tokens an answer to a problem has, by the rule of this module."""
     if record.is_comprehension:
-        return count(_as_json({ANSWER_FILES[0]: record.response}))
+        return count(json.dumps({"code": [{ANSWER_FILES[0]: record.response}]}))
     if record.reference:
         return count(_as_answer(record.reference))
     given = {path: record.context[path] for path in record.targets if path in record.context}
@@ -161,82 +164,56 @@ def answer_tokens(record: CvdpProblem, count: Callable[[str], int]) -> int:
 
 
 def _as_answer(files: Mapping[str, str]) -> str:
-    if len(files) > 1:
-        return _as_json(files)
-    return "".join(f"```systemverilog\n{text}\n```\n" for text in files.values())
+    text = official_text(files)
+    return text if len(files) > 1 else f"```systemverilog\n{text}\n```\n"
 
 
-def _as_json(files: Mapping[str, str]) -> str:
-    return json.dumps({"code": [{path: text} for path, text in files.items()]})
+def _size(record: CvdpProblem, answer: int, config: CvdpConfig, facts: ModelFacts) -> _Size:
+    maker = prompt_maker(config, record)
+    whole = core = facts.prompt_tokens(maker(record))
+    if whole + LEAST > facts.context_length // 2:
+        core = min(whole, facts.prompt_tokens(fit_prompt(record, maker, 1).messages))
+    return _Size(record, answer, whole, core)
 
 
-def _sizes(
-    records: Sequence[CvdpProblem],
-    config: CvdpConfig,
-    facts: ModelFacts,
-    answers: Sequence[int],
-) -> _Lengths:
-    whole, core = [], []
-    for record in records:
-        maker = prompt_maker(config, record)
-        size = facts.prompt_tokens(maker(record))
-        whole.append(size)
-        is_long = size + LEAST > facts.context_length // 2
-        least = facts.prompt_tokens(fit_prompt(record, maker, 1).messages) if is_long else size
-        core.append(min(size, least))
-    return _Lengths(whole, core, answers)
-
-
-def _refuse_too_short(sizes: _Lengths, situation: Situation) -> None:
-    facts = situation.facts
-    assert facts is not None, "sizes are of a model"
-    needs = [c + a + SPARE for c, a in zip(sizes.core, sizes.answer, strict=True)]
-    if min(needs) <= facts.context_length:
+def _refuse_too_short(sizes: Sequence[_Size], facts: ModelFacts, situation: Situation) -> None:
+    least = min(sizes, key=lambda size: size.core + size.answer)
+    needed = least.core + least.answer + SPARE
+    if needed <= facts.context_length:
         return
-    at = needs.index(min(needs))
     raise ConfigError(
         f"the problems of {situation.dataset} were to be put to the model {situation.model}.",
         f"found: its context holds {facts.context_length} tokens; the shortest problem needs "
-        f"{min(needs)}: {sizes.core[at]} of its prompt cannot be cut, and its answer has about "
-        f"{sizes.answer[at]}",
+        f"{needed}: {least.core} of its prompt cannot be cut, and its answer has about "
+        f"{least.answer}",
         "take a model with a longer context, or say how long answers may be all the same: "
         f"sampler.max_tokens={max(1, facts.context_length // 2)}",
     )
 
 
-def _budget(
-    records: Sequence[CvdpProblem],
-    config: CvdpConfig,
-    facts: ModelFacts,
-    sizes: _Lengths,
-    room: int,
-) -> Proposed:
+def _budget(sizes: Sequence[_Size], config: CvdpConfig, facts: ModelFacts, room: int) -> Proposed:
     """
-    The budget, in the estimate's tokens, with which all prompts fit the room in the model's.
+    The budget, in estimated tokens, with which all prompts fit `room` tokens of the model.
 
     Found by trying: the estimate and the model's tokenizer differ from text to text.
     """
-    long = [r for r, size in zip(records, sizes.whole, strict=True) if size > room]
-    ratios = [
-        size / estimated_prompt(prompt_maker(config, r)(r))
-        for r, size in zip(records, sizes.whole, strict=True)
-        if size > room
-    ]
+    long = [size for size in sizes if size.whole > room]
+    ratios = [s.whole / estimated_prompt(prompt_maker(config, s.record)(s.record)) for s in long]
     budget = max(1, int(room / max(ratios)))
     for _ in range(_ROUNDS):
-        over = [tokens / room for r in long if (tokens := _cut(r, config, facts, budget)) > room]
-        if not over:
+        cuts = [_cut(size.record, config, facts, budget) / room for size in long]
+        if max(cuts) <= 1:
             break
-        budget = max(1, int(budget / max(over) * 0.98))
-    too_long = sum(core > room for core in sizes.core)
-    why = f"{len(long)} of {len(records)} prompts are longer than the {room} tokens that are left"
+        budget = max(1, int(budget / max(cuts) * 0.98))
+    too_long = sum(size.core > room for size in sizes)
+    why = f"{len(long)} of {len(sizes)} prompts are longer than the {room} tokens that are left"
     if too_long:
         why += f"; {too_long} of them cannot be cut so far, and lose their middle"
     return Proposed(budget, why)
 
 
 def _cut(record: CvdpProblem, config: CvdpConfig, facts: ModelFacts, budget: int) -> int:
-    """Tokens of a prompt within the budget; 0 where what is never cut is alone more than that."""
+    """Tokens of a prompt within the budget; 0 if its uncuttable parts alone are more than that."""
     fitted = fit_prompt(record, prompt_maker(config, record), budget)
     is_over = bool(fitted.notes.get("prompt_cut", {}).get("is_over"))
     return 0 if is_over else facts.prompt_tokens(fitted.messages)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Mapping
+from pathlib import Path
 
 ANSWER_FOLDERS = ("rtl", "verif", "docs")
 
@@ -19,7 +21,7 @@ def tree_path(path: str) -> str | None:
     normal = posixpath.normpath(text)
     if normal in (".", "..") or normal.startswith("../"):
         return None
-    # What `./` or a last slash hid: a drive's letter, a blank at an end.
+    # `./` or a last slash may have hidden a drive's letter or a blank at an end.
     return None if normal[1:2] == ":" or normal != normal.strip() else normal
 
 
@@ -29,3 +31,11 @@ def answer_path(path: str) -> str | None:
     if normal is None or normal.split("/")[0] not in ANSWER_FOLDERS or "/" not in normal:
         return None
     return normal
+
+
+def write_texts(folder: Path, files: Mapping[str, str]) -> None:
+    """Write texts to their paths below a folder that no other process writes to."""
+    for path, text in files.items():
+        place = folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, encoding="utf-8", errors="replace")

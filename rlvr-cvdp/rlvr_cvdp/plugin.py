@@ -1,4 +1,4 @@
-"""What rlvr-cvdp offers. Imports nothing heavy: parts are named, and imported when chosen."""
+"""The parts that rlvr-cvdp offers, by name: each is imported when it is chosen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,55 @@ STARTER = {
     "checkpoint.every": 12,
     "cvdp.timeout_s": 10.0,
 }
-"""What suits the starter model on the starter set: learns within minutes on two cores."""
+"""Options for the starter model on the starter set: learns within minutes on two cores."""
+
+_CHECKS = (
+    ("bubblewrap", "commands.doctor", True, "sandboxes can be made"),
+    ("iverilog", "commands.doctor", True, "the simulator"),
+    ("libpython", "commands.doctor", True, "the library that the simulator embeds"),
+    ("cocotb2", "commands.doctor", True, "the stack of today's harnesses"),
+    ("verilator", "commands.doctor", False, "lint services and cvdp.syntax=verilator"),
+    ("yosys", "commands.doctor", False, "synthesis services"),
+    ("cocotb1", "commands.doctor", False, "the stack of harnesses written for cocotb 1"),
+    ("rootfs", "images.checks", False, "a root with iverilog 12 for the bubblewrap sandbox"),
+    ("docker", "images.checks", False, "the Docker sandbox: a daemon and the image"),
+)
+"""Name, module, whether it is required, and what it is for."""
+
+_COMMANDS = (
+    ("setup", "commands.setup:setup", "Make the cocotb stacks that harnesses need"),
+    (
+        "calibrate",
+        "commands.calibrate:calibrate",
+        "Time the right answers of a data set, for limits of single problems",
+    ),
+    (
+        "list",
+        "commands.setup:list_problems",
+        "Problems of a data set, and why some cannot be verified",
+    ),
+    (
+        "export",
+        "commands.exchange:export_prompts",
+        "Write prompts as the official runner's local_export does",
+    ),
+    (
+        "import",
+        "commands.exchange:import_completions",
+        "Write completions for the official runner's local_import",
+    ),
+    ("waves", "commands.waves:waves", "Waveforms of the failing simulations of one answer"),
+    (
+        "build-rootfs",
+        "images.commands:rootfs",
+        "Build a Debian root for the bubblewrap sandbox (needs root)",
+    ),
+    (
+        "build-image",
+        "images.commands:image",
+        "Build a Docker image with the simulator and both cocotb stacks",
+    ),
+)
 
 
 @hookimpl
@@ -85,40 +133,10 @@ def rlvr_samplers() -> Iterable[SamplerSpec]:
 
 @hookimpl
 def rlvr_checks() -> Iterable[Check]:
-    """What verification needs of the machine."""
-    named = {
-        "bubblewrap": "sandboxes can be made",
-        "iverilog": "the simulator",
-        "libpython": "the library that the simulator embeds",
-        "cocotb2": "the stack of today's harnesses",
-    }
-    for name, summary in named.items():
-        yield Check(
-            name=f"cvdp-{name}", target=f"rlvr_cvdp.commands.doctor:{name}", summary=summary
-        )
-    optional = {
-        "verilator": "lint services and cvdp.syntax=verilator",
-        "yosys": "synthesis services",
-        "cocotb1": "the stack of harnesses written for cocotb 1",
-    }
-    for name, summary in optional.items():
-        yield Check(
-            name=f"cvdp-{name}",
-            target=f"rlvr_cvdp.commands.doctor:{name}",
-            summary=summary,
-            required=False,
-        )
-    built = {
-        "rootfs": "a root with iverilog 12 for the bubblewrap sandbox",
-        "docker": "the Docker sandbox: a daemon and the image",
-    }
-    for name, summary in built.items():
-        yield Check(
-            name=f"cvdp-{name}",
-            target=f"rlvr_cvdp.images.checks:{name}",
-            summary=summary,
-            required=False,
-        )
+    """Checks of the machine before a verification."""
+    for name, where, is_required, summary in _CHECKS:
+        target = f"rlvr_cvdp.{where}:{name}"
+        yield Check(name=f"cvdp-{name}", target=target, summary=summary, required=is_required)
     yield Check(
         name="cvdp-proof",
         target="rlvr_cvdp.commands.doctor:proof",
@@ -131,44 +149,6 @@ def rlvr_checks() -> Iterable[Check]:
 def rlvr_commands() -> Iterable[CommandSpec]:
     """Subcommands of `rlvr cvdp`: stacks, data sets, exchange, waveforms, images."""
     return [
-        CommandSpec(
-            name="setup",
-            target="rlvr_cvdp.commands.setup:setup",
-            summary="Make the cocotb stacks that harnesses need",
-        ),
-        CommandSpec(
-            name="calibrate",
-            target="rlvr_cvdp.commands.calibrate:calibrate",
-            summary="Time the right answers of a data set, for limits of single problems",
-        ),
-        CommandSpec(
-            name="list",
-            target="rlvr_cvdp.commands.setup:list_problems",
-            summary="Problems of a data set, and why some cannot be verified",
-        ),
-        CommandSpec(
-            name="export",
-            target="rlvr_cvdp.commands.exchange:export_prompts",
-            summary="Write prompts as the official runner's local_export does",
-        ),
-        CommandSpec(
-            name="import",
-            target="rlvr_cvdp.commands.exchange:import_completions",
-            summary="Write completions for the official runner's local_import",
-        ),
-        CommandSpec(
-            name="waves",
-            target="rlvr_cvdp.commands.waves:waves",
-            summary="Waveforms of the failing simulations of one answer",
-        ),
-        CommandSpec(
-            name="build-rootfs",
-            target="rlvr_cvdp.images.commands:rootfs",
-            summary="Build a Debian root for the bubblewrap sandbox (needs root)",
-        ),
-        CommandSpec(
-            name="build-image",
-            target="rlvr_cvdp.images.commands:image",
-            summary="Build a Docker image with the simulator and both cocotb stacks",
-        ),
+        CommandSpec(name=name, target=f"rlvr_cvdp.{target}", summary=summary)
+        for name, target, summary in _COMMANDS
     ]

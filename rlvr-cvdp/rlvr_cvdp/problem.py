@@ -1,4 +1,4 @@
-"""One CVDP problem in the plugin's own form, whichever official format it came from."""
+"""One CVDP problem in the plugin's own form, the same for all official formats."""
 
 from __future__ import annotations
 
@@ -38,6 +38,17 @@ class Service:
     has_plain_build: bool = False
     tool: str = ""
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The files of its variable VERILOG_SOURCES, relative to /code if they are in there."""
+        words = self.environment.get("VERILOG_SOURCES", "").split()
+        return tuple(word.removeprefix("/code/") for word in words)
+
+    @property
+    def top(self) -> str:
+        """The module that it simulates by its variable TOPLEVEL, "" where it names none."""
+        return self.environment.get("TOPLEVEL", "")
+
 
 @frozen(kw_only=True)
 class CvdpProblem:
@@ -76,6 +87,16 @@ class CvdpProblem:
     def is_comprehension(self) -> bool:
         """Whether its answer is words, which are compared with the reference's."""
         return bool(self.response)
+
+    @property
+    def visible(self) -> dict[str, str]:
+        """The files that a policy is given; nothing of the harness, and nothing below `src`."""
+        hidden = self.harness.keys()
+        return {
+            path: text
+            for path, text in self.context.items()
+            if path not in hidden and not path.startswith("src/")
+        }
 
     def digest(self) -> str:
         """sha256 over what decides a verdict: harness, context and targets, or the response."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
@@ -22,6 +22,7 @@ from rlvr import (
     Trajectory,
     pip_install,
 )
+from rlvr_cvdp.answers.official import official_text
 from rlvr_cvdp.answers.text_scores import ANSWER_FILES
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.datasets.curriculum import TrainingOrder, option_of
@@ -99,14 +100,9 @@ class CvdpTask(Task):
             await self._episodes.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: Any) -> None:
         if self._has_turns:
-            await self._episodes.__aexit__(kind, error, trace)
+            await self._episodes.__aexit__(*error)
 
     def episode(self, problem: Problem) -> Episode:
         """A single turn, or what `cvdp.turns` and `cvdp.mode` ask for; words need no tools."""
@@ -125,13 +121,19 @@ class CvdpTask(Task):
         return EpisodeFactory(self._config, self._context)
 
     def reference(self, problem: Problem) -> Trajectory | None:
-        """The solution that the data set holds, as files."""
+        """The solution that the data set holds, as files; as text too, but for an agent's work."""
         record = problem.payload
-        if isinstance(record, CvdpProblem) and record.is_comprehension:
-            return Trajectory(problem_id=problem.id, files={ANSWER_FILES[0]: record.response})
-        if not isinstance(record, CvdpProblem) or not record.reference:
+        if not isinstance(record, CvdpProblem) or not (record.response or record.reference):
             return None
-        return Trajectory(problem_id=problem.id, files=dict(record.reference))
+        if record.is_comprehension:
+            files = {ANSWER_FILES[0]: record.response}
+            is_plain = len(record.targets) == 1
+            text = record.response if is_plain else json.dumps({"response": record.response})
+        else:
+            files = dict(record.reference)
+            text = "" if self._config.mode == "agent" else official_text(files)
+        said = Trajectory.from_text(problem.id, text).segments if text else ()
+        return Trajectory(problem_id=problem.id, files=files, segments=said)
 
     def probes(self, problem: Problem, *, count: int, seed: int) -> Iterable[Probe]:
         """Answers that the harness has to reject, for `rlvr audit`."""

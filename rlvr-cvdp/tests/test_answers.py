@@ -7,7 +7,12 @@ import time
 
 import pytest
 
+from rlvr import BuildContext, Trajectory
+from rlvr.testing.tools import shared_data
 from rlvr_cvdp.answers.parse import from_files, from_text
+from rlvr_cvdp.config import CvdpConfig
+from rlvr_cvdp.task import CvdpTask
+from rlvr_cvdp.verify.reward import read_answer
 
 ONE = ("rtl/a.sv",)
 TWO = ("rtl/a.sv", "rtl/b.sv")
@@ -127,3 +132,24 @@ def test_json_that_is_nested_too_deep_is_no_json(opening):
     """A text cannot exhaust the reader's stack."""
     text = '{"code":' + opening * 100_000 + '"}'
     assert from_text(text, ONE).why_none
+
+
+@pytest.mark.parametrize("name", ["", "nonagentic", "agentic"])
+@pytest.mark.parametrize("parsing", ["lenient", "official"])
+def test_a_reference_as_text_is_read_as_its_files(name, parsing):
+    """Which is what supervised fine-tuning learns: one file as plain text, several as JSON."""
+    config, dataset = CvdpConfig(), None
+    if name:
+        config = CvdpConfig(references=str(shared_data("cvdp", "reference_solutions.jsonl")))
+        dataset = shared_data("cvdp", f"{name}_no_commercial.jsonl")
+    task = CvdpTask(config, BuildContext(dataset=dataset))
+    known = [(p, r) for p in task.problems("all") if (r := task.reference(p)) is not None]
+    assert known
+    for problem, reference in known:
+        answer = read_answer(
+            problem.payload, Trajectory.from_text(problem.id, reference.completion), parsing
+        )
+        wanted = read_answer(problem.payload, reference).files
+        assert {path: text.strip() for path, text in answer.files.items()} == {
+            path: text.strip() for path, text in wanted.items()
+        }

@@ -11,9 +11,9 @@ from attrs import evolve
 from rlvr.testing.tools import require_tool
 from rlvr_cvdp.audit.builds import is_plain
 from rlvr_cvdp.audit.equivalence import compare
-from rlvr_cvdp.audit.limited import run_limited
-from rlvr_cvdp.audit.races import is_raced
+from rlvr_cvdp.audit.syntax import is_raced
 from rlvr_cvdp.problem import CvdpProblem, Service
+from rlvr_cvdp.toolchain.limited import run_limited
 
 GOLD = """\
 module top #(parameter W = 4) (input clk, input rst_n, input en, input [W-1:0] d,

@@ -12,7 +12,6 @@ from rlvr_cvdp.commands.calibrate import calibrate
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.datasets import time_limits
 from rlvr_cvdp.datasets.time_limits import (
-    Calibration,
     Timed,
     default_path,
     load_calibration,
@@ -23,12 +22,11 @@ from rlvr_cvdp.verify import machine_speed
 
 
 @pytest.mark.parametrize(
-    ("taken", "limit"), [(0.2, 10.0), (2.0, 10.0), (2.02, 10.1), (30.0, 150.0), (None, None)]
+    ("taken", "limit"), [(0.2, 10.0), (2.0, 10.0), (2.02, 10.1), (30.0, 150.0)]
 )
 def test_a_limit_is_five_times_the_reference_and_ten_seconds_at_least(taken, limit):
-    """Hand-worked: 5 x 2.02 = 10.1; what was never timed has no limit."""
-    measured = Calibration({} if taken is None else {"d": Timed(taken)})
-    assert measured.limit_s("d") == limit
+    """Hand-worked: 5 x 2.02 = 10.1."""
+    assert Timed(taken).limit_s() == limit
 
 
 def test_the_longer_measurement_stays(tmp_path):
@@ -37,7 +35,7 @@ def test_the_longer_measurement_stays(tmp_path):
     save_calibration(path, {"a": Timed(4.0, 0.1), "b": Timed(1.0, 0.1)})
     save_calibration(path, {"a": Timed(3.0, 0.2), "c": Timed(2.0, 0.3)})
     kept = {"a": Timed(4.0, 0.1), "b": Timed(1.0, 0.1), "c": Timed(2.0, 0.3)}
-    assert load_calibration(str(path)).timed == kept
+    assert load_calibration(str(path)) == kept
     assert [entry.name for entry in path.parent.iterdir()] == ["limits.json"]
 
 
@@ -53,8 +51,8 @@ def test_a_foreign_file_is_refused(tmp_path, text):
 def test_a_named_file_must_be_there_and_the_default_need_not(tmp_path, monkeypatch):
     """`auto` without a measurement means no own limits; a path that is wrong is an error."""
     monkeypatch.setenv("RLVR_CACHE_DIR", str(tmp_path))
-    assert load_calibration("auto").timed == {}
-    assert load_calibration("off").timed == {}
+    assert load_calibration("auto") == {}
+    assert load_calibration("off") == {}
     with pytest.raises(ConfigError, match="no such file"):
         load_calibration(str(tmp_path / "nowhere.json"))
 
@@ -125,7 +123,7 @@ def test_near_is_within_twice_the_references_time(used, slowness, near):
 def test_a_file_without_speeds_still_counts(tmp_path):
     """What was measured before speeds were kept gives limits that do not follow the machine."""
     path = tmp_path / "limits.json"
-    path.write_text('{"version": 1, "seconds": {"a": 4.0}}')
+    path.write_text('{"version": 2, "seconds": {"a": 4.0}}')
     timed = load_calibration(str(path)).get("a")
     assert timed is not None
     assert (timed.limit_s(), timed.slowness(1.0)) == (20.0, 1.0)

@@ -138,7 +138,10 @@ def test_prompt_reference_and_reward(bench, category):
     assert "Correspondence" in system.content
     assert user.content.endswith('the format: { "response": "<your answer here>" }\n')
     assert REFERENCE not in system.content + user.content
-    reward = asyncio.run(bench.reward()(problem, task.reference(problem)))
+    reference = task.reference(problem)
+    text = Trajectory.from_text(problem.id, reference.completion)
+    assert asyncio.run(bench.reward()(problem, text)).value == 1.0
+    reward = asyncio.run(bench.reward()(problem, reference))
     assert (reward.score01, reward.value) == (1.0, 1.0)
     assert reward.components == {"rouge": 1.0, "bleu": 1.0}
 

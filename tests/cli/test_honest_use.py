@@ -42,6 +42,7 @@ def test_a_score_on_trained_families_is_refused_the_name_held_out(rlvr: Call, ru
     """Trained on a and b, asked about a to d: two seen ids, and the unseen part for itself."""
     record = json.loads((run / "run.json").read_text())
     assert (record["families"], record["families_before"]) == (["a", "b"], [])
+    assert record["batch_invariant"] in (True, False)
     assert record["dataset"] == "rlvr/toy" or record["dataset"].endswith("toy")
 
     model = "gpt2:r/checkpoints/step-000002/model"

@@ -197,13 +197,22 @@ def test_a_run_that_cannot_begin_leaves_no_directory(rlvr: Call, tmp_path: Path)
     assert not (tmp_path / "r").exists()
 
 
+def test_a_run_without_a_gradient_says_so(rlvr: Call, two_steps: tuple[Done, Path]) -> None:
+    """All answers of a group are equal near temperature 0; a run that learns says nothing."""
+    cold = ("sampler.temperature=1e-5", "eval.samples=0")
+    done = rlvr("run", "--plugin", "toy", "--steps", "2", "--out", "cold", *cold)
+    assert done.returncode == 0
+    assert "found='the gradient was zero in all 2 steps'" in done.stderr
+    assert "nothing_was_learnt" not in two_steps[0].stderr
+
+
 @pytest.mark.usefixtures("begun")
 def test_resume_refuses_other_options(rlvr: Call) -> None:
     """A resumed run is the same run: the changed keys are named (exit 2)."""
     refused = rlvr("run", "--resume", "r", "--steps", "2", "train.lr=0.5")
 
     assert refused.returncode == 2
-    assert "train.lr (0.01 -> 0.5)" in refused.stderr
+    assert "train.lr (0.007 -> 0.5)" in refused.stderr
     assert "run.steps" not in refused.stderr
 
 

@@ -120,7 +120,7 @@ def test_the_task_sees_what_the_backend_proposed(propose: Any) -> None:
 @pytest.mark.parametrize("gives", [None, 3, {"train.lr": 0.1}, [("train.lr", 0.1)], "x"])
 def test_something_else_than_proposals_names_the_plugin(propose: Any, gives: Any) -> None:
     """Plugin, function, what came and what was promised."""
-    with pytest.raises(PluginError, match=r"task p/t .*rlvr_fitting_test:fit[\s\S]*Proposed"):
+    with pytest.raises(PluginError, match=r"'p', task 't' .*rlvr_fitting_test:fit[\s\S]*Proposed"):
         propose(lambda _: gives, {})
 
 

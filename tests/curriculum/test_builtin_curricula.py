@@ -20,7 +20,7 @@ from rlvr.curriculum.builtin import (
     PassRateOptions,
     StrengthOptions,
 )
-from rlvr.verifier_audit.read import read_strengths
+from rlvr.verifier_audit.file import read_strengths
 
 CONTEXT = BuildContext()
 POOL = [

@@ -29,9 +29,8 @@ from rlvr.curriculum.discovered import Growth
 from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
 from rlvr.records.lineage import Lineage, lineage_of
-from rlvr.records.problem_stream import ProblemStream
 from rlvr.records.run_directory import RunDir
-from rlvr.records.run_state import RunState
+from rlvr.records.run_state import ProblemStream, RunState
 from rlvr.rollouts.group import GroupSampler
 from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss, TinyBackend, ToyReward, ToyTask
 from rlvr.training.callbacks import Callbacks

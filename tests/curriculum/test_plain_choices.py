@@ -258,7 +258,7 @@ def test_of_very_many_equals_a_seeded_part_is_compared(monkeypatch: pytest.Monke
 def forget() -> None:
     """All that is kept between choices."""
     orders.permutation.cache_clear()
-    orders.ramp.cache_clear()
+    orders.ramp_states.cache_clear()
     pool._last = pool.Pool(())
 
 

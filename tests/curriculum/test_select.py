@@ -25,8 +25,7 @@ from rlvr import (
 from rlvr.curriculum.builtin import ByPassRate, PassRateOptions
 from rlvr.curriculum.select import check_choice, problems_of_step
 from rlvr.records.lineage import Lineage
-from rlvr.records.problem_stream import ProblemStream
-from rlvr.records.run_state import RunState
+from rlvr.records.run_state import ProblemStream, RunState
 from rlvr.testing.fakes import ToyTask
 
 

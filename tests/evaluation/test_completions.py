@@ -8,9 +8,14 @@ from pathlib import Path
 import pytest
 
 from rlvr import Failed, Message, Outcome, Problem, Reward, ScoredGroup, Trajectory
-from rlvr.evaluation.answers_file import Answer, read_answers
+from rlvr.evaluation.answers_file import (
+    Answer,
+    Completions,
+    group_answers,
+    read_answers,
+    with_missing,
+)
 from rlvr.evaluation.breakdown import breakdown
-from rlvr.evaluation.completions_file import Completions, group_answers, with_missing
 from rlvr.records.trajectories import trajectory_records
 
 PROBLEMS = [Problem(id=name, prompt=[Message(role="user", content="?")]) for name in "abc"]

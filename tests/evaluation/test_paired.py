@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlvr.evaluation.paired_test import mcnemar, paired, solves
+from rlvr.evaluation.compare_models import mcnemar, paired, solves
 
 VERDICTS = st.dictionaries(
     st.sampled_from("abcdefgh"), st.lists(st.booleans(), min_size=1, max_size=5), min_size=1

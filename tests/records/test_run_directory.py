@@ -15,7 +15,7 @@ from rlvr import ConfigError, Problem, Reward, ScoredGroup, Segment, Trajectory,
 from rlvr.cli.rescore import _rescore
 from rlvr.records.run_directory import RunDir, check_writable, write_atomic
 from rlvr.records.trajectories import trajectory_from_json
-from rlvr.verification.verdict_cache import outcome_from_json, outcome_to_json
+from rlvr.verification.verdict import outcome_from_json, outcome_to_json
 
 TRAJECTORY = Trajectory(
     problem_id="p",

@@ -15,6 +15,7 @@ import pytest
 from rlvr import (
     BuildContext,
     Completion,
+    ConfigError,
     Datum,
     Episode,
     EpisodeResult,
@@ -378,6 +379,29 @@ def test_a_reference_that_ends_before_its_episode_is_learnt_as_far_as_it_goes() 
         sample_groups(sampler, policy, task, [problem], SamplingParams(max_tokens=64))
     )
     assert told.trajectories[0].completions == ("a", "b", "c")
+
+
+@pytest.mark.parametrize(("turns", "tokens"), [(1, 9), (3, 5)])
+def test_references_that_are_not_learnt_are_counted_by_the_reason(turns: int, tokens: int) -> None:
+    """No text, or too long for the context: the error names the numbers, and then the way out."""
+
+    class Task(Referred):
+        def reference(self, problem: Problem) -> Trajectory:
+            if problem.id == nothing.id:
+                return Trajectory(problem_id=problem.id, files={"a": "b"})
+            if turns > 1:
+                return super().reference(problem)
+            return Trajectory.from_text(problem.id, "abcdefg")
+
+    task, policy = Task(turns=turns), ScriptedPolicy(["x"])
+    policy.context_length = 4
+    nothing, *long = list(task.problems("train"))[:3]
+    sampler = ReferenceSampler(None, BuildContext())
+    with pytest.raises(ConfigError, match=r"none as text, for 1 problems\n.*a data set with"):
+        asyncio.run(sample_groups(sampler, policy, task, [nothing], PARAMS))
+    told = rf"2 do not fit .* of 4 tokens \(the shortest needs {tokens} or.*1 pr.*\n.*longer con"
+    with pytest.raises(ConfigError, match=told):
+        asyncio.run(sample_groups(sampler, policy, task, long, PARAMS))
 
 
 class Noting(ToyEpisode):

@@ -10,7 +10,6 @@ import attrs
 import pytest
 
 from rlvr import Ask, BackendError, ConfigError, Datum, FloatArray, Needs, Problem, Teacher, TopK
-from rlvr.assembly.teachers import check_routes
 from rlvr.teachers.route_spec import Route, models_of, routes_of
 from rlvr.teachers.routed import RoutedTeacher
 from rlvr.testing import TeacherContract, TinyBackend, TinyRevealer, TinyTeacher, random_data
@@ -139,9 +138,10 @@ def test_a_problem_without_a_route_is_refused_early_and_late() -> None:
     """Before the run for the problems that are known, with its labels; else when it is met."""
     teacher: Any = routed(a=TinyTeacher())
     problems = [Problem(id="p", prompt=(), labels={"task": t}) for t in ("a", "b")]
-    check_routes({"teacher": teacher, "plain": TinyTeacher()}, problems[:1])
+    for each in (teacher, TinyTeacher()):
+        each.check_problems(problems[:1])
     with pytest.raises(ConfigError, match=r"'p'(.|\n)*task=b(.|\n)*\*=MODEL"):
-        check_routes({"teacher": teacher}, problems)
+        teacher.check_problems(problems)
     with pytest.raises(BackendError, match=r"takes its labels: none"):
         asyncio.run(teacher.answer(random_data(), "t", None))
 

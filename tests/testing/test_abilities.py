@@ -377,6 +377,10 @@ def plain(self: Any, *given: Any) -> None: ...
 
 DIFFER = [
     (part(Task, discovers_problems=True), "does not define discover, discovered"),
+    (
+        part(Task, is_offline=True, discovers_problems=True, discover=later, discovered=plain),
+        "offline, so its trajectories exist already",
+    ),
     (part(Task, discover=later), "does not declare discovers_problems"),
     (part(Task, is_offline="no"), "neither True nor False"),
     (part(Task, curriculum_option="a.b=c"), "does not define curriculum"),

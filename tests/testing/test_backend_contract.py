@@ -205,6 +205,20 @@ class SaysItExports(TinyBackend):
         return Exporting(self._logits.copy(), self._version, self.tokenizer)
 
 
+class Crowded(TinyPolicy):
+    """Rounds by the number of requests."""
+
+    async def generate_many(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
+        found = await super().generate_many(requests)
+        shift = np.float32(1e-6 * len(requests))
+        return [attrs.evolve(one, logprobs=one.logprobs - shift) for one in found]
+
+
+class SaysItIsInvariant(TinyBackend):
+    async def policy(self) -> Policy:
+        return Crowded(self._logits.copy(), self._version, self.tokenizer)
+
+
 class LeavesNothing(TinyBackend):
     async def policy(self) -> Policy:
         class Empty(Exporting):
@@ -277,6 +291,7 @@ def contract_of(backend: Callable[[], object]) -> type[BackendContract]:
         (HidesEvalLoss, "eval_loss_tells_what_an_update_would_and_changes_nothing"),
         (OnlySaysLive, "it_can_do_what_it_says"),
         (SaysItExports, "it_can_do_what_it_says"),
+        (SaysItIsInvariant, "what_is_drawn_beside_it_changes_no_bit"),
         (LeavesNothing, "exported_weights_are_written_or_refused"),
         (speaking(Spelling), "it_can_do_what_it_says"),
         (speaking(Stopping), "it_can_do_what_it_says"),

@@ -10,8 +10,9 @@ import attrs
 import numpy as np
 import pytest
 
-from rlvr import Policy, Problem, SamplingParams, Segment, Task, Trajectory
+from rlvr import BuildContext, Policy, Problem, SamplingParams, Segment, Task, Trajectory
 from rlvr.rollouts.group import GroupSampler
+from rlvr.rollouts.references import ReferenceSampler
 from rlvr.rollouts.rollout import rollout
 from rlvr.testing import SamplerContract
 from rlvr.testing.contract import Contract
@@ -54,6 +55,25 @@ class InventsLogprobs(Changed):
         return with_segments(
             trajectory, lambda s: attrs.evolve(s, logprobs=np.zeros(len(s.tokens)) - 1)
         )
+
+
+class SaysItDrawsNothing(GroupSampler):
+    draws_from_policy = False
+
+
+class MakesUpReferences(ReferenceSampler):
+    """Nothing is asked of the policy, and the text has logprobs all the same."""
+
+    def __init__(self) -> None:
+        super().__init__(None, BuildContext())
+
+    async def sample(
+        self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
+    ) -> AsyncGenerator[Trajectory]:
+        async for trajectory in super().sample(policy, task, problem, params):
+            yield with_segments(
+                trajectory, lambda s: attrs.evolve(s, logprobs=np.zeros(len(s.tokens)) - 1)
+            )
 
 
 class TrainsOnTheEnvironment(Changed):
@@ -173,6 +193,8 @@ def contract_of(sampler: type) -> type[SamplerContract]:
         (TokenisesAgain, "tokens_and_logprobs_are_those_drawn"),
         (InventsLogprobs, "tokens_and_logprobs_are_those_drawn"),
         (TrainsOnTheEnvironment, "several_turns_keep_who_wrote_what"),
+        (SaysItDrawsNothing, "it_draws_as_it_declares"),
+        (MakesUpReferences, "it_draws_as_it_declares"),
         (ForgetsThePrompt, "prompt_comes_first_and_is_not_the_policys"),
         (ForgetsWhoSampled, "records_who_sampled_and_how"),
         (SameSeeds, "seeds_differ_and_repeat"),

@@ -41,6 +41,30 @@ def test_weights_are_the_three_published_averages() -> None:
     assert fixed == [[0.125], [0.125] * 3]
 
 
+def test_a_fixed_budget_counts_every_turn() -> None:
+    """Hand-worked: turns of 4 and 2 tokens, and one of 1, at most 4 each: three budgets of 4."""
+    mask = [False, *[True] * 4, False, *[True] * 2]
+    zeros = np.zeros(len(mask))
+    turns = Datum(tokens=range(8), mask=mask, logprobs=zeros, advantages=zeros, weights=zeros)
+
+    long, short = weigh([turns, datum(1)], "fixed", 4)
+    assert (long.weights * 12).tolist() == pytest.approx([0, 1, 1, 1, 1, 0, 1, 1])
+    assert short.weights[2:].tolist() == [pytest.approx(1 / 12)]
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=1, max_size=40), min_size=1, max_size=6))
+def test_fixed_weights_are_equal_and_sum_to_at_most_one(masks: list[list[bool]]) -> None:
+    """Whatever the turns, recorded ones past the limit too."""
+    data = []
+    for mask in masks:
+        zeros = np.zeros(len(mask))
+        fields = {"logprobs": zeros, "advantages": zeros, "weights": zeros}
+        data.append(Datum(tokens=range(len(mask)), mask=mask, **fields))
+    weights = np.concatenate([d.weights[d.mask] for d in weigh(data, "fixed", 5)])
+    assert weights.sum() <= 1 + 1e-6
+    assert len(set(weights.tolist())) <= 1
+
+
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=8))
 def test_weights_sum_to_one_and_are_zero_on_the_prompt(lengths: list[int]) -> None:
     """An update's loss is an average, whatever its lengths."""

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlvr import Problem, ScoredGroup
-from rlvr.records.problem_stream import ProblemStream
-from rlvr.records.run_state import RunState
+from rlvr.records.run_state import ProblemStream, RunState
 from rlvr.training.rollout_queue import RolloutQueue
 
 

@@ -10,6 +10,7 @@ import attrs
 from rlvr.border.calls import Border, article, built, kind_of, same_part
 from rlvr.border.declared import check_declarations
 from rlvr.border.kinds import fault_of_part
+from rlvr.errors import ConfigError
 from rlvr.parts import BuildContext
 from rlvr.plugins.registry import Registry
 from rlvr.plugins.resolve import load_object
@@ -21,17 +22,12 @@ if TYPE_CHECKING:
 
 def build(configured: Configured, spec: PartSpec, context: BuildContext) -> Any:
     """Make a part: import its target and call it with its own options and the context."""
-    factory = load_object(spec.target, spec.provider)
     config = configured.options.record(spec.option_namespace) if spec.config else None
     context = attrs.evolve(context, namespace=spec.option_namespace)
     if isinstance(spec, LossSpec) and spec.around:
         inner = Registry(configured.host).find("loss", spec.around)
         context = attrs.evolve(context, inner=_inner(inner, config, context))
-    at = Border(spec, spec.kind, spec.target, promised=f"{article(spec.kind)} {spec.kind}")
-    with at:
-        part = factory(config, context)
-        fault = fault_of_part(part, spec.kind)
-    at.check(fault)
+    part = _made(spec, config, context)
     built(spec, part)
     return part
 
@@ -43,13 +39,27 @@ def _inner(spec: LossSpec, outer: Any, context: BuildContext) -> Any:
         record = load_object(spec.config, spec.provider)
         names = {f.name for f in attrs.fields(record)} & {f.name for f in attrs.fields(type(outer))}
         config = record(**{name: getattr(outer, name) for name in names})
-    at = Border(spec, "loss", spec.target, promised="a loss")
-    with at:
-        part = load_object(spec.target, spec.provider)(config, context)
-        fault = fault_of_part(part, "loss")
-    at.check(fault)
+    part = _made(spec, config, context)
     check_declarations(part, "loss")
     return part
+
+
+def _made(spec: PartSpec, config: Any, context: BuildContext) -> Any:
+    at = Border(spec, spec.kind, spec.target, promised=f"{article(spec.kind)} {spec.kind}")
+    with at:
+        part = load_object(spec.target, spec.provider)(config, context)
+        fault = fault_of_part(part, spec.kind)
+    at.check(fault)
+    return part
+
+
+async def opened(
+    stack: AsyncExitStack, configured: Configured, spec: PartSpec | None, context: BuildContext
+) -> Any:
+    """Build a part that the command needs, and open it; the stack closes it."""
+    if spec is None:
+        raise ConfigError("this command was configured without a part that it needs")
+    return await enter(stack, build(configured, spec, context))
 
 
 async def enter(stack: AsyncExitStack, part: Any) -> Any:
@@ -57,10 +67,10 @@ async def enter(stack: AsyncExitStack, part: Any) -> Any:
     kind = kind_of(part)
     at = Border(part, kind, "__aenter__", promised="the part itself, open")
     with at:
-        opened = await stack.enter_async_context(part)
-        fault = fault_of_part(opened, kind)
+        found = await stack.enter_async_context(part)
+        fault = fault_of_part(found, kind)
     at.check(fault)
-    if type(opened) is not type(part):
-        same_part(part, opened)
-    check_declarations(opened, kind)
-    return opened
+    if type(found) is not type(part):
+        same_part(part, found)
+    check_declarations(found, kind)
+    return found

@@ -1,4 +1,4 @@
-"""Settings that exclude each other: refused, or warned of, before anything is sampled."""
+"""Reject settings that exclude each other, or warn of them, before anything is sampled."""
 
 from __future__ import annotations
 

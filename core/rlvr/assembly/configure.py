@@ -14,11 +14,12 @@ from rlvr.assembly.configured import NO_REWARD, NO_TASK, Chosen, Configured
 from rlvr.assembly.fitted_values import fitted_layers
 from rlvr.assembly.model_spec import backend_for_model, check_fit, default_model
 from rlvr.assembly.teachers import choose_teachers
-from rlvr.assembly.unused_options import refuse_foreign, without_foreign
 from rlvr.assembly.vetted_values import (
     backend_layers,
     parts_of,
+    refuse_foreign,
     vetted_layers,
+    without_foreign,
     without_outranked,
 )
 from rlvr.config.core import CORE_OPTIONS, RunOptions
@@ -35,10 +36,7 @@ from rlvr.errors import ConfigError, PluginError, UnknownNameError
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.registry import Registry
 from rlvr.plugins.resolve import load_object
-from rlvr.specs import (
-    PartSpec,
-    TaskSpec,
-)
+from rlvr.specs import PartSpec, TaskSpec
 
 _PARTS = ("algo", "backend", "sampler", "reward", "advantage", "loss", "checkpointer", "callbacks")
 """Options of `run` that name parts which `rlvr config show` can do without."""
@@ -94,9 +92,7 @@ def configure(
             first = attrs.evolve(first, **picked)
             chosen, missing = _choose(registry, first, needs, optional)
     specs: dict[str, type] = dict(CORE_OPTIONS)
-    for spec in chosen.parts():
-        if spec.config is not None:
-            _declare(specs, spec)
+    _declare(specs, chosen.parts())
     if flags.given:
         own = {s.option_namespace for s in (chosen.task, chosen.reward) if s.config}
         told = {s.option_namespace for s in chosen.callbacks}
@@ -108,9 +104,7 @@ def configure(
     own_values = without_outranked(own_values, given, specs, chosen, registry)
     vetted = [*backend_layers(chosen, first), *own_values]
     chosen = choose_teachers(chosen, [*vetted, *given], specs, host)
-    for teacher in chosen.teachers:
-        if teacher.config is not None:
-            _declare(specs, teacher)
+    _declare(specs, chosen.teachers)
     if needs == "run":
         if getattr(args, "base", None):  # parts that are not those of before: the run says which
             given[0] = without_foreign(given[0], specs, registry)
@@ -128,33 +122,35 @@ def configure(
 
 def check_dataset(run: RunOptions, task: TaskSpec) -> None:
     """
-    Refuse a data set that is not there.
+    Reject a data set that does not exist.
 
     Raises:
-        UnknownNameError: It does not exist, or one of several.
+        UnknownNameError: It, or one of several, does not exist.
     """
     if not run.dataset or Path(run.dataset).exists():
         return
-    several = run.dataset.split(",") if task.reads_several else [run.dataset]
-    missing = next((path for path in several if not Path(path).exists()), None)
-    if missing is not None:
+    paths = run.dataset.split(",") if task.reads_several else [run.dataset]
+    if missing := [path for path in paths if not Path(path).exists()]:
         raise UnknownNameError(
-            f"the data set {missing} was asked for.",
+            f"the data set {missing[0]} was asked for.",
             "found: no such file or folder",
             "check the path given with --dataset",
         )
 
 
-def _declare(specs: dict[str, type], spec: PartSpec) -> None:
-    """Add a part's options; two classes under one namespace cannot both be meant."""
-    cls = load_object(str(spec.config), spec.provider)
-    other = specs.setdefault(spec.option_namespace, cls)
-    if other is not cls:
-        raise PluginError(
-            f"two parts of this run declare options under '{spec.option_namespace}'.",
-            f"found: {other.__module__}.{other.__name__} and {cls.__module__}.{cls.__name__}",
-            f"a part of plugin {spec.provider} needs a namespace of its own",
-        )
+def _declare(specs: dict[str, type], parts: Sequence[PartSpec]) -> None:
+    """Add the parts' options; two classes under one namespace cannot both be meant."""
+    for spec in parts:
+        if spec.config is None:
+            continue
+        cls = load_object(spec.config, spec.provider)
+        other = specs.setdefault(spec.option_namespace, cls)
+        if other is not cls:
+            raise PluginError(
+                f"two parts of this run declare options under '{spec.option_namespace}'.",
+                f"found: {other.__module__}.{other.__name__} and {cls.__module__}.{cls.__name__}",
+                f"a part of plugin {spec.provider} needs a namespace of its own",
+            )
 
 
 def _given_layers(args: Namespace) -> list[Layer]:
@@ -164,21 +160,17 @@ def _given_layers(args: Namespace) -> list[Layer]:
     if path := getattr(args, "config", None):
         layers.append(file_layer(Path(path)))
     layers.append(environment_layer(os.environ, CORE_OPTIONS))
-    flags: dict[str, Any] = {
-        f"run.{name}": getattr(args, name)
-        for name in (*RUN_FLAGS, "curriculum", "callbacks", "steps", "seed", "max_staleness")
-        if getattr(args, name, None) is not None
-    }
-    if getattr(args, "workers", None) is not None:
-        flags["verify.workers"] = args.workers
-    flags |= getattr(args, "flag_options", {})
-    layers.append(Layer("command line", flags))
+    names = (*RUN_FLAGS, "curriculum", "callbacks", "steps", "seed", "max_staleness")
+    keys = {name: f"run.{name}" for name in names} | {"workers": "verify.workers"}
+    flags = {key: getattr(args, name, None) for name, key in keys.items()}
+    flags = {key: value for key, value in flags.items() if value is not None}
+    layers.append(Layer("command line", flags | getattr(args, "flag_options", {})))
     layers.append(overrides_layer(getattr(args, "overrides", None) or []))
     return layers
 
 
 def _first_look(given: Sequence[Layer], host: PluginHost) -> RunOptions:
-    """The `run.*` options alone: they say which plugins' options exist, the model its backend."""
+    """The `run.*` options alone: they decide which plugins' options there are."""
     only_run = [
         Layer(layer.name, {k: v for k, v in layer.values.items() if k.startswith("run.")})
         for layer in given
@@ -231,24 +223,20 @@ def _choose(
     if needs in ("eval", "trained"):
         own = backend.sampler if backend is not None else ""
         found["sampler"] = find("sampler", run.sampler or own or "group")
+    if len(errors) == 1:
+        raise errors[0]
     if errors:
-        raise _joined(errors)
+        lines = dict.fromkeys(map(str, errors))
+        raise PluginError("several parts of this run are missing.\n" + "\n".join(lines))
     if found.get("backend") is not None and task is not NO_TASK:
         check_fit(found["backend"], found.get("sampler"), trains=needs == "run")
     return Chosen(task=task, reward=reward or NO_REWARD, **found), tuple(missing)
 
 
 def _task(registry: Registry, run: RunOptions) -> TaskSpec:
-    if not (run.task or run.plugin):
-        return NO_TASK
+    task: TaskSpec = NO_TASK
     if run.task or run.plugin in registry.names("task"):
-        task: TaskSpec = registry.find("task", run.task or run.plugin)
-        return task
-    return registry.default_task(run.plugin)
-
-
-def _joined(errors: Sequence[PluginError]) -> PluginError:
-    if len(errors) == 1:
-        return errors[0]
-    lines = dict.fromkeys(str(error) for error in errors)
-    return PluginError("several parts of this run are missing.\n" + "\n".join(lines))
+        task = registry.find("task", run.task or run.plugin)
+    elif run.plugin:
+        task = registry.default_task(run.plugin)
+    return task

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from rlvr.config.core import RunOptions
-from rlvr.config.layers import (
-    Options,
-)
+from rlvr.config.layers import Options
 from rlvr.plugins.host import PluginHost
 from rlvr.specs import (
     AdvantageSpec,
@@ -45,18 +43,8 @@ class Chosen:
 
     def parts(self) -> list[PartSpec]:
         """The chosen part specs (the algorithm is not a part)."""
-        found = (
-            self.task,
-            self.reward,
-            self.sampler,
-            self.advantage,
-            self.loss,
-            self.backend,
-            self.checkpointer,
-            self.curriculum,
-            *self.teachers,
-            *self.callbacks,
-        )
+        one = (self.task, self.reward, self.sampler, self.advantage, self.loss, self.backend)
+        found = (*one, self.checkpointer, self.curriculum, *self.teachers, *self.callbacks)
         return [spec for spec in found if spec is not None]
 
 

@@ -1,20 +1,22 @@
-"""The layers of option values that a task and a backend propose for one data set and model."""
+"""Layers of option values that a task and a backend propose for a data set and a model."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
 from rlvr.assembly.teachers import model_of
+from rlvr.border.calls import Border, shown
 from rlvr.config.layers import Layer, Options
-from rlvr.errors import PluginError, RlvrError
+from rlvr.errors import RlvrError
 from rlvr.fitting import ModelFacts, Proposed, Situation
 from rlvr.log import get
 from rlvr.plugins.resolve import load_object
-from rlvr.specs import BackendSpec, PartSpec, TaskSpec
+from rlvr.specs import BackendSpec, PartSpec
 
 if TYPE_CHECKING:
     from rlvr.assembly.configured import Chosen
@@ -26,7 +28,7 @@ def fitted_layers(
     chosen: Chosen, options: Options, given: Sequence[Layer], *, trains: bool
 ) -> list[Layer]:
     """
-    What backend and task propose, lowest first; only for options that this command has.
+    Proposals of backend and task, lowest first, for options that this command has.
 
     Args:
         chosen: The parts; without a backend nothing is proposed.
@@ -41,32 +43,43 @@ def fitted_layers(
     backend, task = chosen.backend, chosen.task
     if backend is None or not (backend.fit or task.fit):
         return []
-    path = Path(str(options.values["run.dataset"])) if options.values["run.dataset"] else None
+    name, dataset = str(options.values["run.model"]), Path(str(options.values["run.dataset"]))
+    model = ""
+    with suppress(RlvrError):  # building the run reports a starter that does not exist
+        model = model_of(name, task)
     situation = Situation(
-        model=_model(str(options.values["run.model"]), task),
-        dataset=path if path is not None and path.exists() else None,
+        model=model,
+        dataset=dataset if options.values["run.dataset"] and dataset.exists() else None,
         trains=trains,
         values=options.values,
         said=frozenset(key for layer in given for key in layer.values),
     )
     layers = []
-    if backend.fit and situation.model:
-        proposed = _asked(backend, backend.fit, situation)
-        layers.append(_layer(f"model {options.values['run.model']}", proposed, options))
-        situation = attrs.evolve(situation, values={**situation.values, **_new(layers, situation)})
-    if task.fit and path is not None and situation.dataset is not None:
+    if backend.fit and model:
+        layer = _proposed(f"model {name}", backend, backend.fit, situation)
+        new = {k: v for k, v in layer.values.items() if k not in situation.said}
+        situation = attrs.evolve(situation, values={**situation.values, **new})
+        layers.append(layer)
+    if task.fit and situation.dataset is not None:
         situation = attrs.evolve(situation, facts=_facts(backend, situation))
-        proposed = _asked(task, task.fit, situation)
-        layers.append(_layer(f"data set {path.name}", proposed, options))
+        layers.append(_proposed(f"data set {dataset.name}", task, task.fit, situation))
     return [layer for layer in layers if layer.values]
 
 
-def _new(layers: Sequence[Layer], situation: Situation) -> dict[str, Any]:
-    return {k: v for layer in layers for k, v in layer.values.items() if k not in situation.said}
+def _proposed(name: str, spec: PartSpec, target: str, situation: Situation) -> Layer:
+    """
+    Proposals of a plugin's function, of those options that this command has.
 
-
-def _layer(name: str, proposed: Mapping[str, Proposed], options: Options) -> Layer:
-    kept = {key: one for key, one in proposed.items() if key in options.values}
+    Raises:
+        PartError: It raised something unforeseen, or gave something else.
+    """
+    promised = "a mapping of dotted option keys to rlvr.fitting.Proposed"
+    at = Border(spec, spec.kind, target, promised=promised)
+    with at:
+        found = load_object(target, spec.provider)(situation)
+    if not isinstance(found, Mapping) or not all(isinstance(p, Proposed) for p in found.values()):
+        at.check(shown(found))
+    kept = {key: one for key, one in found.items() if key in situation.values}
     return Layer(
         name,
         {key: one.value for key, one in kept.items()},
@@ -75,44 +88,8 @@ def _layer(name: str, proposed: Mapping[str, Proposed], options: Options) -> Lay
     )
 
 
-def _asked(spec: PartSpec, target: str, situation: Situation) -> Mapping[str, Proposed]:
-    """
-    The proposals of a plugin's function.
-
-    Raises:
-        PluginError: It raised something unforeseen, or gave something else.
-    """
-    try:
-        found = load_object(target, spec.provider)(situation)
-    except RlvrError:
-        raise
-    except Exception as error:  # the plugin border
-        raise _broken(spec, target, f"it raised {error!r}") from error
-    is_sound = isinstance(found, Mapping) and all(isinstance(p, Proposed) for p in found.values())
-    if not is_sound:
-        raise _broken(spec, target, f"it gave {str(found)[:200]}")
-    proposals: Mapping[str, Proposed] = found
-    return proposals
-
-
-def _broken(spec: PartSpec, target: str, found: str) -> PluginError:
-    return PluginError(
-        f"{spec.kind} {spec.full_name} was asked for option values ({target}).",
-        f"found: {found}",
-        "promised: a mapping of dotted option keys to rlvr.fitting.Proposed",
-    )
-
-
-def _model(model: str, task: TaskSpec) -> str:
-    """The model spec; "" for a starter that does not exist, which building the run reports."""
-    try:
-        return model_of(model, task)
-    except RlvrError:
-        return ""
-
-
 def _facts(backend: BackendSpec, situation: Situation) -> ModelFacts | None:
-    """Facts about the model; None where it cannot be read, which opening it reports."""
+    """Facts about the model; None if it cannot be read: opening the model reports why."""
     if not backend.facts or not situation.model:
         return None
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rlvr.assembly.configured import STARTER
 from rlvr.errors import ConfigError
 from rlvr.log import get
 from rlvr.plugins.host import PluginHost
@@ -11,15 +12,13 @@ from rlvr.specs import BackendSpec, SamplerSpec, TaskSpec
 
 log = get(__name__)
 
-STARTER = "starter"
-
 
 def backend_for_model(model: str, host: PluginHost) -> str | None:
     """
     The only installed backend that takes the model's scheme (`server` of `server:URL#NAME`).
 
-    If none does, gives the one of ours that would, so that the error names it as missing. None
-    where the spec has no scheme, or nobody or several take it: then `run.backend` says which.
+    If none does, the backend of this project that would, so that an error names it as missing.
+    None if the spec has no scheme, or if no backend or several take it: `run.backend` decides.
     """
     scheme, colon, _rest = model.partition(":")
     if not colon:
@@ -31,22 +30,17 @@ def backend_for_model(model: str, host: PluginHost) -> str | None:
 
 
 def default_model(backend: str, host: PluginHost) -> str:
-    """Default model: that of an installed backend, such as a server's only one; "": the starter."""
+    """Default model of an installed backend, such as a server's only one; "": the starter."""
     for spec in host.backends():
         if backend in (spec.name, spec.full_name):
-            return _found(spec) or spec.default_model
+            found = ""
+            try:
+                if spec.find_model is not None:
+                    found = str(load_object(spec.find_model, spec.provider)())
+            except Exception as error:  # the plugin border; opening the backend says what is wrong
+                log.debug("model_not_found", backend=spec.name, reason=repr(error))
+            return found or spec.default_model
     return ""
-
-
-def _found(spec: BackendSpec) -> str:
-    """What the backend's own look at what is there finds; "" where that fails, for any reason."""
-    if spec.find_model is None:
-        return ""
-    try:
-        return str(load_object(spec.find_model, spec.provider)())
-    except Exception as error:  # the plugin border; opening the backend says what is wrong
-        log.debug("model_not_found", backend=spec.name, reason=repr(error))
-        return ""
 
 
 def is_starter(model: str, task: TaskSpec, backend: BackendSpec | None) -> bool:
@@ -59,7 +53,7 @@ def is_starter(model: str, task: TaskSpec, backend: BackendSpec | None) -> bool:
 
 def check_fit(backend: BackendSpec, sampler: SamplerSpec | None, *, trains: bool) -> None:
     """
-    Refuse what the backend cannot do, before anything is built.
+    Reject a command that the backend cannot serve, before anything is built.
 
     Raises:
         ConfigError: Training with a backend that only samples, or one whose policy another

@@ -1,10 +1,10 @@
-"""The problems of a run, without those that cannot be put to the policy."""
+"""The problems of a run that a policy can answer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from rlvr.border.abilities import task_warnings
+from rlvr.border.abilities import warnings_of
 from rlvr.border.calls import label
 from rlvr.border.promises import problems_of
 from rlvr.errors import ConfigError
@@ -21,19 +21,24 @@ def train_problems(task: Task, sampler: Sampler, provider: str) -> tuple[Problem
 
     Args:
         task: Open.
-        sampler: The run's.
+        sampler: Of the run.
         provider: Plugin of the task, for messages.
 
     Raises:
-        ConfigError: Nothing is.
+        ConfigError: There is none.
     """
     problems = tuple(problems_of(task, "train"))
     if not problems:
-        raise ConfigError(
-            f"there is nothing to train on: {label(task, 'task')}.",
-            f"found: no usable problem in split 'train'{_left_out(task)}",
-            "choose another --dataset" + _reasons(task, provider),
-        )
+        found, do = "no usable problem in split 'train'", "choose another --dataset"
+        if others := len(problems_of(task, "all")):
+            found += f", {others} in all splits"
+        if unsupported := task.unsupported():
+            name, reason = next(iter(unsupported.items()))
+            found += f"; {len(unsupported)} rows are unsupported, the first {name}: {reason}"
+            do += f"; every reason: rlvr score --plugin {provider} --dataset FILE --golden"
+        found += "".join(f"; {text}" for text in warnings_of(task, "train"))
+        asked = f"there is nothing to train on: {label(task, 'task')}."
+        raise ConfigError(asked, f"found: {found}", do)
     kept = posed(task, sampler, problems)
     if not kept:
         first = problems[0]
@@ -57,24 +62,3 @@ def posed(task: Task, sampler: Sampler, problems: Sequence[Problem]) -> tuple[Pr
     first, reason = next(iter(why.items()))
     log.warning("problems_left_out", problems=len(why), of=len(problems), first=first, why=reason)
     return kept
-
-
-def _left_out(task: Task) -> str:
-    others = len(problems_of(task, "all"))
-    held = f", {others} in all splits" if others else ""
-    warnings = "".join(f"; {text}" for text in task_warnings(task, "train"))
-    return held + _refused(task.unsupported()) + warnings
-
-
-def _reasons(task: Task, provider: str) -> str:
-    """The command that lists the reason of every unusable row; each plugin has it."""
-    if not task.unsupported():
-        return ""
-    return f"; every reason: rlvr score --plugin {provider} --dataset FILE --golden"
-
-
-def _refused(unsupported: Mapping[str, str]) -> str:
-    if not unsupported:
-        return ""
-    name, reason = next(iter(unsupported.items()))
-    return f"; {len(unsupported)} rows are unsupported, the first {name}: {reason}"

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
-from typing import Any
 
+import attrs
 from attrs import field, frozen
 
-from rlvr.assembly.build_part import build, enter
+from rlvr.assembly.build_part import build, enter, opened
 from rlvr.assembly.compatibility import check_eval_loss, check_together
 from rlvr.assembly.configure import check_dataset
 from rlvr.assembly.configured import Configured
 from rlvr.assembly.problems import posed, train_problems
-from rlvr.assembly.teachers import check_routes, model_of, open_teachers
+from rlvr.assembly.teachers import model_of, open_teachers
 from rlvr.border.promises import policy_of, problems_of
 from rlvr.config.core import (
     CheckpointOptions,
@@ -46,7 +46,7 @@ from rlvr.rollouts.group import GroupSampler
 from rlvr.rollouts.rollout import check_room
 from rlvr.types import Problem, SamplingParams
 from rlvr.verification.runner import VerificationRunner
-from rlvr.verification.verdict_cache import VerdictStore, open_store
+from rlvr.verification.verdict_cache import open_store
 from rlvr.verification.verdict_keys import salt_of
 
 log = get(__name__)
@@ -129,14 +129,7 @@ def build_context(configured: Configured, run_dir: Path | None) -> BuildContext:
 
 def _sampling(configured: Configured) -> SamplingParams:
     options: SamplerOptions = configured.options.record("sampler")
-    return SamplingParams(
-        max_tokens=options.max_tokens,
-        temperature=options.temperature,
-        top_p=options.top_p,
-        top_k=options.top_k,
-        stop=options.stop,
-        group_size=options.group_size,
-    )
+    return SamplingParams(**attrs.asdict(options))
 
 
 def _model_spec(configured: Configured) -> str:
@@ -158,16 +151,16 @@ async def open_verifier(
 ) -> AsyncIterator[Verifier]:
     """Build and open task and reward, with the verdict store."""
     verify: VerifyOptions = configured.options.record("verify")
+    chosen = configured.chosen
     async with AsyncExitStack() as stack:
-        store: VerdictStore = open_store(verify.store)
-        stack.callback(store.close)
-        task = await enter(stack, build(configured, configured.chosen.task, context))
-        reward = await enter(stack, build(configured, configured.chosen.reward, context))
+        store = stack.enter_context(closing(open_store(verify.store)))
+        task = await opened(stack, configured, chosen.task, context)
+        reward = await opened(stack, configured, chosen.reward, context)
         runner = VerificationRunner(
             reward=reward,
             store=store,
             salt=_salt(configured, reward),
-            bounds=configured.chosen.reward.bounds,
+            bounds=chosen.reward.bounds,
             workers=context.workers,
             deadline_s=verify.deadline_s,
             max_failures=verify.max_failures,
@@ -177,7 +170,7 @@ async def open_verifier(
 
 
 def _salt(configured: Configured, reward: RewardFn) -> str | None:
-    """What enters each key of the verdict store besides the reward's own."""
+    """Text that enters each key of the verdict store besides the reward's own key."""
     spec, values = configured.chosen.reward, configured.options.values
     if values["verify.store"] == "off":
         return ""
@@ -195,16 +188,11 @@ async def open_policy_context(
     chosen = configured.chosen
     async with AsyncExitStack() as stack:
         verifier = await stack.enter_async_context(open_verifier(configured, context, status))
-        sampler = await enter(stack, build(configured, _there(chosen.sampler), context))
-        backend = await enter(stack, build(configured, _there(chosen.backend), context))
-        params = _sampling(configured)
         yield PolicyContext(
-            task=verifier.task,
-            reward=verifier.reward,
-            runner=verifier.runner,
-            sampler=sampler,
-            backend=backend,
-            params=params,
+            **attrs.asdict(verifier, recurse=False),
+            sampler=await opened(stack, configured, chosen.sampler, context),
+            backend=await opened(stack, configured, chosen.backend, context),
+            params=_sampling(configured),
         )
 
 
@@ -213,74 +201,59 @@ async def open_recipe(
     configured: Configured, context: BuildContext, status: RunStatus
 ) -> AsyncIterator[Recipe]:
     """Build and open everything a run needs; closed in reverse order, whatever happens."""
-    chosen, options = configured.chosen, configured.options
-    evaluation: EvalOptions = options.record("eval")
+    chosen, options, run = configured.chosen, configured.options, configured.run
+    train: TrainOptions = options.record("train")
     async with AsyncExitStack() as stack:
         advantage, loss, checkpointer = [
-            await enter(stack, build(configured, _there(spec), context))
+            await opened(stack, configured, spec, context)
             for spec in (chosen.advantage, chosen.loss, chosen.checkpointer)
         ]
-        opened = await stack.enter_async_context(open_policy_context(configured, context, status))
+        base = await stack.enter_async_context(open_policy_context(configured, context, status))
+        task, sampler, backend = base.task, base.sampler, base.backend
         check_together(
-            sampler=opened.sampler,
-            params=opened.params,
+            sampler=sampler,
+            params=base.params,
             advantage=advantage,
             loss=loss,
-            train=options.record("train"),
-            max_staleness=configured.run.max_staleness,
+            train=train,
+            max_staleness=run.max_staleness,
         )
-        if opened.sampler.draws_from_policy:
-            backend = opened.backend
-            is_live = configured.run.max_staleness > 0 and backend.capabilities.partial_rollouts
-            check_room(await policy_of(backend, is_live=is_live), opened.params)
+        if sampler.draws_from_policy:
+            is_live = run.max_staleness > 0 and backend.capabilities.partial_rollouts
+            check_room(await policy_of(backend, is_live=is_live), base.params)
         teachers = await stack.enter_async_context(
-            open_teachers(configured, context, [advantage, loss], opened.backend)
+            open_teachers(configured, context, [advantage, loss], backend)
         )
-        problems = train_problems(opened.task, opened.sampler, chosen.task.provider)
-        check_routes(teachers, problems)
+        problems = train_problems(task, sampler, chosen.task.provider)
         curriculum: Curriculum | None = None
         if chosen.curriculum is not None:
-            curriculum = await enter(stack, build(configured, chosen.curriculum, context))
-        check_choice(
-            opened.task,
-            problems,
-            options.record("train").problems,
-            seed=configured.run.seed,
-            curriculum=curriculum,
-        )
+            curriculum = await opened(stack, configured, chosen.curriculum, context)
+        check_choice(task, problems, train.problems, seed=run.seed, curriculum=curriculum)
         eval_problems: tuple[Problem, ...] = ()
+        evaluation: EvalOptions = options.record("eval")
         if evaluation.samples:
-            eval_problems = tuple(problems_of(opened.task, evaluation.split))
-            eval_problems = posed(opened.task, opened.sampler, eval_problems)
+            eval_problems = posed(task, sampler, problems_of(task, evaluation.split))
             eval_problems = eval_problems[: evaluation.problems or None]
             if not eval_problems:
                 log.warning("nothing_to_evaluate", split=evaluation.split)
-            check_eval_loss(opened.task, opened.backend, configured.run.backend)
-            if opened.task.is_offline:  # the loss is told with the teachers, too
-                check_routes(teachers, eval_problems)
+            check_eval_loss(task, backend, run.backend)
+        for teacher in teachers.values():  # each problem needs a route; evals ask of recordings
+            teacher.check_problems([*problems, *(eval_problems if task.is_offline else ())])
         yield Recipe(
-            task=opened.task,
-            reward=opened.reward,
-            runner=opened.runner,
-            sampler=opened.sampler,
-            backend=opened.backend,
-            params=opened.params,
-            eval_sampler=opened.sampler if opened.sampler.draws_from_policy else GroupSampler(),
+            **attrs.asdict(base, recurse=False),
+            **{name: options.record(name) for name in ("train", "checkpoint", "parity", "verify")},
+            eval=evaluation,
+            eval_sampler=sampler if sampler.draws_from_policy else GroupSampler(),
             advantage=advantage,
             loss=loss,
             checkpointer=checkpointer,
             problems=problems,
             eval_problems=eval_problems,
-            steps=configured.run.steps,
-            seed=configured.run.seed,
-            train=options.record("train"),
-            eval=evaluation,
-            checkpoint=options.record("checkpoint"),
-            parity=options.record("parity"),
+            steps=run.steps,
+            seed=run.seed,
             curriculum=curriculum,
             teachers=teachers,
-            max_staleness=configured.run.max_staleness,
-            verify=options.record("verify"),
+            max_staleness=run.max_staleness,
         )
 
 
@@ -290,9 +263,3 @@ async def open_callbacks(
     """Build and open the callbacks; they stay open longer than all other parts."""
     built = [build(configured, spec, context) for spec in configured.chosen.callbacks]
     return tuple([await enter(stack, part) for part in built])
-
-
-def _there(spec: Any) -> Any:
-    if spec is None:
-        raise ConfigError("this command was configured without a part that it needs")
-    return spec

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
-from rlvr.assembly.build_part import build, enter
-from rlvr.assembly.configured import NO_TASK
+from rlvr.assembly.build_part import build, opened
+from rlvr.assembly.configured import NO_TASK, STARTER
 from rlvr.border.promises import policy_of
 from rlvr.config.layers import Layer, resolve
 from rlvr.errors import ConfigError, PluginError
@@ -24,14 +24,13 @@ from rlvr.teachers.requests import introduce
 from rlvr.teachers.route_spec import models_of, routes_of
 from rlvr.teachers.routed import RoutedTeacher
 from rlvr.teachers.same_tokenizer import difference, warn_of_frame
-from rlvr.types import Problem, SamplingParams
+from rlvr.types import SamplingParams
 
 if TYPE_CHECKING:
     from rlvr.assembly.configured import Chosen, Configured
 
 log = get(__name__)
 
-STARTER = "starter"
 _BACKENDS = frozenset({"policy", "reference", "value", "return"})
 """Annotations that a backend or an advantage makes: no teacher may take their names."""
 
@@ -48,7 +47,7 @@ def choose_teachers(
     """
     The chosen parts with the specs of the teachers that the options name.
 
-    A look at those options alone, before all others: they say which teachers' options exist.
+    These options are resolved before all others: they decide which teachers' options exist.
 
     Raises:
         PluginError: No plugin takes a teacher's model, or several do.
@@ -77,20 +76,26 @@ def teacher_for(model: str, host: PluginHost) -> TeacherSpec:
     """
     scheme = model.partition(":")[0]
     takers = [spec for spec in host.teachers() if scheme in spec.models]
-    if len(takers) == 1:
-        return takers[0]
+    asked = f"the teacher '{model}' was asked for."
+    if takers:
+        return _only(takers, asked, "take")
     known = sorted({f"{s}:..." for spec in host.teachers() for s in spec.models})
     ours = distribution_for("backend", MODELS.get(scheme, ""))
     raise PluginError(
-        f"the teacher '{model}' was asked for.",
-        f"found: {len(takers)} plugins take it: {', '.join(s.provider for s in takers)}"
-        if takers
-        else f"found: no plugin takes it; teachers can be: {', '.join(known) or 'none'}",
-        "disable all but one of them (RLVR_DISABLE_PLUGINS)"
-        if takers
-        else f"do: {pip_install(ours)}"
-        if ours
-        else "name one by its model spec, such as hf:PATH",
+        asked,
+        f"found: no plugin takes it; teachers can be: {', '.join(known) or 'none'}",
+        f"do: {pip_install(ours)}" if ours else "name one by its model spec, such as hf:PATH",
+    )
+
+
+def _only(specs: Sequence[TeacherSpec], asked: str, verb: str, why: str = "") -> TeacherSpec:
+    if len(specs) == 1:
+        return specs[0]
+    names = ", ".join(spec.provider for spec in specs)
+    raise PluginError(
+        asked,
+        f"found: {why}{len(specs)} plugins {verb} it: {names}",
+        "disable all but one of them (RLVR_DISABLE_PLUGINS)",
     )
 
 
@@ -138,9 +143,9 @@ async def open_teachers(
 
     Args:
         configured: Options and chosen parts.
-        context: The run's; a teacher's own has its model spec.
+        context: Of the run; each teacher is built with its own model spec in it.
         parts: Advantage and loss.
-        backend: What is to be taught; open.
+        backend: Trains the policy; open.
 
     Yields:
         Teachers by annotation; a model that two of them name is opened once. One of several, by
@@ -151,42 +156,39 @@ async def open_teachers(
             score at the temperature of what is sampled, or give the distributions of a loss.
         PluginError: No plugin takes a model, or the part's spec does not name the option.
     """
-    opened: dict[str, tuple[Teacher, Teacher]] = {}  # as it is, and in the policy's tokens
+    open_ones: dict[str, tuple[Teacher, Teacher]] = {}  # as it is, and in the policy's tokens
     needs = {name for part in parts for name in part.needs.annotations}
     async with AsyncExitStack() as stack:
 
         async def one(given: str, name: str) -> Teacher:
             model = model_of(given, configured.chosen.task)
-            if model not in opened:
-                teacher = await enter(stack, _build(configured, context, model))
+            if model not in open_ones:
+                spec = teacher_for(model, configured.host)
+                if spec.config and spec.option_namespace not in configured.specs:
+                    raise PluginError(
+                        f"the teacher '{model}' was asked for.",
+                        f"found: its options ({spec.option_namespace}.*) are not known to this run",
+                        "the advantage's or loss's spec must name the option: "
+                        "AdvantageSpec(teachers=...)",
+                    )
+                own = attrs.evolve(context, model=model)
+                teacher = await opened(stack, configured, spec, own)
                 policy = await policy_of(backend)
-                opened[model] = teacher, check_fit(configured, teacher, policy, context)
-            teacher, fitted = opened[model]
+                open_ones[model] = teacher, check_fit(configured, teacher, policy, context)
+            teacher, fitted = open_ones[model]
             if name in needs:
                 check_temperature(teacher, context.sampling)
             return fitted
 
         teachers: dict[str, Teacher] = {}
         for name, given in teachers_wanted(parts).items():
-            routes = routes_of(given)
-            if routes:
+            if routes := routes_of(given):
                 teachers[name] = RoutedTeacher({r: await one(r.model, name) for r in routes})
             else:
                 teachers[name] = await one(given, name)
         loss = configured.chosen.loss
         introduce(parts, teachers, loss.option_namespace if loss is not None else "")
         yield teachers
-
-
-def check_routes(teachers: Mapping[str, Teacher], problems: Sequence[Problem]) -> None:
-    """
-    Reject problems that no route sends to a teacher.
-
-    Raises:
-        ConfigError: Names one, and its labels.
-    """
-    for teacher in teachers.values():
-        teacher.check_problems(problems)
 
 
 def check_fit(
@@ -232,24 +234,19 @@ def in_tokens_of(configured: Configured, student: Tokenizer, teacher: Teacher) -
         warn_of_frame(student, teacher.tokenizer, f"teacher {teacher.name}")
         return teacher
     adapters = [spec for spec in configured.host.teachers() if spec.adapts]
-    if len(adapters) != 1:
+    asked = f"teacher {teacher.name} was to score what the policy writes."
+    why = f"it has another tokenizer: {differs}; and "
+    if not adapters:
         raise PluginError(
-            f"teacher {teacher.name} was to score what the policy writes.",
-            f"found: it has another tokenizer: {differs}; and "
-            + (
-                f"{len(adapters)} plugins adapt it: {', '.join(s.provider for s in adapters)}"
-                if adapters
-                else "no plugin that adapts one to the other"
-            ),
-            "disable all but one of them (RLVR_DISABLE_PLUGINS)"
-            if adapters
-            else f"do: {pip_install('rlvr-distill')}, or choose a teacher whose tokenizer is "
-            "the policy's",
+            asked,
+            f"found: {why}no plugin that adapts one to the other",
+            f"do: {pip_install('rlvr-distill')}, or choose a teacher whose tokenizer is the "
+            "policy's",
         )
-    known = BuildContext(
-        model=teacher.name, inner=teacher, tokenizer=student, notes={"differs": differs}
-    )
-    adapted: Teacher = build(configured, adapters[0], known)
+    adapter = _only(adapters, asked, "adapt", why)
+    notes = {"differs": differs}
+    known = BuildContext(model=teacher.name, inner=teacher, tokenizer=student, notes=notes)
+    adapted: Teacher = build(configured, adapter, known)
     return adapted
 
 
@@ -258,7 +255,7 @@ def check_temperature(teacher: Teacher, sampling: SamplingParams | None) -> None
     Reject a teacher that cannot give logprobs at the sampling temperature.
 
     Raises:
-        ConfigError: Says at which it scores.
+        ConfigError: Names the temperatures at which it scores.
     """
     able = teacher.capabilities
     if sampling is None or able.temperatures is None:
@@ -271,14 +268,3 @@ def check_temperature(teacher: Teacher, sampling: SamplingParams | None) -> None
             f"found: it scores at temperature {at} only",
             f"do: set sampler.temperature to {at}, or choose another teacher",
         )
-
-
-def _build(configured: Configured, context: BuildContext, model: str) -> Any:
-    spec = teacher_for(model, configured.host)
-    if spec.config and spec.option_namespace not in configured.specs:
-        raise PluginError(
-            f"the teacher '{model}' was asked for.",
-            f"found: its options ({spec.option_namespace}.*) are not known to this run",
-            "the advantage's or loss's spec must name the option: AdvantageSpec(teachers=...)",
-        )
-    return build(configured, spec, attrs.evolve(context, model=model))

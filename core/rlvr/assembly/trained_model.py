@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from pathlib import Path
 
 import attrs
@@ -10,17 +11,14 @@ from attrs import frozen
 from rlvr.assembly.build_part import build
 from rlvr.assembly.configured import Configured
 from rlvr.assembly.teachers import model_of, teacher_keys
+from rlvr.border.promises import checkpoints_of
 from rlvr.config.layers import Layer
 from rlvr.errors import CheckpointError, ConfigError
 from rlvr.parts import Backend, BuildContext, Checkpointer
-from rlvr.records.kept_checkpoints import checkpoints_of
 from rlvr.records.lineage import Lineage, joined, lineage_of
 from rlvr.records.run_directory import RunDir
 from rlvr.records.run_state import state_of
 from rlvr.teachers.route_spec import models_of
-
-NOT_KEPT = ("run.sampler", "run.out")
-"""Options of a run that say nothing about how its model is evaluated."""
 
 
 @frozen
@@ -46,7 +44,8 @@ def options_of(run: Path) -> Layer:
         ConfigError: There is no run there, or its `run.json` cannot be read.
     """
     config = RunDir.open(run).read_run()["config"]
-    kept = {key: value for key, value in config.items() if key not in NOT_KEPT}
+    # how groups were drawn and where they went says nothing about how the model is evaluated
+    kept = {k: v for k, v in config.items() if k not in ("run.sampler", "run.out")}
     return Layer(f"run {run}", kept, is_typed=True)
 
 
@@ -59,15 +58,14 @@ def lineage_in(trained: Trained) -> Lineage:
     record, source = RunDir.open(trained.run).read_run(), str(trained.run / "run.json")
     folder = trained.run / "checkpoints"
     places = [folder / trained.checkpoint] if trained.checkpoint else sorted(folder.glob("step-*"))
-    lineage = Lineage.from_json(record, source)
-    for place in places[-1:]:
-        lineage = joined(lineage, lineage_of(f"path:{place / 'model'}"))
-    return attrs.evolve(lineage, source=source)
+    lineages = [Lineage.from_json(record, source)]
+    lineages += [lineage_of(f"path:{place / 'model'}") for place in places[-1:]]
+    return attrs.evolve(reduce(joined, lineages), source=source)
 
 
 def check_alone(run: Path, model: str | None) -> None:
     """
-    Refuse a second model beside the run's.
+    Reject a second model beside the run's.
 
     Raises:
         ConfigError: `--model` was given too.
@@ -84,7 +82,7 @@ async def load_last(
     configured: Configured, context: BuildContext, run: Path, backend: Backend, name: str = ""
 ) -> int:
     """
-    Load the last checkpoint of a run, or the one of a name, into the backend; gives its step.
+    Load the last checkpoint of a run, or the named one, into the backend; return its step.
 
     Raises:
         CheckpointError: The run has no such checkpoint, or it cannot be trusted.
@@ -100,13 +98,13 @@ async def load_last(
             f"go on with the run: rlvr run --resume {run}",
         )
     named = {checkpoint.path.name: checkpoint for checkpoint in checkpoints}
-    if name and name not in named:
+    which = named.get(name) if name else checkpoints[-1]
+    if which is None:
         raise CheckpointError(
             f"checkpoint {name} of the run {run} was to be evaluated.",
             f"found: {', '.join(named)}",
             "name one of those, or the run for its last one; checkpoint.keep keeps more",
         )
-    which = named[name] if name else checkpoints[-1]
     return state_of(await checkpointer.load(which, backend), which).step
 
 
@@ -117,11 +115,8 @@ def lineage_at_start(configured: Configured, model: str) -> Lineage:
     These are its teachers and whatever else the backend starts from (`BackendSpec.starts`).
     """
     chosen, values = configured.chosen, configured.options.values
-    found = lineage_of(model)
-    for key in chosen.backend.starts if chosen.backend is not None else ():
-        if path := str(values.get(key) or ""):
-            found = joined(found, lineage_of(f"path:{path}"))
+    starts = chosen.backend.starts if chosen.backend is not None else ()
+    models = [model, *(f"path:{values[key]}" for key in starts if values.get(key))]
     for key in teacher_keys(chosen):
-        for teacher in models_of(str(values.get(key) or "")):
-            found = joined(found, lineage_of(model_of(teacher, chosen.task)))
-    return found
+        models += [model_of(m, chosen.task) for m in models_of(str(values.get(key) or ""))]
+    return reduce(joined, map(lineage_of, models))

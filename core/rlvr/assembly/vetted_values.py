@@ -1,4 +1,4 @@
-"""Option defaults from the model, the task, the algorithm and a preset."""
+"""Option defaults from model, task, algorithm and preset, and options that a command leaves out."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from rlvr.config.layer import Layer
 from rlvr.config.schema import options_of
 from rlvr.errors import PluginError, UnknownNameError
 from rlvr.plugins.registry import Registry
-from rlvr.specs import AlgorithmSpec, PartSpec
+from rlvr.specs import PartSpec
 
 if TYPE_CHECKING:
     from rlvr.assembly.configured import Chosen
 
 PARTS = ("curriculum", "sampler", "reward", "advantage", "loss", "checkpointer")
-"""Options of `run` that name parts which such values may choose."""
+"""Options of `run` that name parts; defaults may choose these parts."""
 _BEFORE = ("plugin", "task", "algo", "model", "backend", "dataset")
-"""Those that say which values apply, and so are known before."""
+"""Options of `run` that decide which defaults apply: they are resolved before."""
 
 
 def backend_layers(chosen: Chosen, run: RunOptions) -> list[Layer]:
@@ -65,16 +65,17 @@ def without_outranked(
     registry: Registry,
 ) -> list[Layer]:
     """
-    The layers without options of parts that another one stands for.
+    The layers without options of parts that were replaced.
 
-    Those are the parts that a layer names where a person chose another, and the algorithm's own
-    advantage and loss: its values for them are not its values for others, even by the same key.
+    A part is replaced if a layer names it and a person chose another. The same holds for the
+    algorithm's own advantage and loss: its values for them do not suit others by the same key.
     """
     known, layers = options_of(specs), []
     replaced = _replaced(chosen, registry)
     for layer in vetted:
         gone = {n for n in _said(given) if f"run.{n}" in layer.values} | set(replaced)
-        is_algorithm = chosen.algorithm is not None and layer.name == _layer_of(chosen.algorithm)
+        algorithm = chosen.algorithm
+        is_algorithm = algorithm is not None and layer.name == f"algorithm {algorithm.name}"
         kept = {}
         for key, value in layer.values.items():
             owners = registry.owners(key) if gone else []
@@ -89,7 +90,7 @@ def without_outranked(
 
 
 def _replaced(chosen: Chosen, registry: Registry) -> dict[str, PartSpec]:
-    """The algorithm's own advantage and loss by kind, where others stand for them."""
+    """The algorithm's own advantage and loss, by kind, if they were replaced."""
     found: dict[str, PartSpec] = {}
     for kind, part in (("advantage", chosen.advantage), ("loss", chosen.loss)):
         if chosen.algorithm is not None and part is not None:
@@ -99,22 +100,15 @@ def _replaced(chosen: Chosen, registry: Registry) -> dict[str, PartSpec]:
     return found
 
 
-def _layer_of(algorithm: AlgorithmSpec) -> str:
-    return f"algorithm {algorithm.name}"
-
-
 def _said(given: Sequence[Layer]) -> set[str]:
     """The parts that a person chose."""
-    return {
-        name
-        for name in (*PARTS, "callbacks")
-        if any(f"run.{name}" in layer.values for layer in given)
-    }
+    keys = {key for layer in given for key in layer.values}
+    return {name for name in (*PARTS, "callbacks") if f"run.{name}" in keys}
 
 
 def vetted_layers(chosen: Chosen, run: RunOptions, preset: str | None) -> list[Layer]:
     """
-    What the task, the algorithm and a preset bring, lowest first.
+    Option defaults of the task, the algorithm and a preset, lowest first.
 
     Raises:
         UnknownNameError: The task has no such preset.
@@ -123,7 +117,7 @@ def vetted_layers(chosen: Chosen, run: RunOptions, preset: str | None) -> list[L
     if chosen.task.values:
         layers.append(Layer(f"task {chosen.task.name}", _of_command(chosen.task.values, chosen)))
     if chosen.algorithm is not None:
-        layers.append(Layer(_layer_of(chosen.algorithm), dict(chosen.algorithm.values)))
+        layers.append(Layer(f"algorithm {chosen.algorithm.name}", dict(chosen.algorithm.values)))
     presets = chosen.task.presets
     if preset is not None and preset not in presets:
         raise UnknownNameError(
@@ -139,8 +133,44 @@ def vetted_layers(chosen: Chosen, run: RunOptions, preset: str | None) -> list[L
 
 
 def _of_command(values: Mapping[str, Any], chosen: Chosen) -> dict[str, Any]:
-    """Vetted values without those of training, for `rlvr eval` and `rlvr score`."""
+    """The values without those of training, for `rlvr eval` and `rlvr score`."""
     if chosen.algorithm is not None:
         return dict(values)
     known = {"sampler", "eval", "verify"} | {s.option_namespace for s in chosen.parts()}
     return {key: value for key, value in values.items() if key.partition(".")[0] in known}
+
+
+def without_foreign(layer: Layer, specs: Mapping[str, type], registry: Registry) -> Layer:
+    """
+    The layer without options of installed parts that this command does not use.
+
+    So one run file serves `rlvr run`, `rlvr eval` and `rlvr score`. Misspelt names stay, and are
+    refused later.
+    """
+    foreign = set(registry.namespaces()) - set(specs)
+    kept = {k: v for k, v in layer.values.items() if k.partition(".")[0] not in foreign}
+    return attrs.evolve(layer, values=kept)
+
+
+def refuse_foreign(layers: Sequence[Layer], specs: Mapping[str, type], registry: Registry) -> None:
+    """
+    Reject options of parts that a run does not use: they would change nothing.
+
+    Raises:
+        UnknownNameError: Names the option, the parts that have it, and how to choose one.
+    """
+    known = options_of(specs)
+    for layer in layers:
+        for key in layer.values:
+            owners = [] if key in known else registry.owners(key)
+            if not owners:
+                continue
+            kind, name = owners[0].kind, owners[0].name
+            choice = f"--{kind} {name}"
+            if kind in ("loss", "advantage"):
+                choice = f"run.{kind}={name}, or an algorithm that has it"
+            raise UnknownNameError(
+                f"no part of this run has the option {key!r} (from {layer.place(key)}).",
+                f"found: it belongs to {', '.join(f'{o.kind} {o.name}' for o in owners)}",
+                f"leave it out, or choose {choice}",
+            )

@@ -16,6 +16,27 @@ from rlvr.parts import Advantage, LearningPart, Policy, RewardFn, Task
 from rlvr.types import Figure, PassRate, Probe, Problem, ScoredGroup, Trajectory
 
 
+def annotated(task: Task, problem: Problem, trajectory: Trajectory) -> Mapping[str, Any]:
+    """
+    What a task knows of each token of a trajectory, by name.
+
+    Raises:
+        PartError: It is no mapping of numbers (T,), or the task raised.
+    """
+    promised = "numbers (T,) by name, one a token"
+    at = Border(task, "task", "annotate", promised=promised, problem=problem.id)
+    with at:
+        found: Any = task.annotate(problem, trajectory)
+        if not isinstance(found, Mapping):
+            at.check(shown(found))
+        shapes = {name: np.asarray(v, np.float32).shape for name, v in found.items()}
+    for name, shape in shapes.items():
+        wrong = shape != trajectory.tokens.shape
+        at.check(f"{name!r} of shape {shape} for {len(trajectory.tokens)} tokens" if wrong else "")
+        at.check("" if isinstance(name, str) else f"{shown(name)} as a name")
+    return dict(found)
+
+
 def probes_of(task: Task, problem: Problem, *, count: int, seed: int) -> list[Probe]:
     """
     Answers whose verdict is known.
@@ -158,31 +179,36 @@ def is_kept(advantage: Advantage, group: ScoredGroup) -> bool:
     return bool(found)
 
 
-def warnings_of(part: LearningPart, metrics: Mapping[str, float]) -> list[str]:
+def numbers_of(part: Any, kind: str, method: str, found: object) -> dict[str, float]:
     """
-    What a person should know of a step's metrics.
+    Metrics as a part gave them, as Python's own numbers.
+
+    Raises:
+        PartError: They are no mapping of texts to numbers.
+    """
+    at = Border(part, kind, method, promised="metrics: a mapping of texts to numbers")
+    if not isinstance(found, Mapping):
+        at.check(shown(found))
+        return {}
+    for name, value in found.items():
+        is_fit = isinstance(name, str) and (
+            is_finite(value) or isinstance(value, float | np.floating)
+        )
+        at.check("" if is_fit else f"{shown(value)} as {shown(name)}")
+    return {name: float(value) for name, value in found.items()}
+
+
+def warnings_of(part: LearningPart | Task, of: Mapping[str, float] | str) -> list[str]:
+    """
+    What a person should know of a step's metrics, or of the problems of a task's split.
 
     Raises:
         PartError: They are no texts, or the part raised.
     """
     at = Border(part, part.kind, "warnings", promised="sentences")
     with at:
-        found: Any = part.warnings(metrics)
-        found = found if isinstance(found, str) else list(found)
-    at.check(fault_of_texts(found))
-    return list(found)
-
-
-def task_warnings(task: Task, split: str) -> list[str]:
-    """
-    What a person should know of a split's problems.
-
-    Raises:
-        PartError: They are no texts, or the task raised.
-    """
-    at = Border(task, "task", "warnings", promised="sentences")
-    with at:
-        found: Any = task.warnings(split)
+        told: Any = part.warnings
+        found: Any = told(of)
         found = found if isinstance(found, str) else list(found)
     at.check(fault_of_texts(found))
     return list(found)

@@ -168,6 +168,8 @@ def _others(part: Part) -> Iterator[str]:
     of = type(part).__qualname__
     if isinstance(part, Task) and overrides(part, "prove") and not overrides(part, "probes"):
         yield f"{of} defines prove, which is asked of probes, and does not define probes"
+    if isinstance(part, Task) and part.is_offline and part.discovers_problems:
+        yield f"{of} is offline, so its trajectories exist already, and discovers problems"
     if isinstance(part, LearningPart):
         pair = [name for name in ("adapted", "with_memory") if overrides(part, name)]
         if len(pair) == 1:

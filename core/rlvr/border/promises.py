@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,22 +14,8 @@ from rlvr.border.calls import Border, is_finite, label, shown
 from rlvr.border.declared import check_declarations
 from rlvr.border.kinds import fault_of_part
 from rlvr.log import get
-from rlvr.parts import (
-    Advantage,
-    Backend,
-    Episode,
-    Policy,
-    Sampler,
-    Task,
-)
-from rlvr.types import (
-    Datum,
-    Message,
-    Problem,
-    SamplingParams,
-    ScoredGroup,
-    Trajectory,
-)
+from rlvr.parts import Advantage, Backend, Checkpointer, Episode, Policy, Sampler, Task
+from rlvr.types import Checkpoint, Datum, Message, Problem, SamplingParams, ScoredGroup, Trajectory
 
 log = get(__name__)
 
@@ -64,9 +51,8 @@ def fault_of_problem(problem: object) -> str:
     messages: tuple[object, ...] = problem.prompt
     for message in messages:
         if not isinstance(message, Message) or not isinstance(message.content, str):
-            return (
-                f"problem {problem.id!r} with {shown(message)} in its prompt, which is no Message"
-            )
+            wrong = f"{shown(message)} in its prompt, which is no Message"
+            return f"problem {problem.id!r} with {wrong}"
         if not isinstance(message.role, str) or not message.role:
             return f"problem {problem.id!r} with {shown(message.role)} as a role in its prompt"
     if not all(isinstance(x, str) for pair in problem.labels.items() for x in pair):
@@ -113,27 +99,6 @@ def episode_of(task: Task, problem: Problem) -> Episode:
     at.check("" if isinstance(episode, Episode) else f"{shown(episode)}, which is no rlvr.Episode")
     check_declarations(episode, "episode")
     return episode
-
-
-def annotated(task: Task, problem: Problem, trajectory: Trajectory) -> Mapping[str, Any]:
-    """
-    What a task knows of each token of a trajectory, by name.
-
-    Raises:
-        PartError: It is no mapping of numbers (T,), or the task raised.
-    """
-    promised = "numbers (T,) by name, one a token"
-    at = Border(task, "task", "annotate", promised=promised, problem=problem.id)
-    with at:
-        found: Any = task.annotate(problem, trajectory)
-        if not isinstance(found, Mapping):
-            at.check(shown(found))
-        shapes = {name: np.asarray(v, np.float32).shape for name, v in found.items()}
-    for name, shape in shapes.items():
-        wrong = shape != trajectory.tokens.shape
-        at.check(f"{name!r} of shape {shape} for {len(trajectory.tokens)} tokens" if wrong else "")
-        at.check("" if isinstance(name, str) else f"{shown(name)} as a name")
-    return dict(found)
 
 
 async def trajectories_of(
@@ -255,22 +220,43 @@ def check_scored(backend: Backend, data: Sequence[Datum], which: str, found: obj
             )
 
 
-def numbers_of(part: Any, kind: str, method: str, found: object) -> dict[str, float]:
+def checkpoints_of(checkpointer: Checkpointer) -> list[Checkpoint]:
     """
-    Metrics as a part gave them, as Python's own numbers.
+    The checkpoints that a checkpointer keeps, oldest first.
 
     Raises:
-        PartError: They are no mapping of texts to numbers.
+        PartError: One is no checkpoint, or the checkpointer raised.
     """
-    at = Border(part, kind, method, promised="metrics: a mapping of texts to numbers")
-    if not isinstance(found, Mapping):
-        at.check(shown(found))
-        return {}
-    for name, value in found.items():
-        is_fit = isinstance(name, str) and (is_finite(value) or _is_float(value))
-        at.check("" if is_fit else f"{shown(value)} as {shown(name)}")
-    return {name: float(value) for name, value in found.items()}
+    at = Border(checkpointer, "checkpointer", "list", promised="checkpoints, oldest first")
+    with at:
+        found = list(checkpointer.list())
+    for checkpoint in found:
+        at.check(_fault_of_checkpoint(checkpoint))
+    steps = [checkpoint.step for checkpoint in found]
+    at.check("" if steps == sorted(steps) else f"checkpoints of the steps {steps}")
+    return found
 
 
-def _is_float(value: object) -> bool:
-    return isinstance(value, float | np.floating)
+def check_saved(checkpointer: object, checkpoint: object, step: int) -> None:
+    """
+    Reject the result of a checkpointer's `save` unless it is a checkpoint of that step.
+
+    Raises:
+        PartError: Names the checkpointer.
+    """
+    at = Border(checkpointer, "checkpointer", "save", promised=f"the Checkpoint of step {step}")
+    at.check(_fault_of_checkpoint(checkpoint))
+    if isinstance(checkpoint, Checkpoint) and checkpoint.step != step:
+        at.check(f"the Checkpoint of step {checkpoint.step}")
+
+
+def _fault_of_checkpoint(found: object) -> str:
+    if not isinstance(found, Checkpoint):
+        return shown(found)
+    step: object = found.step
+    path: object = found.path
+    if not isinstance(step, int) or step < 0:
+        return f"a Checkpoint of step {shown(step)}"
+    if not isinstance(path, Path):
+        return f"a Checkpoint with {shown(path)} as path"
+    return "" if path.exists() else f"a Checkpoint at {path}, where nothing is"

@@ -14,6 +14,7 @@ from typing import Any
 from rlvr.config.core import CheckpointOptions
 from rlvr.errors import CheckpointError
 from rlvr.parts import Backend, BuildContext, Checkpointer
+from rlvr.records.json_lines import object_in
 from rlvr.records.lineage import FILE as TRAINED_ON
 from rlvr.types import Checkpoint
 
@@ -56,7 +57,9 @@ class FileCheckpointer(Checkpointer):
             await backend.save(beside / "model")
             if lineage := state.get("lineage"):  # so that copied weights still say it
                 (beside / "model" / TRAINED_ON).write_text(json.dumps(lineage), encoding="utf-8")
-            text = _sealed({"step": step, "state": dict(state), "files": _hashes(beside)})
+            manifest = {"step": step, "state": dict(state), "files": _hashes(beside)}
+            seal = _seal(manifest)
+            text = json.dumps({**manifest, "seal": seal}, indent=2, sort_keys=True)
             (beside / MANIFEST).write_text(text, encoding="utf-8")
             for path in beside.rglob("*"):
                 _fsync(path)
@@ -76,7 +79,7 @@ class FileCheckpointer(Checkpointer):
                 "free space or choose another --out, then continue with --resume",
             ) from error
         self._prune()
-        return Checkpoint(path=final, step=step, digest=json.loads(text)["seal"])
+        return Checkpoint(path=final, step=step, digest=seal)
 
     def _prune(self) -> None:
         for old in self.list()[: -self._keep]:
@@ -95,10 +98,10 @@ class FileCheckpointer(Checkpointer):
 
     def list(self) -> Sequence[Checkpoint]:
         """
-        Complete checkpoints, oldest first, with any that nobody may look into: `load` names it.
+        Complete checkpoints, oldest first; also unreadable folders, which `load` then names.
 
         Raises:
-            CheckpointError: Nobody may look into their folder: a run would begin anew.
+            CheckpointError: The folder of checkpoints is unreadable: a run would begin anew.
         """
         try:
             names = os.listdir(self._root)
@@ -108,9 +111,12 @@ class FileCheckpointer(Checkpointer):
             raise _unreadable(self._root, str(error)) from error
         found = []
         for path in sorted(self._root / name for name in names if name.startswith("step-")):
-            number = path.name.partition("-")[2]
-            if number.isdecimal() and _may_be_complete(path):
-                seal = _claimed_seal(path)
+            number, is_complete, seal = path.name.partition("-")[2], True, ""
+            with suppress(OSError):
+                is_complete = (path / MANIFEST).is_file()
+            if number.isdecimal() and is_complete:
+                with suppress(CheckpointError):  # `verify` says it
+                    seal = str(_manifest(path).get("seal", ""))
                 found.append(Checkpoint(path=path, step=int(number), digest=seal))
         return found
 
@@ -126,9 +132,7 @@ class FileCheckpointer(Checkpointer):
         expected, found = dict(manifest["files"]), _hashes(checkpoint.path)
         if _seal(manifest) != seal or checkpoint.digest not in ("", seal):
             expected[MANIFEST] = "as it was sealed"
-        wrong = sorted(
-            name for name in {*expected, *found} if expected.get(name) != found.get(name)
-        )
+        wrong = sorted(n for n in {*expected, *found} if expected.get(n) != found.get(n))
         if wrong:
             raise CheckpointError(
                 f"the checkpoint {checkpoint.path} cannot be trusted.",
@@ -137,22 +141,12 @@ class FileCheckpointer(Checkpointer):
             )
 
 
-def _may_be_complete(path: Path) -> bool:
-    try:
-        return (path / MANIFEST).is_file()
-    except OSError:
-        return True
-
-
 def _manifest(path: Path) -> dict[str, Any]:
     try:
-        manifest: dict[str, Any] = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        manifest = object_in(path / MANIFEST)
+    except (OSError, ValueError) as error:
         raise _unreadable(path, str(error)) from error
-    wanted = {"step": int, "state": dict, "files": dict}
-    if not isinstance(manifest, dict):
-        raise _unreadable(path, "no object")
-    for name, kind in wanted.items():
+    for name, kind in {"step": int, "state": dict, "files": dict}.items():
         if not isinstance(manifest.get(name), kind):
             raise _unreadable(path, f'no "{name}" as it was written')
     return manifest
@@ -182,17 +176,5 @@ def _fsync(path: Path) -> None:
         os.close(handle)
 
 
-def _claimed_seal(path: Path) -> str:
-    """The seal that a manifest states, "" where it cannot be read (`verify` says so aloud)."""
-    try:
-        return str(_manifest(path).get("seal", ""))
-    except CheckpointError:
-        return ""
-
-
 def _seal(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
-
-
-def _sealed(manifest: Mapping[str, Any]) -> str:
-    return json.dumps({**manifest, "seal": _seal(manifest)}, indent=2, sort_keys=True)

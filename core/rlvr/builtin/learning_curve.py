@@ -44,9 +44,8 @@ def draw(run: RunInfo, options: CurveOptions) -> Path | None:
     """
     Draw reward and pass rate by step, evaluations with bars.
 
-    On recorded trajectories it is the loss, trained on and held out.
-
-    None where nothing was trained or matplotlib (extra `rlvr[plot]`) is not installed.
+    On recorded trajectories it is the loss, trained on and held out. None where nothing was
+    trained or matplotlib (extra `rlvr[plot]`) is not installed.
     """
     directory = RunDir(run.directory)
     metrics = directory.read_lines("metrics.jsonl")
@@ -63,26 +62,17 @@ def draw(run: RunInfo, options: CurveOptions) -> Path | None:
 
     figure = Figure(figsize=(options.width, options.height), layout="constrained")
     axes = figure.subplots()
-    steps = [m["step"] for m in metrics]
     appraised = [e for e in evaluations if e.get("measures")]
+    curves = {"reward/mean": "mean reward (train)", "reward/pass": "pass rate (train)"}
     if appraised:  # recorded trajectories: nothing is right or wrong
-        losses = [(m["step"], m["loss"]) for m in metrics if "loss" in m]
-        axes.plot(*zip(*losses, strict=True), label="loss (train)", alpha=0.7)
-        held = [(e["step"], e["measures"].get("eval/loss", float("nan"))) for e in appraised]
+        curves = {"loss": "loss (train)"}
+    for name, label in curves.items():
+        followed = [(m["step"], m.get(name, nan)) for m in metrics]
+        axes.plot(*zip(*followed, strict=True), label=label, alpha=0.7)
+    if appraised:
+        held = [(e["step"], e["measures"].get("eval/loss", nan)) for e in appraised]
         axes.plot(*zip(*held, strict=True), label=f"loss ({appraised[0]['split']})", marker="o")
     else:
-        axes.plot(
-            steps,
-            [m.get("reward/mean", nan) for m in metrics],
-            label="mean reward (train)",
-            alpha=0.7,
-        )
-        axes.plot(
-            steps,
-            [m.get("reward/pass", nan) for m in metrics],
-            label="pass rate (train)",
-            alpha=0.7,
-        )
         axes.set(ylim=(0, 1.02))
     if evaluations and not appraised:
         axes.errorbar(

@@ -1,10 +1,12 @@
-"""What a person sees while a run goes on: one live display on a terminal, else a line a step."""
+"""Displays of a run's progress, and of many verifications, on standard error."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rlvr import hookimpl
@@ -57,38 +59,33 @@ class LineProgress:
 
     @hookimpl
     def rlvr_run_started(self, run: RunInfo) -> None:
-        """Say what runs, and where its files are."""
         self._steps = run.steps
         self._begun = time.monotonic()
         self.say(f"{run.plugin} {run.algo} on {run.model}, {run.steps} steps, in {run.directory}")
 
     @hookimpl
     def rlvr_evaluated(self, step: int, report: EvalReport) -> None:
-        """Print the evaluation."""
         self.say(evaluation_line(step, report))
 
     @hookimpl
     def rlvr_step_finished(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Print the step's canonical line."""
         self.say(step_line(step, self._steps, metrics, self.left(step)))
 
     @hookimpl
     def rlvr_checkpoint_saved(self, checkpoint: Checkpoint) -> None:
-        """Name the checkpoint."""
         self.say(f"checkpoint {checkpoint.path}")
 
     def left(self, step: int) -> float:
         """Estimated seconds left after `step`, from the mean of the steps seen here."""
         self._seen += 1
-        elapsed = time.monotonic() - self._begun
-        return elapsed / self._seen * max(self._steps - step, 0)
+        return (time.monotonic() - self._begun) / self._seen * max(self._steps - step, 0)
 
 
 def step_line(step: int, steps: int, metrics: Mapping[str, float], left_s: float) -> str:
     """
     Step, reward, pass rate, tokens/s, verifications/s, what was dropped, time left.
 
-    Where nobody judged in full (recordings), the loss stands in place of the pass rate.
+    If only a proxy judged (recordings), the loss stands in place of the pass rate.
     """
     dropped = metrics["verify/unscorable"] + metrics["verify/failed"]
     proxy = metrics.get("verify/proxy", 0.0)
@@ -109,12 +106,9 @@ def step_line(step: int, steps: int, metrics: Mapping[str, float], left_s: float
 
 def _mismatch(metrics: Mapping[str, float]) -> str:
     """How far the sampler was from the trainer, where it was measured."""
-    if "mismatch/kl" not in metrics:
+    if (kl := metrics.get("mismatch/kl")) is None:
         return ""
-    return (
-        f"mismatch {metrics['mismatch/kl']:.1e} nats "
-        f"(ratio to {metrics['mismatch/ratio/max']:.2f})  "
-    )
+    return f"mismatch {kl:.1e} nats (ratio to {metrics['mismatch/ratio/max']:.2f})  "
 
 
 def _false_accepts(metrics: Mapping[str, float]) -> str:
@@ -129,7 +123,7 @@ def _false_accepts(metrics: Mapping[str, float]) -> str:
 
 
 class LiveProgress(LineProgress):
-    """One display that is drawn again in place: bar, rates, and what the run waits for."""
+    """One display, redrawn in place: bar, rates, and what the run waits for."""
 
     def __init__(self, status: RunStatus) -> None:
         super().__init__(status)
@@ -147,7 +141,6 @@ class LiveProgress(LineProgress):
 
     @hookimpl
     def rlvr_run_started(self, run: RunInfo) -> None:
-        """Start the display."""
         from rich.console import Console
         from rich.live import Live
 
@@ -159,12 +152,10 @@ class LiveProgress(LineProgress):
 
     @hookimpl
     def rlvr_step_finished(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Take the step's numbers into the display."""
         self._last, self._left, self._done = metrics, self.left(step), step
 
     @hookimpl
     def rlvr_run_finished(self, outcome: str) -> None:
-        """Take the display down, whatever happened."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -190,25 +181,49 @@ class LiveProgress(LineProgress):
             )
             if trust := _false_accepts(metrics):
                 table.add_row("second opinion", trust, f"{metrics['trust/cost_s']:.0f} s spent")
-        table.add_row(*self._waiting())
-        return table
-
-    def _waiting(self) -> tuple[str, str, str]:
-        status = self._status
         phase = f"{status.phase} {time.monotonic() - status.phase_since:.0f} s"
-        if (waited := status.longest_wait()) is None:
-            return phase, "", ""
-        problem, seconds = waited
-        return (
-            phase,
-            f"{status.verify_done}/{status.verify_total} verified, "
-            f"{len(status.in_flight)} in flight",
-            f"longest: {problem} {seconds:.0f} s",
-        )
+        if waited := status.longest_wait():
+            done = f"{status.verify_done}/{status.verify_total} verified, "
+            done += f"{len(status.in_flight)} in flight"
+            table.add_row(phase, done, f"longest: {waited[0]} {waited[1]:.0f} s")
+        else:
+            table.add_row(phase, "", "")
+        return table
 
 
 def progress_for(status: RunStatus, *, quiet: bool = False) -> LineProgress | None:
     """The display that suits standard error: live on a terminal, lines otherwise."""
-    if quiet:
-        return None
-    return LiveProgress(status) if sys.stderr.isatty() else LineProgress(status)
+    kind = LiveProgress if sys.stderr.isatty() else LineProgress
+    return None if quiet else kind(status)
+
+
+@contextmanager
+def scoring_progress(status: RunStatus, *, quiet: bool = False) -> Iterator[None]:
+    """
+    Show `done/total`, the rate and the longest verification in flight, redrawn in place.
+
+    Shown on a terminal only: elsewhere the lines and the summary say it all.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield
+        return
+    over = threading.Event()
+    begun = time.monotonic()
+
+    def draw() -> None:
+        while not over.wait(0.25):
+            elapsed = time.monotonic() - begun
+            waiting = status.longest_wait()
+            longest = f"  longest: {waiting[0]} {waiting[1]:.0f} s" if waiting else ""
+            rate = status.verify_done / elapsed
+            text = f"{status.verify_done}/{status.verify_total} judged  {rate:.1f}/s{longest}"
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    thread = threading.Thread(target=draw, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -36,7 +36,6 @@ class ToyTask(Task):
         self._config = config
 
     def problems(self, split: str) -> Iterable[Problem]:
-        """A problem for each letter."""
         for letter in self._config.letters:
             answer = letter * self._config.length
             yield Problem(
@@ -49,11 +48,9 @@ class ToyTask(Task):
             )
 
     def episode(self, problem: Problem) -> SingleTurn:
-        """One prompt, one answer."""
         return SingleTurn(problem.prompt)
 
     def reference(self, problem: Problem) -> Trajectory:
-        """The letter, repeated."""
         return Trajectory.from_text(problem.id, problem.payload[0])
 
 

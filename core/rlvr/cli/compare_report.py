@@ -10,8 +10,7 @@ import attrs
 from rlvr.cli.eval_report import NOTHING, cost
 from rlvr.cli.output import table
 from rlvr.evaluation.breakdown import Slice
-from rlvr.evaluation.compare_models import Comparison
-from rlvr.evaluation.paired_test import Paired
+from rlvr.evaluation.compare_models import Comparison, Paired
 
 Side = tuple[Slice, Mapping[str, Any]]
 """One evaluation: its numbers over all problems, and its facts."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 import time
@@ -137,7 +136,7 @@ def _check_python() -> CheckResult:
 def _check_cache() -> CheckResult:
     from rlvr.verification.verdict_cache import cache_dir
 
-    folder = cache_dir(os.environ)
+    folder = cache_dir()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

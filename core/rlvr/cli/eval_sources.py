@@ -17,14 +17,13 @@ from rlvr.assembly.configured import Configured
 from rlvr.assembly.recipe import build_context, open_policy_context, open_verifier
 from rlvr.assembly.trained_model import lineage_at_start, lineage_in, load_last, trained_at
 from rlvr.border.promises import policy_of, problems_of
-from rlvr.builtin.scoring_progress import scoring_progress
+from rlvr.builtin.terminal import scoring_progress
 from rlvr.cli.eval_figures import Measured, measured
 from rlvr.config.core import EvalOptions
 from rlvr.errors import ConfigError
 from rlvr.evaluation import contamination
-from rlvr.evaluation.answers_file import read_answers
+from rlvr.evaluation.answers_file import group_answers, read_answers, with_missing
 from rlvr.evaluation.breakdown import check_labels
-from rlvr.evaluation.completions_file import group_answers, with_missing
 from rlvr.evaluation.saved import read_judged
 from rlvr.parts import Policy, Task
 from rlvr.progress.status import RunStatus
@@ -179,7 +178,7 @@ async def from_file(configured: Configured, args: argparse.Namespace) -> Evaluat
             )
         begun = time.monotonic()
         with scoring_progress(status, quiet=args.json):
-            scored = await verifier.runner.judged(completions.groups)
+            scored = await verifier.runner.groups(completions.groups, is_checked=False)
         as_wrong = args.missing != "skip"
         lowest = configured.chosen.reward.bounds[0]
         counted = with_missing(scored, completions.samples, lowest, as_wrong=as_wrong)

@@ -24,7 +24,7 @@ from rlvr.records.atomic import write_out
 from rlvr.records.owner import writing_to
 from rlvr.records.run_directory import RunDir
 from rlvr.records.trajectories import trajectory_from_json
-from rlvr.verification.verdict_cache import outcome_to_json
+from rlvr.verification.verdict import outcome_to_json
 
 SUMMARY = "apply a (new) reward to the trajectories of a run"
 

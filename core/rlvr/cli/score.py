@@ -16,7 +16,7 @@ from rlvr.assembly.configured import Configured
 from rlvr.assembly.prerequisites import check_prerequisites
 from rlvr.assembly.recipe import build_context, open_verifier
 from rlvr.border.promises import problems_of
-from rlvr.builtin.scoring_progress import scoring_progress
+from rlvr.builtin.terminal import scoring_progress
 from rlvr.cli.options import add_config_flags, add_run_flags
 from rlvr.cli.parser import examples
 from rlvr.errors import ConfigError, ExitCode

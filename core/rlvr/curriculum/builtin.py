@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from attrs import frozen
@@ -24,8 +25,8 @@ from rlvr.curriculum.pool import Pool, pool_of
 from rlvr.errors import ConfigError
 from rlvr.parts import BuildContext, Curriculum
 from rlvr.suggest import did_you_mean
-from rlvr.types import PassRate, Problem
-from rlvr.verifier_audit.read import read_strengths
+from rlvr.types import Problem
+from rlvr.verifier_audit.file import read_strengths
 
 DIFFICULTIES = ("easy", "medium", "hard")
 _NAMED = 12
@@ -65,22 +66,14 @@ class StrengthOptions:
 
 
 class Epochs(Curriculum):
-    """Each problem once, in a seeded order, before any is met twice, whatever the task prefers."""
+    """Each problem once, in a seeded order, before any comes twice; the task has no say."""
 
     def __init__(self, config: None, context: BuildContext) -> None:
         del config, context
 
-    def choose(
-        self,
-        problems: Sequence[Problem],
-        count: int,
-        *,
-        seed: int,
-        step: int,
-        history: Mapping[str, PassRate],
-    ) -> Sequence[Problem]:
+    def choose(self, problems: Sequence[Problem], count: int, **now: Any) -> Sequence[Problem]:
         """The next problems of the epoch."""
-        return epochs(problems, count, seed=seed, step=step)
+        return epochs(problems, count, seed=now["seed"], step=now["step"])
 
 
 class ByDifficulty(Curriculum):
@@ -90,15 +83,7 @@ class ByDifficulty(Curriculum):
         self._config = config
         self._stages = lru_cache(maxsize=1)(self._stages_of)
 
-    def choose(
-        self,
-        problems: Sequence[Problem],
-        count: int,
-        *,
-        seed: int,
-        step: int,
-        history: Mapping[str, PassRate],
-    ) -> Sequence[Problem]:
+    def choose(self, problems: Sequence[Problem], count: int, **now: Any) -> Sequence[Problem]:
         """
         Problems of the stages that are open.
 
@@ -110,8 +95,8 @@ class ByDifficulty(Curriculum):
             count,
             stages=self._stages(pool_of(problems)),
             ramp_steps=self._config.ramp_steps,
-            seed=seed,
-            step=step,
+            seed=now["seed"],
+            step=now["step"],
         )
 
     def _stages_of(self, pool: Pool) -> dict[str, int]:
@@ -133,25 +118,10 @@ class ByPassRate(Curriculum):
     def __init__(self, config: PassRateOptions, context: BuildContext) -> None:
         self._config = config
 
-    def choose(
-        self,
-        problems: Sequence[Problem],
-        count: int,
-        *,
-        seed: int,
-        step: int,
-        history: Mapping[str, PassRate],
-    ) -> Sequence[Problem]:
+    def choose(self, problems: Sequence[Problem], count: int, **now: Any) -> Sequence[Problem]:
         """The most pressing problems, and some never met."""
-        return by_pass_rate(
-            problems,
-            count,
-            history=history,
-            seed=seed,
-            step=step,
-            target=self._config.target,
-            explore=self._config.explore,
-        )
+        config = self._config
+        return by_pass_rate(problems, count, target=config.target, explore=config.explore, **now)
 
 
 class ByStrength(Curriculum):
@@ -169,23 +139,15 @@ class ByStrength(Curriculum):
         self._strengths = read_strengths(Path(config.audit), "curriculum.audit")
         self._rates = lru_cache(maxsize=1)(self._rates_of)
 
-    def choose(
-        self,
-        problems: Sequence[Problem],
-        count: int,
-        *,
-        seed: int,
-        step: int,
-        history: Mapping[str, PassRate],
-    ) -> Sequence[Problem]:
+    def choose(self, problems: Sequence[Problem], count: int, **now: Any) -> Sequence[Problem]:
         """
         Each problem as often as its strength says.
 
         Raises:
             ConfigError: The audit knows the strength of none of the problems.
         """
-        pool = pool_of(problems)
-        return pool.at(in_line(pool.keys, self._rates(pool), step * count, count, seed))
+        pool, position = pool_of(problems), now["step"] * count
+        return pool.at(in_line(pool.keys, self._rates(pool), position, count, now["seed"]))
 
     def _rates_of(self, pool: Pool) -> NDArray[np.float64]:
         problems = pool.problems

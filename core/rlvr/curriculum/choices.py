@@ -96,7 +96,7 @@ def by_stages(
         return pool.at(_in_order(pool, everybody, position, count, weighed, of_all))
     stage = np.array(list(map(stages.__getitem__, pool.ids)))
     rooms = [np.flatnonzero(stage == name) for name in sorted(set(stage.tolist()))]
-    before, now = ramp(tuple(map(len, rooms)), count, ramp_steps).at(step)
+    before, now = ramp(tuple(map(len, rooms)), count, ramp_steps, step)
     return [
         problem
         for s, room in enumerate(rooms)
@@ -161,7 +161,7 @@ def _in_order(
 
 
 def _largest(values: NDArray[np.float64], count: int) -> Places:
-    """Where the `count` largest values stand, and all that equal the least of them."""
+    """Places of the `count` largest values, and of all that equal the least of them."""
     if not 0 < count < len(values):
         return np.arange(len(values) if count else 0)
     least = np.partition(values, len(values) - count)[len(values) - count]
@@ -180,7 +180,7 @@ def _fewer(
 
 def weights_of(pool: Pool, weights: Mapping[str, float]) -> NDArray[np.float64]:
     """The weight of each problem."""
-    in_order = tuple(weights) == pool.ids  # as most are made: four times as fast as looking up
+    in_order = tuple(weights) == pool.ids  # the usual case, four times as fast as looking up
     found = weights.values() if in_order else map(weights.get, pool.ids, repeat(1.0))
     return np.fromiter(found, np.float64, len(pool.ids))
 

@@ -50,7 +50,7 @@ class Growth:
 
     @property
     def known(self) -> Mapping[str, Problem]:
-        """All problems by id, with those that still wait and left the memory meanwhile."""
+        """All problems by id; also those that left the memory and still wait to be handed out."""
         now = {problem.id: problem for problem in self.found}
         return ChainMap(now, self._waiting, self._fixed_by_id)
 
@@ -71,7 +71,14 @@ class Growth:
             task, await task.discover(policy, given, seed=seed_of(seed, "grow", step), step=step)
         )
         found = discovered_by(task, memory)
-        self._check(task, found)
+        ids = Counter(problem.id for problem in found)
+        taken = [name for name, count in ids.items() if count > 1 or name in self._fixed_by_id]
+        if taken:
+            raise _refused(
+                task,
+                f"found: one with the id {taken[0]}, which is taken",
+                "give problems that are found ids of their own",
+            )
         known = self.known
         self._waiting = {name: known[name] for name in waiting if name in known}
         self.memory, self.found = memory, found
@@ -88,17 +95,6 @@ class Growth:
         history = state.history.without(gone)
         lineage = after_training(state.lineage, self.found)
         return attrs.evolve(state, history=history, lineage=lineage)
-
-    def _check(self, task: Task, found: Sequence[Problem]) -> None:
-        """Reject found problems whose ids are taken, or occur twice."""
-        ids = [problem.id for problem in found]
-        taken = [n for n, count in Counter(ids).items() if count > 1 or n in self._fixed_by_id]
-        if taken:
-            raise _refused(
-                task,
-                f"found: one with the id {taken[0]}, which is taken",
-                "give problems that are found ids of their own",
-            )
 
 
 def _copied(task: Task, memory: Mapping[str, Any]) -> Mapping[str, Any]:

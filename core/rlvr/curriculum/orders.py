@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from attrs import define, field
 from numpy.typing import NDArray
 
 from rlvr.seeds import seed_of
@@ -93,43 +91,32 @@ def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return x ^ (x >> np.uint64(31))
 
 
-@define
-class Ramp:
-    """Problems that stages of these sizes give in each step while they open: see `by_stages`."""
+def ramp(sizes: tuple[int, ...], count: int, steps: int, step: int) -> tuple[list[int], list[int]]:
+    """
+    Problems that each stage gave before a step of the ramp, and gives in it: see `by_stages`.
 
-    sizes: tuple[int, ...]
-    count: int
-    steps: int
-    _step: int = field(default=-1, init=False)
-    _due: list[float] = field(factory=list, init=False)
-    _before: list[int] = field(factory=list, init=False)
-    _given: list[int] = field(factory=list, init=False)
-
-    def at(self, step: int) -> tuple[list[int], list[int]]:
-        """Problems that each stage gave before a step, and gives in it; the shortest is served."""
-        if self._step < 0 or step < self._step:
-            zeros = [0] * len(self.sizes)
-            self._step, self._due, self._given = -1, [0.0] * len(self.sizes), zeros
-        while self._step < step:
-            self._advance()
-        now = [g - b for g, b in zip(self._given, self._before, strict=True)]
-        return list(self._before), now
-
-    def _advance(self) -> None:
-        self._step += 1
-        front = 1.0 + (len(self.sizes) - 1) * self._step / self.steps
-        shares = [size * min(1.0, max(0.0, front - s)) for s, size in enumerate(self.sizes)]
-        whole, given = sum(shares), list(self._given)
-        due = [d + self.count * share / whole for d, share in zip(self._due, shares, strict=True)]
+    Each problem comes from the stage that is furthest behind its share.
+    """
+    states = ramp_states(sizes, count, steps)
+    while len(states) < step + 2:
+        number, (due, given) = len(states) - 1, states[-1]
+        front = 1.0 + (len(sizes) - 1) * number / steps
+        shares = [size * min(1.0, max(0.0, front - s)) for s, size in enumerate(sizes)]
+        whole, given = sum(shares), list(given)
+        due = [d + count * share / whole for d, share in zip(due, shares, strict=True)]
         short = [d - g for d, g in zip(due, given, strict=True)]
-        for _ in range(self.count):
+        for _ in range(count):
             poorest = short.index(max(short))
             given[poorest] += 1
             short[poorest] = due[poorest] - given[poorest]
-        self._due, self._before, self._given = due, self._given, given
+        states.append((due, given))
+    before, after = states[step][1], states[step + 1][1]
+    return before, [a - b for a, b in zip(after, before, strict=True)]
 
 
 @lru_cache(maxsize=4)
-def ramp(sizes: Sequence[int], count: int, steps: int) -> Ramp:
-    """The ramp of these stages, which remembers the last step that it was asked for."""
-    return Ramp(tuple(sizes), count, steps)
+def ramp_states(
+    sizes: tuple[int, ...], count: int, steps: int
+) -> list[tuple[list[float], list[int]]]:
+    """What was due from each stage and what it gave, before step 0, 1, ...; `ramp` adds to it."""
+    return [([0.0] * len(sizes), [0] * len(sizes))]

@@ -1,4 +1,4 @@
-"""The problems that a choice is made of, and what follows from them alone."""
+"""The problems to choose from, and what follows from them alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlvr.types import Problem
 
 
 class Pool:
-    """Problems in their order, with their ids; one object as long as they are the same ones."""
+    """Problems in their order, with their ids; the same object for the same problems."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         self.problems = problems

@@ -9,7 +9,7 @@ import numpy as np
 from attrs import frozen
 
 from rlvr.errors import UnknownNameError
-from rlvr.evaluation.pass_at_k import interval, pass_at
+from rlvr.evaluation.pass_at_k import KS, interval_of, pass_at
 from rlvr.suggest import did_you_mean
 from rlvr.types import Problem, Reward, ScoredGroup
 
@@ -26,7 +26,7 @@ class Slice:
     Attributes:
         problems: Problems that have at least one judged sample.
         samples: Judged samples.
-        right: Those of them with a score01 of exactly 1.
+        right: Judged samples with a score01 of exactly 1.
         failed: Samples without a verdict; in no other number.
         unjudged: Problems none of whose samples has a verdict; in no other number.
         pass_at: k to the unbiased estimate of pass@k, for k up to the fewest judged samples of a
@@ -37,7 +37,8 @@ class Slice:
         runs: Pass rate of each run; run i is sample i of every problem.
         reward_mean: Mean reward of the judged samples.
         components: Mean of each component of the reward, over the samples that have it.
-        tokens: Tokens that the model wrote, over all samples; None where no sample tells its own.
+        tokens: Tokens that the model wrote, over all samples; None where no sample tells its own
+            (a server's, a file's answers).
         verify_s: Seconds of verification, added over workers; what the store knew costs nothing.
         cached: Verdicts that came from the store.
     """
@@ -95,8 +96,8 @@ def breakdown(scored: Sequence[ScoredGroup], crossed: Sequence[str] = ()) -> Bre
 
     Args:
         scored: The evaluated groups.
-        crossed: Labels that are sliced by together as well, whatever they are: their slices stand
-            under their names, joined by commas, as their values are.
+        crossed: Labels to slice by together as well, whatever they are: both their names and
+            their values are joined by commas.
 
     Raises:
         UnknownNameError: No problem has one of the crossed labels.
@@ -161,39 +162,28 @@ def _slice(groups: Sequence[ScoredGroup]) -> Slice:
     scores = {g.problem.id: [r.score01 for r in g.rewards] for g in groups if g.rewards}
     rewards = [r for g in groups for r in g.rewards]
     fewest = min((len(s) for s in scores.values()), default=0)
-    wanted = sorted({k for k in (1, 2, 4, 8, 16, 32, 64, fewest) if 0 < k <= fewest})
-    low, high = interval([float(np.mean([x == 1.0 for x in s])) for s in scores.values()])
-    has_interval = len(scores) > 1
+    low, high = interval_of(scores) if len(scores) > 1 else (None, None)
+    components: dict[str, list[float]] = {}
+    for reward in rewards:
+        for name, value in reward.components.items():
+            components.setdefault(name, []).append(value)
+    tokens = [int(t.mask.sum()) for g in groups for t in g.trajectories]
     return Slice(
         problems=len(scores),
         samples=len(rewards),
         right=sum(r.score01 == 1.0 for r in rewards),
         failed=sum(len(g.outcomes) - len(g.rewards) for g in groups),
         unjudged=sum(not g.rewards for g in groups),
-        pass_at={k: pass_at(scores, k) for k in wanted},
-        low=low if has_interval else None,
-        high=high if has_interval else None,
+        pass_at={k: pass_at(scores, k) for k in sorted({*KS, fewest}) if 0 < k <= fewest},
+        low=low,
+        high=high,
         runs=_runs(groups),
         reward_mean=float(np.mean([r.value for r in rewards])) if rewards else None,
-        components=_components(rewards),
-        tokens=_tokens(groups),
+        components={name: float(np.mean(components[name])) for name in sorted(components)},
+        tokens=sum(tokens) if any(tokens) else None,
         verify_s=sum(r.cost_s for r in rewards),
         cached=sum(r.cached for r in rewards),
     )
-
-
-def _tokens(groups: Sequence[ScoredGroup]) -> int | None:
-    """None where no sample tells its tokens: a server's, or a file's answers."""
-    counts = [int(t.mask.sum()) for g in groups for t in g.trajectories]
-    return sum(counts) if any(counts) else None
-
-
-def _components(rewards: Sequence[Reward]) -> dict[str, float]:
-    found: dict[str, list[float]] = {}
-    for reward in rewards:
-        for name, value in reward.components.items():
-            found.setdefault(name, []).append(value)
-    return {name: float(np.mean(found[name])) for name in sorted(found)}
 
 
 def _runs(groups: Sequence[ScoredGroup]) -> tuple[float, ...]:

@@ -1,16 +1,116 @@
-"""Compare two evaluations on the problems that both have."""
+"""Compare two models on the problems that both answered, with a test against chance."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import comb
 
 import attrs
 from attrs import frozen
 
 from rlvr.errors import ConfigError
 from rlvr.evaluation.breakdown import kinds_of
-from rlvr.evaluation.paired_test import Paired, Verdicts, paired
+from rlvr.evaluation.pass_at_k import interval
 from rlvr.types import Problem, ScoredGroup
+
+Verdicts = Mapping[str, Sequence[bool]]
+"""Problem id to whether each judged sample is right, in the order of sampling."""
+
+DRAWS = 10_000
+
+
+@frozen(kw_only=True)
+class Paired:
+    """
+    One model against another, over the problems that both have a judged sample of.
+
+    Attributes:
+        problems: Number of those problems.
+        this: pass@1 of the first model: share of right samples, averaged over problems.
+        against: pass@1 of the second model.
+        low: Lower end of the 95 % interval of the difference; None below two problems.
+        high: Its upper end.
+        both: Problems that both solve (see `solves`).
+        only_this: Problems that only the first model solves.
+        only_against: Problems that only the second model solves.
+        neither: Problems that none solves.
+        p_value: McNemar's, exact and two-sided, of `only_this` against `only_against`.
+    """
+
+    problems: int
+    this: float
+    against: float
+    low: float | None
+    high: float | None
+    both: int
+    only_this: int
+    only_against: int
+    neither: int
+    p_value: float
+
+    @property
+    def difference(self) -> float:
+        """pass@1 of the first model minus that of the second."""
+        return self.this - self.against
+
+
+def paired(this: Verdicts, against: Verdicts) -> Paired:
+    """
+    Compare two models on the problems that both have a judged sample of.
+
+    The interval redraws problems with all their samples (a paired bootstrap over clusters): both
+    models share how hard a problem is, so that this does not widen the interval.
+
+    Raises:
+        ValueError: There is no such problem.
+    """
+    shared = [name for name, samples in this.items() if samples and against.get(name)]
+    if not shared:
+        raise ValueError("no problem has a judged sample of both models")
+    rates = [(_rate(this[name]), _rate(against[name])) for name in shared]
+    low, high = interval([one - other for one, other in rates], draws=DRAWS)
+    solved = [_solved(this[name], against[name]) for name in shared]
+    only_this, only_against = solved.count((True, False)), solved.count((False, True))
+    return Paired(
+        problems=len(shared),
+        this=_rate([one for one, _ in rates]),
+        against=_rate([other for _, other in rates]),
+        low=low if len(shared) > 1 else None,
+        high=high if len(shared) > 1 else None,
+        both=solved.count((True, True)),
+        only_this=only_this,
+        only_against=only_against,
+        neither=solved.count((False, False)),
+        p_value=mcnemar(only_this, only_against),
+    )
+
+
+def solves(samples: Sequence[bool]) -> bool:
+    """Whether more than half of a problem's samples are right; exactly half is not enough."""
+    return 2 * sum(samples) > len(samples)
+
+
+def mcnemar(only_this: int, only_against: int) -> float:
+    """
+    Exact two-sided p-value: were the models equal, each of these problems would be a coin toss.
+
+    Twice the binomial tail of the rarer side, at most 1. Source: McNemar 1947; exact form as in
+    Fagerland et al. 2013, doi:10.1186/1471-2288-13-91.
+    """
+    tosses, rarer = only_this + only_against, min(only_this, only_against)
+    tail = sum(comb(tosses, count) for count in range(rarer + 1))
+    return min(1.0, 2 * tail / (1 << tosses))
+
+
+def _rate(samples: Sequence[float]) -> float:
+    return sum(samples) / len(samples)
+
+
+def _solved(this: Sequence[bool], against: Sequence[bool]) -> tuple[bool, bool]:
+    # As many samples of each: a majority of five is not solved as often as one sample is, so
+    # that equal models would not toss a fair coin.
+    count = min(len(this), len(against))
+    return solves(this[:count]), solves(against[:count])
 
 
 @frozen(kw_only=True)
@@ -21,10 +121,10 @@ class Comparison:
     Attributes:
         whole: Over all problems that both have.
         by: The same by label, then value; without values that no shared problem has.
-        only_this: Ids of problems that only the one has.
-        only_against: Ids of those that only the other has.
-        changed: Ids that both have and whose problems differ; in no number.
-        unjudged: Ids that both have and one has no judged sample of; in no number.
+        only_this: Ids of problems that only the first evaluation has.
+        only_against: Ids of problems that only the second one has.
+        changed: Ids that both have, of problems that differ; in no number.
+        unjudged: Ids that both have, without a judged sample in one of them; in no number.
     """
 
     whole: Paired
@@ -41,20 +141,21 @@ def compare(
     """
     Compare two evaluations problem by problem.
 
-    A problem is the same where id and digest are; an evaluation that tells no digest is believed.
+    Problems are the same if id and digest are equal; without digests the id is enough.
 
     Args:
-        this: The groups of the one.
-        against: The groups of the other.
-        crossed: Labels that are sliced by together as well.
+        this: The groups of the first evaluation.
+        against: The groups of the second one.
+        crossed: Labels to slice by together as well.
 
     Raises:
         ConfigError: They have no problem in common that both have a judged sample of.
         UnknownNameError: No problem has one of the crossed labels.
     """
-    ours, theirs = _by_id(this), _by_id(against)
+    ours, theirs = ({group.problem.id: group for group in groups} for groups in (this, against))
     shared = [name for name in ours if name in theirs]
-    changed = [name for name in shared if _differ(ours[name].problem, theirs[name].problem)]
+    digests = {name: (ours[name].problem.digest, theirs[name].problem.digest) for name in shared}
+    changed = [name for name, (one, other) in digests.items() if one and other and one != other]
     same = [name for name in shared if name not in set(changed)]
     judged = [name for name in same if ours[name].rewards and theirs[name].rewards]
     if not judged:
@@ -64,12 +165,19 @@ def compare(
             f"same id, {len(same)} of those unchanged, and 0 judged on both sides",
             "evaluate both on the same --dataset and --split",
         )
-    problems = [_labelled(ours[name].problem, theirs[name].problem) for name in judged]
-    verdicts = _verdicts(ours), _verdicts(theirs)
+    problems = [  # trajectories of a run hold no labels
+        attrs.evolve(one, labels={**other.labels, **one.labels})
+        for one, other in ((ours[name].problem, theirs[name].problem) for name in judged)
+    ]
+    our_verdicts, their_verdicts = _verdicts(ours), _verdicts(theirs)
+
+    def on(problems: Sequence[Problem]) -> Paired:
+        return paired({p.id: our_verdicts[p.id] for p in problems}, their_verdicts)
+
     return Comparison(
-        whole=_of(problems, verdicts),
+        whole=on(problems),
         by={
-            label: {value: _of(found, verdicts) for value, found in kinds.items()}
+            label: {value: on(found) for value, found in kinds.items()}
             for label, kinds in kinds_of(problems, crossed).items()
         },
         only_this=tuple(name for name in ours if name not in theirs),
@@ -79,23 +187,5 @@ def compare(
     )
 
 
-def _by_id(groups: Sequence[ScoredGroup]) -> dict[str, ScoredGroup]:
-    return {group.problem.id: group for group in groups}
-
-
-def _differ(one: Problem, other: Problem) -> bool:
-    return bool(one.digest and other.digest) and one.digest != other.digest
-
-
-def _labelled(one: Problem, other: Problem) -> Problem:
-    """The problem with the labels of both; trajectories of a run hold none."""
-    return attrs.evolve(one, labels={**other.labels, **one.labels})
-
-
 def _verdicts(groups: Mapping[str, ScoredGroup]) -> Verdicts:
     return {name: [r.score01 == 1.0 for r in group.rewards] for name, group in groups.items()}
-
-
-def _of(problems: Sequence[Problem], verdicts: tuple[Verdicts, Verdicts]) -> Paired:
-    this, against = verdicts
-    return paired({p.id: this[p.id] for p in problems}, against)

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeGuard
 
 from attrs import frozen
 
-from rlvr.evaluation.paired_test import Paired, paired
+from rlvr.evaluation.compare_models import Paired, paired
 from rlvr.records.read_runs import RunRecord
 
 Better = Literal["high", "low", ""]
@@ -27,7 +27,7 @@ class Curve:
     Attributes:
         metric: Its name in `metrics.jsonl`; `time/step_s` and `pass@1` are worked out here.
         title: What it is, with its unit.
-        better: Which end of it is the best, "" where neither is.
+        better: Which end of it is better; "": neither.
     """
 
     metric: str
@@ -55,8 +55,8 @@ class Summary:
     Attributes:
         steps: Number of its points.
         last: Its last value.
-        best: Its best one, None where no end of it is better.
-        best_step: The first step that had it.
+        best: Its best value; None if no end of it is better.
+        best_step: The first step with that value.
         late: Mean over the last quarter of its points, rounded up.
     """
 
@@ -77,13 +77,10 @@ class Difference:
 
 
 def points(run: RunRecord, metric: str) -> Points:
-    """A curve of a run; () where it has none. What is no finite number is left out."""
+    """A curve of a run; () if it has none. Values that are no finite numbers are left out."""
     if metric == STEP_S:
         return tuple(_step_seconds(points(run, "time/total_s")))
-    if metric == PASS1:
-        source, name = run.evaluations, "pass1"
-    else:
-        source, name = run.metrics, metric
+    source, name = (run.evaluations, "pass1") if metric == PASS1 else (run.metrics, metric)
     found: dict[int, float] = {}
     for record in source:
         step, value = record.get("step"), record.get(name)
@@ -93,7 +90,7 @@ def points(run: RunRecord, metric: str) -> Points:
 
 
 def summary(curve: Points, better: Better) -> Summary | None:
-    """What a curve comes to; None of an empty one."""
+    """Summary of a curve; None if it is empty."""
     if not curve:
         return None
     best = None
@@ -111,7 +108,7 @@ def summary(curve: Points, better: Better) -> Summary | None:
 
 
 def config_differences(runs: Sequence[RunRecord]) -> list[Difference]:
-    """Options whose values differ, by key; where a run is written to is no difference."""
+    """Options whose values differ, by key, apart from the run directory."""
     configs = [_mapping(run.record, "config") for run in runs]
     origins = [_mapping(run.record, "origin") for run in runs]
     return [
@@ -126,7 +123,7 @@ def config_differences(runs: Sequence[RunRecord]) -> list[Difference]:
 
 
 def identity_differences(runs: Sequence[RunRecord]) -> list[Difference]:
-    """What else differs: data set, versions, and what `run.json` says outside its options."""
+    """Other differences: data set, versions, and keys of `run.json` outside its options."""
     told = [dict(_identity(run)) for run in runs]
     return [
         Difference(key=key, values=tuple(t.get(key) for t in told), origins=("",) * len(runs))
@@ -136,17 +133,14 @@ def identity_differences(runs: Sequence[RunRecord]) -> list[Difference]:
 
 
 def last_evaluations(this: RunRecord, against: RunRecord) -> Paired | None:
-    """Two runs' last evaluations, paired by problem; None where they have no problem in common."""
-    scores = [_last_scores(run) for run in (this, against)]
-    verdicts = [{p: [x == 1.0 for x in s] for p, s in found.items()} for found in scores]
+    """Two runs' last evaluations, paired by problem; None if they have no problem in common."""
+    verdicts = []
+    for run in (this, against):
+        scores = _mapping(run.evaluations[-1], "scores") if run.evaluations else {}
+        verdicts.append({p: [x == 1 for x in s] for p, s in scores.items() if isinstance(s, list)})
     if not any(samples and verdicts[1].get(p) for p, samples in verdicts[0].items()):
         return None
     return paired(verdicts[0], verdicts[1])
-
-
-def _last_scores(run: RunRecord) -> Mapping[str, Sequence[float]]:
-    found = _mapping(run.evaluations[-1], "scores") if run.evaluations else {}
-    return {p: s for p, s in found.items() if isinstance(s, list)}
 
 
 def _step_seconds(totals: Points) -> Iterator[tuple[int, float]]:

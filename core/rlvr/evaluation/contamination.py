@@ -13,7 +13,7 @@ from rlvr.records.lineage import Lineage, families_of
 from rlvr.types import EvalReport, Problem, ScoredGroup
 
 NAMED = 6
-"""Families that a sentence names before it counts the others."""
+"""Families that a sentence names; further ones are counted."""
 
 
 @frozen(kw_only=True)
@@ -79,7 +79,11 @@ def sentence(found: HeldOut, told: Mapping[str, Any]) -> str:
     """Sentence for a person: held-out or not, and the score of the unseen part."""
     lineage, shared = found.lineage, found.shared
     if found.verdict is None:
-        return f"held-out: unknown: {_why_unknown(lineage)}"
+        why = "some of these problems name no family"
+        if not lineage.is_complete:
+            why = f"{lineage.source} does not name all families that the model was trained on"
+            why = why if lineage.source else "what gave these answers is not recorded"
+        return f"held-out: unknown: {why}"
     if found.verdict and not lineage.source:
         return "held-out: yes, as far as rlvr knows: no run of it trained this model"
     if found.verdict:
@@ -101,14 +105,5 @@ def sentence(found: HeldOut, told: Mapping[str, Any]) -> str:
 
 def recorded_sentence(told: Mapping[str, Any]) -> str:
     """The same sentence for an evaluation that is read from a file."""
-    verdict = told.get("held_out")
-    said = "not known" if verdict is None else "yes" if verdict else "NO"
+    said = {None: "not known", True: "yes", False: "NO"}[told.get("held_out")]
     return f"held-out, as it was evaluated: {said}"
-
-
-def _why_unknown(lineage: Lineage) -> str:
-    if not lineage.is_complete and not lineage.source:
-        return "what gave these answers is not recorded"
-    if not lineage.is_complete:
-        return f"{lineage.source} does not name all families that the model was trained on"
-    return "some of these problems name no family"

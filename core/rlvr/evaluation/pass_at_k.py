@@ -13,6 +13,8 @@ from rlvr.rollouts.group import scored_groups
 from rlvr.types import EvalReport, Problem, Reward, SamplingParams, ScoredGroup
 from rlvr.verification.runner import VerificationRunner
 
+KS = (1, 2, 4, 8, 16, 32, 64)
+"""Values of k for which pass@k is reported, as far as there are samples."""
 _REDRAWN_AT_ONCE = 1 << 20
 
 
@@ -42,13 +44,12 @@ def report_of(scored: Sequence[ScoredGroup], *, split: str, seconds: float) -> E
     """The report of groups that are scored already."""
     scores = {g.problem.id: tuple(r.score01 for r in g.rewards) for g in scored}
     values = [r.value for g in scored for r in g.rewards]
-    samples = min((len(s) for s in scores.values() if s), default=0)
-    wanted = [k for k in (1, 2, 4, 8, 16, 32, 64) if k <= samples]
-    low, high = interval([float(np.mean([x == 1.0 for x in s])) for s in scores.values() if s])
+    fewest = min((len(s) for s in scores.values() if s), default=0)
+    low, high = interval_of({p: s for p, s in scores.items() if s})
     return EvalReport(
         split=split,
         scores=scores,
-        pass_at={k: pass_at(scores, k) for k in wanted},
+        pass_at={k: pass_at(scores, k) for k in KS if k <= fewest},
         low=low,
         high=high,
         reward_mean=float(np.mean(values)) if values else 0.0,
@@ -90,13 +91,21 @@ def interval(
     return float(low), float(high)
 
 
+def interval_of(scores: Mapping[str, Sequence[float]]) -> tuple[float, float]:
+    """95 % interval of pass@1 (bootstrap over problems)."""
+    return interval([_share(samples) for samples in scores.values()])
+
+
+def _share(samples: Sequence[float]) -> float:
+    return float(np.mean([score == 1.0 for score in samples]))
+
+
 def gain(before: EvalReport, after: EvalReport) -> tuple[float, float, float]:
     """Difference of pass@1 with its 95 % interval, paired by problem: (gain, low, high)."""
-    shared = [p for p in before.scores if before.scores[p] and after.scores.get(p)]
     differences = [
-        float(np.mean([x == 1.0 for x in after.scores[p]]))
-        - float(np.mean([x == 1.0 for x in before.scores[p]]))
-        for p in shared
+        _share(after.scores[p]) - _share(samples)
+        for p, samples in before.scores.items()
+        if samples and after.scores.get(p)
     ]
     low, high = interval(differences)
     return float(np.mean(differences)) if differences else 0.0, low, high

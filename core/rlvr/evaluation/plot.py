@@ -46,7 +46,7 @@ def draw(path: Path, curves: Sequence[tuple[Curve, Mapping[str, Points]]]) -> No
     Draw a panel for each curve, a line for each run that has it.
 
     Args:
-        path: The picture; its ending says which kind.
+        path: The picture; its ending decides the format.
         curves: The points of each run, by the run's name; empty ones have no line.
 
     Raises:

@@ -10,11 +10,10 @@ from typing import Any
 from attrs import frozen
 
 from rlvr.errors import ConfigError, UnknownNameError
-from rlvr.records.json_lines import parsed
+from rlvr.records.json_lines import objects
 from rlvr.records.trajectories import trajectory_from_json, trajectory_records
 from rlvr.types import Failed, Outcome, Problem, ScoredGroup, Trajectory
-from rlvr.verification.verdict import fault_of_outcome
-from rlvr.verification.verdict_cache import outcome_from_json
+from rlvr.verification.verdict import fault_of_outcome, outcome_from_json
 
 
 @frozen(kw_only=True)
@@ -45,11 +44,8 @@ def judged_lines(scored: Sequence[ScoredGroup], facts: Mapping[str, Any]) -> Ite
 
 def holds_verdicts(path: Path) -> bool:
     """Whether the first object of a JSON Lines file is a sample with its verdict."""
-    for line in _content(path).split(b"\n"):
-        record, fault = parsed(line)
-        if not fault:
-            return isinstance(record.get("outcome"), dict)
-    return False
+    found = (record for _, record, fault in objects(_content(path)) if not fault)
+    return isinstance(next(found, {}).get("outcome"), dict)
 
 
 def read_judged(path: Path) -> Judged:
@@ -60,25 +56,20 @@ def read_judged(path: Path) -> Judged:
         UnknownNameError: There is no such file.
         ConfigError: It holds no judged sample.
     """
-    samples: dict[str, list[tuple[Trajectory, Outcome]]] = {}
-    problems: dict[str, Problem] = {}
+    samples: dict[str, list[tuple[Problem, Trajectory, Outcome]]] = {}
     facts: Mapping[str, Any] = {}
     unusable = []
-    for number, line in enumerate(_content(path).split(b"\n"), start=1):
-        if not line.strip():
-            continue
-        record, fault = parsed(line)
+    for number, record, fault in objects(_content(path)):
         if fault:
             unusable.append(f"line {number} is no sample with its verdict: it {fault}")
             continue
         try:
-            sample = trajectory_from_json(record), _outcome(record["outcome"])
+            trajectory, outcome = trajectory_from_json(record), _outcome(record["outcome"])
             problem = _problem(record)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             unusable.append(f"line {number} is no sample with its verdict: {error!r}")
             continue
-        problems.setdefault(problem.id, problem)
-        samples.setdefault(problem.id, []).append(sample)
+        samples.setdefault(problem.id, []).append((problem, trajectory, outcome))
         facts = facts or _facts(record)
     if not samples:
         raise ConfigError(
@@ -89,11 +80,11 @@ def read_judged(path: Path) -> Judged:
     return Judged(
         groups=tuple(
             ScoredGroup(
-                problem=problem,
-                trajectories=[trajectory for trajectory, _ in samples[name]],
-                outcomes=[outcome for _, outcome in samples[name]],
+                problem=found[0][0],
+                trajectories=[trajectory for _, trajectory, _ in found],
+                outcomes=[outcome for *_, outcome in found],
             )
-            for name, problem in problems.items()
+            for found in samples.values()
         ),
         facts=facts,
         unusable=tuple(unusable),
@@ -121,17 +112,11 @@ def _facts(record: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _problem(record: Mapping[str, Any]) -> Problem:
-    split = _facts(record).get("split") or ""
-    labels = record.get("labels") or {}
+    labels, digest = record.get("labels") or {}, str(record.get("digest", ""))
     if not all(isinstance(value, str) for value in labels.values()):
         raise TypeError("a label that is no text")
-    return Problem(
-        id=record["id"],
-        prompt=(),
-        split=split,
-        labels=labels,
-        digest=str(record.get("digest", "")),
-    )
+    split = _facts(record).get("split") or ""
+    return Problem(id=record["id"], prompt=(), split=split, labels=labels, digest=digest)
 
 
 def _outcome(record: Mapping[str, Any]) -> Outcome:

@@ -70,11 +70,14 @@ class Capabilities:
         partial_rollouts: Sampling goes on while its weights change (`Backend.live_policy`).
         logprob_tolerance: By how many nats its sampler and trainer may round differently; None:
             as a run's own bound says.
+        batch_invariant: A completion's tokens and logprobs depend on its request and the weights
+            alone, to the bit, whatever is sampled at the same time.
     """
 
     eval_loss: bool = False
     partial_rollouts: bool = False
     logprob_tolerance: float | None = None
+    batch_invariant: bool = False
 
 
 class Backend(Part):

@@ -7,13 +7,14 @@ weights of each checkpoint. So they are found from the model's path, over any nu
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from attrs import frozen
 
+from rlvr.records.json_lines import object_in
 from rlvr.types import Problem
 
 FILE = "trained-on.json"
@@ -53,7 +54,7 @@ class Lineage:
 
 
 UNKNOWN = Lineage(is_complete=False)
-"""Of answers whose model is not known."""
+"""Lineage of answers whose model is not known."""
 
 
 def families_of(problems: Iterable[Problem]) -> tuple[str, ...]:
@@ -75,9 +76,11 @@ def lineage_of(model: str) -> Lineage:
     except (OSError, RuntimeError, ValueError):
         return Lineage()
     for place in (folder, *folder.parents):
-        for name in (FILE, "run.json"):
-            if (found := _read(place / name)) is not None:
-                return found
+        for name, wanted in ((FILE, "families"), ("run.json", "config")):
+            with suppress(OSError, ValueError):
+                record = object_in(place / name)
+                if wanted in record:
+                    return Lineage.from_json(record, str(place / name))
     return Lineage()
 
 
@@ -92,13 +95,8 @@ def joined(first: Lineage, second: Lineage) -> Lineage:
 
 def after_training(start: Lineage, problems: Sequence[Problem]) -> Lineage:
     """The lineage of a model that began with `start` and is trained on these problems."""
-    if not problems:
-        return start
-    return Lineage(
-        families=tuple(sorted({*start.families, *families_of(problems)})),
-        source=start.source,
-        is_complete=start.is_complete and all(p.labels.get("family") for p in problems),
-    )
+    is_complete = all(p.labels.get("family") for p in problems)
+    return joined(start, Lineage(families=families_of(problems), is_complete=is_complete))
 
 
 def record_of(start: Lineage, problems: Sequence[Problem]) -> dict[str, Any]:
@@ -108,15 +106,3 @@ def record_of(start: Lineage, problems: Sequence[Problem]) -> dict[str, Any]:
         "families_before": list(start.families),
         "families_complete": after_training(start, problems).is_complete,
     }
-
-
-def _read(path: Path) -> Lineage | None:
-    """The lineage that a file records; None where it is no such record."""
-    try:
-        record: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    wanted = "families" if path.name == FILE else "config"
-    if not isinstance(record, dict) or wanted not in record:
-        return None
-    return Lineage.from_json(record, str(path))

@@ -23,9 +23,9 @@ log = get(__name__)
 
 LOCK = "owner.lock"
 LONGEST_RECORD = 4096
-"""Bytes that are read of a lock file: ours are shorter, and whatever else is there is no record."""
+"""Bytes that are read of a lock file: our records are shorter."""
 NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL})
-"""What `flock` says on a file system that has no locks."""
+"""Errors of `flock` on a file system without locks."""
 _NOW = fcntl.LOCK_EX | fcntl.LOCK_NB
 
 _held: set[int] = set()
@@ -47,8 +47,8 @@ class Lock:
     """
     The lock file of a folder, opened; `is_taken` takes the lock.
 
-    The directory itself is locked too, for the case that somebody removes the file. Where the
-    file system has no locks, a file of this machine is locked in their stead (`is_local`).
+    The directory itself is locked too, in case somebody removes the file. On a file system
+    without locks, a file in this machine's temporary folder is locked instead (`is_local`).
     """
 
     def __init__(self, directory: Path) -> None:
@@ -56,21 +56,19 @@ class Lock:
         self._all: list[int] = []
         self.is_local = False
         # A link, a pipe or a device in the lock's place is never followed, waited for or written.
-        self._file = self._open(directory / LOCK, os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+        try:
+            self._file = self._open(directory / LOCK, flags)
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.EMLINK):
+                raise
+            raise OSError(error.errno, "a link; remove it", str(directory / LOCK)) from error
         if not stat.S_ISREG(os.fstat(self._file).st_mode):
             self.drop()
             raise OSError(errno.EINVAL, "no regular file; remove it", str(directory / LOCK))
 
-    def _open(self, path: Path, flags: int = 0) -> int:
-        try:
-            descriptor = os.open(path, flags | os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            if error.errno not in (errno.ELOOP, errno.EMLINK):
-                raise
-            raise OSError(error.errno, "a link; remove it", str(path)) from error
-        return self._keep(descriptor)
-
-    def _keep(self, descriptor: int) -> int:
+    def _open(self, path: Path, flags: int) -> int:
+        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
         _held.add(descriptor)
         self._all.append(descriptor)
         return descriptor
@@ -79,7 +77,13 @@ class Lock:
         """Take the lock if it is free; False where another process has it."""
         try:
             fcntl.flock(self._file, _NOW)
-            self._lock_folder()
+            folder = self._open(self._directory, os.O_RDONLY)
+            try:
+                fcntl.flock(folder, _NOW)
+            except BlockingIOError:
+                raise
+            except OSError as error:
+                log.debug("folder_not_locked", error=str(error))  # NFS: the file's lock is enough
         except BlockingIOError:
             return False
         except OSError as error:
@@ -88,28 +92,19 @@ class Lock:
             return self._is_taken_here()
         return self._is_current()
 
-    def _lock_folder(self) -> None:
-        folder = self._keep(os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC))
-        try:
-            fcntl.flock(folder, _NOW)
-        except OSError as error:
-            if isinstance(error, BlockingIOError):
-                raise
-            log.debug("folder_not_locked", error=str(error))  # NFS: the file's lock is enough
-
     def _is_taken_here(self) -> bool:
         self.is_local = True
         folder = Path(tempfile.gettempdir()) / f"rlvr-locks-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)
         name = hashlib.sha256(os.fsencode(self._directory.resolve())).hexdigest()
         try:
-            fcntl.flock(self._open(folder / name, os.O_NOFOLLOW), _NOW)
+            fcntl.flock(self._open(folder / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW), _NOW)
         except BlockingIOError:
             return False
         return self._is_current()
 
     def _is_current(self) -> bool:
-        """Is the locked file the one that others open, or did its last owner remove it?"""
+        """Whether the locked file is still in its place: its last owner may have removed it."""
         try:
             there = os.stat(self._directory / LOCK, follow_symlinks=False)
         except FileNotFoundError:
@@ -117,7 +112,7 @@ class Lock:
         return os.path.samestat(there, os.fstat(self._file))
 
     def read(self) -> dict[str, Any] | None:
-        """Who the owner is; None where nobody is named, {} where the text is no record of ours."""
+        """The owner's record; None if the file is empty, {} if the text is no record of ours."""
         text = os.pread(self._file, LONGEST_RECORD, 0)
         if not text.strip():
             return None
@@ -128,12 +123,12 @@ class Lock:
         return found if isinstance(found, dict) else {}
 
     def write(self, record: dict[str, Any]) -> None:
-        """Say who the owner is."""
+        """Write the owner's record."""
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, (json.dumps(record) + "\n").encode(), 0)
 
     def release(self) -> None:
-        """Say that nobody holds the folder; where no run has begun, leave nothing behind."""
+        """Empty the lock file and unlock; remove file and folder if no run has begun in it."""
         if self._file not in _held:  # in a forked child, whose parent still owns it
             return
         with contextlib.suppress(OSError):
@@ -144,7 +139,7 @@ class Lock:
         self.drop()
 
     def drop(self) -> None:
-        """Close what was opened, and with it every lock."""
+        """Close all descriptors, which releases the locks."""
         for descriptor in self._all:
             if descriptor in _held:
                 _held.discard(descriptor)

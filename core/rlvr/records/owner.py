@@ -20,8 +20,8 @@ from rlvr.records.lock import LOCK, Lock
 from rlvr.records.run_directory import RECORDS, check_writable, now
 
 PATIENCE = 40
-"""Tries, 50 ms apart, while the lock is held by nobody that is known to live: an owner that has not
-yet written who it is, or a child of a dead one, which has the lock until its program has begun."""
+"""Tries, 50 ms apart, while the holder of the lock is not known to live: an owner that has not yet
+written its record, or a child of a dead owner, which has the lock until its program has begun."""
 
 
 class RunOwnedError(ConfigError):
@@ -33,7 +33,7 @@ def owned(directory: Path, *, makes: bool = False) -> Iterator[dict[str, Any]]:
     """
     Own a run directory while the block runs; the directory of an owner that died is taken over.
 
-    Yields what there is to log of an owner that died; {} where there was none.
+    Yields facts to log about an owner that died; {} if there was none.
 
     Args:
         directory: Where the run is, or will be.
@@ -59,18 +59,16 @@ def writing_to(path: Path | str | None) -> Iterator[None]:
         RunOwnedError: It lies in a run directory that another process owns.
         ConfigError: It cannot be written there, or is a run's own record.
     """
-    if not path:
-        yield
-        return
-    check_writable(Path(path))
-    with apart_from_runs(Path(path)):
+    if path:
+        check_writable(Path(path))
+    with apart_from_runs(Path(path)) if path else contextlib.nullcontext():
         yield
 
 
 @contextmanager
 def apart_from_runs(path: Path) -> Iterator[None]:
     """
-    Own the run directory that `path` is or lies in, if any; refuse a path of the run's own files.
+    Own the run directory that `path` is or lies in, if any; reject a path of the run's own files.
 
     Args:
         path: The file or folder that a command is about to write.
@@ -83,18 +81,15 @@ def apart_from_runs(path: Path) -> Iterator[None]:
     run = next((p for p in (place, *place.parents) if _is_run(p)), None)
     with owned(run) if run is not None else contextlib.nullcontext():
         if run is not None:
-            _refuse_record(path, run, place.relative_to(run).parts)
+            inside = place.relative_to(run).parts
+            if not inside or inside[0].casefold() in RECORDS:
+                what = "a record of " if inside else ""
+                raise ConfigError(
+                    f"{path} was to be written.",
+                    f"found: it is {what}the run {run}, which only its run writes",
+                    "choose another place with --out",
+                )
         yield
-
-
-def _refuse_record(path: Path, run: Path, inside: tuple[str, ...]) -> None:
-    if inside and inside[0].casefold() not in RECORDS:
-        return
-    raise ConfigError(
-        f"{path} was to be written.",
-        f"found: it is {'a record of ' if inside else ''}the run {run}, which only its run writes",
-        "choose another place with --out",
-    )
 
 
 def _is_run(folder: Path) -> bool:
@@ -104,7 +99,7 @@ def _is_run(folder: Path) -> bool:
 
 
 def _take(directory: Path, *, makes: bool) -> tuple[Lock, dict[str, Any] | None]:
-    """The lock, and what the owner before left in it."""
+    """The lock, and the record of the owner before."""
     found: dict[str, Any] | None = None
     try:
         for _ in range(PATIENCE):
@@ -143,7 +138,7 @@ def _take(directory: Path, *, makes: bool) -> tuple[Lock, dict[str, Any] | None]
 
 
 def _check_elsewhere(directory: Path, found: dict[str, Any] | None) -> None:
-    """Refuse a directory of another machine's owner, which may still work: locks are not shared."""
+    """Reject a directory owned on another machine: its owner may work, as locks are not shared."""
     is_here = not found or found.get("host") == socket.gethostname()
     if not is_here and not _is_copy(directory, found):
         raise RunOwnedError(
@@ -182,10 +177,9 @@ def _record(directory: Path) -> dict[str, Any]:
 
 def _boot() -> str:
     """The id of this start of the machine; "" where there is none to read."""
-    try:
+    with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
+    return ""
 
 
 def _is_copy(directory: Path, found: dict[str, Any] | None) -> bool:
@@ -198,27 +192,22 @@ def _is_copy(directory: Path, found: dict[str, Any] | None) -> bool:
 
 
 def _taken_over(directory: Path, found: dict[str, Any]) -> dict[str, Any]:
-    """Say on standard error that a dead owner's directory is taken over; gives who it was."""
-    kept = {key: found.get(key) for key in ("host", "pid", "boot", "since")}
-    if _is_copy(directory, found):
-        print(
-            f"rlvr: {directory} is a copy of a directory that {_named(found)} owned; the copy has "
-            "no owner, and this process takes it",
-            file=sys.stderr,
-        )
-        return kept | {"why": "a copy"}
+    """Report on standard error that a dead owner's directory is taken over; return who it was."""
     is_here, is_same_start = found.get("host") == socket.gethostname(), found.get("boot") == _boot()
-    why = "the machine was restarted" if is_here and not is_same_start else "its lock is free"
-    print(
-        f"rlvr: {directory} was left by {_named(found)}, which ended without releasing it ({why}); "
-        "this process takes it over",
-        file=sys.stderr,
-    )
-    return kept | {"why": why}
+    if _is_copy(directory, found):
+        why = "a copy"
+        text = f"is a copy of a directory that {_named(found)} owned; the copy has no owner, and "
+        text += "this process takes it"
+    else:
+        why = "the machine was restarted" if is_here and not is_same_start else "its lock is free"
+        text = f"was left by {_named(found)}, which ended without releasing it ({why}); this "
+        text += "process takes it over"
+    print(f"rlvr: {directory} {text}", file=sys.stderr)
+    return {key: found.get(key) for key in ("host", "pid", "boot", "since")} | {"why": why}
 
 
 def _named(found: dict[str, Any] | None) -> str:
-    """The owner in words. What is no record of ours names nobody."""
+    """The owner in words; a record that is not ours names nobody."""
     told = found or {}
     pid, host, since, command = (told.get(key) for key in ("pid", "host", "since", "command"))
     if not isinstance(pid, int) or not isinstance(host, str):

@@ -15,18 +15,15 @@ from rlvr.types import PassRate
 
 _FIELDS = ("rate", "count", "step")
 _TYPE = "<f8"
+_Numbers = NDArray[np.float64]
 
 
-def _columns(records: Collection[PassRate]) -> NDArray[np.float64]:
+def _columns(records: Collection[PassRate] = ()) -> _Numbers:
     rows = [[getattr(record, name) for record in records] for name in _FIELDS]
     return np.array(rows, dtype=_TYPE).reshape(len(_FIELDS), -1)
 
 
-def _nobody() -> NDArray[np.float64]:
-    return _columns(())
-
-
-def _read_only(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+def _read_only(numbers: _Numbers) -> _Numbers:
     numbers.flags.writeable = False
     return numbers
 
@@ -34,7 +31,7 @@ def _read_only(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
 @frozen(eq=False, repr=False)
 class PassRates(Mapping[str, PassRate]):
     """
-    A read-only mapping of problem ids to their pass rates; equal to a dict of the same ones.
+    A read-only mapping of problem ids to their pass rates; equal to a dict of the same records.
 
     Attributes:
         places: Id to its column.
@@ -42,7 +39,7 @@ class PassRates(Mapping[str, PassRate]):
     """
 
     places: Mapping[str, int] = field(factory=dict)
-    numbers: NDArray[np.float64] = field(factory=_nobody, converter=_read_only)
+    numbers: _Numbers = field(factory=_columns, converter=_read_only)
 
     def __getitem__(self, name: str) -> PassRate:
         rate, count, step = self.numbers[:, self.places[name]].tolist()
@@ -61,7 +58,7 @@ class PassRates(Mapping[str, PassRate]):
         return f"PassRates({dict(self)!r})"
 
     def updated(self, met: Mapping[str, PassRate]) -> PassRates:
-        """These and the records of `met`, which replace earlier ones."""
+        """These rates with the records of `met`, which replace earlier ones."""
         if not met:
             return self
         new = [name for name in met if name not in self.places]
@@ -71,7 +68,7 @@ class PassRates(Mapping[str, PassRate]):
         return PassRates(places, numbers)
 
     def without(self, names: Collection[str]) -> PassRates:
-        """These without some."""
+        """The rates of all other problems."""
         if not names:
             return self
         kept = [name for name in self.places if name not in names]
@@ -92,9 +89,7 @@ class PassRates(Mapping[str, PassRate]):
         numbers[2, known] = step
         return PassRates(found.places, numbers)
 
-    def columns_of(
-        self, names: Sequence[str]
-    ) -> tuple[NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]:
+    def columns_of(self, names: Sequence[str]) -> tuple[NDArray[np.bool_], _Numbers, _Numbers]:
         """Whether each of these problems was met, and its rate and step (0 where it was not)."""
         at = np.fromiter(map(self.places.get, names, repeat(-1)), np.intp, len(names))
         numbers = np.append(self.numbers, np.zeros((len(_FIELDS), 1)), axis=1)[:, at]
@@ -121,7 +116,7 @@ class PassRates(Mapping[str, PassRate]):
 
 
 def pass_rates(records: Mapping[str, PassRate]) -> PassRates:
-    """These records as columns."""
+    """Records of pass rates as columns."""
     if isinstance(records, PassRates):
         return records
     return PassRates(_numbered(records), _columns(records.values()))

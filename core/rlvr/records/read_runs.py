@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from attrs import field, frozen
 
 from rlvr.errors import ConfigError, UnknownNameError
-from rlvr.records.json_lines import read_lines
+from rlvr.records.json_lines import object_in, read_lines
 from rlvr.suggest import did_you_mean
 
 DEFAULT_DIRECTORY = "runs"
@@ -24,8 +23,8 @@ class RunRecord:
         path: Its directory.
         record: `run.json`.
         metrics: The objects of `metrics.jsonl`, one a finished step.
-        evaluations: Those of `eval.jsonl`.
-        opinions: Those of `opinions.jsonl`: second opinions on answers that were called right.
+        evaluations: The objects of `eval.jsonl`.
+        opinions: Second opinions on answers called right, the objects of `opinions.jsonl`.
     """
 
     path: Path
@@ -63,20 +62,14 @@ def read_run(path: Path) -> RunRecord:
     Raises:
         ConfigError: Its `run.json` cannot be read.
     """
+    try:
+        record = object_in(path / "run.json")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path / 'run.json'} cannot be read", f"found: {error}") from error
     return RunRecord(
         path=path,
-        record=_read_record(path),
-        metrics=read_lines(path / "metrics.jsonl").named(path / "metrics.jsonl"),
-        evaluations=read_lines(path / "eval.jsonl").named(path / "eval.jsonl"),
-        opinions=read_lines(path / "opinions.jsonl").named(path / "opinions.jsonl"),
+        record=record,
+        metrics=read_lines(path / "metrics.jsonl").named(),
+        evaluations=read_lines(path / "eval.jsonl").named(),
+        opinions=read_lines(path / "opinions.jsonl").named(),
     )
-
-
-def _read_record(path: Path) -> dict[str, Any]:
-    try:
-        record = json.loads((path / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path / 'run.json'} cannot be read", f"found: {error}") from error
-    if not isinstance(record, dict):
-        raise ConfigError(f"{path / 'run.json'} holds no object")
-    return record

@@ -14,13 +14,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rlvr.errors import ConfigError, UnknownNameError, explain
-from rlvr.records.json_lines import read_lines
+import attrs
+
+from rlvr.errors import ConfigError, UnknownNameError
+from rlvr.records.json_lines import object_in, read_lines
 from rlvr.records.trajectories import trajectory_records
 from rlvr.types import EvalReport, ScoredGroup
-
-_PLAIN = ("low", "high", "reward_mean", "samples", "failed", "seconds")
-"""Numbers of an evaluation that are written as they are."""
 
 RECORDS = frozenset(
     {"run.json", "metrics.jsonl", "eval.jsonl", "trace.jsonl", "opinions.jsonl", "events.jsonl"}
@@ -113,14 +112,12 @@ class RunDir:
         """
         if not (path / "run.json").is_file():
             raise UnknownNameError(
-                f"no run at {path}.",
-                "found: no run.json there",
-                "list runs with: rlvr runs list",
+                f"no run at {path}.", "found: no run.json there", "list runs with: rlvr runs list"
             )
         return cls(path)
 
     def discard(self) -> None:
-        """Take a directory away again in which no run has begun; what else is in it stays."""
+        """Remove the directory if no run has begun in it; files of others stay."""
         if (self.path / "run.json").exists():
             return
         self.events_file.unlink(missing_ok=True)
@@ -140,15 +137,15 @@ class RunDir:
         Raises:
             ConfigError: It cannot be read, or lacks the options of the run.
         """
-        path = self.path / "run.json"
+        path, do = self.path / "run.json", "choose another run: rlvr runs list"
         try:
-            record: Any = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
-            raise ConfigError(_no_record(path, str(error))) from error
-        if not isinstance(record, dict) or not isinstance(record.get("config"), dict):
-            raise ConfigError(_no_record(path, 'no object with "config"'))
-        if not any(str(key).startswith("run.") for key in record["config"]):
-            raise ConfigError(_no_record(path, 'none of a run\'s options in "config"'))
+            record = object_in(path)
+            if not isinstance(record.get("config"), dict):
+                raise ValueError('no object with "config"')
+            if not any(str(key).startswith("run.") for key in record["config"]):
+                raise ValueError('none of a run\'s options in "config"')
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path} cannot be read.", f"found: {error}", do) from error
         return record
 
     def write_run(self, record: Mapping[str, Any]) -> None:
@@ -159,30 +156,25 @@ class RunDir:
         """Change some keys of `run.json`."""
         self.write_run({**self.read_run(), **changes})
 
-    def append(self, name: str, record: Mapping[str, Any]) -> None:
-        """Append one JSON line to `name` in a single write."""
-        self.append_all(name, [record])
-
-    def append_all(self, name: str, records: Sequence[Mapping[str, Any]]) -> None:
+    def append(self, name: str, *records: Mapping[str, Any]) -> None:
         """Append JSON lines to `name` in a single write."""
         lines = "".join(json.dumps(record) + "\n" for record in records)
         with (self.path / name).open("a", encoding="utf-8") as file:
             file.write(lines)
 
     def read_lines(self, name: str) -> list[dict[str, Any]]:
-        """The whole JSON lines of `name`; what is damaged is left out, and said."""
-        path = self.path / name
-        return read_lines(path, is_whole=True).named(path)
+        """The whole JSON lines of `name`; damaged ones are left out and named."""
+        return read_lines(self.path / name, is_whole=True).named()
 
     def truncate_after(self, step: int) -> None:
-        """Forget metrics, evaluations and trajectories past a step: the resumed run writes them."""
+        """Remove metrics, evaluations and trajectories past a step: the run writes them anew."""
         for name in ("trajectories", "checkpoints"):
             if not (self.path / name).is_dir():
                 self._set_aside(name)
                 (self.path / name).mkdir(parents=True)
         for name in ("metrics.jsonl", "eval.jsonl", "trace.jsonl", "opinions.jsonl"):
             found = read_lines(self.path / name, is_whole=True)
-            kept = [r for r in found.named(self.path / name) if r["step"] <= step]
+            kept = [r for r in found.named() if r["step"] <= step]
             if found.damage:
                 self._set_aside(name)
             if (self.path / name).exists() or kept:
@@ -193,7 +185,7 @@ class RunDir:
                 self._set_aside(f"trajectories/{path.name}", keeps=not number.isdecimal())
 
     def _set_aside(self, name: str, *, keeps: bool = True) -> None:
-        """Rename what is damaged, so that the run can write its own there; or take it away."""
+        """Rename a damaged file, so that the run can write its own there; or remove it."""
         path = self.path / name
         if not keeps and path.is_file():
             path.unlink()
@@ -210,7 +202,7 @@ class RunDir:
         """
         Write `trajectories/LABEL-STEP.jsonl`: a line a trajectory, with its outcome.
 
-        Of those that are recorded elsewhere it says which they are, and not what is in them.
+        Trajectories that are recorded elsewhere are named only, without their content.
         """
         lines = [
             json.dumps(record) + "\n"
@@ -228,42 +220,24 @@ class RunDir:
 
     def append_eval(self, step: int, report: EvalReport) -> None:
         """Append one evaluation to `eval.jsonl`."""
-        self.append(
-            "eval.jsonl",
-            {
-                "step": step,
-                "split": report.split,
-                "pass1": None if report.measures else report.pass1,
-                **{k: getattr(report, k) for k in _PLAIN},
-                "seconds": round(report.seconds, 3),
-                "pass_at": {str(k): v for k, v in report.pass_at.items()},
-                "problems": len(report.scores),
-                "held_out": report.held_out,
-                "seen": list(report.seen),
-                "scores": {p: list(s) for p, s in report.scores.items()},
-                **({"measures": dict(report.measures)} if report.measures else {}),
-            },
-        )
+        told = attrs.asdict(report, recurse=False)
+        told |= {
+            "pass1": None if report.measures else report.pass1,
+            "problems": len(report.scores),
+            "seconds": round(report.seconds, 3),
+        }
+        self.append("eval.jsonl", {"step": step, **told})
 
     def read_evals(self) -> dict[int, EvalReport]:
         """The evaluations in `eval.jsonl`, by step."""
-        return {
-            record["step"]: EvalReport(
-                split=record["split"],
-                scores={p: tuple(s) for p, s in record["scores"].items()},
-                pass_at={int(k): v for k, v in record["pass_at"].items()},
-                **{k: record[k] for k in _PLAIN},
-                seen=record.get("seen", ()),
-                held_out=record.get("held_out"),
-                measures=record.get("measures", {}),
-            )
-            for record in self.read_lines("eval.jsonl")
-        }
-
-
-def _no_record(path: Path, found: str) -> str:
-    do = "choose another run: rlvr runs list"
-    return explain(f"{path} cannot be read.", f"found: {found}", do)
+        names = [field.name for field in attrs.fields(EvalReport)]
+        found = {}
+        for record in self.read_lines("eval.jsonl"):
+            told = {name: record[name] for name in names if name in record}
+            told["scores"] = {p: tuple(scores) for p, scores in record["scores"].items()}
+            told["pass_at"] = {int(k): share for k, share in record["pass_at"].items()}
+            found[record["step"]] = EvalReport(**told)
+        return found
 
 
 def now() -> str:

@@ -1,8 +1,12 @@
-"""State of a run after a step: all that a resumed run needs besides weights and optimiser."""
+"""State of a run after a step: all that a resumed run needs besides weights and optimiser.
+
+A resumed run first takes the problems that were under way when it stopped, and then those that the
+uninterrupted run would have taken (`ProblemStream`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -11,11 +15,45 @@ from attrs import field, frozen
 from rlvr.errors import CheckpointError
 from rlvr.records.lineage import Lineage
 from rlvr.records.pass_rates import PassRates, pass_rates
-from rlvr.records.problem_stream import ProblemStream
-from rlvr.types import Checkpoint, PassRate, ScoredGroup
+from rlvr.types import Checkpoint, PassRate, Problem, ScoredGroup, as_tuple
 
 MEMORY = 0.2
 """Weight of the newest group in a pass rate, once five are known."""
+
+
+@frozen(kw_only=True)
+class ProblemStream:
+    """
+    Position in the order of problems: batches are chosen one by one, and taken a few ids at a time.
+
+    Attributes:
+        drawn: Batches of problems that were chosen so far.
+        begun: Groups that were begun so far: the ticket of the next one, which seeds its draws.
+        waiting: Ids of problems that were chosen and are not trained on yet, in order.
+    """
+
+    drawn: int = 0
+    begun: int = 0
+    waiting: tuple[str, ...] = field(default=(), converter=as_tuple)
+
+    def take(
+        self, count: int, choose: Callable[[int], Sequence[Problem]]
+    ) -> tuple[tuple[str, ...], ProblemStream]:
+        """
+        Ids of the next `count` problems, and the position after them.
+
+        `choose(i)` gives the problems of batch i (0-based); it is asked only as far as needed.
+        """
+        waiting, drawn = self.waiting, self.drawn
+        while len(waiting) < count:
+            waiting += tuple(problem.id for problem in choose(drawn))
+            drawn += 1
+        after = attrs.evolve(self, drawn=drawn, begun=self.begun + count, waiting=waiting[count:])
+        return waiting[:count], after
+
+    def without_unknown(self, known: Collection[str]) -> ProblemStream:
+        """The same position, without waiting problems that are not in the data set any more."""
+        return attrs.evolve(self, waiting=[name for name in self.waiting if name in known])
 
 
 @frozen(kw_only=True)
@@ -28,9 +66,9 @@ class RunState:
 
     Attributes:
         step: Steps that are finished.
-        seconds: They took.
+        seconds: Time that those steps took.
         history: Pass rate of each problem met so far, by id.
-        lineage: What the weights are trained on, this run included.
+        lineage: Problem families that the weights are trained on, this run included.
         problem_stream: Position in the order of problems (`ProblemStream`).
         memory: What parts keep, by kind of part: advantage and loss numbers, a task what it found.
     """
@@ -84,7 +122,7 @@ def state_of(values: Mapping[str, Any], checkpoint: Checkpoint) -> RunState:
     The state that came with a checkpoint.
 
     Raises:
-        CheckpointError: It is none that a run wrote.
+        CheckpointError: No run wrote it.
     """
     try:
         return RunState.from_json(values)
@@ -99,7 +137,7 @@ def state_of(values: Mapping[str, Any], checkpoint: Checkpoint) -> RunState:
 def _met(
     history: Mapping[str, PassRate], groups: Sequence[ScoredGroup], step: int
 ) -> dict[str, PassRate]:
-    """The new pass rates of a step's problems; what a proxy judged says nothing about them."""
+    """The new pass rates of a step's problems; verdicts of a proxy do not count."""
     met: dict[str, PassRate] = {}
     for group in groups:
         scores = [reward.score01 for reward in group.rewards if not reward.is_proxy]

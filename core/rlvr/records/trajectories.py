@@ -7,7 +7,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rlvr.types import ScoredGroup, Segment, Trajectory
-from rlvr.verification.verdict_cache import outcome_to_json
+from rlvr.verification.verdict import outcome_to_json
+
+_PLAIN: Mapping[str, Any] = {
+    **dict.fromkeys(("index", "seed"), int),
+    "temperature": int | float,
+    "finish": str,
+    "policy_version": int,
+    "policy_digest": str,
+    "prompt_cut": int,
+    "error": str,
+}
+"""Attributes of a trajectory that are written as they are, and their types."""
 
 
 def trajectory_records(
@@ -16,21 +27,15 @@ def trajectory_records(
     """
     A group's lines of `trajectories/`: an object a trajectory.
 
-    Of those that are recorded elsewhere they say which they are, and not what is in them.
+    A line of a trajectory that is recorded elsewhere says which one it is, not what is in it.
     """
     for index, (t, outcome) in enumerate(zip(group.trajectories, group.outcomes, strict=True)):
         yield {
             "step": step,
             "id": group.problem.id,
+            **{name: getattr(t, name) for name in _PLAIN},
             "index": index,
-            "seed": t.seed,
-            "temperature": t.temperature,
-            "finish": t.finish,
-            "policy_version": t.policy_version,
-            "policy_digest": t.policy_digest,
             **({"policy_versions": list(t.policy_versions)} if t.policy_versions else {}),
-            "prompt_cut": t.prompt_cut,
-            "error": t.error,
             **({} if t.files is None else {"files": dict(t.files)}),
             **({"notes": dict(t.notes)} if t.notes else {}),
             **({"problem_notes": dict(group.problem.notes)} if group.problem.notes else {}),
@@ -44,27 +49,21 @@ def trajectory_records(
 
 
 def _reference(trajectory: Trajectory) -> dict[str, Any]:
-    """What tells a trajectory by its tokens and pictures, without these."""
+    """Length and digest that identify a trajectory without its tokens and pictures."""
     tokens, mask = trajectory.tokens, trajectory.mask
     seen = "".join(map(repr, trajectory.pictures)).encode()
-    return {
-        "tokens": len(tokens),
-        "learnt": int(mask.sum()),
-        "digest": hashlib.sha256(
-            tokens.astype("<i4").tobytes() + mask.tobytes() + seen
-        ).hexdigest(),
-    }
+    digest = hashlib.sha256(tokens.astype("<i4").tobytes() + mask.tobytes() + seen).hexdigest()
+    return {"tokens": len(tokens), "learnt": int(mask.sum()), "digest": digest}
 
 
 def _segment(segment: Segment) -> dict[str, Any]:
-    record: dict[str, Any] = {
+    logprobs = segment.logprobs
+    return {
         "author": segment.author,
         "text": segment.text,
         "tokens": segment.tokens.tolist(),
+        **({} if logprobs is None else {"logprobs": [round(float(x), 6) for x in logprobs]}),
     }
-    if segment.logprobs is not None:
-        record["logprobs"] = [round(float(x), 6) for x in segment.logprobs]
-    return record
 
 
 def trajectory_from_json(record: Mapping[str, Any]) -> Trajectory:
@@ -74,7 +73,7 @@ def trajectory_from_json(record: Mapping[str, Any]) -> Trajectory:
     Raises:
         KeyError, TypeError, ValueError: The line holds none.
     """
-    for name, kind in _KINDS.items():
+    for name, kind in {**_PLAIN, "id": str, "segments": list}.items():
         if not isinstance(record[name], kind):
             raise TypeError(f"{name} is {str(record[name])[:60]!r}")
     if not all(isinstance(segment.get("text", ""), str) for segment in record["segments"]):
@@ -82,23 +81,8 @@ def trajectory_from_json(record: Mapping[str, Any]) -> Trajectory:
     return Trajectory(
         problem_id=record["id"],
         segments=[Segment(**segment) for segment in record["segments"]],
-        finish=record["finish"],
-        seed=record["seed"],
-        index=record["index"],
-        temperature=record["temperature"],
-        policy_version=record["policy_version"],
-        policy_digest=record["policy_digest"],
         policy_versions=record.get("policy_versions", ()),
-        prompt_cut=record["prompt_cut"],
-        error=record["error"],
         files=record.get("files"),
         notes=record.get("notes", {}),
+        **{name: record[name] for name in _PLAIN},
     )
-
-
-_KINDS: Mapping[str, Any] = {
-    **dict.fromkeys(("id", "finish", "policy_digest", "error"), str),
-    **dict.fromkeys(("seed", "index", "policy_version", "prompt_cut"), int),
-    "temperature": int | float,
-    "segments": list,
-}

@@ -8,7 +8,7 @@ from attrs import evolve
 
 from rlvr.errors import explain
 from rlvr.parts import BuildContext, Policy, Sampler, Task
-from rlvr.rollouts.rollout import LEAST_PROMPT, rollout
+from rlvr.rollouts.rollout import rollout
 from rlvr.types import (
     Completion,
     GenerateRequest,
@@ -32,6 +32,9 @@ class ReferenceSampler(Sampler):
 
     def __init__(self, config: None, context: BuildContext) -> None:
         del config, context
+        self._without = 0  # problems without a reference as text
+        self._too_long: list[int] = []  # tokens of the references that do not fit
+        self._context = 0
 
     async def sample(
         self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
@@ -39,29 +42,42 @@ class ReferenceSampler(Sampler):
         """The reference, where there is one as text that fits the context."""
         reference = task.reference(problem)
         if reference is None or not reference.completion:
+            self._without += 1
             return
         if len(reference.completions) > 1:
             found = await _played(policy, task, problem, reference.completions, params)
         else:
             found = _told(policy, problem, reference.completion, params)
-        if found is not None:
+        self._context = policy.context_length
+        tokens = len(found.tokens) + found.prompt_cut
+        if found.finish == "error":
+            self._without += 1
+        elif found.finish == "length" or tokens > self._context:
+            self._too_long.append(max(tokens, self._context + 1))  # later turns are not played
+        else:
             yield found
 
     def why_empty(self) -> str:
-        """No problem has a reference that fits."""
+        """Which problems of the run so far have no reference, or none that fits."""
+        if not self._too_long:
+            return explain(
+                "the reference sampler was asked for reference answers.",
+                f"found: none as text, for {self._without} problems",
+                "use a data set with solutions, or sample from the policy (--algo grpo)",
+            )
         return explain(
             "the reference sampler was asked for reference answers.",
-            "found: none as text that fits the context, for all problems of a step",
-            "use a data set with solutions, or sample from the policy (--algo grpo)",
+            f"found: with their prompts, {len(self._too_long)} do not fit the model's context of "
+            f"{self._context} tokens (the shortest needs {min(self._too_long)} or more); "
+            f"{self._without} problems have none as text",
+            "take a model with a longer context, or problems with shorter prompts",
         )
 
 
-def _told(policy: Policy, problem: Problem, text: str, params: SamplingParams) -> Trajectory | None:
-    """A reference of one turn; None where it does not fit."""
+def _told(policy: Policy, problem: Problem, text: str, params: SamplingParams) -> Trajectory:
+    """A reference of one turn, however long."""
     prompt = policy.tokenizer.render(problem.prompt)
     answer = [*policy.tokenizer.encode(text), policy.tokenizer.eos_id]
-    if len(prompt) + len(answer) > policy.context_length:
-        return None
     segments = (
         Segment(author="prompt", tokens=prompt),
         Segment(author="policy", tokens=answer, logprobs=[0.0] * len(answer), text=text),
@@ -77,14 +93,10 @@ def _told(policy: Policy, problem: Problem, text: str, params: SamplingParams) -
 
 async def _played(
     policy: Policy, task: Task, problem: Problem, texts: Sequence[str], params: SamplingParams
-) -> Trajectory | None:
-    """The turns of a reference as a rollout would leave them; None where they do not fit."""
-    if policy.context_length < LEAST_PROMPT + 1:
-        return None
+) -> Trajectory:
+    """The turns of a reference as a rollout leaves them; cut off where they do not fit."""
     alone = evolve(params, group_size=1, max_tokens=1)
-    played = await rollout(_Reciter(policy, texts), task, problem, alone, turns=len(texts))
-    is_whole = played.finish == "stop" and not played.prompt_cut
-    return played if is_whole and len(played.tokens) <= policy.context_length else None
+    return await rollout(_Reciter(policy, texts), task, problem, alone, turns=len(texts))
 
 
 class _Reciter(Policy):

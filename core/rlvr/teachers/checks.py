@@ -12,7 +12,6 @@ import numpy as np
 
 from rlvr.border.calls import shown
 from rlvr.errors import BackendError
-from rlvr.parts import Teacher
 from rlvr.types import Ask, Datum, Distribution, FloatArray, States, TopK
 
 _SLACK = 1e-3
@@ -50,18 +49,6 @@ def refuse_faulty(
             f"found: {problem}",
             "run TeacherContract on it; a model in too low a precision can give NaN",
         )
-
-
-def check_scores(teacher: Teacher, data: Sequence[Datum], by_teacher: Sequence[FloatArray]) -> None:
-    """
-    Refuse a teacher's numbers that nothing can be learnt from.
-
-    Raises:
-        BackendError: One is missing or not finite.
-    """
-    refuse_faulty(
-        teacher, data, by_teacher, fault_of_numbers, "the logprobs of what the policy wrote"
-    )
 
 
 def fault_of_numbers(values: FloatArray, datum: Datum) -> str:
@@ -105,13 +92,10 @@ def fault_of_shape(answer: TopK, rows: int, k: int) -> str:
 
 def fault_of_rows(answer: TopK, k: int, size: int, is_partial: bool = False) -> str:
     """
-    What is wrong with some rows of an answer; "" where nothing is. Looks at some rows at a time.
+    What is wrong with the rows (n, k or more) of an answer; "" where nothing is.
 
-    Args:
-        answer: (n, k or more).
-        k: Asked for.
-        size: Of the vocabulary.
-        is_partial: Whether a row may hold less than was asked for.
+    `size` is the vocabulary's; `is_partial` says that a row may hold less than was asked for.
+    Looks at some rows at a time.
     """
     step = max(1, _ENTRIES // max(answer.ids.shape[1], 1))
     parts = (answer.rows(slice(at, at + step)) for at in range(0, len(answer.ids), step))

@@ -14,8 +14,8 @@ from rlvr.border.calls import Border
 from rlvr.errors import BackendError, ConfigError
 from rlvr.parts import LearningPart, Teacher
 from rlvr.teachers.checks import (
-    check_scores,
     fault_of_answer,
+    fault_of_numbers,
     fault_of_rows,
     fault_of_shape,
     fault_of_states,
@@ -74,9 +74,9 @@ def check_ask(teacher: Teacher, ask: Ask, options: str = "") -> None:
         do = f"set the loss's temperature{where} to {at}"
     else:
         return
-    raise ConfigError(
-        f"teacher {teacher.name} was to tell {_wish(ask)}.", f"found: {found}", f"do: {do}"
-    )
+    wish = f"the {ask.k} likeliest tokens" if ask.k else "whole distributions"
+    asked = f"teacher {teacher.name} was to tell {wish} at temperature {ask.temperature:g}."
+    raise ConfigError(asked, f"found: {found}", f"do: {do}")
 
 
 async def answered(
@@ -104,7 +104,8 @@ async def answered(
     if ask is None:
         with Border(teacher, "teacher", "logprobs", promised="logprobs (T,) for each datum"):
             numbers = await teacher.logprobs(data)
-        check_scores(teacher, data, numbers)
+        what = "the logprobs of what the policy wrote"
+        refuse_faulty(teacher, data, numbers, fault_of_numbers, what)
         return [
             attrs.evolve(d, annotations={**d.annotations, name: np.asarray(values, np.float32)})
             for d, values in zip(data, numbers, strict=True)
@@ -117,7 +118,7 @@ async def answered(
 
 
 def _refuse_blind(teacher: Teacher, data: Sequence[Datum]) -> None:
-    """Tokens of pictures mean nothing to a teacher that is not shown them."""
+    """Refuse data with pictures for a teacher that cannot see them."""
     shown = sum(bool(datum.pictures) for datum in data)
     if not shown or teacher.image_processor is not None:
         return
@@ -163,38 +164,21 @@ async def ask_distributions(
         return list(states)
     size = teacher.tokenizer.vocab_size
     k = min(ask.k or size, size)
-    spans = [_span(datum) for datum in data]
-    answers = await teacher.score(
-        [
-            Question(
-                ids=d.tokens[:end],
-                start=start,
-                k=k,
-                temperature=ask.temperature,
-                pictures=d.pictures,
-            )
-            for d, (start, end) in zip(data, spans, strict=True)
-        ]
-    )
-    is_partial = teacher.capabilities.is_partial
-
-    def fault(answer: TopK, datum: Datum) -> str:
-        start, end = _span(datum)
-        return fault_of_shape(answer, end - start, k)
-
-    refuse_faulty(teacher, data, answers, fault)
+    questions = [_question(datum, k, ask.temperature) for datum in data]
+    answers = await teacher.score(questions)
+    wanted = {id(d): len(q.ids) - q.start for d, q in zip(data, questions, strict=True)}
+    refuse_faulty(teacher, data, answers, lambda told, d: fault_of_shape(told, wanted[id(d)], k))
     picked = [
-        answer.rows(np.flatnonzero(datum.mask) - start)
-        for answer, datum, (start, _) in zip(answers, data, spans, strict=True)
+        answer.rows(np.flatnonzero(datum.mask) - question.start)
+        for answer, datum, question in zip(answers, data, questions, strict=True)
     ]
-    refuse_faulty(
-        teacher, data, picked, lambda answer, _: fault_of_rows(answer, k, size, is_partial)
-    )
+    is_partial = teacher.capabilities.is_partial
+    refuse_faulty(teacher, data, picked, lambda told, _: fault_of_rows(told, k, size, is_partial))
     return list(picked)
 
 
-def _span(datum: Datum) -> tuple[int, int]:
-    """From the first supervised token to behind the last: what comes later changes nothing."""
+def _question(datum: Datum, k: int, temperature: float) -> Question:
+    """From the first supervised token to the last: later tokens change nothing."""
     places = np.flatnonzero(datum.mask)
     if not len(places) or places[0] == 0:
         raise BackendError(
@@ -203,10 +187,12 @@ def _span(datum: Datum) -> tuple[int, int]:
             + ("its first token is one of them" if len(places) else "there is none"),
             "a supervised token needs one before it; check the sampler",
         )
-    end = len(datum.tokens) if datum.pictures else int(places[-1]) + 1  # or one has no place
-    return int(places[0]), end
-
-
-def _wish(ask: Ask) -> str:
-    what = f"the {ask.k} likeliest tokens" if ask.k else "whole distributions"
-    return f"{what} at temperature {ask.temperature:g}"
+    # with pictures all tokens, or one of the pictures may lack its tokens
+    end = len(datum.tokens) if datum.pictures else int(places[-1]) + 1
+    return Question(
+        ids=datum.tokens[:end],
+        start=int(places[0]),
+        k=k,
+        temperature=temperature,
+        pictures=datum.pictures,
+    )

@@ -14,7 +14,7 @@ from attrs import frozen
 from rlvr.errors import ConfigError
 
 KEY = "task"
-"""The label that routes go by where they name none."""
+"""Label of routes that name no label."""
 REST = "*"
 _MODEL = re.compile(r"starter\Z|[A-Za-z][\w+.-]*:.", re.DOTALL)
 _HEAD = re.compile(r"(?:(?P<key>[A-Za-z]\w*):)?(?P<value>[^:=?,/\s][^:=?,]*)")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 import numpy as np
 
-from rlvr.errors import BackendError, ConfigError, explain
+from rlvr.errors import BackendError, ConfigError, RlvrError
 from rlvr.parts import Teacher, TeacherCapabilities
 from rlvr.teachers.requests import answered
 from rlvr.teachers.route_spec import Route
@@ -58,22 +58,18 @@ class RoutedTeacher(Teacher):
             ask = attrs.evolve(ask, k=self.tokenizer.vocab_size)
         places: dict[Route, list[int]] = {}
         for place, datum in enumerate(data):
-            route = self._route(datum.labels)
-            if route is None:
-                raise BackendError(_unrouted(self.name, datum.problem_id, datum.labels))
+            route = self._route(datum.labels, datum.problem_id, BackendError)
             places.setdefault(route, []).append(place)
         asked = [
             answered(self._teachers[route], [data[i] for i in own], name, ask)
             for route, own in places.items()
         ]
+        found: dict[int, Datum] = {}
         told = await asyncio.gather(*asked, return_exceptions=True)
-        for answer in told:
+        for own, answer in zip(places.values(), told, strict=True):
             if isinstance(answer, BaseException):
                 raise answer
-        found: dict[int, Datum] = {}
-        for own, answer in zip(places.values(), told, strict=True):
-            if not isinstance(answer, BaseException):
-                found |= zip(own, answer, strict=True)
+            found |= zip(own, answer, strict=True)
         return [found[place] for place in range(len(data))]
 
     def check_problems(self, problems: Iterable[Problem]) -> None:
@@ -85,10 +81,7 @@ class RoutedTeacher(Teacher):
         """
         own: dict[Route, list[Problem]] = {route: [] for route in self._teachers}
         for problem in problems:
-            route = self._route(problem.labels)
-            if route is None:
-                raise ConfigError(_unrouted(self.name, problem.id, problem.labels))
-            own[route].append(problem)
+            own[self._route(problem.labels, problem.id, ConfigError)].append(problem)
         for route, teacher in self._teachers.items():
             teacher.check_problems(own[route])
 
@@ -99,17 +92,16 @@ class RoutedTeacher(Teacher):
             found |= teacher.metrics(data)
         return found
 
-    def _route(self, labels: Mapping[str, str]) -> Route | None:
-        return next((route for route in self._teachers if route.takes(labels)), None)
-
-
-def _unrouted(name: str, problem_id: str, labels: Mapping[str, str]) -> str:
-    said = ", ".join(f"{key}={value}" for key, value in sorted(labels.items())) or "none"
-    return explain(
-        f"problem {problem_id!r} was to be put to one of several teachers: {name}",
-        f"found: no route takes its labels: {said}",
-        "add a route for it, or *=MODEL for the rest",
-    )
+    def _route(self, labels: Mapping[str, str], problem_id: str, refusal: type[RlvrError]) -> Route:
+        for route in self._teachers:
+            if route.takes(labels):
+                return route
+        said = ", ".join(f"{key}={value}" for key, value in sorted(labels.items())) or "none"
+        raise refusal(
+            f"problem {problem_id!r} was to be put to one of several teachers: {self.name}",
+            f"found: no route takes its labels: {said}",
+            "add a route for it, or *=MODEL for the rest",
+        )
 
 
 def _shared(teachers: Sequence[Teacher]) -> TeacherCapabilities:

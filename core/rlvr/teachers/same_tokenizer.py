@@ -1,4 +1,4 @@
-"""Compare two tokenizers by what they do, since names say little: are they the same?"""
+"""Compare two tokenizers by their ids and texts, as names say little."""
 
 from __future__ import annotations
 
@@ -48,14 +48,9 @@ def warn_of_frame(student: Tokenizer, teacher: Tokenizer, name: str) -> None:
     """
     if student is teacher:
         return
-    said = [
-        what
-        for what, is_other in (
-            ("the chat template", _renders_otherwise(student, teacher)),
-            ("the token that ends an answer", student.eos_id != teacher.eos_id),
-        )
-        if is_other
-    ]
+    said = ["the chat template"] if _renders_otherwise(student, teacher) else []
+    if student.eos_id != teacher.eos_id:
+        said.append("the token that ends an answer")
     if said:
         log.warning(
             "teacher_reads_otherwise",
@@ -70,14 +65,9 @@ def warn_of_frame(student: Tokenizer, teacher: Tokenizer, name: str) -> None:
 def _differing_ids(student: Tokenizer, teacher: Tokenizer) -> str:
     first, second = student.vocab_size, teacher.vocab_size
     is_exact = student.has_bytes and teacher.has_bytes
-    found = [
-        (token, ours, theirs)
-        for token in range(max(first, second))
-        for ours, theirs in [
-            (_spelled(student, token, is_exact), _spelled(teacher, token, is_exact))
-        ]
-        if ours != theirs
-    ]
+    every = range(max(first, second))
+    spelled = ((t, _spelled(student, t, is_exact), _spelled(teacher, t, is_exact)) for t in every)
+    found = [(token, ours, theirs) for token, ours, theirs in spelled if ours != theirs]
     if not found:
         return ""
     examples = "; ".join(
@@ -85,7 +75,7 @@ def _differing_ids(student: Tokenizer, teacher: Tokenizer) -> str:
         for token, ours, theirs in found[:_SHOWN]
     )
     sizes = f"{first} ids here, {second} there, " if first != second else ""
-    return f"{sizes}{len(found)} of {max(first, second)} ids differ: {examples}"
+    return f"{sizes}{len(found)} of {len(every)} ids differ: {examples}"
 
 
 def _differing_text(student: Tokenizer, teacher: Tokenizer) -> str:

@@ -11,8 +11,8 @@ import attrs
 import numpy as np
 import pytest
 
-from rlvr.border.abilities import is_kept
-from rlvr.border.promises import credited, numbers_of
+from rlvr.border.abilities import is_kept, numbers_of
+from rlvr.border.promises import credited
 from rlvr.parts import Advantage
 from rlvr.testing.contract import not_given
 from rlvr.testing.distilling import met, taught

@@ -50,6 +50,21 @@ class AbilityPromises:
 
         self._run(body)
 
+    def test_what_is_drawn_beside_it_changes_no_bit(self) -> None:
+        """Where the backend says so: a completion alone is the one it gives among others."""
+
+        async def body(backend: Backend) -> None:
+            if backend.capabilities.batch_invariant:
+                policy = await backend.policy()
+                requests = self._requests(policy, 1.0)
+                together = await policy.generate_many([*requests, *requests[:1]])
+                for request, among in zip(requests, together, strict=False):
+                    alone = await policy.generate(request)
+                    assert alone.tokens.tolist() == among.tokens.tolist()
+                    assert alone.logprobs.tobytes() == among.logprobs.tobytes()
+
+        self._run(body)
+
     def test_a_live_policy_follows_the_weights(self) -> None:
         """Where rollouts are partial: version and digest are those of the newest weights."""
 

@@ -6,9 +6,8 @@ import copy
 import math
 from typing import Any, ClassVar
 
-from rlvr.border.abilities import warnings_of
+from rlvr.border.abilities import numbers_of, warnings_of
 from rlvr.border.kinds import remembering
-from rlvr.border.promises import numbers_of
 from rlvr.parts import LearningPart, Needs
 from rlvr.testing.contract import Contract, check_declarations, check_part
 from rlvr.types import Ask

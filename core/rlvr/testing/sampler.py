@@ -40,6 +40,16 @@ class SamplerContract(Contract):
         """It derives from the base class, and none of its names looks like another one's slip."""
         check_part(self.make_sampler(), Sampler)
 
+    def test_it_draws_as_it_declares(self) -> None:
+        """It asks the policy for completions; else for none, and all logprobs are zeros."""
+        policy = ScriptedPolicy(["b"])
+        groups = self._sample(ToyTask(), _problems(), policy)
+        if self.make_sampler().draws_from_policy:
+            assert policy.requests, "draws_from_policy, and nothing was asked of the policy"
+        else:
+            assert not policy.requests, "not draws_from_policy, and the policy was asked"
+            assert not any(t.logprobs.any() for group in groups for t in group.trajectories)
+
     def test_group_size_and_order(self) -> None:
         """One group a problem, in the order of the problems, G trajectories each, if it draws."""
         problems = _problems()

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from rlvr.border.abilities import task_warnings
+from rlvr.border.abilities import warnings_of
 from rlvr.parts import Episode, EpisodeResult, RewardFn, Task
 from rlvr.testing.contract import (
     Contract,
@@ -73,7 +73,7 @@ class TaskContract(TaskAbilities, Contract):
     async def test_says_why_in_words(self, task: Task) -> None:
         """Warnings of each split are texts; so is the reason why a problem cannot be answered."""
         for split in self.splits:
-            task_warnings(task, split)
+            warnings_of(task, split)
             for problem in task.problems(split):
                 assert isinstance(task.why_unanswerable(problem), str), problem.id
 

@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from rlvr.border.abilities import figures_of, probes_of, proven
+from rlvr.border.abilities import annotated, figures_of, probes_of, proven
 from rlvr.border.declared import overrides
-from rlvr.border.promises import annotated
 from rlvr.curriculum.discovered import Growth
 from rlvr.parts import Policy, Task
 from rlvr.testing.contract import on_open

@@ -7,9 +7,15 @@ does; nothing of either is imported here.
 from __future__ import annotations
 
 from rlvr.tokenization.chat_template import ChatTemplate, Piece
-from rlvr.tokenization.end_ids import end_ids, listed
 from rlvr.tokenization.fingerprint import fingerprint
 from rlvr.tokenization.image_processor import ImageProcessor
+from rlvr.tokenization.load import (
+    end_ids,
+    listed,
+    load_tokenizer,
+    unreadable_tokenizer,
+    wrapped_tokenizer,
+)
 from rlvr.tokenization.template_variables import check_known, parse_variables, variables_of
 from rlvr.tokenization.token_bytes import ByteLevel, byte_table
 from rlvr.tokenization.transformers import FastTokenizer
@@ -25,6 +31,9 @@ __all__ = [
     "end_ids",
     "fingerprint",
     "listed",
+    "load_tokenizer",
     "parse_variables",
+    "unreadable_tokenizer",
     "variables_of",
+    "wrapped_tokenizer",
 ]

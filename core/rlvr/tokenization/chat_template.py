@@ -7,6 +7,7 @@ in which the spelling of a control token means nothing.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from rlvr.types import Message
 
 _TURN = "\ue000turn\ue001"
 _QUOTED = re.compile("\ue000(\\d+)\ue001")
-_MARKS = ("\ue000", "\ue001")  # in a text they are quoted too: it cannot forge a placeholder
+_MARKS = ("\ue000", "\ue001")  # quoted in texts too, so that no text can forge a placeholder
 
 
 @frozen(kw_only=True)
@@ -48,7 +49,8 @@ class ChatTemplate:
         name: str,
     ) -> None:
         self._apply = apply
-        self._quotable = "|".join(map(re.escape, sorted({*controls, *_MARKS}, key=_by_length)))
+        longest_first = sorted({*controls, *_MARKS}, key=len, reverse=True)
+        self._quotable = "|".join(map(re.escape, longest_first))
         self._name = name
 
     def opening(self, messages: Sequence[Message]) -> list[Piece]:
@@ -101,9 +103,13 @@ class ChatTemplate:
         merged = _merge_system(messages)
         reason = ""
         attempts = [messages, merged, _as_user(merged)]
-        for attempt, content in [(a, c) for c in (_plain, _in_parts) for a in attempts]:
+        for in_parts, attempt in itertools.product((False, True), attempts):
+            # templates of some vision-language models want parts (LLaVA, Idefics)
+            contents = [
+                [{"type": "text", "text": m.content}] if in_parts else m.content for m in attempt
+            ]
+            turns = [{"role": m.role, "content": c} for m, c in zip(attempt, contents, strict=True)]
             try:
-                turns = [{"role": m.role, "content": content(m)} for m in attempt]
                 text = self._apply(turns, is_open)
             except Exception as error:  # a template is the model's code: it may raise anything
                 reason = reason or f"{type(error).__name__}: {error}"
@@ -111,7 +117,7 @@ class ChatTemplate:
             missing = next((m for m in attempt if _is_left_out(m, text)), None)
             if missing is not None:
                 reason = reason or f"it leaves out the {missing.role} message"
-            elif not any(_is_printed(content(m), text) for m in attempt):
+            elif not (in_parts and any(_is_printed(content, text) for content in contents)):
                 return text
         raise self._failed(messages, reason)
 
@@ -125,19 +131,6 @@ class ChatTemplate:
         )
 
 
-def _plain(message: Message) -> str:
-    return message.content
-
-
-def _in_parts(message: Message) -> list[dict[str, str]]:
-    """As templates of vision-language models want it (LLaVA, Idefics)."""
-    return [{"type": "text", "text": message.content}]
-
-
-def _by_length(spelling: str) -> tuple[int, str]:
-    return -len(spelling), spelling
-
-
 def _is_left_out(message: Message, text: str) -> bool:
     content = message.content.strip()
     if message.role == "tool":  # often rewritten as JSON, with more or fewer escapes
@@ -148,8 +141,7 @@ def _is_left_out(message: Message, text: str) -> bool:
 
 def _is_printed(content: object, text: str) -> bool:
     """Whether a list of parts stands there as such: the template wants texts."""
-    shown = (str(content), json.dumps(content, ensure_ascii=False))
-    return not isinstance(content, str) and any(one in text for one in shown)
+    return str(content) in text or json.dumps(content, ensure_ascii=False) in text
 
 
 def _as_user(messages: list[Message]) -> list[Message]:

@@ -1,4 +1,4 @@
-"""What tells tokenizers apart by content: names and sizes say little."""
+"""A hash of a tokenizer's content, as names and sizes say little."""
 
 from __future__ import annotations
 

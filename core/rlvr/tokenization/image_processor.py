@@ -79,7 +79,7 @@ class ImageProcessor:
 
     @cached_property
     def fingerprint(self) -> str:
-        """What tells the tokens of pictures apart from those of another processor's."""
+        """sha256 of what decides a picture's tokens."""
         images = self.processor.image_processor
         about = [type(self.processor).__name__, self.placeholder, _plain(images.to_dict())]
         about += [_plain(vars(self.processor).get(name)) for name in sorted(vars(self.processor))]

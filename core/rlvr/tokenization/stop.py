@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+import numpy as np
 from attrs import frozen
+
+from rlvr.parts import Tokenizer
+from rlvr.types import Completion
 
 
 @frozen(kw_only=True)
@@ -40,6 +44,24 @@ def cut(
             first = min(at for stop in wanted if (at := seen.find(stop)) >= 0)
             return Cut(count=index + 1, text=_text(seen[:first]), is_stopped=True)
     return Cut(count=len(tokens), text=_text(seen), is_stopped=False)
+
+
+def cut_completion(
+    tokens: Sequence[int],
+    logprobs: Sequence[float],
+    *,
+    tokenizer: Tokenizer,
+    stops: Sequence[str],
+    is_stopped: bool,
+) -> Completion:
+    """The completion of tokens and logprobs (T,) that a service drew; it ends as `cut` says."""
+    found = cut(tokens, ends=tokenizer.ends, stops=stops, bytes_of=tokenizer.bytes_of)
+    return Completion(
+        tokens=tokens[: found.count],
+        logprobs=np.minimum(np.asarray(logprobs[: found.count], np.float32), 0.0),
+        text=found.text,
+        finish="stop" if found.is_stopped or is_stopped else "length",
+    )
 
 
 def _text(seen: bytearray) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from rlvr.errors import ConfigError
@@ -34,10 +35,10 @@ def parse_variables(words: Sequence[str], option: str) -> dict[str, Any]:
     for word in words:
         name, equals, value = (part.strip() for part in word.partition("="))
         if not equals or not _NAME.fullmatch(name) or name in OWN:
-            is_own = name in OWN
+            found_instead = f"{name} is set by rlvr itself" if name in OWN else "no NAME=VALUE"
             raise ConfigError(
                 f"{option}={word} was given.",
-                f"found: {name} is set by rlvr itself" if is_own else "found: no NAME=VALUE",
+                f"found: {found_instead}",
                 f"write variables of the model's chat template: {option}=enable_thinking=false",
             )
         found[name] = _value(value)
@@ -81,13 +82,9 @@ def check_known(variables: Mapping[str, Any], template: Any, model: str, option:
 
 
 def _value(text: str) -> Any:
-    lowered = {"True": True, "False": False, "None": None}
-    if text in lowered:
-        return lowered[text]
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+    with suppress(ValueError):
+        return json.loads({"True": "true", "False": "false", "None": "null"}.get(text, text))
+    return text
 
 
 def _undeclared(source: str) -> set[str]:
@@ -96,7 +93,6 @@ def _undeclared(source: str) -> set[str]:
     except ImportError:  # without it no template can be rendered either
         return set()
     environment = Environment(extensions=["jinja2.ext.loopcontrols"])
-    try:
+    with suppress(TemplateError):
         return set(meta.find_undeclared_variables(environment.parse(_GENERATION.sub("", source))))
-    except TemplateError:
-        return set()
+    return set()

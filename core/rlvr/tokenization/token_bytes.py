@@ -66,15 +66,13 @@ def _sentence_piece(token: str) -> bytes:
 
 
 def _speller(inner: Any) -> Speller:
-    decoder = json.loads(inner.to_str())["decoder"]
-    parts = (decoder or {}).get("decoders", [decoder] if decoder else [])
+    decoder = json.loads(inner.to_str())["decoder"] or {"decoders": []}
+    parts = decoder.get("decoders", [decoder])
     kinds = [part["type"] for part in parts]
     if "ByteLevel" in kinds:
         return ByteLevel()
-    is_spaced = any(
-        part["type"] == "Replace" and part["pattern"] == {"String": "\u2581"} for part in parts
-    )
-    if "Metaspace" in kinds or is_spaced:
+    spaced = {"String": "\u2581"}
+    if any(p["type"] == "Metaspace" or p.get("pattern") == spaced for p in parts):
         return _sentence_piece
     raise BackendError(
         "tokens must have exact bytes\n"

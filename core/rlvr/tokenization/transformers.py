@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,15 +74,15 @@ class FastTokenizer(Tokenizer):
         self.vocab_size = len(self._bytes)
         self._adds_space = self.decode_bytes(_ids(self._plain, "x")).startswith(b" ")
         eos = inner.eos_token_id
-        self.stop_ids: frozenset[int] = frozenset([*eos_ids, *([] if eos is None else [eos])])
-        self._template = self._read_template()
+        self._added = self._special.get_added_tokens_decoder()
+        self.stop_ids: frozenset[int] = frozenset({*eos_ids, eos} - {None})
         self._end_ids: list[int] = []  # what closes a turn that the policy left open
+        self._template = self._read_template()
         if self._template is not None:
-            self._template.opening([Message(role="user", content="Hi")])  # refuse now, not later
-            self._end_ids = self._first_control(
-                self._template.following([Message(role="user", content="Hi")])
-            )
-            self.stop_ids |= frozenset(self._end_of_conversation())
+            greeting = [Message(role="user", content="Hi")]
+            self._template.opening(greeting)  # a template that fails is refused now
+            self._end_ids = self._first_control(self._template.following(greeting))
+            self.stop_ids |= self._end_of_conversation(self._template)
         if not self.stop_ids:
             raise BackendError(
                 f"the tokenizer of {self.name} names no token that ends a text\n"
@@ -89,9 +90,8 @@ class FastTokenizer(Tokenizer):
             )
         self.bos_id = inner.bos_token_id
         self.eos_id: int = min(self.stop_ids) if eos is None else eos
-        added = self._special.get_added_tokens_decoder()
         self.control_ids = self.stop_ids | {
-            i for i, token in added.items() if token.special or token.content.strip()
+            i for i, token in self._added.items() if token.special or token.content.strip()
         }
 
     def save(self, directory: Path) -> None:
@@ -100,7 +100,7 @@ class FastTokenizer(Tokenizer):
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text that goes on from another; nothing is added, not even a space."""
-        return self._continued(text, self._plain)
+        return self._continue(self._plain, text)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of many texts."""
@@ -150,18 +150,14 @@ class FastTokenizer(Tokenizer):
 
         def apply(conversation: list[dict[str, Any]], is_open: bool) -> str:
             text: str = self.inner.apply_chat_template(
-                conversation,
-                tokenize=False,
-                add_generation_prompt=is_open,
-                **self._variables,
+                conversation, tokenize=False, add_generation_prompt=is_open, **self._variables
             )
             return text
 
-        added = self._special.get_added_tokens_decoder()
-        controls = [t.content for i, t in added.items() if t.special or i in self.stop_ids]
+        controls = [t.content for i, t in self._added.items() if t.special or i in self.stop_ids]
         return ChatTemplate(apply, controls, self.name)
 
-    def _end_of_conversation(self) -> list[int]:
+    def _end_of_conversation(self, template: ChatTemplate) -> frozenset[int]:
         """
         The control token that the template puts after the last turn; [] for none.
 
@@ -169,20 +165,17 @@ class FastTokenizer(Tokenizer):
         analysis with `<|end|>`), and the policy would stop there. Only where nothing is put after
         the last turn is it the same.
         """
-        assert self._template is not None
-        try:
-            found = self._first_control(self._template.ending())
-        except BackendError:  # it renders no finished conversation
-            found = []
-        return found or self._end_ids
+        found: list[int] = []
+        with suppress(BackendError):  # it renders no finished conversation
+            found = self._first_control(template.ending())
+        return frozenset(found or self._end_ids)
 
     def _first_control(self, pieces: Sequence[Piece]) -> list[int]:
         """The control token that a template's text begins with; [] for none."""
-        ids = self._encode_pieces(pieces, self._continue)
-        added = self._special.get_added_tokens_decoder()
-        for index in ids:
-            if index in added:
-                return [index] if added[index].special or index in self.stop_ids else []
+        for index in self._encode_pieces(pieces, self._continue):
+            if index in self._added:
+                is_control = self._added[index].special or index in self.stop_ids
+                return [index] if is_control else []
             if self.bytes_of(index).strip():
                 break
         return []
@@ -214,9 +207,6 @@ class FastTokenizer(Tokenizer):
         return ids
 
     def _continue(self, inner: Any, text: str) -> list[int]:
-        return self._continued(text, inner)
-
-    def _continued(self, text: str, inner: Any) -> list[int]:
         """Ids of a text that stands after another: SentencePiece would put a space before it."""
         if not self._adds_space:
             return _ids(inner, text)

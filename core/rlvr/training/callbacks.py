@@ -12,12 +12,12 @@ from attrs import define, field
 from rlvr.assembly.recipe import Recipe
 from rlvr.border.abilities import warnings_of
 from rlvr.border.calls import Border, label
+from rlvr.border.promises import check_saved
 from rlvr.evaluation.contamination import marked
 from rlvr.log import get
 from rlvr.parts import Callback, LearningPart
 from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
-from rlvr.records.kept_checkpoints import check_saved
 from rlvr.records.run_directory import RunDir
 from rlvr.records.run_state import RunState
 from rlvr.training.best_checkpoint import best_step
@@ -34,7 +34,7 @@ class Callbacks:
 
     Observers are the plugins with announcement hooks, then `parts`. A failing one is logged and
     the run goes on. `state` is that of the last finished step, `last_checkpoint` the newest good
-    one.
+    one. `has_gradient` tells whether an update changed weights, as far as the backend says.
     """
 
     host: PluginHost
@@ -45,6 +45,7 @@ class Callbacks:
     state: RunState = field(factory=RunState)
     last_checkpoint: Checkpoint | None = None
     reports: dict[int, EvalReport] = field(factory=dict)
+    has_gradient: bool = False
     _verified_before: int = 0
     _is_stopping: bool = False
 
@@ -75,6 +76,7 @@ class Callbacks:
     def step_finished(self, state: RunState, metrics: Mapping[str, float]) -> None:
         """Add times and rates, write the line of metrics, announce."""
         self.state = state
+        self.has_gradient |= metrics.get("grad/norm", float("loss" in metrics)) > 0
         seconds = self.status.take_seconds()
         sample_s, verify_s = seconds.get("sample", 0.0), seconds.get("verify", 0.0)
         verified = self.status.verified - self._verified_before
@@ -95,13 +97,23 @@ class Callbacks:
     def keep_trace(self) -> None:
         """Write the spans that ended since the last call, where there is a run to keep them."""
         if self.directory.path.is_dir() and (spans := self.status.trace.take()):
-            self.directory.append_all("trace.jsonl", spans)
+            self.directory.append("trace.jsonl", *spans)
 
     def notice(self, parts: Sequence[LearningPart], metrics: Mapping[str, float]) -> None:
         """Warnings that the parts see in a step's metrics."""
         for part in parts:
             for text in warnings_of(part, metrics):
                 log.warning("part_notice", step=self.state.step, notice=text)
+
+    def say_if_idle(self, steps: int) -> None:
+        """Warn that weights are those of the start, whatever the evaluations say."""
+        if steps and not self.has_gradient:
+            log.warning(
+                "nothing_was_learnt",
+                found=f"the gradient was zero in all {steps} steps",
+                look_at="reward/groups_equal in metrics.jsonl: equal rewards teach nothing",
+                do="take easier problems, larger groups, or a model that is right at times",
+            )
 
     def evaluated(self, step: int, report: EvalReport, groups: Sequence[ScoredGroup]) -> None:
         """Keep an evaluation, marked as held-out or not, and announce it."""

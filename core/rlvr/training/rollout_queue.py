@@ -14,8 +14,7 @@ from contextlib import asynccontextmanager
 import attrs
 from attrs import define, field, frozen
 
-from rlvr.records.problem_stream import ProblemStream
-from rlvr.records.run_state import RunState
+from rlvr.records.run_state import ProblemStream, RunState
 from rlvr.types import PassRate, Problem, ScoredGroup
 
 

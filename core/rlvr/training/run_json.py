@@ -116,6 +116,7 @@ def write_identity(
             "dataset": Path(configured.run.dataset).name or configured.chosen.task.full_name,
             "dataset_hash": _dataset_hash(recipe),
             "problems": len(recipe.problems),
+            "batch_invariant": recipe.backend.capabilities.batch_invariant,
             **record_of(start, recipe.problems),
         }
     )

@@ -25,9 +25,9 @@ from rlvr.records.run_directory import RunDir
 from rlvr.records.trajectories import trajectory_from_json
 from rlvr.seeds import seed_of
 from rlvr.types import Problem, Reward, ScoredGroup, Trajectory
-from rlvr.verification.second_judge import opinion_of
 from rlvr.verification.slots import LAST, Slots
 from rlvr.verification.trust import Trust, by_answer
+from rlvr.verification.verdict import opinion_of
 
 log = get(__name__)
 
@@ -223,7 +223,7 @@ class Opinions:
     def _write(self, records: Sequence[Mapping[str, Any]]) -> None:
         try:
             if records:
-                self.directory.append_all(FILE, records)
+                self.directory.append(FILE, *records)
         except (OSError, ValueError, TypeError) as error:
             log.warning("second_opinion_not_written", reason=str(error))
 

@@ -21,8 +21,9 @@ from rlvr.assembly.configured import Configured
 from rlvr.assembly.prerequisites import check_prerequisites
 from rlvr.assembly.recipe import Recipe, build_context, open_callbacks, open_recipe
 from rlvr.assembly.trained_model import lineage_at_start
-from rlvr.border.abilities import task_warnings
+from rlvr.border.abilities import warnings_of
 from rlvr.border.calls import Border, culprit, shown
+from rlvr.border.promises import checkpoints_of
 from rlvr.config.layers import DEFAULT
 from rlvr.errors import (
     BackendError,
@@ -35,7 +36,6 @@ from rlvr.errors import (
 from rlvr.log import bind, get, unbind
 from rlvr.progress.status import RunStatus
 from rlvr.records.atomic import DISK_TROUBLE
-from rlvr.records.kept_checkpoints import checkpoints_of
 from rlvr.records.lineage import after_training, joined
 from rlvr.records.run_directory import RunDir
 from rlvr.records.run_state import RunState, state_of
@@ -116,6 +116,7 @@ async def _run(
                 if not resume:
                     _say_what_is_missing(recipe, configured)
                 watch.announce("rlvr_run_started")
+                begun_at = watch.state.step
                 try:
                     state = await train(recipe, watch.state, watch)
                 except asyncio.CancelledError:
@@ -139,14 +140,12 @@ async def _run(
                     with contextlib.suppress(CheckpointError):
                         await _save_if_behind(recipe, watch)
                     raise
+            watch.say_if_idle(state.step - begun_at)
             outcome = "done"
             return Finished(directory=directory.path, state=state, reports=watch.reports)
-        except RlvrError as error:
-            if isinstance(error, PartError):
+        except Exception as error:
+            if isinstance(error, PartError) or not isinstance(error, RlvrError):
                 _keep_traceback(directory)
-            raise
-        except Exception:
-            _keep_traceback(directory)
             raise
         finally:
             watch.keep_trace()
@@ -182,7 +181,9 @@ def _say_what_is_missing(recipe: Recipe, configured: Configured) -> None:
 
 
 def _give_notice(recipe: Recipe) -> None:
-    for text in task_warnings(recipe.task, "train"):
+    if not recipe.backend.capabilities.batch_invariant:
+        log.info("not_batch_invariant", found="equal runs may differ in bits")
+    for text in warnings_of(recipe.task, "train"):
         log.warning("task_notice", notice=text)
 
 

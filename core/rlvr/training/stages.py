@@ -8,8 +8,9 @@ from typing import Any
 import attrs
 import numpy as np
 
+from rlvr.border.abilities import annotated, numbers_of
 from rlvr.border.calls import Border
-from rlvr.border.promises import annotated, check_scored, numbers_of
+from rlvr.border.promises import check_scored
 from rlvr.checks import check_data
 from rlvr.parts import Advantage, Backend, Loss, Needs, Task, Teacher
 from rlvr.teachers.requests import answered, with_actual

@@ -34,11 +34,6 @@ def floats(values: ArrayLike) -> FloatArray:
     return frozen_array(values, np.float32)
 
 
-def optional_floats(values: ArrayLike | None) -> FloatArray | None:
-    """Read-only float32, or None."""
-    return None if values is None else floats(values)
-
-
 def bools(values: ArrayLike) -> BoolArray:
     """Read-only booleans."""
     return frozen_array(values, np.bool_)
@@ -61,8 +56,8 @@ class FrozenMap(dict[str, Any]):
     def _refuse(self, *_args: Any, **_kwargs: Any) -> Any:
         raise TypeError("records are frozen: make a new one with attrs.evolve")
 
-    __setitem__ = __delitem__ = update = pop = popitem = clear = setdefault = _refuse
-    __ior__ = _refuse
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    update = pop = popitem = clear = setdefault = _refuse
 
     def __hash__(self) -> int:  # type: ignore[override]  # frozen, so hashable by identity of keys
         return hash(tuple(sorted(self)))

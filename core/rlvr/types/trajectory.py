@@ -1,12 +1,14 @@
-"""What was rolled out: segments of tokens by different authors."""
+"""What was rolled out: segments of tokens by different authors, and their pictures."""
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from attrs import field, frozen
+from attrs.converters import optional
 from numpy.typing import NDArray
 
 from rlvr.types.frozen import (
@@ -15,16 +17,30 @@ from rlvr.types.frozen import (
     FloatArray,
     IntArray,
     as_tuple,
+    floats,
     frozen_map,
     ints,
-    optional_floats,
 )
 from rlvr.types.problem import Message
 
 Author = Literal["prompt", "policy", "env"]
-
-
 Finish = Literal["stop", "length", "error"]
+
+
+class Image(abc.ABC):
+    """
+    A picture that tokens of a trajectory stand for; `repr` tells it apart from others.
+
+    Small, for it travels with the data: where the picture is, not what is on it. A sampler that
+    puts the tokens of pictures into a trajectory names the pictures too (`Trajectory.pictures`);
+    everyone who reads its data makes pixels of them with an `ImageProcessor` of their own.
+    """
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def open(self) -> Any:
+        """The picture, as Pillow has it (RGB). Raises `ConfigError` where it cannot be read."""
 
 
 @frozen(kw_only=True)
@@ -38,11 +54,7 @@ class Segment:
 
     author: Author
     tokens: IntArray = field(converter=ints, eq=EQUAL)
-    logprobs: FloatArray | None = field(
-        default=None,
-        converter=optional_floats,
-        eq=EQUAL,
-    )
+    logprobs: FloatArray | None = field(default=None, converter=optional(floats), eq=EQUAL)
     text: str = ""
 
     def __attrs_post_init__(self) -> None:

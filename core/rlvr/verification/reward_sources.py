@@ -1,8 +1,8 @@
 """Source files of a module: a package's folder, a single file, an archive, or an installed wheel.
 
 Each gives a text that changes with its content, and the names of the modules that it imports.
-Imports and file names are searched for in the text of the source. One too many costs a second
-verification of the same answer; a missing one would keep a verdict that is out of date.
+Imports and file names are searched for in the text of the source. A name too many costs a second
+verification of the same answer; a missing name would keep a verdict that is out of date.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from rlvr.install import normal_name
 from rlvr.log import get
 
 log = get(__name__)
@@ -47,7 +48,7 @@ Unit = tuple[str, frozenset[str]]
 
 def unit_of(name: str, own: Iterable[str]) -> Unit | None:
     """
-    What a module belongs to; None where there is no such module.
+    The unit that a module belongs to; None if there is no such module.
 
     Args:
         name: Dotted, as it is imported.
@@ -69,7 +70,7 @@ def is_foreign(name: str) -> bool:
 
 
 def _is_of(name: str, own: frozenset[str]) -> bool:
-    """Whether a module is one of these, or comes with one of them."""
+    """Whether a module is one of these, or comes from the same distribution."""
     root, roots = name.partition(".")[0], {n.partition(".")[0] for n in own}
     if name in own or not {root, *roots} & _packages().keys():
         return name in own
@@ -85,7 +86,13 @@ def _read(place: Path, package: str) -> Unit:
     """
     archive = next((p for p in place.parents if p.is_file() and zipfile.is_zipfile(p)), None)
     if archive is not None:
-        return f"{archive.name} {_content(archive)}", frozenset(_imports_of_archive(archive))
+        found = set[str]()
+        with zipfile.ZipFile(archive) as file:
+            for name in file.namelist():
+                if name.endswith(".py"):
+                    text = file.read(name).decode("utf-8", errors="replace")
+                    found.update(_imports(text, name.rpartition("/")[0].replace("/", ".")))
+        return f"{archive.name} {_content(archive)}", frozenset(filter(is_foreign, found))
     is_package = place.is_dir()
     digest = hashlib.sha256()
     imports: set[str] = set()
@@ -105,7 +112,7 @@ def _read(place: Path, package: str) -> Unit:
 
 @cache
 def _place(name: str) -> tuple[str, tuple[Path, ...]] | None:
-    """The outermost real package on a module's way and its folders, else the module's file."""
+    """A module's outermost package that is no namespace, and its folders; else its file."""
     parts = name.split(".")
     where: list[str] | None = None
     for depth in range(1, len(parts) + 1):
@@ -128,7 +135,7 @@ def _place(name: str) -> tuple[str, tuple[Path, ...]] | None:
 
 
 def _spec(name: str, where: list[str] | None) -> Any:
-    """Of a module, as the finders of this process give it, without an import."""
+    """Spec of a module by the finders of this process, without importing it."""
     try:
         if where is None:
             return importlib.util.find_spec(name)
@@ -200,15 +207,6 @@ def _imports(text: str, around: str) -> Iterator[str]:
             yield from (module, *(f"{module}.{word}" for word in words))
 
 
-def _imports_of_archive(archive: Path) -> Iterator[str]:
-    with zipfile.ZipFile(archive) as file:
-        for name in file.namelist():
-            if name.endswith(".py"):
-                text = file.read(name).decode("utf-8", errors="replace")
-                around = name.rpartition("/")[0].replace("/", ".")
-                yield from filter(is_foreign, _imports(text, around))
-
-
 @cache
 def _installed(root: str) -> Unit:
     """The wheel that a package comes from and all it needs: version, and what pip recorded."""
@@ -218,7 +216,7 @@ def _installed(root: str) -> Unit:
         pending = list(_packages().get(root, ()))
     told, linked, seen = [root], set[str](), set[str]()
     while pending:
-        name = re.sub(r"[-_.]+", "-", pending.pop()).lower()
+        name = normal_name(pending.pop())
         if name in seen:
             continue
         seen.add(name)
@@ -227,42 +225,24 @@ def _installed(root: str) -> Unit:
         except (metadata.PackageNotFoundError, ValueError):
             continue
         told.append(f"{name} {_recorded(found)}")
-        if _is_linked(found):
-            linked.update((name.replace("-", "_"), *_packages_of(name)))
-        pending += _required(found)
+        with suppress(Exception):  # other people's metadata may hold anything
+            origin = json.loads(found.read_text("direct_url.json") or "{}")
+            if origin.get("dir_info", {}).get("editable"):  # its record says nothing of its files
+                linked.add(name.replace("-", "_"))
+                linked.update(p for p, of in _packages().items() if name in map(normal_name, of))
+        with suppress(Exception):
+            pending += [m[0] for text in found.requires or () if (m := _REQUIRED.match(text))]
     return "\n".join(sorted(told)), frozenset(linked)
 
 
 def _recorded(found: metadata.Distribution) -> str:
-    """Version and what pip recorded; what cannot be read equals nothing of another process."""
+    """Version and digest of pip's record; a random text if they cannot be read."""
     try:
         record = found.read_text("RECORD") or ""
         return f"{found.version} {hashlib.sha256(record.encode()).hexdigest()}"
     except Exception as error:  # other people's files may hold anything
         log.warning("distribution_unreadable", at=str(found.locate_file("")), why=repr(error))
         return uuid.uuid4().hex
-
-
-def _required(found: metadata.Distribution) -> list[str]:
-    """Names of the distributions that it needs; none where its metadata cannot be read."""
-    with suppress(Exception):  # other people's files may hold anything
-        return [m[0] for text in found.requires or () if (m := _REQUIRED.match(text))]
-    return []
-
-
-def _is_linked(found: metadata.Distribution) -> bool:
-    """Whether its files lie elsewhere: an editable install, whose record says nothing of them."""
-    try:
-        origin = json.loads(found.read_text("direct_url.json") or "{}")
-        return bool(origin.get("dir_info", {}).get("editable"))
-    except (AttributeError, ValueError):
-        return False
-
-
-def _packages_of(distribution: str) -> Iterator[str]:
-    for package, names in _packages().items():
-        if distribution in (re.sub(r"[-_.]+", "-", name).lower() for name in names):
-            yield package
 
 
 @cache

@@ -13,7 +13,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 import attrs
-from attrs import define, field
+from attrs import Factory, define, field
 
 from rlvr.border.abilities import key_of, reward_at, seconds_of
 from rlvr.concurrency import end
@@ -21,19 +21,10 @@ from rlvr.errors import PartError, VerifierError
 from rlvr.log import get
 from rlvr.parts import RewardFn
 from rlvr.progress.status import RunStatus
-from rlvr.types import (
-    Failed,
-    Group,
-    Outcome,
-    PassRate,
-    Problem,
-    Reward,
-    ScoredGroup,
-    Trajectory,
-)
+from rlvr.types import Failed, Group, Outcome, PassRate, Problem, Reward, ScoredGroup, Trajectory
 from rlvr.verification.slots import Rank, Slots
 from rlvr.verification.verdict import verdict_of
-from rlvr.verification.verdict_cache import NoStore, VerdictStore
+from rlvr.verification.verdict_cache import VerdictStore
 
 log = get(__name__)
 
@@ -61,41 +52,39 @@ class VerificationRunner:
     """
 
     reward: RewardFn
-    store: VerdictStore = field(factory=NoStore)
+    store: VerdictStore = field(factory=VerdictStore)
     salt: str | None = ""
     bounds: tuple[float, float] = (-math.inf, math.inf)
     workers: int = 1
     deadline_s: float = 900.0
     max_failures: float = 0.2
     status: RunStatus = field(factory=RunStatus)
-    slots: Slots = field()
+    slots: Slots = field(default=Factory(lambda self: Slots(count=self.workers), takes_self=True))
     running: set[asyncio.Task[Any]] = field(factory=set)
     _flying: dict[str, _Flight] = field(factory=dict, init=False)
 
-    @slots.default
-    def _slots_for_workers(self) -> Slots:
-        return Slots(count=self.workers)
-
     def at(self, step: int, history: Mapping[str, PassRate]) -> VerificationRunner:
-        """This runner, with the reward of a training step (0-based)."""
+        """This runner with the reward as it is at a training step (0-based)."""
         reward = reward_at(self.reward, step, history)
         return self if reward is self.reward else attrs.evolve(self, reward=reward)
 
-    async def groups(self, groups: Sequence[Group]) -> list[ScoredGroup]:
+    async def groups(
+        self, groups: Sequence[Group], *, is_checked: bool = True
+    ) -> list[ScoredGroup]:
         """
         Score all trajectories of all groups, order kept.
+
+        Args:
+            groups: To verify.
+            is_checked: False keeps the results whatever the share of failures.
 
         Raises:
             VerifierError: More than `max_failures` of them could not be verified.
         """
-        scored = await self.judged(groups)
-        self.check_failures([outcome for group in scored for outcome in group.outcomes])
-        return scored
-
-    async def judged(self, groups: Sequence[Group]) -> list[ScoredGroup]:
-        """The same whatever the share of failures: the caller has results to keep."""
-        pairs = [(group.problem, t) for group in groups for t in group.trajectories]
-        rest = iter(await self.pairs(pairs))
+        outcomes = await self.pairs([(g.problem, t) for g in groups for t in g.trajectories])
+        if is_checked:
+            self.check_failures(outcomes)
+        rest = iter(outcomes)
         return [
             ScoredGroup(
                 problem=group.problem,
@@ -119,15 +108,15 @@ class VerificationRunner:
         """
         Start to verify a trajectory.
 
-        Of those that wait for a worker the lowest rank begins first, and the longest among equals:
-        what begins last then ends soon after, and no worker waits for a straggler.
+        Verifications that wait for a worker begin in the order of their ranks; of equal ranks the
+        longest begins first, so that no worker waits for a straggler at the end.
         """
         self.status.begin_verifying(1)
         place = (*rank, -self._expected(problem, trajectory))
         return self._started(self._one(problem, trajectory, place))
 
     async def stop(self) -> None:
-        """End everything that it began, also what has not run yet, and wait for its end."""
+        """Cancel all verifications, also those that have not run yet, and wait for their end."""
         await end(list(self.running))
 
     def _started(self, work: Coroutine[Any, Any, Outcome]) -> asyncio.Task[Outcome]:
@@ -188,7 +177,7 @@ class VerificationRunner:
         return outcome if is_first else _as_cached(outcome)
 
     def _key(self, problem: Problem, trajectory: Trajectory) -> str | None:
-        """The author's key with what the core knows of the reward (`verdict_keys`)."""
+        """The reward's own key together with the salt and its class (`verdict_keys`)."""
         if self.salt is None:
             return None
         key = key_of(self.reward, problem, trajectory)
@@ -210,11 +199,7 @@ class VerificationRunner:
             begun = time.monotonic()
             with self.status.verifying(problem.id):
                 outcome = await verdict_of(
-                    self.reward,
-                    problem,
-                    trajectory,
-                    deadline_s=self.deadline_s,
-                    bounds=self.bounds,
+                    self.reward, problem, trajectory, deadline_s=self.deadline_s, bounds=self.bounds
                 )
         self.status.verified += 1
         if isinstance(outcome, Failed):

@@ -1,4 +1,4 @@
-"""So many verifications at a time; those that wait begin in the order of their ranks."""
+"""Limit how many verifications run at a time; others wait in the order of their ranks."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from attrs import define, field
 Rank = tuple[float, ...]
 
 LAST: Rank = (float("inf"),)
-"""Behind everything that waits."""
+"""The rank behind all others."""
 
 
 @define
 class Slots:
     """
-    So many at a time, over all calls; the lowest rank first, then first come, first served.
+    A semaphore with ranks: the lowest rank first, then first come, first served.
 
     Attributes:
-        count: Slots there are.
+        count: Number of slots.
     """
 
     count: int

@@ -10,7 +10,7 @@ import numpy as np
 from attrs import frozen
 
 KINDS = ("asked", "confirmed", "rejected", "none", "failed")
-"""What a line of `opinions.jsonl` says of an answer."""
+"""Values of `opinion` in a line of `opinions.jsonl` about an answer."""
 _TAIL = 0.025
 """Probability outside the interval on each side: 95 % inside."""
 
@@ -21,7 +21,8 @@ class Trust:
     Answers that the verifier called right, by what the second judge said of them.
 
     Attributes:
-        confirmed, rejected: It called them right too; it did not (false accepts).
+        confirmed: The second judge called them right too.
+        rejected: It did not: false accepts.
         unsure: It had no opinion.
         failed: It could not run.
         waiting: Drawn, and not judged yet.
@@ -39,10 +40,9 @@ class Trust:
 
     @classmethod
     def of(cls, records: Iterable[Any]) -> Trust:
-        """The count of the lines of `opinions.jsonl`; lines that say something else are ignored."""
+        """Count the lines of `opinions.jsonl`; other lines are ignored."""
         records = list(records)
         found = by_answer(records)
-        has_alarmed = any(isinstance(r, dict) and r.get("opinion") == "alarm" for r in records)
         kinds = [record["opinion"] for record in found.values()]
         return cls(
             confirmed=kinds.count("confirmed"),
@@ -51,7 +51,7 @@ class Trust:
             failed=kinds.count("failed"),
             waiting=kinds.count("asked"),
             cost_s=math.fsum(_seconds(record) for record in found.values()),
-            has_alarmed=has_alarmed,
+            has_alarmed=any(isinstance(r, dict) and r.get("opinion") == "alarm" for r in records),
         )
 
     @property
@@ -101,11 +101,7 @@ class Trust:
             text = f"{self.rejected} of {self.judged} ({share:.1%}) [{low:.1%}, {high:.1%}]"
         else:
             text = "none judged yet"
-        others = {
-            "no opinion": self.unsure,
-            "could not run": self.failed,
-            "waiting": self.waiting,
-        }
+        others = {"no opinion": self.unsure, "could not run": self.failed, "waiting": self.waiting}
         rest = "".join(f", {count} {name}" for name, count in others.items() if count)
         return f"false accepts {text}{rest}, {self.cost_s:.1f} s"
 

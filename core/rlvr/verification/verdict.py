@@ -1,4 +1,4 @@
-"""Call a reward once: time it, check its result; a plain function runs in a thread.
+"""Call a reward or its second judge once, and check the result; a plain function runs in a thread.
 
 Any exception is one failed verification, except that of a missing tool, which passes through.
 """
@@ -12,13 +12,13 @@ import json
 import math
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
 import numpy as np
 
-from rlvr.border.calls import Border, is_finite, said, shown
+from rlvr.border.calls import Border, is_cancelled, is_finite, said, shown
 from rlvr.errors import PrerequisiteError, VerifierError
 from rlvr.log import get
 from rlvr.parts import RewardFn
@@ -29,10 +29,10 @@ log = get(__name__)
 
 _PROMISED = "a Reward, an Unscorable, or VerifierError"
 _GRACE_S = 30.0
-"""What a verification that was cancelled may take to clean up; then it is left behind."""
+"""Time that a cancelled verification has to clean up; then it is left running."""
 _SLACK = 1e-6
 _seen: set[str] = set()
-"""Tracebacks that were kept: the same one is kept once."""
+"""Tracebacks in the log so far: each is logged once."""
 
 
 async def verdict_of(
@@ -54,18 +54,17 @@ async def verdict_of(
         bounds: Lowest and highest value that the reward's spec declares.
 
     Raises:
-        PrerequisiteError: A tool is missing, as the reward says.
+        PrerequisiteError: The reward says that a tool is missing.
     """
-    task = asyncio.create_task(_contained(reward, problem, trajectory))
+    task = asyncio.create_task(contained(reward, reward, problem, trajectory))
     try:
-        done, _ = await asyncio.wait({task}, timeout=deadline_s)
-    except asyncio.CancelledError:
-        task.cancel()
-        await asyncio.wait({task}, timeout=_GRACE_S)
-        raise
-    if not done:
-        task.cancel()
-        await asyncio.wait({task}, timeout=_GRACE_S)
+        await asyncio.wait({task}, timeout=deadline_s)
+        is_late = not task.done()
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=_GRACE_S)
+    if is_late:
         return Failed(reason=f"{problem.id}: the verifier did not answer within {deadline_s:g} s")
     found, error = task.result()
     if isinstance(error, PrerequisiteError):
@@ -80,25 +79,58 @@ async def verdict_of(
     return _plain(found)
 
 
-async def _contained(
-    reward: RewardFn, problem: Problem, trajectory: Trajectory
+async def opinion_of(
+    reward: RewardFn, problem: Problem, trajectory: Trajectory, *, deadline_s: float
+) -> dict[str, Any]:
+    """
+    The second opinion on one answer, as JSON fields of a line of `opinions.jsonl`.
+
+    `opinion` is confirmed, rejected, none or failed; `why` and `outcome` say more. An exception, a
+    result of another type and no result within the deadline are failures to run.
+    """
+    async with asyncio.timeout(deadline_s) as deadline:
+        found, error = await contained(reward.second_opinion, reward, problem, trajectory)
+    if error is not None and is_cancelled():
+        raise error
+    why = ""
+    if deadline.expired():
+        why = f"no answer within {deadline_s:g} s"
+    elif error is not None:
+        why = said(error)
+    elif not isinstance(found, Reward | None):
+        why = f"second_opinion promises Reward or None, and gave {type(found).__name__}"
+    if why:
+        log.warning("second_opinion_failed", problem=problem.id, reason=why)
+        return {"opinion": "failed", "why": why}
+    if found is None:
+        return {"opinion": "none"}
+    outcome = outcome_to_json(found)
+    return {
+        "opinion": "confirmed" if found.score01 == 1.0 else "rejected",
+        "why": str(found.evidence.get("why", "")),
+        "outcome": None if fault_of_json(outcome) else outcome,
+    }
+
+
+async def contained(
+    call: Callable[..., Any], reward: RewardFn, problem: Problem, trajectory: Trajectory
 ) -> tuple[Any, BaseException | None]:
-    """Result or exception of the reward, also `SystemExit`, which would end the loop."""
+    """
+    Result or exception of a reward or of a method of it; one without async runs in a thread.
+
+    The exception may be `SystemExit`, which would end the event loop, or a cancellation.
+    """
     try:
-        call: Callable[..., Any] = reward
-        found: Any = call(problem, trajectory) if _is_async(reward) else None
-        if not _is_async(reward):
+        method = call if inspect.isroutine(call) else type(call).__call__
+        if inspect.iscoroutinefunction(inspect.unwrap(method)):
+            found = call(problem, trajectory)
+        else:
             found = await _in_thread(lambda: call(problem, trajectory))
         if inspect.isawaitable(found):
             found = await LoopWatch.shared().around(found, reward, problem.id)
     except BaseException as error:  # the plugin border; our own cancellation is seen by its caller
         return None, error
     return found, None
-
-
-def _is_async(reward: object) -> bool:
-    call = reward if inspect.isroutine(reward) else type(reward).__call__
-    return inspect.iscoroutinefunction(inspect.unwrap(call))
 
 
 async def _in_thread(work: Callable[[], Any]) -> Any:
@@ -132,7 +164,7 @@ def fault_of_outcome(outcome: object, bounds: tuple[float, float] = (-math.inf, 
     if isinstance(outcome, Failed):
         return _fault_of_reason(outcome.reason)
     if isinstance(outcome, Unscorable):
-        return _fault_of_reason(outcome.reason) or _fault_of_evidence(outcome.evidence)
+        return _fault_of_reason(outcome.reason) or fault_of_json(outcome.evidence)
     if not isinstance(outcome, Reward):
         return shown(outcome)
     numbers = {
@@ -155,14 +187,15 @@ def fault_of_outcome(outcome: object, bounds: tuple[float, float] = (-math.inf, 
     for name in ("cached", "is_proxy"):
         if not isinstance(getattr(outcome, name), bool | np.bool_):
             return f"{name} = {shown(getattr(outcome, name))}, which is neither True nor False"
-    return _fault_of_evidence(outcome.evidence)
+    return fault_of_json(outcome.evidence)
 
 
 def _fault_of_reason(reason: object) -> str:
     return "" if isinstance(reason, str) else f"a reason that is no text: {shown(reason)}"
 
 
-def _fault_of_evidence(evidence: object) -> str:
+def fault_of_json(evidence: object) -> str:
+    """Why evidence cannot be written as JSON; "" where it can."""
     try:
         json.dumps(evidence)
     except (RecursionError, TypeError, ValueError) as error:
@@ -170,22 +203,43 @@ def _fault_of_evidence(evidence: object) -> str:
     return ""
 
 
+def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
+    """JSON form of any outcome; `outcome_from_json` reads it."""
+    fields = attrs.asdict(outcome, recurse=False)
+    if not fields.get("is_proxy", True):
+        del fields["is_proxy"]
+    return {"kind": type(outcome).__name__.lower(), **fields}
+
+
+def outcome_from_json(record: Mapping[str, Any], *, cached: bool) -> Outcome:
+    """
+    The outcome of a JSON record; a reward read from a store costs nothing.
+
+    Raises:
+        KeyError, TypeError, ValueError: It is none.
+    """
+    fields = {name: value for name, value in record.items() if name != "kind"}
+    if record["kind"] == "unscorable":
+        return Unscorable(**fields)
+    if record["kind"] != "reward":
+        raise ValueError(f"an outcome of the kind {record['kind']!r}")
+    fields["cached"] = cached
+    if cached:
+        fields["cost_s"] = 0.0
+    return Reward(**fields)
+
+
 def _plain(outcome: Outcome) -> Outcome:
     """The same reward with Python's numbers: NumPy's cannot be written as JSON."""
     if not isinstance(outcome, Reward):
         return outcome
-    counts = (outcome.tests_passed, outcome.tests_total)
-    passed, total = (None if count is None else int(count) for count in counts)
+    kinds: dict[str, Any] = dict.fromkeys(("value", "score01", "cost_s"), float)
+    kinds |= {"cached": bool, "is_proxy": bool}
+    kinds |= {n: int for n in ("tests_passed", "tests_total") if getattr(outcome, n) is not None}
     return attrs.evolve(
         outcome,
-        value=float(outcome.value),
-        score01=float(outcome.score01),
         components={name: float(value) for name, value in outcome.components.items()},
-        tests_passed=passed,
-        tests_total=total,
-        cost_s=float(outcome.cost_s),
-        cached=bool(outcome.cached),
-        is_proxy=bool(outcome.is_proxy),
+        **{name: kind(getattr(outcome, name)) for name, kind in kinds.items()},
     )
 
 

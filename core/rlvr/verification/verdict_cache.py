@@ -12,42 +12,33 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rlvr.log import get
-from rlvr.types import Outcome, Reward, Unscorable
-from rlvr.verification.verdict import fault_of_outcome
+from rlvr.types import Outcome
+from rlvr.verification.verdict import fault_of_outcome, outcome_from_json, outcome_to_json
 
 log = get(__name__)
 
 
-class VerdictStore(Protocol):
-    """Where verdicts are kept. Failures to verify are never kept."""
-
-    def get(self, key: str) -> Outcome | None: ...
-
-    def put(self, key: str, outcome: Outcome) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class NoStore:
-    """Keeps nothing (`verify.store=off`)."""
+class VerdictStore:
+    """Where verdicts are kept; this one keeps nothing (`verify.store=off`)."""
 
     def get(self, key: str) -> Outcome | None:
+        """The verdict of a key, marked as cached; None where it is not known."""
         return None
 
     def put(self, key: str, outcome: Outcome) -> None:
-        return None
+        """Keep a verdict; callers never give failures to verify."""
 
     def close(self) -> None:
-        return None
+        """Close the store: it is used no more."""
 
 
-class SqliteStore:
+class SqliteStore(VerdictStore):
     """
     Verdicts in one SQLite file (write-ahead log, so that readers never wait).
 
@@ -60,14 +51,13 @@ class SqliteStore:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._db: sqlite3.Connection | None = None
-        self._opened: tuple[int, int] | None = None
+        self._opened: os.stat_result | None = None
         self._said: set[str] = set()
         self._resting_until = 0.0
         self._unreadable: set[str] = set()
         self._attempt(lambda: None)
 
     def get(self, key: str) -> Outcome | None:
-        """The verdict of a key, marked as cached; None when it was never verified."""
         row = self._attempt(lambda: self._execute(_SELECT, key))
         if row is None:
             return None
@@ -85,8 +75,8 @@ class SqliteStore:
         """
         Keep a verdict; the first one of a key stays, unless it could not be read.
 
-        A verdict that cannot be kept (a full disk, another process that never lets go) is only
-        verified again another time: that is logged once, and no reason to lose it now.
+        A verdict that cannot be kept (full disk, another process keeps the lock) is used all the
+        same, and logged once: the answer is verified again another time.
         """
         try:
             text = json.dumps(outcome_to_json(outcome), sort_keys=True)
@@ -98,7 +88,6 @@ class SqliteStore:
         self._attempt(lambda: self._execute(insert, key, text))
 
     def close(self) -> None:
-        """Close the file."""
         if self._db is not None:
             with suppress(sqlite3.Error):
                 self._db.close()
@@ -108,7 +97,7 @@ class SqliteStore:
         return None if self._db is None else self._db.execute(statement, values).fetchone()
 
     def _attempt(self, work: Callable[[], Any]) -> Any:
-        """What the work gives; None where the file does not allow it."""
+        """The result of the work; None if the file does not allow it."""
         if time.monotonic() < self._resting_until:
             return None
         try:
@@ -120,19 +109,19 @@ class SqliteStore:
             if code in _DAMAGE:
                 self._set_aside(error)
             else:
-                self._unusable(str(error), rests=self._db is None or code in _HELD)
+                self._unusable(error, rests=self._db is None or code in _HELD)
         except (OSError, ValueError) as error:
-            self._unusable(str(error), rests=True)
+            self._unusable(error)
         return None
 
-    def _unusable(self, why: str, *, rests: bool) -> None:
+    def _unusable(self, why: object, *, rests: bool = True) -> None:
         if rests:
             self._resting_until = time.monotonic() + _REST_S
-        self._say("verdict_store_unusable", error=why, so="verdicts are found again")
+        self._say("verdict_store_unusable", error=str(why), so="verdicts are found again")
 
     def _open(self) -> None:
         _make_private(self._path)
-        self._opened = _identity(self._path)
+        self._opened = self._path.stat()
         is_bound = sqlite3.threadsafety < 3  # else SQLite itself lets one thread in at a time
         db = sqlite3.connect(
             self._path, timeout=_WAIT_S, isolation_level=None, check_same_thread=is_bound
@@ -140,9 +129,8 @@ class SqliteStore:
         try:
             db.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
             try:
-                db.execute("PRAGMA journal_mode=WAL")
-                db.execute("PRAGMA synchronous=NORMAL")
-                db.execute(_TABLE)
+                for statement in ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=NORMAL", _TABLE):
+                    db.execute(statement)
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
                     raise
@@ -156,10 +144,10 @@ class SqliteStore:
         """Rename the file and begin another one, unless another process has done so."""
         self.close()
         if not _is_ours(self._path):
-            self._unusable(f"{error}; the file is left as it is", rests=True)
+            self._unusable(f"{error}; the file is left as it is")
             return
         try:
-            if self._opened is None or _identity(self._path) == self._opened:
+            if self._opened is None or os.path.samestat(self._path.stat(), self._opened):
                 aside = _free_name(self._path)
                 for suffix in ("", "-wal", "-shm"):
                     part = Path(f"{self._path}{suffix}")
@@ -168,7 +156,7 @@ class SqliteStore:
                 self._say("verdict_store_set_aside", error=str(error), renamed_to=str(aside))
             self._open()
         except (OSError, sqlite3.Error) as second:
-            self._unusable(str(second), rests=True)
+            self._unusable(second)
 
     def _say(self, event: str, **values: Any) -> None:
         if event not in self._said:
@@ -190,11 +178,11 @@ _REPLACE = "INSERT OR REPLACE INTO verdicts (key, verdict) VALUES (?, ?)"
 _DAMAGE = (
     sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT,
 )  # fmt: skip
-"""SQLite's codes of a file that will not get better: damaged, no database, other columns, rules."""
+"""SQLite's codes of a file that stays unusable: damaged, no database, other columns or rules."""
 _HELD = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _WAIT_S, _REST_S = 5.0, 60.0
-"""Wait for a lock at most; leave a file alone that another process did not let go."""
+"""Longest wait for a lock; time without a try after another process kept the lock."""
 _HEADER = b"SQLite format 3\0"
 
 
@@ -222,7 +210,7 @@ def _make_private(path: Path) -> None:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a file may be renamed: no text of a person's that `verify.store` names by mistake."""
+    """Whether a file may be renamed: `verify.store` may name a person's text by mistake."""
     if path.suffix in (".sqlite", ".sqlite3", ".db"):
         return True
     try:
@@ -232,69 +220,21 @@ def _is_ours(path: Path) -> bool:
         return False
 
 
-def _identity(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_dev, found.st_ino
-
-
 def _free_name(path: Path) -> Path:
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     names = (path.with_name(f"{path.name}.damaged-{stamp}{n}") for n in ("", *map(str, range(99))))
     return next(name for name in names if not name.exists())
 
 
-def cache_dir(environ: Mapping[str, str] | None = None) -> Path:
+def cache_dir() -> Path:
     """Where rlvr keeps what can be made again: `RLVR_CACHE_DIR`, or the user's cache folder."""
-    environ = os.environ if environ is None else environ
-    if chosen := environ.get("RLVR_CACHE_DIR"):
+    if chosen := os.environ.get("RLVR_CACHE_DIR"):
         return Path(chosen)
-    return Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rlvr"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rlvr"
 
 
 def open_store(where: str) -> VerdictStore:
     """The store of `verify.store`: "" is the user's cache, "off" none, else a file."""
     if where == "off":
-        return NoStore()
+        return VerdictStore()
     return SqliteStore(Path(where) if where else cache_dir() / "verdicts.sqlite")
-
-
-def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
-    """JSON form of any outcome; `outcome_from_json` reads it."""
-    if isinstance(outcome, Reward):
-        return {
-            "kind": "reward",
-            "value": outcome.value,
-            "score01": outcome.score01,
-            "components": dict(outcome.components),
-            "tests_passed": outcome.tests_passed,
-            "tests_total": outcome.tests_total,
-            "evidence": dict(outcome.evidence),
-            "cost_s": outcome.cost_s,
-            "cached": outcome.cached,
-            **({"is_proxy": True} if outcome.is_proxy else {}),
-        }
-    if isinstance(outcome, Unscorable):
-        return {
-            "kind": "unscorable",
-            "reason": outcome.reason,
-            "evidence": dict(outcome.evidence),
-        }
-    return {"kind": "failed", "reason": outcome.reason}
-
-
-def outcome_from_json(record: Mapping[str, Any], *, cached: bool) -> Outcome:
-    """
-    The outcome of a JSON record; a reward read from a store costs nothing.
-
-    Raises:
-        KeyError, TypeError, ValueError: It is none.
-    """
-    fields = {name: value for name, value in record.items() if name != "kind"}
-    if record["kind"] == "unscorable":
-        return Unscorable(**fields)
-    if record["kind"] != "reward":
-        raise ValueError(f"an outcome of the kind {record['kind']!r}")
-    fields["cached"] = cached
-    if cached:
-        fields["cost_s"] = 0.0
-    return Reward(**fields)

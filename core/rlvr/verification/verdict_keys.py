@@ -26,7 +26,7 @@ from rlvr.verification.reward_sources import is_foreign, unit_of
 log = get(__name__)
 
 _DEEP, _MANY = 5, 2000
-"""How far, and over how many objects, wrapped rewards are looked for."""
+"""Depth and number of objects up to which wrapped rewards are searched for."""
 
 
 def salt_of(
@@ -36,13 +36,13 @@ def salt_of(
     sha256 over a reward's source, its version and its options.
 
     Args:
-        reward: As it judges.
+        reward: The open part.
         targets: `module:object` of its spec: its class and its options.
         version: Of the distribution that offers it.
         options: Its resolved options, by key.
 
     Returns:
-        None where the source of its class is not to be found: then no verdict can be kept.
+        None if the source of its class is not found: then no verdict can be kept.
     """
     own = {name.partition(":")[0] for name in targets} | set(_modules_of_class(type(reward)))
     units: set[str] = set()
@@ -51,15 +51,13 @@ def salt_of(
     while pending:
         name = pending.pop()
         unit = unit_of(name, own)
-        if unit is None and name in own:
-            log.warning("verdicts_not_kept", why=f"the source of module {name} is not found")
-            return None
-        for other in unit[1] if unit is not None else ():
-            if other not in seen:
-                seen.add(other)
-                pending.append(other)
         if unit is not None:
             units.add(unit[0])
+            pending += unit[1] - seen
+            seen |= unit[1]
+        elif name in own:
+            log.warning("verdicts_not_kept", why=f"the source of module {name} is not found")
+            return None
     told = [
         sorted(units),
         platform.python_version(),

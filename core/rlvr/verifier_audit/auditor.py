@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from attrs import define, evolve, field, frozen
 
 from rlvr.border.abilities import probes_of, proven, reseeded
+from rlvr.concurrency import all_of
 from rlvr.parts import Task
 from rlvr.types import Outcome, Probe, Problem, Trajectory
 from rlvr.verification.runner import VerificationRunner
-from rlvr.verification.verdict_cache import NoStore
+from rlvr.verification.verdict_cache import VerdictStore
 from rlvr.verifier_audit.findings import Judged, ProblemAudit
 
 _ROUNDS = 3
@@ -51,111 +52,82 @@ class Auditor:
     plan: AuditPlan
     finished: Callable[[ProblemAudit], None] = lambda _: None
     outcomes: list[Outcome] = field(factory=list, init=False)
+    _repeated: list[VerificationRunner] = field(factory=list, init=False)
+    _proofs: asyncio.Semaphore = field(init=False)
 
     async def audit(self, problems: Sequence[Problem]) -> None:
         """Audit the problems in their order, some of them side by side."""
+        self._proofs = asyncio.Semaphore(self.runner.workers)
+        self._repeated = self._repeating()
         together = max(1, self.runner.workers // _A_WORKER)
         for start in range(0, len(problems), together):
-            await self._together(problems[start : start + together])
+            begun, batch = time.monotonic(), problems[start : start + together]
+            audits = await all_of(self._audit(problem) for problem in batch)
+            seconds = (time.monotonic() - begun) / len(batch)
+            for audit in audits:
+                self.finished(evolve(audit, seconds=seconds))
 
-    async def _together(self, problems: Sequence[Problem]) -> None:
-        begun = {p.id: time.monotonic() for p in problems}
-        audits = await self._first_round(problems)
-        open_ones = [a for a in audits if a.reference == "accepted"]
-        for _ in range(_ROUNDS):
-            wanting = [a for a in open_ones if len(a.counted_mutants) < self.plan.mutants]
-            if not await self._mutants(wanting):
-                break
-        for audit in audits:
-            seconds = (time.monotonic() - begun[audit.problem.id]) / len(problems)
-            self.finished(evolve(audit, seconds=seconds))
-
-    async def _first_round(self, problems: Sequence[Problem]) -> list[ProblemAudit]:
-        """References, trivial answers, and the same answer again and again."""
-        probes = {p.id: await self._trivial(p) for p in problems}
-        references = {p.id: self.task.reference(p) for p in problems}
-        audits = []
-        pairs = [(p, probe.trajectory) for p in problems for probe in probes[p.id]]
-        pairs += [(p, t) for p in problems if (t := references[p.id]) is not None]
-        outcomes = iter(await self._judge(pairs))
-        judged = {p.id: [Judged(probe, next(outcomes)) for probe in probes[p.id]] for p in problems}
-        for problem in problems:
-            has_one = references[problem.id] is not None
-            outcome = next(outcomes) if has_one else None
-            audits.append(
-                ProblemAudit(problem=problem, reference_outcome=outcome, judged=judged[problem.id])
-            )
-        return await self._repeat(audits, references)
-
-    async def _trivial(self, problem: Problem) -> list[Probe]:
-        found = [Probe(kind="empty", trajectory=Trajectory.from_text(problem.id, ""))]
-        probes = await _probes(self.task, problem, 0, self.plan.seed)
-        return [p for p in probes if not p.is_mutant] or found
-
-    async def _repeat(
-        self, audits: list[ProblemAudit], references: dict[str, Trajectory | None]
-    ) -> list[ProblemAudit]:
-        """Judge one answer of each problem with every seed, and with the first one afresh."""
-        answers = [(a, references[a.problem.id] or _instead(a)) for a in audits]
-        pairs = [(a.problem, t) for a, t in answers if t is not None]
-        verdicts: dict[str, list[Outcome]] = {a.problem.id: [] for a in audits}
-        reward = self.runner.reward
+    def _repeating(self) -> list[VerificationRunner]:
+        """A runner for each seed of the tests, and one without a store for the first seed again."""
+        runners = []
         for number, seed in enumerate((*self.plan.seeds, self.plan.seeds[0])):
-            runner = evolve(self.runner)
-            seeded = reseeded(reward, seed)
+            runner, seeded = evolve(self.runner), reseeded(self.runner.reward, seed)
             if seeded is not None:
                 salt = None if runner.salt is None else f"{runner.salt} seed {seed}"
                 runner = evolve(runner, reward=seeded, salt=salt)
             if number == len(self.plan.seeds) or seeded is None:
-                runner = evolve(runner, store=NoStore())
-            for (problem, _), outcome in zip(pairs, await self._judge(pairs, runner), strict=True):
-                verdicts[problem.id].append(outcome)
-        return [evolve(a, repeats=verdicts[a.problem.id], seeds=self.plan.seeds) for a in audits]
+                runner = evolve(runner, store=VerdictStore())
+            runners.append(runner)
+        return runners
 
-    async def _mutants(self, audits: Sequence[ProblemAudit]) -> bool:
+    async def _audit(self, problem: Problem) -> ProblemAudit:
+        """Trivial answers and the reference, one answer again and again, then mutants."""
+        probes = [p for p in await self._probes(problem, 0) if not p.is_mutant]
+        probes = probes or [Probe(kind="empty", trajectory=Trajectory.from_text(problem.id, ""))]
+        reference = self.task.reference(problem)
+        answers = [*(probe.trajectory for probe in probes), *([reference] if reference else [])]
+        outcomes = await self._judge(problem, answers)
+        # without a reference the initial state is judged again and again, else the first answer
+        first = reference or min(probes, key=lambda p: p.kind != "initial").trajectory
+        audit = ProblemAudit(
+            problem=problem,
+            reference_outcome=outcomes[-1] if reference else None,
+            judged=[Judged(*pair) for pair in zip(probes, outcomes, strict=False)],
+            repeats=[(await self._judge(problem, [first], runner))[0] for runner in self._repeated],
+            seeds=self.plan.seeds,
+        )
+        for _ in range(_ROUNDS if audit.reference == "accepted" else 0):
+            if len(audit.counted_mutants) >= self.plan.mutants or not await self._mutants(audit):
+                break
+        return audit
+
+    async def _mutants(self, audit: ProblemAudit) -> bool:
         """Judge the mutants that are still wanted; False where there are no more."""
-        pairs: list[tuple[ProblemAudit, Probe]] = []
-        for audit in audits:
-            known = [j.probe for j in audit.judged]
-            gone = sum(j.is_equivalent is True or not j.is_verdict for j in audit.judged)
-            count = self.plan.mutants + gone
-            probes = await _probes(self.task, audit.problem, count, self.plan.seed)
-            pairs += [(audit, p) for p in probes if p.is_mutant and p not in known]
-        outcomes = await self._judge([(a.problem, p.trajectory) for a, p in pairs])
-        checks = []
-        for (audit, probe), outcome in zip(pairs, outcomes, strict=True):
-            judged = Judged(probe, outcome)
-            audit.judged.append(judged)
-            if judged.is_accepted:
-                checks.append(self._check(audit.problem, judged))
-        await self._limited(checks)
-        return bool(pairs)
+        known = [j.probe for j in audit.judged]
+        gone = sum(j.is_equivalent is True or not j.is_verdict for j in audit.judged)
+        probes = await self._probes(audit.problem, self.plan.mutants + gone)
+        probes = [p for p in probes if p.is_mutant and p not in known]
+        outcomes = await self._judge(audit.problem, [p.trajectory for p in probes])
+        new = [Judged(*pair) for pair in zip(probes, outcomes, strict=True)]
+        audit.judged += new
+        await all_of(self._prove(audit.problem, judged) for judged in new if judged.is_accepted)
+        return bool(new)
 
-    async def _check(self, problem: Problem, judged: Judged) -> None:
-        judged.is_equivalent = await asyncio.to_thread(proven, self.task, problem, judged.probe)
+    async def _prove(self, problem: Problem, judged: Judged) -> None:
+        async with self._proofs:
+            judged.is_equivalent = await asyncio.to_thread(proven, self.task, problem, judged.probe)
 
-    async def _limited(self, checks: Sequence[Awaitable[None]]) -> None:
-        slots = asyncio.Semaphore(self.runner.workers)
-
-        async def one(check: Awaitable[None]) -> None:
-            async with slots:
-                await check
-
-        await asyncio.gather(*(one(check) for check in checks))
+    async def _probes(self, problem: Problem, count: int) -> Sequence[Probe]:
+        return await asyncio.to_thread(
+            probes_of, self.task, problem, count=count, seed=self.plan.seed
+        )
 
     async def _judge(
-        self, pairs: Sequence[tuple[Problem, Trajectory]], runner: VerificationRunner | None = None
+        self,
+        problem: Problem,
+        answers: Sequence[Trajectory],
+        runner: VerificationRunner | None = None,
     ) -> list[Outcome]:
-        outcomes = await (runner or self.runner).pairs(pairs)
+        outcomes = await (runner or self.runner).pairs([(problem, answer) for answer in answers])
         self.outcomes += outcomes
         return outcomes
-
-
-async def _probes(task: Task, problem: Problem, count: int, seed: int) -> list[Probe]:
-    return await asyncio.to_thread(probes_of, task, problem, count=count, seed=seed)
-
-
-def _instead(audit: ProblemAudit) -> Trajectory | None:
-    """Without a reference: the initial state, else the first answer that there is."""
-    probes = sorted((j.probe for j in audit.judged), key=lambda p: p.kind != "initial")
-    return probes[0].trajectory if probes else None

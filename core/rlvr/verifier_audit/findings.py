@@ -30,6 +30,11 @@ class Judged:
         """The verifier called it right."""
         return seen(self.outcome) == "accepted"
 
+    @property
+    def is_undecided(self) -> bool:
+        """An accepted mutant of which nobody knows whether it is right."""
+        return self.probe.is_mutant and self.is_accepted and self.is_equivalent is None
+
 
 @define(kw_only=True)
 class ProblemAudit:
@@ -108,7 +113,11 @@ class ProblemAudit:
             "kinds": self._kinds(),
             "strength": None if strength is None else round(strength, 4),
             "survivors": [
-                {"kind": j.probe.kind, "note": _survivor(j)}
+                {
+                    "kind": j.probe.kind,
+                    "note": j.probe.note
+                    + (" (undecided: may be equivalent)" if j.is_undecided else ""),
+                }
                 for j in self.judged
                 if j.is_accepted and not j.probe.is_right and j.is_equivalent is not True
             ],
@@ -126,20 +135,14 @@ class ProblemAudit:
     def _kinds(self) -> dict[str, dict[str, int]]:
         kinds: dict[str, dict[str, int]] = {}
         for j in self.judged:
-            count = kinds.setdefault(
-                j.probe.kind,
-                {"judged": 0, "rejected": 0, "equivalent": 0, "undecided": 0, "failed": 0},
-            )
-            if not j.is_verdict:
-                count["failed"] += 1
-            elif j.is_equivalent is True:
-                count["equivalent"] += 1
-            else:
-                count["judged"] += 1
-                count["rejected"] += not j.is_accepted
-                count["undecided"] += (
-                    j.probe.is_mutant and j.is_accepted and j.is_equivalent is None
-                )
+            names = ("judged", "rejected", "equivalent", "undecided", "failed")
+            count = kinds.setdefault(j.probe.kind, dict.fromkeys(names, 0))
+            is_judged = j.is_verdict and j.is_equivalent is not True
+            count["failed"] += not j.is_verdict
+            count["equivalent"] += j.is_verdict and not is_judged
+            count["judged"] += is_judged
+            count["rejected"] += is_judged and not j.is_accepted
+            count["undecided"] += is_judged and j.is_undecided
         return kinds
 
 
@@ -150,9 +153,3 @@ def seen(outcome: Outcome | None) -> Seen:
     if not isinstance(outcome, Reward):
         return "failed"
     return "accepted" if outcome.score01 == 1.0 else "rejected"
-
-
-def _survivor(judged: Judged) -> str:
-    if judged.probe.is_mutant and judged.is_equivalent is None:
-        return f"{judged.probe.note} (undecided: may be equivalent)"
-    return judged.probe.note

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import groupby
 
 import attrs
 import numpy as np
@@ -195,8 +196,8 @@ def test_published_averages(aggregation: str) -> None:
         "sequence": sum(s / n for s, n in zip(sums, lengths, strict=True)) / len(data),
         # arXiv:2503.14476, eq. 8: 1/(sum_i |o_i|) sum_i sum_t
         "token": sum(sums) / sum(lengths),
-        # arXiv:2503.20783: sums over a constant length
-        "fixed": sum(sums) / (len(data) * 16),
+        # arXiv:2503.20783: sums over a constant length, here of each turn
+        "fixed": sum(sums) / (sum(is_own for d in data for is_own, _ in groupby(d.mask)) * 16),
     }[aggregation]
     assert -value.item() == pytest.approx(objective, rel=1e-5)
 

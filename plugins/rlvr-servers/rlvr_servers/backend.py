@@ -1,31 +1,46 @@
-"""The backend `server`: a model that lives behind HTTP and is only sampled."""
+"""The backends `server`, `vllm`, `sglang` and `openai`: models behind HTTP, only sampled."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import structlog
 
-from rlvr import (
-    BackendError,
-    BuildContext,
-    ConfigError,
-    PrerequisiteError,
-    SampledBackend,
-    UnknownNameError,
-)
-from rlvr_servers.client.address import Address
-from rlvr_servers.client.chat import ChatClient
-from rlvr_servers.client.endpoint import LISTING_TIMEOUT_S, server_key
-from rlvr_servers.client.http import UnreachableError, exchange
-from rlvr_servers.client.requests import key_error
-from rlvr_servers.config import ServerConfig
+from rlvr import BackendError, BuildContext, ConfigError, Policy, SampledBackend
+from rlvr_servers.client.endpoint import Endpoint
+from rlvr_servers.config import ServerConfig, ServersConfig
 from rlvr_servers.policy import ServerPolicy
+from rlvr_servers.protocols.choose import KINDS, build_protocol
+from rlvr_servers.protocols.completions import Echo
+from rlvr_servers.protocols.probe import first_ids
+from rlvr_servers.served_policy import ServedPolicy
 
 log = structlog.get_logger(__name__)
 
 
-class ServerBackend(SampledBackend):
+class _Served(SampledBackend):
+    """A model behind a server: its policy, and the reason why it cannot be trained."""
+
+    _policy: Policy | None = None
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nothing stays open between requests."""
+        self._policy = None
+
+    async def policy(self) -> Policy:
+        """What samplers ask."""
+        if self._policy is None:
+            raise BackendError("the server's backend was not opened: use `async with`")
+        return self._policy
+
+    def untrainable(self) -> ConfigError:
+        """The error of a trainer's primitives."""
+        return ConfigError(
+            "a model behind a server was to be trained.",
+            "found: servers give texts, no gradients and no weights",
+            "train a local model; measure this one with: rlvr eval",
+        )
+
+
+class ServerBackend(_Served):
     """
     Samples from `server:URL#NAME`. Opening it asks the server which models it has.
 
@@ -34,81 +49,53 @@ class ServerBackend(SampledBackend):
 
     def __init__(self, config: ServerConfig | None, context: BuildContext) -> None:
         self._config = config or ServerConfig()
-        self._address = Address.parse(context.model)
-        self._client: ChatClient | None = None
+        self._spec = context.model
 
     async def __aenter__(self) -> ServerBackend:
         """
         Find the server and its model.
 
         Raises:
+            ConfigError: The model spec holds no URL.
             PrerequisiteError: It cannot be reached, or wants a key.
             UnknownNameError: No model was named and it has none, or several.
         """
-        key = server_key()
-        served = await self._served(key)
-        model = self._address.model or self._only(served)
-        if served and model not in served:
-            log.warning("model_not_listed", model=model, served=list(served[:20]))
-        self._client = ChatClient(
-            address=self._address, model=model, config=self._config, key=key, served=served
-        )
+        found = await Endpoint.open(self._spec, self._config, KINDS["server"])
+        if found.listed and found.model not in found.listed:
+            log.warning("model_not_listed", model=found.model, served=list(found.listed)[:20])
+        self._policy = ServerPolicy(endpoint=found, config=self._config)
         return self
 
-    async def __aexit__(self, *_exc: object) -> None:
-        """Nothing stays open between requests."""
-        self._client = None
 
-    async def policy(self) -> ServerPolicy:
-        """What the sampler `chat` asks."""
-        if self._client is None:
-            raise BackendError("the server's backend was not opened: use `async with`")
-        return ServerPolicy(client=self._client)
+class ServedBackend(_Served):
+    """Samples tokens from `vllm:URL#NAME`, `sglang:URL#NAME` or `openai:URL#NAME`."""
 
-    async def _served(self, key: str) -> tuple[str, ...]:
-        try:
-            reply = await exchange(
-                self._address.url("/models"),
-                key=key,
-                body=None,
-                timeout_s=min(self._config.timeout_s, LISTING_TIMEOUT_S),
-                is_local=self._address.is_local,
+    def __init__(self, config: ServersConfig | None, context: BuildContext) -> None:
+        self._config = config or ServersConfig()
+        self._spec = context.model
+
+    async def __aenter__(self) -> ServedBackend:
+        """
+        Find the server, its model and its tokenizer.
+
+        Raises:
+            PrerequisiteError: It cannot be reached, wants a key, or its tokenizer is not here.
+            ConfigError: No such model, or nobody says where its tokenizer is.
+        """
+        protocol, tokenizer, served = await build_protocol(self._spec, self._config)
+        if isinstance(protocol, Echo):
+            await protocol.settle(first_ids(tokenizer))
+        model, known = protocol.endpoint.model, f"@{served.version}" if served.version else ""
+        if not known:
+            log.warning(
+                "weights_unknown",
+                model=model,
+                why="the server names no version of its weights; results say its name alone",
             )
-        except UnreachableError as error:
-            raise PrerequisiteError(
-                f"the server at {self._address.base} cannot be reached.",
-                f"found: {error}",
-                "start it (vllm serve NAME; llama-server -m FILE) or check the URL of --model",
-            ) from error
-        if reply.status in (401, 403):
-            raise key_error(self._address, reply, has_key=bool(key))
-        return _names(reply.json()) if reply.status == 200 else ()
-
-    def _only(self, served: tuple[str, ...]) -> str:
-        if len(served) == 1:
-            return served[0]
-        raise UnknownNameError(
-            f"no model of the server at {self._address.base} was named.",
-            f"it serves: {', '.join(served[:20]) or 'it lists none'}",
-            f"name one: --model server:{self._address.base}#NAME",
+        self._policy = ServedPolicy(
+            protocol,
+            tokenizer,
+            context_length=served.context_length or 1 << 20,
+            digest=f"{model}{known}",
         )
-
-    def untrainable(self) -> ConfigError:
-        """See `rlvr_servers.backend.untrainable`."""
-        return untrainable()
-
-
-def untrainable() -> ConfigError:
-    """The error of a trainer's primitives, for a model that is only asked."""
-    return ConfigError(
-        "a model behind a server was to be trained.",
-        "found: servers give texts, no gradients and no weights",
-        "train a local model; measure this one with: rlvr eval",
-    )
-
-
-def _names(body: Any) -> tuple[str, ...]:
-    listed = body.get("data") if isinstance(body, dict) else None
-    if not isinstance(listed, list):
-        return ()
-    return tuple(str(m["id"]) for m in listed if isinstance(m, dict) and "id" in m)
+        return self

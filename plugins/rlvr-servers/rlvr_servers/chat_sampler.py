@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
 import structlog
-from attrs import define, field
 
 from rlvr import (
     BuildContext,
@@ -25,40 +23,12 @@ from rlvr import (
     Task,
     Trajectory,
     as_they_end,
+    seed_of,
     with_stop_texts,
 )
-from rlvr_servers.client.chat import ChatAnswer
-from rlvr_servers.policy import ServerPolicy
+from rlvr_servers.policy import ChatAnswer, ServerPolicy
 
 log = structlog.get_logger(__name__)
-
-
-@define
-class _Chat:
-    """One trajectory being sampled."""
-
-    problem: Problem
-    episode: Episode
-    seed: int
-    index: int
-    messages: list[Message] = field(factory=list)
-    segments: list[Segment] = field(factory=list)
-    answers: list[ChatAnswer] = field(factory=list)
-    finish: Finish = "stop"
-    error: str = ""
-    result: EpisodeResult = field(factory=EpisodeResult)
-
-    def ask(self, messages: Sequence[Message]) -> None:
-        author: Any = "env" if self.segments else "prompt"
-        text = "\n".join(m.content for m in messages)
-        self.messages += messages
-        self.segments.append(Segment(author=author, tokens=[], text=text))
-
-    def accept(self, answer: ChatAnswer) -> None:
-        self.messages.append(Message(role="assistant", content=answer.text))
-        self.segments.append(Segment(author="policy", tokens=[], logprobs=[], text=answer.text))
-        self.answers.append(answer)
-        self.finish = answer.finish
 
 
 class ChatSampler(Sampler):
@@ -91,60 +61,57 @@ class ChatSampler(Sampler):
                 f"found: a policy that gives tokens ({type(policy).__name__}), no server",
                 "leave --sampler out",
             )
-        chats = [
-            _Chat(
-                problem=problem,
-                episode=task.episode(problem),
-                seed=_seed(params.seed, problem.id, index),
-                index=index,
-            )
-            for index in range(params.group_size)
-        ]
-        async with aclosing(
-            as_they_end(_converse(chat, policy, params) for chat in chats)
-        ) as ended:
+        episodes = [task.episode(problem) for _ in range(params.group_size)]
+        chats = (_chat(e, i, policy, problem, params) for i, e in enumerate(episodes))
+        async with aclosing(as_they_end(chats)) as ended:
             async for trajectory in ended:
                 yield trajectory
 
 
-async def _converse(chat: _Chat, policy: ServerPolicy, params: SamplingParams) -> Trajectory:
+async def _chat(
+    episode: Episode, index: int, policy: ServerPolicy, problem: Problem, params: SamplingParams
+) -> Trajectory:
+    """One trajectory, sampled to its end."""
+    seed = seed_of(params.seed, problem.id, index)
+    finish: Finish = "stop"
+    failure = ""
+    messages: list[Message] = []
+    segments: list[Segment] = []
+    answers: list[ChatAnswer] = []
+    result = EpisodeResult()
     try:
-        while (messages := chat.episode.prompt()) is not None:
-            chat.ask(messages)
-            seed = _seed(chat.seed, len(chat.messages))
-            asked = with_stop_texts(params, chat.episode)
-            chat.accept(await policy.complete(chat.messages, asked, seed))
-            await chat.episode.take(chat.answers[-1].text)
-        chat.result = chat.episode.result()
-    except (ConfigError, PrerequisiteError):  # every rollout's fault
+        while (asked := episode.prompt()) is not None:
+            author: Any = "env" if segments else "prompt"
+            text = "\n".join(message.content for message in asked)
+            messages += asked
+            segments.append(Segment(author=author, tokens=[], text=text))
+            own_params = with_stop_texts(params, episode)
+            answer = await policy.complete(messages, own_params, seed_of(seed, len(messages)))
+            messages.append(Message(role="assistant", content=answer.text))
+            segments.append(Segment(author="policy", tokens=[], logprobs=[], text=answer.text))
+            answers.append(answer)
+            finish = answer.finish
+            await episode.take(answer.text)
+        result = episode.result()
+    except (ConfigError, PrerequisiteError):  # it concerns every rollout
         raise
     except Exception as error:  # the plugin border: one rollout must not sink the rest
-        log.warning("rollout_failed", problem=chat.problem.id, error=str(error))
-        chat.finish, chat.error = "error", str(error) or repr(error)
-    return _trajectory(chat, policy, params)
-
-
-def _trajectory(chat: _Chat, policy: ServerPolicy, params: SamplingParams) -> Trajectory:
+        log.warning("rollout_failed", problem=problem.id, error=str(error))
+        finish, failure = "error", str(error) or repr(error)
     told = {
-        "model": next((a.model for a in chat.answers), policy.digest),
-        "finish_reasons": [a.reason for a in chat.answers],
+        "model": answers[0].model if answers else policy.digest,
+        "finish_reasons": [answer.reason for answer in answers],
     }
     return Trajectory(
-        problem_id=chat.problem.id,
-        segments=chat.segments,
-        finish=chat.finish,
-        seed=chat.seed,
-        index=chat.index,
+        problem_id=problem.id,
+        segments=segments,
+        finish=finish,
+        seed=seed,
+        index=index,
         temperature=params.temperature,
         policy_version=policy.version,
         policy_digest=policy.digest,
-        error=chat.error,
-        files=chat.result.files,
-        notes={**chat.result.notes, "server": told},
+        error=failure,
+        files=result.files,
+        notes={**result.notes, "server": told},
     )
-
-
-def _seed(*parts: object) -> int:
-    """A 63-bit seed that depends on every part, equal on every machine."""
-    text = "\x1f".join(str(part) for part in parts)
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

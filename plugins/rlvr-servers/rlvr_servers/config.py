@@ -1,4 +1,4 @@
-"""Options of the backend `server`: `server.KEY=VALUE`."""
+"""Options of models behind servers: `server.KEY=VALUE` and `servers.KEY=VALUE`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from rlvr import option
 
 
 @frozen(kw_only=True)
-class ServerConfig:
-    """How a server is asked."""
+class RequestOptions:
+    """How any server is asked."""
 
     concurrency: int = option(16, "Requests at the same time", validator=ge(1))
     timeout_s: float = option(
@@ -20,6 +20,12 @@ class ServerConfig:
     backoff_s: float = option(
         1.0, "Pause before the first repetition; doubles each time", unit="s", validator=ge(0)
     )
+
+
+@frozen(kw_only=True)
+class ServerConfig(RequestOptions):
+    """Options of the backend `server`, which chats."""
+
     token_field: str = option(
         "max_tokens",
         "Field that holds sampler.max_tokens",
@@ -32,4 +38,31 @@ class ServerConfig:
     )
     leave_out: tuple[str, ...] = option(
         (), "Fields that requests leave out because the server refuses them: seed,temperature"
+    )
+
+
+@frozen(kw_only=True)
+class ServersConfig(RequestOptions):
+    """Options of the servers that score and sample tokens."""
+
+    url: str = option(
+        "", "Server that a run's sampler draws from, URL or URL#NAME; in an evaluation --model is"
+    )
+    tokenizer: str = option(
+        "", "Its tokenizer: a folder, a tokenizer.json or a hub id; empty: where the server says"
+    )
+    template: tuple[str, ...] = option(
+        (), "Variables of the model's chat template, NAME=VALUE with commas: enable_thinking=false"
+    )
+    deadline_s: float = option(
+        1800.0, "A request is given up after this, with all repetitions", unit="s", validator=gt(0)
+    )
+    probe_k: int = option(
+        1024, "Most likeliest tokens a position that the start-up probe tries", validator=ge(1)
+    )
+    weights_dir: str = option(
+        "", "Where a run's sampler writes weights for the server; empty: RUN/served-weights"
+    )
+    weights_seen_at: str = option(
+        "", "That folder as the server sees it (a container's mount); empty: the same path"
     )

@@ -8,7 +8,7 @@ from rlvr import BackendSpec, SamplerSpec, TeacherSpec, hookimpl
 
 RLVR_API = 1
 
-_CONFIG = "rlvr_servers.servers_config:ServersConfig"
+_CONFIG = "rlvr_servers.config:ServersConfig"
 _KINDS = {"vllm": "vLLM", "sglang": "SGLang", "openai": "OpenAI-style completions"}
 
 
@@ -27,7 +27,7 @@ def rlvr_backends() -> Iterable[BackendSpec]:
     for name, kind in _KINDS.items():
         yield BackendSpec(
             name=name,
-            target="rlvr_servers.served_backend:ServedBackend",
+            target="rlvr_servers.backend:ServedBackend",
             summary=f"Evaluates a model token by token through {kind}",
             config=_CONFIG,
             namespace="servers",

@@ -1,6 +1,10 @@
-"""A policy whose tokens a server draws."""
+"""Policies whose tokens a server draws: its own weights, or those that training gives it."""
 
 from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import attrs
 import numpy as np
@@ -13,13 +17,13 @@ from rlvr import (
     Policy,
     Tokenizer,
     UnknownNameError,
-    cut,
+    cut_completion,
 )
 from rlvr_servers.client.endpoint import RequestError
 from rlvr_servers.protocols.protocol import AmbiguousError, Drawn, LacksError, ServerProtocol
 
-ADAPTERS = "rlvr-"
-"""What the names of a run's adapters begin with, on the server."""
+PADDED = 1024
+"""Ids that a model may have, and draw, beyond those of its tokenizer: rows that pad its matrix."""
 
 
 class ServedPolicy(Policy):
@@ -40,16 +44,14 @@ class ServedPolicy(Policy):
         tokenizer: Tokenizer,
         *,
         context_length: int,
-        version: int = 0,
         digest: str = "",
         image_processor: ImageProcessor | None = None,
-        label: str = "",
     ) -> None:
-        """`label` is the weight version that every answer must name, where the server names one."""
-        self.version, self.digest = version, digest
+        self.version, self.digest = 0, digest
         self.tokenizer, self.context_length = tokenizer, context_length
-        self._protocol, self._label = protocol, label
         self.image_processor = image_processor
+        self._protocol = protocol
+        self._label = ""  # weight version that every answer must name, where the server names one
 
     async def generate(self, request: GenerateRequest) -> Completion:
         """
@@ -69,11 +71,10 @@ class ServedPolicy(Policy):
             return Completion(tokens=[], logprobs=[], text="", finish="length")
         params = attrs.evolve(request.params, max_tokens=room)
         try:
-            drawn = await self._protocol.draw(
-                request.prompt.tolist(), params, request.seed, self.tokenizer.ends
-            )
+            asked = attrs.evolve(request, params=params)
+            drawn = await self._protocol.draw(asked, self.tokenizer.ends)
         except UnknownNameError as error:
-            if not self._protocol.line.model.startswith(ADAPTERS):
+            if not self._protocol.adapter:
                 raise
             raise self._failed(
                 f"{error}; it had this run's adapter, and has lost it",
@@ -90,17 +91,12 @@ class ServedPolicy(Policy):
                 "--resume when the server answers again",
             ) from error
         self._check(drawn)
-        found = cut(
+        return cut_completion(
             drawn.tokens,
-            ends=self.tokenizer.ends,
+            drawn.logprobs,
+            tokenizer=self.tokenizer,
             stops=params.stop,
-            bytes_of=self.tokenizer.bytes_of,
-        )
-        return Completion(
-            tokens=drawn.tokens[: found.count],
-            logprobs=np.minimum(np.asarray(drawn.logprobs[: found.count], np.float32), 0.0),
-            text=found.text,
-            finish="stop" if found.is_stopped or drawn.is_stopped else "length",
+            is_stopped=drawn.is_stopped,
         )
 
     def _check(self, drawn: Drawn) -> None:
@@ -118,13 +114,52 @@ class ServedPolicy(Policy):
             raise self._failed(problem, "look at the log of the server")
 
     def _failed(self, found: object, do: str) -> BackendError:
-        line = self._protocol.line
+        endpoint = self._protocol.endpoint
         return BackendError(
-            f"a completion of {line.model} was asked of the server at {line.address.base}.",
+            f"a completion of {endpoint.model} was asked of the server at {endpoint.address.base}.",
             f"found: {found}",
             do,
         )
 
 
-PADDED = 1024
-"""Ids that a model may have, and draw, beyond those of its tokenizer: rows that pad its matrix."""
+class FedPolicy(ServedPolicy):
+    """
+    Draws with the newest weights that the server was given; each completion names their version.
+
+    Requests wait while weights change, and weights change when no request is under way: no
+    completion is drawn by two versions. A rollout's later turns may be drawn by a newer one.
+    """
+
+    def __init__(self, protocol: ServerProtocol, policy: Policy, *, context_length: int) -> None:
+        """`policy` gives the tokenizer; `stand_for` says whose weights the server has."""
+        super().__init__(
+            protocol,
+            policy.tokenizer,
+            context_length=context_length,
+            image_processor=policy.image_processor,
+        )
+        self._gate, self._under_way = asyncio.Lock(), 0
+        self._idle = asyncio.Event()
+
+    async def generate(self, request: GenerateRequest) -> Completion:
+        """As `ServedPolicy.generate`."""
+        async with self._gate:  # first come, first served: weights that wait hold up those behind
+            self._under_way += 1
+        try:
+            return attrs.evolve(await super().generate(request), versions=(self.version,))
+        finally:
+            self._under_way -= 1
+            self._idle.set()
+
+    @asynccontextmanager
+    async def resting(self) -> AsyncIterator[None]:
+        """No request is under way within; those that come wait."""
+        async with self._gate:
+            while self._under_way:
+                self._idle.clear()
+                await self._idle.wait()
+            yield
+
+    def stand_for(self, policy: Policy, label: str) -> None:
+        """The server has these weights now; `label`: the version that its answers name."""
+        self.version, self.digest, self._label = policy.version, policy.digest, label

@@ -23,16 +23,14 @@ from rlvr import (
     Task,
     Trajectory,
 )
-from rlvr_servers.fed_policy import FedPolicy
+from rlvr_servers.config import ServersConfig
 from rlvr_servers.protocols.choose import KINDS, build_protocol
 from rlvr_servers.protocols.protocol import ServerProtocol
-from rlvr_servers.protocols.sglang import Sglang
 from rlvr_servers.protocols.vllm import Vllm
-from rlvr_servers.served_policy import ServedPolicy
-from rlvr_servers.servers_config import ServersConfig
-from rlvr_servers.weight_push import SglangSink, VllmSink, Weights, WeightSink
+from rlvr_servers.served_policy import FedPolicy, ServedPolicy
+from rlvr_servers.weight_push import Weights, push
 
-OFFSPRING = "served-weights"
+SERVED_WEIGHTS = "served-weights"
 
 log = structlog.get_logger(__name__)
 
@@ -57,29 +55,25 @@ class ServerSampler(Sampler):
         self._config = config or ServersConfig()
         self._groups = GroupSampler()
         self._run_dir = context.run_dir
-        self._protocol: ServerProtocol | None = None
-        self._sink: WeightSink | None = None
-        self._fed: FedPolicy | None = None
-        self._feeding = asyncio.Lock()
-        self._loaded: set[tuple[int, str]] = set()
+        self._open: tuple[ServerProtocol, FedPolicy] | None = None
+        self._pushing = asyncio.Lock()
+        self._pushed: set[tuple[int, str]] = set()
         self._temperatures: set[float] = {0.0, 1.0}
+        where = self._config.weights_dir
+        self._mounted = Path(where).expanduser() if where else None
         self._temporary: Path | None = None
-        if context.run_dir is not None and not self._takes_weights:
-            raise self._untrainable()
+        if context.run_dir is not None and self.scheme == "openai":
+            raise _untrainable()
 
-    @property
-    def _takes_weights(self) -> bool:
-        return self.scheme != "openai"
+    async def __aenter__(self) -> ServerSampler:
+        return self
 
     async def __aexit__(self, *_: object) -> None:
         """Remove weights that were written for the server."""
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
-        if self._mounted() is not None and self._run_dir is not None:
+        if self._mounted is not None and self._run_dir is not None:
             shutil.rmtree(self._home(), ignore_errors=True)
-
-    async def __aenter__(self) -> ServerSampler:
-        return self
 
     async def sample(
         self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
@@ -100,8 +94,8 @@ class ServerSampler(Sampler):
 
     async def _served(self, policy: Policy, params: SamplingParams) -> FedPolicy:
         """The server with the policy's weights in it, or newer ones that it was given since."""
-        if not self._takes_weights:
-            raise self._untrainable()
+        if self.scheme == "openai":
+            raise _untrainable()
         if not policy.can_export:
             raise ConfigError(
                 f"sampler {self.scheme} was asked for.",
@@ -109,37 +103,30 @@ class ServerSampler(Sampler):
                 "cannot be handed to a server",
                 "train with --backend torch and --max-staleness 0, or leave --sampler out",
             )
-        async with self._feeding:
-            protocol, fed = await self._open(policy)
+        async with self._pushing:
+            protocol, fed = self._open = self._open or await self._opened(policy)
             if params.temperature not in self._temperatures and isinstance(protocol, Vllm):
                 await _check_temperature(protocol, policy, params)
                 self._temperatures.add(params.temperature)
-            if (policy.version, policy.digest) not in self._loaded:
-                await self._refresh(policy, protocol, fed)
+            if (policy.version, policy.digest) not in self._pushed:
+                await self._push(policy, protocol, fed)
         return fed
 
-    async def _open(self, policy: Policy) -> tuple[ServerProtocol, FedPolicy]:
-        if self._protocol is None or self._fed is None:
-            if not self._config.url:
-                raise ConfigError(
-                    f"sampler {self.scheme} was asked for.",
-                    "found: servers.url is empty",
-                    f"name the {KINDS[self.scheme]} server: servers.url=http://HOST:PORT#NAME",
-                )
-            url = self._config.url.removeprefix(f"{self.scheme}:")
-            protocol, _, served = await build_protocol(
-                f"{self.scheme}:{url}", self._config, policy.tokenizer
+    async def _opened(self, policy: Policy) -> tuple[ServerProtocol, FedPolicy]:
+        if not self._config.url:
+            raise ConfigError(
+                f"sampler {self.scheme} was asked for.",
+                "found: servers.url is empty",
+                f"name the {KINDS[self.scheme]} server: servers.url=http://HOST:PORT#NAME",
             )
-            self._sink = VllmSink(protocol) if isinstance(protocol, Vllm) else None
-            if isinstance(protocol, Sglang):
-                self._sink = SglangSink(protocol)
-            reads = min(policy.context_length, served.context_length or policy.context_length)
-            self._protocol = protocol
-            self._fed = FedPolicy(protocol, policy, context_length=reads)
-        return self._protocol, self._fed
+        url = self._config.url.removeprefix(f"{self.scheme}:")
+        protocol, _, served = await build_protocol(
+            f"{self.scheme}:{url}", self._config, policy.tokenizer
+        )
+        reads = min(policy.context_length, served.context_length or policy.context_length)
+        return protocol, FedPolicy(protocol, policy, context_length=reads)
 
-    async def _refresh(self, policy: Policy, protocol: ServerProtocol, fed: FedPolicy) -> None:
-        assert self._sink is not None
+    async def _push(self, policy: Policy, protocol: ServerProtocol, fed: FedPolicy) -> None:
         label = policy.digest[:16] or f"v{policy.version}"
         home = self._home()
         directory = home / f"{policy.version:06d}-{label}"
@@ -153,41 +140,37 @@ class ServerSampler(Sampler):
                 f"found: {error}",
                 "choose another folder: servers.weights_dir=DIR",
             ) from error
-        seen, mounted = self._config.weights_seen_at, self._mounted() or home
-        inside = directory.relative_to(mounted).as_posix()
+        seen = self._config.weights_seen_at
+        inside = directory.relative_to(self._mounted or home).as_posix()
         seen_at = f"{seen.rstrip('/')}/{inside}" if seen else str(directory.resolve())
         weights = Weights(directory=directory, seen_at=seen_at, label=label)
         async with fed.resting():
-            await self._sink.refresh(weights)
-            is_named = isinstance(protocol, Sglang) and not protocol.adapter
+            await push(protocol, weights)
+            is_named = not isinstance(protocol, Vllm) and not protocol.adapter
             fed.stand_for(policy, label if is_named else "")
-        self._loaded.add((policy.version, policy.digest))
+        self._pushed.add((policy.version, policy.digest))
         log.debug("weights_refreshed", version=policy.version, label=label)
         for other in home.iterdir():  # the server has read the newest: earlier ones are of no use
             if other != directory and other.is_dir():
                 shutil.rmtree(other, ignore_errors=True)
 
     def _home(self) -> Path:
-        if mounted := self._mounted():  # which other runs may use, too
-            return mounted / OFFSPRING / (self._run_dir.name if self._run_dir else "")
+        if self._mounted is not None:  # which other runs may use, too
+            return self._mounted / SERVED_WEIGHTS / (self._run_dir.name if self._run_dir else "")
         if self._run_dir is not None:
-            return self._run_dir / OFFSPRING
-        if self._temporary is None:
-            self._temporary = Path(tempfile.mkdtemp(prefix="rlvr-served-"))
-        return self._temporary / OFFSPRING
+            return self._run_dir / SERVED_WEIGHTS
+        self._temporary = self._temporary or Path(tempfile.mkdtemp(prefix="rlvr-served-"))
+        return self._temporary / SERVED_WEIGHTS
 
-    def _mounted(self) -> Path | None:
-        where = self._config.weights_dir
-        return Path(where).expanduser() if where else None
 
-    def _untrainable(self) -> ConfigError:
-        return ConfigError(
-            f"sampler {self.scheme} was to draw from the policy that is trained.",
-            "found: an OpenAI-style server has no way to take new weights, so it would go on "
-            "with the old ones",
-            "use sampler vllm or sglang, whose servers can be refreshed; or leave --sampler "
-            "out. Evaluate a served model with: rlvr eval --model openai:URL#NAME",
-        )
+def _untrainable() -> ConfigError:
+    return ConfigError(
+        "sampler openai was to draw from the policy that is trained.",
+        "found: an OpenAI-style server has no way to take new weights, so it would go on with the "
+        "old ones",
+        "use sampler vllm or sglang, whose servers can be refreshed; or leave --sampler out. "
+        "Evaluate a served model with: rlvr eval --model openai:URL#NAME",
+    )
 
 
 async def _check_temperature(protocol: Vllm, policy: Policy, params: SamplingParams) -> None:

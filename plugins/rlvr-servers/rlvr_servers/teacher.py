@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,14 +20,14 @@ from rlvr import (
     Tokenizer,
     TopK,
     all_of,
-    fingerprint,
+    extent,
 )
 from rlvr_servers.client.endpoint import RequestError
+from rlvr_servers.config import ServersConfig
 from rlvr_servers.protocols.choose import build_protocol
 from rlvr_servers.protocols.probe import probe
 from rlvr_servers.protocols.protocol import OtherIdsError, Scored, ServerProtocol
 from rlvr_servers.protocols.top_k import check_actual, top_k
-from rlvr_servers.servers_config import ServersConfig
 
 T = TypeVar("T")
 
@@ -68,32 +68,20 @@ class ServerTeacher(Teacher):
             BackendError: It cannot score prompts.
         """
         self._protocol, self.tokenizer, served = await build_protocol(self.name, self._config)
-        held = served.context_length
-        if not held:
-            held = 1 << 20
+        if not served.context_length:
             log.warning("context_unknown", teacher=self.name, why="the server does not say")
-        self.context_length = held - 1
-        found = await probe(
-            self._protocol,
-            self.tokenizer,
-            length=self.context_length,
-            most=self._config.probe_k,
-            name=self.name,
-        )
-        self.capabilities = TeacherCapabilities(
-            has_scores=True,
-            max_k=found.max_k,
-            temperatures=None if found.honours_temperature else (1.0,),
-            tokenizer=fingerprint(self.tokenizer),
-            is_partial=True,  # ids that only pad its matrix; `top_k` refuses what is really missing
+        self.context_length = (served.context_length or 1 << 20) - 1
+        length, most = self.context_length, self._config.probe_k
+        self.capabilities, is_checked = await probe(
+            self._protocol, self.tokenizer, length=length, most=most, name=self.name
         )
         log.info(
             "teacher_probed",
             teacher=self.name,
-            max_k=found.max_k or "all",
-            temperatures="any" if found.honours_temperature else "1 only",
+            max_k=self.capabilities.max_k or "all",
+            temperatures="1 only" if self.capabilities.temperatures else "any",
             context=self.context_length,
-            ids="compared" if found.are_ids_checked else "compared sequence by sequence",
+            ids="compared" if is_checked else "compared sequence by sequence",
             weights=served.version or "version not told",
         )
         return self
@@ -109,13 +97,11 @@ class ServerTeacher(Teacher):
             BackendError: Too long, too large a k, a temperature that it does not score at; other
                 ids, fewer logprobs or NaN came back; or it does not answer.
         """
-        for question in questions:
-            self._check(len(question.ids), question.k, question.temperature)
-        return await self._all([self._answer(question) for question in questions])
+        return await self._asked(questions, self._answer)
 
     async def _answer(self, question: Question) -> TopK:
         """One answer as arrays, as soon as it is there: as objects it is many times larger."""
-        scored = await self._ask(question.ids, question.start, question.k, question.temperature)
+        scored = await self._ask(question)
         if scored.lost and not self._has_lost:
             self._has_lost = True
             every = sum(map(len, scored.rows)) + scored.lost
@@ -135,83 +121,89 @@ class ServerTeacher(Teacher):
         Raises:
             BackendError: As `score` does.
         """
-        spans = [_span(datum) for datum in data]
-        for datum, (_, end) in zip(data, spans, strict=True):
-            self._check(end, 0, datum.temperature)
-        found = await self._all(
-            [
-                self._ask(datum.tokens[:end], start, 0, datum.temperature)
-                for datum, (start, end) in zip(data, spans, strict=True)
-            ]
-        )
+        questions = [_question(datum) for datum in data]
+        found = await self._asked(questions, self._ask)
         answers = []
-        for datum, (start, end), scored in zip(data, spans, found, strict=True):
+        for datum, question, scored in zip(data, questions, found, strict=True):
+            end = len(question.ids)
+            count = max(end - question.start, 0)
             values = np.zeros(len(datum.tokens), np.float32)
-            values[start:end] = check_actual(scored.actual, max(end - start, 0), self.name)
+            values[end - count : end] = check_actual(scored.actual, count, self.name)
             answers.append(np.where(datum.mask, np.minimum(values, 0.0), np.float32(0)))
         return answers
 
-    def _check(self, length: int, k: int, temperature: float) -> None:
-        asked = f"teacher {self.name} was asked to score {length} tokens"
-        most, temperatures = self.capabilities.max_k, self.capabilities.temperatures
-        if length > self.context_length:
-            raise BackendError(
-                f"{asked}.",
-                f"found: it reads {self.context_length}",
-                "lower sampler.max_tokens, or serve the model with a longer context",
-            )
-        if most and k > most:
-            raise BackendError(
-                f"{asked}, the {k} likeliest a position.",
-                f"found: the server gives {most} at most",
-                f"ask for fewer (distill.top_k={most}), or allow more on the server "
-                "(vllm serve --max-logprobs K)",
-            )
-        if temperatures is not None and temperature not in temperatures:
-            raise BackendError(
-                f"{asked} at temperature {temperature:g}.",
-                "found: its logprobs of a prompt are those of temperature 1, and cannot be "
-                "had at another from a few likely tokens",
-                "set the temperature to 1, or serve it with vllm serve --logprobs-mode "
-                "processed_logprobs",
-            )
-
-    async def _ask(self, ids: Any, start: int, k: int, temperature: float) -> Scored:
-        ids = [int(token) for token in ids]
-        if len(ids) <= start:
-            return Scored(rows=[], actual=[])
+    async def _asked(
+        self, questions: Sequence[Question], ask: Callable[[Question], Coroutine[Any, Any, T]]
+    ) -> list[T]:
+        """All answers, asked for at once; the first error ends the others."""
+        for question in questions:
+            self._check(question)
+        begun, repeated = time.monotonic(), self._protocol.endpoint.repeated
         try:
-            return await self._protocol.score(ids, start, k, temperature)
-        except OtherIdsError as error:
-            raise BackendError(
-                f"teacher {self.name} was asked for the logprobs of {len(ids)} tokens.",
-                f"found: it scored other ids: {error}",
-                "give the server's own tokenizer (servers.tokenizer=PATH), and look for "
-                "truncation in its settings",
-            ) from error
-        except RequestError as error:
-            raise BackendError(
-                f"teacher {self.name} was asked for the logprobs of {len(ids)} tokens.",
-                f"found: {error}",
-                "look at the log of the server; the run goes on from its last checkpoint with "
-                "--resume when the server answers again",
-            ) from error
-
-    async def _all(self, work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-        """All of them at once; the first error ends the others."""
-        begun, repeated = time.monotonic(), self._protocol.line.caller.repeated
-        try:
-            return await all_of(work)
+            return await all_of(map(ask, questions))
         finally:
             log.debug(
                 "teacher_asked",
-                requests=len(work),
+                requests=len(questions),
                 seconds=round(time.monotonic() - begun, 3),
-                repeated=self._protocol.line.caller.repeated - repeated,
+                repeated=self._protocol.endpoint.repeated - repeated,
             )
 
+    def _check(self, question: Question) -> None:
+        able, length, k = self.capabilities, len(question.ids), question.k
+        if length > self.context_length:
+            found = f"it reads {self.context_length} tokens"
+            do = "lower sampler.max_tokens, or serve the model with a longer context"
+        elif able.max_k and k > able.max_k:
+            found = f"the server gives {able.max_k} at most"
+            do = (
+                f"ask for fewer (distill.top_k={able.max_k}), or allow more on the server "
+                "(vllm serve --max-logprobs K)"
+            )
+        elif able.temperatures is not None and question.temperature not in able.temperatures:
+            found = (
+                "its logprobs of a prompt are those of temperature 1, and cannot be had at another "
+                "from a few likely tokens"
+            )
+            do = (
+                "set the temperature to 1, or serve it with vllm serve --logprobs-mode "
+                "processed_logprobs"
+            )
+        else:
+            return
+        raise BackendError(
+            f"teacher {self.name} was asked to score {length} tokens at temperature "
+            f"{question.temperature:g}, with the {k} likeliest a position.",
+            f"found: {found}",
+            do,
+        )
 
-def _span(datum: Datum) -> tuple[int, int]:
-    """From the first supervised token, at least 1, to behind the last; (1, 1) for none."""
-    places = np.flatnonzero(datum.mask)
-    return (max(int(places[0]), 1), int(places[-1]) + 1) if len(places) else (1, 1)
+    async def _ask(self, question: Question) -> Scored:
+        if len(question.ids) <= question.start:
+            return Scored(rows=[], actual=[])
+        try:
+            return await self._protocol.score(question)
+        except RequestError as error:
+            found = str(error)
+            do = (
+                "look at the log of the server; the run goes on from its last checkpoint with "
+                "--resume when the server answers again"
+            )
+            if isinstance(error, OtherIdsError):
+                found = f"it scored other ids: {error}"
+                do = (
+                    "give the server's own tokenizer (servers.tokenizer=PATH), and look for "
+                    "truncation in its settings"
+                )
+            raise BackendError(
+                f"teacher {self.name} was asked for the logprobs of {len(question.ids)} tokens.",
+                f"found: {found}",
+                do,
+            ) from error
+
+
+def _question(datum: Datum) -> Question:
+    """The question about a datum's own tokens, from the first supervised one on."""
+    end = extent(datum)
+    start = max(int(datum.mask.argmax()), 1) if end else 1  # the first token has no logprob
+    return Question(ids=datum.tokens[:end], start=start, k=0, temperature=datum.temperature)

@@ -23,7 +23,7 @@ def test_where_requests_go(spec: str, chat: str, model: str) -> None:
     """A URL as people paste it leads to the chat path, with its query, and to the model."""
     address = Address.parse(spec)
 
-    assert address.url("/chat/completions") == chat
+    assert address.url("/v1/chat/completions") == chat
     assert address.model == model
 
 

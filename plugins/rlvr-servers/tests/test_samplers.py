@@ -24,14 +24,14 @@ from rlvr import (
 )
 from rlvr.testing.fakes.policy import ScriptedPolicy
 from rlvr.testing.fakes.toy import ToyTask
-from rlvr_servers.served_backend import ServedBackend
+from rlvr_servers.backend import ServedBackend
+from rlvr_servers.config import ServersConfig
 from rlvr_servers.server_sampler import (
     OpenAISampler,
     ServerSampler,
     SglangSampler,
     VllmSampler,
 )
-from rlvr_servers.servers_config import ServersConfig
 
 Start = Callable[..., Any]
 SAMPLERS: dict[str, type[ServerSampler]] = {

@@ -28,7 +28,7 @@ from rlvr import (
     TopK,
 )
 from rlvr.testing import TeacherContract
-from rlvr_servers.servers_config import ServersConfig
+from rlvr_servers.config import ServersConfig
 from rlvr_servers.teacher import ServerTeacher
 
 Start = Callable[..., Any]

@@ -8,7 +8,7 @@ from attrs import frozen
 from rlvr import option
 
 NOTE = "cookbook"
-"""The note of a trajectory that the environment's verdict stands under."""
+"""Key of the environment's verdict in a trajectory's notes."""
 
 
 @frozen(kw_only=True)

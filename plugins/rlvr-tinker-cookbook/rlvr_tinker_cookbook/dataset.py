@@ -108,16 +108,12 @@ class TaskDatasetBuilder(types.RLDatasetBuilder):
                 "check `dataset` and `options` of TaskDatasetBuilder",
             )
         batches = self.batches or -(-len(train) // self.batch_size)
-        test = list(task.problems("test"))[: self.test_problems]
-        return TaskDataset(train, self.batch_size, batches, self.seed), self._test(wanted, test)
-
-    def _test(self, wanted: Wanted, problems: list[Problem]) -> TaskDataset | None:
-        if not problems:
-            return None
-        count = min(self.batch_size, len(problems))
-        return TaskDataset(
-            self._builders(wanted, problems, 1), count, -(-len(problems) // count), None
-        )
+        training = TaskDataset(train, self.batch_size, batches, self.seed)
+        test = self._builders(wanted, list(task.problems("test"))[: self.test_problems], 1)
+        if not test:
+            return training, None
+        count = min(self.batch_size, len(test))
+        return training, TaskDataset(test, count, -(-len(test) // count), None)
 
     def _builders(
         self, wanted: Wanted, problems: Sequence[Problem], group_size: int

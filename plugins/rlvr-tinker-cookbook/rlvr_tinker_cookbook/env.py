@@ -1,9 +1,15 @@
-"""A problem of ours as an environment of the cookbook, and a group of them."""
+"""Problems of rlvr as environments of the cookbook, alone and in groups.
+
+An answer without a verdict never has reward 0 (`rlvr.types.Unscorable`, `Failed`). The cookbook
+cannot say that, but its advantage is the reward minus the group's mean: an answer that gets the
+mean of the others changes neither that mean nor the gradient, as if it were left out.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 import structlog
@@ -22,11 +28,12 @@ from rlvr import (
     Outcome,
     PrerequisiteError,
     Problem,
+    Reward,
     Segment,
     Trajectory,
+    Unscorable,
 )
 from rlvr_tinker_cookbook.judge import Judge, Wanted, judge_of
-from rlvr_tinker_cookbook.outcomes import missing_rewards, step_metrics, step_reward
 from rlvr_tinker_cookbook.speech import (
     RendererSpeech,
     Speech,
@@ -81,7 +88,8 @@ class TaskEnv(types.Env):
             half = self.room // 2
             self._prompt_cut = len(tokens) - self.room
             tokens = tokens[: self.room - half] + tokens[len(tokens) - half :]
-        self._add("prompt", tokens, messages)
+        self._tokens = tokens
+        self._see("prompt", tokens, messages)
         return tinker.ModelInput.from_ints(tokens), self.speech.stop
 
     async def step(
@@ -101,7 +109,7 @@ class TaskEnv(types.Env):
         tokens = self.speech.following(self._tokens, messages)
         if self.room and len(tokens) > self.room:
             return await self._end("length")
-        self._add("env", tokens[len(self._tokens) :], messages)
+        self._see("env", tokens[len(self._tokens) :], messages)
         self._tokens = tokens
         return types.StepResult(
             reward=0.0,
@@ -127,11 +135,9 @@ class TaskEnv(types.Env):
             self._error = repr(error)
             return None
 
-    def _add(self, author: Any, tokens: Sequence[int], messages: Sequence[Message]) -> None:
+    def _see(self, author: Any, tokens: Sequence[int], messages: Sequence[Message]) -> None:
         text = "\n".join(m.content for m in messages)
         self._segments.append(Segment(author=author, tokens=tokens, text=text))
-        if author == "prompt":
-            self._tokens = list(tokens)
 
     async def _end(self, finish: Finish) -> types.StepResult:
         trajectory = await self.judge.here(partial(self._leave, finish))
@@ -142,10 +148,7 @@ class TaskEnv(types.Env):
             episode_done=True,
             next_observation=tinker.ModelInput.empty(),
             next_stop_condition=self.speech.stop,
-            metrics={
-                **step_metrics(self.outcome),
-                f"{types.STOP_METRIC_PREFIX}{reason}": 1.0,
-            },
+            metrics={**step_metrics(self.outcome), f"{types.STOP_METRIC_PREFIX}{reason}": 1.0},
             logs={"problem": self.problem.id, "answer": trajectory.completion[:SHOWN]},
         )
 
@@ -190,15 +193,9 @@ class TaskGroupBuilder(types.EnvGroupBuilder):
 
     async def make_envs(self) -> Sequence[types.Env]:
         """Fresh environments."""
-        judge = judge_of(self.wanted)
+        judge, name = judge_of(self.wanted), self.model_name
         return [
-            TaskEnv(
-                judge=judge,
-                problem=self.problem,
-                speech=self._speech(judge),
-                model_name=self.model_name,
-                room=self.room,
-            )
+            TaskEnv(judge, self.problem, self._speech(judge), name, self.room)
             for _ in range(self.group_size)
         ]
 
@@ -218,3 +215,29 @@ class TaskGroupBuilder(types.EnvGroupBuilder):
         if self.renderer_name:
             return RendererSpeech(renderer_of(self.renderer_name, self.model_name))
         return TemplateSpeech(tokenizer_of(self.model_name), judge.verifying.stop)
+
+
+def step_reward(outcome: Outcome) -> float:
+    """What the last step of an episode earns; 0 where there is no verdict (`missing_rewards`)."""
+    return outcome.value if isinstance(outcome, Reward) else 0.0
+
+
+def step_metrics(outcome: Outcome) -> types.Metrics:
+    """Named numbers of a verdict, averaged by the cookbook's log."""
+    metrics: types.Metrics = {
+        "unscorable": float(isinstance(outcome, Unscorable)),
+        "failed": float(isinstance(outcome, Failed)),
+    }
+    if isinstance(outcome, Reward):
+        metrics["solved"] = outcome.score01
+        metrics.update({f"component/{k}": float(v) for k, v in outcome.components.items()})
+    return metrics
+
+
+def missing_rewards(outcomes: Sequence[Outcome | None]) -> list[float]:
+    """What to add to each reward of a group: a missing verdict gets the mean of the others."""
+    values = [o.value for o in outcomes if isinstance(o, Reward)]
+    if not values:
+        return [0.0] * len(outcomes)
+    mean = values[0] if len(set(values)) == 1 else fmean(values)
+    return [0.0 if isinstance(o, Reward) else mean for o in outcomes]

@@ -2,30 +2,49 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tinker
 from tinker_cookbook.completers import TokensWithLogprobs
-from tinker_cookbook.rl.types import (
-    ActionExtra,
-    Env,
-    InitialObservationOverflow,
-    Trajectory,
-    Transition,
-)
+from tinker_cookbook.rl import types
 
-from rlvr import (
-    BackendError,
-    Completion,
-    ConfigError,
-    Episode,
-    EpisodeResult,
-    Message,
-    Tokenizer,
-)
+from rlvr import BackendError, Completion, ConfigError, Episode, EpisodeResult, Message, Tokenizer
 from rlvr_tinker_cookbook.config import NOTE
-from rlvr_tinker_cookbook.pool import EnvPool
+
+
+class EnvPool:
+    """
+    Makes a group's environments when one is asked for, and another group when they are spent.
+
+    The builder cleans up when none of its environments is being played.
+    """
+
+    def __init__(self, builder: types.EnvGroupBuilder) -> None:
+        self.builder = builder
+        self._spare: list[types.Env] = []
+        self._playing = 0
+        self._making = asyncio.Lock()
+
+    async def take(self) -> types.Env:
+        """An environment that nobody has played."""
+        async with self._making:
+            if not self._spare:
+                self._spare = list(await self.builder.make_envs())[::-1]
+            self._playing += 1
+            return self._spare.pop()
+
+    async def done(self) -> None:
+        """One that was taken has ended."""
+        self._playing -= 1
+        if self._playing <= 0:
+            await self.close()
+
+    async def close(self) -> None:
+        """Let the builder clean up; environments that nobody took are dropped."""
+        self._spare, self._playing = [], 0
+        await self.builder.cleanup()
 
 
 class EnvEpisode(Episode):
@@ -44,13 +63,13 @@ class EnvEpisode(Episode):
 
     def __init__(self, pool: EnvPool, *, has_group_reward: bool = False) -> None:
         self._pool, self._has_group_reward = pool, has_group_reward
-        self._env: Env | None = None
+        self._env: types.Env | None = None
         self._tokenizer: Tokenizer | None = None
         self._stop: Sequence[Any] = ()
         self._said: list[int] = []  # all tokens until now
         self._shown: list[int] = []  # the last observation
         self._observation: list[int] | None = None  # the next one; None when it is over
-        self._transitions: list[Transition] = []
+        self._transitions: list[types.Transition] = []
         self._final: Mapping[str, Any] | None = None
 
     def start(self, tokenizer: Tokenizer) -> None:
@@ -95,10 +114,10 @@ class EnvEpisode(Episode):
         action = [int(index) for index in completion.tokens]
         self._said += action
         reason: Any = "length" if completion.finish == "length" else "stop"
-        step = await self._env.step(action, extra=ActionExtra(stop_reason=reason))
+        step = await self._env.step(action, extra=types.ActionExtra(stop_reason=reason))
         self._stop = step.next_stop_condition
         self._transitions.append(
-            Transition(
+            types.Transition(
                 ob=tinker.ModelInput.from_ints(self._shown),
                 ac=TokensWithLogprobs(
                     tokens=action, maybe_logprobs=completion.logprobs.tolist(), stop_reason=reason
@@ -130,7 +149,7 @@ class EnvEpisode(Episode):
     async def _begin(self) -> None:
         self._env = await self._pool.take()
         first = await self._env.initial_observation()
-        if isinstance(first, InitialObservationOverflow):
+        if isinstance(first, types.InitialObservationOverflow):
             self._final = {"reward": float(first.reward), "metrics": _numbers(first.metrics)}
             await self._pool.done()
             return
@@ -144,7 +163,7 @@ class EnvEpisode(Episode):
         metrics = dict(self._transitions[-1].metrics)
         try:
             if self._has_group_reward:
-                whole = Trajectory(transitions=self._transitions, final_ob=last)
+                whole = types.Trajectory(transitions=self._transitions, final_ob=last)
                 given = await self._pool.builder.compute_group_rewards([whole], [self._env])
                 reward += given[0][0]
                 metrics |= given[0][1]

@@ -12,11 +12,11 @@ import atexit
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, ExitStack
 from pathlib import Path
 from typing import TypeVar
 
+from anyio.from_thread import start_blocking_portal
 from attrs import frozen
 
 from rlvr import (
@@ -71,25 +71,17 @@ class Judge:
     """
 
     def __init__(self, opening: Callable[[], AbstractAsyncContextManager[Verifying]]) -> None:
-        self._opening = opening
         self._recent: deque[bool] = deque(maxlen=RECENT)  # whether a verification failed to run
-        self._loop = asyncio.new_event_loop()
-        self._closing = asyncio.Event()
-        opened: Future[Verifying] = Future()
-        self._thread = threading.Thread(
-            target=self._serve, args=(opened,), daemon=True, name="judge"
-        )
-        self._thread.start()
-        self.verifying = opened.result()
+        with ExitStack() as stack:
+            self._loop = stack.enter_context(start_blocking_portal(name="judge"))
+            opened = self._loop.wrap_async_context_manager(opening())
+            self.verifying = stack.enter_context(opened)
+            self._open = stack.pop_all()
         atexit.register(self.close)
 
     async def here(self, work: Callable[[], Awaitable[T]]) -> T:
         """The result of `work()`, done in the judge's loop."""
-
-        async def done() -> T:
-            return await work()
-
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(done(), self._loop))
+        return await asyncio.wrap_future(self._loop.start_task_soon(work))
 
     async def verify(self, problem: Problem, trajectory: Trajectory) -> Outcome:
         """
@@ -99,7 +91,7 @@ class Judge:
             VerifierError: Too many of the last verifications could not run.
             PrerequisiteError: What the verifier needs of the machine is gone.
         """
-        outcome = (await self.here(lambda: self.verifying.verify([(problem, trajectory)])))[0]
+        (outcome,) = await self.here(lambda: self.verifying.verify([(problem, trajectory)]))
         self._recent.append(isinstance(outcome, Failed))
         failed, limit = sum(self._recent), self.verifying.max_failures
         is_known = len(self._recent) >= ENOUGH
@@ -114,25 +106,7 @@ class Judge:
 
     def close(self) -> None:
         """Close what was opened and end the thread; a second call finds nothing to do."""
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._closing.set)
-            self._thread.join()
-
-    def _serve(self, opened: Future[Verifying]) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_until_complete(self._keep_open(opened))
-        except BaseException as error:  # goes to the thread that asked
-            if opened.done():
-                raise
-            opened.set_exception(error)
-        finally:
-            self._loop.close()
-
-    async def _keep_open(self, opened: Future[Verifying]) -> None:
-        async with self._opening() as verifying:
-            opened.set_result(verifying)
-            await self._closing.wait()
+        self._open.close()
 
 
 _JUDGES: dict[Wanted, Judge] = {}

@@ -1,4 +1,4 @@
-"""Whether tinker-cookbook is there, asked before anything of it is imported."""
+"""Check that tinker-cookbook is installed, before anything of it is imported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rlvr_tinker_cookbook.task import CookbookTask
 
 EXTRA = "tinker-cookbook"
-"""What brings it; docs/tinker-cookbook.md says how to keep CUDA out of it."""
+"""The package to install; docs/tinker-cookbook.md tells how to install it without CUDA."""
 
 
 def cookbook_task(config: CookbookConfig, context: BuildContext) -> CookbookTask:

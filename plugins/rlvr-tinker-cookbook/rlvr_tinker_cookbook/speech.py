@@ -1,4 +1,4 @@
-"""How an environment's messages become tokens: by the model's template, or a cookbook renderer."""
+"""Turn messages into tokens: by the model's chat template, or by a renderer of the cookbook."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any, Protocol
 from tinker_cookbook import renderers
 from tinker_cookbook.tokenizer_utils import get_tokenizer
 
-from rlvr import FastTokenizer, Message, Tokenizer
-from rlvr_tinker.service.tokenizer import from_transformers
+from rlvr import FastTokenizer, Message, Tokenizer, wrapped_tokenizer
 
 
 class Speech(Protocol):
@@ -25,7 +24,7 @@ class Speech(Protocol):
         """What the policy said, without its end of turn."""
 
     def following(self, so_far: Sequence[int], messages: Sequence[Message]) -> list[int]:
-        """All token ids of the next prompt, where `so_far` stood before the policy until now."""
+        """All token ids of the next prompt; `so_far` are those of the conversation until now."""
 
 
 class TemplateSpeech:
@@ -37,14 +36,13 @@ class TemplateSpeech:
         stop: Texts that end a turn, besides the policy's own end of turn.
     """
 
-    stop: list[str] | list[int]
-
     def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = ()) -> None:
         self._tokenizer = tokenizer
         self._texts = tuple(stop)
         # the service takes ids or texts, not both
-        spelled = [tokenizer.decode([index]) for index in sorted(self._tokenizer.ends)]
-        self.stop = [*spelled, *stop] if stop else sorted(self._tokenizer.ends)
+        ends = sorted(tokenizer.ends)
+        spelled = [tokenizer.decode([index]) for index in ends]
+        self.stop: list[str] | list[int] = [*spelled, *stop] if stop else ends
 
     def opening(self, messages: Sequence[Message]) -> list[int]:
         """The template up to where the policy begins."""
@@ -69,12 +67,10 @@ class TemplateSpeech:
 class RendererSpeech:
     """A renderer of the cookbook: it renders the whole conversation again each turn."""
 
-    stop: list[str] | list[int]
-
     def __init__(self, renderer: renderers.Renderer) -> None:
         self._renderer = renderer
         self._said: list[Any] = []
-        self.stop = renderer.get_stop_sequences()
+        self.stop: list[str] | list[int] = renderer.get_stop_sequences()
 
     def opening(self, messages: Sequence[Message]) -> list[int]:
         """The renderer's generation prompt."""
@@ -101,7 +97,7 @@ def tokenizer_of(model_name: str) -> FastTokenizer:
     Raises:
         BackendError: It has no tokenizer.json, or a template that fails.
     """
-    return from_transformers(get_tokenizer(model_name), model_name)
+    return wrapped_tokenizer(get_tokenizer(model_name), model_name, "tinker")
 
 
 @lru_cache(maxsize=8)

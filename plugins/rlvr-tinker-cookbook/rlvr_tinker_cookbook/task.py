@@ -11,10 +11,10 @@ import asyncio
 import hashlib
 import importlib
 import json
-import threading
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from types import TracebackType
+from itertools import chain
 from typing import Any
 
 import chz
@@ -30,8 +30,7 @@ from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, RLDatasetBuilde
 
 from rlvr import BuildContext, ConfigError, Message, Problem, Task, UnknownNameError
 from rlvr_tinker_cookbook.config import CookbookConfig
-from rlvr_tinker_cookbook.episode import EnvEpisode
-from rlvr_tinker_cookbook.pool import EnvPool
+from rlvr_tinker_cookbook.episode import EnvEpisode, EnvPool
 
 _BAD_FIELDS = (
     ConstructionException,
@@ -76,13 +75,8 @@ class CookbookTask(Task):
         """Environments are made when they are played."""
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Clean up what rollouts that broke off left open."""
+    async def __aexit__(self, *_: object) -> None:
+        """Clean up after rollouts that broke off."""
         for pool in self._pools.values():
             await pool.close()
 
@@ -102,15 +96,12 @@ class CookbookTask(Task):
 
     def unsupported(self) -> Mapping[str, str]:
         """Builders whose group is judged as a whole."""
-        reasons = {
-            self._name(place): self._why_not(builder) for place, builder in self._builders.items()
-        }
-        return {name: reason for name, reason in reasons.items() if reason is not None}
+        builders = self._builders.items()
+        return {self._name(at): why for at, builder in builders if (why := self._why_not(builder))}
 
     def _why_not(self, builder: EnvGroupBuilder) -> str | None:
-        if self._config.group_rewards == "alone":
-            return None
-        if type(builder).compute_group_rewards in _ALONE:
+        judges_alone = type(builder).compute_group_rewards in _ALONE
+        if judges_alone or self._config.group_rewards == "alone":
             return None
         return (
             f"{type(builder).__name__} gives rewards to a whole group, and a reward of rlvr sees "
@@ -137,10 +128,8 @@ class CookbookTask(Task):
     @cached_property
     def _builders(self) -> Mapping[Place, EnvGroupBuilder]:
         train, test = _await(self._dataset_builder())
-        found = dict(self._in_batches("train", train))
-        if test is not None:
-            return {**found, **dict(self._in_batches("test", test))}
-        return found
+        tested = () if test is None else self._in_batches("test", test)
+        return dict(chain(self._in_batches("train", train), tested))
 
     def _in_batches(
         self, split: str, dataset: RLDataset
@@ -189,18 +178,6 @@ def _load(path: str) -> type[RLDatasetBuilder]:
 
 
 def _await(builder: RLDatasetBuilder) -> Sequence[Any]:
-    """What the builder makes, also where a loop runs in this thread."""
-    made: list[Any] = []
-
-    def work() -> None:
-        try:
-            made.append(asyncio.run(builder()))
-        except BaseException as error:  # handed to the thread that asked
-            made.append(error)
-
-    thread = threading.Thread(target=work, name="dataset builder")
-    thread.start()
-    thread.join()
-    if isinstance(made[0], BaseException):
-        raise made[0]
-    return made[0]
+    """The data sets that the builder makes; works also if a loop runs in this thread."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(lambda: asyncio.run(builder())).result()

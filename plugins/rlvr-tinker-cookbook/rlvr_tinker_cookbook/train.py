@@ -14,6 +14,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import chz
 from tinker_cookbook.distillation import train_on_policy
@@ -25,6 +26,15 @@ from rlvr_tinker_cookbook.dataset import TaskDatasetBuilder
 
 RECIPE = "rlvr"
 """What the service's records of these runs say that they are."""
+
+_OF_THE_DATA_SET = (
+    *("plugin", "model_name", "batch_size", "group_size", "dataset", "renderer_name"),
+    *("seed", "test_problems", "max_tokens", "context_length"),
+)
+_OF_BOTH_LOOPS = (
+    *("model_name", "learning_rate", "max_tokens", "log_path", "lora_rank"),
+    *("eval_every", "save_every"),
+)
 
 
 @chz.chz
@@ -80,60 +90,31 @@ class Command:
 
     def dataset_builder(self) -> TaskDatasetBuilder:
         """The task's problems."""
-        return TaskDatasetBuilder(
-            plugin=self.plugin,
-            model_name=self.model_name,
-            batch_size=self.batch_size,
-            group_size=self.group_size,
-            dataset=self.dataset,
-            options=shlex.split(self.options),
-            renderer_name=self.renderer_name,
-            batches=self.steps,
-            seed=self.seed,
-            test_problems=self.test_problems,
-            max_tokens=self.max_tokens,
-            context_length=self.context_length,
-        )
+        shared = {name: getattr(self, name) for name in _OF_THE_DATA_SET}
+        options = shlex.split(self.options)
+        return TaskDatasetBuilder(options=options, batches=self.steps, **shared)
 
     def reinforcement(self) -> train.Config:
         """The settings of `tinker_cookbook.rl.train`."""
-        return train.Config(
-            dataset_builder=self.dataset_builder(),
-            model_name=self.model_name,
-            recipe_name=RECIPE,
-            learning_rate=self.learning_rate,
-            max_tokens=self.max_tokens,
-            log_path=self.log_path,
-            renderer_name=self.renderer_name or None,
-            lora_rank=self.lora_rank,
-            loss_fn=self.loss_fn,
-            eval_every=self.eval_every,
-            save_every=self.save_every,
-        )
+        builder = self.dataset_builder()
+        return train.Config(dataset_builder=builder, loss_fn=self.loss_fn, **self._of_both())
 
     def distillation(self) -> train_on_policy.Config:
         """The settings of `tinker_cookbook.distillation.train_on_policy`."""
-        return train_on_policy.Config(
-            dataset_configs=[
-                DistillationDatasetConfig(
-                    dataset_builder=self.dataset_builder(),
-                    teacher_config=TeacherConfig(
-                        base_model=self.teacher, load_checkpoint_path=self.teacher_path or None
-                    ),
-                    groups_per_batch=self.batch_size,
-                )
-            ],
-            model_name=self.model_name,
-            recipe_name=RECIPE,
-            learning_rate=self.learning_rate,
-            max_tokens=self.max_tokens,
-            log_path=self.log_path,
-            renderer_name=self.renderer_name or None,
-            lora_rank=self.lora_rank,
-            kl_penalty_coef=self.kl_penalty_coef,
-            eval_every=self.eval_every,
-            save_every=self.save_every,
+        data = DistillationDatasetConfig(
+            dataset_builder=self.dataset_builder(),
+            teacher_config=TeacherConfig(
+                base_model=self.teacher, load_checkpoint_path=self.teacher_path or None
+            ),
+            groups_per_batch=self.batch_size,
         )
+        return train_on_policy.Config(
+            dataset_configs=[data], kl_penalty_coef=self.kl_penalty_coef, **self._of_both()
+        )
+
+    def _of_both(self) -> dict[str, Any]:
+        shared = {name: getattr(self, name) for name in _OF_BOTH_LOOPS}
+        return {**shared, "recipe_name": RECIPE, "renderer_name": self.renderer_name or None}
 
 
 def run(command: Command) -> None:

@@ -93,15 +93,8 @@ def _starter(plugin: str) -> str:
 
 
 def _check(args: argparse.Namespace) -> None:
-    for name, least in (
-        ("port", 0),
-        ("threads", 0),
-        ("max_rank", 1),
-        ("max_adapters", 1),
-        ("max_snapshots", 1),
-        ("pass_tokens", 1),
-        ("decode_rows", 1),
-    ):
+    counts = ("max_rank", "max_adapters", "max_snapshots", "pass_tokens", "decode_rows")
+    for name, least in {"port": 0, "threads": 0, **dict.fromkeys(counts, 1)}.items():
         if getattr(args, name) < least:
             option = f"--{name.replace('_', '-')}"
             raise ConfigError(f"{option} {getattr(args, name)}: must be {least} or more")
@@ -109,9 +102,7 @@ def _check(args: argparse.Namespace) -> None:
         raise ConfigError(f"--port {args.port}: must be 65535 or less")
     if not args.session_timeout_s > 0:
         raise ConfigError(f"--session-timeout-s {args.session_timeout_s}: must be above 0")
-    if is_loopback(args.host):
-        return
-    if args.key_file is None:
+    if args.key_file is None and not is_loopback(args.host):
         raise ConfigError(
             f"--host {args.host} was asked for.",
             "found: no --key-file; anyone who reaches this address could train and read models",
@@ -122,10 +113,8 @@ def _check(args: argparse.Namespace) -> None:
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches the address."""
-    if host == "localhost":
-        return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 

@@ -1,11 +1,11 @@
-"""What the server says no to: the client's mistake, told to the client."""
+"""Refusals: the client's mistakes, told to the client."""
 
 from __future__ import annotations
 
 
 class Refusal(Exception):
     """
-    A request that cannot be served as it is, and why. Never a bug of the server.
+    The client's mistake: a request that cannot be served as it is, and why. Never a server's bug.
 
     At the door it becomes an HTTP answer with `status`; in a request that was already accepted it
     becomes a failed future of the category `user`. Statuses that the SDK repeats by itself (408,

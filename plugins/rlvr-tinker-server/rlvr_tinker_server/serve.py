@@ -33,10 +33,9 @@ def serve(args: argparse.Namespace, key: str | None, listening: socket.socket) -
     try:
         with locked(args.state):
             _serve(args, key, listening)
-    except Refusal as refusal:
-        raise ConfigError(f"--state {args.state}: {refusal}") from refusal
-    except OSError as error:
-        raise ConfigError(f"--state {args.state} cannot be used: {error}") from error
+    except (Refusal, OSError) as error:
+        found = f": {error}" if isinstance(error, Refusal) else f" cannot be used: {error}"
+        raise ConfigError(f"--state {args.state}{found}") from error
 
 
 def _serve(args: argparse.Namespace, key: str | None, listening: socket.socket) -> None:
@@ -48,15 +47,8 @@ def _serve(args: argparse.Namespace, key: str | None, listening: socket.socket) 
         dtype=args.dtype,
         threads=args.threads,
     )
-    limits = Limits(
-        max_rank=args.max_rank,
-        max_adapters=args.max_adapters,
-        max_snapshots=args.max_snapshots,
-        pass_tokens=args.pass_tokens,
-        decode_rows=args.decode_rows,
-        is_alone=args.alone,
-        session_timeout_s=args.session_timeout_s,
-    )
+    named = {name: value for name, value in vars(args).items() if name in Limits.__annotations__}
+    limits = Limits(**named, is_alone=args.alone)
     service = Service(base=base, checkpoints=Checkpoints(args.state), limits=limits)
     host, port = listening.getsockname()[:2]
     is_open = host in ("0.0.0.0", "::")  # asked for with --host

@@ -49,35 +49,30 @@ class PassRequest:
 
 @frozen(kw_only=True, eq=False)
 class TopK:
-    """The k likeliest tokens at each of n places: ids (n, k) and logprobs (n, k), nats."""
+    """The k likeliest tokens at each of n places."""
 
-    tokens: Array
-    logprobs: Array
+    tokens: Array  # (n, k) ids
+    logprobs: Array  # (n, k) nats
 
 
 @frozen(kw_only=True, eq=False)
 class Drawn:
-    """One sampled sequence: tokens (T,), logprobs (T,), why it ended, and a table of top-k."""
+    """One sampled sequence."""
 
-    tokens: Array
-    logprobs: Array
-    has_stopped: bool
+    tokens: Array  # (T,)
+    logprobs: Array  # (T,) nats
+    has_stopped: bool  # False: it has reached its length
     top: TopK | None = None
 
 
 @frozen(kw_only=True, eq=False)
 class Scores:
-    """
-    What a prompt of S tokens was asked about; None where it was not.
+    """What a prompt of S tokens was asked about; None where it was not."""
 
-    `prompt` (S,) is NaN where nothing was computed, `top` has S places, `targets` answers the
-    table of the request in its own layout, `alternatives` are tokens and logprobs (S - 1, k).
-    """
-
-    prompt: Array | None = None
-    top: TopK | None = None
-    targets: pb.Tensor | None = None
-    alternatives: tuple[Array, Array] | None = None
+    prompt: Array | None = None  # (S,), NaN where nothing was computed
+    top: TopK | None = None  # S places
+    targets: pb.Tensor | None = None  # in the request's own layout
+    alternatives: tuple[Array, Array] | None = None  # tokens and logprobs (S - 1, k)
 
 
 def read_pass(body: bytes) -> PassRequest:
@@ -87,14 +82,12 @@ def read_pass(body: bytes) -> PassRequest:
     Raises:
         Refusal: It is no such message, or what it holds is no text or of impossible lengths.
     """
-    message = pb.ForwardBackwardRequest()
-    try:
-        message.ParseFromString(body)
-    except DecodeError:
+    message = _parsed(body)
+    if message is None:
         raise Refusal(
             "the body is no ForwardBackwardRequest (protobuf); this server speaks the wire of "
             "tinker 0.38"
-        ) from None
+        )
     config: dict[str, float | str] = dict(message.loss_fn_config)
     for name, value in message.loss_fn_config_v2.items():
         config[name] = value.text if value.WhichOneof("value") == "text" else value.number
@@ -109,13 +102,18 @@ def read_pass(body: bytes) -> PassRequest:
 
 
 def numbers_of_pass(body: bytes) -> tuple[str, int, bool] | None:
-    """Model, number in line, and whether it is forward only; None where the body does not say."""
+    """Model, number in line, and whether it is forward only; None where the body cannot be read."""
+    message = _parsed(body)
+    return message and (message.model_id, message.seq_id, message.forward_only)
+
+
+def _parsed(body: bytes) -> pb.ForwardBackwardRequest | None:
     message = pb.ForwardBackwardRequest()
     try:
         message.ParseFromString(body)
     except DecodeError:
         return None
-    return message.model_id, message.seq_id, message.forward_only
+    return message
 
 
 def _read_row(datum: pb.Datum, name: str) -> Row:
@@ -125,11 +123,9 @@ def _read_row(datum: pb.Datum, name: str) -> Row:
         if kind != "encoded_text":
             raise Refusal(f"{name} holds {kind or 'an empty chunk'}: this server reads text only")
         chunks.append(_numbers(chunk.encoded_text.tokens, np.int32, f"{name}: tokens"))
-    tokens = np.concatenate(chunks) if chunks else np.zeros(0, np.int32)
-    inputs = {
-        key: read_tensor(tensor, f"{name}: {key}") for key, tensor in datum.loss_fn_inputs.items()
-    }
-    return Row(tokens=tokens.astype(np.int64), inputs=inputs)
+    tokens = np.concatenate([np.zeros(0, np.int32), *chunks]).astype(np.int64)
+    tensors = datum.loss_fn_inputs.items()
+    return Row(tokens=tokens, inputs={k: read_tensor(t, f"{name}: {k}") for k, t in tensors})
 
 
 def read_tensor(tensor: pb.Tensor, name: str, fill: int = 0) -> Array:
@@ -163,12 +159,7 @@ def read_tensor(tensor: pb.Tensor, name: str, fill: int = 0) -> Array:
 def spread(
     values: Array, rows: Array, columns: Array, shape: Sequence[int], fill: int, name: str
 ) -> Array:
-    """
-    A dense matrix from compressed sparse rows.
-
-    Raises:
-        Refusal: The indices contradict each other or the shape.
-    """
+    """A dense matrix from compressed sparse rows; `Refusal` where indices and shape contradict."""
     is_sound = (
         len(shape) == 2
         and min(shape) >= 0
@@ -205,8 +196,7 @@ def write_pass(logprobs: Sequence[Array], metrics: Mapping[str, float]) -> bytes
         field.trailing_shape.extend(trailing)
         field.data = b"".join(one.tobytes() for one in arrays)
         field.offsets = np.cumsum([0, *(one.nbytes for one in arrays)]).astype(np.int64).tobytes()
-    for name, value in metrics.items():
-        message.metrics[name] = value
+    message.metrics.update(metrics)
     return message.SerializeToString()
 
 

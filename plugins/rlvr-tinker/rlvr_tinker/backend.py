@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import structlog
@@ -20,28 +21,30 @@ from rlvr import (
     Loss,
     Question,
     TopK,
+    all_of,
     extent,
 )
+from rlvr_tinker import scoring
 from rlvr_tinker.config import TinkerConfig
 from rlvr_tinker.open_run import find_model, read_tokenizer
 from rlvr_tinker.policy import TinkerPolicy
-from rlvr_tinker.scoring import logprobs
-from rlvr_tinker.scoring.top_k import likeliest
 from rlvr_tinker.service.client import Service
 from rlvr_tinker.service.errors import LostError, RefusedError, status_of
 from rlvr_tinker.service.model_spec import ModelName
 from rlvr_tinker.service.usage import Usage
-from rlvr_tinker.training import datum
 from rlvr_tinker.training.checkpoint import Stored
 from rlvr_tinker.training.client import Saved, Trainer
-from rlvr_tinker.training.datum_checks import check_sendable, check_temperature
+from rlvr_tinker.training.datum import check_sendable, check_temperature, for_logprobs
 from rlvr_tinker.training.losses import NotFiniteError, form_of
-from rlvr_tinker.training.rates import Rates
 from rlvr_tinker.training.snapshots import Samplers
 from rlvr_tinker.training.step import Updater, logprobs_of
 
 log = structlog.get_logger(__name__)
 
+_DEFAULTS = SimpleNamespace(
+    lr=1e-5, warmup=0, decay="constant", grad_clip=1.0, passes=1, minibatches=1
+)
+"""`train.*` outside a run."""
 _SCORES = ("policy", "reference")
 
 
@@ -65,7 +68,7 @@ class TinkerBackend(Backend):
         self._config = config or TinkerConfig()
         self._context = context
         self._name = ModelName.parse(context.model)
-        self._rates = Rates.of(context.train)
+        rates = context.train or _DEFAULTS
         check_temperature(context)
         self._service = Service(self._config)
         self._usage = usage or Usage(run_dir=context.run_dir)
@@ -73,8 +76,8 @@ class TinkerBackend(Backend):
         self._samplers = Samplers(trainer=self._trainer, keep_old=self._config.snapshots)
         self._update = Updater(
             trainer=self._trainer,
-            rates=self._rates,
-            updates=context.steps * self._rates.passes * self._rates.minibatches,
+            rates=rates,
+            updates=context.steps * rates.passes * rates.minibatches,
             usage=self._usage,
         )
         self._tokenizer: FastTokenizer | None = None
@@ -113,21 +116,21 @@ class TinkerBackend(Backend):
         else:
             trainer.start = self._name.path
         trainer.metadata = {"program": "rlvr", "run": run_dir.name if run_dir is not None else ""}
-        about: tuple[object, ...] = (model.name, self._name.path, config.rank, self._context.seed)
-        about += (config.train_mlp, config.train_attn, config.train_unembed)
+        layers = (config.train_mlp, config.train_attn, config.train_unembed)
+        about = (model.name, self._name.path, config.rank, self._context.seed, *layers)
         trainer.digest = hashlib.sha256("\x1f".join(map(str, about)).encode()).hexdigest()
         if run_dir is not None:
             await trainer.training()
-        self._tokenizer = await read_tokenizer(trainer, self._samplers)
+        self._tokenizer = await read_tokenizer(trainer)
         self._positions = model.context_length
         self._service.is_open = True
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """End the session."""
-        interrupted = kind is not None and not issubclass(kind, Exception)
-        await self._close(
-            "success" if kind is None else "interrupted" if interrupted else "errored"
-        )
+        if kind is None:
+            await self._close("success")
+        else:
+            await self._close("errored" if issubclass(kind, Exception) else "interrupted")
 
     async def _close(self, status: str) -> None:
         try:
@@ -161,27 +164,21 @@ class TinkerBackend(Backend):
             raise BackendError(f"backend 'tinker' has no {which!r} logprobs: {', '.join(_SCORES)}")
         self._check(data)
         used = [d for d in data if extent(d)]
-        ask = self._by_reference if which == "reference" else self._forward
 
-        async def counted() -> list[FloatArray]:
+        async def ask() -> list[FloatArray]:
             self._usage.spend(scored=sum(map(extent, used)))
-            return await ask(used)
+            if which == "reference":
+                client = await self._samplers.of_reference()
+                return await scoring.score(client, used, self._trainer.wait)
+            if not used:
+                return []
+            client = await self._trainer.training()
+            request = client.forward(for_logprobs(used), "cross_entropy")
+            answer = await self._trainer.wait(request, "logprobs were asked for")
+            return logprobs_of(answer, used)
 
-        found = await self._trainer.steadily(counted, "logprobs were being computed")
-        by_place = iter(found)
-        return [next(by_place) if extent(d) else np.zeros(len(d.tokens), np.float32) for d in data]
-
-    async def _forward(self, data: Sequence[Datum]) -> list[FloatArray]:
-        if not data:
-            return []
-        client = await self._trainer.training()
-        request = client.forward(datum.for_logprobs(data), "cross_entropy")
-        answer = await self._trainer.wait(request, "logprobs were asked for")
-        return logprobs_of(answer, data)
-
-    async def _by_reference(self, data: Sequence[Datum]) -> list[FloatArray]:
-        client = await self._samplers.of_reference()
-        return await logprobs.score(client, data, self._trainer.wait)
+        found = iter(await self._trainer.steadily(ask, "logprobs were being computed"))
+        return [next(found) if extent(d) else np.zeros(len(d.tokens), np.float32) for d in data]
 
     async def likeliest(self, questions: Sequence[Question]) -> list[TopK]:
         """
@@ -195,7 +192,7 @@ class TinkerBackend(Backend):
         async def ask() -> list[TopK]:
             client, wait = await self._samplers.of_reference(), self._trainer.wait
             self._usage.spend(scored=sum(len(question.ids) for question in questions))
-            return await logprobs.gather([likeliest(client, q, size, wait) for q in questions])
+            return await all_of(scoring.likeliest(client, q, size, wait) for q in questions)
 
         return await self._trainer.steadily(ask, "likeliest tokens were being asked for")
 
@@ -224,20 +221,17 @@ class TinkerBackend(Backend):
                 lambda: self._update(used, loss, form), "an update was being made"
             )
         except NotFiniteError as error:
-            return self._skipped(error)
+            most = self._config.max_skipped
+            if self._in_a_row >= most:
+                raise BackendError(
+                    f"{error}\n  found: one too many of such updates (tinker.max_skipped={most})"
+                ) from error
+            self._in_a_row += 1
+            log.warning("update_skipped", in_a_row=self._in_a_row, reason=str(error))
+            return {"update/skipped": 1.0}
         self._in_a_row = 0
         self._usage.write(self._context.run_dir)
         return {**metrics, "update/skipped": 0.0}
-
-    def _skipped(self, error: NotFiniteError) -> dict[str, float]:
-        most = self._config.max_skipped
-        if self._in_a_row >= most:
-            raise BackendError(
-                f"{error}\n  found: one too many of such updates (tinker.max_skipped={most})"
-            ) from error
-        self._in_a_row += 1
-        log.warning("update_skipped", in_a_row=self._in_a_row, reason=str(error))
-        return {"update/skipped": 1.0}
 
     async def save(self, directory: Path) -> None:
         """
@@ -260,7 +254,6 @@ class TinkerBackend(Backend):
             rank=self._config.rank,
             start=self._trainer.start,
             reference=self._samplers.reference,
-            usage=self._usage.to_json(),
         ).write(directory)
 
     async def load(self, directory: Path) -> None:

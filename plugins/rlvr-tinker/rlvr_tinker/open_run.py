@@ -1,20 +1,23 @@
-"""What has to be known before a run on the service begins: its model, its context, its tokens."""
+"""Find the model of a run on the service, the length of its context and its tokenizer."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from attrs import evolve
 
-from rlvr import ConfigError, FastTokenizer, RlvrError
-from rlvr_tinker.service import tokenizer
+from rlvr import (
+    ConfigError,
+    FastTokenizer,
+    RlvrError,
+    load_tokenizer,
+    unreadable_tokenizer,
+    wrapped_tokenizer,
+)
 from rlvr_tinker.service.client import Service
-from rlvr_tinker.service.deadlines import in_thread, within
 from rlvr_tinker.service.errors import RefusedError
 from rlvr_tinker.service.model_spec import ModelName, Served, choose
 from rlvr_tinker.training.client import Trainer
-from rlvr_tinker.training.snapshots import Samplers
 
 
 async def find_model(service: Service, name: ModelName, *, is_run: bool) -> Served:
@@ -48,28 +51,17 @@ async def find_model(service: Service, name: ModelName, *, is_run: bool) -> Serv
 
 async def _base_of(service: Service, path: str) -> str:
     """The base model of saved weights."""
-
-    def ask() -> Any:
-        import tinker
-
-        return tinker.RestClient(base_url=service.url).get_weights_info_by_tinker_path(path)
-
-    doing = f"the saved weights {path} were asked for"
-    request = await service.blocking(ask, doing)
     try:
-        found = await within(
-            request,
-            doing,
-            limit_s=service.config.connect_s,
-            health=service.health,
-            is_running=False,
+        found = await service.asked(
+            lambda client: client.get_weights_info_by_tinker_path(path),
+            f"the saved weights {path} were asked for",
         )
     except RefusedError as error:
         raise ConfigError(str(error)) from error
     return str(found.base_model)
 
 
-async def read_tokenizer(trainer: Trainer, samplers: Samplers) -> FastTokenizer:
+async def read_tokenizer(trainer: Trainer) -> FastTokenizer:
     """
     The model's tokenizer: `tinker.tokenizer`, or what the service names.
 
@@ -78,30 +70,24 @@ async def read_tokenizer(trainer: Trainer, samplers: Samplers) -> FastTokenizer:
     """
     name, given, template = trainer.base, trainer.config.tokenizer, trainer.config.template
     if given:
-        return await asyncio.to_thread(tokenizer.load, given, template)
+        return await asyncio.to_thread(load_tokenizer, given, name, "tinker", template)
     if trainer.client is not None:
         client = trainer.client
     elif "/" in name:  # of the hub: the name alone says which tokenizer
-        client = await samplers.client()
-    else:  # what a training client knows of it; the smallest one will do
+        client = await trainer.sampling()
+    else:  # a training client knows it; the smallest one is enough
         client = await trainer.smallest()
 
-    def read() -> FastTokenizer | Exception:
+    def read() -> FastTokenizer | RlvrError:
         try:
-            return tokenizer.from_transformers(client.get_tokenizer(), name, template)
-        except Exception as error:  # the hub, a file, or the library: they may raise anything
+            return wrapped_tokenizer(client.get_tokenizer(), name, "tinker", template)
+        except RlvrError as error:
             return error
+        except Exception as error:  # the hub, a file, or the library: they may raise anything
+            return unreadable_tokenizer(name, "tinker", error)
 
-    service = trainer.service
-    found = await in_thread(
-        read,
-        f"the tokenizer of {name} was asked for",
-        limit_s=trainer.config.timeout_s,
-        health=service.health,
-        is_running=service.is_open,
-    )
+    doing, limit_s = f"the tokenizer of {name} was asked for", trainer.config.timeout_s
+    found = await trainer.service.blocking(read, doing, limit_s)
     if isinstance(found, RlvrError):
         raise found
-    if isinstance(found, Exception):
-        raise tokenizer.tokenizer_error(name, found) from found
     return found

@@ -1,4 +1,4 @@
-"""What rlvr-tinker offers. Imports nothing heavy: neither torch nor the SDK."""
+"""The parts, checks and commands of rlvr-tinker. Imports neither torch nor the SDK."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rlvr_backends() -> Iterable[BackendSpec]:
         config="rlvr_tinker.config:TinkerConfig",
         models=("tinker",),
         default_model="tinker:",
-        find_model="rlvr_tinker.service.default_model:only_model",
+        find_model="rlvr_tinker.service.model_spec:only_model",
     )
 
 
@@ -43,16 +43,16 @@ def rlvr_teachers() -> Iterable[TeacherSpec]:
 
 @hookimpl
 def rlvr_checks() -> Iterable[Check]:
-    """Whether a run on the service could begin."""
+    """Checks of `rlvr doctor`: can a run on the service begin?"""
     yield Check(
         name="tinker-key",
-        target="rlvr_tinker.service.doctor:check_key",
+        target="rlvr_tinker.service.client:check_key",
         summary="A key for the Tinker service is set",
         required=False,
     )
     yield Check(
         name="tinker-service",
-        target="rlvr_tinker.service.doctor:check_service",
+        target="rlvr_tinker.service.client:check_service",
         summary="The Tinker service answers and takes the key",
         required=False,
         is_slow=True,
@@ -76,7 +76,7 @@ def rlvr_commands() -> Iterable[CommandSpec]:
 
 @hookimpl
 def rlvr_run_finished(run: RunInfo) -> None:
-    """Say what a run that asked the service for something has used so far, crashes included."""
+    """Print the tokens that a run on the service has used so far, crashes included."""
     from rlvr_tinker.commands.cost import say_used
 
     say_used(run.directory)
@@ -93,7 +93,7 @@ def rlvr_run_summarised(directory: Path, entries: dict[str, Any]) -> None:
 
 @hookimpl
 def rlvr_explain_error(error: BaseException) -> Advice | None:
-    """Advice for an error of the SDK that nothing here has caught."""
+    """Advice for an error of the SDK that no other code has caught."""
     if type(error).__module__.partition(".")[0] != "tinker":
         return None
     from rlvr_tinker.service.errors import explained

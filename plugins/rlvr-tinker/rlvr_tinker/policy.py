@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from rlvr import BackendError, Completion, FastTokenizer, FloatArray, GenerateRequest, Policy, cut
-from rlvr_tinker.scoring import logprobs
+from rlvr import (
+    BackendError,
+    Completion,
+    FastTokenizer,
+    FloatArray,
+    GenerateRequest,
+    Policy,
+    cut_completion,
+)
+from rlvr_tinker import scoring
 from rlvr_tinker.service.errors import LostError, RefusedError
 from rlvr_tinker.service.usage import Usage
-from rlvr_tinker.training.datum_checks import PADDED
+from rlvr_tinker.training.datum import PADDED
 from rlvr_tinker.training.snapshots import Sampler, Samplers
 
 _SEEDS = 2**31
@@ -56,11 +64,15 @@ class TinkerPolicy(Policy):
         Raises:
             BackendError: The prompt cannot be sent, the service fails, or these weights are gone.
         """
-        self._check(request)
+        if not len(request.prompt):
+            raise BackendError("cannot generate from an empty prompt: it needs at least one token")
+        self._check_ids(request.prompt)
         room = min(request.params.max_tokens, self.context_length - len(request.prompt))
         if room < 1:
             return Completion(tokens=[], logprobs=[], text="", finish="length")
-        for attempt in range(self._trainer.config.retries + 1):
+        tries = 0
+        while True:
+            tries += 1
             client, epoch = await self._client(), self._trainer.epoch
             self._usage.spend(prefilled=len(request.prompt))
             try:
@@ -68,15 +80,14 @@ class TinkerPolicy(Policy):
                     client.sample(*self._asked(request, room)), "a completion was asked for"
                 )
             except (LostError, RefusedError) as error:
-                # a session that another request gave up ends for all, and a service may call that
-                # a mistake of theirs
+                # another request may have ended the session for all, and a service may call
+                # that a mistake of this request
                 is_lost = isinstance(error, LostError) or epoch != self._trainer.epoch
-                if not is_lost or attempt == self._trainer.config.retries:
+                if not is_lost or tries > self._trainer.config.retries:
                     raise
                 await self._trainer.renewed(epoch, self.version, error)
             else:
                 return self._completion(request, answer)
-        raise AssertionError("unreachable")
 
     async def choices(self, prompt: Sequence[int], choices: Sequence[Sequence[int]]) -> FloatArray:
         """
@@ -85,7 +96,7 @@ class TinkerPolicy(Policy):
         Raises:
             BackendError: They cannot be sent, the service fails, or these weights are gone.
         """
-        self._check_ids(np.asarray([*prompt, *chain.from_iterable(choices)], np.int64))
+        self._check_ids(np.asarray([*prompt, *itertools.chain.from_iterable(choices)], np.int64))
         longest = len(prompt) + max(map(len, choices), default=0)
         if longest > self.context_length:
             raise BackendError(
@@ -94,7 +105,7 @@ class TinkerPolicy(Policy):
             )
         client = await self._client()
         self._usage.spend(scored=len(prompt) + sum(map(len, choices)))
-        return await logprobs.of_choices(client, prompt, choices, self._trainer.wait)
+        return await scoring.of_choices(client, prompt, choices, self._trainer.wait)
 
     async def _client(self) -> Any:
         self._sampler = await self._samplers.of(self.version)
@@ -103,9 +114,8 @@ class TinkerPolicy(Policy):
     def _asked(self, request: GenerateRequest, room: int) -> tuple[Any, int, Any]:
         from tinker import types
 
-        params = request.params
-        stops = [stop for stop in params.stop if stop]
-        # a service takes texts or ids, not both: end tokens are then named by their spelling
+        params, stops = request.params, list(filter(None, request.params.stop))
+        # a service takes texts or ids, not both: with texts, end tokens are sent as texts
         ends = sorted(self.tokenizer.ends)
         spelled = [text for text in map(self.tokenizer.decode, ([i] for i in ends)) if text]
         return (
@@ -127,24 +137,13 @@ class TinkerPolicy(Policy):
         self._usage.spend(sampled=len(tokens))
         if logprobs is None or len(logprobs) != len(tokens):
             raise BackendError("the service sampled tokens and gave no logprobs of them")
-        found = cut(
+        return cut_completion(
             tokens,
-            ends=self.tokenizer.ends,
+            logprobs,
+            tokenizer=self.tokenizer,
             stops=request.params.stop,
-            bytes_of=self.tokenizer.bytes_of,
+            is_stopped=sequence.stop_reason == "stop",
         )
-        is_stopped = found.is_stopped or sequence.stop_reason == "stop"
-        return Completion(
-            tokens=tokens[: found.count],
-            logprobs=np.minimum(np.asarray(logprobs[: found.count], np.float32), 0.0),
-            text=found.text,
-            finish="stop" if is_stopped else "length",
-        )
-
-    def _check(self, request: GenerateRequest) -> None:
-        if not len(request.prompt):
-            raise BackendError("cannot generate from an empty prompt: it needs at least one token")
-        self._check_ids(request.prompt)
 
     def _check_ids(self, ids: np.ndarray) -> None:
         vocab = self.tokenizer.vocab_size

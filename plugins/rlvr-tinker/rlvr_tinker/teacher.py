@@ -22,7 +22,7 @@ from rlvr import (
 from rlvr_tinker.backend import TinkerBackend
 from rlvr_tinker.config import TinkerConfig
 from rlvr_tinker.service.usage import Usage
-from rlvr_tinker.training.datum_checks import PADDED, TEMPERATURES
+from rlvr_tinker.training.datum import PADDED, TEMPERATURES
 
 
 class TinkerTeacher(Teacher):

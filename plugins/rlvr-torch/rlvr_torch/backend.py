@@ -20,7 +20,7 @@ from rlvr import (
     Loss,
 )
 from rlvr_torch.config import TorchConfig
-from rlvr_torch.generation.choose import build_engine
+from rlvr_torch.generation.cpu.weights import is_batch_invariant
 from rlvr_torch.generation.engine import Engine
 from rlvr_torch.generation.inbox import Inbox
 from rlvr_torch.generation.vllm import VLLMEngine
@@ -28,20 +28,18 @@ from rlvr_torch.models.interface import Net
 from rlvr_torch.models.save import save_net
 from rlvr_torch.models.source import ModelSource
 from rlvr_torch.policy import LiveTorchPolicy, TorchPolicy
-from rlvr_torch.runtime.batch_threads import BatchThreads, suited_budget
+from rlvr_torch.runtime.batch_threads import BatchThreads, suited_budget, usable_cores
 from rlvr_torch.runtime.device import choose_device
 from rlvr_torch.runtime.executor import Executor
+from rlvr_torch.runtime.weights_digest import Versions
 from rlvr_torch.training.accumulate import Learner, accumulate, eval_loss, explain_gradient
 from rlvr_torch.training.checkpoint import TrainingState, read_state, read_weights, write_state
-from rlvr_torch.training.images import image_processor_of
 from rlvr_torch.training.logprobs import sequence_logprobs, sequence_values
 from rlvr_torch.training.loss_inputs import outputs_of
-from rlvr_torch.training.microbatches import check_data
-from rlvr_torch.training.no_grad import Pieces
+from rlvr_torch.training.microbatches import Pieces, check_data
 from rlvr_torch.training.optimizer import OptimSettings, Updater
 from rlvr_torch.training.reference import Reference, is_adapter_off, on_device
 from rlvr_torch.training.skip_bad_updates import NotFiniteError, Skips
-from rlvr_torch.training.weight_version import Versions
 
 _SCORES = ("policy", "reference", "value")
 
@@ -69,32 +67,33 @@ class TorchBackend(Backend):
         self._source = ModelSource.parse(context.model, context.seed, config)
         self.tokenizer = self._source.tokenizer()
         self.net = self._read_net()
+        self._image_processor = getattr(self.net, "image_processor", None)
         count = sum(value.numel() for value in self.model.parameters())
         self._threads = BatchThreads.suited(self.device, count, config.threads)
         self._budget = suited_budget(self.device, count, config.microbatch_tokens)
-        self._engine = build_engine(
-            config, self.net, self.tokenizer, self._source, lambda: self.version
-        )
+        self._engine = self._make_engine()
         is_exact = config.dtype == "float32" and config.engine == "own"
+        cores = config.threads or usable_cores()
         self.capabilities = Capabilities(
-            eval_loss=True, partial_rollouts=True, logprob_tolerance=0.01 if is_exact else 1.0
+            eval_loss=True,
+            partial_rollouts=True,
+            logprob_tolerance=0.01 if is_exact else 1.0,
+            batch_invariant=is_exact and is_batch_invariant(self.net, cores),
         )
         self._worker = Executor()
         is_own = isinstance(self._engine, Engine)  # vLLM completes all that waits in one pass
-        self._inbox = Inbox(
-            self._engine, self._worker, lambda: self.version, config.slice_tokens if is_own else 1
-        )
+        passes = config.slice_tokens if is_own else 1
+        self._inbox = Inbox(self._engine, self._worker, lambda: self.version, passes)
         settings = OptimSettings.of(context.train, config.weight_decay)
         updates = context.steps * settings.passes * settings.minibatches
         self._updater = Updater(self.net, config, settings, updates)
         self._skips = Skips(config.max_skipped)
         self._versions = Versions(self.net)
         hf = self._source.hf
+        has_start_adapter = bool(hf and hf.config.adapter)
         self._reference = Reference(
-            self.net,
-            is_adapter_off=is_adapter_off(
-                self.net, config.reference, bool(hf and hf.config.adapter)
-            ),
+            net=self.net,
+            is_adapter_off=is_adapter_off(self.net, config.reference, has_start_adapter),
             start_digest=self._versions.start_digest,
             read=self._read_net,
             source=self._source,
@@ -113,6 +112,27 @@ class TorchBackend(Backend):
     def _read_net(self) -> Net:
         """The start weights, on the device."""
         return on_device(self._source.net(self.tokenizer.vocab_size), self.device)
+
+    def _make_engine(self) -> Engine | VLLMEngine:
+        config = self._config
+        if config.engine == "vllm":
+            return VLLMEngine(
+                self.net,
+                self.tokenizer,
+                model=self._source.hf.where if self._source.hf else "",
+                read_version=lambda: self.version,
+                dtype=self.dtype,
+                memory=config.vllm_memory,
+                rows=config.decode_rows,
+            )
+        return Engine(
+            self.net,
+            self.tokenizer,
+            rows=config.decode_rows,
+            prefill_tokens=config.microbatch_tokens,
+            dtype=self.dtype,
+            threads=BatchThreads.decoding(config.threads),
+        )
 
     async def __aenter__(self) -> TorchBackend:
         return self
@@ -133,7 +153,7 @@ class TorchBackend(Backend):
                 self._worker,
                 lambda: self.version,
                 lambda directory: save_net(self.net, self.tokenizer, directory),
-                image_processor_of(self.net),
+                self._image_processor,
             )
 
         return await self._worker.run(work)
@@ -160,7 +180,7 @@ class TorchBackend(Backend):
                 self._inbox,
                 lambda: self.version,
                 self._versions.digest,
-                image_processor_of(self.net),
+                self._image_processor,
             )
 
         return await self._worker.run(work)
@@ -179,20 +199,28 @@ class TorchBackend(Backend):
         """
         if which not in _SCORES:
             raise BackendError(f"backend 'torch' has no {which!r} logprobs: {', '.join(_SCORES)}")
-        return await self._worker.run(lambda is_cancelled: self._score(data, which, is_cancelled))
-
-    def _score(
-        self, data: Sequence[Datum], which: str, is_cancelled: Callable[[], bool]
-    ) -> list[FloatArray]:
-        check_data(data, self.net.vocab_size, self.net.positions)
-        self._make_room()
-        pieces = Pieces(budget=self._budget, threads=self._threads, is_cancelled=is_cancelled)
         chunk, dtype = self._config.logprob_chunk, self.dtype
-        if which == "value":
-            critic = self._updater.have_critic()
-            return pieces.numbers(data, lambda d: sequence_values(self.net, critic, d, dtype))
-        with self._reference if which == "reference" else nullcontext(self.net) as net:
-            return pieces.numbers(data, lambda d: sequence_logprobs(net, d, chunk, dtype))
+
+        def work(is_cancelled: Callable[[], bool]) -> list[FloatArray]:
+            self._prepare(data)
+            pieces = self._pieces(is_cancelled)
+            if which == "value":
+                critic = self._updater.have_critic()
+                return pieces.numbers(data, lambda d: sequence_values(self.net, critic, d, dtype))
+            used = self._reference.opened() if which == "reference" else nullcontext(self.net)
+            with used as net:
+                return pieces.numbers(data, lambda d: sequence_logprobs(net, d, chunk, dtype))
+
+        return await self._worker.run(work)
+
+    def _prepare(self, data: Sequence[Datum], needs: frozenset[str] = frozenset()) -> None:
+        """Check data before they are used; where vLLM samples, it gives the GPU's memory back."""
+        check_data(data, self.net.vocab_size, self.net.positions, needs)
+        if isinstance(self._engine, VLLMEngine):
+            self._engine.sleep()
+
+    def _pieces(self, is_cancelled: Callable[[], bool]) -> Pieces:
+        return Pieces(budget=self._budget, threads=self._threads, is_cancelled=is_cancelled)
 
     async def update(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
         """
@@ -217,14 +245,7 @@ class TorchBackend(Backend):
     ) -> dict[str, float]:
         learner = self._learner(data, loss)
         try:
-            metrics = accumulate(
-                data,
-                loss,
-                learner,
-                budget=self._budget,
-                threads=self._threads,
-                is_cancelled=is_cancelled,
-            )
+            metrics = accumulate(data, loss, learner, self._pieces(is_cancelled))
             norms = self._updater.clip(learner.critic)
             if not all(np.isfinite(norm) for norm in norms.values()):
                 raise NotFiniteError(
@@ -235,15 +256,14 @@ class TorchBackend(Backend):
             if is_cancelled():
                 raise BackendError("the step was cancelled; the weights are as before")
             self._updater.apply()
-            self._versions.advance()
+            self._versions.become(self.version + 1)
         finally:
             self._updater.forget_gradients()
         return {**metrics, **norms, "lr": rate}
 
     def _learner(self, data: Sequence[Datum], loss: Loss) -> Learner:
         wants_value = "value" in outputs_of(loss)
-        check_data(data, self.net.vocab_size, self.net.positions, loss.needs.annotations)
-        self._make_room()
+        self._prepare(data, loss.needs.annotations)
         return Learner(
             net=self.net,
             critic=self._updater.have_critic() if wants_value else None,
@@ -261,21 +281,9 @@ class TorchBackend(Backend):
         """
 
         def work(is_cancelled: Callable[[], bool]) -> dict[str, float]:
-            return eval_loss(
-                data,
-                loss,
-                self._learner(data, loss),
-                budget=self._budget,
-                threads=self._threads,
-                is_cancelled=is_cancelled,
-            )
+            return eval_loss(data, loss, self._learner(data, loss), self._pieces(is_cancelled))
 
         return await self._worker.run(work)
-
-    def _make_room(self) -> None:
-        """Have vLLM give the GPU's memory back where it samples."""
-        if isinstance(self._engine, VLLMEngine):
-            self._engine.sleep()
 
     async def save(self, directory: Path) -> None:
         """
@@ -315,6 +323,6 @@ class TorchBackend(Backend):
                 )
             read_weights(directory, self.net)
             self._updater.restore(state.optimizer, state.critic)
-            self._versions.restore(state.version)
+            self._versions.become(state.version, is_restored=True)
 
         await self._worker.run(work)

@@ -33,29 +33,26 @@ _OPENING = 24
 
 def model_facts(situation: Situation) -> ModelFacts:
     """
-    Context, tokenizer and chat template of a model, without its weights.
+    Context, tokenizer and chat template, without the weights.
 
-    Raises:
-        RlvrError: It cannot be read; opening the backend raises the same.
+    Raises as opening the model does.
     """
     source = ModelSource.parse(situation.model, 0, _config(situation))
     tokenizer = source.tokenizer()
-    is_chat = isinstance(tokenizer, HFTokenizer)
+    chat = tokenizer if isinstance(tokenizer, HFTokenizer) else None
     greeting = tokenizer.render([Message(role="user", content="Hi")])
     return ModelFacts(
         context_length=_context_length(source),
         count=lambda text: len(tokenizer.encode(text)),
         prompt_tokens=lambda messages: len(tokenizer.render(messages)),
         opening=tokenizer.decode(greeting[-_OPENING:]),
-        template_option=OPTION if is_chat else "",
-        template_variables=variables_of(tokenizer.inner.chat_template)
-        if isinstance(tokenizer, HFTokenizer)
-        else frozenset(),
+        template_option=OPTION if chat else "",
+        template_variables=variables_of(chat.inner.chat_template) if chat else frozenset(),
     )
 
 
 def fit_memory(situation: Situation) -> Mapping[str, Proposed]:
-    """Adapters in place of full training where the device cannot hold the latter; else nothing."""
+    """Propose adapters where the device cannot hold full training; {} otherwise."""
     if not situation.trains or not situation.model.startswith("hf:"):
         return {}
     config = _config(situation)
@@ -104,16 +101,14 @@ def plan(
 
 def count_weights(where: str) -> int:
     """
-    Number of weights of a model of transformers, from its configuration alone.
+    Weights of a transformers model, by its configuration.
 
-    Raises:
-        BackendError: It has none, or one that transformers cannot build.
+    `BackendError` where it has none to build.
     """
     transformers = import_transformers()
     config = load_config(where)
-    kind = transformers.AutoModelForCausalLM
-    if is_seeing(config):
-        kind = transformers.AutoModelForImageTextToText
+    seeing, blind = transformers.AutoModelForImageTextToText, transformers.AutoModelForCausalLM
+    kind = seeing if is_seeing(config) else blind
     try:
         with quietly(), torch.device("meta"):
             model = kind.from_config(config, trust_remote_code=False)
@@ -123,7 +118,7 @@ def count_weights(where: str) -> int:
 
 
 def memory_of(device: torch.device) -> int:
-    """Bytes of the device's memory; of this machine's, or what its container may have of it."""
+    """Bytes of the device's memory; on a CPU, what the machine or its container allows."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     if device.type == "mps":

@@ -16,37 +16,24 @@ class TorchPolicy(Policy):
 
     It holds no copy: after the next step it refuses (`BackendError`), so that tokens are never
     attributed to weights that did not draw them. Ask the backend for a new one after each step.
-
-    Attributes:
-        version: Optimiser updates these weights have seen.
-        digest: sha256 of the weights.
-        tokenizer: The model's tokenizer.
-        context_length: Positions of the model: prompt and completion together.
-        image_processor: How the model takes pictures; None: it reads text alone.
     """
 
     can_export = True
 
     def __init__(
         self,
-        version: int,
-        digest: str,
-        inbox: Inbox,
-        worker: Executor,
-        newest: Callable[[], int],
-        save: Callable[[Path], None],
+        version: int,  # optimiser updates these weights have seen
+        digest: str,  # sha256 of the weights
+        inbox: Inbox,  # samples; has the tokenizer and the context length (tokens) of the model
+        worker: Executor,  # the thread that writes weights
+        newest: Callable[[], int],  # gives the version of the live weights
+        save: Callable[[Path], None],  # writes the live weights into a folder
+        # How the model takes pictures; None: it reads text alone.
         image_processor: ImageProcessor | None = None,
     ) -> None:
-        """`newest` gives the version of the live weights, `save` writes them into a folder."""
-        self.image_processor = image_processor
-        self.version = version
-        self.digest = digest
-        self.tokenizer = inbox.tokenizer
-        self.context_length = inbox.context_length
-        self._inbox = inbox
-        self._worker = worker
-        self._newest = newest
-        self._save = save
+        self.version, self.digest, self.image_processor = version, digest, image_processor
+        self.tokenizer, self.context_length = inbox.tokenizer, inbox.context_length
+        self._inbox, self._worker, self._newest, self._save = inbox, worker, newest, save
 
     async def export_weights(self, directory: Path) -> None:
         """
@@ -87,35 +74,18 @@ class LiveTorchPolicy(Policy):
     A training step runs between two slices of tokens (`Inbox`), and the next slice draws with its
     result. Keys that older weights computed are kept. A token's logprob is that of the
     distribution it was drawn from, and `Completion.versions` names all versions that drew it.
-
-    Attributes:
-        tokenizer: The model's tokenizer.
-        context_length: Positions of the model: prompt and completion together.
-        image_processor: How the model takes pictures; None: it reads text alone.
     """
 
     def __init__(
         self,
-        inbox: Inbox,
-        read_version: Callable[[], int],
-        read_digest: Callable[[], str],
-        image_processor: ImageProcessor | None = None,
+        inbox: Inbox,  # as of `TorchPolicy`
+        read_version: Callable[[], int],  # version of the live weights; called in any thread
+        read_digest: Callable[[], str],  # sha256 of them, of the same version; called likewise
+        image_processor: ImageProcessor | None = None,  # as of `TorchPolicy`
     ) -> None:
-        """
-        For `Backend.live_policy`.
-
-        Args:
-            inbox: Samples from the live weights.
-            read_version: Version of the live weights; called in any thread.
-            read_digest: sha256 of them, of the same version; called likewise.
-            image_processor: Of the model.
-        """
         self.image_processor = image_processor
-        self.tokenizer = inbox.tokenizer
-        self.context_length = inbox.context_length
-        self._inbox = inbox
-        self._read_version = read_version
-        self._read_digest = read_digest
+        self.tokenizer, self.context_length = inbox.tokenizer, inbox.context_length
+        self._inbox, self._read_version, self._read_digest = inbox, read_version, read_digest
 
     @property
     def version(self) -> int:  # type: ignore[override] # of now
@@ -128,10 +98,5 @@ class LiveTorchPolicy(Policy):
         return self._read_digest()
 
     async def generate(self, request: GenerateRequest) -> Completion:
-        """
-        One completion; the event loop is free meanwhile.
-
-        Raises:
-            BackendError: See `Inbox.generate`.
-        """
+        """One completion; the event loop is free meanwhile. Raises as `Inbox.generate`."""
         return await self._inbox.generate(request)

@@ -28,15 +28,15 @@ from rlvr_torch.models.source import ModelSource
 from rlvr_torch.runtime.batch_threads import BatchThreads, suited_budget
 from rlvr_torch.runtime.device import choose_device
 from rlvr_torch.runtime.executor import Executor
-from rlvr_torch.training.images import image_processor_of
 from rlvr_torch.training.logprobs import sequence_logprobs, trunk
-from rlvr_torch.training.microbatches import check_data
-from rlvr_torch.training.no_grad import Pieces
+from rlvr_torch.training.microbatches import Pieces, check_data
 from rlvr_torch.training.output_head import Head
 from rlvr_torch.training.reference import on_device
 from rlvr_torch.training.top_k import as_datum, top_k
 
 Found = TypeVar("Found")
+_USED = ("device", "dtype", "threads", "microbatch_tokens", "logprob_chunk")
+"""Options that mean a teacher too; the others are the student's alone."""
 
 
 class TorchTeacher(Teacher):
@@ -49,24 +49,14 @@ class TorchTeacher(Teacher):
 
     Attributes:
         name: The model spec.
-        tokenizer: The model's.
         capabilities: Any k, any temperature, and states.
         context_length: Positions of the model: prompt and answer together.
         image_processor: How the model takes pictures; None: it reads text alone.
     """
 
     def __init__(self, config: TorchConfig | None, context: BuildContext) -> None:
-        config = attrs.evolve(
-            config or TorchConfig(),
-            template=(),
-            lora_rank=0,
-            lora_alpha=0.0,
-            dora=False,
-            adapter="",
-            quantize="none",
-            reference="auto",
-            vision="frozen",
-        )
+        config = config or TorchConfig()
+        config = TorchConfig(**{name: getattr(config, name) for name in _USED})
         self.name = context.model
         self._dtype: torch.dtype = getattr(torch, config.dtype)
         self._chunk = config.logprob_chunk
@@ -82,7 +72,7 @@ class TorchTeacher(Teacher):
             net.module.to(self._dtype)
         self._net = on_device(net, device)
         self.context_length: int = self._net.positions
-        self.image_processor = image_processor_of(self._net)
+        self.image_processor = getattr(self._net, "image_processor", None)
         count = sum(value.numel() for value in self._net.module.parameters())
         self._threads = BatchThreads.suited(device, count, config.threads)
         self._budget = suited_budget(device, count, config.microbatch_tokens)
@@ -97,7 +87,7 @@ class TorchTeacher(Teacher):
 
     @cached_property
     def head(self) -> Head:
-        """What makes logits of `states`; its weights lie on the model's device, in its type."""
+        """The output head, which makes logits of `states`; on the model's device, in its type."""
         return Head.leaf(self._net, with_grad=False)
 
     async def logprobs(self, data: Sequence[Datum]) -> list[FloatArray]:
@@ -115,10 +105,9 @@ class TorchTeacher(Teacher):
 
     async def states(self, data: Sequence[Datum]) -> list[States]:
         """
-        The states (n, C) before the output head, float32, at each datum's n supervised tokens.
+        The states (n, C) before the output head, float32, at the n supervised tokens.
 
-        Raises:
-            BackendError: As `logprobs`.
+        As `logprobs`.
         """
 
         def work(batch: list[int]) -> list[States]:

@@ -10,6 +10,7 @@ import torch
 
 from rlvr import GenerateRequest, SamplingParams
 from rlvr.testing.fakes import CharTokenizer
+from rlvr_torch.generation.cpu.weights import is_batch_invariant
 from rlvr_torch.generation.engine import Engine
 from rlvr_torch.generation.inbox import Inbox
 from rlvr_torch.models.gpt2 import GPT2, GPT2Config
@@ -147,3 +148,16 @@ def test_memory_grows_with_what_is_used(model):
         batch.step()
     assert batch._cache._keys[0].shape[0] == 2
     assert len(batch._drawn) == 2
+
+
+@pytest.mark.parametrize(
+    ("family", "cores", "is_promised"),
+    [("gemma2", 1, True), ("hf gpt2", 4, True), ("llama", 3, False), ("gpt_oss", 1, False)],
+)
+def test_it_says_where_this_is_promised(make_hf, family, cores, is_promised):
+    """Not with three cores, nor for experts, whose products depend on how many ask for them."""
+    made = load_net(str(make_hf(family.removeprefix("hf "))))
+    assert is_batch_invariant(made, cores) is is_promised
+    ours = GPT2.new(GPT2Config(vocab_size=301, n_positions=96, n_embd=32, n_layer=2, n_head=2), 1)
+    assert is_batch_invariant(ours, 2)
+    assert not is_batch_invariant(ours.to(torch.bfloat16), 2)

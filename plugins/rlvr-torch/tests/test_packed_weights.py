@@ -15,7 +15,7 @@ from rlvr_torch.models.gpt2 import attend_causal
 def kind(request, monkeypatch):
     """Each of the ways in which a product is made."""
     if request.param != "in blocks":
-        monkeypatch.setattr(matmul, "_has_blocks", lambda: False)
+        monkeypatch.setattr(matmul, "has_blocks", lambda: False)
 
 
 def test_products_are_those_of_the_weights(model, kind):

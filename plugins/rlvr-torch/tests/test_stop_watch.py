@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlvr_torch.generation.stop_strings import StopStrings, TailDecoder
+from rlvr_torch.generation.sequence import StopStrings, TailDecoder
 
 
 @given(st.text(alphabet="abé", max_size=30), st.data())

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Any, NoReturn
 
-from attrs import field, frozen
+from attrs import Factory, field, frozen
 
 from rlvr import (
     BackendError,
@@ -27,22 +26,18 @@ from rlvr_cvdp.images.image import find_image
 from rlvr_cvdp.problem import CvdpProblem
 from rlvr_cvdp.sandbox.docker import sweep_containers
 
-SCHEME = "agent"
-
 
 @frozen(kw_only=True, eq=False)
 class AgentPolicy(Policy):
-    """What the sampler `agent` asks. `digest` is the image's id: there are no weights."""
+    """The policy of the sampler `agent`. `digest` is the image's id: there are no weights."""
 
     client: Any
     image: Any
     config: AgentConfig
     version: int = 0
-    digest: str = field(init=False)
-
-    @digest.default
-    def _image_id(self) -> str:
-        return str(self.image.id)
+    digest: str = field(
+        init=False, default=Factory(lambda policy: str(policy.image.id), takes_self=True)
+    )
 
     async def generate(self, request: GenerateRequest) -> NoReturn:
         """Refused: only the sampler `agent` asks it."""
@@ -50,7 +45,7 @@ class AgentPolicy(Policy):
 
     async def attempt(self, problem: CvdpProblem) -> tuple[Ran, Taken]:
         """
-        Let the agent work on a problem; what it wrote counts where it ended with exit status 0.
+        Let the agent work on a problem; its files count if it ended with exit status 0.
 
         Raises:
             PrerequisiteError: The image cannot be started.
@@ -99,12 +94,7 @@ class AgentBackend(SampledBackend):
         await asyncio.to_thread(self._open)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: Any) -> None:
         self._policy = None
         self._stack.close()
 
@@ -124,7 +114,7 @@ class AgentBackend(SampledBackend):
             self._stack = stack.pop_all()
 
     async def policy(self) -> AgentPolicy:
-        """What the sampler `agent` asks."""
+        """The policy of the sampler `agent`."""
         assert self._policy is not None, "open it first: async with"
         return self._policy
 

@@ -10,7 +10,7 @@ from rlvr import option
 
 @frozen(kw_only=True)
 class AgentConfig:
-    """What an agent's container may use."""
+    """Limits of an agent's container."""
 
     timeout_s: float = option(
         600.0, "An agent is stopped after this, as officially", unit="s", validator=gt(0)

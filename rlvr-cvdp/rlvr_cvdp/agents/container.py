@@ -16,8 +16,9 @@ from attrs import frozen
 
 from rlvr import PrerequisiteError, RlvrError, VerifierError
 from rlvr_cvdp.agents.config import AgentConfig
-from rlvr_cvdp.agents.workspace import FOLDERS, PROMPT, is_over
+from rlvr_cvdp.agents.workspace import FOLDERS, PROMPT
 from rlvr_cvdp.sandbox.docker import LABEL
+from rlvr_cvdp.sandbox.processes.accounting import size_over
 from rlvr_cvdp.sandbox.records import MEGABYTE
 
 log = structlog.get_logger()
@@ -47,7 +48,7 @@ class Ran:
 
     @property
     def why(self) -> str:
-        """Why its answer does not count, "" where it does: as officially, exit status 0 alone."""
+        """Why its answer does not count, "" if it does: as officially, only after exit status 0."""
         if self.stopped:
             return f"the agent was stopped: {self.stopped}"
         return f"the agent ended with exit status {self.exit}" if self.exit else ""
@@ -90,7 +91,7 @@ def _watched(
     begun: float,
     stop: threading.Event,
 ) -> str:
-    """Wait for its end; what it has to be stopped for, "" where it ended itself."""
+    """Wait for its end; the reason to stop it, "" if it ended itself."""
     sized = 0.0
     while True:
         container.reload()
@@ -104,7 +105,7 @@ def _watched(
         if now - sized > _SIZE_S:
             sized = now
             limit = config.disk_mb * MEGABYTE
-            if is_over(folder, limit) or _own_size(client, container) > limit:
+            if size_over(folder, limit) or _own_size(client, container) > limit:
                 return "disk"
         stop.wait(min(_LOOK_S, max(0.01, begun + config.timeout_s - now)))
 

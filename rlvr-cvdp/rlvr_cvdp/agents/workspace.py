@@ -5,23 +5,22 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from attrs import frozen
 
 from rlvr_cvdp.answers.text_scores import ANSWER_FILES
+from rlvr_cvdp.paths import write_texts
 from rlvr_cvdp.problem import CvdpProblem
-from rlvr_cvdp.sandbox.folders.root import new_folder
+from rlvr_cvdp.sandbox.folders.root import work_folder
 
 FOLDERS = ("docs", "rtl", "verif", "rundir")
-"""What the official runner mounts of a problem; its harness is in none of them."""
+"""The folders of a problem that the official runner mounts; none holds the harness."""
 PROMPT = "prompt.json"
 MAX_FILE = 2_000_000
 """Bytes of a file that is taken from an agent."""
-_BLOCK = 4096
 
 
 @frozen(kw_only=True)
@@ -35,19 +34,12 @@ class Taken:
 @contextmanager
 def workspace(problem: CvdpProblem) -> Iterator[Path]:
     """A folder with the problem's given files and its prompt; gone afterwards."""
-    folder = new_folder()
-    try:
+    with work_folder() as folder:
         for name in FOLDERS:
             (folder / name).mkdir()
-        for path, text in problem.context.items():
-            if path.partition("/")[0] in FOLDERS:
-                place = folder / path
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_text(text, encoding="utf-8", errors="replace")
-        (folder / PROMPT).write_text(json.dumps({"prompt": problem.prompt}), encoding="utf-8")
+        given = {p: t for p, t in problem.context.items() if p.partition("/")[0] in FOLDERS}
+        write_texts(folder, {**given, PROMPT: json.dumps({"prompt": problem.prompt})})
         yield folder
-    finally:
-        _remove(folder)
 
 
 def take(folder: Path, problem: CvdpProblem) -> Taken:
@@ -72,21 +64,6 @@ def take(folder: Path, problem: CvdpProblem) -> Taken:
         if text != problem.context.get(path):
             files[path] = text
     return Taken(files=files, left=left)
-
-
-def is_over(folder: Path, limit: int) -> bool:
-    """Whether what lies below a folder takes more than `limit` bytes; each name takes a block."""
-    total, waiting = 0, [str(folder)]
-    while waiting and total <= limit:
-        with suppress(OSError), os.scandir(waiting.pop()) as entries:
-            for entry in entries:
-                total += _BLOCK
-                with suppress(OSError):  # it was removed meanwhile
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-                    else:
-                        total += entry.stat(follow_symlinks=False).st_blocks * 512
-    return total > limit
 
 
 def _read(folder: Path, path: str) -> bytes:
@@ -115,9 +92,3 @@ def _read(folder: Path, path: str) -> bytes:
         if found.st_size > MAX_FILE:
             raise ValueError(f"{found.st_size} bytes, at most {MAX_FILE} are taken")
         return handle.read(MAX_FILE)
-
-
-def _remove(folder: Path) -> None:
-    """Take the folder away, however deep and closed the agent left it."""
-    for words in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
-        subprocess.run([*words, str(folder)], capture_output=True, check=False)

@@ -1,4 +1,4 @@
-"""From model text to files exactly as the official runner reads it, its sharp edges included."""
+"""Reads files from model text exactly as the official runner does, with its sharp edges."""
 
 from __future__ import annotations
 
@@ -33,8 +33,15 @@ def official_files(text: str, targets: Sequence[str]) -> Mapping[str, str] | Non
             return None
         for name, body in entry.items():
             if isinstance(body, str):
-                files[name] = first_block(body) if has_block(body) else body
+                files[name] = _unwrapped(body)
     return files or None
+
+
+def official_text(files: Mapping[str, str]) -> str:
+    """The text from which `official_files` reads these files: plain text, or JSON."""
+    if len(files) == 1:
+        return next(iter(files.values()))
+    return json.dumps({"code": [{path: text} for path, text in files.items()]})
 
 
 def has_block(text: str) -> bool:
@@ -43,7 +50,7 @@ def has_block(text: str) -> bool:
 
 
 def first_block(text: str) -> str:
-    """What stands in the first fenced block, "" where there is none."""
+    """The text of the first fenced block, "" if there is none."""
     found = _BLOCK.search(text)
     return found[1] if found else ""
 

@@ -1,4 +1,4 @@
-"""From what a policy wrote to the files that it may write, and to nothing else."""
+"""Reads the files of an answer: only those that the policy may write."""
 
 from __future__ import annotations
 
@@ -66,16 +66,16 @@ def from_official_text(text: str, targets: Sequence[str]) -> Answer:
 
 def from_text(text: str, targets: Sequence[str], wanted: Wanted | None = None) -> Answer:
     """
-    An answer that was given as raw model text, in whichever of the usual shapes.
+    An answer that was given as raw model text, in any of the usual shapes.
 
-    What the model thought is left out. The rest is taken apart (`extraction.blocks`), and each
+    The model's reasoning is left out. The rest is taken apart (`extraction.blocks`), and each
     target gets the last whole piece that names it or defines its module (`extraction.choose`);
     `wanted` is what the problem says of those modules, the file's name where it is not given.
     """
     if len(text) > LONGEST:
         return Answer(why_none=f"it has more than {LONGEST:,} characters")
     text = without_reasoning(_LONE_CR.sub("\n", text))
-    choice = Choice(pieces_of(text), wanted or Wanted(targets=tuple(targets)), text).decide()
+    choice = Choice(pieces_of(text), wanted or Wanted(targets=tuple(targets)), text)
     kept = {path: _ended(body) for path, body in choice.files.items() if is_code(path, body)}
     why = "" if kept else "it holds no code"
     return Answer(files=kept, ignored=choice.ignored, why_none=why, how=choice.how)

@@ -20,7 +20,7 @@ from rlvr_cvdp.problem import CvdpProblem
 
 THRESHOLD = 0.40
 ANSWER_FILES = ("subjective.txt", "docs/subjective.txt")
-"""Where an answer in words stands, in answers that are given as files."""
+"""The files that hold an answer in words, if it is given as files."""
 
 
 @frozen(kw_only=True)
@@ -131,5 +131,5 @@ def _pairs(words: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _clipped(said: Sequence[object], wanted: Sequence[object]) -> int:
-    """How many of what was said are wanted, none more often than it is wanted."""
+    """The number of answered items that are wanted, each at most as often as it is wanted."""
     return (Counter(said) & Counter(wanted)).total()

@@ -1,4 +1,4 @@
-"""What a problem's harness compiles: which files, which top module, what it may set."""
+"""The files and the top module that a harness compiles, and whether it sets parameters."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from rlvr_cvdp.extraction.traits import HDL
+from rlvr_cvdp.paths import write_texts
 from rlvr_cvdp.problem import CvdpProblem
 
-HDL = (".v", ".sv")
-HEADERS = (".vh", ".svh")
+VERILOG = (".v", ".sv")
 _PLAIN = re.compile(r"[A-Za-z0-9_][\w.-]*(?:/[A-Za-z0-9_][\w.-]*)*")
 _LITERAL_TOP = re.compile(r"toplevel\s*=\s*[\"'](\w+)[\"']")
 _UNPACKED = r"[(,]\s*\*\*\w"
@@ -25,20 +26,16 @@ _SETS_DEFINES = re.compile(
 def sources(problem: CvdpProblem, files: Mapping[str, str]) -> tuple[str, ...]:
     """Paths of the files that are compiled, of the context and of an answer, in order."""
     every = {**problem.context, **files}
-    named = [
-        path.removeprefix("/code/")
-        for service in problem.services
-        for path in service.environment.get("VERILOG_SOURCES", "").split()
-    ]
-    found = [path for path in dict.fromkeys(named) if path in every and path.endswith(HDL)]
+    named = [path for service in problem.services for path in service.sources]
+    found = [path for path in dict.fromkeys(named) if path in every and path.endswith(VERILOG)]
     if found and any(path in problem.targets for path in found):
         return tuple(found)
-    return tuple(path for path in every if path.startswith("rtl/") and path.endswith(HDL))
+    return tuple(path for path in every if path.startswith("rtl/") and path.endswith(VERILOG))
 
 
 def top_module(problem: CvdpProblem) -> str:
     """The module that the harness simulates; "" where it has none or several."""
-    tops = {service.environment.get("TOPLEVEL", "") for service in problem.services} - {""}
+    tops = {service.top for service in problem.services} - {""}
     for text in problem.harness.values():
         tops.update(_LITERAL_TOP.findall(text))
     return tops.pop() if len(tops) == 1 else ""
@@ -55,20 +52,17 @@ def sets_defines(problem: CvdpProblem) -> bool:
 
 
 def is_plain(*paths: str) -> bool:
-    """Whether paths are nothing but names: what stands in a tool's script must not command it."""
+    """Whether paths are plain names: a path in a tool's script must not be a command."""
     return all(_PLAIN.fullmatch(path) for path in paths)
 
 
 def write_sources(folder: Path, problem: CvdpProblem, files: Mapping[str, str]) -> None:
     """Write the Verilog files of the context and of an answer below `folder`."""
-    for path, text in {**problem.context, **files}.items():
-        if path.endswith(HDL + HEADERS):
-            place = folder / path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(text, encoding="utf-8", errors="replace")
+    every = {**problem.context, **files}
+    write_texts(folder, {path: text for path, text in every.items() if path.endswith(HDL)})
 
 
 def include_folders(problem: CvdpProblem, files: Mapping[str, str]) -> list[str]:
     """Folders where an include may be found."""
-    paths = [path for path in {**problem.context, **files} if path.endswith(HDL + HEADERS)]
+    paths = [path for path in {**problem.context, **files} if path.endswith(HDL)]
     return sorted({path.rpartition("/")[0] for path in paths})

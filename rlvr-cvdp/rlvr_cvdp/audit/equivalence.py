@@ -34,24 +34,24 @@ from rlvr_cvdp.audit.builds import (
     top_module,
     write_sources,
 )
-from rlvr_cvdp.audit.cursor import words
-from rlvr_cvdp.audit.limited import Ran, run_limited
 from rlvr_cvdp.audit.netlist import read_netlist
-from rlvr_cvdp.audit.races import is_raced
-from rlvr_cvdp.audit.tokens import tokenize
+from rlvr_cvdp.audit.syntax import is_raced
+from rlvr_cvdp.hdl.names import code
 from rlvr_cvdp.problem import CvdpProblem
+from rlvr_cvdp.toolchain.limited import Ran, run_limited
 from rlvr_cvdp.toolchain.tools import find_tool
 
 Finding = Literal["equivalent", "different", "undecided"]
 
 _CPU_S = 20
 _SAT_S = 8
-_TIMED = words(
+_SIMULATED = (
     "wait fork force release deassign real realtime disable $random $urandom $urandom_range "
-    "$time $realtime $stime $readmemh $readmemb $fopen $value$plusargs $test$plusargs"
+    "$time $realtime $stime $readmemh $readmemb $fopen $plusargs"
 )
+_TIMED = frozenset(_SIMULATED.split())
 _HIGH_Z = re.compile(r"'[sS]?[bBoOdDhH]?\s*[0-9a-fA-FxX?_]*[zZ]")
-_BEFORE_DELAYS = words("begin else end always initial forever assign do default")
+_BEFORE_DELAYS = ("begin", "else", "end", "always", "initial", "forever", "assign", "do", "default")
 _READ = """\
 read_verilog -sv -defer {includes} {paths}
 hierarchy -check -top {top}
@@ -75,7 +75,7 @@ def compare(
     problem: CvdpProblem, reference: Mapping[str, str], mutant: Mapping[str, str]
 ) -> Finding:
     """
-    What yosys finds about two sets of files that differ in one place.
+    Compare two sets of files that differ in one place, by yosys.
 
     "different" means that some input in some state tells them apart, which that state need not
     ever be reached for; only "equivalent" is a proof about the harness.
@@ -83,11 +83,11 @@ def compare(
     yosys, top = find_tool("yosys"), top_module(problem)
     paths = sources(problem, reference)
     every = {**problem.context, **reference}
-    code = [token.text for path in paths for token in tokenize(every[path]) if token.is_code]
+    words = [token.text for path in paths for token in code(every[path])]
     others = [every[path] for path in paths if path not in reference]
     if not is_plain(top, *paths, *include_folders(problem, reference)):
         return "undecided"
-    if yosys is None or not top or _is_timed(code) or is_raced(reference, mutant, others):
+    if yosys is None or not top or _is_timed(words) or is_raced(reference, mutant, others):
         return "undecided"
     if sets_defines(problem) and any("`if" in every[path] for path in paths):
         return "undecided"
@@ -125,18 +125,18 @@ def _run(yosys: Path, folder: Path, script: str) -> Ran:
     return run_limited([yosys, "-Q", "-s", "script.ys"], cwd=folder, cpu_s=_CPU_S)
 
 
-def _is_timed(code: list[str]) -> bool:
-    """Whether a text does what only a simulator does: waits for a time, drives z, draws."""
-    if _TIMED.intersection(code):
+def _is_timed(words: list[str]) -> bool:
+    """Whether a text uses delays, z or random numbers, which only a simulator has."""
+    if _TIMED.intersection(words):
         return True
-    no_wildcards = not {"casez", "casex"}.intersection(code)
+    no_wildcards = not {"casez", "casex"}.intersection(words)
     if any(
-        "'" in word and (_HIGH_Z.search(word) or ("?" in word and no_wildcards)) for word in code
+        "'" in word and (_HIGH_Z.search(word) or ("?" in word and no_wildcards)) for word in words
     ):
         return True
-    for i, word in enumerate(code[1:-1], start=1):
+    for i, word in enumerate(words[1:-1], start=1):
         # `name #(` gives parameters to an instance, a module or a class; every other # is a delay
-        is_named = re.match(r"[A-Za-z_\\]", code[i - 1]) and code[i - 1] not in _BEFORE_DELAYS
-        if word == "#" and not (is_named and code[i + 1] == "("):
+        is_named = re.match(r"[A-Za-z_\\]", words[i - 1]) and words[i - 1] not in _BEFORE_DELAYS
+        if word == "#" and not (is_named and words[i + 1] == "("):
             return True
     return False

@@ -1,4 +1,4 @@
-"""A netlist of yosys with its flip-flops cut open: what they take becomes outputs, Q an input."""
+"""A netlist of yosys with its flip-flops cut open: their inputs become outputs, Q an input."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import Any
 
 from attrs import frozen
 
-from rlvr_cvdp.audit.cursor import words
-
-_COMBINATIONAL = words(
+_FUNCTIONS = (
     "$not $pos $neg $and $or $xor $xnor $reduce_and $reduce_or $reduce_xor $reduce_xnor "
     "$reduce_bool $shl $shr $sshl $sshr $shift $shiftx $lt $le $eq $ne $eqx $nex $ge $gt $add "
     "$sub $mul $div $mod $divfloor $modfloor $pow $logic_not $logic_and $logic_or $mux $pmux "
     "$bmux $demux $slice $concat"
 )
-_FLIP_FLOPS = words("$dff $adff $aldff $dffe $adffe $sdff $sdffe $sdffce")
+_COMBINATIONAL = frozenset(_FUNCTIONS.split())
+_FLIP_FLOPS = {"$dff", "$adff", "$aldff", "$dffe", "$adffe", "$sdff", "$sdffe", "$sdffce"}
 
 
 @frozen
@@ -40,7 +39,7 @@ class Netlist:
 
 
 def read_netlist(path: Path, name: str) -> Netlist:
-    """The top module of what `write_json` wrote, called `name` from now on."""
+    """The top module of a file of `write_json`, renamed to `name`."""
     modules: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["modules"]
     module = next(m for m in modules.values() if "top" in m["attributes"])
     nets = {n: net for n, net in module["netnames"].items() if not net.get("hide_name")}
@@ -74,7 +73,7 @@ def read_netlist(path: Path, name: str) -> Netlist:
 
 
 def _bit_names(nets: dict[str, Any]) -> dict[Any, str]:
-    """The first name of each bit, in the order of the alphabet."""
+    """The alphabetically first name of each bit."""
     names: dict[Any, str] = {}
     for name in sorted(nets):
         for place, bit in enumerate(nets[name]["bits"]):

@@ -1,4 +1,4 @@
-"""The answers that `rlvr audit` puts to a problem's harness."""
+"""The answers that `rlvr audit` tries on a problem's harness."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from rlvr import Probe, Problem, Trajectory
-from rlvr_cvdp.audit.builds import HDL
-from rlvr_cvdp.audit.compiles import CompileCheck
+from rlvr_cvdp.audit.builds import VERILOG
+from rlvr_cvdp.audit.compiles import CompileCheck, compile_check
 from rlvr_cvdp.audit.edits import Edit, edits
 from rlvr_cvdp.audit.equivalence import compare
 from rlvr_cvdp.audit.ports import constant, stub
@@ -33,10 +33,10 @@ def probes(
     if not isinstance(record, CvdpProblem) or record.is_comprehension:
         return
     yield from _given(problem, record, reference)
-    if reference and any(path.endswith(HDL) for path in reference):
-        with CompileCheck(record, reference) as check:
-            yield from _hollow(problem, reference, check)
-            yield from _mutants(problem, reference, check, count, seed)
+    if reference and any(path.endswith(VERILOG) for path in reference):
+        with compile_check(record, reference) as accepts:
+            yield from _hollow(problem, reference, accepts)
+            yield from _mutants(problem, reference, accepts, count, seed)
 
 
 def is_equivalent(
@@ -53,7 +53,7 @@ def is_equivalent(
 def _given(
     problem: Problem, record: CvdpProblem, reference: Mapping[str, str] | None
 ) -> Iterator[Probe]:
-    """What needs no thought: nothing, what was there, what was said."""
+    """Answers without any work: an empty one, the given files, the words of the prompt."""
     text = partial(Trajectory.from_text, problem.id)
     yield Probe(kind="empty", trajectory=text(""))
     initial = {path: record.context[path] for path in record.targets if path in record.context}
@@ -74,7 +74,9 @@ def _same(initial: Mapping[str, str], reference: Mapping[str, str] | None) -> bo
     return reference is not None and all(reference.get(p) == body for p, body in initial.items())
 
 
-def _hollow(problem: Problem, reference: Mapping[str, str], check: CompileCheck) -> Iterator[Probe]:
+def _hollow(
+    problem: Problem, reference: Mapping[str, str], accepts: CompileCheck
+) -> Iterator[Probe]:
     """Modules with the right ports and nothing behind them, all files at once."""
     hollows = (
         ("stub", "ports only", stub),
@@ -82,22 +84,22 @@ def _hollow(problem: Problem, reference: Mapping[str, str], check: CompileCheck)
         ("constant-outputs", "outputs are all ones", partial(constant, value="'1")),
     )
     for kind, note, make in hollows:
-        files = {p: make(text) if p.endswith(HDL) else text for p, text in reference.items()}
+        files = {p: make(text) if p.endswith(VERILOG) else text for p, text in reference.items()}
         changed = {path: text for path, text in files.items() if text != reference[path]}
-        if changed and all(check.accepts(path, text) for path, text in changed.items()):
+        if changed and all(accepts(path, text) for path, text in changed.items()):
             trajectory = Trajectory(problem_id=problem.id, files=files)
             yield Probe(kind=kind, trajectory=trajectory, note=note)
 
 
 def _mutants(
-    problem: Problem, reference: Mapping[str, str], check: CompileCheck, count: int, seed: int
+    problem: Problem, reference: Mapping[str, str], accepts: CompileCheck, count: int, seed: int
 ) -> Iterator[Probe]:
     drawn = 0
     for path, edit in _in_turn(reference, f"{seed} {problem.id}"):
         if drawn == count:
             return
         text = edit.apply(reference[path])
-        if check.accepts(path, text):
+        if accepts(path, text):
             drawn += 1
             files = {**reference, path: text}
             yield Probe(
@@ -112,7 +114,7 @@ def _in_turn(reference: Mapping[str, str], seed: str) -> Iterable[tuple[str, Edi
     """Edits of all files, one of each kind after the other, shuffled within a kind."""
     kinds: dict[str, list[tuple[str, Edit]]] = defaultdict(list)
     for path, text in reference.items():
-        if path.endswith(HDL):
+        if path.endswith(VERILOG):
             for edit in edits(text):
                 kinds[edit.kind].append((path, edit))
     rng = random.Random(seed)

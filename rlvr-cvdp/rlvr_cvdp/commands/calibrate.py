@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from attrs import evolve
 
 from rlvr import BuildContext, VerifierError
+from rlvr_cvdp.commands.arguments import parser_of
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.datasets.time_limits import FACTOR, LEAST_S, Timed, default_path, save_calibration
 from rlvr_cvdp.sandbox.options import add_sandbox_options, sandbox_keywords
@@ -21,20 +21,16 @@ from rlvr_cvdp.verify.reward import CvdpReward
 
 def calibrate(argv: list[str]) -> int:
     """Judge the reference of each problem and keep what it took."""
-    parser = argparse.ArgumentParser(
-        prog="rlvr cvdp calibrate",
-        description="Time the right answers of a data set. Runs then stop an answer after\n"
+    parser = parser_of(
+        "calibrate",
+        "Time the right answers of a data set. Runs then stop an answer after\n"
         f"{FACTOR:g} times as long ({LEAST_S:g} s at least; more on a slower machine)\n"
         "instead of cvdp.timeout_s.",
-        epilog="examples:\n  rlvr cvdp calibrate\n"
-        "  rlvr cvdp calibrate --dataset cvdp.jsonl --references solutions.jsonl\n"
-        "  rlvr cvdp calibrate --dataset cvdp.jsonl --sandbox docker --out limits.json",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        *("calibrate", "calibrate --dataset cvdp.jsonl --references solutions.jsonl"),
+        "calibrate --dataset cvdp.jsonl --sandbox docker --out limits.json",
     )
-    parser.add_argument("--dataset", type=Path, help="JSON Lines file; default: the starter set")
     parser.add_argument("--references", default="", help="JSON Lines {id, files} of solutions")
     parser.add_argument("--out", type=Path, help="file to write (default: in the user's cache)")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     add_sandbox_options(parser)
     options = parser.parse_args(argv)
     config = CvdpConfig(references=options.references, limits="off", **sandbox_keywords(options))

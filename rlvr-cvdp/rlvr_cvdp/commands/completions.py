@@ -28,7 +28,7 @@ def read_completion(path: Path, name: str, sample: int = 0) -> Trajectory:
     answers: list[Trajectory] = []
     wrong: list[str] = []
     for number, line in enumerate(text.split("\n"), start=1):
-        record = _object(line)
+        record = read_record(line)
         if record.get("id") == name:
             try:
                 answers.append(_answer(record, name))
@@ -46,7 +46,8 @@ def read_completion(path: Path, name: str, sample: int = 0) -> Trajectory:
     raise _no_answer(path, name, f"--sample {sample}, and {held}", f"try: {which}")
 
 
-def _object(line: str) -> Mapping[str, Any]:
+def read_record(line: str) -> Mapping[str, Any]:
+    """The JSON object of a line, {} if it is none."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):

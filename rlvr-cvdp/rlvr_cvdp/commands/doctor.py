@@ -21,6 +21,7 @@ _OFFICIAL = (
     "official_examples/cvdp_v1.1.0_example_{kind}_code_generation"
     "_no_commercial_with_solutions.jsonl"
 )
+_KINDS = ("nonagentic", "agentic")
 
 
 def bubblewrap() -> CheckResult:
@@ -49,9 +50,8 @@ def iverilog() -> CheckResult:
         return CheckResult(ok=False, found="iverilog without vvp", fix=install_command("iverilog"))
     number = found.found.rpartition(" ")[2].partition(".")[0]
     if found.ok and number.isdecimal() and int(number) < 11:
-        return CheckResult(
-            ok=False, found=f"{found.found}, needed: 11", fix=install_command("iverilog")
-        )
+        words = f"{found.found}, needed: 11"
+        return CheckResult(ok=False, found=words, fix=install_command("iverilog"))
     return found
 
 
@@ -112,14 +112,11 @@ async def _proof() -> CheckResult:
     for task, reward, problem in _examples(config):
         right = task.reference(problem)
         assert right is not None  # `_examples` gives none without
-        empty = Trajectory(
-            problem_id=problem.id, files=dict.fromkeys(problem.payload.targets, "\n")
-        )
-        wrong = Trajectory(
-            problem_id=problem.id,
-            files=dict.fromkeys(problem.payload.targets, "module nothing;\nendmodule\n"),
-        )
-        for trajectory, wanted in ((right, 1.0), (empty, 0.0), (wrong, 0.0)):
+        answers = [(right, 1.0)]
+        for text in ("\n", "module nothing;\nendmodule\n"):
+            files = dict.fromkeys(problem.payload.targets, text)
+            answers.append((Trajectory(problem_id=problem.id, files=files), 0.0))
+        for trajectory, wanted in answers:
             outcome = await reward(problem, trajectory)
             if outcome.score01 != wanted:
                 why = outcome.evidence.get("why")
@@ -127,27 +124,22 @@ async def _proof() -> CheckResult:
                 return CheckResult(ok=False, found=found, fix="rlvr cvdp setup")
         seen.append(problem.id)
     if not seen:
-        return CheckResult(
-            ok=False, found="no example to try", fix=pip_install("rlvr-cvdp", reinstall=True)
-        )
+        fix = pip_install("rlvr-cvdp", reinstall=True)
+        return CheckResult(ok=False, found="no example to try", fix=fix)
     return CheckResult(ok=True, found=f"{', '.join(seen)}: right passes, empty and wrong fail")
 
 
 def data_dir() -> Path | None:
     """The CVDP data of `$RLVR_DATA`, or of `../shared/data` beside the project; None without."""
     given = os.environ.get("RLVR_DATA")
-    for base in [Path(given)] if given else [Path.cwd().parent / "shared" / "data"]:
-        if (base / "cvdp").is_dir():
-            return base / "cvdp"
-    return None
+    folder = (Path(given) if given else Path.cwd().parent / "shared" / "data") / "cvdp"
+    return folder if folder.is_dir() else None
 
 
 def _examples(config: CvdpConfig) -> Iterator[tuple[CvdpTask, CvdpReward, Problem]]:
     """The two official examples where the data are there, else two starter problems."""
     data = data_dir()
-    paths = (
-        [data / _OFFICIAL.format(kind=kind) for kind in ("nonagentic", "agentic")] if data else []
-    )
+    paths = [data / _OFFICIAL.format(kind=kind) for kind in _KINDS] if data else []
     official = [path for path in paths if path.is_file()]
     choices: list[Path | None] = [*official] or [None]
     for path in choices:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,20 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from rlvr import BuildContext, ConfigError, Problem
+from rlvr_cvdp.answers.official import official_text
+from rlvr_cvdp.commands.arguments import parser_of
+from rlvr_cvdp.commands.completions import read_record
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.task import CvdpTask
 
 
 def export_prompts(argv: list[str]) -> int:
     """Write the prompt of each problem, as `--model local_export` does."""
-    parser = argparse.ArgumentParser(
-        prog="rlvr cvdp export",
-        description="Prompts of a data set, one JSON object a line: id, prompt, system, user.",
-        epilog="examples:\n  rlvr cvdp export --dataset cvdp.jsonl --out prompts.jsonl\n"
-        "  rlvr cvdp export --dataset cvdp.jsonl --max-prompt-tokens 8000",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = parser_of(
+        "export",
+        "Prompts of a data set, one JSON object a line: id, prompt, system, user.",
+        "export --dataset cvdp.jsonl --out prompts.jsonl",
+        "export --dataset cvdp.jsonl --max-prompt-tokens 8000",
+        has_json=False,
     )
-    parser.add_argument("--dataset", type=Path, help="JSON Lines file; default: the starter set")
     parser.add_argument("--out", type=Path, help="where they go; default: stdout")
     parser.add_argument("--split", default="all", help="split that is written (default: all)")
     parser.add_argument(
@@ -40,14 +41,15 @@ def export_prompts(argv: list[str]) -> int:
 
 def import_completions(argv: list[str]) -> int:
     """Write completions for `--model local_import`, from samples of `rlvr eval --out`."""
-    parser = argparse.ArgumentParser(
-        prog="rlvr cvdp import",
-        description="Completions for the official runner's local_import, one JSON object a line: "
+    parser = parser_of(
+        "import",
+        "Completions for the official runner's local_import, one JSON object a line: "
         "id, completion. Several samples of a problem are several lines, in their order.",
-        epilog="examples:\n  rlvr cvdp import --completions samples.jsonl --out responses.jsonl\n"
+        "import --completions samples.jsonl --out responses.jsonl\n"
         "  rlvr eval --plugin cvdp --samples 5 --out s.jsonl && "
         "rlvr cvdp import --completions s.jsonl",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        has_dataset=False,
+        has_json=False,
     )
     parser.add_argument(
         "--completions", type=Path, required=True, help="of rlvr eval --out or for rlvr score"
@@ -72,12 +74,8 @@ def completion_lines(lines: Iterable[str], wrong: list[str]) -> Iterator[dict[st
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            record = None
-        name = record.get("id") if isinstance(record, dict) else None
-        completion = _completion(record) if isinstance(record, dict) else None
+        record = read_record(line)
+        name, completion = record.get("id"), _completion(record)
         if not isinstance(name, str) or completion is None:
             wrong.append(f"line {number}: no id and completion in it")
         else:
@@ -87,9 +85,7 @@ def completion_lines(lines: Iterable[str], wrong: list[str]) -> Iterator[dict[st
 def _completion(record: Mapping[str, Any]) -> str | None:
     files, text, segments = (record.get(key) for key in ("files", "completion", "segments"))
     if isinstance(files, dict) and files and all(isinstance(t, str) for t in files.values()):
-        if len(files) == 1:
-            return next(iter(files.values()))
-        return json.dumps({"code": [{name: body} for name, body in files.items()]})
+        return official_text(files)
     if isinstance(text, str):
         return text
     if isinstance(segments, list):

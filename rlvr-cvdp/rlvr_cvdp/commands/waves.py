@@ -9,14 +9,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rlvr import (
-    BuildContext,
-    Problem,
-    RlvrError,
-    Trajectory,
-    UnknownNameError,
-    VerifierError,
-)
+from attrs import asdict
+
+from rlvr import BuildContext, Problem, RlvrError, Trajectory, UnknownNameError, VerifierError
+from rlvr_cvdp.commands.arguments import parser_of
 from rlvr_cvdp.commands.completions import read_completion
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.problem import CvdpProblem
@@ -63,7 +59,7 @@ def waves(argv: list[str]) -> int:
 async def _record(
     problem: CvdpProblem, files: Mapping[str, str], config: CvdpConfig, options: argparse.Namespace
 ) -> Recording:
-    """The recording, in the sandbox that the options ask for; says on stderr which that is."""
+    """Record in the sandbox that the options ask for, and name it on stderr."""
     async with open_sandbox(config) as sandbox:
         print(judged_with(sandbox), file=sys.stderr)
         return await record_waves(
@@ -80,17 +76,14 @@ async def _record(
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="rlvr cvdp waves",
-        description="Judge one answer with waves on and copy the waveforms of failing simulations "
+    parser = parser_of(
+        "waves",
+        "Judge one answer with waves on and copy the waveforms of failing simulations "
         "(of the first, where none fails). For debugging: no kept verdict is read or written.",
-        epilog="examples:\n"
-        "  rlvr cvdp waves --id cvdp_starter_bitwise_0001 --golden --out waves\n"
-        "  rlvr cvdp waves --dataset d.jsonl --id ID --completions eval.jsonl --sample 3 --out w\n"
-        "  rlvr cvdp waves --dataset d.jsonl --id ID --files my/folder --test test_reset --out w",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "waves --id cvdp_starter_bitwise_0001 --golden --out waves",
+        "waves --dataset d.jsonl --id ID --completions eval.jsonl --sample 3 --out w",
+        "waves --dataset d.jsonl --id ID --files my/folder --test test_reset --out w",
     )
-    parser.add_argument("--dataset", type=Path, help="JSON Lines file; default: the starter set")
     parser.add_argument("--references", default="", help="references, where --dataset has none")
     parser.add_argument("--id", required=True, help="the problem")
     source = parser.add_mutually_exclusive_group(required=True)
@@ -120,7 +113,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--timeout-s", type=float, default=120.0, help="CPU seconds of a process (%(default)s)"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     add_sandbox_options(parser)
     return parser
 
@@ -165,7 +157,7 @@ def _print(recording: Recording, *, as_json: bool) -> None:
             {"service": w.service, "launch": w.launch, "failed": w.is_failed, "path": str(w.path)}
             for w in recording.waves
         ]
-        print(json.dumps({"tests": [test.to_json() for test in tests], "waves": found}))
+        print(json.dumps({"tests": [asdict(test) for test in tests], "waves": found}))
         return
     for line in _table(tests):
         print(line)

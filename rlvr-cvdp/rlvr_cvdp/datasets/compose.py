@@ -1,4 +1,4 @@
-"""Compose files and env files of the harnesses, as far as the official runner uses them."""
+"""Reads the parts of a harness's compose and env files that the official runner uses."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ _OTHER_FILES = ("extends", "volumes_from", "configs", "secrets")
 
 class HarnessError(ValueError):
     """The harness cannot be run here; the text says why."""
+
+    kind = "harness"
 
 
 def parse_services(harness: Mapping[str, str]) -> tuple[Service, ...]:
@@ -64,7 +66,7 @@ def parse_services(harness: Mapping[str, str]) -> tuple[Service, ...]:
 
 @functools.lru_cache(maxsize=64)
 def _load(text: str) -> Any:
-    """The document; many problems share theirs, and YAML is slow to read."""
+    """The YAML document; kept, since many problems share one and YAML is slow to read."""
     return yaml.load(text, Loader=_LOADER)
 
 
@@ -119,7 +121,7 @@ def _images(name: str, entry: Mapping[str, Any], harness: Mapping[str, str]) -> 
 
 
 def _check_place(name: str, entry: Mapping[str, Any], harness: Mapping[str, str]) -> None:
-    """What a service wants around its command is what the one sandbox has."""
+    """Refuse a service that needs other images, mounts or files than the sandbox has."""
     for key in _OTHER_FILES:
         if entry.get(key):
             raise HarnessError(f"service {name} has {key}, which cannot be followed here")
@@ -134,12 +136,12 @@ def _check_place(name: str, entry: Mapping[str, Any], harness: Mapping[str, str]
 
 
 def _listed(value: Any) -> list[Any]:
-    """The entries of a list, the keys of a mapping, or the only value; nothing is none."""
+    """The entries of a list, the keys of a mapping, or the only value."""
     return list(value) if isinstance(value, list | dict) else [value] if value else []
 
 
 def _mount(volume: Any) -> tuple[str, str]:
-    """Source and target of a mount, `./src:/src:ro` or a mapping; "" for what it leaves out."""
+    """Source and target of a mount, `./src:/src:ro` or a mapping; "" for a missing part."""
     if isinstance(volume, dict):
         return str(volume.get("source") or ""), str(volume.get("target") or "")
     source, colon, rest = str(volume).partition(":")
@@ -148,7 +150,7 @@ def _mount(volume: Any) -> tuple[str, str]:
 
 def _is_there_anyway(source: str, target: str) -> bool:
     """
-    Whether the sandbox has, unasked, the problem's own `source` at `target`.
+    Whether the sandbox has the problem's own `source` at `target` without a mount.
 
     It has the problem's tree at /code, and its `src` at /src too. Nothing else is ever mounted.
     """

@@ -1,4 +1,4 @@
-"""Which problems a training step takes: `cvdp.curriculum` and `cvdp.weak`."""
+"""Chooses the problems of a training step, by `cvdp.curriculum` and `cvdp.weak`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CATEGORIES = ("cid003", "cid004", "cid016", "cid002", "cid007", "cid005")
 
 
 def option_of(config: CvdpConfig) -> str:
-    """The option that asks for an order of training; "" where problems are met in epochs."""
+    """The option that asks for an order of training; "" if problems come in epochs."""
     if config.curriculum != "none":
         return f"cvdp.curriculum={config.curriculum}"
     return "cvdp.weak=weigh" if config.weak == "weigh" else ""
@@ -91,7 +91,7 @@ def _facts_of(
 
 
 def stages_of(problems: Sequence[Problem], label: str, order: Sequence[str]) -> dict[str, int]:
-    """Problem id to its place in the order; what the order does not name comes last."""
+    """Problem id to its place in the order; values that the order does not name come last."""
     order = order or (DIFFICULTIES if label == "difficulty" else CATEGORIES)
     place = {value: i for i, value in enumerate(order)}
     return {p.id: place.get(p.labels.get(label, ""), len(order)) for p in problems}

@@ -17,16 +17,12 @@ _UNIX = re.compile(r"(^|/)(\.env[^/]*|[^/]*\.env|Dockerfile[^/]*|Makefile[^/]*)$
 class RowError(ValueError):
     """A row that yields no problem. `kind` groups reasons where they are counted."""
 
-    def __init__(self, reason: str, *, kind: str = "not a row") -> None:
-        super().__init__(reason)
+    def __init__(self, reason: str, kind: str = "not a row") -> None:
+        super().__init__(reason, kind)
         self.kind = kind
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _row_error, (str(self), self.kind)
-
-
-def _row_error(reason: str, kind: str) -> RowError:
-    return RowError(reason, kind=kind)
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 def texts(files: Mapping[str, str | None]) -> dict[str, str]:
@@ -67,7 +63,7 @@ def target_path(path: str) -> str:
 
 def check_tree(paths: Iterable[str]) -> None:
     """
-    All of these can be files of one tree.
+    Make sure that all of these can be files of one tree.
 
     Raises:
         RowError: One is the folder of another or of the tree, or has a name that is too long.

@@ -1,4 +1,4 @@
-"""What a harness is, told by reading its Python: imports, cocotb generation, how it builds."""
+"""Reads the Python of a harness: its imports, cocotb generation, and how it builds."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def runs_cocotb(argv: Sequence[str], harness: Mapping[str, str]) -> bool:
 
 
 def uses_tool(argv: Sequence[str], harness: Mapping[str, str]) -> str:
-    """Which of yosys and verilator the command's scripts call, "" where neither."""
+    """The tool that the command's scripts call: "yosys", "verilator" or ""."""
     text = " ".join([*argv, *_scripts(argv, harness)])
     for tool in ("yosys", "verilator"):
         if re.search(rf"""(?<![\w.$-]){tool}(?![\w.-]|/)""", text):
@@ -105,14 +105,9 @@ def has_plain_build(argv: Sequence[str], harness: Mapping[str, str]) -> bool:
         tree = ast.parse(scripts[0])
     except SyntaxError:
         return False
-    builds = 0
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            names_a_source = bool(re.search(r"\.s?vh?\b", node.value))
-            if names_a_source:
-                return False
-        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "build":
-            builds += 1
-            if node.args or not {keyword.arg for keyword in node.keywords} <= _PLAIN_BUILD:
-                return False
-    return builds > 0
+    nodes = list(ast.walk(tree))
+    texts = [n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    calls = [n for n in nodes if isinstance(n, ast.Call) and getattr(n.func, "attr", "") == "build"]
+    names_a_source = any(re.search(r"\.s?vh?\b", text) for text in texts)
+    is_plain = all(not c.args and {k.arg for k in c.keywords} <= _PLAIN_BUILD for c in calls)
+    return bool(calls) and is_plain and not names_a_source

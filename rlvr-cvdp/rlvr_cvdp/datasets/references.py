@@ -1,4 +1,4 @@
-"""Reference solutions that lie in a file of their own, where the data set holds none."""
+"""Reference solutions in a file of their own, for data sets without them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of the official data sets (v1.0.x, v1.1.0; agentic or not) to one kind of problem."""
+"""Reads rows of the official data sets (v1.0.x, v1.1.0; agentic or not) as problems."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attrs import frozen
 
 from rlvr import ConfigError
 from rlvr_cvdp.answers.text_scores import ANSWER_FILES, rouge2
-from rlvr_cvdp.datasets.compose import HarnessError, parse_services
+from rlvr_cvdp.datasets.compose import parse_services
 from rlvr_cvdp.datasets.files import RowError, check_tree, target_path, texts, unix_lines
 from rlvr_cvdp.datasets.from_public.rows import is_source_row, parse_source_row
 from rlvr_cvdp.datasets.harness import cocotb_generation, has_python, needed_packages
@@ -74,18 +74,14 @@ def _read_line(number: int, line: bytes) -> CvdpProblem | Unsupported:
     try:
         _check_text(number, line, row)
         return parse_source_row(row) if is_source_row(row) else parse_row(row)
-    except RowError as error:
-        return Unsupported(id=name, reason=str(error), kind=error.kind)
-    except HarnessError as error:
-        return Unsupported(id=name, reason=str(error), kind="harness")
     except ValueError as error:
-        return Unsupported(id=name, reason=str(error))
+        return Unsupported(id=name, reason=str(error), kind=getattr(error, "kind", "not a row"))
     except (TypeError, KeyError, AttributeError) as error:
         return Unsupported(id=name, reason=f"not a CVDP row: {error!r}")
 
 
 def _check_text(number: int, line: bytes, row: Mapping[str, Any]) -> None:
-    """All of a row is Unicode: no other bytes, no halves of a surrogate pair."""
+    """Make sure that all of a row is Unicode: no other bytes, no halves of a surrogate pair."""
     try:
         line.decode()
     except UnicodeDecodeError as error:
@@ -178,7 +174,7 @@ def _categories(row: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _response(row: Mapping[str, Any]) -> str:
-    """The reference in words, wherever the two forms keep it."""
+    """The reference in words, from either form of row."""
     diffs = row.get("patch") or {}
     diff = next((diffs[name] for name in ANSWER_FILES if diffs.get(name)), "")
     found = row.get("subjective_reference") or (row.get("output") or {}).get("response")

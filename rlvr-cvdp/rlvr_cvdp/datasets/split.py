@@ -1,4 +1,4 @@
-"""Which family a problem belongs to, and a split of families into training and test."""
+"""Families of problems, and their split into training and test."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def torn_families(records: Sequence[CvdpProblem]) -> list[str]:
 
 
 def honesty_notices(records: Sequence[CvdpProblem], splits: Mapping[str, str]) -> list[str]:
-    """What a person should know before training on these rows."""
+    """Warnings before training on these rows."""
     notices = []
     loose = [r.id for r in records if is_official(r.id) and not splits[r.id]]
     if loose:

@@ -1,4 +1,4 @@
-"""How far each problem's harness can be trusted: what `rlvr audit --json` found, read again."""
+"""The strength of each problem's harness, read from a file of `rlvr audit --json`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlvr import ConfigError, explain
+from rlvr import ConfigError
 
 VERSION = 1
 
@@ -38,14 +38,14 @@ def read_audit(path: Path) -> Mapping[str, Audited]:
     try:
         record: Any = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(_unread(path, error.strerror or str(error))) from None
+        raise _unread(path, error.strerror or str(error)) from None
     except (ValueError, RecursionError) as error:
-        raise ConfigError(_unread(path, f"not JSON: {error}")) from None
+        raise _unread(path, f"not JSON: {error}") from None
     if not isinstance(record, dict) or not isinstance(record.get("problems"), dict):
-        raise ConfigError(_unread(path, 'no object with "problems"'))
+        raise _unread(path, 'no object with "problems"')
     if record.get("version") != VERSION:
         found = f"version {record.get('version')!r}, and this is read: {VERSION}"
-        raise ConfigError(_unread(path, found))
+        raise _unread(path, found)
     return {name: _audited(path, name, entry) for name, entry in record["problems"].items()}
 
 
@@ -56,7 +56,7 @@ def is_doubtful(audit: Mapping[str, Audited], name: str) -> bool:
 
 
 def strength_weights(audit: Mapping[str, Audited], names: Iterable[str]) -> dict[str, float]:
-    """The strength of each problem; the mean of the known ones where it is not known."""
+    """The strength of each problem; if it is not known, the mean of the known ones."""
     found = {name: audit[name].strength if name in audit else None for name in names}
     known = [strength for strength in found.values() if strength is not None]
     usual = sum(known) / len(known) if known else 1.0
@@ -72,7 +72,7 @@ def doubt_weights(audit: Mapping[str, Audited], names: Iterable[str]) -> dict[st
 
 def _audited(path: Path, name: str, entry: Any) -> Audited:
     if not isinstance(entry, dict) or not _is_share(entry.get("strength", "")):
-        raise ConfigError(_unread(path, f'problem {name} has no "strength" of 0 to 1, or null'))
+        raise _unread(path, f'problem {name} has no "strength" of 0 to 1, or null')
     is_doubtful = entry.get("weak") is True or entry.get("flaky") is True
     return Audited(strength=entry["strength"], is_doubtful=is_doubtful)
 
@@ -83,8 +83,8 @@ def _is_share(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1
 
 
-def _unread(path: Path, found: str) -> str:
-    return explain(
+def _unread(path: Path, found: str) -> ConfigError:
+    return ConfigError(
         f"the audit {path} was to be read (cvdp.audit).",
         f"found: {found}",
         "make one with: rlvr audit --plugin cvdp --dataset FILE --out AUDIT.json",

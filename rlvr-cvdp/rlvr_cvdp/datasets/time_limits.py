@@ -1,4 +1,4 @@
-"""Time limits of single problems, from what their right answers took."""
+"""Time limits of single problems, from the times of their right answers."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ VERSION = 2
 @frozen
 class Timed:
     """
-    What a right answer took.
+    The time that a right answer took.
 
-    `cpu_s` is the processor time of all services; `probe_s` is what a fixed piece of work took on
-    the same machine at that time (`speed.probe_s`), 0 where nobody measured it.
+    `cpu_s` is the processor time of all services; `probe_s` is the time of a fixed piece of work
+    on the same machine then (`machine_speed.probe_s`), 0 if it was not measured.
     """
 
     cpu_s: float
@@ -47,68 +47,44 @@ class Timed:
         return cpu_s <= NEAR * self.cpu_s * slowness
 
 
-class Calibration:
-    """
-    What right answers took, by problem digest, and the limits that follow.
-
-    A problem that was never timed has no limit of its own.
-    """
-
-    def __init__(self, timed: Mapping[str, Timed]) -> None:
-        self.timed = dict(timed)
-
-    def get(self, digest: str) -> Timed | None:
-        """What the reference of a problem took, None where it was never timed."""
-        return self.timed.get(digest)
-
-    def limit_s(self, digest: str) -> float | None:
-        """The limit of a service of the problem on a machine as fast as the measurement's."""
-        found = self.get(digest)
-        return None if found is None else found.limit_s()
-
-    def expected_s(self, digest: str) -> float:
-        """What a verification is likely to take; 0 where nobody knows."""
-        found = self.get(digest)
-        return 0.0 if found is None else found.cpu_s
-
-
 def default_path() -> Path:
-    """Where `rlvr cvdp calibrate` keeps what it measured on this machine."""
+    """The file in which `rlvr cvdp calibrate` keeps the times of this machine."""
     return cache_dir() / "calibration.json"
 
 
-def load_calibration(where: str) -> Calibration:
+def load_calibration(where: str) -> dict[str, Timed]:
     """
-    What `cvdp.limits` names: "off", "auto" (this machine's, where there is one) or a file.
+    Times of right answers by problem digest: `where` is "off", "auto" (this machine's) or a file.
+
+    A problem that was never timed is not in it and has no limit of its own.
 
     Raises:
         ConfigError: The file is not there, or is none of ours.
     """
     if where == "off":
-        return Calibration({})
+        return {}
     path = default_path() if where == "auto" else Path(where)
     try:
         record: Any = json.loads(path.read_text(encoding="utf-8"))
-        if record["version"] not in (1, VERSION):
+        if record["version"] != VERSION:
             raise ValueError(f"version {record['version']}")
-        probes = record.get("probe_s", {})  # version 1 has none
-        timed = {
+        probes = record.get("probe_s", {})
+        return {
             str(k): Timed(float(v), float(probes.get(k, 0.0))) for k, v in record["seconds"].items()
         }
     except FileNotFoundError:
         if where == "auto":
-            return Calibration({})
+            return {}
         raise _unreadable(path, "no such file") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _unreadable(path, str(error)) from None
-    return Calibration(timed)
 
 
 def save_calibration(path: Path, timed: Mapping[str, Timed]) -> None:
     """Add measurements to a file; of a problem that was timed before, the longer time stays."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        merged = load_calibration(str(path)).timed if path.exists() else {}
+        merged = load_calibration(str(path)) if path.exists() else {}
         for digest, new in timed.items():
             known = merged.get(digest)
             if known is None or new.cpu_s >= known.cpu_s:

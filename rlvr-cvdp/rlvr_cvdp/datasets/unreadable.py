@@ -1,14 +1,17 @@
-"""Problems whose own, given sources the installed simulator cannot read: no answer could pass."""
+"""Finds problems whose given sources the installed simulator cannot read: no answer can pass."""
 
 from __future__ import annotations
 
 import functools
-import subprocess
 import tempfile
 from pathlib import Path
 
+from rlvr_cvdp.paths import write_texts
 from rlvr_cvdp.problem import CvdpProblem
+from rlvr_cvdp.toolchain.limited import run_limited
 from rlvr_cvdp.toolchain.tools import find_tool, tool_version
+
+_CPU_S = 20
 
 
 def why_unreadable(problem: CvdpProblem) -> str:
@@ -17,14 +20,10 @@ def why_unreadable(problem: CvdpProblem) -> str:
     if iverilog is None:
         return ""
     for service in problem.services:
-        names = [
-            path.removeprefix("/code/")
-            for path in service.environment.get("VERILOG_SOURCES", "").split()
-        ]
-        given = {n: problem.context[n] for n in names if n in problem.context}
-        given = {name: text for name, text in given.items() if name not in problem.targets}
+        names = [name for name in service.sources if name not in problem.targets]
+        given = tuple((name, problem.context[name]) for name in names if name in problem.context)
         if given and service.has_plain_build:
-            words = _syntax_error(iverilog, tuple(given.items()))
+            words = _syntax_error(iverilog, given)
             if words:
                 return f"iverilog {tool_version(iverilog)} cannot read its given files: {words}"
     return ""
@@ -33,22 +32,9 @@ def why_unreadable(problem: CvdpProblem) -> str:
 @functools.lru_cache(maxsize=512)
 def _syntax_error(iverilog: Path, files: tuple[tuple[str, str], ...]) -> str:
     with tempfile.TemporaryDirectory(prefix="rlvr-cvdp-read-") as folder:
-        for name, text in files:
-            place = Path(folder, name)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(text, encoding="utf-8", errors="replace")
-        command = [str(iverilog), "-g2012", "-i", "-t", "null", *(name for name, _ in files)]
-        try:
-            tried = subprocess.run(
-                command,
-                cwd=folder,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=20,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return ""
-    wrong = [line for line in tried.stderr.splitlines() if "syntax error" in line]
-    return wrong[0] if tried.returncode and wrong else ""
+        write_texts(Path(folder), dict(files))
+        command: list[str | Path] = [iverilog, "-g2012", "-i", "-t", "null"]
+        command += [name for name, _ in files]
+        ran = run_limited(command, cwd=Path(folder), cpu_s=_CPU_S)
+    wrong = [line for line in ran.output.splitlines() if "syntax error" in line]
+    return wrong[0] if ran.rc and wrong else ""

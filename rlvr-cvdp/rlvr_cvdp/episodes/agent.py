@@ -15,7 +15,6 @@ from rlvr_cvdp.episodes.message_budget import Budget, shares
 from rlvr_cvdp.episodes.tools import Ran, Tools
 from rlvr_cvdp.episodes.work_tree import RefusedError, WorkTree, checked_path
 from rlvr_cvdp.problem import CvdpProblem
-from rlvr_cvdp.prompts.visible import visible_files
 
 TOOLS = ("compile", "lint", "stat", "simulate")
 _NOTHING = (
@@ -50,7 +49,7 @@ class AgentEpisode(Episode):
     def __init__(self, problem: Problem, bench: Tools, config: CvdpConfig) -> None:
         record: CvdpProblem = problem.payload
         self._record, self._bench, self._config = record, bench, config
-        self._tree = WorkTree(visible_files(record))
+        self._tree = WorkTree(record.visible)
         self._budget = Budget(config.feedback_tokens)
         self._message: Sequence[Message] | None = problem.prompt
         self._turns: list[dict[str, Any]] = []

@@ -12,7 +12,6 @@ from rlvr_cvdp.episodes.hidden import HiddenTests
 from rlvr_cvdp.episodes.message_budget import Budget
 from rlvr_cvdp.episodes.tools import Tools
 from rlvr_cvdp.problem import CvdpProblem
-from rlvr_cvdp.prompts.visible import visible_files
 from rlvr_cvdp.verify.reward import read_answer
 
 _NO_CODE = "Your last message holds no code for a file that was asked for: {targets}."
@@ -39,7 +38,7 @@ class DebuggingEpisode(Episode):
         self._problem, self._record = problem, record
         self._bench, self._tests, self._config = bench, tests, config
         self._budget = Budget(config.feedback_tokens)
-        self._given = visible_files(record)
+        self._given = record.visible
         self._answered: dict[str, str] = {}
         self._message: Sequence[Message] | None = problem.prompt
         self._turns: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Makes the text of each file: modules that belong elsewhere go, helpers that it needs come."""
+"""Writes the text of each file: takes out modules of other files and adds the helpers it needs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Found:
 
     @property
     def defined(self) -> tuple[Definition, ...]:
-        """What its text defines."""
+        """The definitions of its text."""
         return definitions_of(self.piece.body)
 
     def is_foreign(self, wanted: Wanted) -> bool:
@@ -64,16 +64,16 @@ class Found:
 
 
 class Assembly:
-    """The text of each Verilog target, and in words where it came from."""
+    """The text of each Verilog target (`files`), and its origin in words (`how`)."""
 
     def __init__(
         self,
-        found: Sequence[Found],
+        everything: Sequence[Found],
         chosen: Mapping[str, tuple[Found, tuple[str, ...]]],
         owners: Mapping[str, str],
         wanted: Wanted,
     ) -> None:
-        self._found, self._chosen, self._owners, self._wanted = found, chosen, owners, wanted
+        self._found, self._chosen, self._owners, self._wanted = everything, chosen, owners, wanted
         self._given = {
             d.name: text[d.start : d.end]
             for text in wanted.given.values()
@@ -82,24 +82,21 @@ class Assembly:
         self._segments: dict[int, Mapping[Definition, str]] = {}
         self.files: dict[str, str] = {}
         self.how: dict[str, str] = {}
-        self._assemble()
-
-    def _assemble(self) -> None:
-        mains = {name for _, names in self._chosen.values() for name in names}
-        for path, (found, names) in self._chosen.items():
+        mains = {name for _, names in chosen.values() for name in names}
+        for path, (found, names) in chosen.items():
             drop = self._dropped(path, found, names, mains)
             text = without(found.body, found.defined, frozenset(drop)) if drop else found.body
             said = f"{found.piece.where}, " + ("named" if found.target == path else "by its module")
             if drop:
                 said += "; without " + ", ".join(sorted({d.name for d in drop}))
             self.files[path], self.how[path] = text, said
-        for path in self._chosen:
+        for path in chosen:
             self._join_helpers(path)
 
     def _dropped(
         self, path: str, found: Found, names: Collection[str], mains: Collection[str]
     ) -> list[Definition]:
-        """Definitions that another file has: another target, a given file, or this one, later."""
+        """Definitions to take out: another target, a given file or a later place has them."""
         drop: list[Definition] = []
         whole: dict[str, Definition] = {}
         for d in found.defined:
@@ -142,7 +139,7 @@ class Assembly:
             self.how[path] += "; joined " + ", ".join(joined)
 
     def _helper(self, name: str) -> tuple[str, Definition]:
-        """The last whole definition of a name with what stands before it."""
+        """The last complete definition of a name, with the comments and directives before it."""
         _, found, definition = self._helpers[name]
         if found.order not in self._segments:
             self._segments[found.order] = segments_of(found.body, found.defined)
@@ -163,16 +160,12 @@ class Assembly:
 def other_file(
     path: str, everything: Sequence[Found], text: str, *, is_alone: bool
 ) -> tuple[str, str] | None:
-    """A file that is no Verilog, and why: the last piece of its name or language, or all."""
+    """The text of a file that is not Verilog, and its origin: the last piece that fits."""
     languages = _LANGUAGES.get(path.rpartition(".")[2].lower(), set())
-    named = [f for f in everything if f.target == path and f.body.strip()]
-    spoken = [f for f in everything if not f.piece.name and f.piece.language in languages]
-    spoken = [f for f in spoken if f.body.strip()]
-    fenced = [
-        f
-        for f in everything
-        if not f.piece.name and f.body.strip() and f.piece.where[:5] == "fence"
-    ]
+    filled = [f for f in everything if f.body.strip()]
+    named = [f for f in filled if f.target == path]
+    spoken = [f for f in filled if not f.piece.name and f.piece.language in languages]
+    fenced = [f for f in filled if not f.piece.name and f.piece.where.startswith("fence")]
     is_text = path.lower().endswith((".md", ".rst", ".txt"))
     if named or spoken:
         found = (named or spoken)[-1]

@@ -32,14 +32,7 @@ _TAG = re.compile(
 )
 _ATTRIBUTE = re.compile(r"([\w:-]+)\s*=\s*(?:\"([^\"\n]*)\"|'([^'\n]*)'|([^\s>\"']+))")
 _NAME_TAGS = {
-    "path",
-    "file_path",
-    "filepath",
-    "filename",
-    "file_name",
-    "name",
-    "file",
-    "target_file",
+    *("path", "file_path", "filepath", "filename", "file_name", "name", "file", "target_file"),
     "title",
 }
 _HDL = {"verilog", "systemverilog", "sv", "v", "svh", "vh"}
@@ -55,7 +48,7 @@ _MOST_OBJECTS = 20
 
 
 def pieces_of(text: str) -> list[Piece]:
-    """All pieces of a message in order; one piece, the whole text, where it has no other."""
+    """All pieces of a message in order; if none is found, the whole text as one piece."""
     if _CURLY.search(text):
         text = text.replace("\u201c", '"').replace("\u201d", '"')
     found = _Scanner(0).scan(text)
@@ -70,7 +63,7 @@ def pieces_of(text: str) -> list[Piece]:
 
 
 class _Scanner:
-    """Goes through a text line by line; what it finds inside of a block goes to another one."""
+    """Reads a text line by line; the inside of a block goes to a scanner of its own."""
 
     def __init__(self, depth: int, name: str = "") -> None:
         self._depth, self._name = depth, name
@@ -112,13 +105,10 @@ class _Scanner:
         if sign[0] == "~" and (before.strip(" \t>-*+0123456789.)") or re.search(r"\W", info[:1])):
             return 0
         if sign in info:
-            body, _, _ = info.partition(sign)
+            body = info.partition(sign)[0]
             language, _, code = body.partition(" ")
-            body = (
-                code
-                if language.isalpha() and language.lower() not in ("module", "package")
-                else body
-            )
+            if language.isalpha() and language.lower() not in ("module", "package"):
+                body = code
             self._plain.append(before)
             self._block(body.strip() + "\n", "", "")
             return place + line.index(sign, mark.end()) + len(sign)
@@ -126,9 +116,8 @@ class _Scanner:
             return 0
         if before.strip(" \t>-*+0123456789.)"):
             self._plain.append(before + "\n")
-        body, end = _fence_body(
-            text, place + len(line), sign, info, len(before) - len(before.lstrip())
-        )
+        indent = len(before) - len(before.lstrip())
+        body, end = _fence_body(text, place + len(line), sign, info, indent)
         self._block(body, info, before)
         return end
 
@@ -136,19 +125,16 @@ class _Scanner:
         lead = self._flush()
         language = re.split(r"[\s:{,]", info.lower(), maxsplit=1)[0]
         name, is_sure = name_in(info)
-        for line in [] if name else reversed(lead.splitlines()):
-            if name := name_in(line)[0]:
-                is_sure = name_in(line)[1]
-                break
+        if not name:
+            name, is_sure = _last_name(lead.splitlines())
         first, _, after = body.lstrip().partition("\n")
         inner = first.strip().removeprefix("%%writefile").strip(" \t*`:")
         if is_path(inner) and CODE.search(after):
             name, is_sure, body = inner, True, after
-        if not is_sure:
-            inner, _ = _named_inside(body)
-            name, is_sure = (inner, True) if inner else (name, is_sure)
-        quoted = "> " if before.lstrip().startswith(">") else ""
-        body = re.sub(r"(?m)^[ \t]*> ?", "", body) if quoted else body
+        if not is_sure and (inner := _named_inside(body)):
+            name, is_sure = inner, True
+        if before.lstrip().startswith(">"):
+            body = re.sub(r"(?m)^[ \t]*> ?", "", body)
         piece = Piece(
             body=body, name=name, is_sure=is_sure, language=language, lead=lead, where="fence"
         )
@@ -156,7 +142,7 @@ class _Scanner:
             self._emit(part)
 
     def _inside(self, piece: Piece) -> list[Piece]:
-        """What a block holds where it is itself a wrapping, and the block."""
+        """The pieces inside a block that wraps others (JSON, shell, Markdown), else the block."""
         body, language = piece.body, piece.language
         if self._depth >= DEEPEST:
             return [piece]
@@ -239,17 +225,14 @@ class _Scanner:
     # -- plain text --------------------------------------------------------------------------
 
     def _flush(self) -> str:
-        """Emit the code in the plain lines so far; give the last of the others."""
+        """Emit the code in the plain lines read until now; return the last three lines of prose."""
         lines, self._plain = self._plain, []
         rest = lines
         if any(BEGINS.match(line) for line in lines):
             rest = []
             for chunk, lead in plain_code(lines, rest):
-                name, is_sure = _named_inside(chunk)
-                for line in [] if name else reversed(lead):
-                    name, is_sure = name_in(line)
-                    if name:
-                        break
+                inner = _named_inside(chunk)
+                name, is_sure = (inner, True) if inner else _last_name(lead)
                 text = "".join(chunk).lstrip("\r\n")
                 self._emit(
                     Piece(
@@ -300,7 +283,7 @@ def _fence_body(text: str, place: int, sign: str, info: str, indent: int) -> tup
 
 
 def _has_other_text(body: str) -> bool:
-    """Whether lines that are no code stand before the first module of a block."""
+    """Whether lines that are not code come before the first module of a block."""
     lines = body.splitlines(keepends=True)
     first = next((place for place, line in enumerate(lines) if BEGINS.match(line)), 0)
     before = "".join(lines[:first])
@@ -313,16 +296,22 @@ def _dedented(lines: list[str], indent: int) -> str:
     return "".join(lines)
 
 
-def _named_inside(body: str | list[str]) -> tuple[str, bool]:
-    """The file that a comment among the first lines names by itself."""
+def _last_name(lines: list[str]) -> tuple[str, bool]:
+    """The file that the last line with a name in it names, and whether it says nothing else."""
+    found = (name_in(line) for line in reversed(lines))
+    return next((pair for pair in found if pair[0]), ("", False))
+
+
+def _named_inside(body: str | list[str]) -> str:
+    """The file that a comment in the first lines names, without other words; "" for none."""
     lines = body if isinstance(body, list) else body[:2000].splitlines()
     for line in lines[:8]:
         comment = line.strip()
         if comment and not comment.startswith(("//", "/*", "*", "#", "--", "<!--", ";")):
-            return "", False
+            return ""
         if comment.startswith("#") and re.match(r"#\s*(?:\(|include)", comment):
-            return "", False
+            return ""
         name, is_sure = name_in(comment)
         if name and is_sure:
-            return name, True
-    return "", False
+            return name
+    return ""

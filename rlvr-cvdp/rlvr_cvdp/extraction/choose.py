@@ -1,4 +1,4 @@
-"""Decides which piece of a message is which file: by the names it has and by what it defines."""
+"""Chooses the piece of a message for each file, by the piece's names and definitions."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ from rlvr_cvdp.extraction.traits import (
     is_code,
     is_doubtful,
     is_elided,
+    is_header,
     is_hollow,
-)
+)  # fmt: skip
 from rlvr_cvdp.extraction.wanted import Wanted
 from rlvr_cvdp.paths import tree_path
 
 
 class Choice:
-    """Which piece becomes which file, and why, in words."""
+    """The piece that becomes each file (`files`), and the reason in words (`how`)."""
 
     def __init__(self, pieces: Sequence[Piece], wanted: Wanted, text: str) -> None:
-        self._wanted, self._text = wanted, text
-        self.files: dict[str, str] = {}
-        self.how: dict[str, str] = {}
+        self._wanted = wanted
         split = [
             part
             for piece in pieces
@@ -43,13 +42,10 @@ class Choice:
         )
         self._owners = {name: path for path in wanted.targets for name in wanted.names(path)}
         self._chosen: dict[str, tuple[Found, tuple[str, ...]]] = {}
-
-    def decide(self) -> Choice:
-        """Fill `files` and `how`."""
-        hdl = [path for path in self._wanted.targets if path.endswith(HDL)]
+        hdl = [path for path in wanted.targets if path.endswith(HDL)]
         for path in hdl:
             self._by_name(path)
-        edits = edited(self._text, self._wanted.initial, self._target_of)
+        edits = edited(text, wanted.initial, self._target_of)
         for path, body in edits.items():
             if path not in self._chosen:
                 piece = Piece(body=body, name=path, is_sure=True, where="edits of the given file")
@@ -60,16 +56,13 @@ class Choice:
         for path in hdl:
             if path not in self._chosen:
                 self._by_any_code(path)
-        assembly = Assembly(self._found, self._chosen, self._owners, self._wanted)
+        assembly = Assembly(self._found, self._chosen, self._owners, wanted)
         self.files, self.how = assembly.files, assembly.how
-        for path in self._wanted.targets:
-            if not path.endswith(HDL) and (
-                other := other_file(
-                    path, self._found, self._text, is_alone=len(self._wanted.targets) == 1
-                )
-            ):
+        for path in wanted.targets:
+            is_alone = len(wanted.targets) == 1
+            other = None if path in hdl else other_file(path, self._found, text, is_alone=is_alone)
+            if other:
                 self.files[path], self.how[path] = other
-        return self
 
     def _resolved(self, piece: Piece, order: int) -> Found:
         target = self._target_of(piece.name) if piece.name else ""
@@ -77,7 +70,7 @@ class Choice:
         return Found(piece=piece, order=order, target=target, is_other=is_other and not target)
 
     def _target_of(self, name: str) -> str:
-        """The target that a name means, "" for none; without a name the only one."""
+        """The target that a name means, "" for none; without a name, the only target."""
         targets = self._wanted.targets
         if not name:
             return targets[0] if len(targets) == 1 else ""
@@ -94,7 +87,9 @@ class Choice:
     def _by_name(self, path: str) -> None:
         """The last whole piece that names the file, or defines a module that it should define."""
         best: tuple[tuple[object, ...], Found, tuple[str, ...]] | None = None
-        for found in self._candidates():
+        for found in self._found:
+            if found.is_foreign(self._wanted):
+                continue
             score, names = self._score(found, path)
             if score and (best is None or score > best[0]):
                 best = (score, found, names)
@@ -102,9 +97,6 @@ class Choice:
             best = self._continued(best[1], path, best[2]) or best
         if best:
             self._chosen[path] = best[1], best[2]
-
-    def _candidates(self) -> list[Found]:
-        return [found for found in self._found if not found.is_foreign(self._wanted)]
 
     def _score(self, found: Found, path: str) -> tuple[tuple[object, ...], tuple[str, ...]]:
         """How well a piece serves as a file (empty: not at all), and the modules that say so."""
@@ -119,12 +111,7 @@ class Choice:
             main = [d for d in mine if d.is_complete]
         elif is_named and any(d.is_complete and not is_bench(d, wanted) for d in rest):
             quality, main = 3, [d for d in rest if d.is_complete]
-        elif (
-            is_named
-            and not defined
-            and path.endswith((".vh", ".svh"))
-            and is_code(path, found.body)
-        ):
+        elif is_named and not defined and is_header(path) and is_code(path, found.body):
             quality, main = 3, []
         elif mine:
             quality, main = 1, mine
@@ -176,22 +163,11 @@ class Choice:
                 self._chosen[path] = ranked[-1][0], (name,)
 
     def _roots(self) -> list[tuple[Found, Definition]]:
-        """Definitions that belong to no target and are used by no other, benches aside."""
-        used = {
-            name
-            for found in self._found
-            for d in found.defined
-            for name in d.uses
-            if not is_bench(d, ())
-        }
-        taken = {name for _, names in self._chosen.values() for name in names}
-        all_free = [
-            (found, d)
-            for found in self._found
-            if not found.is_other
-            for d in found.defined
-            if d.name not in self._owners and d.name not in taken
-        ]
+        """Definitions that belong to no target and that no other one uses, without test benches."""
+        pairs = [(found, d) for found in self._found for d in found.defined]
+        used = {name for _, d in pairs if not is_bench(d, ()) for name in d.uses}
+        taken = {name for _, names in self._chosen.values() for name in names} | {*self._owners}
+        all_free = [(f, d) for f, d in pairs if not f.is_other and d.name not in taken]
         free = [(f, d) for f, d in all_free if d.name not in used and not is_bench(d, ())]
         return free or all_free
 
@@ -210,8 +186,8 @@ class Choice:
         )
 
     def _by_any_code(self, path: str) -> None:
-        """A piece that names the file and is code of some kind; any for one target or header."""
-        headers = [p for p in self._wanted.targets if p.endswith((".vh", ".svh"))]
+        """Take code that names the file; any code if there is one target or one header."""
+        headers = [p for p in self._wanted.targets if is_header(p)]
         for found in reversed(self._found):
             is_only = len(self._wanted.targets) == 1 or headers == [path]
             is_ours = found.target == path or (is_only and not found.target)

@@ -1,4 +1,4 @@
-"""What a text of Verilog defines: names, places, whether each is whole, what it instantiates."""
+"""Definitions in a Verilog text: names, places, whether each is complete, and its instances."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _MOST = 1000
 _PATIENCE_S = 60.0
 _OPENERS = ("module", "macromodule", "interface", "package", "program", "primitive")
 _HAS_ANY = re.compile(rf"\b(?:{'|'.join(_OPENERS)})\b")
-_OTHER = re.compile(r"[^\x00-\x7f]")
 _TOKEN = re.compile(
-    r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:\\.|[^\"\\\n])*\"?|\\\S+|[`$]?[A-Za-z_][\w$]*|[#();,]",
+    r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:\\.|[^\"\\\n])*\"?|\\\S+"
+    r"|(?P<word>[`$]?[A-Za-z_][\w$]*|[#();,])",
     re.DOTALL,
 )
 _NAME = re.compile(r"[A-Za-z_][\w$]*")
@@ -66,7 +66,7 @@ def definitions_of(text: str) -> tuple[Definition, ...]:
     """
     if not _HAS_ANY.search(text):
         return ()
-    found = _PARSER.definitions(_OTHER.sub("?", text)) if len(text) <= _LONGEST else None
+    found = _PARSER.definitions(text) if len(text) <= _LONGEST else None
     is_clear = found and all(d.is_complete for d in found)
     plain = () if is_clear else tuple(islice(_by_tokens(text), _MOST))
     if found is None:
@@ -78,7 +78,7 @@ def definitions_of(text: str) -> tuple[Definition, ...]:
 
 
 class _Parser:
-    """Owns the process that parses; begun at first need, begun again after it ended."""
+    """Owns the parsing process; starts it at the first call, and again if it ended."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -86,14 +86,12 @@ class _Parser:
         self._owner = 0
 
     def definitions(self, text: str) -> list[Definition] | None:
-        """The definitions that slang sees, None where it gives no answer."""
+        """The definitions that slang finds, None if it does not answer."""
         if not _has_slang():
             return None
         with self._lock:
             line = self._ask(json.dumps(text).encode() + b"\n")
-        if line is None:
-            return None
-        return [Definition(**record) for record in json.loads(line)]
+        return [Definition(**record) for record in json.loads(line)] if line else None
 
     def close(self) -> None:
         """End the process, if this is the process that began it."""
@@ -102,7 +100,8 @@ class _Parser:
             process.kill()
             process.communicate()
 
-    def _ask(self, request: bytes) -> bytes | None:
+    def _ask(self, request: bytes) -> bytes:
+        """The line that the process answers with, b"" where it ended or takes too long."""
         if self._owner != os.getpid():  # a fork must not share the pipes
             self._process, self._owner = None, os.getpid()
         if self._process is None:
@@ -128,7 +127,7 @@ class _Parser:
                 line += part
         except OSError:
             self.close()
-            return None
+            line = b""
         return line
 
 
@@ -143,36 +142,29 @@ def _has_slang() -> bool:
 
 def _by_tokens(text: str) -> Iterator[Definition]:
     """Definitions by keywords alone; linear in the text."""
-    tokens = [(match[0], match.start()) for match in _TOKEN.finditer(text)]
-    tokens = [token for token in tokens if not token[0].startswith(("//", "/*", '"', "\\"))]
+    tokens = [match for match in _TOKEN.finditer(text) if match["word"]]
+    words = [match["word"] for match in tokens]
     place = 0
-    while place < len(tokens):
-        word, start = tokens[place]
-        name = place + 1
-        while name < len(tokens) and tokens[name][0] in _LEADS:
+    while place < len(words):
+        word, name = words[place], place + 1
+        while name < len(words) and words[name] in _LEADS:
             name += 1
-        is_opener = word in _OPENERS and name < len(tokens) and _NAME.fullmatch(tokens[name][0])
-        if not is_opener:
+        if word not in _OPENERS or name >= len(words) or not _NAME.fullmatch(words[name]):
             place += 1
             continue
-        closer = f"end{'module' if word == 'macromodule' else word}"
-        last = name + 1
-        while last < len(tokens) and tokens[last][0] not in (closer, word):
-            last += 1
-        is_complete = last < len(tokens) and tokens[last][0] == closer
-        stop = (
-            tokens[last][1] + (len(closer) if is_complete else 0)
-            if last < len(tokens)
-            else len(text)
-        )
+        closer = f"end{word.removeprefix('macro')}"
+        ends = (i for i in range(name + 1, len(words)) if words[i] in (closer, word))
+        last = next(ends, len(words))
+        is_complete = words[last : last + 1] == [closer]
+        stop = tokens[last].start() if last < len(words) else len(text)
         yield Definition(
             kind=word,
-            name=tokens[name][0],
-            start=start,
-            end=stop,
+            name=words[name],
+            start=tokens[place].start(),
+            end=tokens[last].end() if is_complete else stop,
             is_complete=is_complete,
-            has_ports=_has_ports([token for token, _ in tokens[name + 1 : last]]),
-            uses=_uses([token for token, _ in tokens[name + 1 : last]]),
+            has_ports=_has_ports(words[name + 1 : last]),
+            uses=_uses(words[name + 1 : last]),
         )
         place = last + is_complete
 

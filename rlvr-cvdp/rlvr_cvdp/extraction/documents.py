@@ -1,4 +1,4 @@
-"""Finds files in JSON, whichever way a model nested and named them."""
+"""Finds files in JSON, however a model nested and named them."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _MOST, _MOST_CALLS = 500, 50
 
 @frozen(kw_only=True)
 class Edit:
-    """Lines of a file that others take the place of; no old lines: the whole of a new file."""
+    """Replaces old lines of a file by new ones; without old lines it is a whole new file."""
 
     name: str
     old: tuple[str, ...]
@@ -70,14 +70,14 @@ def edited(
 
 
 def is_edit(piece: Piece) -> bool:
-    """Whether a piece says what changes in a file, and is no file."""
+    """Whether a piece holds changes of a file, not a file."""
     return bool(IS_EDIT.search(piece.body)) or (
         piece.language in ("diff", "patch", "udiff") and bool(_CHANGED.search(piece.body))
     )
 
 
 def _edits(text: str, known: Collection[str]) -> Iterator[Edit]:
-    """The edits of a text; `known` are the lines of the given files, without blanks around."""
+    """The edits of a text; `known` are the stripped lines of the given files."""
     for match in list(islice(_CALL.finditer(text), _MOST_CALLS)):
         read = read_object(text, match.start())
         call = read[0] if read and isinstance(read[0], dict) else {}
@@ -115,7 +115,7 @@ def _edits(text: str, known: Collection[str]) -> Iterator[Edit]:
 
 
 def _marked(lines: Sequence[str], place: int, known: Collection[str]) -> tuple[list[str], int]:
-    """The lines of a hunk, each with its mark; a line of the given file may lack its blank."""
+    """The lines of a hunk, each with its mark; an unchanged line may lack its leading blank."""
     found: list[str] = []
     while place < len(lines) and not lines[place].startswith("@@"):
         line = lines[place] or " "
@@ -142,13 +142,11 @@ def _hunk(name: str, body: Sequence[str]) -> Edit:
 
 
 def _next(lines: Sequence[str], place: int, pattern: re.Pattern[str]) -> int:
-    while place < len(lines) and not pattern.match(lines[place]):
-        place += 1
-    return place
+    return next((i for i in range(place, len(lines)) if pattern.match(lines[i])), len(lines))
 
 
 def _applied(base: str, edit: Edit) -> str | None:
-    """The text after an edit, None where its old lines are not there."""
+    """The text after an edit, None if its old lines are not in it."""
     if not "".join(edit.old).strip():
         new = "\n".join(edit.new) + "\n"
         return new if not base.strip() else None
@@ -159,9 +157,7 @@ def _applied(base: str, edit: Edit) -> str | None:
     stripped = [line.strip() for line in lines]
     first = next((line for line in wanted if line), "")
     for place in range(len(lines) - len(wanted) + 1):
-        if (
-            stripped[place] in (wanted[0], first)
-            and stripped[place : place + len(wanted)] == wanted
-        ):
-            return "\n".join([*lines[:place], *edit.new, *lines[place + len(wanted) :]])
+        end = place + len(wanted)
+        if stripped[place] in (wanted[0], first) and stripped[place:end] == wanted:
+            return "\n".join([*lines[:place], *edit.new, *lines[end:]])
     return None

@@ -1,4 +1,4 @@
-"""Reads JSON as models write it: broken in the usual ways, or Python's own spelling of it."""
+"""Reads JSON as models write it: with the usual mistakes, or as a Python literal."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _DEEPEST = 60
 
 
 class _NotReadableError(ValueError):
-    """What stands here is no such object."""
+    """No object or list stands here."""
 
 
 class _CutOffError(ValueError):
-    """The text ends within an object; `value` is what was read of it."""
+    """The text ends inside an object; `value` is the part that was read."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -87,30 +87,24 @@ class _Reader:
 
     def _mapping(self, place: int, closers: str) -> tuple[dict[str, Any], int]:
         found: dict[str, Any] = {}
+        key = ""
         try:
-            place = self._entries(found, place, closers)
-        except _CutOffError:
-            raise _CutOffError(found) from None
-        return found, place
-
-    def _entries(self, found: dict[str, Any], place: int, closers: str) -> int:
-        while True:
-            place = self._skip(place)
-            if self._text[place] == "}":
-                return place + 1
-            if self._text[place] == ",":
-                place += 1
-                continue
-            key, place = self._key(place)
-            place = self._skip(place)
-            if self._text[place] != ":":
-                raise _NotReadableError
-            try:
+            while True:
+                place = self._skip(place)
+                if self._text[place] == "}":
+                    return found, place + 1
+                if self._text[place] == ",":
+                    place += 1
+                    continue
+                key, place = self._key(place)
+                place = self._skip(place)
+                if self._text[place] != ":":
+                    raise _NotReadableError
                 found[key], place = self.value(place + 1, closers + "}")
-            except _CutOffError as cut:
-                if cut.value is not None:
-                    found[key] = cut.value
-                raise
+        except _CutOffError as cut:
+            if cut.value is not None:
+                found[key] = cut.value
+            raise _CutOffError(found) from None
 
     def _list(self, place: int, closers: str) -> tuple[list[Any], int]:
         found: list[Any] = []
@@ -174,7 +168,7 @@ class _Reader:
                 place += 1
 
     def _ends(self, place: int, closers: str) -> bool:
-        """Whether a quote before this place can be a string's last: what follows must fit."""
+        """Whether the quote before this place can end a string, judged by the text after it."""
         text = self._text
         inner = closers[-1:]
         if inner == "}" and _NEXT_KEY.match(text, place):
@@ -211,7 +205,7 @@ class _Reader:
 
 
 def _list_ends(text: str, place: int) -> bool:
-    """Whether a list that is put together ends here."""
+    """Whether a list whose lines a program joins ends here."""
     match = _SPACE.match(text, place)
     return bool(
         match and text.startswith("]", match.end()) and _JOINED.match(text, match.end() + 1)

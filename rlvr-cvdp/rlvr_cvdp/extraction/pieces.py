@@ -8,47 +8,11 @@ import re
 from attrs import frozen
 
 _WORD = re.compile(r"[\w./\\+-]+")
-_EXTENSIONS = frozenset(
-    [
-        "v",
-        "sv",
-        "vh",
-        "svh",
-        "vlt",
-        "md",
-        "rst",
-        "txt",
-        "py",
-        "tcl",
-        "sh",
-        "bash",
-        "sdc",
-        "xdc",
-        "f",
-        "yml",
-        "yaml",
-        "json",
-        "mem",
-        "hex",
-        "dat",
-        "c",
-        "cpp",
-        "h",
-        "mk",
-        "do",
-        "ys",
-        "log",
-        "csv",
-        "vhd",
-        "vhdl",
-        "toml",
-        "cfg",
-        "ini",
-        "lib",
-        "lef",
-        "vcd",
-    ]
+_ENDINGS = (
+    "v sv vh svh vlt md rst txt py tcl sh bash sdc xdc f yml yaml json mem hex dat c cpp h mk do "
+    "ys log csv vhd vhdl toml cfg ini lib lef vcd"
 )
+_EXTENSIONS = frozenset(_ENDINGS.split())
 _DECORATION = re.compile(
     r"(?i)\b(?:file|filename|filepath|file_path|path|name|title|code|the|for|create|update|updated|"
     r"new|modified|save|as|in|final|complete|full|version|here|is|contents?|of|source|design|rtl|"
@@ -85,7 +49,7 @@ class Piece:
 
 
 def paths_in(line: str) -> list[str]:
-    """Words of a line that are names of files. Linear, unlike a single pattern would be."""
+    """Words of a line that are names of files. Linear, unlike a single pattern."""
     found = []
     for match in _WORD.finditer(line[:1000]):
         word = match[0].rstrip("./-\\").lstrip("-+")
@@ -112,7 +76,7 @@ def is_path(text: str) -> bool:
 
 
 def tidied(body: str) -> str:
-    """The text without what a chat put around its lines: quotes marks, line numbers, entities."""
+    """The text without a chat's additions to its lines: quote marks, line numbers, entities."""
     body = _INVISIBLE.sub("", body).replace("\u00a0", " ")
     lines = body.split("\n")
     full = [line for line in lines if line.strip()]

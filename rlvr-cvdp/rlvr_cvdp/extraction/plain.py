@@ -1,4 +1,4 @@
-"""Finds code that stands among prose without any fence, and files that scripts would write."""
+"""Finds code in prose without fences, and files that shell or Python scripts would write."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def plain_code(lines: list[str], rest: list[str]) -> list[tuple[list[str], list[
 
 
 def without_prose(text: str) -> str:
-    """The lines from the first whole definition to the last; all of them where there is none."""
+    """The lines from the first complete definition to the last; all lines if there is none."""
     text = re.sub(r"`{1,2} ?(?=module\b)", "", text)  # code within a line of prose
     whole = [d for d in definitions_of(text) if d.is_complete]
     if not whole:
@@ -126,7 +126,7 @@ def heredocs(body: str) -> list[Piece]:
 
 
 def python_strings(body: str) -> list[Piece]:
-    """Strings of a Python program that hold code, named by the path that stands before."""
+    """Strings of a Python program that hold code, named by the path before them."""
     found: list[Piece] = []
     last = 0
     pattern = _TRIPLE if _TRIPLE.search(body) else _SHORT

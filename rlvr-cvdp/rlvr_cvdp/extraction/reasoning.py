@@ -1,4 +1,4 @@
-"""Takes out what a model thought before it answered, and the tokens that end its turn."""
+"""Removes a model's reasoning before its answer, and the tokens that end its turn."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TOKENS = re.compile(
 
 def without_reasoning(text: str) -> str:
     """
-    The text outside of thinking, in whichever tags it stands.
+    The text outside of the reasoning, for all known tags.
 
     Thinking that was never closed goes on to the end; a closing tag alone ends thinking that the
     prompt began. A tag that is never closed opens thinking only where a line begins, since an

@@ -22,9 +22,9 @@ _MEANINGLESS = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\s+", re.DOTALL)
 
 def segments_of(text: str, defined: Sequence[Definition]) -> Mapping[Definition, str]:
     """
-    For each definition its text, the comments and directives before it and the ends after it.
+    The text of each definition, with comments and directives before it and ends after it.
 
-    What the whole text begins with (time scale, macros, includes) goes before each of them.
+    Directives at the start of the text (time scale, macros, includes) go before each of them.
     """
     places = _places(text, defined)
     if not places:
@@ -65,7 +65,7 @@ def _head(text: str, first: Definition) -> str:
 
 
 def _places(text: str, defined: Sequence[Definition]) -> list[tuple[Definition, int]]:
-    """Definitions that do not lie in one another, each with the end of what belongs to it."""
+    """Definitions that are not inside another one, each with the end of its text."""
     places: list[tuple[Definition, int]] = []
     last = 0
     for definition in sorted(defined, key=lambda d: d.start):

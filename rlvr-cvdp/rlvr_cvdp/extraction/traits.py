@@ -1,4 +1,4 @@
-"""What a piece of code looks like: a test, an empty shell, a text with parts left out."""
+"""Tells what a piece of code is: a test, an empty shell, a text with parts left out."""
 
 from __future__ import annotations
 
@@ -66,11 +66,15 @@ _COMMENTS = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 
 
 def is_code(path: str, body: str) -> bool:
-    """Whether a text can be the file at all; a file that is no Verilog takes any text."""
+    """Whether a text can be the file at all; a file that is not Verilog takes any text."""
     if not path.endswith(HDL):
         return bool(body.strip())
-    is_header = path.endswith((".vh", ".svh"))
-    return bool(_CODE.search(body) or (is_header and _HEADER.search(body)))
+    return bool(_CODE.search(body) or (is_header(path) and _HEADER.search(body)))
+
+
+def is_header(path: str) -> bool:
+    """Whether a file is a Verilog header."""
+    return path.endswith((".vh", ".svh"))
 
 
 def is_bench(definition: Definition, wanted: Sequence[str]) -> bool:
@@ -95,7 +99,7 @@ def is_elided(text: str) -> bool:
 
 def is_doubtful(lead: str) -> bool:
     """
-    Whether prose presents what follows as something other than the answer.
+    Whether prose presents the code after it as something other than the answer.
 
     Only the words right before it are read, and they must name it so ("the old code was:"): a
     sentence that tells what was wrong before ("this avoids the bug of the old code:") does not.

@@ -1,9 +1,7 @@
-"""What a problem says about the files that its answer must hold."""
+"""The files and modules that a problem asks for."""
 
 from __future__ import annotations
 
-import functools
-import json
 from collections.abc import Mapping
 
 from attrs import field, frozen
@@ -17,7 +15,7 @@ from rlvr_cvdp.problem import CvdpProblem
 @frozen(kw_only=True)
 class Wanted:
     """
-    What a problem says about the files to write.
+    The files and modules that a problem asks for.
 
     Attributes:
         targets: Their paths.
@@ -36,55 +34,34 @@ class Wanted:
     prompt: str = ""
 
     def names(self, target: str) -> tuple[str, ...]:
-        """Modules that the target should define; its own name where nothing says so."""
+        """Modules that the target should define; by default one with the file's name."""
         return self.modules.get(target) or (stem(target),)
 
     def mains(self, target: str) -> frozenset[str]:
-        """Those of them that the file is about; the others are its helpers."""
+        """The modules that the file is about; its other modules are helpers."""
         names = set(self.names(target))
         given = {d.name for d in definitions_of(self.initial.get(target, ""))}
         return frozenset({stem(target)} & given or set(self.tops) & given or names)
 
 
 def wanted_of(problem: CvdpProblem) -> Wanted:
-    """What a problem says: its context's modules, what its harness simulates, its request."""
-    tops = {service.environment.get("TOPLEVEL", "") for service in problem.services} - {""}
-    sources = {
-        word.removeprefix("/code/")
-        for service in problem.services
-        for word in service.environment.get("VERILOG_SOURCES", "").split()
-    }
-    given = {path: text for path, text in problem.context.items() if path not in problem.targets}
-    given = {path: text for path, text in given.items() if path.endswith(HDL)}
-    initial = {path: problem.context[path] for path in problem.targets if path in problem.context}
-    key = json.dumps(
-        [list(problem.targets), sorted(tops), sorted(given.items()), sorted(initial.items())]
-    )
-    modules, compiled = _modules(key, tuple(sorted(sources)))
-    return Wanted(
-        targets=problem.targets,
-        modules=modules,
-        initial=initial,
-        given={path: given[path] for path in compiled},
-        tops=tuple(sorted(tops)),
-        prompt=problem.prompt,
-    )
-
-
-@functools.lru_cache(maxsize=512)
-def _modules(key: str, sources: tuple[str, ...]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """For each target the modules that it should define, and the given files that are compiled."""
-    targets, tops, given, initial = json.loads(key)
-    given, initial = dict(given), dict(initial)
+    """The files and modules that a problem's context, harness and request ask for."""
+    targets, context = problem.targets, problem.context
+    tops = sorted({service.top for service in problem.services} - {""})
+    sources = {path for service in problem.services for path in service.sources}
+    given = {p: text for p, text in context.items() if p not in targets and p.endswith(HDL)}
+    initial = {path: context[path] for path in targets if path in context}
     names = {
         path: [d.name for d in definitions_of(text)] for path, text in {**given, **initial}.items()
     }
-    elsewhere = {name for path in names for name in names[path]} | {stem(path) for path in targets}
-    free = [top for top in tops if top not in elsewhere]
+    elsewhere = {name for found in names.values() for name in found} | {stem(p) for p in targets}
     hdl = [path for path in targets if path.endswith(HDL)]
-    modules = {}
-    for path in hdl:
-        mine = [*names.get(path, ()), stem(path), *(free if len(hdl) == 1 else ())]
-        modules[path] = tuple(dict.fromkeys(mine))
-    compiled = [path for path in given if not sources or path in sources]
-    return modules, compiled
+    free = [top for top in tops if top not in elsewhere] if len(hdl) == 1 else []
+    return Wanted(
+        targets=targets,
+        modules={p: tuple(dict.fromkeys([*names.get(p, ()), stem(p), *free])) for p in hdl},
+        initial=initial,
+        given={path: text for path, text in given.items() if not sources or path in sources},
+        tops=tuple(tops),
+        prompt=problem.prompt,
+    )

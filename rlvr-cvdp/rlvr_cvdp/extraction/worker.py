@@ -1,4 +1,4 @@
-"""A process that parses Verilog with slang, away from the one that trains.
+"""A process that parses Verilog with slang, apart from the process that trains.
 
 Reads a JSON string a line, writes the definitions of that text as a JSON list a line. An answer
 may be hostile: a crash, a memory bomb or an endless macro ends this process and nothing else.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import resource
 import sys
+from collections.abc import Callable
 from typing import Any
 
 CPU_S = 3
@@ -17,12 +18,19 @@ _MEMORY = 2_000_000_000
 _DEPTH = 400
 _KINDS = {"ModuleDeclaration", "InterfaceDeclaration", "PackageDeclaration", "ProgramDeclaration"}
 
+_USES: dict[str, Callable[[Any], str]] = {
+    "HierarchyInstantiation": lambda part: part.type.valueText,
+    "PackageImportItem": lambda part: part.package.valueText,
+    "InterfacePortHeader": lambda part: part.nameOrKeyword.valueText,
+    "ScopedName": lambda part: str(part.left).strip(),
+}
 
-def definitions(text: str) -> list[dict[str, Any]]:
+
+def parsed(text: str) -> tuple[Any, Any]:
     """
-    Modules, interfaces, packages and programs of a text in ASCII, in order, with their places.
+    The syntax tree of a text, and the manager that knows which places are a macro's.
 
-    Included files are never opened. What a macro writes has no place and is left out.
+    Included files are never opened. Places count characters: all that is not ASCII is read as "?".
     """
     from pyslang import Bag, SourceManager
     from pyslang.parsing import LexerOptions, ParserOptions, PreprocessorOptions
@@ -34,8 +42,18 @@ def definitions(text: str) -> list[dict[str, Any]]:
     preprocessor.maxIncludeDepth = 0
     parser.maxRecursionDepth = _DEPTH
     lexer.maxErrors = 64
+    plain = text.encode("ascii", "replace").decode()
     bag = Bag([preprocessor, parser, lexer])
-    tree = SyntaxTree.fromText(text, manager, "answer", "answer", bag)
+    return SyntaxTree.fromText(plain, manager, "answer", "answer", bag), manager
+
+
+def definitions(text: str) -> list[dict[str, Any]]:
+    """
+    Modules, interfaces, packages and programs of a text, in order, with their places.
+
+    Definitions that a macro writes have no place and are left out.
+    """
+    tree, manager = parsed(text)
     members = getattr(tree.root, "members", None)
     is_unit = tree.root.kind.name == "CompilationUnit"
     found: list[dict[str, Any]] = []
@@ -59,16 +77,10 @@ def _collect(node: Any, manager: Any, found: list[dict[str, Any]]) -> None:
     inner: list[Any] = []
 
     def look(part: Any) -> None:
-        kind = getattr(part, "kind", None)
-        if kind is not None and kind.name == "HierarchyInstantiation":
-            uses.add(part.type.valueText)
-        elif kind is not None and kind.name == "PackageImportItem":
-            uses.add(part.package.valueText)
-        elif kind is not None and kind.name == "InterfacePortHeader":
-            uses.add(part.nameOrKeyword.valueText)
-        elif kind is not None and kind.name == "ScopedName":
-            uses.add(str(part.left).strip())
-        elif kind is not None and kind.name in _KINDS and part is not node:
+        kind = getattr(getattr(part, "kind", None), "name", "")
+        if kind in _USES:
+            uses.add(_USES[kind](part))
+        elif kind in _KINDS and part is not node:
             inner.append(part)
 
     node.visit(look)

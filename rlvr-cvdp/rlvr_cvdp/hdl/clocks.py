@@ -1,4 +1,4 @@
-"""Which inputs of a design are clocks and resets, told by names and by what the code does."""
+"""Finds clocks and resets among a design's inputs, by their names and by the code."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def clocking_of(
     resets: Mapping[str, int] | None = None,
 ) -> Clocking:
     """
-    Clocks and resets among the inputs; what is given by name is taken as it is.
+    Clocks and resets among the inputs; those given by name are taken unchanged.
 
     A clock is named like one, or its edges trigger something and it is not named like a reset. A
     reset is named like one; where none is, a clear counts. It is active low where its name says so
@@ -70,7 +70,7 @@ def clocking_of(
 
 
 def _pairs(found: Sequence[Token], words: set[str]) -> list[tuple[Token, Token]]:
-    """Each of the words with the name after it, an opening bracket between them left out."""
+    """Each of the words with the name after it, without an opening bracket between them."""
     pairs = []
     for index, token in enumerate(found[:-2]):
         if token.text in words:

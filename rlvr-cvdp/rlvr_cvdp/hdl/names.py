@@ -1,4 +1,4 @@
-"""Verilog text as tokens: enough to find names, and to give them others."""
+"""Reads Verilog text as tokens, to find names and to rename them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TOKEN = re.compile(
     |(?P<macro>`\w+)
     |(?P<system>\$\w+)
     |(?P<escaped>\\\S+)
-    |(?P<number>\d[\w.]*|'[sS]?[bodhBODH]\s*[\w?]+)
+    |(?P<number>\d[\w.]*|'[sS]?[bodhBODH]\s*[\w?]+|'[01xXzZ]\b)
     |(?P<name>[A-Za-z_][\w$]*)
     |(?P<blank>\s+)
     |(?P<sign>.)""",
@@ -46,7 +46,7 @@ class Token:
 
 
 def tokens(text: str) -> list[Token]:
-    """All tokens, blanks and comments too; joined they are the text."""
+    """All tokens, with blanks and comments; joined they give the text back."""
     return [Token(match.lastgroup or "sign", match[0]) for match in _TOKEN.finditer(text)]
 
 
@@ -61,7 +61,7 @@ def module_names(text: str) -> list[str]:
 
 
 def instantiated(text: str) -> set[str]:
-    """Modules (or what looks like them) that the text makes instances of."""
+    """Modules, or names that look like modules, that the text instantiates."""
     found = code(text)
     types = {
         token.text
@@ -78,7 +78,7 @@ def scope_names(text: str) -> set[str]:
     """
     Names that a hierarchical reference could begin with or pass through.
 
-    What the text defines (modules, packages, tasks, functions), instances, and named blocks.
+    Modules, packages, tasks and functions that the text defines, instances, and named blocks.
     """
     found = code(text)
     names = {name for _, name in _definitions(found)}
@@ -117,7 +117,7 @@ def defined_names(text: str) -> set[str]:
 
 def renamed_types(text: str, names: Collection[str], suffix: str) -> str:
     """
-    The text with a suffix on these names where they stand for what is defined by them.
+    The text with a suffix on these names, where they mean the module or package of that name.
 
     That is where they are defined, instantiated, imported or gone into (`kit::x`). A port or a
     signal of the same name keeps it.
@@ -151,7 +151,7 @@ def _definitions(found: Sequence[Token]) -> Iterator[tuple[str, str]]:
 
 
 def _routine(found: Sequence[Token], index: int) -> str:
-    """The name that a task or function is defined by: the last one before its arguments."""
+    """The name of a task or function: the last name before its arguments."""
     name = ""
     depth = 0
     for token in found[index + 1 :]:
@@ -164,7 +164,7 @@ def _routine(found: Sequence[Token], index: int) -> str:
 
 
 def _instances(found: Sequence[Token], index: int) -> set[str]:
-    """Names of instances of the type that stands at a place, none where it is no type."""
+    """Names of the instances of the type at a place, none if it is not a type."""
     place = index + 1
     if place < len(found) and found[place].text == "#":
         place = _closed(found, place + 1)
@@ -183,7 +183,7 @@ def _instances(found: Sequence[Token], index: int) -> set[str]:
 
 
 def _closed(found: Sequence[Token], place: int) -> int:
-    """The place after the brackets that open at `place`; after one token where none do."""
+    """The place after the brackets that open at `place`; if none open there, the next place."""
     depth = 0
     for index in range(place, len(found)):
         depth += found[index].text in ("(", "[", "{")

@@ -16,7 +16,7 @@ _PLAIN = {"wire", "reg", "logic", "bit", "var", "tri", "signed", "unsigned"}
 
 
 class PortsError(ValueError):
-    """The ports cannot be driven by a program that knows only text; says why."""
+    """The ports cannot be driven by a program that reads only text; the message says why."""
 
 
 @frozen
@@ -31,7 +31,7 @@ class Port:
 @frozen(kw_only=True)
 class Header:
     """
-    What is outside of a module.
+    The ports and parameters of a module.
 
     `parameters` maps the names that widths may use to their default expressions, in order.
     """
@@ -163,7 +163,7 @@ def _needed(ports: Sequence[Port], parameters: Mapping[str, str]) -> dict[str, s
 
 
 def _declarations(body: Sequence[Token], words: set[str]) -> Iterator[list[Token]]:
-    """Statements of a module's own level that begin with one of the words."""
+    """Statements at a module's top level that begin with one of the words."""
     routine = False
     index = 0
     while index < len(body):
@@ -180,7 +180,7 @@ def _declarations(body: Sequence[Token], words: set[str]) -> Iterator[list[Token
 
 
 def _brackets(tokens: Sequence[Token], place: int) -> tuple[list[Token], int]:
-    """What stands in the brackets that open at `place`, and the place after them."""
+    """The tokens in the brackets that open at `place`, and the place after them."""
     depth = 0
     for index in range(place, len(tokens)):
         depth += tokens[index].text in ("(", "[", "{")

@@ -1,1 +1,1 @@
-"""Are two designs equal? Netlists by yosys, proofs, compiled forms, a known right design."""
+"""Tells whether two designs are equal: netlists by yosys, proofs, compiled forms, test benches."""

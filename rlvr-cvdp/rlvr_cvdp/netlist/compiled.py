@@ -1,4 +1,4 @@
-"""What a compiled simulation of Icarus Verilog says: ports, and its form without names."""
+"""Reads a compiled simulation of Icarus Verilog: its ports, and its form without names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether two designs are equal from power-up on: yosys, a miter and a SAT solver in a sandbox."""
+"""Proves two designs equal from power-up on: yosys, a miter and a SAT solver in a sandbox."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Side:
 @frozen
 class Proof:
     """
-    What was found about a given design and another.
+    The result of comparing a given design with another.
 
     `different` covers another design that yosys cannot read or that has other ports, and one that
     is too hard for the solver where the given design against itself is not. `undecided` never
@@ -63,11 +63,11 @@ async def prove(
     Compare two designs by their outputs, from registers at 0 or at their declared values on.
 
     A step is a change of the inputs; clocks are inputs like any other. The given design may leave
-    an output undefined (x); there the other one is free. "bounded" means no difference in the
-    first 8 steps.
+    an output undefined (x); there the other design may give anything. "bounded" means no
+    difference in the first 8 steps.
 
     Args:
-        problem: Theirs.
+        problem: The problem of both designs.
         gold: The given design.
         gate: The other one, as the score counted it.
         slot: An empty slot.
@@ -147,7 +147,7 @@ async def _yosys(
 async def _run(
     slot: SandboxLease, limits: Limits, argv: list[str], *, any_end: bool = False
 ) -> str | None:
-    """What a command wrote, None where it failed or was stopped."""
+    """The output of a command, None if it failed or was stopped."""
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/code/rundir"}
     ended = await slot.run(argv, environment=environment, limits=limits)
     if ended.rc is None or ended.rc > 128 or (ended.rc and not any_end):

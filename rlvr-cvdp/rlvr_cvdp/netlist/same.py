@@ -1,5 +1,5 @@
 """
-Whether an answer is the same circuit as the given design, however its text differs.
+Shows that an answer is the same circuit as the given design, even if its text differs.
 
 Both are read as the simulator's preprocessor leaves them, without comments and attributes: yosys
 sees no other text than the simulator. First their netlists are compared as they are, but for names
@@ -69,21 +69,21 @@ _ABC = "read_aiger {0}; strash; scorr; dc2; scorr; fraig; write_aiger {0}"
 _EQUAL = re.compile(r"aig \d+ \d+ 0 1 0\n0\n")
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
 _STARTS = re.compile(r"\binitial\b|\b(?:reg|logic|bit|int|integer)\b[^;()]*=")
-"""What gives a register its first value; taken too often rather than too seldom."""
+"""Gives a register its first value; matches too often rather than too seldom."""
 
 
 _CPU_S = 10.0
 _SOLVE_S = 4.0
 """For each tool that works on single bits: an answer that is wrong waits for it."""
 _VALUES = ("zero", "one")
-"""What stands for each undefined bit: equal with both."""
+"""The values that stand for undefined bits; the designs must be equal with each."""
 _LARGEST = 400_000
 """Characters of the given design's netlist above which no solver is asked."""
 
 
 @frozen(kw_only=True)
 class Circuit:
-    """A design whose sources are one text after the preprocessor; `ports` that must be alike."""
+    """A design as one text after the preprocessor; `ports` must be equal in both designs."""
 
     text: str
     ports: Collection[str]
@@ -99,18 +99,18 @@ async def is_same_circuit(
     slot: SandboxLease, limits: Limits, python: str,
 ) -> bool:  # fmt: skip
     """
-    Whether two designs do the same, as far as can be shown; False where nothing can.
+    Whether two designs are shown to do the same; False if nothing can be shown.
 
-    Nothing is: a first value where the given design has none (a register without one begins at 0),
-    another port than those of the two, a delay. Something is: what shows with other values of the
-    parameters that both have, or that `asked` names.
+    Ignored differences: initial values of registers if the given design has none (they begin at 0),
+    ports of neither design, and delays. Parameters that both designs have or that `asked` names
+    also get other values, and a difference with these counts.
 
     Args:
         given: The design before the answer.
         answer: The answer.
         top: Their top module.
         asked: Words of the harness.
-        is_known: That they are the same with the parameters that they have.
+        is_known: They are known to be equal with their own parameters.
         slot: A slot; files of their own are put into its tree, and taken out again.
         limits: Of the slot; each tool has ten seconds.
         python: A Python inside of the slot.
@@ -130,8 +130,8 @@ async def is_same_circuit(
         slot=slot, limits=limits, python=python, top=top, ports=kept, has_starts=has_starts
     )
     is_same = is_known or await place.compare({}) is True
-    for change in (lambda value: 2 * value, lambda value: value + 1) if new else ():
-        other = {name: change(value) for name, value in new.items()}
+    for factor, term in ((2, 0), (1, 1)) if new else ():
+        other = {name: factor * value + term for name, value in new.items()}
         sides = {"gold": {n: v for n, v in other.items() if n in old}, "gate": other}
         if is_same:
             is_same = await place.compare(sides) is not False
@@ -142,7 +142,7 @@ async def is_same_circuit(
 
 @frozen(kw_only=True)
 class _Place:
-    """Where the two are compared, and how they are read there."""
+    """The slot in which the two are compared, and how they are read there."""
 
     slot: SandboxLease
     limits: Limits
@@ -157,7 +157,7 @@ class _Place:
         return await runs(words, self.slot, limits)
 
     async def compare(self, parameters: Mapping[str, Mapping[str, int]]) -> bool | None:
-        """Whether the two are shown to be the same with these; None where no tool can say."""
+        """Whether the two are shown to be equal with these parameters; None if no tool can tell."""
         reads = {}
         for side in ("gold", "gate"):
             sets = [f"-chparam {name} {value}" for name, value in parameters.get(side, {}).items()]
@@ -191,7 +191,7 @@ class _Place:
             await runs(["yosys-abc", "-q", _TRY.format(inside)], self.slot, limits)
             if read_plain(said, most=7) == "snl_SAT":
                 return False
-            # What abc does not reach in its time stays as yosys wrote it: not shown to be equal.
+            # If abc runs out of time, the file stays as yosys wrote it: not shown to be equal.
             await runs(["yosys-abc", "-q", _ABC.format(inside)], self.slot, limits)
             if not _EQUAL.match(read_plain(place, most=200)):
                 return False
@@ -199,7 +199,7 @@ class _Place:
 
 
 async def runs(argv: list[str], slot: SandboxLease, limits: Limits) -> bool:
-    """Whether a tool ends with 0, in ten seconds of its time or of its waiting at most."""
+    """Whether a tool ends with 0 within ten seconds of processor time or of waiting."""
     cpu_s = min(limits.cpu_s, _CPU_S)  # a text may include a pipe
     limits = evolve(limits, cpu_s=cpu_s, wall_s=cpu_s)
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/code/rundir"}

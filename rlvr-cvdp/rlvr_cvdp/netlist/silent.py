@@ -1,5 +1,5 @@
 """
-An answer without words: the same design, but nothing of its text reaches the log of a tool.
+Takes the words out of an answer: the same design, but none of its text reaches a tool's log.
 
 A harness reads its counts from what yosys prints. There an answer may speak too: by tasks that
 print, names, strings and file names. What a score counts must be there as well when it cannot
@@ -31,7 +31,7 @@ _LETTERS = {"n": "\n", "t": "\t", "v": "\v", "f": "\f", "a": "\a", "r": "\r"}
 
 def without_words(problem: CvdpProblem, files: Mapping[str, str], tool: str) -> dict[str, str]:
     """
-    The files for a scored call of `tool`, the same where they say nothing.
+    The files for a scored call of `tool`, unchanged if they print nothing.
 
     For "verilator" the comments that silence it are taken away, as far as no given file has them.
     For yosys: tasks that print, `line`, strings, and names that no given file has.
@@ -52,7 +52,7 @@ def without_words(problem: CvdpProblem, files: Mapping[str, str], tool: str) -> 
 
 
 def _unsilenced(text: str, given: str) -> str:
-    """The text without comments and directives for Verilator that are not given."""
+    """The text without comments and directives for Verilator, except those of given files."""
     kept = []
     for token in tokens(text):
         is_pragma = token.kind == "comment" and "verilator" in token.text
@@ -102,7 +102,7 @@ class _Silencer:
         return place
 
     def _arguments_end(self, place: int) -> int:
-        """The place after the brackets that follow, `place` itself where none do."""
+        """The place after the brackets that follow, `place` itself if none follow."""
         start = place
         while start < len(self._found) and self._found[start].kind in ("blank", "comment"):
             start += 1
@@ -116,7 +116,7 @@ class _Silencer:
 
 
 def _plain(match: re.Match[str]) -> str:
-    """A string of an attribute, empty where it is more than a word."""
+    """A string of an attribute; empty if it is more than a word."""
     return match[0] if _WORD.match(match[0].strip('"')) else '""'
 
 

@@ -1,4 +1,4 @@
-"""A problem again, with a harness that compares an answer with a design known to be right."""
+"""A problem with another harness, which compares an answer with a design known to be right."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""What an agent is told first: the request, the files, and the actions with examples."""
+"""The first prompt of an agent: the request, the files, and the actions with examples."""
 
 from __future__ import annotations
 
 from rlvr import Message
 from rlvr_cvdp.problem import CvdpProblem
-from rlvr_cvdp.prompts.visible import visible_files
 
 ACTIONS = """\
 You work on the files of a hardware project. In each message you may take one or more actions; they
@@ -52,7 +51,7 @@ def agent_prompt(problem: CvdpProblem, turns: int) -> tuple[Message, ...]:
     user = (
         f"{problem.prompt}\n\n"
         f"Files to be judged: {', '.join(problem.targets)}\n"
-        f"Files that are there: {', '.join(sorted(visible_files(problem))) or 'none'}\n"
+        f"Files that are there: {', '.join(sorted(problem.visible)) or 'none'}\n"
         f"You have {turns} turn{'s' * (turns != 1)}.\n"
     )
     return Message(role="system", content=ACTIONS), Message(role="user", content=user)

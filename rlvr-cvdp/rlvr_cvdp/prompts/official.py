@@ -8,6 +8,8 @@ from functools import partial
 from rlvr import Message
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.problem import CvdpProblem
+from rlvr_cvdp.prompts.agent import agent_prompt
+from rlvr_cvdp.prompts.starter import brief_prompt
 
 _FOLDERS = """\
 You are a helpful assistant. Consider that you have a folder structure like this:
@@ -37,10 +39,7 @@ _TASKS = {
         "a verbatim quote: of the test plan where testbench code is given, of the testbench code "
         "where a part of the test plan is given",
     ),
-    "cid007": (
-        "RTL Lint Improvement or Power-Performance Optimization",
-        "the improved RTL code",
-    ),
+    "cid007": ("RTL Lint Improvement or Power-Performance Optimization", "the improved RTL code"),
     "cid012": ("Test Plan to Testbench Stimulus Generation", "the stimulus of the testbench"),
     "cid013": ("Test Plan to Testbench Checker Generation", "the checker of the testbench"),
     "cid014": ("Test Plan to Assertions Generation", "the assertions of the testbench"),
@@ -87,22 +86,18 @@ def official_prompt(problem: CvdpProblem) -> tuple[Message, ...]:
     return Message(role="system", content=system), Message(role="user", content=user)
 
 
-def brief_prompt(problem: CvdpProblem) -> tuple[Message, ...]:
-    """The starter model's prompt: the specification and the file to write."""
-    from rlvr_cvdp.prompts.starter import brief_prompt as brief
-
-    return (Message(role="user", content=brief(problem.prompt, problem.targets[0])),)
+def _brief(problem: CvdpProblem) -> tuple[Message, ...]:
+    """The starter model's prompt."""
+    return (Message(role="user", content=brief_prompt(problem.prompt, problem.targets[0])),)
 
 
 def prompt_maker(
     config: CvdpConfig, record: CvdpProblem
 ) -> Callable[[CvdpProblem], tuple[Message, ...]]:
-    """What puts a problem's first prompt together, by `cvdp.prompt` and `cvdp.mode`."""
-    from rlvr_cvdp.prompts.agent import agent_prompt
-
+    """The function that writes a problem's first prompt, by `cvdp.prompt` and `cvdp.mode`."""
     if record.is_comprehension:
         return official_prompt
     if config.mode == "agent":
         return partial(agent_prompt, turns=config.turns)
     is_brief = config.prompt == "brief" or (config.prompt == "auto" and record.is_starter)
-    return brief_prompt if is_brief else official_prompt
+    return _brief if is_brief else official_prompt

@@ -1,4 +1,4 @@
-"""A text of a prompt in pieces, each with how soon it may be left out."""
+"""Splits a prompt's texts into pieces, each with a rank: how soon it may be left out."""
 
 from __future__ import annotations
 
@@ -72,18 +72,15 @@ def _code(text: str, rank: int) -> Iterator[Section]:
     for line in text.splitlines(keepends=True):
         code = line.partition("//")[0]
         begins = bool(re.search(r"\b(module|interface|package)\b", code))
-        if begins or goes_on or _DECLARES.search(code):
-            if body:
-                yield Section("".join(body), rank)
-                body = []
+        is_kept = begins or goes_on or bool(_DECLARES.search(code))
+        body += [] if is_kept else [line]
+        if body and (is_kept or not line.strip()):
+            yield Section("".join(body), rank)
+            body = []
+        if is_kept:
             yield Section(line, KEEP)
             is_open = ";" not in code or bool(re.search(r"\bimport\b", code))
             goes_on = (begins or goes_on or bool(_GOES_ON.search(code))) and is_open
-        else:
-            body.append(line)
-            if not line.strip():
-                yield Section("".join(body), rank)
-                body = []
     if body:
         yield Section("".join(body), rank)
 

@@ -16,7 +16,7 @@ _TOKENS = re.compile(r"([A-Za-z]+)|(\n+|[^\S\n]+)|([\x00-\x7f])|(.)", re.DOTALL)
 _LETTERS = 4
 _A_MESSAGE = 4
 _MARK = 22
-"""What a mark costs at most, up to a million lines."""
+"""Most tokens of a mark, up to a million lines."""
 
 REQUEST = "prompt"
 """The request's own name where cut lines are counted by file."""
@@ -24,7 +24,7 @@ REQUEST = "prompt"
 
 def estimated_tokens(text: str) -> int:
     """
-    Tokens of a text without a model, rather too many than too few.
+    Estimated tokens of a text without a model, rather too many than too few.
 
     A run of letters counts one for each four letters or part of it, a run of blanks or of line
     ends one, each digit and sign one, each character beyond ASCII its bytes.
@@ -58,9 +58,7 @@ class Fitted:
 
 
 def fit_prompt(
-    problem: CvdpProblem,
-    construct: Callable[[CvdpProblem], tuple[Message, ...]],
-    max_tokens: int,
+    problem: CvdpProblem, construct: Callable[[CvdpProblem], tuple[Message, ...]], max_tokens: int
 ) -> Fitted:
     """
     The prompt of a problem, cut to at most so many estimated tokens; 0 cuts nothing.

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
+
+from attrs import AttrsInstance, asdict
 
 _UNSHOWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
 
 
-class Shown(Protocol):
-    """A record with a JSON form."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Its fields as JSON values."""
-        ...
-
-
-RecordT = TypeVar("RecordT", bound=Shown)
+RecordT = TypeVar("RecordT", bound=AttrsInstance)
 
 
 def bounded_text(text: str, limit: int) -> str:
@@ -32,7 +26,7 @@ def bounded_json(
     """At most `limit` records in their order, preferring important ones, and how many are left."""
     ranked = sorted(range(len(records)), key=lambda index: not is_important(records[index]))
     kept = sorted(ranked[:limit])
-    return [records[index].to_json() for index in kept], len(records) - len(kept)
+    return [asdict(records[index]) for index in kept], len(records) - len(kept)
 
 
 def shown_path(path: str) -> str:

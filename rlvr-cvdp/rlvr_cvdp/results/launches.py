@@ -46,7 +46,7 @@ class Launch:
 
 def read_launches(record: Record, out: Path, output: str) -> list[Launch]:
     """
-    The launches that the sandbox's programs told of, in the order of their ends.
+    The launches that the sandbox's programs noted, in the order of their ends.
 
     Messages of failing tests come from the launch's own log in `out`, where the harness gave it
     one, else from `output`, what the service wrote.
@@ -68,7 +68,7 @@ def read_launches(record: Record, out: Path, output: str) -> list[Launch]:
 def _launch(
     end: Mapping[str, Any], number: int, failures: Mapping[str, Failure] | None = None
 ) -> Launch:
-    """`end` is what was told of it; nothing where its build failed."""
+    """`end` is the note about it; {} if its build failed."""
     rc = int(end.get("rc", 1))
     why_none = f"the simulator ended with {rc} and left no results" if end else _NOT_BUILT
     text = str(end.get("results", ""))
@@ -85,7 +85,7 @@ def _summary(end: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _failures(logs: Sequence[Path], output: str) -> list[Mapping[str, Failure]]:
-    """What the log of each launch says; nothing where it cannot be told whose log it is."""
+    """The failures in the log of each launch; none if it is not clear whose log it is."""
     shared = read_failures(output)
     if len(shared) != sum(not is_plain(log) for log in logs):
         shared = ()  # it was cut

@@ -1,4 +1,4 @@
-"""What cocotb's log says about failing tests: the exception, and the line that raised it."""
+"""Reads failing tests from cocotb's log: the exception, and the line that raised it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MESSAGE_LINES = 4
 
 @frozen(kw_only=True)
 class Failure:
-    """The exception of a failing test and the harness's line that raised it, as far as known."""
+    """The exception of a failing test and the harness's line that raised it, if known."""
 
     message: str = ""
     file: str = ""
@@ -63,7 +63,7 @@ def read_failures(log: str) -> tuple[dict[str, Failure], ...]:
 
 
 def _records(log: str) -> Iterator[tuple[str, str, list[str]]]:
-    """Log records: the logger, the text of the first line, and all lines as they stand."""
+    """Log records: the logger, the text of the first line, and all lines unchanged."""
     logger, text = "", ""
     lines: list[str] = []
     for line in _COLOR.sub("", log).split("\n", _MAX_LINES)[:_MAX_LINES]:

@@ -12,6 +12,7 @@ from rlvr_cvdp.results.bounded import bounded_json, bounded_text, shown_path
 
 Tool = Literal["iverilog", "verilator", "yosys"]
 Severity = Literal["error", "warning", "note"]
+Place = tuple[str | None, str | None, str | None]
 
 MAX_MESSAGES = 1_000
 MAX_SHOWN = 50
@@ -19,6 +20,7 @@ _MAX_LINES = 50_000
 _MAX_WIDTH = 2_000
 _TEXT = 400
 _NAME = 200
+_NOWHERE: Place = (None, None, None)
 
 # A column may be a range (`12.5-12.9`), as newer versions of Yosys write it.
 _PLACE = re.compile(r"([^\s:()]+(?: [^\s:()]+)*):(\d{1,9})(?:[:.](\d{1,9}))?(?:-[\d.]+)?: ?(.*)")
@@ -38,7 +40,7 @@ _YOSYS_PLACE = re.compile(r"\(([^\s():]+):(\d{1,9})\)|\bat ([^\s():]+):(\d{1,9})
 @frozen(kw_only=True)
 class ToolMessage:
     """
-    One message of a tool.
+    One message of a tool; its fields are JSON values.
 
     Attributes:
         file: Relative to /code; "" where the tool names none. So with line and column.
@@ -53,18 +55,6 @@ class ToolMessage:
     code: str = ""
     text: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Its fields as JSON values."""
-        return {
-            "tool": self.tool,
-            "file": self.file,
-            "line": self.line,
-            "column": self.column,
-            "severity": self.severity,
-            "code": self.code,
-            "text": self.text,
-        }
-
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.file, self.line, self.column) if part)
         kind = f"{self.severity} {self.code}".strip()
@@ -75,13 +65,13 @@ def read_messages(text: str, tool: Tool = "iverilog") -> tuple[ToolMessage, ...]
     """
     The messages in a tool's output, in order, none twice, at most 1000.
 
-    What only counts or repeats (`2 error(s) during elaboration.`, `Exiting due to 3 error(s)`) and
+    Lines that only count (`2 error(s) during elaboration.`, `Exiting due to 3 error(s)`) and
     quoted source lines are left out.
     """
     lines = [line[:_MAX_WIDTH].rstrip() for line in text.split("\n", _MAX_LINES)[:_MAX_LINES]]
     found: dict[ToolMessage, None] = {}
     for message in _READERS[tool](lines):
-        found[_bounded(message)] = None
+        found[message] = None
         if len(found) == MAX_MESSAGES:
             break
     return tuple(found)
@@ -93,13 +83,19 @@ def shown_messages(messages: Sequence[ToolMessage], limit: int = MAX_SHOWN) -> d
     return {"messages": shown, "messages_left_out": left_out}
 
 
-def _bounded(message: ToolMessage) -> ToolMessage:
-    return evolve(
-        message,
-        text=bounded_text(message.text, _TEXT),
-        file=bounded_text(message.file, _NAME),
-        line=message.line or None,
-        column=message.column or None,
+def _message(
+    tool: Tool, place: Place, severity: Severity, text: str, code: str = ""
+) -> ToolMessage:
+    """A message of bounded size; `place` are file, line and column as written."""
+    file, line, column = place
+    return ToolMessage(
+        tool=tool,
+        file=bounded_text(shown_path(file or ""), _NAME),
+        line=int(line or 0) or None,
+        column=int(column or 0) or None,
+        severity=severity,
+        code=code,
+        text=bounded_text(text, _TEXT),
     )
 
 
@@ -107,27 +103,22 @@ def _iverilog(lines: Sequence[str]) -> Iterator[ToolMessage]:
     """Messages of iverilog; lines that go on (`file:3:      : It was declared here`) are joined."""
     last: ToolMessage | None = None
     for line in lines:
-        place = _PLACE.match(line)
-        rest = place[4] if place else line
+        found = _PLACE.match(line)
+        rest = found[4] if found else line
         more = _ICARUS_MORE.fullmatch(rest)
         if more and last is not None:
-            last = evolve(last, text=f"{last.text} {more[1]}")
+            last = evolve(last, text=bounded_text(f"{last.text} {more[1]}", _TEXT))
             continue
-        severity, words = _icarus_severity(rest, bool(place))
+        severity, words = _icarus_severity(rest, bool(found))
+        place: Place = (found[1], found[2], None) if found else _NOWHERE
         if severity is None:
             missing = _ICARUS_FILE.fullmatch(line)
             if missing is None:
                 continue
-            place, severity, words = None, "error", f"{shown_path(missing[1])}: {missing[2]}"
+            place, severity, words = _NOWHERE, "error", f"{shown_path(missing[1])}: {missing[2]}"
         if last is not None:
             yield last
-        last = ToolMessage(
-            tool="iverilog",
-            file=shown_path(place[1]) if place else "",
-            line=int(place[2]) if place else None,
-            severity=severity,
-            text=words,
-        )
+        last = _message("iverilog", place, severity, words)
     if last is not None:
         yield last
 
@@ -150,38 +141,26 @@ def _verilator(lines: Sequence[str]) -> Iterator[ToolMessage]:
         match = _VERILATOR.match(line)
         if match is None or match[3].startswith("Exiting due to"):
             continue
-        place = _PLACE.match(match[3])
-        yield ToolMessage(
-            tool="verilator",
-            file=shown_path(place[1]) if place else "",
-            line=int(place[2]) if place else None,
-            column=int(place[3]) if place and place[3] else None,
-            severity="error" if match[1] == "Error" else "warning",
-            code=match[2] or "",
-            text=place[4] if place else match[3],
-        )
+        found = _PLACE.match(match[3])
+        place: Place = (found[1], found[2], found[3]) if found else _NOWHERE
+        text = found[4] if found else match[3]
+        severity: Severity = "error" if match[1] == "Error" else "warning"
+        yield _message("verilator", place, severity, text, match[2] or "")
 
 
 def _yosys(lines: Sequence[str]) -> Iterator[ToolMessage]:
     for line in lines:
-        place = _PLACE.match(line)
-        match = _YOSYS.match(place[4] if place else line)
+        found = _PLACE.match(line)
+        match = _YOSYS.match(found[4] if found else line)
         if match is None:
             continue
-        inner = None if place else _YOSYS_PLACE.search(match[2])
-        file, number, column = "", "", ""
-        if place:
-            file, number, column = place[1], place[2], place[3] or ""
+        inner = _YOSYS_PLACE.search(match[2])
+        place: Place = _NOWHERE
+        if found:
+            place = found[1], found[2], found[3]
         elif inner:
-            file, number, column = inner[1] or inner[3], inner[2] or inner[4], inner[5] or ""
-        yield ToolMessage(
-            tool="yosys",
-            file=shown_path(file),
-            line=int(number) if number else None,
-            column=int(column) if column else None,
-            severity="error" if match[1] == "ERROR" else "warning",
-            text=match[2],
-        )
+            place = inner[1] or inner[3], inner[2] or inner[4], inner[5]
+        yield _message("yosys", place, "error" if match[1] == "ERROR" else "warning", match[2])
 
 
 _READERS: Mapping[str, Callable[[Sequence[str]], Iterator[ToolMessage]]] = {

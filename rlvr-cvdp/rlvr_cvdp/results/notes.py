@@ -1,4 +1,4 @@
-"""What the sandbox's own programs noted about a service, beside its launches."""
+"""Reads the notes of the sandbox's own programs about a service, except its launches."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rlvr_cvdp.sandbox.recorder import Record
 
 _MESSAGE = 500
 _ITEM = re.compile(r"^\S+\.py::\S+ ", re.MULTILINE)
-"""What pytest writes before an item, on the line that the item's first words go on."""
+"""The name that pytest writes before an item's own output, on the same line."""
 
 
 def read_notes(record: Record) -> list[dict[str, Any]]:
-    """What was noted of pytest's items, each with how many launches there had been by then."""
+    """The notes about pytest's items, each with the number of launches before it."""
     launches = 0
     notes = []
     for note in record.notes:
@@ -51,7 +51,7 @@ def own_tests(
 
 
 def service_messages(service: Service, out: Path, output: str) -> tuple[ToolMessage, ...]:
-    """What the compiler said in builds that failed, and the linter or synthesizer it runs."""
+    """Messages of the compiler in failed builds, and of the service's linter or synthesizer."""
     text = "\n".join(read_all(sorted(out.glob("*.build")), most=16_000_000))
     found = read_messages(text, "iverilog")
     output = _ITEM.sub("", output) if service.tool else ""

@@ -1,4 +1,4 @@
-"""Reads what a sandbox left: plain files only, and none that a link leads to."""
+"""Reads files that a sandbox left: plain files only, never through a link."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def is_plain(path: Path, folder: Path | None = None) -> bool:
-    """Whether a plain file stands there itself; below `folder`, with no link on the way there."""
+    """Whether a path is a plain file; with `folder`, also that no link is on the way from there."""
     try:
         is_file = stat.S_ISREG(os.lstat(path).st_mode)
     except (OSError, ValueError):
@@ -23,7 +23,7 @@ def is_plain(path: Path, folder: Path | None = None) -> bool:
 
 def read_plain(path: Path, folder: Path | None = None, most: int = -1) -> str:
     """
-    The text of a plain file (see `is_plain`), `most` bytes of it; "" where there is none.
+    The first `most` bytes of a plain file (see `is_plain`) as text; "" if there is none.
 
     A link may lead out of the sandbox, and reading a pipe may wait for ever. To be called while
     nothing runs in the sandbox.

@@ -1,4 +1,4 @@
-"""How many tests of a service count, and how many of them passed: what partial credit rests on."""
+"""Counts a service's tests and those that passed, for partial credit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Counted:
 
 
 def mean_share(counts: Sequence[Counted], services: int) -> float:
-    """The mean of the services' shares; one that did not run for another's sake has share 0."""
+    """The mean of the services' shares; a service that did not run because another failed has 0."""
     return sum(count.share for count in counts) / max(services, len(counts), 1)
 
 

@@ -1,23 +1,23 @@
-"""Where an answer was stopped, from reading it to its tests, and why, in one sentence."""
+"""The stage that stopped an answer, from reading it to its tests, and why, in one sentence."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from attrs import frozen
 
 from rlvr_cvdp.results.bounded import bounded_text
-from rlvr_cvdp.results.messages import ToolMessage
-from rlvr_cvdp.results.tests import TestResult
+from rlvr_cvdp.results.messages import ToolMessage, shown_messages
+from rlvr_cvdp.results.tests import TestResult, shown_tests
 
 _WHY = 400
 CPU_LIMIT = 152  # 128 + SIGXCPU
 
 
 class Stage(StrEnum):
-    """What stopped an answer; docs/results.md says what each means."""
+    """The stages that can stop an answer; docs/results.md explains each."""
 
     EXTRACTION = "extraction"
     POLICY = "policy"
@@ -37,15 +37,6 @@ class Stage(StrEnum):
     SANDBOX = "sandbox"
 
 
-_STOPPED = {
-    "time": Stage.TIMEOUT,
-    "output": Stage.OUTPUT,
-    "disk": Stage.DISK,
-    "processes": Stage.PROCESSES,
-    "memory": Stage.MEMORY,
-}
-
-
 @frozen(kw_only=True)
 class Stopped:
     """The stage that stopped an answer, and why."""
@@ -55,7 +46,7 @@ class Stopped:
 
 
 class ServiceEnd(Protocol):
-    """What must be known of a service's end; `launch_codes` are the simulators' exit statuses."""
+    """The end of a service; `launch_codes` are the simulators' exit statuses."""
 
     @property
     def name(self) -> str: ...
@@ -83,7 +74,7 @@ def failed_stage(
     counted: str = "",
 ) -> Stopped | None:
     """
-    The first stage that stopped an answer, None where nothing did.
+    The first stage that stopped an answer, None if it passed all.
 
     Args:
         why_none: Why it holds no file, "" where it does.
@@ -120,7 +111,7 @@ def _service_stage(service: ServiceEnd, tool: str) -> tuple[Stage, str]:
         why = words.get(broken, f"the compiler ended with {broken}")
         return stage, _with_first(why, service.messages)
     if service.stopped:
-        return _STOPPED[service.stopped], service.why
+        return Stage(service.stopped.replace("time", "timeout")), service.why
     if CPU_LIMIT in service.launch_codes:
         return Stage.TIMEOUT, service.why
     if tool == "verilator":
@@ -145,3 +136,19 @@ def _with_first(
 ) -> str:
     first = next((message for message in messages if message.severity in severities), None)
     return why if first is None else f"{why}: {first}"
+
+
+def details(
+    stopped: Stopped | None, tests: Sequence[TestResult], messages: Sequence[ToolMessage]
+) -> dict[str, Any]:
+    """
+    Fields of a reward's evidence (docs/results.md), of bounded size.
+
+    Names and messages of tests come from the hidden harness: never show them to the policy.
+    """
+    return {
+        "stage": stopped.stage.value if stopped else "",
+        "stage_why": stopped.why if stopped else "",
+        **shown_tests(tests),
+        **shown_messages(messages),
+    }

@@ -27,7 +27,7 @@ _NAME = 200
 @frozen(kw_only=True)
 class TestResult:
     """
-    One cocotb test in one launch of the simulator.
+    One cocotb test in one launch of the simulator; its fields are JSON values.
 
     Attributes:
         module: The Python module that holds it.
@@ -58,21 +58,6 @@ class TestResult:
         """Whether it counts among the tests: skipped ones do not."""
         return self.status != "skipped"
 
-    def to_json(self) -> dict[str, Any]:
-        """Its fields as JSON values."""
-        return {
-            "name": self.name,
-            "module": self.module,
-            "service": self.service,
-            "launch": self.launch,
-            "status": self.status,
-            "message": self.message,
-            "file": self.file,
-            "line": self.line,
-            "sim_time_ns": self.sim_time_ns,
-            "seconds": round(self.seconds, 6),
-        }
-
 
 def read_tests(
     xml: str | Path,
@@ -82,7 +67,7 @@ def read_tests(
     why_none: str = "the simulation left no results",
 ) -> tuple[TestResult, ...]:
     """
-    The tests of a launch in their order; at least one, an "error" where the XML is of no use.
+    The tests of a launch in their order; one "error" if the XML cannot be used.
 
     Args:
         xml: The text, or the path, of what cocotb 1.9 or 2.0 wrote.
@@ -110,7 +95,7 @@ def shown_tests(tests: Sequence[TestResult], limit: int = MAX_SHOWN) -> dict[str
 
 
 class _Unreadable(Exception):
-    """The results are there and are not what cocotb writes."""
+    """The results are not in cocotb's format."""
 
 
 class _Case:
@@ -167,7 +152,7 @@ class _Cases:
 
 
 def _said(attributes: Mapping[str, str]) -> str:
-    """The exception and its text, as 2.0 writes them; nothing of 1.9, which repeats the seed."""
+    """The exception and its text from 2.0; "" for 1.9, which only repeats the seed."""
     kind = attributes.get("error_type", "")
     text = attributes.get("error_msg", "")
     if kind == "NoneType":
@@ -191,7 +176,7 @@ def _result(case: _Case, launch: int, failures: Mapping[str, Failure]) -> TestRe
         file=bounded_text(shown_path(file), _NAME),
         line=_line(attributes.get("lineno", "")) if file else None,
         sim_time_ns=_number(attributes.get("sim_time_ns", "")),
-        seconds=_number(attributes.get("time", "")),
+        seconds=round(_number(attributes.get("time", "")), 6),
     )
     name, module = attributes.get("name", ""), attributes.get("classname", "")
     found = failures.get(f"{module}.{name}") or failures.get(name)

@@ -1,4 +1,4 @@
-"""Where the starter model lies."""
+"""The path of the starter model."""
 
 from __future__ import annotations
 

@@ -19,12 +19,11 @@ from rlvr import BuildContext, PassRate, Problem, Reward, RewardFn, Trajectory
 from rlvr_cvdp.answers.parse import Answer, from_files, from_official_text, from_text
 from rlvr_cvdp.answers.text_scores import comprehension_key, comprehension_reward
 from rlvr_cvdp.config import CvdpConfig
-from rlvr_cvdp.datasets.time_limits import Calibration, load_calibration
+from rlvr_cvdp.datasets.time_limits import Timed, load_calibration
 from rlvr_cvdp.extraction.definitions import definitions_of
 from rlvr_cvdp.extraction.wanted import wanted_of
 from rlvr_cvdp.problem import CvdpProblem
-from rlvr_cvdp.results.evidence import details
-from rlvr_cvdp.results.stage import failed_stage
+from rlvr_cvdp.results.stage import details, failed_stage
 from rlvr_cvdp.sandbox import Limits, Sandbox, open_sandbox
 from rlvr_cvdp.sandbox.options import judged_with
 from rlvr_cvdp.toolchain.cocotb_stacks import Stack
@@ -210,21 +209,23 @@ class CvdpReward(HarnessReward):
             digest = problem.digest or record.digest()
             return comprehension_key(record, digest, trajectory, self._config)
         answer = read_answer(record, trajectory, self._config.parsing)
+        timed = self._calibration.get(problem.digest)
         parts: list[Any] = [
             problem.digest or record.digest(),
             *(dict(answer.files), sorted(answer.ignored)),
             *(self._sandbox.toolchain.digest if answer.files else "", self._deciding),
-            self._calibration.limit_s(problem.digest),
+            timed.limit_s() if timed else None,
             *turns_key(trajectory, self._config),
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def expected_seconds(self, problem: Problem, trajectory: Trajectory) -> float:
         """About how long a verification takes, so that the long ones begin first."""
-        return self._calibration.expected_s(problem.digest)
+        timed = self._calibration.get(problem.digest)
+        return timed.cpu_s if timed else 0.0
 
     @cached_property
-    def _calibration(self) -> Calibration:
+    def _calibration(self) -> dict[str, Timed]:
         return load_calibration(self._config.limits)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Compares what two designs did at their ports, by the waveforms (VCD) of one simulation each."""
+"""Compares the values at two designs' ports, by the waveform (VCD) of one simulation each."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _FEMTO = {"s": 10**15, "ms": 10**12, "us": 10**9, "ns": 10**6, "ps": 10**3, "fs"
 @frozen(kw_only=True)
 class Trace:
     """
-    What stood at ports: of each, its width, and (time in femtoseconds, bits) for each change.
+    The values at ports: the width of each, and (time in femtoseconds, bits) for each change.
 
-    Of what changes several times at one time, only the last value is kept. Bits are as in the VCD,
-    where leading zeros, x or z may be left out: nothing is made as wide as an answer may say.
+    If a port changes several times at one time, only the last value is kept. Bits are as in the
+    VCD, which may leave out leading zeros, x or z: an answer may declare any width, and no text
+    is made that long.
     """
 
     widths: Mapping[str, int]
@@ -35,7 +36,7 @@ class Trace:
 
 
 def read_trace(text: str, top: str, ports: Collection[str]) -> Trace | None:
-    """The trace of a VCD; None where it is cut off or broken, or a port is not in it."""
+    """The trace of a VCD; None if it is cut off or broken, or a port is not in it."""
     head, found, body = text.partition("$enddefinitions $end")
     unit = _UNIT.search(head)
     if not found or unit is None:
@@ -85,7 +86,7 @@ def _declared(
 
 
 def agree(golden: Trace, other: Trace) -> bool:
-    """Whether the ports are equal at all times; where the golden one is x, anything is."""
+    """Whether the ports are equal at all times; an x of the golden design equals anything."""
     return golden.widths == other.widths and all(
         _is_equal(golden.widths[name], changes, other.changes[name])
         for name, changes in golden.changes.items()

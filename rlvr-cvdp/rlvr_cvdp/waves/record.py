@@ -32,7 +32,7 @@ class Wave:
 
 @frozen(kw_only=True)
 class Recording:
-    """What the services said, and the waveforms: of failing launches where there are any."""
+    """The results of the services, and waveforms: of failing launches if there are any."""
 
     services: tuple[ServiceResult, ...]
     waves: tuple[Wave, ...]
@@ -93,7 +93,7 @@ async def record_waves(
 
 
 def _asking(service: Service) -> dict[str, str]:
-    """The variables that load the plugin beside what the service loads itself."""
+    """The variables that load the plugin besides the service's own plugins."""
     path = service.environment.get("PYTHONPATH") or "/src"
     options = service.environment.get("PYTEST_ADDOPTS", "")
     return {

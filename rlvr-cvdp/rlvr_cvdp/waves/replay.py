@@ -1,14 +1,14 @@
 """
-The recorded inputs of a harness's tests again, with other data, beside the reference.
+Replays the recorded inputs of a harness's tests with other data, beside the reference.
 
-Clocks, resets, handshakes, modes and narrow inputs do what they did in the tests; a wide input that
-the tests vary gets another value, between the least and the greatest of theirs, wherever they
-changed it. The longest part without a reset, and what comes after it, is done again and again. So
-what a request leaves open and no test does (a start while it is busy, a reset in the middle, an
-unused code, a division by zero) is done here neither.
+Clocks, resets, handshakes, modes and narrow inputs do the same as in the tests. A wide input that
+the tests vary gets another value at each of its changes, between the least and the greatest value
+in the tests. The longest part without a reset, and all after it, is repeated. So the replay does
+nothing that a request leaves open and no test does (a start while busy, a reset in the middle, an
+unused code, a division by zero).
 
-Where the reference's own outputs of one bit leave the recording, a test might have gone on
-otherwise: there a replay of a design with a clock ends.
+If the reference's own outputs of one bit differ from the recording, a test might have continued in
+another way: the replay of a design with a clock ends there.
 """
 
 from __future__ import annotations

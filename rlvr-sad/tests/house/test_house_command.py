@@ -68,7 +68,7 @@ def test_the_student_learns_from_its_own_episodes(tmp_path: Path) -> None:
         words = ["--task", "house", "--algo", "opd", "--model", models["student"]]
         words += ["opd.mode=supervised", "opd.reduction=span", "opd.loss=forward_kl"]
         words += [f"advantage.teacher={models[teacher]}", "advantage.reward_coef=0"]
-        words += ["--steps", "1", "train.problems=2", "sampler.group_size=1", "house.steps=3"]
+        words += ["--steps", "1", "train.problems=8", "sampler.group_size=1", "house.steps=3"]
         rlvr("run", *words, "eval.every=0", "eval.samples=0", "-qq", "--out", str(out))
         (found[teacher],) = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
 

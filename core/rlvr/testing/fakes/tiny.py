@@ -43,7 +43,7 @@ class TinyBackend(Backend):
         seed: Of the initial logits (standard deviation 0.1).
     """
 
-    capabilities = Capabilities(eval_loss=True)
+    capabilities = Capabilities(eval_loss=True, batch_invariant=True)
 
     def __init__(
         self, tokenizer: CharTokenizer | None = None, *, lr: float = 5.0, seed: int = 0

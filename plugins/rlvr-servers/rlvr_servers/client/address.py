@@ -8,14 +8,12 @@ from attrs import frozen
 
 from rlvr import ConfigError
 
-EXAMPLE = "write it like {scheme}:http://localhost:8000#NAME"
 SCHEMES = ("server", "vllm", "sglang", "openai")
-CHAT = "/chat/completions"
 
 
 @frozen(kw_only=True)
 class Address:
-    """Where a server is, and which of its models is meant ("" for its only one)."""
+    """The URL of a server and the name of one of its models ("" for its only one)."""
 
     base: str
     query: str = ""
@@ -41,7 +39,7 @@ class Address:
             raise ConfigError(
                 f"model '{spec}' was asked for.",
                 "found: no http:// or https:// URL",
-                EXAMPLE.format(scheme=scheme or "server"),
+                f"write it like {scheme or 'server'}:http://localhost:8000#NAME",
             )
         if "@" in parts.netloc:
             raise ConfigError(
@@ -49,18 +47,14 @@ class Address:
                 "found: it would be written into results",
                 "give the key in the environment: RLVR_SERVER_KEY",
             )
-        path = parts.path.rstrip("/").removesuffix(CHAT) or "/v1"
+        path = parts.path.rstrip("/").removesuffix("/chat/completions") or "/v1"
         base = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
         return cls(base=base, query=parts.query, model=name)
 
     def url(self, path: str) -> str:
-        """The URL of one of the server's paths: `/models`, `/chat/completions`."""
-        return f"{self.base}{path}" + (f"?{self.query}" if self.query else "")
-
-    def root(self, path: str) -> str:
-        """The URL of a path that stands beside `/v1`: `/generate`, `/tokenize`."""
-        base = self.base.removesuffix("/v1")
-        return f"{base}{path}" + (f"?{self.query}" if self.query else "")
+        """The URL of `/v1/models` and the like, or of a path beside `/v1`: `/tokenize`."""
+        base = self.base if path.startswith("/v1/") else self.base.removesuffix("/v1")
+        return base + path.removeprefix("/v1") + (f"?{self.query}" if self.query else "")
 
     @property
     def is_local(self) -> bool:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from rlvr import Tokenizer
-from rlvr_servers.client.endpoint import open_line
+from rlvr import Tokenizer, load_tokenizer
+from rlvr_servers.client.endpoint import Endpoint
+from rlvr_servers.config import ServersConfig
 from rlvr_servers.protocols.completions import Echo
 from rlvr_servers.protocols.protocol import Served, ServerProtocol
 from rlvr_servers.protocols.sglang import Sglang
 from rlvr_servers.protocols.token_texts import TokenTexts
-from rlvr_servers.protocols.tokenizer import load_tokenizer
 from rlvr_servers.protocols.vllm import Vllm
-from rlvr_servers.servers_config import ServersConfig
 
 KINDS = {"vllm": "vLLM", "sglang": "SGLang", "server": "OpenAI-style", "openai": "OpenAI-style"}
 
@@ -32,13 +31,17 @@ async def build_protocol(
         ConfigError: No such model, or nobody says where the tokenizer is.
     """
     scheme = spec.partition(":")[0]
-    line = await open_line(spec, config, KINDS[scheme])
+    endpoint = await Endpoint.open(spec, config, KINDS[scheme], config.deadline_s)
+    protocol: ServerProtocol | None = None
+    served = Served()
     if scheme in ("vllm", "sglang"):
-        protocol: ServerProtocol = Vllm(line) if scheme == "vllm" else Sglang(line)
+        protocol = Vllm(endpoint) if scheme == "vllm" else Sglang(endpoint)
         served = await protocol.served()
-        where = config.tokenizer or served.tokenizer
-        tokenizer = tokenizer or load_tokenizer(where, spec, config.template)
-        return protocol, tokenizer, served
-    tokenizer = tokenizer or load_tokenizer(config.tokenizer, spec, config.template)
-    echo = Echo(line, TokenTexts(tokenizer), begin=tokenizer.bos_id)
-    return echo, tokenizer, await echo.served()
+    tokenizer = tokenizer or load_tokenizer(
+        config.tokenizer or served.tokenizer, spec, "servers", config.template
+    )
+    if protocol is None:
+        spelling = TokenTexts(tokenizer)
+        protocol = Echo(endpoint=endpoint, spelling=spelling, begin=tokenizer.bos_id)
+        served = await protocol.served()
+    return protocol, tokenizer, served

@@ -7,9 +7,8 @@ from typing import Any
 
 from attrs import define
 
-from rlvr import SamplingParams
-from rlvr_servers.client.endpoint import Endpoint, RefusedError, RequestError
-from rlvr_servers.client.requests import BrokenError
+from rlvr import GenerateRequest, Question
+from rlvr_servers.client.endpoint import RefusedError, RequestError
 from rlvr_servers.protocols.protocol import (
     AmbiguousError,
     Drawn,
@@ -17,14 +16,18 @@ from rlvr_servers.protocols.protocol import (
     OtherIdsError,
     Scored,
     Served,
+    ServerProtocol,
+    choice_of,
     likeliest,
     number,
 )
 from rlvr_servers.protocols.token_texts import TokenTexts
 
+_AS_IDS = {"return_tokens_as_token_ids": True}
 
-@define
-class Echo:
+
+@define(kw_only=True)
+class Echo(ServerProtocol):
     """
     The protocol of OpenAI's own completions, as llama.cpp's Python server and others have it.
 
@@ -39,11 +42,9 @@ class Echo:
         begin: The begin token that a server puts before a text by itself, and does not echo.
     """
 
-    line: Endpoint
     spelling: TokenTexts
     takes_ids: bool = True
     begin: int | None = None
-    kind = "OpenAI-style"
     lacks = (
         "a server that only chats gives logprobs of what it writes, none of what it reads: it can "
         "write answers to train on (--model server:URL with rlvr eval --out, then --algo sft), but "
@@ -52,42 +53,25 @@ class Echo:
     )
 
     async def served(self) -> Served:
-        listed = self.line.listed
+        listed = self.endpoint.listed.get(self.endpoint.model, {})
         meta = listed.get("meta")
         told = meta if isinstance(meta, dict) else {}
         length = listed.get("max_model_len") or told.get("n_ctx_train") or 0
         return Served(context_length=int(length))
 
-    async def ids_of(self, text: str) -> list[int] | None:
-        """None: a server's texts are compared with each sequence's own instead."""
-        return None
-
-    async def score(
-        self,
-        ids: Sequence[int],
-        start: int,
-        k: int,
-        temperature: float,
-        retries: int | None = None,
-    ) -> Scored:
-        body = {
-            "model": self.line.model,
-            "prompt": self._prompt(ids),
+    async def score(self, question: Question, retries: int | None = None) -> Scored:
+        fields = {
+            **_AS_IDS,
             "max_tokens": 1,
             "echo": True,
-            "logprobs": max(k, 1),
-            "temperature": temperature,
-            "return_tokens_as_token_ids": True,
+            "logprobs": max(question.k, 1),
+            "temperature": question.temperature,
         }
-        return await self.line.ask(
-            self.line.address.url("/completions"),
-            body,
-            lambda found: self._scored(found, ids, start, k),
-            retries=retries,
-        )
+        prompt = self._prompt(question.ids.tolist())
+        return await self.complete(prompt, fields, lambda f: self._scored(f, question), retries)
 
     async def settle(self, ids: Sequence[int]) -> str:
-        """Find out whether prompts may go out as ids; why not, where they may not."""
+        """Find out whether the server takes prompts as ids; the reason if it does not."""
         try:
             await self.next_row(ids, 1, retries=0)
         except RequestError as error:  # some servers answer ids with a 500
@@ -98,56 +82,48 @@ class Echo:
     async def next_row(
         self, ids: Sequence[int], k: int, retries: int | None = None
     ) -> list[tuple[int, float]]:
-        """The likeliest next tokens, as the server tells them of tokens that it draws."""
-        body = {
-            "model": self.line.model,
-            "prompt": self._prompt(ids),
-            "max_tokens": 1,
-            "logprobs": k,
-            "temperature": 1.0,
-            "return_tokens_as_token_ids": True,
-        }
+        """The k likeliest next tokens, from the logprobs of a drawn token."""
 
         def read(found: Any) -> list[tuple[int, float]]:
             top = _logprobs(found).get("top_logprobs") or [{}]
-            named = [(self.spelling.id_of(str(t)), number(v)) for t, v in (top[0] or {}).items()]
-            return likeliest([(t, v) for t, v in named if t is not None], k)
+            return likeliest(self._named(top[0] or {}), k)
 
-        url = self.line.address.url("/completions")
-        return await self.line.ask(url, body, read, retries=retries)
+        fields = {**_AS_IDS, "max_tokens": 1, "logprobs": k, "temperature": 1.0}
+        return await self.complete(self._prompt(ids), fields, read, retries)
 
-    async def draw(
-        self, ids: Sequence[int], params: SamplingParams, seed: int, ends: Collection[int]
-    ) -> Drawn:
-        body: dict[str, Any] = {
-            "model": self.line.model,
-            "prompt": self._prompt(ids),
+    async def draw(self, request: GenerateRequest, ends: Collection[int]) -> Drawn:
+        params = request.params
+        fields: dict[str, Any] = {
+            **_AS_IDS,
             "max_tokens": params.max_tokens,
             "temperature": params.temperature,
             "top_p": params.top_p,
-            "seed": seed % (1 << 31),
+            "seed": request.seed % (1 << 31),
             "logprobs": 1,
-            "return_tokens_as_token_ids": True,
         }
         if params.top_k:
-            body["top_k"] = params.top_k
+            fields["top_k"] = params.top_k
         if params.stop:
-            body["stop"] = list(params.stop)
-        return await self.line.ask(self.line.address.url("/completions"), body, self._drawn)
+            fields["stop"] = list(params.stop)
+        return await self.complete(self._prompt(request.prompt.tolist()), fields, self._drawn)
 
     def _prompt(self, ids: Sequence[int]) -> list[int] | str:
         if self.takes_ids:
-            return [int(i) for i in ids]
+            return list(ids)
         text = self.spelling.text(ids[self._hidden(ids) :])
         if text is None:
             raise RefusedError("a prompt whose bytes are no text cannot be sent to it")
         return text
 
     def _hidden(self, ids: Sequence[int]) -> int:
-        """Tokens at the start that the server writes itself and leaves out of its echo."""
+        """Number of tokens at the start that the server adds itself and does not echo."""
         return int(not self.takes_ids and self.begin is not None and ids[0] == self.begin)
 
-    def _scored(self, found: Any, ids: Sequence[int], start: int, k: int) -> Scored:
+    def _named(self, row: Mapping[str, Any]) -> list[tuple[int | None, float]]:
+        return [(self.spelling.id_of(str(text)), number(v)) for text, v in row.items()]
+
+    def _scored(self, found: Any, question: Question) -> Scored:
+        ids, start, k = question.ids.tolist(), question.start, question.k
         logprobs = _logprobs(found)
         tokens, values = logprobs.get("tokens"), logprobs.get("token_logprobs")
         if not isinstance(tokens, list) or not isinstance(values, list):
@@ -161,9 +137,9 @@ class Echo:
                 + (" (it puts a begin token before each text)" if read == len(ids) + 1 else "")
             )
         for place in range(skip, len(ids)):
-            if not self.spelling.may_be(str(tokens[place - skip]), int(ids[place])):
+            if not self.spelling.may_be(str(tokens[place - skip]), ids[place]):
                 raise OtherIdsError(
-                    f"token {place} is {self.spelling.shown(int(ids[place]))}, "
+                    f"token {place} is {self.spelling.shown(ids[place])}, "
                     f"the server scored {tokens[place - skip]!r} there"
                 )
         if start <= skip:
@@ -179,14 +155,13 @@ class Echo:
             row = top[place]
             if not isinstance(row, dict) or not row:
                 raise LacksError(f"top_logprobs of token {place} are empty")
-            named = [(self.spelling.id_of(str(text)), number(v)) for text, v in row.items()]
-            best = sorted(named, key=lambda entry: -entry[1])[:k]
+            best = sorted(self._named(row), key=lambda entry: -entry[1])[:k]
             lost += sum(token is None for token, _ in best)
-            rows.append(likeliest([(t, v) for t, v in best if t is not None], k))
+            rows.append(likeliest(best, k))
         return Scored(rows=rows, actual=actual, lost=lost)
 
     def _drawn(self, found: Any) -> Drawn:
-        logprobs, choice = _logprobs(found), found["choices"][0]
+        logprobs = _logprobs(found)
         spelled = [str(token) for token in logprobs.get("tokens") or []]
         values = [number(value) for value in logprobs.get("token_logprobs") or []]
         if len(spelled) != len(values):
@@ -200,15 +175,12 @@ class Echo:
         return Drawn(
             tokens=[token for token in tokens if token is not None],
             logprobs=values,
-            is_stopped=choice.get("finish_reason") == "stop",
+            is_stopped=choice_of(found).get("finish_reason") == "stop",
         )
 
 
 def _logprobs(found: Any) -> Mapping[str, Any]:
-    try:
-        logprobs = found["choices"][0].get("logprobs")
-    except (KeyError, IndexError, TypeError, AttributeError) as error:
-        raise BrokenError("the answer is no completion") from error
+    logprobs = choice_of(found).get("logprobs")
     if not isinstance(logprobs, dict):
         raise LacksError("the answer holds no logprobs")
     return logprobs

@@ -10,13 +10,20 @@ from collections.abc import Sequence
 
 import numpy as np
 import structlog
-from attrs import frozen
 
-from rlvr import BackendError, ConfigError, Message, RlvrError, Tokenizer
+from rlvr import (
+    BackendError,
+    ConfigError,
+    Message,
+    Question,
+    RlvrError,
+    TeacherCapabilities,
+    Tokenizer,
+    fingerprint,
+)
 from rlvr_servers.client.endpoint import MissingError, RefusedError, RequestError
 from rlvr_servers.protocols.completions import Echo
 from rlvr_servers.protocols.protocol import LacksError, OtherIdsError, Scored, ServerProtocol
-from rlvr_servers.protocols.tokenizer import OPTION
 
 _TEXTS = (
     "0 12 123 1234 3.14159 a b  c\td\n\nef",
@@ -27,68 +34,48 @@ _WORDS = 400
 """Tokens of the vocabulary that are written out and read by the server's tokenizer."""
 _PLACES = 5
 _SAME = 0.05
-"""Nats between the same number told twice, in a low precision."""
+"""Largest difference, nats, between two answers of the same logprob in a low precision."""
 _SPREAD = 0.1
 """How far the ratio of two spreads may be from 1/2 and still be temperature 2."""
 
 log = structlog.get_logger(__name__)
 
 
-@frozen(kw_only=True)
-class Probed:
-    """
-    What a server was found to do.
-
-    Attributes:
-        max_k: Largest k that it answered; 0: the whole vocabulary.
-        honours_temperature: Whether logprobs of a prompt follow the temperature asked for.
-        are_ids_checked: Whether its own tokenizer was seen to read texts as ours does.
-    """
-
-    max_k: int
-    honours_temperature: bool
-    are_ids_checked: bool
-
-
 async def probe(
     protocol: ServerProtocol, tokenizer: Tokenizer, *, length: int, most: int, name: str
-) -> Probed:
+) -> tuple[TeacherCapabilities, bool]:
     """
     Ask a server for a short prompt's logprobs until it is known what it can do.
 
-    Args:
-        protocol: The server.
-        tokenizer: Read on this machine.
-        length: Tokens that the model reads.
-        most: Largest k that is tried.
-        name: The model spec, for errors.
+    `length` is what the model reads, in tokens; `most` the largest k that is tried. The second
+    result tells whether the server's own tokenizer was seen to read texts as ours does.
 
     Raises:
         ConfigError: Its ids are not the tokenizer's.
         BackendError: It gives no logprobs of prompts, or does not answer.
     """
-    checked = await _check_ids(protocol, tokenizer, length, name)
+    is_checked = await _check_ids(protocol, tokenizer, length, name)
     ids = first_ids(tokenizer, length)
     await _first(protocol, ids, name)
     max_k = await _largest(protocol, ids, min(most, tokenizer.vocab_size), name)
     await _check_places(protocol, ids, min(max_k, _PLACES), name)
     honours = await _honours(protocol, ids, min(max_k, 8))
-    return Probed(
+    able = TeacherCapabilities(
+        has_scores=True,
         max_k=0 if max_k >= tokenizer.vocab_size else max_k,
-        honours_temperature=honours,
-        are_ids_checked=checked,
+        temperatures=None if honours else (1.0,),
+        tokenizer=fingerprint(tokenizer),
+        is_partial=True,  # ids that only pad its matrix; `top_k` refuses what is really missing
     )
+    return able, is_checked
 
 
 def first_ids(tokenizer: Tokenizer, length: int = 64) -> list[int]:
-    """A few ids that a prompt may begin with, different ones where there are such."""
+    """A few ids that a prompt may begin with."""
     ids = [i for text in _TEXTS for i in tokenizer.encode(text)][:8]
     if len(ids) < 3:
-        ids = [i for i in range(min(tokenizer.vocab_size, 16)) if i not in tokenizer.ends][:6] or [
-            0,
-            0,
-            0,
-        ]
+        usable = [i for i in range(min(tokenizer.vocab_size, 16)) if i not in tokenizer.ends]
+        ids = usable[:6] or [0, 0, 0]
     return [*_begin(tokenizer), *ids][: max(length - 1, 2)]
 
 
@@ -110,7 +97,7 @@ async def _check_places(protocol: ServerProtocol, ids: Sequence[int], k: int, na
     if not isinstance(protocol, Echo):
         return
     begin = 2 if protocol.begin == ids[0] else 1
-    told = (await protocol.score(ids, begin, k, 1.0)).rows
+    told = (await protocol.score(Question(ids=ids, start=begin, k=k))).rows
     for place in range(len(ids) - 1, begin, -1):
         drawn = dict(await protocol.next_row(ids[:place], k))
         echoed = dict(told[place - begin])
@@ -136,20 +123,15 @@ async def _check_ids(
         found = await protocol.ids_of(text)
         if found is None:
             return False
-        if not _is_text(tokenizer, found, text):
+        # a begin token and a first space may come before the text
+        if not {tokenizer.decode(found[skip:]) for skip in (0, 1)} & {text, f" {text}"}:
             raise ConfigError(
                 f"{name} was to read ids of the tokenizer that was read here.",
                 f"found: its own writes {text[:24]!r} as {found[:6]}, which is "
                 f"{tokenizer.decode(found[:6])!r} here (ours: {list(wanted[:6])})",
-                f"give the server's own tokenizer: {OPTION}=PATH",
+                "give the server's own tokenizer: servers.tokenizer=PATH",
             )
     return True
-
-
-def _is_text(tokenizer: Tokenizer, found: Sequence[int], text: str) -> bool:
-    """Whether the ids spell the text here; a begin token and a first space may come before it."""
-    said = [tokenizer.decode(found[skip:]) for skip in (0, 1)]
-    return any(words == text or words == f" {text}" for words in said)
 
 
 def _vocabulary(tokenizer: Tokenizer, length: int) -> str:
@@ -160,34 +142,23 @@ def _vocabulary(tokenizer: Tokenizer, length: int) -> str:
 
 
 async def _first(protocol: ServerProtocol, ids: Sequence[int], name: str) -> None:
-    """Whether it scores prompts at all; as texts where it takes no ids."""
+    """Check that it scores prompts at all; as texts if it takes no ids."""
     why = await protocol.settle(ids) if isinstance(protocol, Echo) else ""
     try:
-        await protocol.score(ids, len(ids) - 1, 1, 1.0)
-    except (RefusedError, LacksError, OtherIdsError, MissingError) as error:
-        raise _unfit(protocol, error, name) from error
+        await protocol.score(Question(ids=ids, start=len(ids) - 1, k=1))
     except RequestError as error:
-        raise BackendError(
-            f"teacher {name} was asked for the logprobs of a prompt.",
-            f"found: {error}",
-            "look at the log of the server, and start again when it answers",
-        ) from error
+        if isinstance(error, OtherIdsError):
+            found = f"it scored other ids: {error}"
+            do = "give the server's own tokenizer: servers.tokenizer=PATH"
+        elif isinstance(error, RefusedError | LacksError | MissingError):
+            found = f"this {protocol.endpoint.kind} server gives none: {error}"
+            do = protocol.lacks
+        else:
+            found, do = str(error), "look at its log, and start again when it answers"
+        asked = f"teacher {name} was asked for the logprobs of a prompt."
+        raise BackendError(asked, f"found: {found}", do) from error
     if why:
         log.info("server_takes_texts", teacher=name, why=why[:120])
-
-
-def _unfit(protocol: ServerProtocol, error: RequestError, name: str) -> BackendError:
-    if isinstance(error, OtherIdsError):
-        return BackendError(
-            f"teacher {name} was asked for the logprobs of a prompt.",
-            f"found: it scored other ids: {error}",
-            f"give the server's own tokenizer: {OPTION}=PATH",
-        )
-    return BackendError(
-        f"teacher {name} was asked for the logprobs of a prompt.",
-        f"found: this {protocol.kind} server gives none: {error}",
-        protocol.lacks,
-    )
 
 
 async def _largest(protocol: ServerProtocol, ids: Sequence[int], most: int, name: str) -> int:
@@ -214,7 +185,7 @@ async def _largest(protocol: ServerProtocol, ids: Sequence[int], most: int, name
 async def _answered(protocol: ServerProtocol, ids: Sequence[int], k: int) -> tuple[int, str]:
     """How many of k entries came back, at the position that has fewest; 0 and why if none."""
     try:
-        found = await protocol.score(ids, 2, k, 1.0, retries=0)
+        found = await protocol.score(Question(ids=ids, start=2, k=k), retries=0)
     except RequestError as error:
         return 0, str(error)
     fewest = min((len(row) for row in found.rows), default=0)
@@ -224,12 +195,14 @@ async def _answered(protocol: ServerProtocol, ids: Sequence[int], k: int) -> tup
 async def _honours(protocol: ServerProtocol, ids: Sequence[int], k: int) -> bool:
     """Whether logprobs at temperature 2 are half as far apart as at 1."""
     try:
-        one, two = [await protocol.score(ids, 2, k, t) for t in (1.0, 2.0)]
+        one, two = [
+            await protocol.score(Question(ids=ids, start=2, k=k, temperature=t)) for t in (1.0, 2.0)
+        ]
     except RequestError:
         return False
     apart = [_apart(one), _apart(two)]
     if apart[0] < 1e-3:
-        return False  # a model that does not know one token from another cannot tell
+        return False  # a model whose tokens are all equally likely cannot tell
     return abs(apart[1] / apart[0] - 0.5) < _SPREAD
 
 

@@ -5,18 +5,20 @@ Shapes: S tokens of a sequence, n = S - start positions.
 
 from __future__ import annotations
 
+import abc
 import math
-from collections.abc import Collection, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
 
-from attrs import frozen
+from attrs import define, frozen
 
-from rlvr import SamplingParams
-from rlvr_servers.client.endpoint import Endpoint, RequestError
-from rlvr_servers.client.requests import BrokenError
+from rlvr import GenerateRequest, Question
+from rlvr_servers.client.endpoint import BrokenError, Endpoint, RequestError
+
+T = TypeVar("T")
 
 LEAST = -1e4
-"""What stands for the logprob of a token that cannot be: JSON has no infinity."""
+"""Stands for the logprob of a token that cannot be: JSON has no infinity."""
 
 
 class OtherIdsError(RequestError):
@@ -73,50 +75,66 @@ class Drawn:
     version: str = ""
 
 
-class ServerProtocol(Protocol):
+@define
+class ServerProtocol(abc.ABC):
     """
     One kind of server.
 
     Attributes:
-        kind: What it is called.
         lacks: What to do where it does not score prompts.
-        gives_ids: Whether drawn tokens come as ids.
+        adapter: Name of a loaded adapter that answers; "": the model itself.
     """
 
-    kind: str
-    lacks: str
-    line: Endpoint
+    lacks: ClassVar[str]
+    endpoint: Endpoint
+    adapter: str = ""
 
+    @abc.abstractmethod
     async def served(self) -> Served:
         """What the server says of itself."""
 
     async def ids_of(self, text: str) -> list[int] | None:
         """How the server tokenises a text; None where it does not tell."""
+        return None
 
-    async def score(
-        self,
-        ids: Sequence[int],
-        start: int,
-        k: int,
-        temperature: float,
-        retries: int | None = None,
-    ) -> Scored:
+    @abc.abstractmethod
+    async def score(self, question: Question, retries: int | None = None) -> Scored:
         """
-        The k likeliest tokens (0: none) and the actual one at positions `start` to S - 1.
+        The k likeliest tokens (0: none) and the actual one at each position of the question.
 
         Raises:
             RequestError: No answer, a refusal, other ids, no logprobs at all.
         """
 
-    async def draw(
-        self, ids: Sequence[int], params: SamplingParams, seed: int, ends: Collection[int]
-    ) -> Drawn:
+    @abc.abstractmethod
+    async def draw(self, request: GenerateRequest, ends: Collection[int]) -> Drawn:
         """
-        A completion of at most `params.max_tokens`, ended by a token of `ends` or a stop text.
+        A completion, which a token of `ends`, a stop text or `params.max_tokens` ends.
 
         Raises:
             RequestError: No answer, a refusal, or one without token ids and logprobs.
         """
+
+    async def complete(
+        self,
+        prompt: list[int] | str,
+        fields: Mapping[str, Any],
+        read: Callable[[Any], T],
+        retries: int | None = None,
+    ) -> T:
+        """What `read` makes of the answer of `/v1/completions`."""
+        body = {"model": self.endpoint.model, "prompt": prompt, **fields}
+        return await self.endpoint.ask("/v1/completions", body, read, retries=retries)
+
+
+def choice_of(found: Any) -> Mapping[str, Any]:
+    """The one choice of an answer of `/v1/completions`."""
+    try:
+        choice: Mapping[str, Any] = found["choices"][0]
+        choice.get("index")
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise BrokenError("the answer is no completion") from error
+    return choice
 
 
 def number(value: Any) -> float:
@@ -130,7 +148,7 @@ def number(value: Any) -> float:
     return max(found, LEAST) if not math.isnan(found) else found
 
 
-def likeliest(entries: Sequence[tuple[int, float]], k: int) -> list[tuple[int, float]]:
+def likeliest(entries: Iterable[tuple[int | None, float]], k: int) -> list[tuple[int, float]]:
     """The k entries with the largest logprobs, each id once; those that cannot be are left out."""
-    kept = {token: value for token, value in entries if not value <= LEAST}
+    kept = {t: value for t, value in entries if t is not None and not value <= LEAST}
     return sorted(kept.items(), key=lambda entry: -entry[1])[:k]

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
 
 from attrs import define, field
 
-from rlvr import SamplingParams
-from rlvr_servers.client.endpoint import Endpoint, MissingError, RefusedError
-from rlvr_servers.client.requests import BrokenError
+from rlvr import GenerateRequest, Question
+from rlvr_servers.client.endpoint import BrokenError, MissingError, RefusedError
 from rlvr_servers.protocols.protocol import (
     Drawn,
     LacksError,
     OtherIdsError,
     Scored,
     Served,
+    ServerProtocol,
     likeliest,
     number,
 )
+from rlvr_servers.protocols.vllm import NEUTRAL
+
+T = TypeVar("T")
 
 
 @define
-class Sglang:
+class Sglang(ServerProtocol):
     """
     The protocol of `python -m sglang.launch_server`.
 
@@ -30,108 +33,97 @@ class Sglang:
     `logprob_start_len`, so a cached prefix is not computed again. The sampling temperature never
     changes logprobs of the prompt; those of drawn tokens are at the temperature they were drawn
     with.
-
-    Attributes:
-        adapter: Name of a loaded adapter that answers; "": the model itself.
     """
 
-    line: Endpoint
-    adapter: str = ""
-    kind = "SGLang"
     lacks = "start it with: python -m sglang.launch_server; or name a server of another kind"
     _fewest: int = field(default=0, init=False)
 
     async def served(self) -> Served:
         try:
-            info = await self.line.ask(
-                self.line.address.root("/get_model_info"), None, lambda found: dict(found)
-            )
+            info = await self.endpoint.ask("/get_model_info", None, dict)
         except (MissingError, RefusedError, TypeError, ValueError):
             info = {}
+        listed = self.endpoint.listed.get(self.endpoint.model, {})
         return Served(
-            context_length=int(self.line.listed.get("max_model_len") or 0),
+            context_length=int(listed.get("max_model_len") or 0),
             tokenizer=str(info.get("tokenizer_path") or info.get("model_path") or ""),
             version=str(info.get("weight_version") or ""),
         )
 
     async def ids_of(self, text: str) -> list[int] | None:
-        body = self._body({"text": text}, 0, 0)
+        def read(meta: Any) -> list[int]:
+            return [int(entry[1]) for entry in _entries(meta)]
+
         try:
-            return await self._generate(
-                body, lambda meta: [int(entry[1]) for entry in _entries(meta)], retries=None
-            )
+            return await self._read_prompt({"text": text}, 0, 0, read)
         except (RefusedError, IndexError, TypeError):
             return None
 
-    async def score(
-        self,
-        ids: Sequence[int],
-        start: int,
-        k: int,
-        temperature: float,
-        retries: int | None = None,
-    ) -> Scored:
-        body = self._body({"input_ids": list(ids)}, start - 1, k)
-        return await self._generate(
-            body, lambda meta: _scored(meta, ids, start, k), retries=retries
-        )
+    async def score(self, question: Question, retries: int | None = None) -> Scored:
+        def read(meta: Any) -> Scored:
+            return _scored(meta, question)
 
-    async def draw(
-        self, ids: Sequence[int], params: SamplingParams, seed: int, ends: Collection[int]
-    ) -> Drawn:
+        prompt = {"input_ids": question.ids.tolist()}
+        return await self._read_prompt(prompt, question.start - 1, question.k, read, retries)
+
+    async def draw(self, request: GenerateRequest, ends: Collection[int]) -> Drawn:
+        params = request.params
         sampling = {
+            **NEUTRAL,
             "max_new_tokens": params.max_tokens,
             "temperature": params.temperature,
             "top_p": params.top_p,
             "top_k": params.top_k or -1,
-            "min_p": 0.0,
-            "repetition_penalty": 1.0,
-            "presence_penalty": 0.0,
-            "frequency_penalty": 0.0,
-            "sampling_seed": seed % (1 << 63),
+            "sampling_seed": request.seed % (1 << 63),
             "stop": list(params.stop),
             "stop_token_ids": sorted(ends),
             "ignore_eos": True,
             "skip_special_tokens": False,
             "no_stop_trim": True,
         }
-        body = {"input_ids": list(ids), "sampling_params": sampling, "return_logprob": True}
-        return await self.line.ask(self._url, self._adapted(body), _drawn)
+        body = {"input_ids": request.prompt.tolist(), "sampling_params": sampling}
+        return await self._generate(body, _drawn)
 
-    @property
-    def _url(self) -> str:
-        return self.line.address.root("/generate")
+    async def _read_prompt(
+        self,
+        prompt: Mapping[str, Any],
+        begin: int,
+        k: int,
+        read: Callable[[Any], T],
+        retries: int | None = None,
+    ) -> T:
+        """What `read` makes of the `meta_info` of a prompt's tokens from `begin` on."""
 
-    def _adapted(self, body: dict[str, Any]) -> dict[str, Any]:
-        return {**body, "lora_path": self.adapter} if self.adapter else body
-
-    def _body(self, prompt: Mapping[str, Any], begin: int, k: int) -> dict[str, Any]:
-        return self._adapted(
-            {
+        async def ask() -> T:
+            body = {
                 **prompt,
                 "sampling_params": {"temperature": 0, "max_new_tokens": self._fewest},
-                "return_logprob": True,
                 "logprob_start_len": begin,
                 "top_logprobs_num": k,
                 "return_text_in_logprobs": False,
             }
-        )
-
-    async def _generate(self, body: dict[str, Any], read: Any, retries: int | None) -> Any:
-        def meta(found: Any) -> Any:
-            info = found.get("meta_info") if isinstance(found, dict) else None
-            if not isinstance(info, dict):
-                raise BrokenError("the answer has no meta_info")
-            return read(info)
+            return await self._generate(body, lambda found: read(_meta(found)), retries)
 
         try:
-            return await self.line.ask(self._url, body, meta, retries=retries)
+            return await ask()
         except RefusedError as error:
             if self._fewest or "max_new_tokens" not in str(error):
                 raise
             self._fewest = 1
-            body["sampling_params"]["max_new_tokens"] = 1
-            return await self.line.ask(self._url, body, meta, retries=retries)
+            return await ask()
+
+    async def _generate(
+        self, body: dict[str, Any], read: Callable[[Any], T], retries: int | None = None
+    ) -> T:
+        body |= {"return_logprob": True} | ({"lora_path": self.adapter} if self.adapter else {})
+        return await self.endpoint.ask("/generate", body, read, retries=retries)
+
+
+def _meta(found: Any) -> Mapping[str, Any]:
+    meta = found.get("meta_info") if isinstance(found, dict) else None
+    if not isinstance(meta, dict):
+        raise BrokenError("the answer has no meta_info")
+    return meta
 
 
 def _entries(meta: Mapping[str, Any]) -> list[Any]:
@@ -141,9 +133,9 @@ def _entries(meta: Mapping[str, Any]) -> list[Any]:
     return entries
 
 
-def _scored(meta: Mapping[str, Any], ids: Sequence[int], start: int, k: int) -> Scored:
-    entries = _entries(meta)
-    wanted = [int(i) for i in ids[start - 1 :]]  # the first entry belongs to what comes before
+def _scored(meta: Mapping[str, Any], question: Question) -> Scored:
+    entries, start, k = _entries(meta), question.start, question.k
+    wanted = question.ids[start - 1 :].tolist()  # the first entry belongs to what comes before
     try:
         found = [int(entry[1]) for entry in entries]
     except (IndexError, TypeError, ValueError) as error:
@@ -157,18 +149,14 @@ def _scored(meta: Mapping[str, Any], ids: Sequence[int], start: int, k: int) -> 
     if not k:
         return Scored(rows=[[] for _ in actual], actual=actual)
     top = meta.get("input_top_logprobs")
-    if not isinstance(top, list) or len(top) != len(entries):
+    if not isinstance(top, list) or len(top) != len(entries) or not all(top[1:]):
         raise LacksError("the answer holds no input_top_logprobs for each token")
-    if any(not row for row in top[1:]):
-        raise LacksError("input_top_logprobs of a token are empty")
-    rows = [likeliest([(int(e[1]), number(e[0])) for e in row], k) for row in top[1:]]
+    rows = [likeliest(((int(e[1]), number(e[0])) for e in row), k) for row in top[1:]]
     return Scored(rows=rows, actual=actual)
 
 
 def _drawn(found: Any) -> Drawn:
-    meta = found.get("meta_info") if isinstance(found, dict) else None
-    if not isinstance(meta, dict):
-        raise BrokenError("the answer has no meta_info")
+    meta = _meta(found)
     reason = meta.get("finish_reason")
     kind = reason.get("type") if isinstance(reason, dict) else reason
     if kind == "abort":

@@ -1,4 +1,4 @@
-"""Which ids a server may mean by the texts that it writes for tokens."""
+"""Find the ids behind the texts that a server writes for tokens."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ class TokenTexts:
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._size: int = tokenizer.vocab_size
-        self._spell: list[bytes] = [tokenizer.bytes_of(token) for token in range(self._size)]
+        self._spell = dict(enumerate(map(tokenizer.bytes_of, range(tokenizer.vocab_size))))
         self._ids: dict[bytes, list[int]] = {}
-        for token, spelled in enumerate(self._spell):
+        for token, spelled in self._spell.items():
             self._ids.setdefault(spelled, []).append(token)
         self._ends = tokenizer.ends
 
     def id_of(self, text: str) -> int | None:
-        """The one id that is written so; None where there is none, or several."""
+        """The only id with this text; None if there is none, or several."""
         if text.startswith("token_id:") and text[9:].isdecimal():
             return int(text[9:])
         found = self._ids.get(_raw(text), []) if text else []
@@ -38,7 +37,7 @@ class TokenTexts:
         """Whether a server that scored the id could have written this text for it."""
         if text.startswith("token_id:") and text[9:].isdecimal():
             return int(text[9:]) == token
-        spelled = self._spell[token] if 0 <= token < self._size else b""
+        spelled = self._spell.get(token, b"")
         if _raw(text) == spelled:
             return True
         if token in self._ends:  # often left out of a text
@@ -47,13 +46,13 @@ class TokenTexts:
         return not _is_text(spelled) and not text.replace(_LOST, "").strip()
 
     def text(self, ids: Sequence[int]) -> str | None:
-        """The text of the ids; None where their bytes are none."""
-        whole = b"".join(self._spell[int(i)] if 0 <= i < self._size else b"\xff" for i in ids)
+        """The text of the ids; None if their bytes are not UTF-8."""
+        whole = b"".join(self._spell.get(int(i), b"\xff") for i in ids)
         return whole.decode() if _is_text(whole) else None
 
     def shown(self, token: int) -> str:
         """An id for an error."""
-        spelled = self._spell[token] if 0 <= token < self._size else b""
+        spelled = self._spell.get(token, b"")
         return f"id {token} ({spelled!r})"
 
 

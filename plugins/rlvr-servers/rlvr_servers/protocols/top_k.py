@@ -1,8 +1,7 @@
-"""A server's rows of likely tokens as the `TopK` that losses read; what is wrong is refused."""
+"""Turn a server's rows of likely tokens into a `TopK`; refuse faulty ones."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,21 +10,14 @@ from rlvr import BackendError, TopK
 from rlvr_servers.protocols.protocol import Scored
 
 WHOLE = 1e-3
-"""Probability that may be missing where fewer tokens than asked are all there are."""
+"""Probability that may be missing from a row that claims to be complete."""
 MOST = 0.05
 """Nats above 0 that rounding on a server may give."""
 
 
 def top_k(scored: Scored, k: int, count: int, vocab_size: int, teacher: str) -> TopK:
     """
-    The answer to a question.
-
-    Args:
-        scored: What the server said.
-        k: Likeliest tokens asked for.
-        count: Positions asked for.
-        vocab_size: Of the tokenizer.
-        teacher: For errors.
+    The answer to a question about the `k` likeliest tokens at `count` positions.
 
     Raises:
         BackendError: Rows are missing, NaN, above 0, or shorter than asked with probability left.
@@ -37,11 +29,10 @@ def top_k(scored: Scored, k: int, count: int, vocab_size: int, teacher: str) -> 
         if row:
             ids[place, : len(row)] = [token for token, _ in row]
             logprobs[place, : len(row)] = [value for _, value in row]
-    listed = logprobs[ids >= 0]
-    _refuse_numbers(listed, teacher)
+    _refuse_numbers(logprobs[ids >= 0], teacher)
     mass = np.exp(np.minimum(logprobs, 0.0).astype(np.float64)).sum(axis=1)  # (n,)
     found = (ids >= 0).sum(axis=1)
-    pads = ids >= vocab_size  # rows that pad the model's matrix: no token of ours, so of the rest
+    pads = ids >= vocab_size  # rows that pad the model's matrix: they count as the rest
     ids, logprobs = np.where(pads, -1, ids), np.where(pads, -np.inf, logprobs)
     short = (found < min(k, vocab_size)) & (mass < 1 - WHOLE)
     if short.any() and not scored.lost:
@@ -80,16 +71,16 @@ def check_actual(values: Sequence[float], count: int, teacher: str) -> np.ndarra
 
 
 def _refuse_numbers(values: np.ndarray, teacher: str) -> None:
-    wrong = np.isnan(values) | (values > MOST)
-    if not wrong.any():
-        return
-    worst = float(values[wrong][0])
-    is_nan = math.isnan(worst)
-    raise BackendError(
-        f"teacher {teacher} was asked for logprobs.",
-        f"found: {'NaN' if is_nan else f'{worst:.4g}, more than 0'}",
-        "serve the model in a higher precision (--dtype bfloat16 or float32)"
-        if is_nan
-        else "serve raw or processed logprobs (vllm serve --logprobs-mode raw_logprobs), "
-        "not logits",
-    )
+    asked = f"teacher {teacher} was asked for logprobs."
+    if np.isnan(values).any():
+        raise BackendError(
+            asked,
+            "found: NaN",
+            "serve the model in a higher precision (--dtype bfloat16 or float32)",
+        )
+    if (values > MOST).any():
+        raise BackendError(
+            asked,
+            f"found: {values[values > MOST][0]:.4g}, more than 0",
+            "serve raw or processed logprobs (vllm serve --logprobs-mode raw_logprobs), not logits",
+        )

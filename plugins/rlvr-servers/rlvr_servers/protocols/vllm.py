@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from attrs import define
 
-from rlvr import SamplingParams
-from rlvr_servers.client.endpoint import Endpoint, MissingError, RefusedError
-from rlvr_servers.client.requests import BrokenError
+from rlvr import GenerateRequest, Question
+from rlvr_servers.client.endpoint import BrokenError, MissingError, RefusedError
 from rlvr_servers.protocols.protocol import (
     Drawn,
     LacksError,
     OtherIdsError,
     Scored,
     Served,
+    ServerProtocol,
+    choice_of,
     likeliest,
     number,
 )
@@ -26,11 +27,11 @@ NEUTRAL = {
     "presence_penalty": 0.0,
     "frequency_penalty": 0.0,
 }
-"""Sent with every request: a model's generation_config.json would choose others in silence."""
+"""Sent with every request: a model's generation_config.json would silently choose others."""
 
 
 @define
-class Vllm:
+class Vllm(ServerProtocol):
     """
     The protocol of `vllm serve`.
 
@@ -39,148 +40,107 @@ class Vllm:
     `--logprobs-mode processed_logprobs`; k is at most its `--max-logprobs` (20 by default).
     """
 
-    line: Endpoint
-    kind = "vLLM"
     lacks = (
         "teach through a server with prompt_logprobs (vllm serve NAME), or another kind of server: "
         "sglang:URL, server:URL"
     )
 
     async def served(self) -> Served:
-        listed = self.line.listed
+        listed = self.endpoint.listed.get(self.endpoint.model, {})
         return Served(
             context_length=int(listed.get("max_model_len") or 0),
             tokenizer=str(listed.get("root") or ""),
         )
 
     async def ids_of(self, text: str) -> list[int] | None:
-        body = {"model": self.line.model, "prompt": text, "add_special_tokens": False}
+        body = {"model": self.endpoint.model, "prompt": text, "add_special_tokens": False}
         try:
-            return await self.line.ask(
-                self.line.address.root("/tokenize"), body, lambda found: list(found["tokens"])
-            )
+            return await self.endpoint.ask("/tokenize", body, lambda found: list(found["tokens"]))
         except (MissingError, RefusedError, KeyError, TypeError):
             return None
 
-    async def score(
-        self,
-        ids: Sequence[int],
-        start: int,
-        k: int,
-        temperature: float,
-        retries: int | None = None,
-    ) -> Scored:
-        body = {
-            "model": self.line.model,
-            "prompt": list(ids),
-            "max_tokens": 1,
-            "temperature": temperature,
+    async def score(self, question: Question, retries: int | None = None) -> Scored:
+        fields = {
             **NEUTRAL,
-            "prompt_logprobs": k,
+            "max_tokens": 1,
+            "temperature": question.temperature,
+            "prompt_logprobs": question.k,
             "return_token_ids": True,
         }
-        return await self.line.ask(
-            self.line.address.url("/completions"),
-            body,
-            lambda found: _scored(found, ids, start, k),
-            retries=retries,
+        return await self.complete(
+            question.ids.tolist(), fields, lambda found: _scored(found, question), retries
         )
 
-    async def draw(
-        self, ids: Sequence[int], params: SamplingParams, seed: int, ends: Collection[int]
-    ) -> Drawn:
-        body = {
-            "model": self.line.model,
-            "prompt": list(ids),
+    async def draw(self, request: GenerateRequest, ends: Collection[int]) -> Drawn:
+        params = request.params
+        fields = {
+            **NEUTRAL,
             "max_tokens": params.max_tokens,
             "temperature": params.temperature,
             "top_p": params.top_p,
             "top_k": params.top_k or -1,
-            **NEUTRAL,
-            "seed": seed % (1 << 63),
+            "seed": request.seed % (1 << 63),
             "stop": list(params.stop),
             "stop_token_ids": sorted(ends),
-            "ignore_eos": True,  # the ends are all there are
+            "ignore_eos": True,  # `stop_token_ids` are all that end it
             "skip_special_tokens": False,
-            "logprobs": 0,  # the drawn token's and no other
+            "logprobs": 0,  # of the drawn token alone
             "return_token_ids": True,
             "return_tokens_as_token_ids": True,
         }
-        return await self.line.ask(self.line.address.url("/completions"), body, _drawn)
+        return await self.complete(request.prompt.tolist(), fields, _drawn)
 
-    async def drawn_spread(self, ids: Sequence[int], temperature: float) -> float:
-        """How far apart the likeliest next tokens are told to be at a temperature, nats."""
-        body = {
-            "model": self.line.model,
-            "prompt": list(ids),
-            "max_tokens": 1,
-            "temperature": temperature,
-            **NEUTRAL,
-            "seed": 0,
-            "logprobs": 5,
-        }
-        return await self.line.ask(self.line.address.url("/completions"), body, _spread)
+    async def drawn_spread(self, ids: list[int], temperature: float) -> float:
+        """Nats between the likeliest and the fifth likeliest next token at a temperature."""
+        fields = {**NEUTRAL, "max_tokens": 1, "temperature": temperature, "seed": 0, "logprobs": 5}
+        return await self.complete(ids, fields, _spread)
 
 
 def _spread(found: Any) -> float:
-    top = (_choice(found).get("logprobs") or {}).get("top_logprobs") or [{}]
-    values = sorted(number(value) for value in top[0].values())
-    return values[-1] - values[0] if values else 0.0
+    top = (choice_of(found).get("logprobs") or {}).get("top_logprobs") or [{}]
+    values = [number(value) for value in top[0].values()]
+    return max(values) - min(values) if values else 0.0
 
 
-def _choice(found: Any) -> Mapping[str, Any]:
-    try:
-        choice: Mapping[str, Any] = found["choices"][0]
-        choice.get("index")
-    except (KeyError, IndexError, TypeError, AttributeError) as error:
-        raise BrokenError("the answer is no completion") from error
-    return choice
-
-
-def _scored(found: Any, ids: Sequence[int], start: int, k: int) -> Scored:
-    choice = _choice(found)
+def _scored(found: Any, question: Question) -> Scored:
+    ids = question.ids.tolist()
+    choice = choice_of(found)
     rows = choice.get("prompt_logprobs")
     if not isinstance(rows, list):
         raise LacksError("the answer holds no prompt_logprobs")
     sent = choice.get("prompt_token_ids")
-    if len(rows) != len(ids) or (sent is not None and list(sent) != list(ids)):
+    if len(rows) != len(ids) or (sent is not None and list(sent) != ids):
         raise OtherIdsError(f"{len(ids)} tokens were sent, {len(rows)} others were scored")
     best, actual = [], []
-    for place in range(start, len(ids)):
+    for place in range(question.start, len(ids)):
         row = rows[place]
         if not isinstance(row, dict):
             raise BrokenError(f"no logprobs of token {place}")
-        token = str(int(ids[place]))
+        token = str(ids[place])
         if token not in row:
             raise OtherIdsError(f"token {place} is id {token}, the answer scores {list(row)[:3]}")
         rank = row[token].get("rank")
-        is_extra = rank is not None and rank > len(row)  # it came besides the likeliest
-        kept = {i: e for i, e in row.items() if not (is_extra and i == token)}
-        entries = [(int(i), number(e.get("logprob"))) for i, e in kept.items()]
-        actual.append(number(row[token].get("logprob")))
-        best.append(likeliest(entries, k))
+        entries = {int(i): number(entry.get("logprob")) for i, entry in row.items()}
+        actual.append(entries[ids[place]])
+        if rank is not None and rank > len(row):  # given besides the k likeliest
+            del entries[ids[place]]
+        best.append(likeliest(entries.items(), question.k))
     return Scored(rows=best, actual=actual)
 
 
 def _drawn(found: Any) -> Drawn:
-    choice = _choice(found)
+    choice = choice_of(found)
     logprobs = choice.get("logprobs") or {}
     tokens = choice.get("token_ids")
-    if tokens is None:
-        tokens = token_ids(logprobs.get("tokens") or [])
+    if tokens is None:  # an older server writes `token_id:5`
+        spelled = list(map(str, logprobs.get("tokens") or []))
+        is_known = all(token.startswith("token_id:") for token in spelled)
+        tokens = [token.removeprefix("token_id:") for token in spelled] if is_known else []
     values = logprobs.get("token_logprobs") or []
     if len(tokens) != len(values):
         raise LacksError(f"{len(tokens)} token ids and {len(values)} logprobs came back")
     return Drawn(
-        tokens=[int(token) for token in tokens],
-        logprobs=[number(value) for value in values],
+        tokens=list(map(int, tokens)),
+        logprobs=list(map(number, values)),
         is_stopped=choice.get("finish_reason") == "stop",
     )
-
-
-def token_ids(spelled: Sequence[Any]) -> list[int]:
-    """Ids of tokens that a server wrote as `token_id:5`; [] where it wrote one otherwise."""
-    found = [str(token) for token in spelled]
-    if not all(token.startswith("token_id:") for token in found):
-        return []
-    return [int(token.removeprefix("token_id:")) for token in found]

@@ -25,13 +25,13 @@ from rlvr import (
     sample_groups,
 )
 from rlvr.testing.fakes.toy import ToyTask
+from rlvr_servers.backend import ServedBackend
+from rlvr_servers.config import ServersConfig
 from rlvr_servers.protocols.choose import build_protocol
 from rlvr_servers.protocols.vllm import Vllm
-from rlvr_servers.served_backend import ServedBackend
 from rlvr_servers.server_sampler import VllmSampler
-from rlvr_servers.servers_config import ServersConfig
 from rlvr_servers.teacher import ServerTeacher
-from rlvr_servers.weight_push import VllmSink, Weights
+from rlvr_servers.weight_push import Weights, push
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -136,7 +136,7 @@ def test_vllm_takes_adapters(vllm: str, llama: Path, tmp_path: Path) -> None:
     async def told() -> list[float]:
         protocol, _, _ = await build_protocol(f"vllm:{vllm}#tiny", ServersConfig())
         assert isinstance(protocol, Vllm)
-        sink, gaps = VllmSink(protocol), []
+        gaps = []
         for number in (1, 2):
             torch.manual_seed(number)
             shape = peft.LoraConfig(
@@ -153,8 +153,8 @@ def test_vllm_takes_adapters(vllm: str, llama: Path, tmp_path: Path) -> None:
             model.save_pretrained(folder)
             wanted = [float(rows[t - 1][ids[t]]) for t in range(1, len(ids))]
             weights = Weights(directory=folder, seen_at=str(folder), label=f"test{number}")
-            await sink.refresh(weights)
-            found = (await protocol.score(ids, 1, 0, 1.0)).actual
+            await push(protocol, weights)
+            found = (await protocol.score(Question(ids=ids, start=1, k=0))).actual
             gaps.append(float(np.abs(np.array(found) - wanted).max()))
         return gaps
 

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from rlvr_tinker_server.api.call import Call, check_key, read_body
-from rlvr_tinker_server.api.handlers import ROUTES, Handler, healthz, refused
+from rlvr_tinker_server.api.handlers import ROUTES, Handler, answer, healthz, refused
 from rlvr_tinker_server.refusal import Refusal
 from rlvr_tinker_server.state.service import Service
 
@@ -66,7 +66,7 @@ def _endpoint(
                 path=dict(request.path_params),
                 query=dict(request.query_params),
             )
-            return await handler(service, call)
+            return await answer(handler, service, call)
         except Refusal as refusal:
             return refused(str(refusal), refusal.status)
         except ClientDisconnect:

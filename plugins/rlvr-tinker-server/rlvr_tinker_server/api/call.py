@@ -33,12 +33,7 @@ class Call:
     query: dict[str, str]
 
     def json(self) -> dict[str, Any]:
-        """
-        The body.
-
-        Raises:
-            Refusal: It is no JSON object.
-        """
+        """The body as a JSON object; raises `Refusal` where it is none."""
         try:
             found = json.loads(self.body or b"{}")
         except (ValueError, RecursionError) as error:
@@ -48,12 +43,7 @@ class Call:
         return found
 
     def read(self, kind: type[Parsed]) -> Parsed:
-        """
-        The body as one of the SDK's own requests.
-
-        Raises:
-            Refusal: It is none: what is wrong is named.
-        """
+        """The body as one of the SDK's own requests; a `Refusal` names what is wrong with it."""
         try:
             return kind.model_validate(self.json())
         except ValidationError as error:
@@ -66,14 +56,9 @@ class Call:
 
 def check_key(request: Request, key: str | None) -> None:
     """
-    Refuse a request without the key; a page in a browser cannot send these headers unasked.
+    Refuse (401) a request without the key, the only one let in; None: any key is.
 
-    Args:
-        request: As it came.
-        key: The only one that is let in; None: any.
-
-    Raises:
-        Refusal: No key (401), or another one.
+    A page in a browser cannot send these headers unasked.
     """
     bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
     given = request.headers.get("x-api-key", "") or bearer
@@ -103,14 +88,14 @@ async def read_body(request: Request) -> bytes:
     Raises:
         Refusal: It is too large, stops before its end, or is no zstd where it says so.
     """
-    parts, size = [], 0
+    too_large = Refusal(f"the body is larger than {MOST_BYTES >> 20} MiB: send fewer data", 413)
+    read = bytearray()
     stream = request.stream()
     while (part := await _next_part(stream)) is not None:
-        size += len(part)
-        if size > MOST_BYTES:
-            raise Refusal(f"the body is larger than {MOST_BYTES >> 20} MiB: send fewer data", 413)
-        parts.append(part)
-    body = b"".join(parts)
+        read += part
+        if len(read) > MOST_BYTES:
+            raise too_large
+    body = bytes(read)
     encoding = request.headers.get("content-encoding", "identity")
     if encoding == "identity":
         return body
@@ -122,5 +107,5 @@ async def read_body(request: Request) -> bytes:
     except zstandard.ZstdError as error:
         raise Refusal(f"the body is no zstd: {error}") from None
     if len(plain) > MOST_BYTES:
-        raise Refusal(f"the body is larger than {MOST_BYTES >> 20} MiB: send fewer data", 413)
+        raise too_large
     return plain

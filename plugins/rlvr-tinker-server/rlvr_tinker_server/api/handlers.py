@@ -1,12 +1,18 @@
-"""What each endpoint does: from a request's body to the verb it asks for, and back."""
+"""What each endpoint does: from a request's body to the verb it asks for, and back.
+
+A handler, called or awaited, gives a `Response`, the `Future` of a request that was accepted, or
+what becomes a JSON body. A `Refusal` that it raises becomes the answer.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
+from pydantic import BaseModel
 from starlette.responses import Response
 from tinker import types
 
@@ -20,7 +26,7 @@ from rlvr_tinker_server.state.line import Numbered
 from rlvr_tinker_server.state.service import Service
 from rlvr_tinker_server.wire import numbers_of_pass, read_pass
 
-Handler = Callable[[Service, Call], Awaitable[Response]]
+Handler = Callable[[Service, Call], Any]
 
 
 class JSONResponse(Response):
@@ -29,7 +35,6 @@ class JSONResponse(Response):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """The body."""
         return json.dumps(content).encode()
 
 
@@ -38,18 +43,31 @@ def refused(detail: str, status: int) -> Response:
     return JSONResponse({"detail": detail}, status_code=status)
 
 
-def _accepted(future: Future) -> Response:
-    return JSONResponse({"request_id": future.id, **future.extra})
+async def answer(handler: Handler, service: Service, call: Call) -> Response:
+    """The answer to a request; raises what the handler does."""
+    found = handler(service, call)
+    if inspect.isawaitable(found):
+        found = await found
+    if isinstance(found, Future):
+        found = {"request_id": found.id, **found.extra}
+    return found if isinstance(found, Response) else JSONResponse(found)
 
 
-def _in_line(handler: Handler, numbered: Callable[[Call], Numbered | None]) -> Handler:
+def _queued(kind: type[BaseModel], verb: Callable[[Service, Any, bytes], Future]) -> Handler:
+    """`verb(service, request, body)` with the body as one of the SDK's requests."""
+    return lambda service, call: verb(service, call.read(kind), call.body)
+
+
+def _in_line(
+    handler: Handler, numbered: Callable[[Call], Numbered | None] | None = None
+) -> Handler:
     """A handler whose requests use up their numbers, also where they are refused."""
 
     async def serve(service: Service, call: Call) -> Response:
         try:
-            return await handler(service, call)
+            return await answer(handler, service, call)
         except Exception as error:
-            if (found := numbered(call)) is not None:
+            if (found := (numbered or _of_json)(call)) is not None:
                 bug = Refusal(f"the server failed ({type(error).__name__})")
                 service.use_up(found, call.body, error if isinstance(error, Refusal) else bug)
             raise
@@ -73,15 +91,12 @@ def _of_pass(call: Call) -> Numbered | None:
     return found and Numbered(model_id=found[0], number=found[1], is_pass=not found[2])
 
 
-# --- sessions -----------------------------------------------------------------------------------
-
-
-async def healthz(service: Service, call: Call) -> Response:
+def healthz(service: Service, call: Call) -> Any:
     """Whether the server is there; the only question that needs no key."""
-    return JSONResponse({"status": "ok"})
+    return {"status": "ok"}
 
 
-async def _client_config(service: Service, call: Call) -> Response:
+def _client_config(service: Service, call: Call) -> Response:
     _check_version(str(call.json().get("sdk_version", "")))
     # The SDK asks this over a connection of its own that it never closes.
     return JSONResponse(
@@ -90,17 +105,8 @@ async def _client_config(service: Service, call: Call) -> Response:
     )
 
 
-async def _dynamic_config(service: Service, call: Call) -> Response:
-    return JSONResponse({"refresh_interval_sec": 300, "sample_cancel_enabled": True})
-
-
 def _check_version(version: str) -> None:
-    """
-    Refuse a client whose wire this server does not know.
-
-    Raises:
-        Refusal: Its SDK is too old, or says no version.
-    """
+    """Refuse a client whose SDK is too old for this wire, or says no version."""
     parts = version.split(".")
     try:
         found = (int(parts[0]), int(parts[1]))
@@ -113,125 +119,48 @@ def _check_version(version: str) -> None:
         )
 
 
-async def _create_session(service: Service, call: Call) -> Response:
+def _create_session(service: Service, call: Call) -> Any:
     request = call.read(types.CreateSessionRequest)
     _check_version(request.sdk_version)
     session = service.create_session(request)
-    return JSONResponse({"type": "create_session", "session_id": session.id})
+    return {"type": "create_session", "session_id": session.id}
 
 
-async def _heartbeat(service: Service, call: Call) -> Response:
+def _heartbeat(service: Service, call: Call) -> Any:
     service.sessions.get(call.read(types.SessionHeartbeatRequest).session_id)
-    return JSONResponse({"type": "session_heartbeat"})
+    return {"type": "session_heartbeat"}
 
 
-async def _finish(service: Service, call: Call) -> Response:
-    service.end_session(call.path["session_id"], "its client closed it")
-    return JSONResponse(None)
-
-
-async def _capabilities(service: Service, call: Call) -> Response:
-    return JSONResponse(reports.capabilities(service))
-
-
-# --- models and training ------------------------------------------------------------------------
-
-
-async def _create_model(service: Service, call: Call) -> Response:
-    return _accepted(models.create_model(service, call.read(types.CreateModelRequest), call.body))
-
-
-async def _get_info(service: Service, call: Call) -> Response:
-    return JSONResponse(models.get_info(service, str(call.json().get("model_id", ""))))
-
-
-async def _forward_backward(service: Service, call: Call) -> Response:
+async def _forward_backward(service: Service, call: Call) -> Future:
     request = await asyncio.to_thread(read_pass, call.body)
-    return _accepted(training.forward_backward(service, request, call.body))
+    return training.forward_backward(service, request, call.body)
 
 
-async def _optim_step(service: Service, call: Call) -> Response:
-    return _accepted(training.optim_step(service, call.read(types.OptimStepRequest), call.body))
-
-
-async def _save_weights(service: Service, call: Call) -> Response:
-    return _accepted(saving.save_weights(service, call.read(types.SaveWeightsRequest), call.body))
-
-
-async def _load_weights(service: Service, call: Call) -> Response:
-    return _accepted(models.load_weights(service, call.read(types.LoadWeightsRequest), call.body))
-
-
-async def _save_for_sampler(service: Service, call: Call) -> Response:
-    request = call.read(types.SaveWeightsForSamplerRequest)
-    return _accepted(samplers.save_for_sampler(service, request, call.body))
-
-
-async def _weights_info(service: Service, call: Call) -> Response:
-    return JSONResponse(saving.weights_info(service, str(call.json().get("tinker_path", ""))))
-
-
-# --- sampling and results -----------------------------------------------------------------------
-
-
-async def _create_sampler(service: Service, call: Call) -> Response:
+def _create_sampler(service: Service, call: Call) -> Any:
     sampler = samplers.create_sampler(service, call.read(types.CreateSamplingSessionRequest))
-    return JSONResponse({"type": "create_sampling_session", "sampling_session_id": sampler})
+    return {"type": "create_sampling_session", "sampling_session_id": sampler}
 
 
-async def _get_sampler(service: Service, call: Call) -> Response:
-    return JSONResponse(samplers.get_sampler(service, call.path["sampler_id"]))
-
-
-async def _sample(service: Service, call: Call) -> Response:
+async def _sample(service: Service, call: Call) -> Future:
     request = await asyncio.to_thread(call.read, types.SampleRequest)
-    return _accepted(samplers.sample(service, request, call.body))
-
-
-async def _cancel(service: Service, call: Call) -> Response:
-    service.cancel(str(call.json().get("request_id", "")))
-    return JSONResponse(None)
+    return samplers.sample(service, request, call.body)
 
 
 async def _retrieve(service: Service, call: Call) -> Response:
     request_id = call.read(types.FutureRetrieveRequest).request_id
-    answer = await service.futures.fetch(request_id, service.limits.wait_s)
-    if answer is None:
+    found = await service.futures.fetch(request_id, service.limits.wait_s)
+    if found is None:
         waits = {"type": "try_again", "request_id": request_id, "queue_state": "active"}
         return JSONResponse(waits, status_code=408)
-    return Response(answer.body, media_type=answer.media)
+    return Response(found.body, media_type=found.media)
 
 
-async def _telemetry(service: Service, call: Call) -> Response:
-    """Taken and thrown away: nothing about clients is kept."""
-    return JSONResponse({"status": "accepted"})
-
-
-# --- looking around -----------------------------------------------------------------------------
-
-
-async def _training_runs(service: Service, call: Call) -> Response:
-    return JSONResponse(reports.runs(service, call.query))
-
-
-async def _training_run(service: Service, call: Call) -> Response:
-    return JSONResponse(reports.run(service, call.path["run"]))
-
-
-async def _run_checkpoints(service: Service, call: Call) -> Response:
-    return JSONResponse(reports.checkpoints(service, call.path["run"]))
-
-
-async def _all_checkpoints(service: Service, call: Call) -> Response:
-    return JSONResponse(reports.all_checkpoints(service, call.query))
-
-
-async def _delete_checkpoint(service: Service, call: Call) -> Response:
+def _delete_checkpoint(service: Service, call: Call) -> Response:
     service.checkpoints.delete(_path_of(call))
     return Response(status_code=204)
 
 
-async def _expire_checkpoint(service: Service, call: Call) -> Response:
+def _expire_checkpoint(service: Service, call: Call) -> Response:
     ttl = call.json().get("ttl_seconds")
     service.checkpoints.expire(_path_of(call), check_ttl(ttl))
     return Response(status_code=204)
@@ -241,33 +170,46 @@ def _path_of(call: Call) -> str:
     return f"tinker://{call.path['run']}/{call.path['kind']}/{call.path['name']}"
 
 
+def _named(call: Call, key: str) -> str:
+    return str(call.json().get(key, ""))
+
+
 _CHECKPOINT = "training_runs/{run}/checkpoints/{kind}/{name}"
+_SAVE_FOR_SAMPLER = _queued(types.SaveWeightsForSamplerRequest, samplers.save_for_sampler)
 ROUTES: list[tuple[str, str, Handler]] = [
     ("GET", "healthz", healthz),
     ("POST", "client/config", _client_config),
-    ("POST", "client/dynamic_config", _dynamic_config),
+    (
+        "POST",
+        "client/dynamic_config",
+        lambda s, c: {"refresh_interval_sec": 300, "sample_cancel_enabled": True},
+    ),
     ("POST", "create_session", _create_session),
     ("POST", "session_heartbeat", _heartbeat),
-    ("POST", "sessions/{session_id}/finish", _finish),
-    ("GET", "get_server_capabilities", _capabilities),
-    ("POST", "create_model", _create_model),
-    ("POST", "get_info", _get_info),
+    (
+        "POST",
+        "sessions/{session_id}/finish",
+        lambda s, c: s.end_session(c.path["session_id"], "its client closed it"),
+    ),
+    ("GET", "get_server_capabilities", lambda s, c: reports.capabilities(s)),
+    ("POST", "create_model", _queued(types.CreateModelRequest, models.create_model)),
+    ("POST", "get_info", lambda s, c: models.get_info(s, _named(c, "model_id"))),
     ("POST", "forward_backward", _in_line(_forward_backward, _of_pass)),
-    ("POST", "optim_step", _in_line(_optim_step, _of_json)),
-    ("POST", "save_weights", _in_line(_save_weights, _of_json)),
-    ("POST", "load_weights", _in_line(_load_weights, _of_json)),
-    ("POST", "save_weights_for_sampler", _in_line(_save_for_sampler, _of_json)),
-    ("POST", "weights_info", _weights_info),
+    ("POST", "optim_step", _in_line(_queued(types.OptimStepRequest, training.optim_step))),
+    ("POST", "save_weights", _in_line(_queued(types.SaveWeightsRequest, saving.save_weights))),
+    ("POST", "load_weights", _in_line(_queued(types.LoadWeightsRequest, models.load_weights))),
+    ("POST", "save_weights_for_sampler", _in_line(_SAVE_FOR_SAMPLER)),
+    ("POST", "weights_info", lambda s, c: saving.weights_info(s, _named(c, "tinker_path"))),
     ("POST", "create_sampling_session", _create_sampler),
-    ("GET", "samplers/{sampler_id}", _get_sampler),
+    ("GET", "samplers/{sampler_id}", lambda s, c: samplers.get_sampler(s, c.path["sampler_id"])),
     ("POST", "asample", _sample),
-    ("POST", "cancel_future", _cancel),
+    ("POST", "cancel_future", lambda s, c: s.cancel(_named(c, "request_id"))),
     ("POST", "retrieve_future", _retrieve),
-    ("POST", "telemetry", _telemetry),
-    ("GET", "training_runs", _training_runs),
-    ("GET", "training_runs/{run}", _training_run),
-    ("GET", "training_runs/{run}/checkpoints", _run_checkpoints),
-    ("GET", "checkpoints", _all_checkpoints),
+    ("POST", "telemetry", lambda s, c: {"status": "accepted"}),  # thrown away: nothing is kept
+    ("GET", "training_runs", lambda s, c: reports.runs(s, c.query)),
+    ("GET", "training_runs/{run}", lambda s, c: reports.run(s, c.path["run"])),
+    ("GET", "training_runs/{run}/checkpoints", lambda s, c: reports.checkpoints(s, c.path["run"])),
+    ("GET", "checkpoints", lambda s, c: reports.all_checkpoints(s, c.query)),
     ("DELETE", _CHECKPOINT, _delete_checkpoint),
     ("PUT", f"{_CHECKPOINT}/ttl", _expire_checkpoint),
 ]

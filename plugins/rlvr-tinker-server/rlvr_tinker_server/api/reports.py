@@ -14,29 +14,24 @@ Listing = dict[str, Any]
 
 
 def capabilities(service: Service) -> Listing:
-    """The one model there is."""
-    base = service.base
-    return {
-        "supported_models": [
-            {
-                "model_name": base.name,
-                "max_context_length": base.net.positions,
-                "trainable": True,
-                "sampleable": True,
-            }
-        ]
+    """What the server offers: its one model."""
+    model = {
+        "model_name": service.base.name,
+        "max_context_length": service.base.net.positions,
+        "trainable": True,
+        "sampleable": True,
     }
+    return {"supported_models": [model]}
 
 
 def checkpoints(service: Service, run: str) -> Listing:
-    """Those of one run."""
+    """The checkpoints of one run."""
     return {"checkpoints": [_checkpoint(*one) for one in service.checkpoints.listed(run)]}
 
 
 def all_checkpoints(service: Service, query: Mapping[str, str]) -> Listing:
-    """A page of all."""
-    found = service.checkpoints.listed()
-    some, cursor = _page(found, query)
+    """A page of all checkpoints."""
+    some, cursor = _page(service.checkpoints.listed(), query)
     return {"checkpoints": [_checkpoint(*one) for one in some], "cursor": cursor}
 
 
@@ -48,12 +43,7 @@ def runs(service: Service, query: Mapping[str, str]) -> Listing:
 
 
 def run(service: Service, name: str) -> Listing:
-    """
-    One run.
-
-    Raises:
-        Refusal: It has no checkpoint.
-    """
+    """One run; `Refusal` where it has no checkpoint."""
     found = service.checkpoints.listed(name)
     if not found:
         raise Refusal(f"no run {name} with a checkpoint on this server", 404)

@@ -39,12 +39,7 @@ def create_model(service: Service, request: types.CreateModelRequest, body: byte
     if not 1 <= config.rank <= most:
         raise Refusal(f"rank {config.rank} was asked for; this server takes 1..{most} (--max-rank)")
     net = service.base.net
-    shape = Shape(
-        rank=config.rank,
-        train_mlp=config.train_mlp,
-        train_attn=config.train_attn,
-        train_unembed=config.train_unembed,
-    )
+    shape = Shape.of(config)
     if not any(map(shape.covers, net.sites)):
         raise Refusal("train_mlp, train_attn and train_unembed are all false: nothing to train")
     seed = secrets.randbits(31) if config.seed is None else config.seed
@@ -52,10 +47,11 @@ def create_model(service: Service, request: types.CreateModelRequest, body: byte
     def make() -> Model:
         return Model(net=net, shape=shape, seed=seed, factors=net.new_factors(shape, seed))
 
-    trained = _admit(service, session, model_id, request.base_model)
-    log.info("model_created", model=model_id, rank=config.rank)
     answer = Answer.json({"type": "create_model", "model_id": model_id})
-    return _make(service, session, trained, body, make, answer)
+    trained = Trained(id=model_id, base_model=request.base_model)
+    future = _make(service, session, trained, body, make, answer)
+    log.info("model_created", model=model_id, rank=config.rank)
+    return future
 
 
 def load_weights(service: Service, request: types.LoadWeightsRequest, body: bytes) -> Future:
@@ -87,49 +83,31 @@ def load_weights(service: Service, request: types.LoadWeightsRequest, body: byte
         service.check_base(request.base_model)
     if request.optimizer_config is not None:
         _check_optimizer(request.optimizer_config)
-    trained = _admit(service, session, model_id, request.base_model or about.base_model)
+    trained = Trained(id=model_id, base_model=request.base_model or about.base_model)
+    answer = _loaded(path, model_id)
+    future = _make(
+        service, session, trained, body, lambda: loaded(service, path, with_optimizer), answer
+    )
     log.info("model_created", model=model_id, rank=about.rank, path=path)
-
-    def make() -> Model:
-        return loaded(service, path, with_optimizer)
-
-    return _make(service, session, trained, body, make, _loaded(path, model_id))
+    return future
 
 
 def get_info(service: Service, model_id: str) -> dict[str, Any]:
-    """
-    What a client asks of a model when it has made it.
-
-    Raises:
-        Refusal: There is no such model.
-    """
+    """What a client asks of a model when it has made it; `Refusal` where there is no such model."""
     _, trained = service.sessions.of_model(model_id)
-    base = service.base
+    data = {
+        "arch": type(service.base.net.base).__name__,
+        "model_name": trained.base_model,
+        "tokenizer_id": service.base.tokenizer_at,
+    }
     return {
         "type": "get_info",
         "model_id": model_id,
-        "model_data": {
-            "arch": type(base.net.base).__name__,
-            "model_name": trained.base_model,
-            "tokenizer_id": base.tokenizer_at,
-        },
+        "model_data": data,
         "is_lora": True,
         "lora_rank": trained.made.shape.rank,
         "model_name": trained.base_model,
     }
-
-
-def _admit(service: Service, session: Session, model_id: str, base_model: str) -> Trained:
-    """Room for one more."""
-    held = service.sessions.models()
-    if held >= service.limits.max_adapters:
-        raise Refusal(
-            f"this server holds {held} adapters, the most it may (--max-adapters); end a session "
-            "that is not needed"
-        )
-    trained = Trained(id=model_id, base_model=base_model)
-    session.models[model_id] = trained
-    return trained
 
 
 def _make(
@@ -140,7 +118,14 @@ def _make(
     make: Callable[[], Model],
     answer: Answer,
 ) -> Future:
-    """Make it in the worker; one that cannot be made takes no room."""
+    """Make the model in the worker, if there is room for it; if that fails, it takes none."""
+    held = service.sessions.models()
+    if held >= service.limits.max_adapters:
+        raise Refusal(
+            f"this server holds {held} adapters, the most it may (--max-adapters); end a session "
+            "that is not needed"
+        )
+    session.models[trained.id] = trained
 
     def work() -> Answer:
         try:

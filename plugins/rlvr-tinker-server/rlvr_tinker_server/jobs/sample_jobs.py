@@ -9,7 +9,7 @@ import numpy as np
 from attrs import frozen
 from tinker.types import SampleRequest
 
-from rlvr import Completion, SamplingParams, Tokenizer
+from rlvr import Completion, SamplingParams
 from rlvr_tinker_server.nets.adapters import Factors
 from rlvr_tinker_server.nets.base import Base
 from rlvr_tinker_server.nets.sampling import Drawing, draw, read_stop
@@ -28,14 +28,7 @@ class Asked:
     top_sampled: int
 
 
-def read_asked(
-    request: SampleRequest,
-    tokenizer: Tokenizer,
-    *,
-    positions: int,
-    vocab_size: int,
-    max_samples: int,
-) -> Asked:
+def read_asked(request: SampleRequest, base: Base, max_samples: int) -> Asked:
     """
     What a request asks for.
 
@@ -43,6 +36,7 @@ def read_asked(
         Refusal: A setting is out of range, the prompt is empty or holds no text tokens, or it and
             its completion would not fit into the model's positions.
     """
+    positions, vocab_size = base.net.positions, base.net.vocab_size
     if any(chunk.type != "encoded_text" for chunk in request.prompt.chunks):
         raise Refusal("the prompt holds images or audio: this server reads text only")
     prompt = np.asarray(request.prompt.to_ints(), np.int64)
@@ -72,7 +66,7 @@ def read_asked(
         raise Refusal(f"top_p={params.top_p} was asked for; above 0 and up to 1 is possible")
     if params.top_k < -1:
         raise Refusal(f"top_k={params.top_k} was asked for; -1 (no limit) or more is possible")
-    texts, stop_ids = read_stop(params.stop, tokenizer, vocab_size)
+    texts, stop_ids = read_stop(params.stop, base.tokenizer, vocab_size)
     seed = secrets.randbits(63) if params.seed is None else params.seed
     return Asked(
         drawing=Drawing(
@@ -101,19 +95,11 @@ def sample_together(
     rows: int,
     is_cancelled: Callable[[], bool],
 ) -> list[Answer | Exception]:
-    """Answers of requests that look at the same weights; in the worker."""
+    """Answers of requests for the same weights; in the worker."""
+    drawings = [one.drawing for one in asked]
     with base.net.using(factors):
-        drawn = draw(
-            base.net,
-            base.tokenizer,
-            [one.drawing for one in asked],
-            rows=rows,
-            dtype=base.dtype,
-            is_cancelled=is_cancelled,
-        )
-        return [
-            _answer(base, one, completions) for one, completions in zip(asked, drawn, strict=True)
-        ]
+        drawn = draw(base, drawings, rows=rows, is_cancelled=is_cancelled)
+        return [_answer(base, *pair) for pair in zip(asked, drawn, strict=True)]
 
 
 def _answer(base: Base, asked: Asked, completions: Sequence[Completion]) -> Answer:

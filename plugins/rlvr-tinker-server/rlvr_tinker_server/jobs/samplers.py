@@ -13,7 +13,6 @@ from rlvr_tinker_server.jobs.saving import read_factors, save_adapter
 from rlvr_tinker_server.nets.adapters import Factors
 from rlvr_tinker_server.refusal import Refusal
 from rlvr_tinker_server.state.futures import Answer, Future
-from rlvr_tinker_server.state.line import fingerprint
 from rlvr_tinker_server.state.service import Service
 from rlvr_tinker_server.state.sessions import Slot, Trained
 from rlvr_tinker_server.state.worker import Job
@@ -26,8 +25,7 @@ def save_for_sampler(
     The adapter as it is: under a name, or as a sampler that looks at it.
 
     Raises:
-        Refusal: There is no such model, the number is another request's, or a name that cannot be
-            one.
+        Refusal: There is no such model, the number is another request's, or the name cannot be one.
     """
     if request.path is not None:
         return save_adapter(service, request.path, request, body)
@@ -50,12 +48,7 @@ def save_for_sampler(
 
 
 def create_sampler(service: Service, request: types.CreateSamplingSessionRequest) -> str:
-    """
-    A sampler of the base model or of saved weights.
-
-    Raises:
-        Refusal: Neither is named, or it is not there.
-    """
+    """A sampler of the base model or of saved weights; `Refusal` where they are missing."""
     session = service.sessions.get(request.session_id)
     sampler_id = f"{session.id}:sample:{request.sampling_session_seq_id}"
     if sampler_id in session.samplers:
@@ -73,12 +66,7 @@ def create_sampler(service: Service, request: types.CreateSamplingSessionRequest
 
 
 def get_sampler(service: Service, sampler_id: str) -> dict[str, Any]:
-    """
-    What a sampler looks at.
-
-    Raises:
-        Refusal: There is no such sampler.
-    """
+    """What a sampler looks at; `Refusal` where there is no such sampler."""
     _, slot = service.sessions.of_sampler(sampler_id)
     return {"sampler_id": sampler_id, "base_model": slot.base_model, "model_path": slot.path}
 
@@ -98,25 +86,16 @@ def sample(service: Service, request: types.SampleRequest, body: bytes) -> Futur
         return again
     count = min(request.num_samples, service.limits.max_samples)  # more are refused below
     ids = [f"{request_id}:{i}" for i in range(count)]
-    future = Future(
-        id=request_id,
-        session=session.id,
-        is_cancellable=True,
-        fingerprint=fingerprint(body),
-        extra={"sample_sequence_ids": ids},
+    future = service.accept(
+        request_id, session, body, is_cancellable=True, extra={"sample_sequence_ids": ids}
     )
-    service.futures.add(future)
     try:
-        asked = read_asked(
-            request,
-            service.base.tokenizer,
-            positions=service.base.net.positions,
-            vocab_size=service.base.net.vocab_size,
-            max_samples=service.limits.max_samples,
-        )
-    except (Refusal, OverflowError) as error:
-        is_ours = isinstance(error, Refusal)
-        future.fail(error if is_ours else Refusal(f"a number is out of range: {error}"))
+        asked = read_asked(request, service.base, service.limits.max_samples)
+    except Refusal as error:
+        future.fail(error)
+        return future
+    except OverflowError as error:
+        future.fail(Refusal(f"a number is out of range: {error}"))
         return future
 
     def together(all_asked: Sequence[Asked]) -> Sequence[Answer | Exception]:
@@ -134,7 +113,7 @@ def sample(service: Service, request: types.SampleRequest, body: bytes) -> Futur
 
 
 def _factors(service: Service, slot: Slot) -> Factors:
-    """What a sampler looks at, read when it is first needed; in the worker."""
+    """The weights of a sampler, read when first needed; in the worker."""
     if slot.factors is None:
         if slot.path is None:
             raise Refusal(
@@ -143,14 +122,13 @@ def _factors(service: Service, slot: Slot) -> Factors:
             )
         service.about(slot.path)
         slot.factors = read_factors(service, slot.path)
-    factors = slot.factors
-    slot.used = time.monotonic()
+    factors, slot.used = slot.factors, time.monotonic()
     _forget_old_snapshots(service)
     return factors
 
 
 def _forget_old_snapshots(service: Service) -> None:
-    """Those that were not needed for longest; one with a path can be read again."""
+    """Forget the weights that were unused for longest; those with a path can be read again."""
     held = {id(slot): slot for slot in service.sessions.samplers() if slot.factors}
     oldest = sorted(held.values(), key=lambda slot: slot.used)
     for slot in oldest[: max(0, len(oldest) - service.limits.max_snapshots)]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+import attrs
 import structlog
 from tinker import types
 from torch import Tensor
@@ -25,65 +25,61 @@ def save_weights(service: Service, request: types.SaveWeightsRequest, body: byte
     Adapter and optimiser, to go on from.
 
     Raises:
-        Refusal: There is no such model, the number is another request's, or nothing can be called
-            so.
+        Refusal: There is no such model, the number is another request's, or the name cannot be one.
     """
-    name = check_name(request.path or f"state-{request.seq_id}")
-    check_ttl(request.ttl_seconds)
-
-    def work(trained: Trained) -> Answer:
-        path = f"tinker://{trained.id}/weights/{name}"
-        adam = trained.made.adam
-        parts = {
-            "adapter": trained.made.weights(),
-            "optimizer": {
-                **{f"mean.{n}": t for n, t in adam.means.items()},
-                **{f"square.{n}": t for n, t in adam.squares.items()},
-            },
-        }
-        _write(service, path, trained, parts, request, overwrite=request.overwrite)
-        return Answer.json({"type": "save_weights", "path": path})
-
-    return service.in_line(request.model_id, request.seq_id, body, work)
+    name = request.path or f"state-{request.seq_id}"
+    return _save(service, request, body, "weights", name, overwrite=request.overwrite)
 
 
 def save_adapter(
     service: Service, name: str, request: types.SaveWeightsForSamplerRequest, body: bytes
 ) -> Future:
-    """
-    The adapter alone, under a name.
+    """The adapter alone, under a name; raises as `save_weights`."""
+    return _save(service, request, body, "sampler_weights", name, overwrite=True)
 
-    Raises:
-        Refusal: As `save_weights`.
-    """
+
+def _save(
+    service: Service,
+    request: types.SaveWeightsRequest | types.SaveWeightsForSamplerRequest,
+    body: bytes,
+    kind: str,
+    name: str,
+    *,
+    overwrite: bool,
+) -> Future:
     check_name(name)
     check_ttl(request.ttl_seconds)
 
     def work(trained: Trained) -> Answer:
-        path = f"tinker://{trained.id}/sampler_weights/{name}"
-        parts = {"adapter": trained.made.weights()}
-        _write(service, path, trained, parts, request, overwrite=True)
-        return Answer.json({"type": "save_weights_for_sampler", "path": path})
+        model, path = trained.made, f"tinker://{trained.id}/{kind}/{name}"
+        parts = {"adapter": model.weights()}
+        if kind == "weights":
+            means, squares = model.adam.means.items(), model.adam.squares.items()
+            parts["optimizer"] = {f"mean.{n}": t for n, t in means}
+            parts["optimizer"] |= {f"square.{n}": t for n, t in squares}
+        about = About(
+            base=service.base.digest,
+            base_model=trained.base_model,
+            **attrs.asdict(model.shape),
+            seed=model.seed,
+            steps=model.adam.steps,
+            lives_s=request.ttl_seconds,
+            metadata=request.user_metadata or {},
+        )
+        service.checkpoints.save(path, about, parts, overwrite=overwrite)
+        log.info("weights_saved", path=path, steps=model.adam.steps)
+        verb = "save_weights" if kind == "weights" else "save_weights_for_sampler"
+        return Answer.json({"type": verb, "path": path})
 
     return service.in_line(request.model_id, request.seq_id, body, work)
 
 
 def weights_info(service: Service, path: str) -> dict[str, Any]:
-    """
-    What a checkpoint is.
-
-    Raises:
-        Refusal: There is none at the path.
-    """
+    """What a checkpoint is; `Refusal` where there is none at the path."""
     about = service.checkpoints.about(path)
-    return {
-        "base_model": about.base_model,
-        "is_lora": True,
-        "lora_rank": about.rank,
-        "train_unembed": about.train_unembed,
-        "train_mlp": about.train_mlp,
-        "train_attn": about.train_attn,
-    }
+    shape = attrs.asdict(Shape.of(about))
+    rank = shape.pop("rank")
+    return {"base_model": about.base_model, "is_lora": True, "lora_rank": rank, **shape}
 
 
 def loaded(service: Service, path: str, with_optimizer: bool) -> Model:
@@ -94,12 +90,6 @@ def loaded(service: Service, path: str, with_optimizer: bool) -> Model:
         Refusal: There is none at the path, it is damaged, or it belongs to another base model.
     """
     about, net = service.about(path), service.base.net
-    shape = Shape(
-        rank=about.rank,
-        train_mlp=about.train_mlp,
-        train_attn=about.train_attn,
-        train_unembed=about.train_unembed,
-    )
     adam = Adam()
     if with_optimizer:
         adam.steps = about.steps
@@ -108,7 +98,7 @@ def loaded(service: Service, path: str, with_optimizer: bool) -> Model:
             kept = adam.means if kind == "mean" else adam.squares
             kept[weight] = tensor.to(net.head.device)
     factors = read_factors(service, path)
-    return Model(net=net, shape=shape, seed=about.seed, factors=factors, adam=adam)
+    return Model(net=net, shape=Shape.of(about), seed=about.seed, factors=factors, adam=adam)
 
 
 def read_factors(service: Service, path: str) -> dict[str, tuple[Tensor, Tensor]]:
@@ -117,29 +107,3 @@ def read_factors(service: Service, path: str) -> dict[str, tuple[Tensor, Tensor]
     tensors = service.checkpoints.load(path, "adapter")
     sites = [name.removesuffix(".A") for name in tensors if name.endswith(".A")]
     return {s: (tensors[f"{s}.A"].to(device), tensors[f"{s}.B"].to(device)) for s in sites}
-
-
-def _write(
-    service: Service,
-    path: str,
-    trained: Trained,
-    parts: Mapping[str, Mapping[str, Tensor]],
-    request: types.SaveWeightsRequest | types.SaveWeightsForSamplerRequest,
-    *,
-    overwrite: bool,
-) -> None:
-    model = trained.made
-    about = About(
-        base=service.base.digest,
-        base_model=trained.base_model,
-        rank=model.shape.rank,
-        train_mlp=model.shape.train_mlp,
-        train_attn=model.shape.train_attn,
-        train_unembed=model.shape.train_unembed,
-        seed=model.seed,
-        steps=model.adam.steps,
-        lives_s=request.ttl_seconds,
-        metadata=request.user_metadata or {},
-    )
-    service.checkpoints.save(path, about, parts, overwrite=overwrite)
-    log.info("weights_saved", path=path, steps=model.adam.steps)

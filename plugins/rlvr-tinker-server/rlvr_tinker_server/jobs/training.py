@@ -51,12 +51,7 @@ def forward_backward(service: Service, request: PassRequest, body: bytes) -> Fut
 
 
 def optim_step(service: Service, request: types.OptimStepRequest, body: bytes) -> Future:
-    """
-    An update by the gradients since the last one.
-
-    Raises:
-        Refusal: As `forward_backward`.
-    """
+    """An update by the gradients since the last one. `Refusal`: as `forward_backward`."""
     params = request.optim_params
 
     def work(trained: Trained) -> Answer:

@@ -60,22 +60,9 @@ class Adam:
 
 
 def check_params(params: AdamParams) -> None:
-    """
-    Refuse what would damage weights.
-
-    Raises:
-        Refusal: A setting is not finite or out of its range.
-    """
-    limits = {
-        "learning_rate": math.inf,
-        "beta1": 1.0,
-        "beta2": 1.0,
-        "eps": math.inf,
-        "weight_decay": math.inf,
-        "grad_clip_norm": math.inf,
-    }
-    for name, end in limits.items():
-        value = getattr(params, name)
+    """Refuse (`Refusal`) a setting that is not finite or out of its range."""
+    for name in ("learning_rate", "beta1", "beta2", "eps", "weight_decay", "grad_clip_norm"):
+        value, end = getattr(params, name), 1.0 if name.startswith("beta") else math.inf
         if not 0 <= value < end:
             upper = "finite" if end == math.inf else f"below {end:g}"
             raise Refusal(f"{name}={value} was asked for; it must be 0 or more, and {upper}")

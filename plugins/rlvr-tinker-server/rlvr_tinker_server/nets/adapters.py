@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from attrs import frozen
 from torch import Tensor, nn
 
-from rlvr_torch.models.interface import Attend, Heads, Net
+from rlvr_torch.models.interface import Net
 
 ALPHA = 32.0
 UNEMBED = "unembed"
@@ -30,12 +30,17 @@ Factors: TypeAlias = Mapping[str, tuple[Tensor, Tensor]]
 
 @frozen(kw_only=True)
 class Shape:
-    """What an adapter is beside: its rank and which parts of the model it adapts."""
+    """The rank of an adapter, and the parts of the model that it adapts."""
 
     rank: int
     train_mlp: bool = True
     train_attn: bool = True
     train_unembed: bool = True
+
+    @classmethod
+    def of(cls, described: Any) -> Shape:
+        """From any record that has these fields."""
+        return cls(**{name: getattr(described, name) for name in cls.__annotations__})
 
     def covers(self, site: str) -> bool:
         """Whether a site of `AdaptedNet.sites` gets factors."""
@@ -46,14 +51,16 @@ class Shape:
 
 class AdaptedNet:
     """
-    A `Net` whose linear layers listen to the adapter that is at work.
+    A `Net` whose linear layers add the adapter that is at work; its other sides are the base's.
 
-    Args:
-        base: The model; its weights are frozen for good.
+    `base` is the model; its weights are frozen for good.
     """
 
     def __init__(self, base: Net) -> None:
-        self.base = base
+        self.base, self.module, self.hidden = base, base.module, base.hidden
+        self.heads, self.positions, self.vocab_size = base.heads, base.positions, base.vocab_size
+        self.logit_scale, self.logit_softcap = base.logit_scale, base.logit_softcap
+        self.head_bias = base.head_bias
         self._factors: Factors = {}
         self._scale = 0.0
         self._head: Tensor | None = None
@@ -61,7 +68,8 @@ class AdaptedNet:
         self.sites: dict[str, tuple[int, int]] = {}  # site to (in, out)
         for name, module in base.module.named_modules():
             size = _size(module)
-            if size is None or _holds(module, base.head) or name.endswith((".gate", ".router")):
+            is_head = getattr(module, "weight", None) is base.head  # adapted by `head`
+            if size is None or is_head or name.endswith((".gate", ".router")):
                 continue
             self.sites[name] = size
             module.register_forward_hook(self._hook(name))
@@ -80,7 +88,7 @@ class AdaptedNet:
 
     @contextmanager
     def using(self, factors: Factors) -> Iterator[None]:
-        """An adapter is at work inside; {} is the base model. Not to be nested."""
+        """The adapter is at work inside; {} is the base model. Not to be nested."""
         rank = next((a.shape[0] for a, _ in factors.values()), 1)
         self._factors, self._scale = factors, ALPHA / rank
         if UNEMBED in factors:
@@ -92,7 +100,7 @@ class AdaptedNet:
             self._factors, self._head = {}, None
 
     def new_factors(self, shape: Shape, seed: int) -> dict[str, tuple[Tensor, Tensor]]:
-        """A fresh adapter; a site's numbers depend on the seed, its name and the rank alone."""
+        """A fresh adapter; a site's numbers depend only on the seed, its name and the rank."""
         device = self.base.head.device
         return {
             site: (
@@ -108,45 +116,6 @@ class AdaptedNet:
         """Output weights (V, C), adapted."""
         return self.base.head if self._head is None else self._head
 
-    @property
-    def module(self) -> nn.Module:
-        """The base model's."""
-        return self.base.module
-
-    @property
-    def heads(self) -> Sequence[Heads]:
-        """The base model's."""
-        return self.base.heads
-
-    @property
-    def positions(self) -> int:
-        """The base model's."""
-        return self.base.positions
-
-    @property
-    def vocab_size(self) -> int:
-        """The base model's."""
-        return self.base.vocab_size
-
-    @property
-    def logit_softcap(self) -> float:
-        """The base model's."""
-        return self.base.logit_softcap
-
-    @property
-    def logit_scale(self) -> float:
-        """The base model's."""
-        return self.base.logit_scale
-
-    @property
-    def head_bias(self) -> Tensor | None:
-        """The base model's."""
-        return self.base.head_bias
-
-    def hidden(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        """The base model's, with the adapter that is at work."""
-        return self.base.hidden(tokens, positions, attend)
-
 
 def _size(module: nn.Module) -> tuple[int, int] | None:
     """(in, out) of a linear layer: torch's, or the Conv1D of transformers' GPT-2."""
@@ -157,11 +126,6 @@ def _size(module: nn.Module) -> tuple[int, int] | None:
         assert isinstance(weight, Tensor)
         return weight.shape[0], weight.shape[1]
     return None
-
-
-def _holds(module: nn.Module, head: Tensor) -> bool:
-    """The output head itself is adapted by `head`, not by a hook."""
-    return getattr(module, "weight", None) is head
 
 
 def _is_attention(site: str) -> bool:

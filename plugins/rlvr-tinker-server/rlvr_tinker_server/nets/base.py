@@ -28,27 +28,17 @@ _MARK = ".rlvr-tinker-server"
 
 @frozen(kw_only=True, eq=False)
 class Base:
-    """
-    What `--model` named, loaded.
+    """What `--model` named, loaded."""
 
-    Attributes:
-        name: What clients call it.
-        aliases: Further names that mean it: the model spec, and the tokenizer's folder.
-        net: The weights, frozen, with room for adapters.
-        tokenizer: That of the model.
-        tokenizer_at: What a client's transformers reads the tokenizer from: a folder here, or an
-            id of the hub.
-        digest: sha256 of the weights.
-        dtype: What matrix products are computed in.
-    """
-
-    name: str
-    aliases: frozenset[str]
-    net: AdaptedNet
+    name: str  # what clients call it
+    aliases: frozenset[
+        str
+    ]  # further names that mean it: the model spec, and the tokenizer's folder
+    net: AdaptedNet  # the weights, frozen, with room for adapters
     tokenizer: Any
-    tokenizer_at: str
-    digest: str = field(repr=False)
-    dtype: torch.dtype
+    tokenizer_at: str  # a folder here, or an id of the hub, for a client's transformers
+    digest: str = field(repr=False)  # sha256 of the weights
+    dtype: torch.dtype  # what matrix products are computed in
 
     def answers_to(self, name: str) -> bool:
         """Whether a client means this model."""
@@ -56,24 +46,17 @@ class Base:
 
 
 def open_base(
-    spec: str,
+    spec: str,  # `hf:PATH_OR_ID`, `gpt2:PATH` or `gpt2:new?...`, as `rlvr run --model` takes them
     *,
-    exports: Path,
-    name: str = "",
-    device: str = "auto",
+    exports: Path,  # folder to put the tokenizer in, for clients on this machine
+    name: str = "",  # what clients call it; "": the hub's id, or the name of the folder
+    device: str = "auto",  # `auto`, `cpu`, `cuda` or `mps`
+    # `float32` or `bfloat16`: how the frozen base is stored and multiplied (`hf:` only).
     dtype: str = "float32",
-    threads: int = 0,
+    threads: int = 0,  # of the CPU; 0: one a core
 ) -> Base:
     """
     Load a model.
-
-    Args:
-        spec: `hf:PATH_OR_ID`, `gpt2:PATH` or `gpt2:new?...`, as `rlvr run --model` takes them.
-        exports: Folder to put the tokenizer in, for clients on this machine.
-        name: What clients call it; "": the hub's id, or the name of the folder.
-        device: `auto`, `cpu`, `cuda` or `mps`.
-        dtype: `float32` or `bfloat16`: how the frozen base is stored and multiplied (`hf:` only).
-        threads: Of the CPU; 0: one a core.
 
     Raises:
         ConfigError: The spec is none, or `exports` holds a tokenizer that is not ours.

@@ -8,7 +8,7 @@ Shapes: N positions of all rows, K targets at each, C width, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from rlvr import Datum
-from rlvr_torch.models.interface import Net
-from rlvr_torch.training.logprobs import trunk
+from rlvr_torch.models.interface import Net, capped
+from rlvr_torch.training.logprobs import slices, trunk
 
 _CHUNK = 1024  # positions whose logits exist at one time
 
@@ -47,10 +47,7 @@ def logits_of(net: Net, hidden: Tensor, head: Tensor) -> Tensor:
     """Logits (n, V), float32 whatever the rest is computed in, of hidden states (n, C)."""
     bias = net.head_bias
     logits = F.linear(hidden.float(), head.float(), None if bias is None else bias.float())
-    logits = logits * net.logit_scale
-    return (
-        net.logit_softcap * torch.tanh(logits / net.logit_softcap) if net.logit_softcap else logits
-    )
+    return capped(net, logits)
 
 
 def target_logprobs(net: Net, hidden: Tensor, targets: Tensor) -> Tensor:
@@ -66,16 +63,10 @@ def target_logprobs(net: Net, hidden: Tensor, targets: Tensor) -> Tensor:
         return logits.gather(1, targets) - logits.logsumexp(dim=1, keepdim=True)
 
     parts = []
-    for at in slices(len(hidden)):
+    for at in slices(len(hidden), _CHUNK):
         if torch.is_grad_enabled():
             part = checkpoint(work, hidden[at], head, targets[at], use_reentrant=False)
         else:
             part = work(hidden[at], head, targets[at])
         parts.append(part)
     return torch.cat(parts)
-
-
-def slices(count: int, chunk: int = _CHUNK) -> Iterator[slice]:
-    """0 ... count in pieces of `chunk`."""
-    for first in range(0, count, chunk):
-        yield slice(first, min(first + chunk, count))

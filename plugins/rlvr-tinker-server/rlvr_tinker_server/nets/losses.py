@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,11 +36,10 @@ def _importance_sampling(p: Tensor, inputs: Inputs, settings: Settings) -> Tenso
 
 
 def _clipped(ratio: Tensor, inputs: Inputs, settings: Settings) -> Tensor:
-    """Between the thresholds: those of each token where the datum has them."""
-    low = inputs.get("clip_low_threshold", settings["clip_low_threshold"])
-    high = inputs.get("clip_high_threshold", settings["clip_high_threshold"])
+    """The ratio between the thresholds: the token's own where the datum has them."""
     low, high = (
-        torch.as_tensor(one, dtype=ratio.dtype, device=ratio.device) for one in (low, high)
+        torch.as_tensor(inputs.get(name, settings[name]), dtype=ratio.dtype, device=ratio.device)
+        for name in ("clip_low_threshold", "clip_high_threshold")
     )
     return torch.minimum(torch.maximum(ratio, low), high)
 
@@ -73,49 +73,37 @@ def _dro(p: Tensor, inputs: Inputs, settings: Settings) -> Tensor:
 
 @frozen(kw_only=True)
 class Form:
-    """
-    A built-in loss.
+    """A built-in loss."""
 
-    Attributes:
-        compute: `(p, inputs, settings) -> loss`, of one datum.
-        inputs: Tensors (N,) that a datum must have besides `target_tokens`.
-        optional: Those that it may have.
-        defaults: Settings and their values; None where one must be given.
-        factor: The tensor that every token's gradient is multiplied by; None: there is none.
-    """
-
-    compute: Callable[[Tensor, Inputs, Settings], Tensor]
-    inputs: tuple[str, ...]
-    optional: tuple[str, ...] = ()
-    defaults: Mapping[str, float | None] = {}
-    factor: str | None = "advantages"
+    compute: Callable[
+        [Tensor, Inputs, Settings], Tensor
+    ]  # `(p, inputs, settings) -> loss`, of one datum
+    inputs: tuple[str, ...]  # tensors (N,) that a datum must have besides `target_tokens`
+    optional: tuple[str, ...] = ()  # those that it may have
+    defaults: Mapping[
+        str, float | None
+    ] = {}  # settings and their values; None where one must be given
+    factor: str | None = "advantages"  # what every token's gradient is multiplied by; None: none
 
 
-_THRESHOLDS = ("clip_low_threshold", "clip_high_threshold")
 _RATIO = ("logprobs", "advantages")
+
+
+def _clipping(compute: Any, low: float | None, high: float | None, *inputs: str) -> Form:
+    """A loss with thresholds: these by default, or a datum's own."""
+    defaults = {"clip_low_threshold": low, "clip_high_threshold": high}
+    return Form(
+        compute=compute, inputs=(*_RATIO, *inputs), optional=tuple(defaults), defaults=defaults
+    )
+
 
 FORMS: Mapping[str, Form] = {
     "cross_entropy": Form(compute=_cross_entropy, inputs=("weights",), factor="weights"),
     "importance_sampling": Form(compute=_importance_sampling, inputs=_RATIO),
-    "ppo": Form(
-        compute=_ppo,
-        inputs=_RATIO,
-        optional=_THRESHOLDS,
-        defaults=dict(zip(_THRESHOLDS, (0.8, 1.2), strict=True)),
-    ),
-    "cispo": Form(
-        compute=_cispo,
-        inputs=_RATIO,
-        optional=_THRESHOLDS,
-        defaults=dict(zip(_THRESHOLDS, (0.0, 4.0), strict=True)),
-    ),
+    "ppo": _clipping(_ppo, 0.8, 1.2),
+    "cispo": _clipping(_cispo, 0.0, 4.0),
     # The service's own defaults of these two are not public: they must be said.
-    "gspo": Form(
-        compute=_gspo,
-        inputs=(*_RATIO, "sequence_ratio_mask"),
-        optional=_THRESHOLDS,
-        defaults=dict.fromkeys(_THRESHOLDS),
-    ),
+    "gspo": _clipping(_gspo, None, None, "sequence_ratio_mask"),
     "dro": Form(compute=_dro, inputs=_RATIO, defaults={"beta": None}, factor=None),
 }
 """Name to loss."""
@@ -132,7 +120,7 @@ class Loss:
         return self.form.compute(logprobs, inputs, self.settings)
 
     def begin(self, row: Row) -> int:
-        """The first token that can have a gradient; the last one where none has."""
+        """The first token that can have a gradient; the last token where none can."""
         if self.form.factor is None:
             return 0
         factor = row.inputs[self.form.factor].reshape(len(row.tokens), -1)
@@ -144,8 +132,7 @@ def choose(name: str, config: Mapping[str, float | str]) -> Loss:
     """
     The loss of that name.
 
-    Raises:
-        Refusal: There is none here, or a setting is unknown, missing or no number.
+    `Refusal`: no such loss; a setting is unknown, missing or no number.
     """
     form = FORMS.get(name)
     if form is None:

@@ -23,24 +23,14 @@ _SHORTEST_LEAD = 8  # tokens
 
 @define(eq=False)
 class Model:
-    """
-    What `create_model` makes. Its methods run in the worker's thread, one at a time.
+    """What `create_model` makes. Its methods run in the worker's thread, one at a time."""
 
-    Attributes:
-        net: The base with all adapters.
-        shape: Of the adapter.
-        seed: What its first factors were drawn with.
-        factors: Site to (A, B), trained.
-        adam: The optimiser.
-        broken: Why the gradients collected so far must not be used; "" where they may.
-    """
-
-    net: AdaptedNet
+    net: AdaptedNet  # the base with all adapters
     shape: Shape
-    seed: int
-    factors: dict[str, tuple[Tensor, Tensor]]
+    seed: int  # what its first factors were drawn with
+    factors: dict[str, tuple[Tensor, Tensor]]  # site to (A, B), trained
     adam: Adam = field(factory=Adam)
-    broken: str = ""
+    broken: str = ""  # why the gradients collected so far must not be used; "" where they may
 
     def __attrs_post_init__(self) -> None:
         for weight in self.weights().values():
@@ -50,8 +40,8 @@ class Model:
         """
         All trained tensors by name, in the order of the net's sites.
 
-        The gradient's norm is a sum over them, and its last bit depends on their order. That of a
-        checkpoint's tensors is another one each time it is read.
+        The last bit of the gradient's norm depends on the order, and a checkpoint's tensors come in
+        another order each time.
         """
         return {
             f"{site}.{name}": tensor
@@ -182,9 +172,9 @@ class Model:
 
 def shared_leads(rows: Sequence[Row], begins: Sequence[int]) -> list[tuple[list[int], int]]:
     """
-    Rows that are alike up to the first token with a gradient, and where that is.
+    Groups of rows that are equal up to their first token with a gradient, and its place.
 
-    Few tokens are not worth it.
+    Short leads are left out.
     """
     groups: dict[bytes, list[int]] = {}
     for i, (row, begin) in enumerate(zip(rows, begins, strict=True)):

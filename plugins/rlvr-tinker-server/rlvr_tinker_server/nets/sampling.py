@@ -11,36 +11,25 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from attrs import frozen
 
 from rlvr import BackendError, Completion, GenerateRequest, SamplingParams, Tokenizer
-from rlvr_tinker_server.nets.adapters import AdaptedNet
+from rlvr_tinker_server.nets.base import Base
 from rlvr_tinker_server.refusal import Refusal
 from rlvr_torch.generation.engine import Engine
 
 
 @frozen(kw_only=True, eq=False)
 class Drawing:
-    """
-    What to sample, checked.
+    """What to sample, checked."""
 
-    Attributes:
-        prompt: (S,) ids.
-        count: Sequences.
-        params: How tokens are drawn.
-        stop_ids: Tokens that end a sequence; empty: none does.
-        seed: Root of the sequences' seeds.
-    """
-
-    prompt: np.ndarray
-    count: int
+    prompt: np.ndarray  # (S,) ids
+    count: int  # sequences
     params: SamplingParams
-    stop_ids: frozenset[int]
-    seed: int
+    stop_ids: frozenset[int]  # tokens that end a sequence; empty: none does
+    seed: int  # root of the sequences' seeds
 
     def requests(self) -> list[GenerateRequest]:
-        """One a sequence."""
         return [
             GenerateRequest(prompt=self.prompt, params=self.params, seed=_seed(self.seed, n))
             for n in range(self.count)
@@ -77,13 +66,7 @@ def read_stop(
 
 
 def draw(
-    net: AdaptedNet,
-    tokenizer: Tokenizer,
-    drawings: Sequence[Drawing],
-    *,
-    rows: int,
-    dtype: torch.dtype,
-    is_cancelled: Callable[[], bool],
+    base: Base, drawings: Sequence[Drawing], *, rows: int, is_cancelled: Callable[[], bool]
 ) -> list[list[Completion]]:
     """
     The sequences of each drawing, with the adapter that is at work.
@@ -98,7 +81,7 @@ def draw(
     for i, drawing in enumerate(drawings):
         kinds.setdefault(drawing.stop_ids, []).append(i)
     for stop_ids, members in kinds.items():
-        engine = Engine(net, tokenizer, rows=rows, dtype=dtype, ends=stop_ids)
+        engine = Engine(base.net, base.tokenizer, rows=rows, dtype=base.dtype, ends=stop_ids)
         requests = [request for i in members for request in drawings[i].requests()]
         try:
             done = iter(engine.generate(requests, is_cancelled))

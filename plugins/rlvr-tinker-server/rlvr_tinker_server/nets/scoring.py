@@ -8,7 +8,7 @@ Shapes: S tokens, K ids a position, k likeliest, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -17,52 +17,35 @@ from tinker.types import SampleRequest
 from torch import Tensor
 
 from rlvr_tinker_server.nets.adapters import AdaptedNet
-from rlvr_tinker_server.nets.forward import logits_of, positions_hidden, slices
+from rlvr_tinker_server.nets.forward import logits_of, positions_hidden
 from rlvr_tinker_server.refusal import Refusal
 from rlvr_tinker_server.wire import Scores, TopK, spread, write_sparse, write_tensor
+from rlvr_torch.training.logprobs import slices
 
 _CHUNK = 256
 
 
 @frozen(kw_only=True, eq=False)
 class Targets:
-    """
-    Chosen ids (S - 1, K) at each position, -1 where none is asked for.
+    """Chosen ids at each position."""
 
-    `sparse` holds rows and columns where the request was sparse: the answer is then, too.
-    """
-
-    ids: np.ndarray
-    sparse: tuple[np.ndarray, np.ndarray] | None
+    ids: np.ndarray  # (S - 1, K), -1 where none is asked for
+    sparse: (
+        tuple[np.ndarray, np.ndarray] | None
+    )  # rows and columns of a sparse request: the answer is sparse, too
 
 
 @frozen(kw_only=True, eq=False)
 class Questions:
-    """
-    What is asked about a prompt.
+    """What is asked about a prompt."""
 
-    Attributes:
-        logprobs: Whether logprobs of its tokens are.
-        last: Only of so many tokens at its end; None: of all.
-        top_k: So many of the likeliest tokens at each position; 0: none.
-        targets: Chosen ids.
-        alternatives: So many draws at each position; 0: none.
-        temperature: Of the draws.
-        seed: Of the draws.
-    """
-
-    logprobs: bool = False
-    last: int | None = None
-    top_k: int = 0
+    logprobs: bool = False  # whether logprobs of its tokens are
+    last: int | None = None  # only of so many tokens at its end; None: of all
+    top_k: int = 0  # so many of the likeliest tokens at each position; 0: none
     targets: Targets | None = None
-    alternatives: int = 0
-    temperature: float = 1.0
-    seed: int = 0
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing is asked."""
-        return not (self.logprobs or self.top_k or self.targets or self.alternatives)
+    alternatives: int = 0  # so many draws at each position; 0: none
+    temperature: float = 1.0  # of the draws
+    seed: int = 0  # of the draws
 
     def begin(self, length: int) -> int:
         """The first row of a prompt of `length` tokens that is asked about."""
@@ -138,19 +121,16 @@ def _read_targets(request: SampleRequest, length: int, vocab_size: int) -> Targe
 
 @torch.no_grad()
 def score(net: AdaptedNet, prompt: np.ndarray, questions: Questions, dtype: torch.dtype) -> Scores:
-    """The answers, by the adapter that is at work."""
-    if questions.is_empty:
+    """The answers to the questions, by the adapter that is at work."""
+    q = questions
+    if not (q.logprobs or q.top_k or q.targets or q.alternatives):
         return Scores()
-    if len(prompt) < 2:
-        return _nothing(len(prompt), questions)
-    begin = questions.begin(len(prompt))
-    hidden = positions_hidden(net, [prompt[:-1]], dtype, [begin])  # (S - 1 - begin, C)
     found = _Found(len(prompt), questions)
-
-    def take(at: slice, logprobs: Tensor) -> None:
-        found.take(slice(at.start + begin, at.stop + begin), logprobs, prompt)
-
-    _each_position(net, hidden, take)
+    if len(prompt) > 1:  # else nothing has anything before it
+        begin = questions.begin(len(prompt))
+        hidden = positions_hidden(net, [prompt[:-1]], dtype, [begin])  # (S - 1 - begin, C)
+        for at, logprobs in _each_position(net, hidden):
+            found.take(slice(at.start + begin, at.stop + begin), logprobs, prompt)
     return found.scores()
 
 
@@ -161,21 +141,15 @@ def top_sampled(
     """The k likeliest tokens where each of the sampled `tokens` (T,) was drawn."""
     whole = np.concatenate([prompt, tokens])
     hidden = positions_hidden(net, [whole[:-1]], dtype)[len(prompt) - 1 :]
-    ids = np.zeros((len(tokens), k), np.int64)
-    logprobs = np.zeros((len(tokens), k), np.float32)
-
-    def take(at: slice, logits: Tensor) -> None:
-        ids[at], logprobs[at] = _leaders(logits, k)
-
-    _each_position(net, hidden, take)
-    return TopK(tokens=ids, logprobs=logprobs)
+    ids, best = zip(*(_leaders(some, k) for _, some in _each_position(net, hidden)), strict=True)
+    return TopK(tokens=np.concatenate(ids), logprobs=np.concatenate(best))
 
 
-def _each_position(net: AdaptedNet, hidden: Tensor, take: Callable[[slice, Tensor], None]) -> None:
-    """Give the logprobs (n, V) of some positions at a time to `take`."""
+def _each_position(net: AdaptedNet, hidden: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Logprobs (n, V) of some positions at a time."""
     head = net.head
     for at in slices(len(hidden), _CHUNK):
-        take(at, logits_of(net, hidden[at], head).log_softmax(dim=1))
+        yield at, logits_of(net, hidden[at], head).log_softmax(dim=1)
 
 
 def _leaders(logprobs: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -184,7 +158,7 @@ def _leaders(logprobs: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _Found:
-    """Answers in the making; row i of every table is about prompt position i + 1."""
+    """Answers being collected; row i of every table is about prompt position i + 1."""
 
     def __init__(self, length: int, questions: Questions) -> None:
         self._asked = questions
@@ -200,7 +174,7 @@ class _Found:
         self._numbers = random.random(shape)
 
     def take(self, at: slice, logprobs: Tensor, prompt: np.ndarray) -> None:
-        """The logprobs (n, V) at the rows `at`."""
+        """Use the logprobs (n, V) at the rows `at`."""
         places = np.arange(at.start, at.stop) + 1
         kept = places >= self._first
         if self._asked.logprobs:
@@ -226,7 +200,6 @@ class _Found:
         return ids.cpu().numpy(), scaled.gather(1, ids).cpu().numpy()
 
     def scores(self) -> Scores:
-        """All of them."""
         asked, targets = self._asked, None
         if self._targets is not None and asked.targets is not None:
             targets = write_tensor(self._targets, np.float32)
@@ -241,8 +214,3 @@ class _Found:
             targets=targets,
             alternatives=self._others if asked.alternatives else None,
         )
-
-
-def _nothing(length: int, questions: Questions) -> Scores:
-    """A prompt of one token: nothing in it has anything before it."""
-    return _Found(length, questions).scores()

@@ -36,44 +36,25 @@ _LONGEST_S = 10**9  # some 30 years
 
 @frozen(kw_only=True)
 class About:
-    """
-    What is known of a checkpoint without reading its tensors.
+    """What is known of a checkpoint without reading its tensors."""
 
-    Attributes:
-        base: Digest of the base model's weights.
-        base_model: The base model's name, as the client called it.
-        rank: Of the adapter; `train_*` say what it adapts.
-        seed: What its first factors were drawn with.
-        steps: Updates it has seen.
-        lives_s: Seconds from its creation after which it is removed; None: never.
-        created: Seconds since 1970.
-        metadata: The client's own.
-        files: sha256 by file name.
-        size: Bytes of the files.
-    """
-
-    base: str
-    base_model: str
-    rank: int
+    base: str  # digest of the base model's weights
+    base_model: str  # the base model's name, as the client called it
+    rank: int  # of the adapter; `train_*` say what it adapts
     train_mlp: bool
     train_attn: bool
     train_unembed: bool
-    seed: int
-    steps: int
-    lives_s: float | None = None
-    created: float = 0.0
-    metadata: Mapping[str, str] = field(factory=dict)
-    files: Mapping[str, str] = field(factory=dict)
-    size: int = 0
+    seed: int  # what its first factors were drawn with
+    steps: int  # updates it has seen
+    lives_s: float | None = None  # seconds from its creation after which it is removed; None: never
+    created: float = 0.0  # seconds since 1970
+    metadata: Mapping[str, str] = field(factory=dict)  # the client's own
+    files: Mapping[str, str] = field(factory=dict)  # sha256 by file name
+    size: int = 0  # bytes of the files
 
 
 class Checkpoints:
-    """
-    All checkpoints under one folder.
-
-    Args:
-        root: The folder; made where it is missing.
-    """
+    """All checkpoints under one folder, which is made where it is missing."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -100,8 +81,7 @@ class Checkpoints:
         Write a checkpoint: groups of tensors by file name.
 
         Raises:
-            Refusal: The path is no path of ours, something is there already, or it cannot be
-                written.
+            Refusal: The path is not valid, is taken already, or cannot be written.
         """
         directory = self._directory(path)
         if directory.exists() and not overwrite and not self._is_expired(directory):
@@ -130,42 +110,30 @@ class Checkpoints:
         return about
 
     def about(self, path: str) -> About:
-        """
-        What a checkpoint is.
-
-        Raises:
-            Refusal: There is none at the path, or it cannot be read.
-        """
+        """What a checkpoint is; `Refusal` where there is none at the path, or it cannot be read."""
         directory = self._directory(path)
         if not directory.is_dir() or self._is_expired(directory):
             raise Refusal(f"no checkpoint {path} on this server", 404)
         return self._read(directory, path)
 
     def load(self, path: str, part: str) -> dict[str, Tensor]:
-        """
-        Tensors of a checkpoint, on the CPU.
-
-        Raises:
-            Refusal: There is none at the path, or it is damaged.
-        """
+        """Tensors of a checkpoint, on the CPU; `Refusal` where there is none, or it is damaged."""
         name = f"{part}.safetensors"
         wanted = self.about(path).files.get(name)
         if wanted is None:
             raise Refusal(f"{path} holds no {part}: it was saved for sampling only")
         try:
             content = (self._directory(path) / name).read_bytes()
-        except OSError as error:
-            raise Refusal(f"{path}: {name} cannot be read ({error.strerror})") from error
-        if hashlib.sha256(content).hexdigest() != wanted:
-            raise Refusal(f"{path} is damaged: {name} is not the file that was saved")
-        try:
+            if hashlib.sha256(content).hexdigest() != wanted:
+                raise Refusal(f"{path} is damaged: {name} is not the file that was saved")
             tensors: dict[str, Tensor] = load(content)
-        except SafetensorError as error:
-            raise Refusal(f"{path}: {name} cannot be read ({error})") from error
+        except (OSError, SafetensorError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise Refusal(f"{path}: {name} cannot be read ({reason})") from error
         return tensors
 
     def expire(self, path: str, after_s: float | None) -> None:
-        """Let a checkpoint go after so many seconds from now, None: never."""
+        """Remove a checkpoint after so many seconds from now; None: never."""
         directory, about = self._directory(path), self.about(path)
         lives_s = None if after_s is None else time.time() + after_s - about.created
         content = json.dumps(attrs.asdict(attrs.evolve(about, lives_s=lives_s)), indent=1)
@@ -174,12 +142,15 @@ class Checkpoints:
         new.replace(directory / _ABOUT)
 
     def delete(self, path: str) -> None:
-        """Remove a checkpoint."""
         self.about(path)
         shutil.rmtree(self._directory(path))
 
     def listed(self, run: str | None = None) -> list[tuple[str, About]]:
-        """All that can be read, of one run or of all; paths with what they are, oldest first."""
+        """
+        Paths of all readable checkpoints, of one run or of all, with what they are.
+
+        Oldest first.
+        """
         if run is not None and not _RUN.fullmatch(run):
             return []
         found = []
@@ -187,7 +158,7 @@ class Checkpoints:
             kind, name = directory.parent.name, directory.name
             if kind not in KINDS or name.startswith(".") or self._is_expired(directory):
                 continue
-            path = f"tinker://{_run(directory.parent.parent.name)}/{kind}/{name}"
+            path = f"tinker://{directory.parent.parent.name.replace('~', ':')}/{kind}/{name}"
             with contextlib.suppress(Refusal):
                 found.append((path, self._read(directory, path)))
         return sorted(found, key=lambda one: one[1].created)
@@ -206,25 +177,17 @@ class Checkpoints:
     def _is_expired(self, directory: Path) -> bool:
         """Whether its time is over; it is then removed."""
         try:
-            found = json.loads((directory / _ABOUT).read_text("utf-8"))
-            is_over = found["lives_s"] is not None and (
-                time.time() >= found["created"] + found["lives_s"]
-            )
-        except (OSError, ValueError, TypeError, KeyError):
-            return False
-        if not is_over:
+            about = self._read(directory, "")
+            if about.lives_s is None or time.time() < about.created + about.lives_s:
+                return False
+        except (Refusal, TypeError):  # damaged: reading it says so
             return False
         shutil.rmtree(directory, ignore_errors=True)
         return True
 
 
 def parse(path: str) -> tuple[str, str, str]:
-    """
-    Run, kind and name of a `tinker://` path.
-
-    Raises:
-        Refusal: It is none.
-    """
+    """Run, kind and name of a `tinker://` path; `Refusal` where it is none."""
     scheme, _, rest = path.partition("://")
     parts = rest.split("/")
     if scheme != "tinker" or len(parts) != 3 or parts[1] not in KINDS:
@@ -235,12 +198,7 @@ def parse(path: str) -> tuple[str, str, str]:
 
 
 def check_ttl(seconds: Any) -> int | None:
-    """
-    How long a checkpoint is to live, if that is a time.
-
-    Raises:
-        Refusal: It is none.
-    """
+    """How long a checkpoint is to live; `Refusal` where that is no time."""
     if seconds is None:
         return None
     is_number = isinstance(seconds, int) and not isinstance(seconds, bool)
@@ -250,12 +208,7 @@ def check_ttl(seconds: Any) -> int | None:
 
 
 def check_name(name: str) -> str:
-    """
-    The name, if a checkpoint may be called so.
-
-    Raises:
-        Refusal: It may not.
-    """
+    """The name; `Refusal` where no checkpoint may be called so."""
     if not _NAME.fullmatch(name):
         raise Refusal(
             f"a checkpoint cannot be called {name!r}: letters, digits and _ . = + - only, 128 at "
@@ -265,11 +218,7 @@ def check_name(name: str) -> str:
 
 
 def _folder(run: str) -> str:
-    return run.replace(":", "~")
-
-
-def _run(folder: str) -> str:
-    return folder.replace("~", ":")
+    return run.replace(":", "~")  # which no file system forbids
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -281,12 +230,7 @@ def _write(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def locked(root: Path) -> Iterator[None]:
-    """
-    The folder is this process's alone.
-
-    Raises:
-        Refusal: Another server works with it.
-    """
+    """The folder is this process's alone; `Refusal` where another server works with it."""
     import fcntl
 
     root.mkdir(parents=True, exist_ok=True)

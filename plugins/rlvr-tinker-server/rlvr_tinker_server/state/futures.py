@@ -32,7 +32,6 @@ class Answer:
 
     @classmethod
     def json(cls, values: Mapping[str, Any]) -> Answer:
-        """As JSON."""
         return cls(body=json.dumps(values).encode())
 
     @classmethod
@@ -46,55 +45,42 @@ class Answer:
 
 @define(eq=False)
 class Future:
-    """
-    One accepted request.
+    """One accepted request."""
 
-    Attributes:
-        id: What the client fetches it by.
-        session: Whose it is.
-        answer: The result, once it is there.
-        is_cancellable: Whether it may be left undone when the client does not want it any more.
-        is_cancelled: Nobody wants it any more.
-        fingerprint: Of the request, to know it again.
-        extra: What the acceptance tells besides the id.
-    """
-
-    id: str
-    session: str
-    answer: Answer | None = None
-    is_cancellable: bool = False
-    is_cancelled: bool = False
-    fingerprint: bytes = b""
-    extra: Mapping[str, Any] = field(factory=dict)
+    id: str  # what the client fetches it by
+    session: str  # whose it is
+    answer: Answer | None = None  # the result, once it is there
+    is_cancellable: bool = False  # may be left undone when the client does not want it any more
+    is_cancelled: bool = False  # nobody wants it any more
+    fingerprint: bytes = b""  # of the request, to know it again
+    extra: Mapping[str, Any] = field(factory=dict)  # what the acceptance tells besides the id
     done: asyncio.Event = field(factory=asyncio.Event)
 
     def finish(self, answer: Answer) -> None:
-        """The result is there; to be called in the event loop."""
+        """Set the result; call it in the event loop."""
         if self.answer is None:
             self.answer = answer
             self.done.set()
 
     def fail(self, error: BaseException) -> None:
-        """It failed; a bug is logged with its traceback."""
+        """Set a failure; a bug is logged with its traceback."""
         if not isinstance(error, Refusal):
             log.error("request_failed", request=self.id, exc_info=error)
         self.finish(Answer.failure(error))
 
 
 class Futures:
-    """All of them, by id."""
+    """All futures, by id."""
 
     def __init__(self) -> None:
         self._open: dict[str, Future] = {}
         self._fetched: OrderedDict[str, Future] = OrderedDict()
 
     def add(self, future: Future) -> Future:
-        """Keep a new one."""
         self._open[future.id] = future
         return future
 
     def get(self, request_id: str) -> Future | None:
-        """The one of that id."""
         return self._open.get(request_id) or self._fetched.get(request_id)
 
     async def fetch(self, request_id: str, wait_s: float) -> Answer | None:
@@ -123,7 +109,7 @@ class Futures:
         return future.answer
 
     def drop(self, session: str) -> None:
-        """Forget those of a session; who waits is told, and that it was no mistake of theirs."""
+        """Forget a session's futures; waiting clients are told that the session has ended."""
         ended = Answer.json({"error": f"the session {session} has ended", "category": "server"})
         for kept in (self._open, self._fetched):
             for future in [one for one in kept.values() if one.session == session]:

@@ -21,7 +21,7 @@ _MOST_AHEAD = 4096  # requests that may wait for one with a lower number
 
 @frozen(kw_only=True)
 class Numbered:
-    """What a request says of its place in line, whatever else is wrong with it."""
+    """A request's place in line, whatever else is wrong with it."""
 
     model_id: str
     number: int
@@ -34,22 +34,15 @@ Start = Callable[[Refusal | None], None]
 
 @define(eq=False)
 class Line:
-    """
-    The requests of one model, in the order of their numbers.
+    """The requests of one model, in the order of their numbers."""
 
-    Attributes:
-        following: The number whose turn it is.
-        seen: What each number was used for.
-        waiting: Requests that wait for lower numbers.
-        stuck_since: When one began to wait with none before it being done; None: none waits.
-        lost_until: Nothing waits any more for missing numbers up to this one.
-    """
-
-    following: int = 1
-    seen: dict[int, bytes] = field(factory=dict)
-    waiting: dict[int, Start] = field(factory=dict)
-    stuck_since: float | None = None
-    lost_until: int = 0
+    following: int = 1  # the number whose turn it is
+    seen: dict[int, bytes] = field(factory=dict)  # what each number was used for
+    waiting: dict[int, Start] = field(factory=dict)  # requests that wait for lower numbers
+    stuck_since: float | None = (
+        None  # when one began to wait with none before it being done; None: none waits
+    )
+    lost_until: int = 0  # nothing waits any more for missing numbers up to this one
 
     def knows(self, number: int, body: bytes) -> bool:
         """
@@ -117,5 +110,5 @@ def _listed(numbers: list[int]) -> str:
 
 
 def fingerprint(body: bytes) -> bytes:
-    """What tells a request that is sent again from another one."""
+    """The sha256 by which a request that is sent again is recognised."""
     return hashlib.sha256(body).digest()

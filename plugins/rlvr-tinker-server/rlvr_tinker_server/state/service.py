@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from typing import Any
 
 import structlog
 from attrs import field, frozen
@@ -28,14 +29,7 @@ log = structlog.get_logger(__name__)
 
 @frozen(kw_only=True, eq=False)
 class Service:
-    """
-    The server's state.
-
-    Attributes:
-        base: The model.
-        checkpoints: Where weights are saved.
-        limits: How much it takes on.
-    """
+    """The server's state: the model, where weights are saved, and how much it takes on."""
 
     base: Base
     checkpoints: Checkpoints
@@ -48,35 +42,29 @@ class Service:
     def _sessions(self) -> Sessions:
         return Sessions(self.limits.session_timeout_s)
 
-    # --- sessions ---------------------------------------------------------------------------------
-
     def create_session(self, request: types.CreateSessionRequest) -> Session:
-        """A new session."""
         session = self.sessions.open(request.model_dump())
         log.info("session_opened", session=session.id, sdk=request.sdk_version)
         return session
 
     def end_session(self, session_id: str, why: str) -> None:
-        """Its adapters and samplers are freed, and whoever waits for a result is told."""
+        """Free its adapters and samplers; clients that wait for a result are told."""
         self.sessions.end(session_id, why)
         self.futures.drop(session_id)
         log.info("session_ended", session=session_id, why=why)
 
     async def end_silent_sessions(self) -> None:
-        """For ever: end those of clients that went away."""
+        """For ever: end the sessions of clients that went away."""
         while True:
             await asyncio.sleep(min(5.0, self.limits.session_timeout_s / 4))
             for session_id in self.sessions.silent():
                 self.end_session(session_id, "nothing was heard of its client")
 
-    # --- requests ---------------------------------------------------------------------------------
-
     def sent_before(self, request_id: str, body: bytes) -> Future | None:
         """
-        The future of a request that was sent already; None for a new one.
+        The future of a request that was sent already, or None.
 
-        Raises:
-            Refusal: Another request had this id.
+        `Refusal`: another request had this id.
         """
         found = self.futures.get(request_id)
         if found is not None and found.fingerprint != fingerprint(body):
@@ -90,17 +78,18 @@ class Service:
         self, request_id: str, session: Session, body: bytes, work: Callable[[], Answer]
     ) -> Future:
         """Do the work as soon as the worker is free."""
-        future = Future(id=request_id, session=session.id, fingerprint=fingerprint(body))
-        self.futures.add(future)
-        self.worker.add(Job(future=future, work=work))
+        future = self.accept(request_id, session, body)
+        self.worker.add(Job.alone(future, work))
         return future
 
+    def accept(self, request_id: str, session: Session, body: bytes, **settings: Any) -> Future:
+        """A future by which the request's result is fetched."""
+        return self.futures.add(
+            Future(id=request_id, session=session.id, fingerprint=fingerprint(body), **settings)
+        )
+
     def in_line(
-        self,
-        model_id: str,
-        number: int | None,
-        body: bytes,
-        work: Callable[[Trained], Answer],
+        self, model_id: str, number: int | None, body: bytes, work: Callable[[Trained], Answer]
     ) -> Future:
         """
         Do the work when it is the request's turn.
@@ -117,16 +106,13 @@ class Service:
         request_id = f"{model_id}:{number}"
         if trained.line.knows(number, body):
             return self.futures.get(request_id) or Future(id=request_id, session=session.id)
-        future = Future(id=request_id, session=session.id, fingerprint=fingerprint(body))
-        self.futures.add(future)
+        future = self.accept(request_id, session, body)
 
-        def start(refusal: Refusal | None) -> None:
-            def lost() -> Answer:
-                return _refuse(trained, refusal or Refusal("lost"), breaks=True)
+        def start(lost: Refusal | None) -> None:
+            def turn() -> Answer:
+                return work(trained) if lost is None else _refuse(trained, lost, breaks=True)
 
-            self.worker.add(
-                Job(future=future, work=lost if refusal is not None else lambda: work(trained))
-            )
+            self.worker.add(Job.alone(future, turn))
 
         trained.line.enter(number, body, start)
         return future
@@ -155,7 +141,7 @@ class Service:
 
     def cancel(self, request_id: str) -> None:
         """
-        Samples are not wanted any more.
+        Cancel a sampling request.
 
         Requests of training are done all the same: an update without one of its passes would be
         another update.
@@ -165,24 +151,16 @@ class Service:
             future.is_cancelled = True
             future.finish(Answer.failure(Refusal("the request was cancelled")))
 
-    # --- what is asked about ----------------------------------------------------------------------
-
     def check_base(self, name: str) -> None:
-        """
-        Refuse a model that is not the one there is.
-
-        Raises:
-            Refusal: It is another one.
-        """
+        """Refuse (`Refusal`) another model than the server's."""
         if not self.base.answers_to(name):
             raise Refusal(f"no base model {name!r} on this server; there is: {self.base.name}")
 
     def about(self, path: str) -> About:
         """
-        What a checkpoint of the base model is.
+        What a checkpoint is.
 
-        Raises:
-            Refusal: There is none, or it belongs to another base model.
+        `Refusal` where there is none, or it belongs to another base model.
         """
         about = self.checkpoints.about(path)
         if about.base != self.base.digest:
@@ -194,7 +172,7 @@ class Service:
 
 
 def _refuse(trained: Trained, refusal: Refusal, *, breaks: bool) -> Answer:
-    """In the worker, in the place of a request's work."""
+    """Fail in the worker, in the place of the request's work."""
     if breaks and trained.model is not None:
         trained.model.broken = str(refusal)
     raise refusal

@@ -16,17 +16,12 @@ from rlvr_tinker_server.state.line import Line
 
 @define(eq=False)
 class Slot:
-    """
-    Weights that samplers look at: fixed ones, or a model's newest (`inflight`).
+    """Weights that samplers look at: fixed ones, or a model's newest (`inflight`)."""
 
-    `factors` is None where they are forgotten, or not read yet from `path`; `used` is when they
-    were last needed.
-    """
-
-    factors: Factors | None
+    factors: Factors | None  # None: forgotten, or not read yet from `path`
     base_model: str
     path: str | None = None
-    used: float = field(factory=time.monotonic)
+    used: float = field(factory=time.monotonic)  # when they were last needed
 
 
 @define(eq=False)
@@ -41,12 +36,7 @@ class Trained:
 
     @property
     def made(self) -> Model:
-        """
-        Its model.
-
-        Raises:
-            Refusal: It is not made yet, or could not be.
-        """
+        """Its model; `Refusal` where it is not made yet, or could not be."""
         if self.model is None:
             raise Refusal(f"the model {self.id} could not be made")
         return self.model
@@ -64,12 +54,7 @@ class Session:
 
 
 class Sessions:
-    """
-    All sessions that live.
-
-    Args:
-        timeout_s: A session ends when nothing was heard of it for so long.
-    """
+    """All sessions that live; one ends when nothing was heard of it for `timeout_s`."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -77,22 +62,21 @@ class Sessions:
         self._ended: dict[str, str] = {}
 
     def open(self, about: dict[str, Any]) -> Session:
-        """A new one."""
         session = Session(id=f"session-{secrets.token_hex(8)}", about=about)
         self._all[session.id] = session
         return session
 
     def get(self, session_id: str) -> Session:
         """
-        The session, which is alive as we see.
+        The session, which is alive from now on.
 
         Raises:
             Refusal: It has ended (410), or was never here (404).
         """
         session = self._all.get(session_id)
+        if session_id in self._ended:
+            raise Refusal(f"the session {session_id} has ended: {self._ended[session_id]}", 410)
         if session is None:
-            if session_id in self._ended:
-                raise Refusal(f"the session {session_id} has ended: {self._ended[session_id]}", 410)
             raise Refusal(
                 f"no session {session_id} on this server (it may have been started again); open a "
                 "new one and go on from the last saved state",
@@ -102,12 +86,7 @@ class Sessions:
         return session
 
     def of_model(self, model_id: str) -> tuple[Session, Trained]:
-        """
-        A model and its session.
-
-        Raises:
-            Refusal: There is none.
-        """
+        """A model and its session; `Refusal` where there is none."""
         session = self.get(model_id.partition(":train:")[0])
         trained = session.models.get(model_id)
         if trained is None:
@@ -115,12 +94,7 @@ class Sessions:
         return session, trained
 
     def of_sampler(self, sampler_id: str) -> tuple[Session, Slot]:
-        """
-        What a sampler looks at, and its session.
-
-        Raises:
-            Refusal: There is none.
-        """
+        """What a sampler looks at, and its session; `Refusal` where there is none."""
         session = self.get(sampler_id.partition(":sample:")[0])
         slot = session.samplers.get(sampler_id)
         if slot is None:
@@ -128,25 +102,23 @@ class Sessions:
         return session, slot
 
     def models(self) -> int:
-        """Adapters that are held."""
+        """The number of adapters that are held."""
         return sum(len(session.models) for session in self._all.values())
 
     def lines(self) -> list[tuple[Trained, Line]]:
-        """Every model with the line of its requests."""
         return [(t, t.line) for one in self._all.values() for t in one.models.values()]
 
     def samplers(self) -> list[Slot]:
-        """What all samplers look at; one that several look at is there several times."""
+        """The weights of all samplers; those that several samplers share appear several times."""
         # Copies: the worker's thread asks while the event loop may add.
         return [s for one in list(self._all.values()) for s in list(one.samplers.values())]
 
     def end(self, session_id: str, why: str) -> None:
-        """Forget a session with all it owns."""
         self.get(session_id)
         del self._all[session_id]
         self._ended[session_id] = why
 
     def silent(self) -> list[str]:
-        """Sessions that nothing was heard of for too long."""
+        """Sessions whose clients were silent for too long."""
         now = time.monotonic()
         return [s.id for s in self._all.values() if now - s.seen > self._timeout_s]

@@ -22,22 +22,17 @@ _MOST_TOGETHER = 1024  # sampling requests in one batch
 
 @frozen(kw_only=True, eq=False)
 class Job:
-    """
-    Work for a future.
+    """Work for a future, alone or with other jobs."""
 
-    Attributes:
-        future: Gets the answer.
-        work: Gives it; runs in the thread.
-        key: Jobs of an equal key may be done together by `together`; None: alone.
-        together: `(payloads) -> answers` of several jobs; one that failed is an exception.
-        payload: What `together` works on.
-    """
+    future: Future  # gets the answer
+    together: Callable[[Sequence[Any]], Sequence[Answer | Exception]]
+    """`(payloads) -> answers` in the thread; one that failed is an exception."""
+    key: Hashable = None  # jobs of an equal key may be done together; None: alone
+    payload: Any = None  # what `together` works on
 
-    future: Future
-    work: Callable[[], Answer] | None = None
-    key: Hashable = None
-    together: Callable[[Sequence[Any]], Sequence[Answer | Exception]] | None = None
-    payload: Any = None
+    @classmethod
+    def alone(cls, future: Future, work: Callable[[], Answer]) -> Job:
+        return cls(future=future, together=lambda _: [work()])
 
 
 class Worker:
@@ -50,7 +45,7 @@ class Worker:
         self._closing = threading.Event()
 
     def add(self, job: Job) -> None:
-        """Queue a job; to be called in the event loop."""
+        """Queue a job; call it in the event loop."""
         self._waiting.append(job)
         self._has_work.set()
 
@@ -59,7 +54,6 @@ class Worker:
         return self._closing.is_set()
 
     async def run(self) -> None:
-        """Serve the queue, for ever."""
         loop = asyncio.get_running_loop()
         while True:
             while not self._waiting:
@@ -75,17 +69,13 @@ class Worker:
                 else:
                     job.future.fail(answer)
 
-    async def call(self, work: Callable[[], Any]) -> Any:
-        """The value of a short piece of work in the thread, after what is under way there."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-
     def close(self) -> None:
-        """Let the work under way stop, and the thread end."""
+        """Stop the work under way and end the thread."""
         self._closing.set()
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def _next(self) -> list[Job]:
-        """The first job that is still wanted, and all that can be done with it."""
+        """The first job that is still wanted, and all jobs that can be done with it."""
         first = self._waiting.popleft()
         if first.future.is_cancelled:
             return []
@@ -103,9 +93,6 @@ class Worker:
 
     def _do(self, jobs: Sequence[Job]) -> Sequence[Answer | BaseException]:
         try:
-            if jobs[0].together is not None:
-                return jobs[0].together([job.payload for job in jobs])
-            assert jobs[0].work is not None
-            return [jobs[0].work()]
+            return jobs[0].together([job.payload for job in jobs])
         except Exception as error:  # the request's border: the server lives on
             return [error] * len(jobs)

@@ -13,7 +13,7 @@ from typing import Any
 from attrs import frozen
 
 from rlvr import ConfigError, UnknownNameError
-from rlvr_tinker.service.usage import FILE, Usage, read_ledger
+from rlvr_tinker.service.usage import LEDGER, Usage, read_ledger
 
 _KINDS = {"prefilled": "prefill", "sampled": "sample", "trained": "train", "scored": "prefill"}
 """What is counted, and the price that it is charged at."""
@@ -43,10 +43,9 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--prices", type=Path, help="the table; without one only tokens are shown")
     parser.add_argument("--json", action="store_true", help="as JSON")
     args = parser.parse_args(argv)
-    parts = read_parts(args.run)
     bills = [
         (part, bill(part, read_prices(args.prices, part.model) if args.prices else {}))
-        for part in parts
+        for part in read_parts(args.run)
     ]
     if args.json:
         print(json.dumps(_as_json(bills, has_prices=bool(args.prices)), indent=2))
@@ -65,36 +64,26 @@ def main(argv: Sequence[str]) -> int:
 
 def _as_json(bills: Sequence[tuple[Usage, list[Line]]], *, has_prices: bool) -> dict[str, Any]:
     """The sums over all models, and under `parts` each of them."""
-    first = bills[0][0]
-    record: dict[str, Any] = {"model": first.model, "states": first.states}
-    record["tokens"] = {
-        what: sum(line.tokens for _, lines in bills for line in lines if line.what == what)
-        for what in _KINDS
-    }
-    record["parts"] = [
+    fields = ("tokens", "cost") if has_prices else ("tokens",)
+    parts: list[dict[str, Any]] = [
         {
             "role": part.role,
             "model": part.model,
-            "tokens": {line.what: line.tokens for line in lines},
-            **({"cost": {line.what: line.cost for line in lines}} if has_prices else {}),
+            **{name: {line.what: getattr(line, name) for line in lines} for name in fields},
         }
         for part, lines in bills
     ]
+    record: dict[str, Any] = {"model": bills[0][0].model, "states": bills[0][0].states}
+    for name in fields:
+        record[name] = {what: sum(part[name][what] for part in parts) for what in _KINDS}
     if has_prices:
-        costs = {
-            what: sum(line.cost for _, lines in bills for line in lines if line.what == what)
-            for what in _KINDS
-        }
-        record |= {"cost": costs, "total": sum(costs.values())}
-    return record
+        record["total"] = sum(record["cost"].values())
+    return {**record, "parts": parts}
 
 
 def say_used(run: Path) -> None:
     """Print on standard error the tokens of each model of a run; nothing where it has no ledger."""
-    try:
-        parts = sorted(read_ledger(run), key=lambda part: part.role != "policy")
-    except OSError:
-        return
+    parts = _parts(run)
     for part in parts:
         counts = [f"{line.tokens:,d} {line.what}" for line in bill(part, {}) if line.tokens]
         print(f"tokens     {part.role} {part.model}: {', '.join(counts)}", file=sys.stderr)
@@ -104,20 +93,15 @@ def say_used(run: Path) -> None:
 
 def tokens_of(run: Path) -> dict[str, Any]:
     """The tokens of a run, as `rlvr tinker cost --json` tells them; {} where it has no ledger."""
-    try:
-        has_ledger = bool(read_ledger(run))
-    except OSError:
-        return {}
-    if not has_ledger:
-        return {}
-    return _as_json([(part, bill(part, {})) for part in read_parts(run)], has_prices=False)
+    bills = [(part, bill(part, {})) for part in _parts(run)]
+    return _as_json(bills, has_prices=False) if bills else {}
 
 
 def bill(usage: Usage, prices: Mapping[str, float]) -> list[Line]:
     """One line for each kind of token; costs are 0 without prices."""
     lines = []
     for what, kind in _KINDS.items():
-        tokens, price = int(getattr(usage, what)), prices.get(kind, 0.0)
+        tokens, price = usage.counts[what], prices.get(kind, 0.0)
         lines.append(Line(what=what, tokens=tokens, price=price, cost=tokens * price / _UNIT))
     return lines
 
@@ -129,34 +113,20 @@ def read_parts(run: Path) -> list[Usage]:
     Raises:
         UnknownNameError: It has none: it did not ask the service for anything.
     """
+    if parts := _parts(run):
+        return parts
+    raise UnknownNameError(
+        f"the cost of the run {run} was asked for.",
+        f"found: no usable {LEDGER} in it",
+        "give the directory of a run with --backend tinker: rlvr runs list",
+    )
+
+
+def _parts(run: Path) -> list[Usage]:
     try:
-        found = read_ledger(run)
-    except OSError as error:
-        raise UnknownNameError(
-            f"the cost of the run {run} was asked for.", f"found: {error}"
-        ) from error
-    found.sort(key=lambda part: part.role != "policy")
-    return found or [read_usage(run)]
-
-
-def read_usage(run: Path) -> Usage:
-    """
-    The counts of a run that keeps no ledger.
-
-    Raises:
-        UnknownNameError: It has none: it did not train on the service.
-    """
-    try:
-        record = json.loads((run / FILE).read_text(encoding="utf-8"))
-        usage = Usage(model=str(record["model"]))
-        usage.restore(record)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UnknownNameError(
-            f"the cost of the run {run} was asked for.",
-            f"found: no usable {FILE} in it ({error})",
-            "give the directory of a run with --backend tinker: rlvr runs list",
-        ) from error
-    return usage
+        return sorted(read_ledger(run), key=lambda part: part.role != "policy")
+    except OSError:
+        return []
 
 
 def read_prices(path: Path, model: str) -> dict[str, float]:

@@ -1,10 +1,11 @@
-"""A Tinker service: is it there, which models has it, and a session of it."""
+"""A Tinker service: whether it is there, its models, and requests with a deadline."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import httpx
 import pyqwest.httpx  # noqa: F401  # else two threads of the SDK import it at once: KeyError
 import structlog
 
-from rlvr import PrerequisiteError
+from rlvr import CheckResult, PrerequisiteError, RlvrError
 from rlvr_tinker.config import TinkerConfig
 from rlvr_tinker.service.deadlines import in_thread, within
 from rlvr_tinker.service.errors import (
@@ -32,27 +33,27 @@ os.environ.setdefault("TINKER_TELEMETRY", "0")
 log = structlog.get_logger(__name__)
 
 _TINKER = "https://tinker.thinkingmachines.dev/services/tinker-prod"
-"""Where the SDK looks by itself."""
+"""The SDK's own default."""
 _FIRST_PAUSE_S = 0.25
 _LONGEST_PAUSE_S = 10.0
 _PROBE_S = 10.0
+_FIX = f"set {KEY}, or start a server here: rlvr tinker-server --model SPEC"
 
 
 class Service:
     """
-    Opens sessions of one service.
-
-    Args:
-        config: The `tinker.*` options.
+    One service, and how long it is waited for.
 
     Attributes:
+        config: The `tinker.*` options.
+        url: Where it is: the option, the environment, or Tinker itself.
         health: Watches what the service answers; the owner starts and stops it.
         is_open: True once a run has begun: what is missing then is no prerequisite any more.
     """
 
     def __init__(self, config: TinkerConfig) -> None:
         self.config, self.is_open = config, False
-        self.url = url_of(config)
+        self.url = (config.base_url or os.environ.get(URL, "") or _TINKER).rstrip("/")
         self.health = Health(self.url)
 
     async def models(self) -> list[Served]:
@@ -64,20 +65,8 @@ class Service:
         """
         require_key()
         await self.reach(patience_s=2.0)
-        tinker = _sdk()
-
-        def ask() -> Any:
-            client = tinker.RestClient(base_url=self.url)
-            return client.get_server_capabilities()
-
-        request = await self.blocking(ask, "the Tinker service was asked for its models")
-        found = await within(
-            request,
-            "the Tinker service was asked for its models",
-            limit_s=self.config.connect_s,
-            health=self.health,
-            is_running=False,
-        )
+        doing = "the Tinker service was asked for its models"
+        found = await self.asked(lambda client: client.get_server_capabilities(), doing)
         return [
             Served(
                 name=str(model.model_name),
@@ -89,26 +78,35 @@ class Service:
         ]
 
     async def watched_models(self) -> list[Served]:
-        """The same for a command that asks nothing else."""
+        """As `models`, with the health watched: for a command that asks nothing else."""
         self.health.start()
         try:
             return await self.models()
         finally:
             self.health.stop()
 
-    async def session(self, metadata: dict[str, str]) -> Any:
-        """A new `tinker.ServiceClient`, whose session begins with its first client."""
-        tinker = _sdk()
-        return tinker.ServiceClient(user_metadata=metadata, base_url=self.url)
+    async def asked(self, ask: Callable[[Any], Any], doing: str) -> Any:
+        """What the service answers before a run: `ask` is given a `tinker.RestClient`."""
+        tinker = sdk()
+        request = await self.blocking(lambda: ask(tinker.RestClient(base_url=self.url)), doing)
+        return await within(
+            request, doing, limit_s=self.config.connect_s, health=self.health, is_running=False
+        )
 
-    async def blocking(self, work: Any, doing: str) -> Any:
-        """A call of the SDK that may block, such as one that opens a session."""
+    async def wait(self, request: Any, doing: str) -> Any:
+        """The result of a request; raises as `deadlines.within`."""
+        limit_s = self.config.timeout_s
+        return await within(
+            request, doing, limit_s=limit_s, health=self.health, is_running=self.is_open
+        )
+
+    async def blocking(
+        self, work: Callable[[], Any], doing: str, limit_s: float | None = None
+    ) -> Any:
+        """A call of the SDK that may block; `limit_s` None: `tinker.connect_s`."""
+        limit_s = limit_s or self.config.connect_s
         return await in_thread(
-            work,
-            doing,
-            limit_s=self.config.connect_s,
-            health=self.health,
-            is_running=self.is_open,
+            work, doing, limit_s=limit_s, health=self.health, is_running=self.is_open
         )
 
     async def reach(self, *, patience_s: float) -> None:
@@ -140,11 +138,6 @@ class Service:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
 
-def url_of(config: TinkerConfig) -> str:
-    """Where the service is: the option, the environment, or Tinker itself."""
-    return (config.base_url or os.environ.get(URL, "") or _TINKER).rstrip("/")
-
-
 def require_key() -> None:
     """
     Refuse to go on without a key, before anything is sent.
@@ -160,7 +153,25 @@ def require_key() -> None:
         raise key_error(f"{KEY} is not set")
 
 
-def _sdk() -> Any:
+def check_key() -> CheckResult:
+    """A key is set; whether the service takes it is another check."""
+    try:
+        require_key()
+    except RlvrError as error:
+        return CheckResult(ok=False, found=str(error).splitlines()[1].strip(), fix=_FIX)
+    return CheckResult(ok=True, found="a key is set")
+
+
+def check_service() -> CheckResult:
+    """The service answers and takes the key."""
+    try:
+        models = asyncio.run(Service(TinkerConfig()).watched_models())
+    except RlvrError as error:
+        return CheckResult(ok=False, found=" ".join(str(error).split()), fix=_FIX)
+    return CheckResult(ok=True, found=f"{len(models)} models: {', '.join(m.name for m in models)}")
+
+
+def sdk() -> Any:
     """
     The SDK, imported when first needed: half a second.
 

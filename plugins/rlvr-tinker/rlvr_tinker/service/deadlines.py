@@ -1,4 +1,4 @@
-"""Waiting for the SDK with an end: it has none of its own."""
+"""Wait for the SDK with a deadline: it has none of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from rlvr_tinker.service.errors import explained, failing_error, late_error
 from rlvr_tinker.service.health import Health
@@ -16,18 +16,16 @@ from rlvr_tinker.service.health import Health
 T = TypeVar("T")
 
 _SLICE_S = 0.2
-"""How often a wait looks at the service's health."""
-
-
-class SDKFuture(Protocol):
-    """What the SDK gives for a request."""
-
-    def future(self) -> Future[Any]:
-        """The future of the standard library behind it."""
+"""Seconds between two looks at the service's health."""
 
 
 async def within(
-    request: SDKFuture, doing: str, *, limit_s: float, health: Health, is_running: bool = True
+    request: Any,
+    doing: str,
+    *,
+    limit_s: float,
+    health: Health,
+    is_running: bool = True,
 ) -> Any:
     """
     The result of a request.
@@ -36,7 +34,7 @@ async def within(
     not taken for a stall. A request that is given up is cancelled: the SDK would repeat it.
 
     Args:
-        request: What the SDK gave.
+        request: What the SDK gave, or a future of the standard library.
         doing: A clause for errors: "an update was sent".
         limit_s: Longest wait without any progress, seconds.
         health: What the service answers meanwhile.
@@ -47,13 +45,11 @@ async def within(
         RefusedError: The service refuses it.
         PrerequisiteError: The key is refused, or the server speaks another protocol.
     """
-    inner = asyncio.wrap_future(request.future())
+    # asked first: what the SDK gives is a Future too, one that warns when it is used as such
+    inner = asyncio.wrap_future(request.future() if hasattr(request, "future") else request)
     begun = time.monotonic()
     try:
-        while True:
-            done, _ = await asyncio.wait({inner}, timeout=min(_SLICE_S, limit_s))
-            if done:
-                break
+        while not (await asyncio.wait({inner}, timeout=min(_SLICE_S, limit_s)))[0]:
             if health.is_failing:
                 raise failing_error(doing, health.lately)
             if time.monotonic() - max(begun, health.progressed) > limit_s:
@@ -61,7 +57,7 @@ async def within(
         result = inner.result()
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
-        if inner.cancelled() and not (task and task.cancelling()):  # the SDK gave it up, not we
+        if inner.cancelled() and not (task and task.cancelling()):  # by the SDK, not by us
             raise explained(RuntimeError("the SDK cancelled the request"), doing) from error
         raise
     except Exception as error:
@@ -86,22 +82,14 @@ async def in_thread(
     outcome: Future[T] = Future()
 
     def run() -> None:
-        with contextlib.suppress(InvalidStateError):  # given up meanwhile
+        with contextlib.suppress(InvalidStateError):  # the wait was given up
             try:
-                found = work()
+                outcome.set_result(work())
+            except InvalidStateError:
+                raise
             except BaseException as error:
                 outcome.set_exception(error)
-            else:
-                outcome.set_result(found)
-
-    class Started:
-        """A future that the SDK did not make."""
-
-        def future(self) -> Future[Any]:
-            return outcome
 
     threading.Thread(target=run, daemon=True, name="rlvr-tinker").start()
-    result: T = await within(
-        Started(), doing, limit_s=limit_s, health=health, is_running=is_running
-    )
-    return result
+    found: T = await within(outcome, doing, limit_s=limit_s, health=health, is_running=is_running)
+    return found

@@ -1,4 +1,4 @@
-"""What an error of the service means for a person: one of rlvr's errors, with its exit code."""
+"""Turn an error of the SDK into one of rlvr's errors, with advice and an exit code."""
 
 from __future__ import annotations
 
@@ -26,6 +26,14 @@ class RefusedError(BackendError):
 _GONE = re.compile(r"\b(stale request|not loaded|session \S+ has ended)\b", re.IGNORECASE)
 _NOT_FINITE = re.compile(r"\b(is|are|not) (nan|-?inf|finite)\b", re.IGNORECASE)
 
+_OTHER_PROTOCOL = (
+    "predates proto",
+    "Proto deserialization failed",
+    "always carry sample_sequence_ids",
+    "it may predate this feature",
+    "invalid for expected schema",
+)
+
 _ADVICE = {
     402: ("the account has a billing problem (402)", "settle it in the console, then --resume"),
     408: ("the service was not ready (408)", "wait a little, then --resume"),
@@ -49,7 +57,7 @@ def chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def status_of(error: BaseException) -> int | None:
-    """The HTTP status that an error goes back to; None where no answer came."""
+    """The HTTP status behind an error; None if there was no answer."""
     for one in chain(error):
         if isinstance(status := getattr(one, "status_code", None), int):
             return status
@@ -77,54 +85,24 @@ def explained(error: BaseException, doing: str, *, is_running: bool = True) -> R
     if isinstance(error, RlvrError):
         return error
     status, words = status_of(error), words_of(error)
-    if is_protocol(error):
+    every = list(chain(error))
+    if _is_protocol(error):
         return protocol_error(words)
-    if status in (401, 403) or is_keyless(error):
+    is_keyless = any("api_key" in str(one) or "TINKER_CREDENTIAL" in str(one) for one in every)
+    if status in (401, 403) or is_keyless:
         return key_error(words, is_running=is_running)
     if status in _ADVICE:
         found, do = _ADVICE[status]
         kind: type[RlvrError] = LostError if is_running else PrerequisiteError
         return kind(explain(f"{doing}.", f"found: {found}: {words}", do))
     is_missing = status == 404 and not is_running  # later it is the session that is gone
-    is_blamed = status in (400, 413, 422) or is_users(error) or is_missing
-    if is_blamed and not (is_running and is_gone(words)):
+    is_users = any(str(getattr(one, "category", "")) == "user" for one in every)
+    is_blamed = status in (400, 413, 422) or is_users or is_missing
+    if is_blamed and not (is_running and _GONE.search(words)):
         return RefusedError(f"{doing}.", f"the service refuses it: {words}", "change what it names")
     if not is_running and status is None:
         return unreachable_error(words)
     return LostError(f"{doing}.", f"found: {words}", "go on with --resume")
-
-
-def is_protocol(error: BaseException) -> bool:
-    """Whether the server speaks another version of the protocol than the SDK."""
-    texts = " ".join(str(one) for one in chain(error))
-    if status_of(error) in (400, 404, 422, 426) and _is_greeting(error):
-        return True
-    return any(
-        sign in texts
-        for sign in (
-            "predates proto",
-            "Proto deserialization failed",
-            "always carry sample_sequence_ids",
-            "it may predate this feature",
-            "invalid for expected schema",
-        )
-    ) or any(type(one).__name__ == "APIResponseValidationError" for one in chain(error))
-
-
-def _is_greeting(error: BaseException) -> bool:
-    """Whether it is the answer to the SDK's first request, which says its version."""
-    requests = (getattr(one, "request", None) for one in chain(error))
-    return any(str(getattr(r, "url", "")).endswith("/client/config") for r in requests)
-
-
-def is_keyless(error: BaseException) -> bool:
-    """Whether no usable key was found."""
-    return any("api_key" in str(one) or "TINKER_CREDENTIAL" in str(one) for one in chain(error))
-
-
-def is_gone(words: str) -> bool:
-    """Whether the service says that what the request was for is not there any more."""
-    return bool(_GONE.search(words))
 
 
 def is_not_finite(error: BaseException) -> bool:
@@ -132,13 +110,22 @@ def is_not_finite(error: BaseException) -> bool:
     return bool(_NOT_FINITE.search(str(error)))
 
 
-def is_users(error: BaseException) -> bool:
-    """Whether the service blames the request."""
-    return any(str(getattr(one, "category", "")) == "user" for one in chain(error))
+def _is_protocol(error: BaseException) -> bool:
+    """Whether the server speaks another version of the protocol than the SDK."""
+    every = list(chain(error))
+    texts = " ".join(map(str, every))
+    if any(sign in texts for sign in _OTHER_PROTOCOL):
+        return True
+    if any(type(one).__name__ == "APIResponseValidationError" for one in every):
+        return True
+    if status_of(error) not in (400, 404, 422, 426):
+        return False
+    requests = (getattr(one, "request", None) for one in every)  # the SDK's first one:
+    return any(str(getattr(r, "url", "")).endswith("/client/config") for r in requests)
 
 
 def key_error(words: str, *, is_running: bool = False) -> PrerequisiteError:
-    """No key, or one that is refused or has expired; the key itself is never shown."""
+    """The error for a missing, refused or expired key; it never shows the key."""
     return PrerequisiteError(
         "the Tinker service wants a key.",
         f"found: {words}",
@@ -148,7 +135,7 @@ def key_error(words: str, *, is_running: bool = False) -> PrerequisiteError:
 
 
 def unreachable_error(words: str, url: str = "") -> PrerequisiteError:
-    """There is no service where it was looked for."""
+    """The error for a service that cannot be reached."""
     return PrerequisiteError(
         f"the Tinker service{f' at {url}' if url else ''} cannot be reached.",
         f"found: {words}",
@@ -157,7 +144,7 @@ def unreachable_error(words: str, url: str = "") -> PrerequisiteError:
 
 
 def protocol_error(words: str) -> PrerequisiteError:
-    """The server speaks another version of the protocol."""
+    """The error for a server with another version of the protocol."""
     from importlib.metadata import version
 
     return PrerequisiteError(
@@ -168,7 +155,7 @@ def protocol_error(words: str) -> PrerequisiteError:
 
 
 def late_error(doing: str, limit_s: float, lately: Sequence[int]) -> LostError:
-    """Nothing was finished in time; what the service answered meanwhile says why."""
+    """The error for a missed deadline, with the statuses that the service answered meanwhile."""
     found = f"nothing was finished in {limit_s:g} s"
     do = "go on with --resume; tinker.timeout_s gives it longer"
     if lately:
@@ -180,7 +167,7 @@ def late_error(doing: str, limit_s: float, lately: Sequence[int]) -> LostError:
 
 
 def failing_error(doing: str, lately: Sequence[int]) -> LostError:
-    """The service answers every request with a 5xx."""
+    """The error for a service that answers every request with a 5xx."""
     last = lately[-1] if lately else 500
     return LostError(
         f"{doing}.",

@@ -26,15 +26,15 @@ class Health(logging.Filter):
         progressed: When something was last finished (`time.monotonic`).
     """
 
-    _before: ClassVar[tuple[int, bool]] = (logging.NOTSET, True)  # of httpx's log: level, is shown
+    # level of httpx's log before, and whether its lines were shown
+    _before: ClassVar[tuple[int, bool]] = (logging.NOTSET, True)
 
     def __init__(self, url: str = "") -> None:
         """`url` is the service's: answers of others do not count."""
         super().__init__()
-        self.failures = 0
-        self.progressed = time.monotonic()
         self._url = url
         self._lately: collections.deque[int] = collections.deque(maxlen=20)
+        self.failures, self.progressed = 0, time.monotonic()
 
     def start(self) -> None:
         """Begin to watch."""
@@ -51,9 +51,10 @@ class Health(logging.Filter):
             _LOGGER.setLevel(Health._before[0])
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Note an answer; the line is shown where it would have been without us."""
+        """Note an answer; the line is shown only if it would be shown without this filter."""
         watchers = _watchers()
-        if watchers[:1] == [self]:  # the others may not be asked: a line is shown if all say so
+        # the first one notes it for all: logging stops at a filter that says no
+        if watchers[:1] == [self]:
             url, status = _answer(record)
             if status is not None:
                 for one in watchers:
@@ -73,7 +74,7 @@ class Health(logging.Filter):
 
     @property
     def is_failing(self) -> bool:
-        """True after so many failures in a row that waiting is pointless."""
+        """True after `MOST_FAILURES` in a row: waiting longer is pointless."""
         return self.failures >= MOST_FAILURES
 
     def forget(self) -> None:

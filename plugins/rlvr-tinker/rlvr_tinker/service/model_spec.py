@@ -1,15 +1,19 @@
-"""Which model of the service a model spec means."""
+"""Parse a model spec of the service, and find its model."""
 
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Sequence
 
+import httpx
 from attrs import frozen
 
 from rlvr import ConfigError, UnknownNameError
+from rlvr_tinker.service.errors import KEY, URL
 
 SCHEME = "tinker"
+_PATIENCE_S = 3.0
 
 
 @frozen(kw_only=True)
@@ -98,3 +102,27 @@ def choose(name: ModelName, served: Sequence[Served]) -> Served:
 def _listed(names: Sequence[str]) -> str:
     more = f", and {len(names) - 12} more" if len(names) > 12 else ""
     return (", ".join(names[:12]) or "none") + more
+
+
+def only_model() -> str:
+    """
+    The model spec of the one model at `TINKER_BASE_URL`; "" where that cannot be told.
+
+    Looked for before anything is opened, because a run's options may depend on the model: a
+    server's `cvdp-starter` gets those that suit the starter. Nothing is asked of Tinker itself,
+    which has many models.
+    """
+    url, key = os.environ.get(URL, "").rstrip("/"), os.environ.get(KEY, "")
+    if not (url and key):
+        return ""
+    try:
+        answer = httpx.get(
+            f"{url}/api/v1/get_server_capabilities",
+            headers={"X-API-Key": key},
+            timeout=_PATIENCE_S,
+        )
+        served = answer.raise_for_status().json()["supported_models"]
+        names = [str(model["model_name"]) for model in served]
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, LookupError, TypeError):
+        return ""  # opening the backend reports what is wrong
+    return f"{SCHEME}:{names[0]}" if len(names) == 1 and names[0] else ""

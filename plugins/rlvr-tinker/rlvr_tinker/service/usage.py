@@ -10,7 +10,6 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import structlog
 from attrs import define, field
@@ -49,53 +48,26 @@ class Usage:
     run_dir: Path | None = field(default=None, eq=False)
     _has_failed: bool = field(default=False, init=False, eq=False)
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """All counts by name."""
+        return {name: getattr(self, name) for name in COUNTS}
+
     def begin(self, run_dir: Path | None) -> None:
         """Count on from what the ledger of the run says of this model in this role."""
         self.run_dir = run_dir
-        if run_dir is None:
-            return
-        if self.role == "policy" and not (run_dir / LEDGER).exists():
-            self._carry_over(run_dir)  # of a version that kept no ledger
-        for one in read_ledger(run_dir):
+        for one in read_ledger(run_dir) if run_dir is not None else ():
             if (one.model, one.role) == (self.model, self.role):
-                self.add(one)
+                self._add(one.counts)
 
     def spend(self, **counts: int) -> None:
         """Count tokens and write them down; that they cannot be written is logged once."""
-        for name, count in counts.items():
-            setattr(self, name, getattr(self, name) + count)
-        if self.run_dir is not None and any(counts.values()):
-            self._append(self.run_dir, counts)
-
-    def add(self, other: Usage) -> None:
-        """The counts of both."""
-        for name in COUNTS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for a file."""
-        return {"model": self.model, **{name: getattr(self, name) for name in COUNTS}}
-
-    def restore(self, record: Mapping[str, Any]) -> None:
-        """Count on from what `to_json` gave."""
-        for name in COUNTS:
-            setattr(self, name, int(record.get(name, 0)))
-
-    def write(self, run_dir: Path | None) -> None:
-        """Keep the sum beside a run; that it cannot is only logged."""
-        if run_dir is None:
+        self._add(counts)
+        if self.run_dir is None or not any(counts.values()):
             return
-        try:
-            beside = run_dir / f".{FILE}"
-            beside.write_text(json.dumps(self.to_json(), indent=2), encoding="utf-8")
-            beside.replace(run_dir / FILE)
-        except OSError as error:
-            log.warning("usage_not_written", reason=str(error))
-
-    def _append(self, run_dir: Path, counts: Mapping[str, int]) -> None:
         line = json.dumps({"model": self.model, "role": self.role, **counts}) + "\n"
         try:
-            with (run_dir / LEDGER).open("a+b") as file:
+            with (self.run_dir / LEDGER).open("a+b") as file:
                 end = file.seek(0, os.SEEK_END)
                 if end:
                     file.seek(end - 1)
@@ -107,15 +79,21 @@ class Usage:
                 log.warning("usage_not_written", reason=str(error))
             self._has_failed = True
 
-    def _carry_over(self, run_dir: Path) -> None:
-        try:
-            before = Usage()
-            before.restore(json.loads((run_dir / FILE).read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError, AttributeError):
+    def write(self, run_dir: Path | None) -> None:
+        """Keep the sum beside a run; that it cannot is only logged."""
+        if run_dir is None:
             return
-        counts = {name: getattr(before, name) for name in COUNTS if getattr(before, name) > 0}
-        if counts:
-            self._append(run_dir, counts)
+        try:
+            beside = run_dir / f".{FILE}"
+            text = json.dumps({"model": self.model, **self.counts}, indent=2)
+            beside.write_text(text, encoding="utf-8")
+            beside.replace(run_dir / FILE)
+        except OSError as error:
+            log.warning("usage_not_written", reason=str(error))
+
+    def _add(self, counts: Mapping[str, int]) -> None:
+        for name, count in counts.items():
+            setattr(self, name, getattr(self, name) + count)
 
 
 def read_ledger(run_dir: Path) -> list[Usage]:
@@ -130,27 +108,24 @@ def read_ledger(run_dir: Path) -> list[Usage]:
         return []
     sums: dict[tuple[str, str], Usage] = {}
     damaged = 0
-    for line in lines:
-        found = _read_line(line)
-        if found is None:
-            damaged += bool(line.strip())
-            continue
-        sums.setdefault((found.model, found.role), Usage(model=found.model, role=found.role)).add(
-            found
-        )
+    for line in filter(bytes.strip, lines):
+        try:
+            model, role, counts = _read_line(line)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            damaged += 1
+        else:
+            sums.setdefault((model, role), Usage(model=model, role=role))._add(counts)
     if damaged:
         log.warning("usage_lines_damaged", file=str(run_dir / LEDGER), lines=damaged)
     return list(sums.values())
 
 
-def _read_line(line: bytes) -> Usage | None:
-    try:
-        record = json.loads(line)
-        model, role = record.pop("model"), record.pop("role")
-        counts = {name: record[name] for name in COUNTS if name in record}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-    is_sound = all(type(count) is int and 0 <= count < 1 << 62 for count in counts.values())
-    if not is_sound or not isinstance(model, str) or not isinstance(role, str):
-        return None
-    return Usage(model=model, role=role, **counts)
+def _read_line(line: bytes) -> tuple[str, str, dict[str, int]]:
+    record = json.loads(line)
+    model, role = record["model"], record["role"]
+    counts = {name: record[name] for name in COUNTS if name in record}
+    if not isinstance(model, str) or not isinstance(role, str):
+        raise TypeError("model and role are texts")
+    if not all(type(count) is int and 0 <= count < 1 << 62 for count in counts.values()):
+        raise ValueError("a count is no number of tokens")
+    return model, role, counts

@@ -1,10 +1,9 @@
-"""What a checkpoint holds of a run on the service: where its state is, and what made it."""
+"""The checkpoint of a run on the service: the name of its saved state, and what made it."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from attrs import asdict, field, frozen
 from attrs.validators import ge, instance_of
@@ -28,7 +27,6 @@ class Stored:
         rank: Of the adapter.
         start: Saved weights that the run started from; "": the base model.
         reference: Saved weights of the start, for sampling; "": the base model.
-        usage: Tokens so far.
     """
 
     path: str = field(validator=instance_of(str))
@@ -38,15 +36,9 @@ class Stored:
     rank: int = field(validator=instance_of(int))
     start: str = field(default="", validator=instance_of(str))
     reference: str = field(default="", validator=instance_of(str))
-    usage: dict[str, Any] = field(factory=dict, validator=instance_of(dict))
 
     def write(self, directory: Path) -> None:
-        """
-        One small file.
-
-        Raises:
-            CheckpointError: It cannot be written.
-        """
+        """Write one small file; a `CheckpointError` if it cannot be written."""
         text = json.dumps({"format": _FORMAT, **asdict(self)}, indent=2)
         try:
             (directory / FILE).write_text(text, encoding="utf-8")
@@ -55,12 +47,7 @@ class Stored:
 
     @classmethod
     def read(cls, directory: Path) -> Stored:
-        """
-        What `write` wrote.
-
-        Raises:
-            CheckpointError: It is missing or damaged.
-        """
+        """What `write` wrote; a `CheckpointError` if it is missing or damaged."""
         try:
             record = json.loads((directory / FILE).read_text(encoding="utf-8"))
             if record.pop("format") != _FORMAT:
@@ -74,17 +61,13 @@ class Stored:
             ) from error
 
     def check(self, *, base: str, rank: int, start: str) -> None:
-        """
-        Refuse a state of another run.
-
-        Raises:
-            BackendError: Model, adapter or start differ.
-        """
-        for what, saved, now in (
-            ("base model", self.base, base),
-            ("rank", self.rank, rank),
-            ("start", self.start, start),
-        ):
+        """Refuse a state of another run: a `BackendError` if model, adapter or start differ."""
+        compared = {
+            "base model": (self.base, base),
+            "rank": (self.rank, rank),
+            "start": (self.start, start),
+        }
+        for what, (saved, now) in compared.items():
             if saved != now:
                 raise BackendError(
                     f"the state {self.path} was to be loaded.",

@@ -1,4 +1,4 @@
-"""A training client of the service, and another one in its place when a request was lost."""
+"""The training client of a run; it is replaced when a request is lost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from attrs import define, field, frozen
 
 from rlvr import BackendError, ConfigError, PrerequisiteError, RlvrError
 from rlvr_tinker.config import TinkerConfig
-from rlvr_tinker.service.client import Service
+from rlvr_tinker.service.client import Service, sdk
 from rlvr_tinker.service.deadlines import within
 from rlvr_tinker.service.errors import LostError, RefusedError
 
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 _PATIENCE_S = 300.0
-"""How long a service that went away is waited for."""
+"""Longest wait for a service that went away, seconds."""
 
 
 @frozen(kw_only=True)
@@ -72,20 +72,15 @@ class Trainer:
         return self.service.config
 
     async def session(self) -> Any:
-        """The `tinker.ServiceClient` of now."""
+        """The `tinker.ServiceClient` of now; its session begins with its first client."""
         if self._session is None:
-            self._session = await self.service.session(self.metadata)
+            url = self.service.url
+            self._session = sdk().ServiceClient(user_metadata=self.metadata, base_url=url)
         return self._session
 
     async def wait(self, request: Any, doing: str) -> Any:
         """The result of a request, with a deadline; raises as `deadlines.within`."""
-        return await within(
-            request,
-            doing,
-            limit_s=self.config.timeout_s,
-            health=self.service.health,
-            is_running=self.service.is_open,
-        )
+        return await self.service.wait(request, doing)
 
     async def training(self) -> Any:
         """
@@ -100,66 +95,73 @@ class Trainer:
         return self.client
 
     async def _make(self) -> Any:
-        session, config = await self.session(), self.config
+        config, start, metadata = self.config, self.start, self.metadata
         if self.saved is not None:
             return await self.load(self.saved.path)
-        if self.start:
+        if start:
             return await self._created(
-                lambda: session.create_training_client_from_state(
-                    self.start, user_metadata=self.metadata
+                f"training was to begin from {start}",
+                lambda session: session.create_training_client_from_state(
+                    start, user_metadata=metadata
                 ),
-                f"training was to begin from {self.start}",
             )
         return await self._created(
-            lambda: session.create_lora_training_client(
+            f"an adapter of rank {config.rank} for {self.base} was asked for",
+            lambda session: session.create_lora_training_client(
                 self.base,
                 rank=config.rank,
                 seed=self.seed,
                 train_mlp=config.train_mlp,
                 train_attn=config.train_attn,
                 train_unembed=config.train_unembed,
-                user_metadata=self.metadata,
+                user_metadata=metadata,
             ),
-            f"an adapter of rank {config.rank} for {self.base} was asked for",
         )
 
     async def load(self, path: str) -> Any:
         """A training client with the weights and the optimiser of a saved state."""
-        session = await self.session()
         return await self._created(
-            lambda: session.create_training_client_from_state_with_optimizer(
+            f"the state {path} was to be loaded",
+            lambda session: session.create_training_client_from_state_with_optimizer(
                 path, user_metadata=self.metadata
             ),
-            f"the state {path} was to be loaded",
+            refusal=RefusedError,
+        )
+
+    async def smallest(self) -> Any:
+        """A training client of the base model that trains nothing: only to ask about the model."""
+        return await self._created(
+            f"the tokenizer of {self.base} was asked for",
+            lambda session: session.create_lora_training_client(self.base, rank=1),
+        )
+
+    async def at_start(self) -> Any:
+        """A second training client, with the weights that the run started from."""
+        if self.client is not None and not self.version:
+            return self.client
+        return await self._created(
+            f"the start {self.start} was asked for again",
+            lambda session: session.create_training_client_from_state(self.start),
+        )
+
+    async def sampling(self, path: str = "") -> Any:
+        """A sampling client of saved weights; of the base model without a path."""
+        chosen = {"model_path": path} if path else {"base_model": self.base}
+        return await self._created(
+            "a sampling client was asked for",
+            lambda session: session.create_sampling_client(**chosen),
             refusal=RefusedError,
         )
 
     async def _created(
-        self, create: Callable[[], Any], doing: str, refusal: type[RlvrError] = ConfigError
+        self, doing: str, create: Callable[[Any], Any], refusal: type[RlvrError] = ConfigError
     ) -> Any:
+        session = await self.session()
         try:
-            request = await self.service.blocking(create, doing)
+            request = await self.service.blocking(lambda: create(session), doing)
             return await self.wait(request, doing)
         except RefusedError as error:
             raise refusal(str(error)) from error
-
-    async def smallest(self) -> Any:
-        """A training client of the base model that nothing is trained with: to ask about it."""
-        session = await self.session()
-        return await self._created(
-            lambda: session.create_lora_training_client(self.base, rank=1),
-            f"the tokenizer of {self.base} was asked for",
-        )
-
-    async def at_start(self) -> Any:
-        """A training client with the weights that the run started from, beside the run's own."""
-        if self.client is not None and not self.version:
-            return self.client
-        session = await self.session()
-        return await self._created(
-            lambda: session.create_training_client_from_state(self.start),
-            f"the start {self.start} was asked for again",
-        )
 
     async def save(self, ttl_s: int | None, kind: str = "state") -> Saved:
         """Keep weights and optimiser on the service."""
@@ -170,7 +172,7 @@ class Trainer:
         return self.saved
 
     def submit_save(self, client: Any, ttl_s: int | None, kind: str = "state") -> Any:
-        """Ask for it without waiting; names are never used twice."""
+        """Ask for a saved state without waiting; names are never used twice."""
         self._names += 1
         return client.save_state(f"{kind}-{self._names:06d}", ttl_seconds=ttl_s or None)
 
@@ -186,24 +188,25 @@ class Trainer:
         """
         async with self._lock:
             lost: LostError | None = None
-            for attempt in range(self.config.retries + 1):
+            tries = 0
+            while True:
+                tries += 1
                 try:
                     if lost is not None:
                         await self.rebuild(lost, doing)
                     return await work()
                 except LostError as error:
-                    if attempt == self.config.retries:
-                        self.client = None  # it takes nothing more
+                    if tries > self.config.retries:
+                        self.client = None  # it takes no further request
                         raise
                     lost = error
                 except (asyncio.CancelledError, RefusedError):
-                    # what the service did with the request is unknown, or its number is missing
+                    # the service may have done it, or waits for its number: the client is of no use
                     self.client = None
                     raise
-            raise AssertionError("unreachable")
 
     async def renewed(self, epoch: int, version: int, error: BackendError) -> None:
-        """Another session, for a sampling client of `version` that was lost with `epoch`."""
+        """Open a new session if the lost sampling client of `version` was of the present one."""
         async with self._lock:
             if self.epoch == epoch:
                 if version != self.version:
@@ -221,7 +224,10 @@ class Trainer:
         self._check_saved(error)
         log.warning("service_lost", doing=doing, reason=str(error), version=self.version)
         had_client = self.client is not None
-        self.client, self.epoch = None, self.epoch + 1  # first: who is in the old one learns why
+        self.client, self.epoch = (
+            None,
+            self.epoch + 1,
+        )  # first, so that requests of the old one see it
         await self.close("errored")
         try:
             await self.service.reach(patience_s=min(_PATIENCE_S, self.config.timeout_s))
@@ -232,15 +238,14 @@ class Trainer:
         log.info("service_found_again", version=self.version)
 
     def _check_saved(self, error: BackendError | None = None) -> None:
-        """Refuse to go on from a state that lacks updates."""
-        at = self.saved.version if self.saved is not None else 0
-        if at == self.version:
+        """Refuse to continue from a saved state that lacks updates."""
+        saved = self.saved or Saved(path="the start", version=0)
+        if saved.version == self.version:
             return
-        where = self.saved.path if self.saved is not None else "the start"
         raise BackendError(
             str(error) if error is not None else "the training client was given up.",
-            f"the last state that was saved has seen {at} of {self.version} updates "
-            f"({where}); those since then are not made again here",
+            f"the last state that was saved has seen {saved.version} of {self.version} updates "
+            f"({saved.path}); those since then are not made again here",
             "go on from the last checkpoint with --resume; tinker.save_every=1 keeps every state",
         ) from error
 

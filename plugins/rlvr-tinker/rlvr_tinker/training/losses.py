@@ -1,4 +1,4 @@
-"""Our losses on the service: by its own name for them, or computed here."""
+"""Our losses on the service: built in there, or computed here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rlvr import (
 log = structlog.get_logger(__name__)
 
 _GAP = 1e-3
-"""Largest difference of the service's loss and ours, as a share, that rounding explains."""
+"""Largest relative difference between the service's loss and ours that rounding explains."""
 
 
 class NotFiniteError(BackendError):
@@ -62,7 +62,7 @@ def measured(
 
 
 def check_sum(theirs: float | None, ours: float | None, name: str, told: set[str]) -> None:
-    """Say once that the service's loss is another formula than ours."""
+    """Warn once if the service's loss has another formula than ours."""
     if theirs is None or ours is None or name in told:
         return
     if not abs(theirs - ours) <= _GAP * max(1.0, abs(ours)):
@@ -87,22 +87,27 @@ class LocalLoss:
         value: The loss.
         metrics: Its metrics.
         error: What it raised, None where nothing.
+        is_known: Done once the loss was computed, or was not: it is waited for like a request.
     """
 
     def __init__(self, loss: Loss, data: Sequence[Datum]) -> None:
-        require_torch()
+        """Take a loss; a `PrerequisiteError` without torch, which differentiates it."""
+        try:
+            import torch  # noqa: F401  # only whether it is there
+        except ImportError as error:
+            raise PrerequisiteError(
+                "a loss that the service does not know was asked for.",
+                "found: torch is not installed, and the loss is computed here",
+                pip_install("rlvr-tinker[custom]"),
+            ) from error
         self._loss, self._data = loss, data
-        self._known: Future[None] = Future()
+        self.is_known: Future[None] = Future()
         self.value = math.nan
         self.metrics: dict[str, float] = {}
         self.error: BaseException | None = None
 
-    def future(self) -> Future[None]:
-        """Done once the loss was computed, or was not: so that it is waited for like a request."""
-        return self._known
-
     def __call__(self, _sent: Any, logprobs: Sequence[Any]) -> tuple[Any, dict[str, float]]:
-        """The loss of tensors (N,), one a datum, and no metrics: ours stay here."""
+        """The loss of tensors (N,), one per datum; no metrics, which stay in `metrics`."""
         import torch
 
         nothing = sum((torch.nan_to_num(lp) * 0.0).sum() for lp in logprobs)
@@ -125,30 +130,13 @@ class LocalLoss:
         except BaseException as error:
             self.error, loss = error, 0.0
         with contextlib.suppress(InvalidStateError):  # nobody waits any more
-            self._known.set_result(None)
+            self.is_known.set_result(None)
         return loss + nothing, {}
 
 
 def _padded(datum: Datum, lp: Any) -> Any:
     """Logprobs of the targets that were sent (N,) as (T,), with their gradient."""
-    rest = len(datum.tokens) - extent(datum)
     import torch
 
+    rest = len(datum.tokens) - extent(datum)
     return torch.cat([lp.new_zeros(1), lp, lp.new_zeros(rest)])
-
-
-def require_torch() -> None:
-    """
-    A loss of ours is differentiated here.
-
-    Raises:
-        PrerequisiteError: torch is not installed.
-    """
-    try:
-        import torch  # noqa: F401  # only whether it is there
-    except ImportError as error:
-        raise PrerequisiteError(
-            "a loss that the service does not know was asked for.",
-            "found: torch is not installed, and the loss is computed here",
-            pip_install("rlvr-tinker[custom]"),
-        ) from error

@@ -1,4 +1,4 @@
-"""The sampling clients of a run: one a version of the weights, and one of the reference."""
+"""The sampling clients of a run: one per version of the weights, and one of the reference."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ class Samplers:
         factory=WeakValueDictionary, init=False
     )  # by session and version
     _newest: Sampler | None = field(default=None, init=False)
-    _reference: tuple[int, Any] | None = field(default=None, init=False)  # the session it is of
+    _reference: tuple[int, Any] | None = field(default=None, init=False)  # with its session
     _lock: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     async def newest(self) -> Sampler:
-        """Of the weights of now: saved for sampling once a version."""
+        """The sampler of the present weights, which are saved for sampling once a version."""
         async with self._lock:
             made = self._made.get((self.trainer.epoch, self.trainer.version))
             return made or await self._new()
 
     async def of(self, version: int) -> Sampler:
         """
-        Of a version; another one for the newest after a new session.
+        The sampler of a version; for the newest version a new one after a new session.
 
         Raises:
             BackendError: The weights have changed since, and theirs were not kept.
@@ -92,31 +92,17 @@ class Samplers:
             )
             self.reference = str(found.path)
         if self._reference is None or self._reference[0] != trainer.epoch:
-            self._reference = trainer.epoch, await self.client(self.reference)
+            self._reference = trainer.epoch, await trainer.sampling(self.reference)
         return self._reference[1]
 
-    async def client(self, path: str = "") -> Any:
-        """A sampling client of saved weights; of the base model without a path."""
-        session, base = await self.trainer.session(), self.trainer.base
-        doing = "a sampling client was asked for"
-        request = await self.trainer.service.blocking(
-            lambda: (
-                session.create_sampling_client(model_path=path)
-                if path
-                else session.create_sampling_client(base_model=base)
-            ),
-            doing,
-        )
-        return await self.trainer.wait(request, doing)
-
     async def _new(self) -> Sampler:
-        """Of the weights of now, whichever update is finished first."""
+        """Make the sampler of the present weights."""
         trainer = self.trainer
 
         async def make() -> Sampler:
             is_untrained = trainer.client is None and not trainer.version and not trainer.start
             if self.only or is_untrained:
-                client = await self.client(self.only)
+                client = await trainer.sampling(self.only)
             else:
                 training = await trainer.training()
                 client = await trainer.wait(

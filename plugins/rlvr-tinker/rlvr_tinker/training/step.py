@@ -1,4 +1,4 @@
-"""One update on the service: gradient, optimiser and saved state, sent one behind the other."""
+"""One update on the service: gradient, optimiser and saved state, sent without waiting between."""
 
 from __future__ import annotations
 
@@ -11,14 +11,21 @@ import attrs
 import numpy as np
 from attrs import define, field
 
-from rlvr import BackendError, Datum, FloatArray, Loss, NamedForm, extent, learning_rate
-from rlvr_tinker.scoring.logprobs import gather
+from rlvr import (
+    BackendError,
+    Datum,
+    FloatArray,
+    Loss,
+    NamedForm,
+    all_of,
+    extent,
+    learning_rate,
+)
 from rlvr_tinker.service.errors import RefusedError, is_not_finite
 from rlvr_tinker.service.usage import Usage
 from rlvr_tinker.training import datum
 from rlvr_tinker.training.client import Saved, Trainer
 from rlvr_tinker.training.losses import LocalLoss, NotFiniteError, check_sum, measured
-from rlvr_tinker.training.rates import Rates
 
 
 @define(kw_only=True, eq=False)
@@ -34,7 +41,7 @@ class Updater:
     """
 
     trainer: Trainer
-    rates: Rates
+    rates: Any
     updates: int
     usage: Usage
     _told: set[str] = field(factory=set, init=False)
@@ -54,23 +61,22 @@ class Updater:
             NotFiniteError: Loss or gradient is not finite; the weights are as before.
             BackendError: The service failed.
         """
+        from tinker import types
+
         trainer, number = self.trainer, self.trainer.version + 1
         rate = learning_rate(trainer.version, self.updates, self.rates)
         client = await trainer.training()
         learnt, local = await self._gradient(client, data, loss, form)
-        applied = client.optim_step(self._adam(rate))  # behind it, without waiting
-        every = trainer.config.save_every
-        is_due = bool(every) and number % every == 0
-        ttl_s = trainer.config.recovery_ttl_s
-        kept = trainer.submit_save(client, ttl_s, "step") if is_due else None
+        adam = types.AdamParams(**self._settings(rate))
+        applied = client.optim_step(adam)  # queued behind the gradient, which is not waited for
+        every, ttl_s, kept = trainer.config.save_every, trainer.config.recovery_ttl_s, None
+        if every and number % every == 0:
+            kept = trainer.submit_save(client, ttl_s, "step")
+        works: list[Any] = [learnt, trainer.wait(applied, "an update was asked for")]
+        if kept is not None:
+            works.append(trainer.wait(kept, "the weights were saved"))
         try:
-            answer, done, state = await gather(
-                [
-                    learnt,
-                    trainer.wait(applied, "an update was asked for"),
-                    _nothing() if kept is None else trainer.wait(kept, "the weights were saved"),
-                ]
-            )
+            answer, done, *states = await all_of(works)
         except RefusedError as error:
             if is_not_finite(error):
                 await self._take_back(str(error))
@@ -80,22 +86,22 @@ class Updater:
         else:
             value, own = self._measured(answer, data, loss, form)
         told = _told({**answer.metrics, **(done.metrics or {})})
-        # of what the service computes this is known too late
-        if not np.isfinite(value):
-            await self._take_back(f"the service's loss is {value}")
-        if not np.isfinite(norm := told.get("grad/norm", 0.0)):
-            await self._take_back(f"the norm of the service's gradient is {norm}")
+        norm = told.get("grad/norm", 0.0)
+        # a loss that the service computes is known only after the update
+        for what, found in (("loss", value), ("norm of the gradient", norm)):
+            if not np.isfinite(found):
+                await self._take_back(f"the service's {what} is {found}")
         trainer.version = number
         trainer.digest = digest_of(trainer.digest, data, loss, form, self._settings(rate))
-        if state is not None:
-            trainer.saved = Saved(path=state.path, version=number)
+        if states:
+            trainer.saved = Saved(path=states[0].path, version=number)
             self.usage.spend(states=1)
         return {**own, **told, "loss": value, "lr": rate}
 
     async def _gradient(
         self, client: Any, data: Sequence[Datum], loss: Loss, form: NamedForm | None
     ) -> tuple[Awaitable[Any], LocalLoss | None]:
-        """A gradient that was asked for; of a loss of ours, once that is known to be finite."""
+        """Ask for a gradient; return for a local loss only when it is known to be finite."""
         tokens = sum(map(extent, data))
         self.usage.spend(trained=tokens, scored=0 if form is not None else tokens)
         if form is not None:
@@ -104,8 +110,8 @@ class Updater:
             return self.trainer.wait(request, "a gradient was asked for"), None
         local = LocalLoss(loss, data)
         request = client.forward_backward_custom(datum.for_logprobs(data), local)
-        wait = self.trainer.wait
-        ready = asyncio.ensure_future(wait(local, "the forward pass of a loss was asked for"))
+        wait, doing = self.trainer.wait, "the forward pass of a loss was asked for"
+        ready = asyncio.ensure_future(wait(local.is_known, doing))
         sending = asyncio.ensure_future(wait(request, "a gradient was asked for"))
         try:
             await asyncio.wait({ready, sending}, return_when=asyncio.FIRST_COMPLETED)
@@ -113,7 +119,7 @@ class Updater:
                 await sending
             await ready
             if local.error is not None:
-                await sending  # of zero: the client can be used again
+                await sending  # a gradient of zero: the client can be used again
                 raise local.error
         except BaseException:
             sending.cancel()
@@ -142,6 +148,7 @@ class Updater:
         raise NotFiniteError(f"{why}\n  the weights are as before")
 
     def _settings(self, rate: float) -> dict[str, float]:
+        """The fields of the service's `AdamParams`."""
         config = self.trainer.config
         return {
             "learning_rate": rate,
@@ -151,11 +158,6 @@ class Updater:
             "weight_decay": config.weight_decay,
             "grad_clip_norm": self.rates.grad_clip,
         }
-
-    def _adam(self, rate: float) -> Any:
-        from tinker import types
-
-        return types.AdamParams(**self._settings(rate))
 
 
 def logprobs_of(answer: Any, data: Sequence[Datum]) -> list[FloatArray]:
@@ -173,12 +175,8 @@ def logprobs_of(answer: Any, data: Sequence[Datum]) -> list[FloatArray]:
     ]
 
 
-async def _nothing() -> None:
-    return None
-
-
 def _told(metrics: Mapping[str, float]) -> dict[str, float]:
-    """What the service measured: the gradient's norm by our name for it, the rest by its own."""
+    """The service's metrics: the gradient's norm as `grad/norm`, the others as `tinker/NAME`."""
     found: dict[str, float] = {}
     for name, value in metrics.items():
         plain = name.partition(":")[0]
@@ -196,7 +194,7 @@ def digest_of(
     form: NamedForm | None,
     settings: Mapping[str, float],
 ) -> str:
-    """What the weights are made of: all before, and this update's data, loss and optimiser."""
+    """sha256 of all earlier updates and of this one's data, loss and optimiser."""
     digest = hashlib.sha256(before.encode())
     name = f"{type(loss).__module__}.{type(loss).__qualname__}"
     digest.update(f"{name}|{_options(loss)!r}|{form!r}|{sorted(settings.items())!r}".encode())
@@ -209,7 +207,7 @@ def digest_of(
 
 
 def _options(loss: Loss) -> list[tuple[str, str]]:
-    """The numbers, texts and configuration records that a loss holds, by name; not its needs."""
+    """The numbers, texts and configuration records of a loss by name, without its needs."""
     held = sorted((k, v) for k, v in vars(loss).items() if k != "needs")  # sets have no fixed order
     plain = (bool, int, float, str, type(None))
     return [(k, repr(v)) for k, v in held if isinstance(v, plain) or attrs.has(type(v))]

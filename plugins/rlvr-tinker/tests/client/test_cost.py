@@ -13,7 +13,7 @@ from rlvr import BuildContext, ConfigError, Datum, RunInfo, UnknownNameError
 from rlvr.testing.backend_losses import LikelihoodLoss
 from rlvr_tinker import plugin
 from rlvr_tinker.backend import TinkerBackend
-from rlvr_tinker.commands.cost import bill, main, read_parts, read_prices, read_usage
+from rlvr_tinker.commands.cost import bill, main, read_parts, read_prices
 from rlvr_tinker.config import TinkerConfig
 from rlvr_tinker.service.usage import LEDGER, Usage, read_ledger
 from rlvr_tinker.teacher import TinkerTeacher
@@ -29,17 +29,18 @@ def test_the_bill_by_hand() -> None:
 
 
 def test_counts_are_kept_beside_the_run(tmp_path: Path) -> None:
-    """And go on after a resume."""
+    """The sum of the policy's tokens, in a file of its own."""
     Usage(model="m", prefilled=3, sampled=4, trained=5, scored=6, states=7).write(tmp_path)
-    again = read_usage(tmp_path)
 
-    assert again == Usage(model="m", prefilled=3, sampled=4, trained=5, scored=6, states=7)
-    assert [path.name for path in tmp_path.iterdir()] == ["tinker-usage.json"]
+    (file,) = tmp_path.iterdir()
+    assert file.name == "tinker-usage.json"
+    counts = {"prefilled": 3, "sampled": 4, "trained": 5, "scored": 6, "states": 7}
+    assert json.loads(file.read_text()) == {"model": "m", **counts}
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Prints the total; as JSON too."""
-    Usage(model="m", sampled=1_000_000).write(tmp_path)
+    spent(tmp_path).spend(sampled=1_000_000)
     prices = tmp_path / "prices.json"
     prices.write_text('{"m": {"prefill": 1, "sample": 2.5, "train": 3}}')
 
@@ -65,7 +66,7 @@ def test_prices_that_are_none_are_refused(tmp_path: Path, table: str) -> None:
 def test_a_run_that_never_was_there(tmp_path: Path) -> None:
     """Or that trained on another backend."""
     with pytest.raises(UnknownNameError, match="--backend tinker"):
-        read_usage(tmp_path)
+        read_parts(tmp_path)
 
 
 def spent(run: Path, role: str = "policy", model: str = "m") -> Usage:
@@ -122,14 +123,6 @@ def test_a_damaged_line_costs_that_line_only(tmp_path: Path, damage: bytes) -> N
     spent(tmp_path).spend(sampled=2)
 
     assert spent(tmp_path) == Usage(model="m", sampled=3)
-
-
-def test_a_run_of_a_version_without_a_ledger_counts_on(tmp_path: Path) -> None:
-    """What its file says is carried over once."""
-    Usage(model="m", sampled=4, states=2).write(tmp_path)
-    spent(tmp_path).spend(sampled=1)
-
-    assert spent(tmp_path) == Usage(model="m", sampled=5, states=2)
 
 
 def test_a_ledger_that_cannot_be_written_ends_no_run(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from rlvr import BackendError, Datum, NamedForm
-from rlvr_tinker.training.datum import for_logprobs, to_ours, to_service
-from rlvr_tinker.training.datum_checks import PADDED, check_sendable
+from rlvr_tinker.training.datum import PADDED, check_sendable, for_logprobs, to_ours, to_service
 
 
 def datum(**more: Any) -> Datum:

@@ -16,7 +16,7 @@ from rlvr import BackendError, BuildContext, Datum, Question, TopK, fingerprint
 from rlvr.testing import opened
 from rlvr_tinker.backend import TinkerBackend
 from rlvr_tinker.config import TinkerConfig
-from rlvr_tinker.scoring.top_k import likeliest
+from rlvr_tinker.scoring import likeliest
 from rlvr_tinker.teacher import TinkerTeacher
 
 from .conftest import Faults

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from server_process import Running
 
-from rlvr_tinker.service.default_model import only_model
+from rlvr_tinker.service.model_spec import only_model
 
 
 def test_the_only_model_of_a_server(server: Running) -> None:

@@ -16,9 +16,9 @@ _FEW = 64  # the same where several are
 
 def likeliest(values: Tensor) -> tuple[Tensor, Tensor]:
     """
-    The largest number of each row (R, V) and where it stands, of equal ones the first; both (R, 1).
+    The largest number of each row (R, V) and its index, both (R, 1); the first of equal ones.
 
-    A row with a number that is not one gives that.
+    A row that holds NaN gives NaN.
     """
     vocab = values.shape[1]
     blocks = vocab // _BLOCK
@@ -40,9 +40,9 @@ def likeliest(values: Tensor) -> tuple[Tensor, Tensor]:
 
 def leaders(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """
-    The `count` largest of each row, descending, of equal ones the first; and where they stand.
+    The `count` largest numbers of each row, descending, and their indices; the first of equal ones.
 
-    Selecting them first costs one pass over a vocabulary that sorting goes through many times.
+    Selecting them first costs one pass over a vocabulary; sorting it costs many.
     """
     if count >= values.shape[1]:
         return values.sort(dim=1, descending=True, stable=True)
@@ -55,7 +55,7 @@ def leaders(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _in_order(values: Tensor, least: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` largest of rows in which some are equal; the last of them is `least` (R, 1)."""
+    """The `count` largest of rows that hold equal numbers; `least` (R, 1) is the last of them."""
     is_leader = values >= least
     if int(is_leader.sum()) == count * len(values):  # no other token is as likely as the last
         index = is_leader.nonzero()[:, 1].view(len(values), count)  # (R, count), ascending
@@ -67,10 +67,10 @@ def _in_order(values: Tensor, least: Tensor, count: int) -> tuple[Tensor, Tensor
 
 def _top(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """
-    The largest of each row, descending, and where they stand; of equal ones any.
+    The largest numbers of each row, descending, and their indices; any of equal ones.
 
-    In a large vocabulary they are looked for in the blocks whose largest numbers are the largest:
-    a number outside of those has as many before it.
+    In a large vocabulary only the blocks with the largest maxima are looked at: a number in another
+    block has at least `count` numbers before it.
     """
     vocab = values.shape[1]
     blocks = vocab // _FEW

@@ -16,12 +16,7 @@ _USES = 3  # passes of a shape before it is worth a capture
 
 
 class StepGraphs:
-    """
-    The captured passes of one batch.
-
-    Args:
-        is_on: Capture at all; otherwise each pass is simply run.
-    """
+    """The captured passes of one batch; where `is_on` is False, each pass is simply run."""
 
     def __init__(self, is_on: bool) -> None:
         self._is_on = is_on
@@ -30,9 +25,9 @@ class StepGraphs:
 
     def run(self, shape: Hashable, step: Callable[[], Tensor]) -> Tensor:
         """
-        What `step()` gives; it holds until the next call.
+        The result of `step()`, valid until the next call.
 
-        A model whose pass cannot be captured (it asks the GPU for a number, say) runs without.
+        A pass that cannot be captured (it asks the GPU for a number, say) runs without a graph.
         """
         uses = self._uses[shape] = self._uses.get(shape, 0) + 1
         if not self._is_on or uses <= _USES:
@@ -48,11 +43,6 @@ class StepGraphs:
         graph, result = self._graphs[shape]
         graph.replay()
         return result
-
-    @property
-    def count(self) -> int:
-        """Shapes that were captured."""
-        return len(self._graphs)
 
 
 def _capture(step: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:

@@ -23,43 +23,32 @@ from rlvr_torch.generation.cpu.weights import DecodeWeights
 from rlvr_torch.generation.cuda_graph import StepGraphs
 from rlvr_torch.generation.sequence import RunningSequence
 from rlvr_torch.generation.token_sampling import TokenSampler
-from rlvr_torch.models.interface import Net
+from rlvr_torch.models.interface import Net, capped
 from rlvr_torch.runtime.batch_threads import BatchThreads
 
 _DROP_SHARE = 0.125  # finished rows leave when they are this share of the batch
 
 
 class DecodeBatch:
-    """
-    Decodes sequences. `step` may be called again and again, from any thread, one at a time.
-
-    Args:
-        net: The model.
-        weights: Its weights as decoding reads them.
-        rows: Most of them decoded at the same time.
-        prefill_tokens: Most padded prompt tokens read at the same time, on a GPU. On a CPU each
-            prompt is read alone: beside others it would not give the same bits.
-        dtype: What matrix products are computed in.
-        is_static: Decode in shapes that seldom change (`KVCache`); by default on a GPU, where
-            they are captured.
-        threads: Cores that each operation is spread over.
-    """
+    """Decodes sequences. `step` may be called again and again, from any thread, one at a time."""
 
     def __init__(
         self,
-        net: Net,
-        weights: DecodeWeights,
+        net: Net,  # the model
+        weights: DecodeWeights,  # its weights as decoding reads them
         *,
-        rows: int,
+        rows: int,  # most of them decoded at the same time
+        # Most padded prompt tokens read at the same time, on a GPU. On a CPU each prompt is
+        # read alone: beside others it would not give the same bits.
         prefill_tokens: int,
-        dtype: torch.dtype,
+        dtype: torch.dtype,  # what matrix products are computed in
+        # Decode in shapes that seldom change (`KVCache`); by default on a GPU, where they are
+        # captured.
         is_static: bool | None = None,
-        threads: BatchThreads | None = None,
+        threads: BatchThreads | None = None,  # cores that each operation is spread over
     ) -> None:
-        self._net = net
-        self._weights = weights
+        self._net, self._weights, self._dtype = net, weights, dtype
         self._threads = threads or BatchThreads()
-        self._dtype = dtype
         self._waiting: deque[RunningSequence] = deque()
         self._ended: list[RunningSequence] = []
         self._most = rows
@@ -79,18 +68,17 @@ class DecodeBatch:
         self._drawn = torch.zeros(0, 1, dtype=torch.int64, device=self._device)  # (R, 1)
 
     def add(self, sequences: Sequence[RunningSequence]) -> None:
-        """More of them, which have room for a token at least."""
+        """Queue sequences, each with room for at least one token."""
         if sequences:
             self._waiting = deque(sorted([*self._waiting, *sequences], key=_place))
 
     @property
     def is_done(self) -> bool:
-        """Whether all sequences have ended."""
         return not self._waiting and all(sequence is None for sequence in self._rows)
 
     @contextmanager
     def at_work(self, version: int | None = None) -> Iterator[None]:
-        """Call `step` inside; the weights, which are at this version, must not change there."""
+        """Call `step` inside; the weights, which have this version, must not change there."""
         self._threads.prepare()
         autocast = torch.autocast(
             self._device.type,
@@ -103,7 +91,7 @@ class DecodeBatch:
 
     def step(self, version: int | None = None) -> list[RunningSequence]:
         """
-        Draw one token in each row, at the version of the weights; gives what has ended now.
+        Draw one token in each row, with weights of this version; gives the sequences that end now.
 
         Raises:
             BackendError: Logits are not finite.
@@ -118,7 +106,7 @@ class DecodeBatch:
         return ended
 
     def drop(self, sequence: RunningSequence) -> None:
-        """Forget a sequence: nobody wants its completion any more."""
+        """Forget a sequence that nobody waits for any more."""
         if sequence in self._waiting:
             self._waiting.remove(sequence)
         elif sequence in self._rows:
@@ -129,7 +117,6 @@ class DecodeBatch:
         self._cache.end(row)
 
     def _pass(self, version: int | None) -> None:
-        """One more token for every row."""
         count = self._cache.rows
         positions = self._cache.advance().clamp(max=self._net.positions - 1)
         positions = self._cache.hold("clamped", positions)
@@ -141,7 +128,7 @@ class DecodeBatch:
         self._draw(self._graphs.run(self._cache.shape, step), range(count), version)
 
     def _free(self) -> list[int]:
-        """Rows for those that wait, as many as there are and may be."""
+        """Free rows for the waiting sequences, as many as the limit allows."""
         taken = sum(sequence is not None for sequence in self._rows)
         wanted = min(self._most, taken + len(self._waiting)) - taken
         lacking = taken + wanted - len(self._rows)
@@ -159,12 +146,7 @@ class DecodeBatch:
         self._drawn = torch.cat([self._drawn, self._drawn.new_zeros(more, 1)])
 
     def _whole(self, rows: int) -> int:
-        """
-        So many rows or a few more.
-
-        A product of one row, or an operator that ends in the middle of a vector, would round
-        otherwise.
-        """
+        """`rows` or a few more: a product of one row, or half a vector, rounds differently."""
         return max(2, 1 << (rows - 1).bit_length() if self._is_static else rows + rows % 2)
 
     def _draw(self, logits: Tensor, rows: Sequence[int], version: int | None) -> None:
@@ -178,16 +160,17 @@ class DecodeBatch:
                 self._ended.append(sequence)
 
     def _fill(self, rows: Sequence[int], version: int | None) -> None:
-        """The next waiting sequences take free rows, and draw their first tokens."""
+        """Give free rows to the next waiting sequences and draw their first tokens."""
         sequences = [self._waiting.popleft() for _ in rows]
         names = [_name(sequence, version) for sequence in sequences]
-        self._close_prompts(version, set(names))
+        following = {_name(self._waiting[0], version)} if self._waiting else set()
+        self._cache.close_unused(following.union(names))
         lengths = {name: len(s.request.prompt) for name, s in zip(names, sequences, strict=True)}
         self._cache.prompts.make_room(lengths)
         places, unread = [], {}
         for name, sequence in zip(names, sequences, strict=True):
             prompt = sequence.request.prompt
-            place, is_unread = self._cache.open(name, len(prompt))
+            place, is_unread = self._cache.prompts.open(name, len(prompt))
             if is_unread:
                 unread[place] = prompt
             places.append(place)
@@ -199,21 +182,11 @@ class DecodeBatch:
         self._cache.resize(max(self._cache.rows, self._whole(last + 1)))
         self._draws.seat(rows, [d.request for d in sequences], [d.room for d in sequences])
         distinct = sorted(set(places))
-        ends = torch.stack([self._end(place) for place in distinct])  # (P, C)
+        ends = torch.stack([self._cache.prompts.ends[place] for place in distinct])  # (P, C)
         if len(ends) == 1:
             ends = ends.expand(2, -1)
         index = torch.tensor([distinct.index(p) for p in places], device=self._device)
         self._draw(self._logits(ends)[index], rows, version)
-
-    def _close_prompts(self, version: int | None, wanted: set[Hashable]) -> None:
-        """Free the places of prompts that no row reads, but for these and the next one's."""
-        following = {_name(self._waiting[0], version)} if self._waiting else set()
-        self._cache.close_unused(wanted | following)
-
-    def _end(self, place: int) -> Tensor:
-        end = self._cache.prompts.ends[place]
-        assert end is not None, "the prompt was opened and not read"
-        return end
 
     def _read(self, prompts: dict[int, np.ndarray]) -> None:
         """Prefill prompts at their places, several at a time."""
@@ -237,7 +210,7 @@ class DecodeBatch:
                 self._cache.prompts.ends[place] = end
 
     def _drop(self) -> None:
-        """Let finished rows go when they are many: the last ones move to their places."""
+        """Remove finished rows when they are many: the last rows move to their places."""
         count = self._cache.rows
         living = [row for row in range(count) if self._rows[row] is not None]
         left = self._whole(len(living))
@@ -257,25 +230,17 @@ class DecodeBatch:
     def _logits(self, hidden: Tensor) -> Tensor:
         """(R, C) to float32 logits (R, V), whatever the rest is computed in."""
         if self._dtype == torch.float32:  # nothing to switch off
-            return self._scaled(self._weights.logits(hidden.float()))
+            return capped(self._net, self._weights.logits(hidden.float()))
         with torch.autocast(self._device.type, enabled=False):
-            return self._scaled(self._weights.logits(hidden.float()))
-
-    def _scaled(self, logits: Tensor) -> Tensor:
-        net = self._net
-        if net.logit_scale != 1.0:
-            logits = logits * net.logit_scale
-        if net.logit_softcap:
-            logits = net.logit_softcap * torch.tanh(logits / net.logit_softcap)
-        return logits
+            return capped(self._net, self._weights.logits(hidden.float()))
 
 
 def _name(sequence: RunningSequence, version: int | None) -> Hashable:
-    """Of its prompt: keys that older weights computed are not those of the newest."""
+    """The name of its prompt and the version: older weights compute other keys."""
     return version, sequence.request.prompt.tobytes()
 
 
 def _place(sequence: RunningSequence) -> tuple[int, bytes]:
-    """In the order of those that wait."""
+    """The order of waiting sequences: long prompts first."""
     prompt = sequence.request.prompt
     return -len(prompt), prompt.tobytes()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
+from attrs import define, field
 
 from rlvr import BackendError, Completion, GenerateRequest, Tokenizer
 from rlvr_torch.generation.cpu.weights import DecodeWeights
@@ -19,39 +20,23 @@ from rlvr_torch.models.interface import Net
 from rlvr_torch.runtime.batch_threads import BatchThreads
 
 
+@define(eq=False, slots=False)
 class Engine:
-    """
-    Samples from any `Net`.
+    """Samples from any `Net`."""
 
-    Args:
-        net: The weights; read at each call, never changed.
-        tokenizer: Turns tokens to text.
-        rows: Most completions decoded at the same time.
-        prefill_tokens: Most padded prompt tokens read at the same time, on a GPU.
-        dtype: What matrix products are computed in; logprobs are float32 always.
-        threads: Cores that each operation is spread over; by default as torch is set.
-        ends: Tokens that end a completion; None: those that end the policy's turn.
-    """
-
-    def __init__(
-        self,
-        net: Net,
-        tokenizer: Tokenizer,
-        *,
-        rows: int = 256,
-        prefill_tokens: int = 8192,
-        dtype: torch.dtype = torch.float32,
-        threads: BatchThreads | None = None,
-        ends: frozenset[int] | None = None,
-    ) -> None:
-        self.net = net
-        self.tokenizer = tokenizer
-        self._ends = ends
-        self._rows = rows
-        self._prefill_tokens = prefill_tokens
-        self._dtype = dtype
-        self._threads = threads
-        self._weights: DecodeWeights | None = None  # laid out, for the next batch
+    net: Net  # the weights; read at each call, never changed
+    tokenizer: Tokenizer
+    # Most completions decoded at the same time.
+    _rows: int = field(default=256, kw_only=True)
+    # Most padded prompt tokens read at the same time, on a GPU.
+    _prefill_tokens: int = field(default=8192, kw_only=True)
+    # Of matrix products; logprobs are float32 always.
+    _dtype: torch.dtype = field(default=torch.float32, kw_only=True)
+    # Cores of each operation; by default as torch is set.
+    _threads: BatchThreads | None = field(default=None, kw_only=True)
+    # End a completion; None: tokens that end the policy's turn.
+    _ends: frozenset[int] | None = field(default=None, kw_only=True)
+    _weights: DecodeWeights | None = field(default=None, init=False)  # for the next batch
 
     @property
     def context_length(self) -> int:
@@ -59,9 +44,7 @@ class Engine:
         return self.net.positions
 
     def generate(
-        self,
-        requests: Sequence[GenerateRequest],
-        is_cancelled: Callable[[], bool] = lambda: False,
+        self, requests: Sequence[GenerateRequest], is_cancelled: Callable[[], bool] = lambda: False
     ) -> list[Completion]:
         """
         One completion a request, in order.
@@ -86,10 +69,9 @@ class Engine:
 
     def sequence(self, request: GenerateRequest) -> RunningSequence:
         """
-        A completion that has drawn nothing yet.
+        A completion without tokens.
 
-        Raises:
-            BackendError: The prompt is empty or has ids outside the vocabulary.
+        `BackendError` where the prompt is empty or has unknown ids.
         """
         prompt, vocab = request.prompt, self.net.vocab_size
         if not len(prompt):
@@ -100,7 +82,8 @@ class Engine:
                 f"the model knows 0..{vocab - 1}: was it made by another tokenizer?"
             )
         room = min(request.params.max_tokens, self.net.positions - len(prompt))
-        return RunningSequence(request, room, self.tokenizer, self._ends)
+        ends = self.tokenizer.ends if self._ends is None else self._ends
+        return RunningSequence(request, room, self.tokenizer, ends)
 
     def start(self) -> DecodeBatch:
         """An empty batch, to which sequences are added at any time."""

@@ -11,50 +11,16 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, suppress
-from typing import Protocol
+from contextlib import suppress
 
 from attrs import define
 
-from rlvr import BackendError, Completion, GenerateRequest, Tokenizer
+from rlvr import BackendError, Completion, GenerateRequest
+from rlvr_torch.generation.decode_batch import DecodeBatch
+from rlvr_torch.generation.engine import Engine
 from rlvr_torch.generation.sequence import RunningSequence
+from rlvr_torch.generation.vllm import VLLMBatch, VLLMEngine
 from rlvr_torch.runtime.executor import Executor
-
-
-class RunningBatch(Protocol):
-    """Sequences that are decoded together."""
-
-    @property
-    def is_done(self) -> bool:
-        """Whether all sequences have ended."""
-
-    def add(self, sequences: Sequence[RunningSequence]) -> None:
-        """More of them."""
-
-    def drop(self, sequence: RunningSequence) -> None:
-        """Forget one."""
-
-    def at_work(self, version: int | None = ...) -> AbstractContextManager[None]:
-        """Weights of this version do not change inside."""
-
-    def step(self, version: int | None = ...) -> list[RunningSequence]:
-        """One pass; gives what has ended."""
-
-
-class Decodes(Protocol):
-    """What the inbox asks of an engine: ours or vLLM's."""
-
-    tokenizer: Tokenizer
-
-    @property
-    def context_length(self) -> int:
-        """Positions of the model: prompt and completion together."""
-
-    def sequence(self, request: GenerateRequest) -> RunningSequence:
-        """A completion that has drawn nothing yet; the request's own fault is raised."""
-
-    def start(self) -> RunningBatch:
-        """An empty batch."""
 
 
 @define(eq=False)
@@ -69,32 +35,25 @@ class _Call:
 
 
 class Inbox:
-    """
-    The one way to an engine whose weights a thread trains.
-
-    Args:
-        engine: Samples from the live weights.
-        executor: The thread; all that touches the weights runs there.
-        read_version: Version of the live weights.
-        passes: Decoding passes of a slice.
-    """
+    """The one way to an engine whose weights a thread trains."""
 
     def __init__(
-        self, engine: Decodes, executor: Executor, read_version: Callable[[], int], passes: int
+        self,
+        engine: Engine | VLLMEngine,  # ours or vLLM's; samples from the live weights
+        executor: Executor,  # the thread; all that touches the weights runs there
+        read_version: Callable[[], int],  # version of the live weights
+        passes: int,  # decoding passes of a slice
     ) -> None:
-        self.tokenizer = engine.tokenizer
-        self.context_length = engine.context_length
-        self._engine = engine
-        self._executor = executor
-        self._read_version = read_version
-        self._passes = passes
+        self.tokenizer, self.context_length = engine.tokenizer, engine.context_length
+        self._engine, self._executor = engine, executor
+        self._read_version, self._passes = read_version, passes
         self._lock = threading.Lock()  # of the next five
         self._asked: list[_Call] = []  # in this tick of the event loop
         self._new: list[_Call] = []  # for the thread to take in
         self._gone: list[_Call] = []  # cancelled
         self._is_scheduled = False  # a slice runs or waits in the thread's queue
         self._is_closed = False
-        self._batch: RunningBatch | None = None  # this and the next are the thread's own
+        self._batch: DecodeBatch | VLLMBatch | None = None  # this and the next: the thread's own
         self._calls: dict[RunningSequence, _Call] = {}
 
     async def generate(
@@ -126,12 +85,11 @@ class Inbox:
             raise
 
     def close(self) -> None:
-        """Fail all that waits, and what will be asked."""
+        """Fail all waiting requests, and all later ones."""
         with self._lock:
             self._is_closed = True
 
     def _hand_over(self) -> None:
-        """Give all calls of the tick to the thread at once."""
         with self._lock:
             self._new += self._asked
             self._asked = []
@@ -182,7 +140,7 @@ class Inbox:
                     break
         self._deliver(ended)
 
-    def _running(self) -> RunningBatch:
+    def _running(self) -> DecodeBatch | VLLMBatch:
         if self._batch is None:
             self._batch = self._engine.start()
         return self._batch
@@ -196,7 +154,7 @@ class Inbox:
             _send([(call, error)])
 
     def _look(self) -> None:
-        """Take in what has come, drop what was cancelled."""
+        """Take in new requests, drop cancelled ones."""
         if not (self._new or self._gone or self._is_closed):
             return
         with self._lock:
@@ -208,9 +166,9 @@ class Inbox:
             self._forget(call)
         if self._is_closed:
             raise _closed()
-        fresh = [call.sequence for call in new if call.sequence in self._calls]
+        fresh = [s for call in new if (s := call.sequence) is not None and s in self._calls]
         if fresh:
-            self._running().add([sequence for sequence in fresh if sequence is not None])
+            self._running().add(fresh)
 
     def _take_in(self, call: _Call) -> None:
         if call.future.cancelled():
@@ -252,7 +210,6 @@ class Inbox:
 
 
 def _send(done: Sequence[tuple[_Call, Completion | Exception]]) -> None:
-    """Give results to the event loops of the calls."""
     for loop in dict.fromkeys(call.loop for call, _ in done):
         mine = [(call, result) for call, result in done if call.loop is loop]
         with suppress(RuntimeError):  # a loop that was closed waits for nothing

@@ -1,55 +1,105 @@
-"""One completion in the making."""
+"""One completion in the making, and the stop texts that it may reach."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+
+from attrs import define, field
 
 from rlvr import BackendError, Completion, Finish, GenerateRequest, Tokenizer
-from rlvr_torch.generation.stop_strings import StopStrings, TailDecoder
+
+_INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
 
 
-class RunningSequence:
+class StopStrings:
     """
-    A request and what was drawn for it.
+    Watches one completion's bytes as its tokens arrive, looking only at the new tail.
 
-    Args:
-        request: What was asked for.
-        room: Most tokens it may draw.
-        tokenizer: Makes text of the tokens; one that `has_bytes` is asked for each token's bytes
-            where there are stop texts, others decode the tail of the completion.
-        ends: Tokens that end it; None: those that end the policy's turn.
-
-    Attributes:
-        names_versions: Whether its completion names the versions that drew it.
+    Works on bytes, so a stop text that begins in one token and ends in another is found.
     """
 
-    names_versions = True
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = [stop.encode() for stop in stops if stop]
+        self._reach = max((len(stop) for stop in self._stops), default=1) - 1
+        self.seen = bytearray()
 
-    def __init__(
-        self,
-        request: GenerateRequest,
-        room: int,
-        tokenizer: Tokenizer,
-        ends: frozenset[int] | None = None,
-    ) -> None:
-        self.request = request
-        self.room = room
-        self._tokenizer = tokenizer
-        self._ends = tokenizer.ends if ends is None else ends
+    def add(self, piece: bytes) -> bool:
+        """Take one token's bytes; True when a stop text is now complete."""
+        start = max(0, len(self.seen) - self._reach)
+        self.seen += piece
+        return any(self.seen.find(stop, start) >= 0 for stop in self._stops)
+
+    @property
+    def text(self) -> str:
+        """What came before the first stop text; bytes that are not UTF-8 become U+FFFD."""
+        found = [at for stop in self._stops if (at := self.seen.find(stop)) >= 0]
+        return self.seen[: min(found, default=len(self.seen))].decode("utf-8", errors="replace")
+
+
+class TailDecoder:
+    """
+    The text that each further token adds, for tokenizers that only decode whole sequences.
+
+    A token's text may depend on the one before it (a space, a character in several parts), so the
+    tail since the last complete piece is decoded again with each token, and nothing before it. A
+    tail that ends in U+FFFD may be part of a character: its text comes with the token that
+    completes it. This is how inference servers stream text.
+    """
+
+    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
+        self._decode = decode
         self._tokens: list[int] = []
-        self._logprobs: list[float] = []
-        self._versions: list[int] = []
-        self._finish: Finish = "length"
-        self._watch: StopStrings | None = None
-        self._tail: TailDecoder | None = None
-        if request.params.stop:
-            self._watch = StopStrings(request.params.stop)
-            if not tokenizer.has_bytes:
-                self._tail = TailDecoder(tokenizer.decode)
+        self._from = 0  # first token that is decoded again
+        self._told = 0  # tokens whose text was given
+
+    def add(self, token: int) -> str:
+        """Take one token; the new text, "" where a character is not complete yet."""
+        self._tokens.append(token)
+        told = self._decode(self._tokens[self._from : self._told])
+        now = self._decode(self._tokens[self._from :])
+        if len(now) <= len(told) or now.endswith(_INCOMPLETE):
+            return ""
+        self._from, self._told = self._told, len(self._tokens)
+        return now[len(told) :]
+
+    @property
+    def rest(self) -> str:
+        """The text of incomplete tokens at the end."""
+        told = self._decode(self._tokens[self._from : self._told])
+        return self._decode(self._tokens[self._from :])[len(told) :]
+
+
+@define(eq=False)
+class RunningSequence:
+    """A request and what was drawn for it."""
+
+    request: GenerateRequest
+    room: int  # most tokens it may draw
+    # One that `has_bytes` is asked for each token's bytes where there are stop texts; others decode
+    # the tail of the completion.
+    _tokenizer: Tokenizer
+    _ends: frozenset[int] = field()  # tokens that end it; by default those that end the turn
+    names_versions: bool = True  # whether its completion names the versions that drew it
+    _tokens: list[int] = field(factory=list, init=False)
+    _logprobs: list[float] = field(factory=list, init=False)
+    _versions: list[int] = field(factory=list, init=False)
+    _finish: Finish = field(default="length", init=False)
+    _watch: StopStrings | None = field(default=None, init=False)
+    _tail: TailDecoder | None = field(default=None, init=False)
+
+    @_ends.default
+    def _ends_of_the_turn(self) -> frozenset[int]:
+        return self._tokenizer.ends
+
+    def __attrs_post_init__(self) -> None:
+        if stops := self.request.params.stop:
+            self._watch = StopStrings(stops)
+            self._tail = None if self._tokenizer.has_bytes else TailDecoder(self._tokenizer.decode)
 
     def take(self, token: int, logprob: float, version: int | None = None) -> bool:
         """
-        Add a token that was drawn by weights of this version; True when the completion has ended.
+        Add a token drawn by weights of this version; True when the completion has ended.
 
         Raises:
             BackendError: The logprob is not finite.
@@ -70,7 +120,6 @@ class RunningSequence:
 
     @property
     def has_room(self) -> bool:
-        """Whether it may draw a token at all."""
         return self.room > 0
 
     def _reaches_stop(self, token: int) -> bool:
@@ -82,7 +131,7 @@ class RunningSequence:
 
     @property
     def completion(self) -> Completion:
-        """What was drawn so far; `text` is without the token or the text that ended it."""
+        """The tokens so far; `text` is without the token or the text that ended it."""
         return Completion(
             tokens=self._tokens,
             logprobs=self._logprobs,

@@ -10,7 +10,7 @@ Shapes: R rows, V vocabulary, W numbers kept a row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from torch import Tensor
 from rlvr import GenerateRequest
 from rlvr_torch.generation.blockwise_top_k import leaders, likeliest
 
+How: TypeAlias = Literal["greedy", "whole", "cut"]
 _OFF = 2.0  # a nucleus mass that keeps everything, rounding included
 _BLOCK = 128  # tokens whose probabilities are added up before any is looked at
 _CACHED = 1 << 18  # numbers that stay in a core's cache
@@ -28,24 +29,14 @@ _CACHED = 1 << 18  # numbers that stay in a core's cache
 
 @frozen(kw_only=True, eq=False)
 class _Part:
-    """
-    Rows that draw in the same way.
+    """Rows that draw in the same way."""
 
-    Attributes:
-        how: The likeliest token; from the whole distribution; or from its top only.
-        rows: Which they are.
-        heat: Their temperatures (n, 1); None where all are 1.
-        top_k: Shape (n, 1), of rows that draw from the top.
-        top_p: Likewise.
-        most: The largest top_k.
-    """
-
-    how: Literal["greedy", "whole", "cut"]
+    how: How  # the likeliest token; from the whole distribution; or from its top only
     rows: slice | Tensor
-    heat: Tensor | None
-    top_k: Tensor
+    heat: Tensor | None  # their temperatures (n, 1); None where all are 1
+    top_k: Tensor  # (n, 1), of rows that draw from the top; `top_p` likewise
     top_p: Tensor
-    most: int
+    most: int  # the largest top_k
 
 
 class TokenSampler:
@@ -58,13 +49,12 @@ class TokenSampler:
         self._heat = torch.ones(0, 1, device=device)
         self._top_k = torch.zeros(0, dtype=torch.int64, device=device)
         self._top_p = torch.zeros(0, device=device)
-        self._how: list[Literal["greedy", "whole", "cut"]] = []
+        self._how: list[How] = []
         self._is_hot: list[bool] = []  # at a temperature other than 0 and 1
         self._parts: dict[int, list[_Part]] = {}  # of the first n rows, until any of them changes
         self._room = torch.empty(0, 0, device=device)
 
     def reserve(self, rows: int) -> None:
-        """Make room for so many rows."""
         more = rows - len(self._how)
         for name in ("numbers", "count", "heat", "top_k", "top_p"):
             value: Tensor = getattr(self, f"_{name}")
@@ -76,7 +66,7 @@ class TokenSampler:
     def seat(
         self, rows: Sequence[int], requests: Sequence[GenerateRequest], lengths: Sequence[int]
     ) -> None:
-        """Requests take rows; each may draw so many tokens."""
+        """Give rows to requests; each may draw as many tokens as `lengths` says."""
         have, want = self._numbers.shape[1], max(lengths)
         if want > have:
             wider = self._numbers.new_zeros(len(self._numbers), want)
@@ -95,14 +85,11 @@ class TokenSampler:
         self._top_p[at] = self._index([p.top_p if p.top_p < 1 else _OFF for p in params])
         for row, one in zip(rows, params, strict=True):
             self._is_hot[row] = one.temperature not in (0, 1)
-            if one.temperature == 0:
-                self._how[row] = "greedy"
-            else:
-                self._how[row] = "cut" if one.is_truncated else "whole"
+            drawn: How = "cut" if one.is_truncated else "whole"
+            self._how[row] = drawn if one.temperature else "greedy"
         self._parts.clear()
 
     def move(self, source: int, target: int) -> None:
-        """A row's request goes to another row."""
         for name in ("numbers", "count", "heat", "top_k", "top_p", "how", "is_hot"):
             values = getattr(self, f"_{name}")
             values[target] = values[source]
@@ -147,13 +134,13 @@ class TokenSampler:
         return _draw_from_all(logits, part.heat, numbers, self._buffer(logits))
 
     def _buffer(self, logits: Tensor) -> Tensor:
-        """Whole blocks of numbers, the same at each call: fresh memory costs more than they do."""
+        """A buffer of whole blocks, always the same: new memory costs more than the arithmetic."""
         if len(self._room) < len(logits) or self._room.shape[1] != _whole(logits.shape[1]):
             self._room = _room_for(logits, len(logits))
         return self._room[: len(logits)]
 
     def _parts_of(self, rows: Sequence[int]) -> list[_Part]:
-        """Looked up for the first n rows, which most passes draw."""
+        """The rows by the way they draw; kept for the first n rows, which most passes draw."""
         if isinstance(rows, range) and len(rows) in self._parts:
             return self._parts[len(rows)]
         parts = []
@@ -211,10 +198,10 @@ def _draw_from_top(logits: Tensor, part: _Part, numbers: Tensor) -> tuple[Tensor
 
 def _invert(mass: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
     """
-    The first index whose cumulative mass exceeds `numbers` (R, 1) of the whole; and the whole.
+    The first index whose cumulative mass exceeds `numbers` (R, 1) times the total; and the total.
 
-    First the block of tokens is found, then the token in it: most of a large vocabulary is only
-    added up. The mass is in whole blocks.
+    The mass is in whole blocks. First the block of tokens is found, then the token in it: most of a
+    large vocabulary is only added up.
     """
     blocks = mass.unflatten(1, (-1, _BLOCK))
     upto = blocks.sum(dim=2).cumsum(dim=1)  # (R, blocks)
@@ -233,7 +220,7 @@ def _below(target: Tensor, total: Tensor) -> Tensor:
 
 
 def _sums(values: Tensor, peak: Tensor, heat: Tensor | None) -> Tensor:
-    """Of each row's exponentials, its peak (R, 1) subtracted, at its heat (R, 1) if any: (R, 1)."""
+    """The sum (R, 1) of each row's exp((value - peak) / heat); peak (R, 1), heat (R, 1) or None."""
     vocab = values.shape[1]
     rows = max(1, _CACHED // vocab)
     room = _room_for(values, min(rows, len(values)))
@@ -255,7 +242,7 @@ def _exp(room: Tensor, vocab: int) -> Tensor:
 
 
 def _room_for(values: Tensor, rows: int) -> Tensor:
-    """Rows of whole blocks: in an odd length the last numbers of a row would round otherwise."""
+    """Rows of whole blocks: the end of an odd row would round differently."""
     return values.new_empty(rows, _whole(values.shape[1]))
 
 
@@ -264,7 +251,7 @@ def _whole(count: int) -> int:
 
 
 def _place(ordered: Tensor, part: _Part, numbers: Tensor) -> Tensor:
-    """Which of the likeliest tokens is drawn, (R, 1), by their logprobs (R, N), descending."""
+    """The rank (R, 1) of the drawn token among the likeliest, by logprobs (R, N), descending."""
     # Whole blocks: a row's sums are then the same beside rows of another top-k.
     count = ordered.shape[1]
     ordered = F.pad(ordered, (0, -count % _BLOCK), value=float("-inf")).exp_()  # probabilities

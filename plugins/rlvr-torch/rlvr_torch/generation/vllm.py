@@ -47,15 +47,6 @@ class VLLMEngine:
     """
     The interface of `Engine`, by vLLM.
 
-    Args:
-        net: The weights that train; must be an `hf:` model.
-        tokenizer: Its tokenizer.
-        model: Directory or hub id vLLM reads the architecture (and the first weights) from.
-        read_version: Version of the live weights: they are handed over when it has changed.
-        dtype: What vLLM computes in.
-        memory: Share of the GPU's memory that vLLM may take while it is awake.
-        rows: Most completions decoded at the same time.
-
     Raises:
         ConfigError: The model is not an `hf:` model, or is stored in 4 bits.
         PrerequisiteError: There is no vLLM, or no CUDA.
@@ -63,14 +54,15 @@ class VLLMEngine:
 
     def __init__(
         self,
-        net: Net,
-        tokenizer: Tokenizer,
+        net: Net,  # the weights that train; must be an `hf:` model
+        tokenizer: Tokenizer,  # its tokenizer
         *,
-        model: str,
+        model: str,  # directory or hub id vLLM reads the architecture (and the first weights) from
+        # Version of the live weights: they are handed over when it has changed.
         read_version: Callable[[], int],
-        dtype: torch.dtype = torch.bfloat16,
-        memory: float = 0.5,
-        rows: int = 256,
+        dtype: torch.dtype = torch.bfloat16,  # what vLLM computes in
+        memory: float = 0.5,  # share of the GPU's memory that vLLM may take while it is awake
+        rows: int = 256,  # most completions decoded at the same time
     ) -> None:
         if not isinstance(net, HFNet):
             raise ConfigError(
@@ -83,10 +75,10 @@ class VLLMEngine:
                 "handed over\n  try torch.engine=own, or torch.quantize=none"
             )
         self._vllm = _load_vllm()
-        self._net = net
-        self.tokenizer = tokenizer
+        self._net, self.tokenizer, self.context_length = net, tokenizer, net.positions
         self._read_version = read_version
-        self._loaded = 0  # vLLM reads the start weights itself
+        # vLLM reads the start weights itself, but the base has no adapter yet.
+        self._loaded = 0 if net.adapted is None else -1
         self._is_asleep = False
         for name, value in _IN_PROCESS.items():
             os.environ.setdefault(name, value)
@@ -102,18 +94,9 @@ class VLLMEngine:
             logprobs_mode="processed_logprobs",  # of the distribution that was drawn from
             skip_tokenizer_init=False,
         )
-        if net.adapted is not None:
-            self._loaded = -1  # the base has no adapter yet
-
-    @property
-    def context_length(self) -> int:
-        """Positions of the model: prompt and completion together."""
-        return self._net.positions
 
     def generate(
-        self,
-        requests: Sequence[GenerateRequest],
-        is_cancelled: Callable[[], bool] = lambda: False,
+        self, requests: Sequence[GenerateRequest], is_cancelled: Callable[[], bool] = lambda: False
     ) -> list[Completion]:
         """
         One completion a request, in order; wakes vLLM, and hands over weights that changed.
@@ -132,39 +115,30 @@ class VLLMEngine:
         return [sequence.completion for sequence in sequences]
 
     def sequence(self, request: GenerateRequest) -> RunningSequence:
-        """
-        A completion that has drawn nothing yet.
-
-        Raises:
-            BackendError: The prompt is empty.
-        """
         if not len(request.prompt):
             raise BackendError("cannot generate from an empty prompt: it needs at least one token")
         room = min(request.params.max_tokens, self.context_length - len(request.prompt))
         return RunningSequence(request, room, self.tokenizer)
 
     def start(self) -> VLLMBatch:
-        """An empty batch."""
         return VLLMBatch(self._complete)
 
     def _complete(self, sequences: Sequence[RunningSequence], version: int | None = None) -> None:
-        """Draw all of them to their ends."""
         if not sequences:
             return
         self._wake()
-        found = self._llm.generate(
-            [
-                self._vllm.TokensPrompt(prompt_token_ids=sequence.request.prompt.tolist())
-                for sequence in sequences
-            ],
-            [self._params(sequence) for sequence in sequences],
-            use_tqdm=False,
-        )
+        prompt = self._vllm.TokensPrompt
+        prompts = [prompt(prompt_token_ids=one.request.prompt.tolist()) for one in sequences]
+        params = [self._params(one) for one in sequences]
+        found = self._llm.generate(prompts, params, use_tqdm=False)
         for sequence, output in zip(sequences, found, strict=True):
-            _take(sequence, output.outputs[0], version)
+            drawn = output.outputs[0]  # used up to where our rules end the completion
+            for token, logprobs in zip(drawn.token_ids, drawn.logprobs, strict=True):
+                if sequence.take(int(token), float(logprobs[token].logprob), version):
+                    break
 
     def sleep(self) -> None:
-        """Give the GPU's memory to training; nothing happens where vLLM sleeps already."""
+        """Free the GPU's memory for training, unless vLLM sleeps already."""
         if not self._is_asleep:
             self._llm.sleep(level=1)
             self._is_asleep = True
@@ -175,15 +149,13 @@ class VLLMEngine:
             torch.cuda.empty_cache()  # what training left behind is room that vLLM needs
             self._llm.wake_up(tags=["weights"])
         if version != self._loaded:
-            self._model().load_weights(_merged(self._net))
+            runner = self._llm.llm_engine.model_executor.driver_worker.model_runner
+            runner.model.load_weights(_merged(self._net))
             self._loaded = version
         if self._is_asleep:
             self._llm.wake_up(tags=["kv_cache"])
             self._is_asleep = False
         self._llm.reset_prefix_cache()  # keys of older weights
-
-    def _model(self) -> Any:
-        return self._llm.llm_engine.model_executor.driver_worker.model_runner.model
 
     def _params(self, sequence: RunningSequence) -> Any:
         params = sequence.request.params
@@ -201,43 +173,34 @@ class VLLMEngine:
 
 
 class VLLMBatch:
-    """A running batch that is completed in one pass: what joins meanwhile waits for the next."""
+    """
+    A running batch (`DecodeBatch`) that is completed in one pass; what joins meanwhile waits.
+
+    `complete(sequences, version)` draws sequences to their ends.
+    """
 
     def __init__(self, complete: Callable[[Sequence[RunningSequence], int | None], None]) -> None:
-        """`complete(sequences, version)` draws them to their ends."""
         self._complete = complete
         self._waiting: list[RunningSequence] = []
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing waits."""
         return not self._waiting
 
     def add(self, sequences: Sequence[RunningSequence]) -> None:
-        """More of them."""
         self._waiting += sequences
 
     def drop(self, sequence: RunningSequence) -> None:
-        """Forget one that waits."""
         if sequence in self._waiting:
             self._waiting.remove(sequence)
 
     def at_work(self, version: int | None = None) -> AbstractContextManager[None]:
-        """Nothing to prepare: vLLM takes over weights that changed when it begins."""
         return nullcontext()
 
     def step(self, version: int | None = None) -> list[RunningSequence]:
-        """Complete all that waits."""
         some, self._waiting = self._waiting, []
         self._complete(some, version)
         return some
-
-
-def _take(sequence: RunningSequence, output: Any, version: int | None) -> None:
-    """What vLLM drew, up to where our rules end the completion."""
-    for token, logprobs in zip(output.token_ids, output.logprobs, strict=True):
-        if sequence.take(int(token), float(logprobs[token].logprob), version):
-            break
 
 
 def _merged(net: HFNet) -> Iterator[tuple[str, Tensor]]:

@@ -16,24 +16,18 @@ from rlvr_torch.models.interface import Heads
 
 
 def attend_over(
-    heads: Heads,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
+    heads: Heads,  # the layer's attention. Its window is *not* applied here: it is part of `sees`
+    q: Tensor,  # (B, H, T, D), unscaled
+    k: Tensor,  # (B, K, N, D)
+    v: Tensor,  # (B, K, N, D)
+    # Bool, broadcastable to (B, 1, T, N): True where a query sees a key; None: causal, with N
+    # equal to T. Each query sees one key at least.
     sees: Tensor | None = None,
+    # (H,) scores of a key without a value, which every query sees (gpt-oss); or None.
     sinks: Tensor | None = None,
 ) -> Tensor:
     """
     Mix the values by the scores of the keys.
-
-    Args:
-        heads: The layer's attention. Its window is *not* applied here: it is part of `sees`.
-        q: (B, H, T, D), unscaled.
-        k: (B, K, N, D).
-        v: (B, K, N, D).
-        sees: Bool, broadcastable to (B, 1, T, N): True where a query sees a key; None: causal,
-            with N equal to T. Each query sees one key at least.
-        sinks: (H,) scores of a key without a value, which every query sees (gpt-oss); or None.
 
     Returns:
         (B, H, T, D).

@@ -75,7 +75,7 @@ class BytePairTokenizer(Tokenizer):
         Read `tokenizer.json`, or GPT-2's `vocab.json` with `merges.txt`, from a file or directory.
 
         Raises:
-            BackendError: No such files, or what they hold is not byte-level BPE.
+            BackendError: There are no such files, or they hold no byte-level BPE.
         """
         file = path / "tokenizer.json" if path.is_dir() else path
         vocab, merges = path / "vocab.json", path / "merges.txt"
@@ -95,12 +95,10 @@ class BytePairTokenizer(Tokenizer):
         )
 
     def save(self, directory: Path) -> None:
-        """Write `tokenizer.json` (read by `load` and by transformers) into the directory."""
         # Its own save raises a bare Exception on a full disk.
         (directory / "tokenizer.json").write_text(self._inner.to_str(pretty=True), "utf-8")
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of a text; nothing is added."""
         return self._inner.encode(text, add_special_tokens=False).ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:

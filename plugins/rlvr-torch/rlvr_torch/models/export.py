@@ -90,12 +90,7 @@ def export(model: Path, out: Path, *, merge: bool = False, base: str = "") -> di
 
 
 def find_model(path: Path) -> Path:
-    """
-    The directory that holds config.json or adapter_config.json.
-
-    Raises:
-        ConfigError: There is none.
-    """
+    """The directory with config.json or adapter_config.json; `ConfigError` where there is none."""
     steps = sorted(path.glob("checkpoints/step-*"))
     for folder in (path, path / "model", *(step / "model" for step in reversed(steps))):
         if any((folder / name).is_file() for name in (ADAPTER_CONFIG, "config.json")):

@@ -171,7 +171,6 @@ class GPT2(nn.Module):
 
     @property
     def module(self) -> nn.Module:
-        """Itself."""
         return self
 
     @property

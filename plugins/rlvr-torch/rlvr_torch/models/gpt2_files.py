@@ -31,8 +31,7 @@ def read_config(directory: Path) -> GPT2Config:
     """
     The shape of the model in a directory.
 
-    Raises:
-        BackendError: `config.json` is missing, unreadable, or of a model that is not GPT-2.
+    `BackendError` where config.json is missing or not GPT-2's.
     """
     path = directory / "config.json"
     try:
@@ -95,16 +94,13 @@ def _fill(model: GPT2, found: Mapping[str, Tensor], path: Path) -> None:
             tensor = named.pop(name, None)
             if tensor is None:
                 raise BackendError(f"{path}: tensor {name!r} is missing")
-            if name.endswith(_CONV1D):
-                tensor = tensor.t()
-            if tensor.shape != value.shape:
-                as_stored = tuple(reversed(value.shape)) if name.endswith(_CONV1D) else value.shape
-                shape = tuple(reversed(tensor.shape)) if name.endswith(_CONV1D) else tensor.shape
+            stored = value.t() if name.endswith(_CONV1D) else value
+            if tensor.shape != stored.shape:
                 raise BackendError(
-                    f"{path}: tensor {name!r} has shape {tuple(shape)}, "
-                    f"expected {tuple(as_stored)} from config.json"
+                    f"{path}: tensor {name!r} has shape {tuple(tensor.shape)}, "
+                    f"expected {tuple(stored.shape)} from config.json"
                 )
-            value.copy_(tensor)
+            stored.copy_(tensor)
     if named:
         raise BackendError(f"{path}: GPT-2 has no tensor {sorted(named)[0]!r}")
     if head is not None and not torch.equal(head.float(), model.head.detach()):
@@ -119,9 +115,7 @@ def save_gpt2(
         "model_type": "gpt2",
         "architectures": ["GPT2LMHeadModel"],
         "activation_function": "gelu_new",
-        "attn_pdrop": 0.0,
-        "embd_pdrop": 0.0,
-        "resid_pdrop": 0.0,
+        **dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), 0.0),
         "tie_word_embeddings": True,
         "bos_token_id": eos_id,
         "eos_token_id": eos_id,

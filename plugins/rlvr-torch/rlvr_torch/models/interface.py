@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
+import torch
 from attrs import frozen
 from torch import Tensor, nn
 
@@ -23,23 +24,15 @@ None; gives (B, H, T, D). How a block looks at the past."""
 
 @frozen(kw_only=True)
 class Heads:
-    """
-    The attention of one layer.
+    """The attention of one layer."""
 
-    Attributes:
-        queries: Query heads H.
-        keys: Key and value heads K; each serves H / K query heads that stand together.
-        width: Width D of a head.
-        scale: Scores are multiplied by this.
-        window: A token sees itself and the `window - 1` tokens before it; None: all before it.
-        softcap: Scores become `softcap * tanh(score / softcap)`; 0: as they are (Gemma 2).
-    """
-
-    queries: int
-    keys: int
-    width: int
-    scale: float
+    queries: int  # query heads H
+    keys: int  # key and value heads K; each serves H / K query heads that stand together
+    width: int  # width D of a head
+    scale: float  # scores are multiplied by this
+    # A token sees itself and the `window - 1` before it; None: all before it.
     window: int | None = None
+    # Scores become `softcap * tanh(score / softcap)`; 0: as they are (Gemma 2).
     softcap: float = 0.0
 
 
@@ -80,3 +73,12 @@ class Net(Protocol):
 
     def hidden(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Final hidden states (B, T, C), after the last norm, of tokens (B, T) at positions."""
+
+
+def capped(net: Net, logits: Tensor) -> Tensor:
+    """Logits (..., V) from products with the head, scaled and soft-capped as the net asks."""
+    if net.logit_scale != 1.0:
+        logits = logits * net.logit_scale
+    if net.logit_softcap:
+        logits = net.logit_softcap * torch.tanh(logits / net.logit_softcap)
+    return logits

@@ -52,7 +52,7 @@ def save_net(net: Net, tokenizer: Savable, directory: Path) -> None:
 
 
 def save_processor(net: HFNet, directory: Path) -> None:
-    """Write what makes pixels of pictures beside a model that sees, where it can be had."""
+    """Write the image processor beside a vision-language model, if it has one."""
     if net.image_processor is None:
         return
     with contextlib.suppress(BackendError), quietly():  # a model whose files never had one

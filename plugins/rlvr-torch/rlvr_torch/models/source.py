@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from attrs import frozen
 
@@ -72,7 +73,7 @@ class ModelSource:
                     "  give the folder that holds config.json, model.safetensors and tokenizer.json"
                 )
             return cls(directory=directory)
-        numbers = {**_NUMBERS, "seed": seed}
+        numbers: dict[str, Any] = {**_NUMBERS, "seed": seed}
         tokenizer_path: Path | None = None
         for pair in filter(None, rest[4:].split("&")):  # not URL decoding: a path may hold + or %
             key, _, value = pair.partition("=")
@@ -83,14 +84,7 @@ class ModelSource:
             else:
                 known = ", ".join([*numbers, "tokenizer"])
                 raise ConfigError(f"model {spec!r}: unknown key {key!r}\n  known: {known}")
-        return cls(
-            layers=numbers["layers"],
-            heads=numbers["heads"],
-            width=numbers["width"],
-            positions=numbers["positions"],
-            seed=numbers["seed"],
-            tokenizer_path=tokenizer_path,
-        )
+        return cls(**numbers, tokenizer_path=tokenizer_path)
 
     def __str__(self) -> str:
         return self.hf.where if self.hf else str(self.directory or "gpt2:new")
@@ -113,13 +107,7 @@ class ModelSource:
         return self.model(vocab_size) if self.hf is None else self.hf.net(vocab_size)
 
     def model(self, vocab_size: int) -> GPT2:
-        """
-        The start weights of a `gpt2:` model, on the CPU.
-
-        Raises:
-            BackendError: The directory cannot be used, or its model knows fewer tokens than
-                `vocab_size`.
-        """
+        """The start weights of a `gpt2:` model, on the CPU; raises `BackendError` as `net`."""
         if self.directory is None:
             config = GPT2Config(
                 vocab_size=vocab_size,
@@ -139,24 +127,19 @@ class ModelSource:
 
 
 def _refuse_adapters(spec: str, config: TorchConfig) -> None:
-    wants = {
-        f"torch.lora_rank={config.lora_rank}": config.lora_rank,
-        f"torch.adapter={config.adapter}": config.adapter,
-        f"torch.quantize={config.quantize}": config.quantize != "none",
-    }
     if config.template:
         raise ConfigError(
             f"torch.template={','.join(config.template)} was asked for with the model {spec!r}\n"
             "  found: rlvr's own GPT-2, which has no chat template\n"
             "  leave torch.template out, or take a chat model: --model hf:PATH"
         )
-    asked = next((option for option, is_set in wants.items() if is_set), None)
-    if asked:
-        raise ConfigError(
-            f"{asked} was asked for with the model {spec!r}\n"
-            "  found: rlvr's own GPT-2, all of whose weights are trained\n"
-            "  try: the same folder through transformers, --model hf:PATH"
-        )
+    for name in ("lora_rank", "adapter", "quantize"):
+        if (value := getattr(config, name)) not in (0, "", "none"):
+            raise ConfigError(
+                f"torch.{name}={value} was asked for with the model {spec!r}\n"
+                "  found: rlvr's own GPT-2, all of whose weights are trained\n"
+                "  try: the same folder through transformers, --model hf:PATH"
+            )
     check_lora(config)
 
 

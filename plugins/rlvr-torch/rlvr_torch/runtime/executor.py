@@ -46,14 +46,8 @@ class Executor:
             return future.result()
 
     def submit(self, work: Callable[[], None]) -> None:
-        """
-        Have `work()` done in the thread, after all that was asked for before. Nobody waits for it.
-
-        Raises:
-            RuntimeError: It is closed.
-        """
+        """Queue `work()` for the thread; nobody waits for it. `RuntimeError` where it is closed."""
         self._threads.submit(work)
 
     def close(self) -> None:
-        """Let the thread end when it has nothing left to do."""
         self._threads.shutdown(wait=True)

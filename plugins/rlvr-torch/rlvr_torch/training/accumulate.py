@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from attrs import frozen
@@ -10,29 +10,20 @@ from torch import Tensor, nn
 
 from rlvr import BackendError, Datum, Loss
 from rlvr_torch.models.interface import Net
-from rlvr_torch.runtime.batch_threads import BatchThreads
 from rlvr_torch.training.fused_loss import HeadPass, add_metrics, head_pass, name_problems
 from rlvr_torch.training.logprobs import trunk
-from rlvr_torch.training.microbatches import microbatches
-from rlvr_torch.training.value_head import Critic
+from rlvr_torch.training.microbatches import Pieces, microbatches
+from rlvr_torch.training.output_head import Critic
 
 
 @frozen(kw_only=True, eq=False)
 class Learner:
-    """
-    What a step trains, and how a micro-batch goes through it.
-
-    Attributes:
-        net: The model.
-        critic: Its value head, where there is one.
-        dtype: Type of the trunk's matrix products.
-        chunk: Positions whose logits exist at one time.
-    """
+    """What a step trains, and how a micro-batch goes through it."""
 
     net: Net
-    critic: Critic | None = None
-    dtype: torch.dtype = torch.float32
-    chunk: int = 1024
+    critic: Critic | None = None  # its value head, where there is one
+    dtype: torch.dtype = torch.float32  # of the trunk's matrix products
+    chunk: int = 1024  # positions whose logits exist at one time
 
     @property
     def weights(self) -> list[nn.Parameter]:
@@ -56,24 +47,12 @@ class Learner:
         with torch.no_grad():
             hidden = trunk(self.net, data, self.dtype)
             return head_pass(
-                hidden,
-                data,
-                loss,
-                self.net,
-                critic=self.critic,
-                chunk=self.chunk,
-                with_grad=False,
+                hidden, data, loss, self.net, critic=self.critic, chunk=self.chunk, with_grad=False
             )
 
 
 def accumulate(
-    data: Sequence[Datum],
-    loss: Loss,
-    learner: Learner,
-    *,
-    budget: int,
-    threads: BatchThreads,
-    is_cancelled: Callable[[], bool] = lambda: False,
+    data: Sequence[Datum], loss: Loss, learner: Learner, pieces: Pieces
 ) -> dict[str, float]:
     """
     Add the gradient of the loss to the weights' `grad`, and give the loss and its metrics.
@@ -83,47 +62,38 @@ def accumulate(
     maximum.
 
     Raises:
-        BackendError: There is no supervised token, or `is_cancelled` said so.
+        BackendError: There is no supervised token, or `pieces.is_cancelled` said so.
         NotFiniteError: A loss is not finite; the problems are named.
     """
 
     def work(batch: list[int]) -> tuple[HeadPass, Sequence[Tensor | None]]:
-        if is_cancelled():
+        if pieces.is_cancelled():
             raise BackendError("the step was cancelled; the weights are as before")
         return learner.gradients([data[i] for i in batch], loss)
 
-    batches = _batches(data, budget)
+    batches, threads = _batches(data, pieces.budget), pieces.threads
     metrics: dict[str, float] = {}
     for first in range(0, len(batches), threads.size):
         for found, grads in threads.map(work, batches[first : first + threads.size]):
             add_metrics(metrics, {"loss": found.loss, **found.metrics})
-            _add_grads(learner.weights, grads)
+            for weight, grad in zip(learner.weights, grads, strict=False):  # none: nothing to add
+                if grad is not None:
+                    weight.grad = grad if weight.grad is None else weight.grad.add_(grad)
     return metrics
 
 
 def eval_loss(
-    data: Sequence[Datum],
-    loss: Loss,
-    learner: Learner,
-    *,
-    budget: int,
-    threads: BatchThreads,
-    is_cancelled: Callable[[], bool] = lambda: False,
+    data: Sequence[Datum], loss: Loss, learner: Learner, pieces: Pieces
 ) -> dict[str, float]:
-    """
-    The loss and its metrics as `accumulate` gives them, without any gradient.
-
-    Raises:
-        BackendError: There is no supervised token, a loss is not finite, or `is_cancelled` said so.
-    """
+    """The loss and its metrics as `accumulate` gives them, without gradients; raises the same."""
 
     def work(batch: list[int]) -> HeadPass:
-        if is_cancelled():
+        if pieces.is_cancelled():
             raise BackendError("the appraisal was cancelled")
         return learner.appraised([data[i] for i in batch], loss)
 
     metrics: dict[str, float] = {}
-    for found in threads.map(work, _batches(data, budget)):
+    for found in pieces.threads.map(work, _batches(data, pieces.budget)):
         add_metrics(metrics, {"loss": found.loss, **found.metrics})
     return metrics
 
@@ -135,13 +105,6 @@ def _batches(data: Sequence[Datum], budget: int) -> list[list[int]]:
         f"nothing to learn from: none of {len(data)} data has a token the policy wrote\n"
         "  when prompts are longer than the model's positions, completions are empty"
     )
-
-
-def _add_grads(weights: Sequence[nn.Parameter], grads: Sequence[Tensor | None]) -> None:
-    for weight, grad in zip(weights, grads, strict=False):  # no gradients where nothing needed one
-        if grad is None:
-            continue
-        weight.grad = grad if weight.grad is None else weight.grad.add_(grad)
 
 
 def explain_gradient(data: Sequence[Datum], loss: Loss, learner: Learner) -> str:

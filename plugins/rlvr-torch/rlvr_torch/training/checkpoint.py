@@ -19,27 +19,16 @@ _FILE = "training.pt"
 
 @frozen(kw_only=True)
 class TrainingState:
-    """
-    What continues a run besides the weights.
+    """What continues a run besides the weights."""
 
-    `version` counts the updates made, which is also the place in the learning rate's schedule.
-    `start_digest` names the weights the run started from: the reference. `critic` holds the value
-    head's weights, None where there is none.
-    """
-
-    version: int
-    start_digest: str
+    version: int  # updates made: also the place in the learning rate's schedule
+    start_digest: str  # of the weights the run started from: the reference
     optimizer: dict[str, Any]
-    critic: dict[str, Any] | None = None
+    critic: dict[str, Any] | None = None  # the value head's weights, if any
 
 
 def write_state(directory: Path, net: Net, tokenizer: Savable, state: TrainingState) -> None:
-    """
-    Write all files into the directory.
-
-    Raises:
-        CheckpointError: One could not be written (a full disk, say).
-    """
+    """Write all files into the directory; `CheckpointError` where that fails (a full disk, say)."""
     try:
         save_net(net, tokenizer, directory)
         torch.save(asdict(state, recurse=False), directory / _FILE)
@@ -51,8 +40,7 @@ def read_state(directory: Path) -> TrainingState:
     """
     What `write_state` wrote beside the weights.
 
-    Raises:
-        CheckpointError: The file is missing or damaged.
+    `CheckpointError` where it is missing or damaged.
     """
     try:
         found = torch.load(directory / _FILE, map_location="cpu", weights_only=True)

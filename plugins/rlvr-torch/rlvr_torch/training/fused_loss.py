@@ -11,6 +11,7 @@ Shapes: N supervised positions of a micro-batch, n of a few data, C width, V voc
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -21,46 +22,32 @@ from rlvr import Datum, Loss
 from rlvr_torch.models.interface import Net
 from rlvr_torch.training.logprobs import Places, logits_buffer, slices
 from rlvr_torch.training.loss_inputs import Leaves, outputs_of
-from rlvr_torch.training.output_head import Chunk, Head, HeadGrads
+from rlvr_torch.training.output_head import Chunk, Critic, Head, HeadGrads
 from rlvr_torch.training.skip_bad_updates import NotFiniteError
-from rlvr_torch.training.value_head import Critic
 
 
 @frozen(kw_only=True, eq=False)
 class HeadPass:
-    """
-    What a micro-batch came to, and the gradients that the trunk, the head and the critic get.
-
-    `pulls` are pairs of a tensor and the gradient of the loss by it; empty where the loss depends
-    on nothing.
-    """
+    """What a micro-batch came to, and the gradients that the trunk, the head and the critic get."""
 
     loss: float
     metrics: dict[str, float]
     pulls: list[tuple[Tensor, Tensor]]
+    """Tensors with the gradient of the loss by each; empty where the loss depends on nothing."""
 
 
 def head_pass(
-    hidden: Tensor,
-    data: Sequence[Datum],
-    loss: Loss,
-    net: Net,
+    hidden: Tensor,  # (N, C), datum by datum, as `trunk` gives them; its graph is not used
+    data: Sequence[Datum],  # checked data, each with a supervised token
+    loss: Loss,  # called on a few data at a time; once, where it does without logprobs
+    net: Net,  # whose head it is
     *,
-    critic: Critic | None = None,
-    chunk: int = 1024,
-    with_grad: bool = True,
+    critic: Critic | None = None,  # the value head, where the loss asks for "value"
+    chunk: int = 1024,  # positions whose logits exist at one time
+    with_grad: bool = True,  # False: loss and metrics alone
 ) -> HeadPass:
     """
     Loss, metrics and gradients of a micro-batch from its hidden states.
-
-    Args:
-        hidden: (N, C), datum by datum, as `trunk` gives them; its graph is not used.
-        data: Checked data, each with a supervised token.
-        loss: Called on a few data at a time; once, where it does without logprobs.
-        net: Whose head it is.
-        critic: The value head, where the loss asks for "value".
-        chunk: Positions whose logits exist at one time.
-        with_grad: False: loss and metrics alone.
 
     Raises:
         NotFiniteError: A loss is not finite; the problems are named.
@@ -88,15 +75,13 @@ class _Pass:
         self.places = Places.of(data, hidden.device)
         self._hidden, self._states = hidden, hidden.detach()
         self._data, self._loss, self._net, self._chunk = data, loss, net, chunk
-        self._with_grad = with_grad
-        wants = outputs_of(loss)
-        self._wants_entropy, self._wants_hidden = "entropy" in wants, "hidden" in wants
-        self._leaf_head = Head.leaf(net, with_grad=with_grad) if "head" in wants else None
-        self._uses_logits = self._wants_entropy or loss.needs.logprobs
+        self._with_grad, self._wants = with_grad, outputs_of(loss)
+        self._leaf_head = Head.leaf(net, with_grad=with_grad) if "head" in self._wants else None
+        self._uses_logits = "entropy" in self._wants or loss.needs.logprobs
         if self._uses_logits:
             self._head = Head.of(net)
             self._buffer = logits_buffer(self._head, hidden, chunk)
-        self._critic = critic if "value" in wants else None
+        self._critic = critic if "value" in self._wants else None
         self._d_hidden = torch.zeros_like(self._states) if with_grad else self._states
         self._grads = HeadGrads.zeros(net) if with_grad and self._uses_logits else HeadGrads()
         self._d_critic = [torch.zeros_like(p) for p in critic.parameters()] if critic else []
@@ -118,7 +103,7 @@ class _Pass:
             self.places.counts[some],
             critic=self._critic,
             head=self._leaf_head,
-            with_hidden=self._wants_hidden,
+            with_hidden="hidden" in self._wants,
             with_grad=self._with_grad,
         )
         value, numbers = leaves.call(self._loss, part, Places.of(part, device))
@@ -140,16 +125,12 @@ class _Pass:
             self._states[at],
             self.places.targets[at],
             self.places.heat[at],
-            entropy=self._wants_entropy,
+            entropy="entropy" in self._wants,
             buffer=self._buffer,
         )
 
     def _backward(
-        self,
-        pull: Mapping[str, Tensor],
-        rows: slice,
-        pieces: Sequence[slice],
-        last: Chunk | None,
+        self, pull: Mapping[str, Tensor], rows: slice, pieces: Sequence[slice], last: Chunk | None
     ) -> None:
         d_logprobs, d_entropy = pull.get("logprobs"), pull.get("entropy")
         if d_logprobs is not None and (
@@ -196,12 +177,8 @@ class _Pass:
 def add_metrics(totals: dict[str, float], found: Mapping[str, float]) -> None:
     """Add metrics up; of those whose name ends in `/max`, keep the larger."""
     for name, number in found.items():
-        if name not in totals:
-            totals[name] = float(number)
-        elif name.endswith("/max"):
-            totals[name] = max(totals[name], float(number))
-        else:
-            totals[name] += float(number)
+        add = max if name.endswith("/max") else operator.add
+        totals[name] = add(totals[name], float(number)) if name in totals else float(number)
 
 
 def _few(counts: Sequence[int], chunk: int) -> list[slice]:

@@ -18,12 +18,11 @@ import torch
 from attrs import frozen
 from torch import Tensor
 
-from rlvr import Datum
+from rlvr import BackendError, Datum
+from rlvr_torch.models.hf.vision import HFVisionNet
 from rlvr_torch.models.interface import Net
-from rlvr_torch.training.images import seen_hidden
-from rlvr_torch.training.output_head import Chunk, Head, HeadGrads
-from rlvr_torch.training.prefix_packing import supervised_hidden
-from rlvr_torch.training.value_head import Critic
+from rlvr_torch.training.output_head import Chunk, Critic, Head, HeadGrads
+from rlvr_torch.training.prefix_packing import Extent, supervised_hidden
 
 
 @frozen(kw_only=True, eq=False)
@@ -38,17 +37,15 @@ class Places:
 
     @classmethod
     def of(cls, data: Sequence[Datum], device: torch.device) -> Places:
-        """Of the data, as tensors on a device."""
         at = [np.flatnonzero(datum.mask) for datum in data]
         lengths = [len(datum.tokens) for datum in data]
         starts = np.cumsum([0, *lengths])
+        counts = [len(a) for a in at]
+        heat = np.repeat(np.array([d.temperature for d in data], np.float32), counts)
         return cls(
             targets=_tensor([d.tokens[a] for d, a in zip(data, at, strict=True)], device).long(),
-            heat=_tensor(
-                [np.full(len(a), d.temperature, np.float32) for d, a in zip(data, at, strict=True)],
-                device,
-            ),
-            counts=[len(a) for a in at],
+            heat=_tensor([heat], device),
+            counts=counts,
             where=_tensor([s + a for s, a in zip(starts, at, strict=False)], device).long(),
             lengths=lengths,
         )
@@ -77,7 +74,7 @@ class ChunkedLogprobs(torch.autograd.Function):
         ctx.head, ctx.chunk, ctx.types = head, chunk, (weights.dtype, bias is not None)
         buffer = logits_buffer(head, hidden, chunk)
         parts = [
-            Chunk.forward(head, hidden[part], targets[part], heat[part], buffer=buffer).logprobs
+            Chunk.forward(head, hidden[part], targets[part], heat[part], buffer).logprobs
             for part in slices(len(hidden), chunk)
         ]
         return torch.cat(parts)
@@ -87,16 +84,13 @@ class ChunkedLogprobs(torch.autograd.Function):
         (grad,) = grads
         hidden, targets, heat = ctx.saved_tensors
         head: Head = ctx.head
-        found = HeadGrads(
-            weights=torch.zeros_like(head.weights) if ctx.needs_input_grad[1] else None,
-            bias=torch.zeros_like(head.bias)
-            if head.bias is not None and ctx.needs_input_grad[2]
-            else None,
-        )
+        weights = torch.zeros_like(head.weights) if ctx.needs_input_grad[1] else None
+        bias = head.bias if ctx.needs_input_grad[2] else None
+        found = HeadGrads(weights=weights, bias=None if bias is None else torch.zeros_like(bias))
         d_hidden = torch.empty_like(hidden)
         buffer = logits_buffer(head, hidden, ctx.chunk)
         for part in slices(len(hidden), ctx.chunk):
-            chunk = Chunk.forward(head, hidden[part], targets[part], heat[part], buffer=buffer)
+            chunk = Chunk.forward(head, hidden[part], targets[part], heat[part], buffer)
             chunk.backward(grad[part], None, d_hidden[part], found)
         d_weights = None if found.weights is None else found.weights.to(ctx.types[0])
         return d_hidden, d_weights, found.bias, None, None, None, None
@@ -150,6 +144,40 @@ def trunk(net: Net, data: Sequence[Datum], dtype: torch.dtype) -> Tensor:
         if any(datum.pictures for datum in data):
             return seen_hidden(net, data)
         return supervised_hidden(net, data)
+
+
+def seen_hidden(net: Net, data: Sequence[Datum]) -> Tensor:
+    """
+    As `supervised_hidden`: text in one row, each datum with pictures by itself.
+
+    Raises:
+        ConfigError: A picture cannot be read.
+        BackendError: The model sees no pictures, or the tokens are not those of the pictures.
+    """
+    text = [i for i, datum in enumerate(data) if not datum.pictures]
+    found: dict[int, Tensor] = {}
+    if text:
+        hidden = supervised_hidden(net, [data[i] for i in text])  # (N, C)
+        counts = [int(data[i].mask.sum()) for i in text]
+        found |= zip(text, hidden.split(counts), strict=True)
+    for i, datum in enumerate(data):
+        if datum.pictures:
+            found[i] = _seen(net, datum)
+    return torch.cat([found[i] for i in range(len(data))])
+
+
+def _seen(net: Net, datum: Datum) -> Tensor:
+    """Of one datum, (n, C)."""
+    if not isinstance(net, HFVisionNet):
+        raise BackendError(
+            f"problem {datum.problem_id!r} has {len(datum.pictures)} pictures.",
+            "found: the model reads text alone",
+            "use a vision-language model (hf:PATH)",
+        )
+    device = net.head.device
+    tokens = datum.tokens[: Extent.of(datum).end - 1].astype(np.int64)  # the last is not read
+    hidden = net.seen(torch.from_numpy(tokens).to(device)[None], datum.pictures)
+    return hidden[0].index_select(0, torch.from_numpy(np.flatnonzero(datum.mask) - 1).to(device))
 
 
 def _tensor(parts: Sequence[np.ndarray], device: torch.device) -> Tensor:

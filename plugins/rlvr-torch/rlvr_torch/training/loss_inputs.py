@@ -5,6 +5,7 @@ Shapes: n supervised positions of the data, C width, V vocabulary, T tokens of a
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,8 +15,7 @@ from torch import Tensor
 
 from rlvr import BackendError, Datum, Loss, check_loss
 from rlvr_torch.training.logprobs import Places
-from rlvr_torch.training.output_head import Chunk, Head
-from rlvr_torch.training.value_head import Critic
+from rlvr_torch.training.output_head import Chunk, Critic, Head
 
 OUTPUTS = frozenset({"entropy", "value", "hidden", "head"})
 """What a loss may ask for besides logprobs (`rlvr.parts.Needs.outputs`)."""
@@ -25,8 +25,7 @@ def outputs_of(loss: Loss) -> frozenset[str]:
     """
     What the loss asks for besides logprobs.
 
-    Raises:
-        BackendError: Something this backend does not compute.
+    `BackendError` where this backend does not compute it.
     """
     names = loss.needs.outputs
     if unknown := sorted(names - OUTPUTS):
@@ -39,19 +38,13 @@ def outputs_of(loss: Loss) -> frozenset[str]:
 
 @frozen(kw_only=True, eq=False)
 class Leaves:
-    """
-    The arguments of one call of a loss.
+    """The arguments of one call of a loss."""
 
-    Attributes:
-        values: By name, flat (n,): "logprobs" and, where asked for, "entropy" and "value".
-        hidden: One (n, C) a datum; empty where not asked for.
-        head: With leaves as weights and bias; None where not asked for.
-        last: The chunk of logits that was made last, still whole; None where none was.
-    """
-
+    # By name, (n,): "logprobs" and, where asked for, "entropy" and "value".
     values: dict[str, Tensor]
-    hidden: list[Tensor] = field(factory=list)
-    head: Head | None = None
+    hidden: list[Tensor] = field(factory=list)  # one (n, C) a datum; empty where not asked for
+    head: Head | None = None  # with leaves as weights and bias; None where not asked for
+    # The chunk of logits that was made last, still whole; None where none was.
     last: Chunk | None = None
 
     @classmethod
@@ -91,7 +84,7 @@ class Leaves:
     def call(
         self, loss: Loss, data: Sequence[Datum], places: Places
     ) -> tuple[Tensor, dict[str, float]]:
-        """The loss of the data that these are the leaves of."""
+        """The loss of the data, and its metrics."""
         outputs: dict[str, Any] = {n: places.spread(v) for n, v in self.values.items()}
         logprobs = outputs.pop("logprobs")
         if self.hidden:
@@ -101,7 +94,7 @@ class Leaves:
         return check_loss(loss, loss(data, logprobs, outputs), logprobs)
 
     def alone(self, at: int, rows: slice) -> Leaves:
-        """Those of one datum, its place and its rows among all, without gradients."""
+        """Of one datum alone, at its place and rows among all, without gradients."""
         head = self.head
         return Leaves(
             values={n: v.detach()[rows] for n, v in self.values.items()},
@@ -111,9 +104,9 @@ class Leaves:
 
     def gradients(self, loss: Tensor) -> Mapping[str, Tensor]:
         """
-        Of the loss by each: those of `values`, "hidden" (n, C), "weights" and "bias" of the head.
+        The gradient of the loss by `values`, "hidden" (n, C), and the head's "weights" and "bias".
 
-        Zeros, or nothing for the head, where the loss does not use one.
+        An unused value gets zeros; an unused head gets nothing.
         """
         head = self.head
         flat = {n: v for n, v in self.values.items() if v.requires_grad}
@@ -127,12 +120,14 @@ class Leaves:
                 "found: a loss that was not made of the logprobs, which no weight can change",
                 "correct the loss, or choose another one",
             )
-        grads = [
-            torch.zeros_like(v) if g is None else g
-            for v, g in zip(wanted, found[: len(flat) + len(self.hidden)], strict=False)
-        ]
-        named = dict(zip(flat, grads, strict=False))
+        gradients = iter(zip(wanted, found, strict=True))
+
+        def taken(count: int) -> list[Tensor]:
+            some = itertools.islice(gradients, count)
+            return [torch.zeros_like(v) if g is None else g for v, g in some]
+
+        named = dict(zip(flat, taken(len(flat)), strict=True))
         if self.hidden:
-            named["hidden"] = torch.cat(grads[len(flat) :])
-        last = found[len(found) - len(shared) :]
-        return named | {n: g for n, g in zip(shared, last, strict=True) if g is not None}
+            named["hidden"] = torch.cat(taken(len(self.hidden)))
+        last = zip(shared, gradients, strict=True)
+        return named | {name: g for name, (_, g) in last if g is not None}

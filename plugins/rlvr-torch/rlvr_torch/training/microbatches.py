@@ -1,23 +1,27 @@
-"""Training data before use: checked, and cut into micro-batches."""
+"""Data before use: checked, cut into micro-batches, and gone through in them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+import torch
+from attrs import frozen
+from torch import Tensor
 
 import rlvr
-from rlvr import Datum
+from rlvr import BackendError, Datum, FloatArray
+from rlvr_torch.runtime.batch_threads import BatchThreads
 from rlvr_torch.training.prefix_packing import Extent
+
+Found = TypeVar("Found")
 
 
 def check_data(
     data: Sequence[Datum], vocab_size: int, positions: int, needs: frozenset[str] = frozenset()
 ) -> None:
-    """
-    Refuse data that would train on nonsense, before any of it is used.
-
-    Raises:
-        BackendError: As `rlvr.check_data`.
-    """
+    """Refuse data that would train on nonsense, before any of it is used (`rlvr.check_data`)."""
     rlvr.check_data(data, needs=needs, vocab_size=vocab_size, positions=positions)
 
 
@@ -48,21 +52,63 @@ def microbatches(data: Sequence[Datum], budget: int) -> list[list[int]]:
     batches: list[list[int]] = []
     tokens = 0
     for i in order:
-        own = extents[i].end - extents[i].prompt
+        whole = extents[i].end
         is_known = (  # equal prompts: neighbours
             bool(batches) and leads[batches[-1][-1]] == leads[i] and not data[i].pictures
         )
-        more = own if is_known else own + extents[i].prompt
+        more = whole - extents[i].prompt if is_known else whole
         if batches and tokens + more <= budget:
             batches[-1].append(i)
             tokens += more
         else:
             batches.append([i])
-            tokens = own + extents[i].prompt
+            tokens = whole
     return batches
 
 
 def _lead(datum: Datum, extent: Extent) -> bytes:
-    """What a datum's prompt is told apart by."""
+    """The bytes by which prompts are told apart."""
     shown = repr(datum.pictures).encode() if datum.pictures else b""
     return datum.tokens[: extent.prompt].tobytes() + shown
+
+
+@frozen(kw_only=True, eq=False)
+class Pieces:
+    """How data are gone through, micro-batch by micro-batch."""
+
+    budget: int  # tokens of a micro-batch
+    threads: BatchThreads  # work on several micro-batches at a time
+    is_cancelled: Callable[[], bool] = lambda: False  # asked before each
+
+    def map(
+        self, data: Sequence[Datum], work: Callable[[list[int]], Sequence[Found]]
+    ) -> dict[int, Found]:
+        """
+        What `work` gives for each datum, by its place; none for one without a supervised token.
+
+        Args:
+            data: Checked data of any lengths.
+            work: From the places of a micro-batch's data to one result each, in order.
+
+        Raises:
+            BackendError: `is_cancelled` said so.
+        """
+
+        def one(batch: list[int]) -> list[tuple[int, Found]]:
+            if self.is_cancelled():
+                raise BackendError("computing logprobs was cancelled")
+            with torch.no_grad():
+                return list(zip(batch, work(batch), strict=True))
+
+        pieces = self.threads.map(one, microbatches(data, self.budget))
+        return dict(pair for pairs in pieces for pair in pairs)
+
+    def numbers(
+        self, data: Sequence[Datum], score: Callable[[Sequence[Datum]], list[Tensor]]
+    ) -> list[FloatArray]:
+        """Numbers (T,) of each datum, zeros where nothing is supervised."""
+        found = self.map(data, lambda batch: score([data[i] for i in batch]))
+        return [
+            found[i].cpu().numpy() if i in found else np.zeros(len(datum.tokens), np.float32)
+            for i, datum in enumerate(data)
+        ]

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from attrs import evolve, fields, frozen
+from attrs import define, evolve, field, fields, frozen
 from torch import nn
 
 from rlvr import learning_rate
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.models.interface import Net
-from rlvr_torch.training.value_head import Critic
+from rlvr_torch.training.output_head import Critic
 
 _CRITIC_LR = 10.0
 """A critic's learning rate by default, as a multiple of `train.lr`."""
@@ -34,11 +34,10 @@ class OptimSettings:
 
     @classmethod
     def of(cls, train: Any, weight_decay: float = 0.0) -> OptimSettings:
-        """From the `TrainOptions` of a `BuildContext`, or the defaults where it has none."""
-        if train is None:
-            return cls(weight_decay=weight_decay)
-        names = [field.name for field in fields(cls) if field.name != "weight_decay"]
-        return cls(weight_decay=weight_decay, **{name: getattr(train, name) for name in names})
+        """From the `TrainOptions` of a `BuildContext`; the defaults where it has none."""
+        names = [one.name for one in fields(cls) if one.name != "weight_decay"]
+        given = {} if train is None else {name: getattr(train, name) for name in names}
+        return cls(weight_decay=weight_decay, **given)
 
 
 class AdamW(torch.optim.AdamW):
@@ -74,27 +73,8 @@ def build_adamw(
     return AdamW(groups, lr=settings.lr, betas=betas, eps=1e-8, fused=True)
 
 
-def add_critic(optimizer: torch.optim.AdamW, critic: nn.Module, lr: float) -> None:
-    """Train a value head too; its rate follows the same schedule, from a peak of its own."""
-    optimizer.add_param_group(
-        {"params": list(critic.parameters()), "weight_decay": 0.0, "peak_lr": lr}
-    )
-
-
-def set_rates(
-    optimizer: torch.optim.AdamW, update: int, total: int, settings: OptimSettings
-) -> float:
-    """Give all groups the rate of update number `update`; the model's is returned."""
-    rate = learning_rate(update, total, settings)
-    for group in optimizer.param_groups:
-        peak = group.get("peak_lr")
-        own = settings if peak is None else evolve(settings, lr=peak)
-        group["lr"] = learning_rate(update, total, own)
-    return rate
-
-
 def clip_gradients(weights: Iterable[nn.Parameter], limit: float) -> float:
-    """Scale the gradients to a global norm of at most `limit` (0: none); the norm before."""
+    """Scale the gradients to a norm of at most `limit` (0: no limit); gives the norm before."""
     grads: Sequence[torch.Tensor] = [v.grad for v in weights if v.grad is not None]
     norm = float(nn.utils.get_total_norm(grads))
     if limit and math.isfinite(norm) and norm > limit:
@@ -103,47 +83,42 @@ def clip_gradients(weights: Iterable[nn.Parameter], limit: float) -> float:
     return norm
 
 
+@define(eq=False)
 class Updater:
-    """
-    Changes weights by their gradients.
+    """Changes weights by their gradients."""
 
-    Args:
-        net: Whose trained weights they are.
-        config: The `torch.*` options of AdamW and the critic.
-        settings: The `train.*` options.
-        updates: How many the run takes, for the schedule; 0: unknown.
+    _net: Net
+    _config: TorchConfig
+    _settings: OptimSettings
+    _updates: int  # how many the run takes, for the schedule; 0: unknown
+    critic: Critic | None = None  # the value head, made by `have_critic`
+    _optimizer: torch.optim.AdamW = field(init=False)
 
-    Attributes:
-        critic: The value head, None until `have_critic`.
-    """
-
-    def __init__(
-        self, net: Net, config: TorchConfig, settings: OptimSettings, updates: int
-    ) -> None:
-        self._net, self._config, self._settings, self._updates = net, config, settings, updates
-        self.critic: Critic | None = None
+    def __attrs_post_init__(self) -> None:
         self._optimizer = self._new_optimizer()
 
     def _new_optimizer(self) -> torch.optim.AdamW:
         betas = (self._config.beta1, self._config.beta2)
         optimizer = build_adamw(self._net.module, self._settings, betas)
         if self.critic is not None:
-            add_critic(optimizer, self.critic, self._critic_lr)
+            self._add_critic(optimizer, self.critic)
         return optimizer
 
-    @property
-    def _critic_lr(self) -> float:
-        return self._config.critic_lr or _CRITIC_LR * self._settings.lr
+    def _add_critic(self, optimizer: torch.optim.AdamW, critic: Critic) -> None:
+        """Train a value head too; its rate follows the same schedule, from a peak of its own."""
+        peak = self._config.critic_lr or _CRITIC_LR * self._settings.lr
+        weights = list(critic.parameters())
+        optimizer.add_param_group({"params": weights, "weight_decay": 0.0, "peak_lr": peak})
 
     def have_critic(self) -> Critic:
         """The value head; made, with its place in the optimiser, when first asked for."""
         if self.critic is None:
             self.critic = Critic(self._net.head.shape[1], self._net.head.device)
-            add_critic(self._optimizer, self.critic, self._critic_lr)
+            self._add_critic(self._optimizer, self.critic)
         return self.critic
 
     def clip(self, critic: Critic | None) -> dict[str, float]:
-        """Clip model and critic, each by its own norm, so that neither stills the other."""
+        """Clip model and critic by their own norms: neither shrinks the other's gradient."""
         limit = self._settings.grad_clip
         own = [value for value in self._net.module.parameters() if value.requires_grad]
         norms = {"grad/norm": clip_gradients(own, limit)}
@@ -152,24 +127,26 @@ class Updater:
         return norms
 
     def set_rates(self, update: int) -> float:
-        """The rates of update number `update`; the model's is returned."""
-        return set_rates(self._optimizer, update, self._updates, self._settings)
+        """Give all groups the rate of update number `update`; the model's is returned."""
+        settings = self._settings
+        for group in self._optimizer.param_groups:
+            own = evolve(settings, lr=group.get("peak_lr", settings.lr))
+            group["lr"] = learning_rate(update, self._updates, own)
+        return learning_rate(update, self._updates, settings)
 
     def apply(self) -> None:
-        """Change the weights."""
         self._optimizer.step()
 
     def forget_gradients(self) -> None:
-        """No weight has a gradient afterwards."""
         self._optimizer.zero_grad(set_to_none=True)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """Of the optimiser, and of the critic where there is one."""
+        """The state of the optimiser, and of the critic if there is one."""
         critic = None if self.critic is None else self.critic.state_dict()
         return self._optimizer.state_dict(), critic
 
     def restore(self, optimizer: dict[str, Any], critic: dict[str, Any] | None) -> None:
-        """What `state` gave; a critic that was made since is gone."""
+        """Restore what `state` gave; a critic that was made since is dropped."""
         self.critic = None
         if critic is not None:
             self.critic = Critic(self._net.head.shape[1], self._net.head.device)

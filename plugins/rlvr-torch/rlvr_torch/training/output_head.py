@@ -1,4 +1,4 @@
-"""The output head of a net, a few positions at a time: logprobs, entropies, and their gradients.
+"""The heads of a net: logprobs and entropies a few positions at a time, their gradients, values.
 
 One buffer of logits (n, V), float32 whatever the rest is computed in, becomes probabilities and
 then the gradient of the logits, in place.
@@ -8,9 +8,11 @@ Shapes: n positions of a chunk, C width, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from attrs import evolve, field, frozen
-from torch import Tensor
+from torch import Tensor, nn
 
 from rlvr_torch.models.interface import Net
 
@@ -30,48 +32,43 @@ class Head:
 
     @classmethod
     def of(cls, net: Net) -> Head:
-        """The head of a net, without gradients."""
-        bias = net.head_bias
-        return cls(
-            weights=net.head.detach().float(),
-            bias=None if bias is None else bias.detach().float(),
-            scale=net.logit_scale,
-            softcap=net.logit_softcap,
-        )
+        """The head of a net in float32, without gradients."""
+        return cls._made(net, lambda value: value.detach().float())
 
     @classmethod
     def leaf(cls, net: Net, *, with_grad: bool = True) -> Head:
         """The head of a net in its own type, as leaves that need a gradient where it is trained."""
-
-        def leaf(value: Tensor) -> Tensor:
-            return value.detach().requires_grad_(with_grad and value.requires_grad)
-
-        return cls(
-            weights=leaf(net.head),
-            bias=None if net.head_bias is None else leaf(net.head_bias),
-            scale=net.logit_scale,
-            softcap=net.logit_softcap,
+        return cls._made(
+            net, lambda value: value.detach().requires_grad_(with_grad and value.requires_grad)
         )
 
+    @classmethod
+    def _made(cls, net: Net, convert: Callable[[Tensor], Tensor]) -> Head:
+        bias = None if net.head_bias is None else convert(net.head_bias)
+        scale, softcap = net.logit_scale, net.logit_softcap
+        return cls(weights=convert(net.head), bias=bias, scale=scale, softcap=softcap)
+
     def detached(self) -> Head:
-        """The same without gradients."""
         bias = None if self.bias is None else self.bias.detach()
         return evolve(self, weights=self.weights.detach(), bias=bias)
 
     def logits(self, hidden: Tensor, heat: Tensor, buffer: Tensor) -> Tensor:
         """Logits (n, V) of states (n, C) at temperatures (n,), in a float32 buffer; no gradient."""
         with torch.no_grad():
-            row_scale = self.row_scale(heat)
-            logits = buffer[: len(hidden)]
-            torch.mm(hidden.float() * row_scale[:, None], self.weights.t(), out=logits)
-            if self.bias is not None:
-                logits.addr_(row_scale, self.bias)
-            if self.softcap:
-                logits.tanh_().mul_((self.softcap / heat)[:, None])
-            return logits
+            _, logits = self.product(hidden, heat, buffer)
+            return logits.tanh_().mul_((self.softcap / heat)[:, None]) if self.softcap else logits
+
+    def product(self, hidden: Tensor, heat: Tensor, buffer: Tensor) -> tuple[Tensor, Tensor]:
+        """The rows (n, C) times their scale, and logits (n, V) before the cap, in the buffer."""
+        row_scale = self.row_scale(heat)
+        inputs = hidden.float() * row_scale[:, None]
+        logits = torch.mm(inputs, self.weights.t(), out=buffer[: len(inputs)])
+        if self.bias is not None:
+            logits.addr_(row_scale, self.bias)
+        return inputs, logits
 
     def row_scale(self, heat: Tensor) -> Tensor:
-        """What the rows (n,) of hidden states are multiplied by before the matrix product."""
+        """Factors (n,) of the rows of hidden states before the matrix product."""
         if self.softcap:
             return torch.full_like(heat, self.scale / self.softcap)
         return self.scale / heat
@@ -86,17 +83,15 @@ class HeadGrads:
 
     @classmethod
     def zeros(cls, net: Net) -> HeadGrads:
-        """Zeros for what the net trains."""
-        head, bias = net.head, net.head_bias
-        return cls(
-            weights=torch.zeros_like(head, dtype=torch.float32) if head.requires_grad else None,
-            bias=torch.zeros_like(bias, dtype=torch.float32)
-            if bias is not None and bias.requires_grad
-            else None,
-        )
+        def zeros(value: Tensor | None) -> Tensor | None:
+            if value is None or not value.requires_grad:
+                return None
+            return torch.zeros_like(value, dtype=torch.float32)
+
+        return cls(weights=zeros(net.head), bias=zeros(net.head_bias))
 
     def plus(self, weights: Tensor | None, bias: Tensor | None) -> HeadGrads:
-        """With further gradients, which may be kept: where there were none, they are taken."""
+        """With further gradients added; those are kept, not copied, where there were none."""
 
         def both(have: Tensor | None, more: Tensor | None) -> Tensor | None:
             return more if have is None else have if more is None else have.add_(more)
@@ -106,16 +101,10 @@ class HeadGrads:
 
 @frozen(kw_only=True, eq=False)
 class Chunk:
-    """
-    Logits of n positions and what became of them. Use `backward` once: it eats the buffers.
+    """Logits of n positions and their results. Use `backward` once: it overwrites the buffers."""
 
-    Attributes:
-        logprobs: (n,) nats, of the targets.
-        entropy: (n,) nats, of the whole distribution; None where not asked for.
-    """
-
-    logprobs: Tensor
-    entropy: Tensor | None
+    logprobs: Tensor  # (n,) nats, of the targets
+    entropy: Tensor | None  # (n,) nats, of the whole distribution; None where not asked for
     _head: Head = field(repr=False)
     _inputs: Tensor = field(repr=False)  # (n, C) rows times their scale
     _targets: Tensor = field(repr=False)  # (n,)
@@ -128,32 +117,17 @@ class Chunk:
     @classmethod
     def forward(
         cls,
-        head: Head,
-        hidden: Tensor,
-        targets: Tensor,
-        heat: Tensor,
+        head: Head,  # the head
+        hidden: Tensor,  # (n, C), any type
+        targets: Tensor,  # (n,) ids
+        heat: Tensor,  # (n,) temperatures
+        buffer: Tensor,  # (n or more, V) float32 to compute in
         *,
-        entropy: bool = False,
-        buffer: Tensor | None = None,
+        entropy: bool = False,  # whether entropies are wanted too (a second buffer of logits)
     ) -> Chunk:
-        """
-        Compute without a graph.
-
-        Args:
-            head: The head.
-            hidden: (n, C), any type.
-            targets: (n,) ids.
-            heat: (n,) temperatures.
-            entropy: Whether entropies are wanted too (a second buffer of logits).
-            buffer: (n or more, V) float32 to compute in.
-        """
+        """Compute without a graph."""
         with torch.no_grad():
-            row_scale = head.row_scale(heat)
-            inputs = hidden.float() * row_scale[:, None]
-            logits = inputs.new_empty(0) if buffer is None else buffer[: len(inputs)]
-            torch.mm(inputs, head.weights.t(), out=logits)
-            if head.bias is not None:
-                logits.addr_(row_scale, head.bias)
+            inputs, logits = head.product(hidden, heat, buffer)
             slope = None
             if head.softcap:
                 logits.tanh_()
@@ -185,13 +159,9 @@ class Chunk:
         self, d_logprobs: Tensor, d_entropy: Tensor | None, d_hidden: Tensor, grads: HeadGrads
     ) -> None:
         """
-        Write the gradient of the hidden states, and add that of the head.
+        Write the gradient of the hidden states (n, C) to `d_hidden`; add the head's to `grads`.
 
-        Args:
-            d_logprobs: (n,).
-            d_entropy: (n,) or None.
-            d_hidden: (n, C), overwritten.
-            grads: Of the head; added to.
+        `d_logprobs` (n,) and `d_entropy` (n,) or None are the gradients of the loss.
         """
         with torch.no_grad():
             d_logits = self._d_logits(d_logprobs, d_entropy)
@@ -215,3 +185,21 @@ class Chunk:
             share.mul_(d_entropy[:, None]).add_(d_logprobs[:, None])
             d_logits.mul_(share).mul_(-1 / self._mass)
         return d_logits.scatter_add_(1, self._targets[:, None], d_logprobs[:, None])
+
+
+class Critic(nn.Module):
+    """
+    The value head: how much reward is still to come, by the final hidden state before a token.
+
+    One linear map, zero at first. It shares the policy's trunk, so its gradient flows there too.
+    Always float32.
+    """
+
+    def __init__(self, width: int, device: torch.device) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(width, device=device))
+        self.bias = nn.Parameter(torch.zeros((), device=device))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Estimates (N,), unit: reward, from hidden states (N, C)."""
+        return hidden.float() @ self.weight + self.bias

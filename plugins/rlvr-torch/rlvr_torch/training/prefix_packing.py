@@ -34,7 +34,7 @@ class Extent:
 
     @classmethod
     def of(cls, datum: Datum) -> Extent:
-        """Of a datum; both 0 where nothing is supervised."""
+        """The extent of a datum; both 0 where nothing is supervised."""
         at = np.flatnonzero(datum.mask)
         return cls(prompt=int(at[0]), end=int(at[-1]) + 1) if len(at) else cls(prompt=0, end=0)
 
@@ -59,24 +59,14 @@ def supervised_hidden(net: Net, data: Sequence[Datum]) -> Tensor:
 
 @frozen(kw_only=True, eq=False)
 class _Row:
-    """
-    A micro-batch as one row.
+    """A micro-batch as one row."""
 
-    Attributes:
-        tokens: (N,) leads, then completions; the last token of a datum is predicted, not read.
-        positions: (N,) of each token in its own sequence.
-        leads: Lengths (P,) of the leads.
-        rests: Lengths (R,) of the completions of shared leads, without their last token.
-        owners: (R,) which lead each of them goes on from.
-        supervised: Where in the row each supervised token is predicted, datum by datum.
-    """
-
-    tokens: np.ndarray
-    positions: np.ndarray
-    leads: np.ndarray
-    rests: np.ndarray
-    owners: np.ndarray
-    supervised: np.ndarray
+    tokens: np.ndarray  # (N,) leads, then completions; a datum's last token is predicted, not read
+    positions: np.ndarray  # (N,) of each token in its own sequence
+    leads: np.ndarray  # lengths (P,) of the leads
+    rests: np.ndarray  # lengths (R,) of the completions of shared leads, without their last token
+    owners: np.ndarray  # (R,) which lead each of them goes on from
+    supervised: np.ndarray  # where in the row each supervised token is predicted, datum by datum
 
     @classmethod
     def of(cls, data: Sequence[Datum]) -> _Row:
@@ -181,7 +171,7 @@ class _BlockAttention:
         return causal(self._leads.longest, self._device, window)
 
     def _rest_mask(self, window: int | None) -> Tensor:
-        """(R, 1, T, S + T): the prompt of one's own, not its padding, then one's own past."""
+        """(R, 1, T, S + T): a completion sees its prompt without padding, and its own past."""
         assert self._rests is not None
         slots = torch.arange(self._longest, device=self._device)  # (S,)
         steps = torch.arange(self._rests.longest, device=self._device)  # (T,)
@@ -193,7 +183,7 @@ class _BlockAttention:
 
 
 class _Stack:
-    """Sequences that lie one after the other, as a padded stack (B, ..., L, ...) and back."""
+    """Sequences that lie one after the other, as a padded stack (B, ..., L, ...), and back."""
 
     def __init__(self, lengths: np.ndarray, device: torch.device) -> None:
         self.tokens, self.longest = int(lengths.sum()), int(lengths.max())

@@ -2,51 +2,46 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
+from attrs import define
 
 from rlvr import BackendError
 from rlvr_torch.models.interface import Net
 from rlvr_torch.runtime.weights_digest import WeightsDigest
 
 
+@define(kw_only=True, eq=False)
 class Reference:
     """
-    A context that gives the net whose logprobs are the reference's.
+    Gives the net whose logprobs are the reference's.
 
     Either a frozen copy, read again from where the model came from, or the same weights with the
     adapters off, which takes no memory.
-
-    Args:
-        net: The net that is trained.
-        is_adapter_off: Which of the two.
-        start_digest: The digest of the weights the run started from.
-        read: Makes the start weights again, on the device they are used on.
-        source: What to call them in errors.
     """
 
-    def __init__(
-        self,
-        net: Net,
-        *,
-        is_adapter_off: bool,
-        start_digest: str,
-        read: Callable[[], Net],
-        source: object,
-    ) -> None:
-        self._net, self._is_adapter_off = net, is_adapter_off
-        self._start_digest, self._read, self._source = start_digest, read, source
-        self._copy: Net | None = None
+    _net: Net  # the net that is trained
+    _is_adapter_off: bool  # which of the two
+    _start_digest: str  # of the weights the run started from
+    _read: Callable[[], Net]  # makes the start weights again, on the device they are used on
+    _source: object  # what to call them in errors
+    _copy: Net | None = None
 
-    def __enter__(self) -> Net:
-        self._stack = contextlib.ExitStack()
+    @contextmanager
+    def opened(self) -> Iterator[Net]:
+        """
+        The net, for use inside.
+
+        `BackendError` where the start weights are not what they were.
+        """
         if self._is_adapter_off:
             from rlvr_torch.models.lora.adapters import without_adapter
 
-            self._stack.enter_context(without_adapter(self._net))  # type: ignore[arg-type]
-            return self._net
+            with without_adapter(self._net):  # type: ignore[arg-type]
+                yield self._net
+            return
         if self._copy is None:
             copy = self._read()
             if WeightsDigest(copy)() != self._start_digest:
@@ -54,23 +49,16 @@ class Reference:
                     "the reference cannot be had: the model's files changed since the run started"
                     f"\n  {self._source} must hold the weights of the start"
                 )
-            for value in copy.module.parameters():
-                value.requires_grad_(False)
+            copy.module.requires_grad_(False)
             self._copy = copy
-        return self._copy
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        yield self._copy
 
 
 def is_adapter_off(net: Net, option: str, has_start_adapter: bool) -> bool:
     """
-    What `torch.reference` comes to: `auto` is the bare model where that is what a run started from.
+    Whether `torch.reference` (`option`) means the weights without adapters.
 
-    Args:
-        net: The net that is trained.
-        option: `torch.reference`.
-        has_start_adapter: Whether the run goes on from saved adapters.
+    `auto` does where the run started from the bare model: with adapters, none of them saved before.
     """
     has_adapters = getattr(net, "adapted", None) is not None
     return option == "adapter-off" or (option == "auto" and has_adapters and not has_start_adapter)

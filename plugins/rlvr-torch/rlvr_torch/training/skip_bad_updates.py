@@ -16,38 +16,26 @@ class NotFiniteError(BackendError):
 
 
 class Skips:
-    """
-    Counts the updates that were left out one after another.
-
-    Args:
-        most: How many there may be before the run ends.
-    """
+    """Counts skipped updates in a row; more than `most` end the run."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._in_a_row = 0
 
     def guard(self, update: Callable[[], dict[str, float]]) -> dict[str, float]:
-        """
-        The metrics of an update, or of one that was left out, with `update/skipped`.
-
-        Raises:
-            NotFiniteError: It is one too many.
-        """
+        """The metrics of an update with `update/skipped`; `NotFiniteError`: too many in a row."""
         try:
             metrics = update()
         except NotFiniteError as error:
-            return self._count(error)
+            if self._in_a_row >= self._most:
+                before = f" after {self._in_a_row} that were skipped" if self._in_a_row else ""
+                raise NotFiniteError(
+                    f"{error}\n  found: one too many{before} (torch.max_skipped={self._most})\n"
+                    "  try: a smaller train.lr, a smaller train.grad_clip, or look at these "
+                    "problems"
+                ) from error
+            self._in_a_row += 1
+            log.warning("update_skipped", in_a_row=self._in_a_row, reason=str(error))
+            return {"update/skipped": 1.0}
         self._in_a_row = 0
         return {**metrics, "update/skipped": 0.0}
-
-    def _count(self, error: NotFiniteError) -> dict[str, float]:
-        if self._in_a_row >= self._most:
-            before = f" after {self._in_a_row} that were skipped" if self._in_a_row else ""
-            raise NotFiniteError(
-                f"{error}\n  found: one too many{before} (torch.max_skipped={self._most})\n"
-                "  try: a smaller train.lr, a smaller train.grad_clip, or look at these problems"
-            ) from error
-        self._in_a_row += 1
-        log.warning("update_skipped", in_a_row=self._in_a_row, reason=str(error))
-        return {"update/skipped": 1.0}

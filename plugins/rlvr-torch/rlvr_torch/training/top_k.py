@@ -17,7 +17,7 @@ from rlvr_torch.training.output_head import Head
 
 
 def as_datum(question: Question) -> Datum:
-    """The question as data are given to a model: what is asked for is supervised."""
+    """The question as a datum in which the tokens asked for are supervised."""
     mask = np.arange(len(question.ids)) >= question.start
     nothing = np.zeros(len(mask), np.float32)
     return Datum(
@@ -32,12 +32,7 @@ def as_datum(question: Question) -> Datum:
 
 
 def top_k(
-    head: Head,
-    hidden: Tensor,
-    questions: Sequence[Question],
-    *,
-    vocab_size: int,
-    chunk: int,
+    head: Head, hidden: Tensor, questions: Sequence[Question], *, vocab_size: int, chunk: int
 ) -> list[TopK]:
     """
     Answers to questions whose states are (N, C), one question after the other.
@@ -64,16 +59,13 @@ def top_k(
         logprobs.append(likeliest.values.cpu().numpy())
     cuts = np.cumsum(places.counts)[:-1]
     is_padded = len(head.weights) > vocab_size
+    tables = [np.split(np.concatenate(whole), cuts) for whole in (ids, logprobs, actual)]
     return [
         TopK(
-            ids=one[:, : q.k],
-            logprobs=two[:, : q.k],
-            actual=three,
+            ids=best[:, : q.k],
+            logprobs=values[:, : q.k],
+            actual=own,
             is_whole=q.k == vocab_size and not is_padded,
         )
-        for q, one, two, three in zip(
-            questions,
-            *(np.split(np.concatenate(whole), cuts) for whole in (ids, logprobs, actual)),
-            strict=True,
-        )
+        for q, best, values, own in zip(questions, *tables, strict=True)
     ]

@@ -1,1 +1,1 @@
-"""Rows for training only, made of public sets with a golden design or a testbench."""
+"""Rows for training only, from public sets with a golden design or a testbench."""

@@ -1,4 +1,4 @@
-"""A harness made from a golden design: it and the answer side by side, under random stimulus."""
+"""A harness from a golden design: design and answer side by side, under random stimulus."""
 
 from __future__ import annotations
 
@@ -215,8 +215,8 @@ def equivalence_harness(
 
     Both designs are in one simulation, each file a compilation unit of its own. The names by which
     a reference from the answer would have to begin (the bench, the golden instance, all that the
-    golden text defines) carry `suffix`, which nobody who does not know that text can tell. `given`
-    are Verilog files of the context, in the order of compilation.
+    golden text defines) carry `suffix`, which cannot be guessed without that text. `given` are
+    Verilog files of the context, in the order of compilation.
     """
     design = renamed_types(golden, defined_names(golden), suffix)
     bench = f"bench{suffix}"

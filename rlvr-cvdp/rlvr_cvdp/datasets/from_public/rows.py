@@ -63,11 +63,13 @@ def parse_source_row(row: Mapping[str, Any]) -> CvdpProblem:
     else:
         harness = _equivalence(row, golden, top, target, given, suffix)
     check_tree([*context, *harness, target])
+    if not re.search(rf"\b{re.escape(top)}\b", prompt):
+        prompt = f"{prompt.rstrip()}\n\nName the top module `{top}`.\n"
     return CvdpProblem(
         id=row["id"],
         category=_text(row, "category") or "training",
         difficulty=_text(row, "difficulty"),
-        prompt=prompt if re.search(rf"\b{re.escape(top)}\b", prompt) else _named(prompt, top),
+        prompt=prompt,
         context=context,
         targets=(target,),
         harness=harness,
@@ -110,8 +112,7 @@ def _equivalence(
 def _top(golden: str, testbench: str) -> str:
     """The module to write: the golden design's only root, or what the testbench lacks."""
     if golden.strip():
-        defined = module_names(golden)
-        roots = [name for name in defined if not _is_used(golden, name)]
+        roots = _roots(golden)
         if len(roots) == 1:
             return roots[0]
         raise RowError("which module of it is the top is not clear; name it with top")
@@ -122,14 +123,14 @@ def _top(golden: str, testbench: str) -> str:
 
 
 def _bench_top(testbench: str) -> str:
-    roots = [name for name in module_names(testbench) if not _is_used(testbench, name)]
+    roots = _roots(testbench)
     if len(roots) != 1:
         raise RowError("its testbench has no module that is clearly the top", kind="harness")
     return roots[0]
 
 
 def _why_unsafe(testbench: str) -> str:
-    """What in a testbench has names that cannot be hidden from an answer, "" for nothing."""
+    """The part of a testbench whose names cannot be hidden from an answer, "" for none."""
     for token in code(testbench):
         if token.kind == "escaped":
             return f"the escaped name {token.text}"
@@ -138,13 +139,10 @@ def _why_unsafe(testbench: str) -> str:
     return ""
 
 
-def _is_used(text: str, module: str) -> bool:
-    """Whether the text instantiates a module of this name."""
-    return module in instantiated(text)
-
-
-def _named(prompt: str, top: str) -> str:
-    return f"{prompt.rstrip()}\n\nName the top module `{top}`.\n"
+def _roots(text: str) -> list[str]:
+    """The modules that the text defines and does not instantiate."""
+    used = instantiated(text)
+    return [name for name in module_names(text) if name not in used]
 
 
 def _text(row: Mapping[str, Any], key: str) -> str:

@@ -1,4 +1,4 @@
-"""A harness made from a testbench that is written in Verilog and prints whether it passed."""
+"""A harness from a testbench that is written in Verilog and prints whether it passed."""
 
 from __future__ import annotations
 
@@ -98,10 +98,10 @@ def bench_harness(
     """
     The harness's files by path; `top` is the testbench's own module.
 
-    Names that a hierarchical reference could begin with carry `suffix`, which nobody who does not
-    know the testbench can tell: an answer cannot reach the bench's counters. Nothing but the
-    bench may call a system task (print, end the simulation), told by the compiled scopes, not by
-    files or lines that a text could claim.
+    Names that a hierarchical reference could begin with carry `suffix`, which cannot be guessed
+    without the testbench: an answer cannot reach the bench's counters. Only the bench may call a
+    system task (print, end the simulation). The compiled scopes decide that, not files or lines,
+    which a text could claim.
     """
     bench = renamed(testbench, scope_names(testbench), suffix)
     sources = ["/src/bench.sv", *(f"/code/{path}" for path in given), f"/code/{target}"]

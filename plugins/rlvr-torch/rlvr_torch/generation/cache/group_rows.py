@@ -20,38 +20,27 @@ class GroupRows:
 
     An empty place holds the numbers of some row; nothing reads them. Where each row has a prompt of
     its own, all places of a prompt hold its row.
-
-    Args:
-        owner: Place of each row's prompt; None where the row is free (it reads the first place).
-        prompts: P.
-        group_rows: Places a prompt (G), at least as many as any prompt has rows.
-        device: Where the rows are.
-        is_static: Do the same operations whatever rows are in the table.
     """
 
     def __init__(
         self,
+        # Place of each row's prompt; None where the row is free (it reads the first place).
         owner: Sequence[int | None],
-        prompts: int,
-        group_rows: int,
-        device: torch.device,
+        prompts: int,  # P
+        group_rows: int,  # places a prompt (G), at least as many as any prompt has rows
+        device: torch.device,  # where the rows are
         *,
-        is_static: bool = False,
+        is_static: bool = False,  # do the same operations whatever rows are in the table
     ) -> None:
-        counts = [0] * prompts
-        numbers = []
-        for place in owner:
-            numbers.append(0 if place is None else counts[place])
-            if place is not None:
-                counts[place] += 1
         self.shape = (prompts, group_rows)
-        width = self.shape[1]
-        of_row = [0 if p is None else p * width + n for p, n in zip(owner, numbers, strict=True)]
-        of_seat = [0] * (prompts * width)
+        of_row, of_seat = [0] * len(owner), [0] * (prompts * group_rows)
+        taken = [0] * prompts
         for row, place in enumerate(owner):
             if place is not None:
+                of_row[row] = place * group_rows + taken[place]
                 of_seat[of_row[row]] = row
-        self._is_plain = not is_static and of_row == list(range(prompts * width))
+                taken[place] += 1
+        self._is_plain = not is_static and of_row == list(range(prompts * group_rows))
         self._is_lone = not is_static and is_lone(owner, prompts)
         self.of_row = torch.tensor(of_row, device=device)  # (R,)
         self.of_seat = torch.tensor(of_seat, device=device)  # (P * G,)
@@ -83,7 +72,7 @@ class GroupRows:
 
 
 def is_lone(owner: Sequence[int | None], prompts: int) -> bool:
-    """Whether each row has the prompt of its own number, so that nothing is to be brought round."""
+    """Whether each row reads the prompt of its own number, so that no row has to be moved."""
     return len(owner) == prompts and all(
         place is None or place == row for row, place in enumerate(owner)
     )

@@ -21,12 +21,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rlvr_torch.generation.cache.group_rows import GroupRows, is_lone
-from rlvr_torch.generation.cache.prompts import Prompts
+from rlvr_torch.generation.cache.prompts import STEP, Prompts, whole_steps
 from rlvr_torch.models.attention import attend_over, causal
 from rlvr_torch.models.interface import Heads
 
 _FIRST_SLOTS = 64
-_STEP = 32  # own slots that are looked at are a multiple of this
+
 _LEAST = 512  # numbers in a product of a row and a head: fewer are multiplied in another way
 _QUERIES = 4  # fewer that look at a prompt together are multiplied in another way
 _NEVER = 1 << 40  # position of a slot that holds nothing
@@ -36,9 +36,9 @@ class KVCache:
     """
     The cache of one batch. `attend_prompts` is the attention of a prefill, `attend` of decoding.
 
-    With `is_static` the shapes that `attend` works on take few different values (`shape` names
-    them), and all that changes between passes of one shape is the contents of tensors: what a
-    CUDA graph needs.
+    It begins without room and grows with what it must hold. With `is_static` the shapes that
+    `attend` works on take few different values (`shape` names them), and all that changes between
+    passes of one shape is the contents of tensors: what a CUDA graph needs.
 
     Attributes:
         prompts: The places of prompts.
@@ -47,24 +47,13 @@ class KVCache:
 
     def __init__(
         self,
-        heads: Sequence[Heads],
+        heads: Sequence[Heads],  # the attention of each layer
         *,
-        dtype: torch.dtype,
-        device: torch.device,
-        is_static: bool = False,
+        dtype: torch.dtype,  # type keys and values are kept in
+        device: torch.device,  # where they are kept
+        is_static: bool = False,  # see above
     ) -> None:
-        """
-        A cache without room; it grows with what it must hold.
-
-        Args:
-            heads: The attention of each layer.
-            dtype: Type keys and values are kept in.
-            device: Where they are kept.
-            is_static: See above.
-        """
-        self._heads = heads
-        self._dtype = dtype
-        self._device = device
+        self._heads, self._dtype, self._device = heads, dtype, device
         self._is_static = is_static
         self.rows = 0
         self.prompts = Prompts(heads, dtype, device)
@@ -83,7 +72,7 @@ class KVCache:
         queries = [layer.queries // layer.keys for layer in heads]
         self._seats = -(-_QUERIES // min(queries))  # at least, of each prompt
         sizes = [q * layer.width for q, layer in zip(queries, heads, strict=True)]
-        self._least = _steps(-(-_LEAST // min(sizes)))  # own slots
+        self._least = whole_steps(-(-_LEAST // min(sizes)))  # own slots
         self._width = 0  # N
         self._seen: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []  # of each layer
         self._slot: int | None = None  # where all rows write in this pass
@@ -92,17 +81,12 @@ class KVCache:
 
     # Prompts
 
-    def open(self, name: Hashable, length: int) -> tuple[int, bool]:
-        """The place of a prompt of that name, and whether it is still to be read there."""
-        place = self.prompts.find(name)
-        return (self.prompts.open(name, length), True) if place is None else (place, False)
-
     def close_unused(self, wanted: set[Hashable]) -> None:
-        """Free the places of prompts that no row reads, but for these."""
+        """Free the places of prompts that no row reads, except the wanted ones."""
         self.prompts.close_unused({place for place in self._owner if place is not None}, wanted)
 
     def read_prompts(self, places: Sequence[int], tokens: int) -> None:
-        """The next prefill holds the prompts of these places, padded to so many tokens."""
+        """Name the places that the next prefill fills, and its length in tokens."""
         first, count = places[0], len(places)
         is_run = list(places) == list(range(first, first + count))
         self._reading = (
@@ -125,7 +109,6 @@ class KVCache:
     # Rows
 
     def reserve(self, rows: int) -> None:
-        """Make room for so many rows."""
         if rows > len(self._owner):
             more = rows - len(self._owner)
             self._owner += [None] * more
@@ -133,17 +116,15 @@ class KVCache:
             self._grow(max(self._slots, _FIRST_SLOTS, self._least))
 
     def begin(self, row: int, place: int) -> None:
-        """A completion of the prompt at a place takes the row."""
+        """A completion of the prompt at `place` takes the row."""
         self._owner[row] = place
         self._born[row] = self._clock
         self._is_seated = False
 
     def end(self, row: int) -> None:
-        """The row's completion has ended."""
         self._owner[row] = None
 
     def move(self, source: int, target: int) -> None:
-        """A row goes to a free one's place."""
         self._owner[target], self._owner[source] = self._owner[source], None
         self._born[target] = self._born[source]
         age = self._clock - self._born[source]
@@ -160,7 +141,11 @@ class KVCache:
         self._is_seated = False
 
     def tidy(self, rows: int) -> None:
-        """Drop the gaps between prompts; where so many rows have one each, a row keeps its own."""
+        """
+        Close the gaps between prompts.
+
+        Where nearly every row has its own, a row keeps its place.
+        """
         is_lone = len({place for place in self._owner if place is not None}) > rows - 2
         moved = self.prompts.tidy(rows if is_lone else 0)
         self._owner = [None if p is None else moved.get(p, p) for p in self._owner]
@@ -180,7 +165,6 @@ class KVCache:
 
     @property
     def _oldest(self) -> int:
-        """Clock at which the oldest living row began."""
         living = zip(self._born, self._owner, strict=True)
         return min((born for born, owner in living if owner is not None), default=self._clock)
 
@@ -188,10 +172,9 @@ class KVCache:
 
     def advance(self) -> Tensor:
         """
-        Make ready for one more token a row; call before each decoding pass.
+        Prepare one more token a row, before each decoding pass.
 
-        Returns:
-            Position of each row's token, (R, 1).
+        Gives the tokens' positions (R, 1).
         """
         oldest = self._clock - self._oldest  # age of the oldest row: where it writes now
         if oldest >= self._slots:
@@ -199,7 +182,7 @@ class KVCache:
             self._is_seated = False
         if not self._is_seated:
             self._seat()
-        width = max(self._least, _steps(oldest + 1))
+        width = max(self._least, whole_steps(oldest + 1))
         width = self._slots if self._is_static else min(width, self._slots)
         if width != self._width or not self._seen:
             self._width = width
@@ -231,7 +214,7 @@ class KVCache:
         return kept if kept is value else kept.copy_(value)
 
     def _seat(self) -> None:
-        """The tables that depend on who sits where, but not on the clock."""
+        """Make the tables that depend on which prompt each row has, but not on the clock."""
         owner, lengths = self._owner[: self.rows], self.prompts.lengths
         places, self._span = self.prompts.places, self.prompts.span
         seats = max(self._seats, max(owner.count(place) for place in range(places)))
@@ -262,7 +245,7 @@ class KVCache:
         self._is_seated = True
 
     def _look(self, positions: Tensor) -> None:
-        """What each row may see in this pass: 0 or -inf for each key, by window."""
+        """Make the bias of each window for this pass: 0 for a visible key, else -inf."""
         at = self._at[:, : self._span + self._width]
         future = at > positions
         for window in self._windows:
@@ -274,7 +257,7 @@ class KVCache:
     def attend(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None
     ) -> Tensor:
-        """Attention of one new token a row, q (R, H, 1, D), k and v (R, K, 1, D), over its past."""
+        """Attention of a new token a row, q (R, H, 1, D), k and v (R, K, 1, D), over its past."""
         heads, span, rows = self._heads[layer], self._span, self.rows * self._heads[layer].keys
         prompt_k, prompt_v, own_k, own_v = self._seen[layer]
         self._put(self._keys[layer], k, heads)
@@ -289,7 +272,7 @@ class KVCache:
         scores.unflatten(0, (self.rows, -1)).add_(self._biases[heads.window])
         if sinks is not None:
             sink = sinks.float().view(1, heads.keys, -1, 1).expand(self.rows, -1, -1, 1)
-            sink = F.pad(sink.flatten(0, 1), (0, _STEP - 1), value=float("-inf"))
+            sink = F.pad(sink.flatten(0, 1), (0, STEP - 1), value=float("-inf"))
             scores = torch.cat([scores, sink], dim=2)
         shares = scores.softmax(dim=2).to(self._dtype)
         seated = self._group_rows.sit(shares[:, :, :span], heads.keys)  # (P * K, G * Q, S)
@@ -298,7 +281,6 @@ class KVCache:
         return mixed.view(self.rows, heads.queries, 1, heads.width).to(v.dtype)
 
     def _put(self, store: Tensor, new: Tensor, heads: Heads) -> None:
-        """Write the new token's."""
         if self._slot is not None:
             store[: self.rows, :, self._slot].copy_(new[:, :, 0])
         else:
@@ -306,23 +288,19 @@ class KVCache:
             store.view(-1, heads.width).index_copy_(0, self._write[heads.keys], new)
 
     def _find_seen(self) -> None:
-        """What is looked at in each layer, for as long as it is in the same place and as wide."""
+        """Make the views of keys and values that each layer looks at."""
         places, self._seen = self._group_rows.shape[0], []
         for layer, heads in enumerate(self._heads):
             prompt_k = self.prompts.keys[layer][:places, :, :, : self._span].flatten(0, 1)
             prompt_v = self.prompts.values[layer][:places, :, : self._span].flatten(0, 1)
-            own_k, own_v = (
-                store[layer].view(-1, self._slots, heads.width)[
-                    : self.rows * heads.keys, : self._width
-                ]
-                for store in (self._keys, self._values)
-            )
+            shape, count = (-1, self._slots, heads.width), self.rows * heads.keys
+            own_k = self._keys[layer].view(shape)[:count, : self._width]
+            own_v = self._values[layer].view(shape)[:count, : self._width]
             # (P * K, D, S), (P * K, S, D), (R * K, D, N), (R * K, N, D)
             self._seen.append((prompt_k, prompt_v, own_k.transpose(1, 2), own_v))
 
 
 def _scaled(q: Tensor, k: Tensor, scale: float) -> Tensor:
-    """The product of two batches of matrices, times a number."""
     scores = q.new_empty(q.shape[0], q.shape[1], k.shape[2])
     return scores.baddbmm_(q, k, beta=0, alpha=scale)
 
@@ -330,7 +308,3 @@ def _scaled(q: Tensor, k: Tensor, scale: float) -> Tensor:
 def _power(count: int) -> int:
     """The next power of two."""
     return 1 << (count - 1).bit_length()
-
-
-def _steps(slots: int) -> int:
-    return -(-slots // _STEP) * _STEP

@@ -9,13 +9,16 @@ Shapes: P places, S slots of a place, K key heads, D width of a head, C width of
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from rlvr_torch.models.interface import Heads
 
-_STEP = 32  # slots of a place are a multiple of this: see `KVCache`
+STEP = 32
+"""Slots that are looked at are a multiple of this."""
 
 
 class Prompts:
@@ -26,60 +29,55 @@ class Prompts:
         keys: Keys of each layer, (P, K, D, S).
         values: Values of each layer, (P, K, S, D).
         lengths: Tokens of each place's prompt; 0 where the place is free.
-        ends: Final hidden state (C,) of the prompt's last token, by place; None until it was read.
+        ends: Final hidden state (C,) of the prompt's last token, by place, once it was read.
     """
 
     def __init__(self, heads: Sequence[Heads], dtype: torch.dtype, device: torch.device) -> None:
         self.lengths: list[int] = []
-        self.ends: list[Tensor | None] = []
+        self.ends: list[Any] = []
         self._slots = 0
         self._by_name: dict[Hashable, int] = {}
-        keys = [(0, layer.keys, layer.width, 0) for layer in heads]
-        values = [(0, layer.keys, 0, layer.width) for layer in heads]
-        self.keys = [torch.empty(shape, dtype=dtype, device=device) for shape in keys]
-        self.values = [torch.empty(shape, dtype=dtype, device=device) for shape in values]
+        empty = partial(torch.empty, dtype=dtype, device=device)
+        self.keys = [empty(0, layer.keys, layer.width, 0) for layer in heads]
+        self.values = [empty(0, layer.keys, 0, layer.width) for layer in heads]
 
     @property
     def places(self) -> int:
-        """Places up to the last one in use."""
         return max((i + 1 for i, length in enumerate(self.lengths) if length), default=1)
 
     @property
     def size(self) -> int:
-        """Numbers in all places of a layer: changes whenever they are put elsewhere in memory."""
+        """Numbers in all places of a layer; another value means another place in memory."""
         return self.keys[0].numel()
 
     @property
     def span(self) -> int:
         """Slots that hold the longest prompt, in whole steps."""
-        return _steps(max(self.lengths))
-
-    def find(self, name: Hashable) -> int | None:
-        """The place of a prompt that was opened before."""
-        return self._by_name.get(name)
+        return whole_steps(max(self.lengths))
 
     def reserve(self, places: int, tokens: int = 0) -> None:
-        """Make room for so many prompts of so many tokens."""
-        slots = max(self._slots, _steps(tokens))
+        slots = max(self._slots, whole_steps(tokens))
         if places > len(self.lengths) or slots > self._slots:
             self._grow(max(places, len(self.lengths)), slots)
 
     def make_room(self, lengths: Mapping[Hashable, int]) -> None:
-        """Make room at once for prompts of these names, some of which may have a place."""
+        """Make room at once for the prompts of these names that have no place yet."""
         new = sum(name not in self._by_name for name in lengths)
         if new > self.lengths.count(0):
             self.reserve(max(len(self._by_name) + new, 2 * len(self.lengths)))
         self.reserve(0, max(lengths.values()))
 
-    def open(self, name: Hashable, length: int) -> int:
-        """A place for a prompt; what it held before is overwritten. `make_room` comes before."""
-        place = self.lengths.index(0)
+    def open(self, name: Hashable, length: int) -> tuple[int, bool]:
+        """The place of a prompt of that name, and whether it is still to be read there."""
+        if (known := self._by_name.get(name)) is not None:
+            return known, False
+        place = self.lengths.index(0)  # free since `make_room`; what it held is overwritten
         self.lengths[place] = length
         self._by_name[name] = place
-        return place
+        return place, True
 
     def close_unused(self, used: set[int], wanted: set[Hashable]) -> None:
-        """Free all places but those in use and those of the wanted prompts."""
+        """Free all places except the used ones and those of the wanted prompts."""
         for name, place in list(self._by_name.items()):
             if place not in used and name not in wanted:
                 del self._by_name[name]
@@ -95,7 +93,11 @@ class Prompts:
         self.values[layer][places, :, count:] = 0
 
     def tidy(self, least: int) -> dict[int, int]:
-        """Fill free places with the last ones, but for the first `least`; gives what went where."""
+        """
+        Move the last prompts to free places behind the first `least`.
+
+        Gives old and new places.
+        """
         moved = {}
         used = max(least, sum(1 for length in self.lengths if length))
         names = {place: name for name, place in self._by_name.items()}
@@ -114,15 +116,13 @@ class Prompts:
         self.lengths += [0] * more
         self.ends += [None] * more
         self._slots = slots
-        for layer, old in enumerate(self.keys):
-            new = old.new_zeros(places, *old.shape[1:3], slots)
-            new[: old.shape[0], :, :, : old.shape[3]] = old
-            self.keys[layer] = new
-        for layer, old in enumerate(self.values):
-            new = old.new_zeros(places, old.shape[1], slots, old.shape[3])
-            new[: old.shape[0], :, : old.shape[2]] = old
-            self.values[layer] = new
+        for layer, (k, v) in enumerate(zip(self.keys, self.values, strict=True)):
+            self.keys[layer] = k.new_zeros(places, *k.shape[1:3], slots)
+            self.keys[layer][: k.shape[0], :, :, : k.shape[3]] = k
+            self.values[layer] = v.new_zeros(places, v.shape[1], slots, v.shape[3])
+            self.values[layer][: v.shape[0], :, : v.shape[2]] = v
 
 
-def _steps(tokens: int) -> int:
-    return -(-tokens // _STEP) * _STEP
+def whole_steps(slots: int) -> int:
+    """So many slots or a few more: a multiple of the step of all widths (see `KVCache`)."""
+    return -(-slots // STEP) * STEP

@@ -20,7 +20,7 @@ _FEWEST = 256  # rows at a time all the same: fewer make slow products
 
 class EndsOnly:
     """
-    The attention of a prefill of which only one token of each row is wanted.
+    The attention `attend`, of a prefill of which only one token of each row is wanted.
 
     All keys and values are needed, but the last layer's MLP, say, only for the wanted tokens.
 
@@ -30,7 +30,6 @@ class EndsOnly:
     """
 
     def __init__(self, attend: Attend, layer: int, wanted: tuple[Tensor, Tensor]) -> None:
-        """`attend` is the attention itself."""
         self._attend = attend
         self.layer = layer
         self.wanted = wanted
@@ -38,17 +37,14 @@ class EndsOnly:
     def __call__(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None
     ) -> Tensor:
-        """That attention."""
         return self._attend(layer, q, k, v, sinks)
 
 
 class PackedBlock:
     """
-    Called like the block, without gradients.
+    Called like the block, without gradients. Its norms are read at each call.
 
-    Args:
-        block: Its norms are read at each call.
-        product_of: The laid out weight of each of its linear layers.
+    `product_of` gives the laid out weight of each of its linear layers.
     """
 
     def __init__(self, block: Block, product_of: Callable[[nn.Linear], Matmul]) -> None:

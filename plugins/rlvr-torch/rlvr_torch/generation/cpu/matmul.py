@@ -21,17 +21,15 @@ _LINEAR, _CUBIC = torch.tensor(1.5957691216057308), 0.0713548162726009
 
 class Matmul:
     """
-    A copy of a weight (O, I), if oneDNN is there, and the bias (O,).
+    A copy of a weight (O, I), if oneDNN is there, and the bias (O,) or None.
 
-    Args:
-        weight: Float32, on the CPU; it must not change.
-        bias: Likewise; or None.
+    Both float32, on the CPU; the weight must not change.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self._weight = weight.detach()
         self._bias = None if bias is None else bias.detach()
-        self._is_blocked = _has_blocks()
+        self._is_blocked = has_blocks()
         if self._is_blocked:
             self._weight = torch.ops.mkldnn._reorder_linear_weight(self._weight, _HINT)
 
@@ -69,7 +67,8 @@ def gelu(x: Tensor) -> Tensor:
     return inner.mul_(x).sigmoid_().mul_(x)
 
 
-def _has_blocks() -> bool:
+def has_blocks() -> bool:
+    """Whether this torch has the operators for blocked weights."""
     names = ("_reorder_linear_weight", "_linear_pointwise")
     return torch.backends.mkldnn.is_available() and all(
         hasattr(torch.ops.mkldnn, name) for name in names

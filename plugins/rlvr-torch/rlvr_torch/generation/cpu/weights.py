@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rlvr_torch.generation.cpu.gpt2_block import EndsOnly, PackedBlock
-from rlvr_torch.generation.cpu.matmul import Matmul
+from rlvr_torch.generation.cpu.matmul import Matmul, has_blocks
 from rlvr_torch.models.gpt2 import GPT2, Block
 from rlvr_torch.models.interface import Attend, Net
 
@@ -25,11 +26,7 @@ _SMALL = 1 << 26  # numbers of a net whose copy may stay when nothing is decoded
 
 class DecodeWeights:
     """
-    Products with a net's weights; `packed` is the time in which they are fast.
-
-    Args:
-        net: Whose linear layers and head they are.
-        dtype: What products are computed in.
+    Products with a net's weights, computed in `dtype`; `packed` is the time in which they are fast.
 
     Attributes:
         is_small: Whether the copy is worth its memory when nothing is decoded.
@@ -48,7 +45,11 @@ class DecodeWeights:
 
     @contextmanager
     def packed(self, version: int | None = None) -> Iterator[None]:
-        """Fast inside; weights must not change there. What was laid out is used again next time."""
+        """
+        Products are fast inside.
+
+        The weights must not change there. Copies are kept for the next time.
+        """
         if not self._is_on:
             yield
             return
@@ -71,7 +72,7 @@ class DecodeWeights:
                 del module.__dict__["forward"]
 
     def _lay_out(self, version: int | None) -> None:
-        """Copy the weights, unless they are what they were: nobody wrote to them."""
+        """Copy the weights, unless nobody has written to them since the last copy."""
         values = list(self._net.module.parameters())
         state = (version, [(id(value), value.data_ptr(), value._version) for value in values])
         if state == self._state:
@@ -87,12 +88,12 @@ class DecodeWeights:
 
     def ends(self, tokens: Tensor, positions: Tensor, attend: Attend, last: Tensor) -> Tensor:
         """
-        Final hidden states (P, C) of one token of each prompt, all of which are read.
+        Final hidden states (P, C) of one token of each prompt; all tokens (P, S) are read.
 
         Args:
             tokens: (P, S).
             positions: (P, S).
-            attend: Of the prefill.
+            attend: The attention of the prefill.
             last: Index of the token whose state is wanted, (P,).
         """
         net, rows = self._net, torch.arange(len(tokens), device=tokens.device)
@@ -109,13 +110,31 @@ class DecodeWeights:
         return F.linear(hidden, self._net.head.float(), None if bias is None else bias.float())
 
 
+def is_batch_invariant(net: Net, cores: int) -> bool:
+    """
+    Whether a row decoded in float32 has the same bits beside any others (docs/rollouts.md).
+
+    Every weight must be multiplied by `Matmul` or looked up: experts and convolutions are not. An
+    operation that is spread over a number of cores that is no power of two may cut a vector.
+    """
+    modules = net.module.modules()
+    known = {id(m.weight) for m in modules if isinstance(m, nn.Embedding) or _is_product(m)}
+    weights = [value for value in net.module.parameters() if value.dim() > 1]
+    is_known = all(_is_plain(w) and (id(w) in known or w is net.head) for w in weights)
+    return has_blocks() and is_known and cores.bit_count() == 1
+
+
+def _is_product(module: nn.Module) -> bool:
+    """A layer that is a product and nothing else; `Conv1D` is that of transformers' GPT-2."""
+    return type(module) is nn.Linear or type(module).__name__ == "Conv1D"
+
+
 def _weight_of(module: nn.Module) -> Tensor | None:
-    """(O, I) of a layer that is a product and nothing else."""
-    if type(module) is nn.Linear:
-        return module.weight
-    weight = getattr(module, "weight", None)
-    is_turned = type(module).__name__ == "Conv1D"  # of transformers' GPT-2
-    return weight.t() if is_turned and isinstance(weight, Tensor) else None
+    """(O, I) of a layer that is a product."""
+    if not _is_product(module):
+        return None
+    weight = cast("Tensor", module.weight)
+    return weight if type(module) is nn.Linear else weight.t()
 
 
 def _is_plain(weight: Tensor) -> bool:
@@ -123,7 +142,7 @@ def _is_plain(weight: Tensor) -> bool:
 
 
 def _is_bare(block: Block, products: Container[nn.Module]) -> bool:
-    """Whether the block is its weights and nothing else: no hook of an adapter listens to it."""
+    """Whether the block only computes with its weights: no adapter's hook listens to it."""
     linears = block.attn.c_attn, block.attn.c_proj, block.mlp.c_fc, block.mlp.c_proj
     hooked = (part._forward_hooks or part._forward_pre_hooks for part in block.modules())
     return all(linear in products for linear in linears) and not any(hooked)

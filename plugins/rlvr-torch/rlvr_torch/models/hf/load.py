@@ -24,22 +24,20 @@ _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.j
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError, ImportError)
 
 
-def import_transformers() -> Any:
-    """
-    The library.
-
-    Raises:
-        PrerequisiteError: It is not installed.
-    """
+def require(library: str, asked: str, extra: str = "hf") -> Any:
+    """A library that an extra installs, for what was `asked`; else `PrerequisiteError`."""
     try:
-        import transformers
+        return importlib.import_module(library)
     except ImportError as error:
         raise PrerequisiteError(
-            "a model hf:... was asked for\n"
-            f"  found: transformers cannot be imported ({error})\n"
-            f"  try: {pip_install('rlvr-torch[hf]')}"
+            f"{asked}\n  found: {library} cannot be imported ({error})\n"
+            f"  try: {pip_install(f'rlvr-torch[{extra}]')}"
         ) from error
-    return transformers
+
+
+def import_transformers() -> Any:
+    """The library; `PrerequisiteError` where it is not installed."""
+    return require("transformers", "a model hf:... was asked for")
 
 
 def load_net(where: str, *, dtype: torch.dtype = torch.float32, bits: int = 0) -> HFNet:
@@ -118,9 +116,7 @@ def load_config(where: str) -> Any:
     """
     A model's configuration.
 
-    Raises:
-        PrerequisiteError: transformers is not installed.
-        BackendError: There is none, or it is of an architecture that transformers does not know.
+    Raises as `load_tokenizer`, also where transformers does not know it.
     """
     transformers = import_transformers()
     directory = Path(where).expanduser()
@@ -129,11 +125,15 @@ def load_config(where: str) -> Any:
             f"no model in {where}: config.json is missing\n"
             "  a model's directory holds config.json, model.safetensors and a tokenizer"
         )
+    return _read(transformers.AutoConfig, where, "config.json")
+
+
+def _read(kind: Any, where: str, what: str) -> Any:
     try:
         with quietly():
-            return transformers.AutoConfig.from_pretrained(where, trust_remote_code=False)
-    except _UNREADABLE as error:
-        raise _explain(where, "config.json", error) from error
+            return kind.from_pretrained(where, trust_remote_code=False)
+    except (*_UNREADABLE, AttributeError) as error:
+        raise _explain(where, what, error) from error
 
 
 def load_tokenizer(where: str) -> Any:
@@ -153,11 +153,7 @@ def load_tokenizer(where: str) -> Any:
         )
     if not directory.is_dir():
         load_config(where)  # says at once what a tokenizer's many files would say one by one
-    try:
-        with quietly():
-            found = transformers.AutoTokenizer.from_pretrained(where, trust_remote_code=False)
-    except _UNREADABLE as error:
-        raise _explain(where, "tokenizer", error) from error
+    found = _read(transformers.AutoTokenizer, where, "tokenizer")
     if not found.chat_template:  # a vision-language model may have it with its processor
         with contextlib.suppress(BackendError):
             if is_seeing(load_config(where)):
@@ -167,17 +163,12 @@ def load_tokenizer(where: str) -> Any:
 
 def load_processor(where: str) -> Any:
     """
-    A vision-language model's processor, as transformers has it.
+    A vision-language model's processor.
 
-    Raises:
-        BackendError: There is none for pictures, or it cannot be read (its reason is told).
+    `BackendError`: none for pictures, or it cannot be read.
     """
-    transformers = import_transformers()
-    try:
-        with quietly():
-            found = transformers.AutoProcessor.from_pretrained(where, trust_remote_code=False)
-    except (*_UNREADABLE, AttributeError) as error:
-        raise _explain(where, "processor, which makes pixels of pictures,", error) from error
+    kind = import_transformers().AutoProcessor
+    found = _read(kind, where, "processor, which makes pixels of pictures,")
     if getattr(found, "image_processor", None) is None or not hasattr(found, "tokenizer"):
         raise BackendError(
             f"{where}: pictures were to be shown to this model, which has no processor for them\n"
@@ -202,14 +193,7 @@ def _four_bits(transformers: Any, dtype: torch.dtype) -> dict[str, Any]:
             f"  found: torch {torch.__version__} without a CUDA device\n"
             "  try: torch.quantize=none, or a machine with an NVIDIA GPU"
         )
-    try:
-        importlib.import_module("bitsandbytes")  # transformers imports it by itself
-    except ImportError as error:
-        raise PrerequisiteError(
-            "torch.quantize=4bit was asked for\n"
-            f"  found: bitsandbytes cannot be imported ({error})\n"
-            f"  try: {pip_install('rlvr-torch[4bit]')}"
-        ) from error
+    require("bitsandbytes", "torch.quantize=4bit was asked for", "4bit")  # transformers uses it
     settings = transformers.BitsAndBytesConfig(
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",
@@ -220,7 +204,7 @@ def _four_bits(transformers: Any, dtype: torch.dtype) -> dict[str, Any]:
 
 
 def _explain(where: str, what: str, error: Exception) -> BackendError:
-    """What went wrong, in a sentence; transformers' own messages are long and guess."""
+    """The reason in one sentence: transformers' own messages are long and guess."""
     reason = str(error).strip().split("\n")[0] or type(error).__name__
     if Path(where).expanduser().is_dir():
         return BackendError(
@@ -239,7 +223,7 @@ def _explain(where: str, what: str, error: Exception) -> BackendError:
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """Without transformers' progress bars and reports: what matters is raised."""
+    """Switch off transformers' progress bars and reports: what matters is raised."""
     from transformers.utils import logging
 
     level, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

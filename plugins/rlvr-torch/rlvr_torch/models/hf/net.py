@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from rlvr import BackendError, ImageProcessor
 from rlvr_torch.models.attention import attend_over, causal
-from rlvr_torch.models.interface import Attend, Heads
+from rlvr_torch.models.interface import Attend, Heads, capped
 
 ATTENTION = "rlvr"
 OWN_MASKS: ContextVar[bool] = ContextVar("rlvr_own_masks", default=False)
@@ -47,7 +47,9 @@ class HFNet:
     image_processor: ImageProcessor | None = None
 
     def __init__(self, model: Any, adapted: Any = None) -> None:
-        register(self.attention, _attention)
+        from transformers import AttentionInterface
+
+        AttentionInterface.register(self.attention, _attention)
         model.eval()  # no dropout: the policy that is trained must be the one that sampled
         self.model = model
         self.adapted = adapted
@@ -62,9 +64,7 @@ class HFNet:
 
     @property
     def module(self) -> nn.Module:
-        """The model with everything that is in it."""
-        module: nn.Module = self.model
-        return module
+        return self.model
 
     @property
     def decoder(self) -> Any:
@@ -73,33 +73,26 @@ class HFNet:
 
     @property
     def head(self) -> Tensor:
-        """Output weights (V, C)."""
-        weight: Tensor = self.model.get_output_embeddings().weight
-        return weight
+        return self.model.get_output_embeddings().weight
 
     @property
     def head_bias(self) -> Tensor | None:
-        """Output bias (V,), where the model has one."""
-        bias: Tensor | None = getattr(self.model.get_output_embeddings(), "bias", None)
-        return bias
+        return getattr(self.model.get_output_embeddings(), "bias", None)
 
     def hidden(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        """Final hidden states (B, T, C), after the last norm, of tokens (B, T) at positions."""
         # `attend` travels as an argument, not in a variable of the thread: a checkpointed layer
         # that is computed again in the backward pass, in a thread of autograd's, finds it too.
-        found = self.decoder(
+        return self.decoder(
             input_ids=tokens,
             position_ids=positions.expand_as(tokens),
             use_cache=False,
             rlvr_attend=attend,
-        )
-        hidden: Tensor = found.last_hidden_state
-        return hidden
+        ).last_hidden_state
 
     def attend_causal(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None
     ) -> Tensor:
-        """Each token of a row sees itself and those before it, in the layer's window."""
+        """Each token of a row sees itself and those before it, within the layer's window."""
         heads, length = self.heads[layer], q.shape[2]
         is_cut = heads.window is not None and heads.window < length
         sees = causal(length, q.device, heads.window) if is_cut else None
@@ -108,12 +101,7 @@ class HFNet:
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits (..., V) of final hidden states (..., C)."""
         logits = nn.functional.linear(hidden, self.head.to(hidden.dtype))
-        if self.head_bias is not None:
-            logits = logits + self.head_bias
-        logits = logits * self.logit_scale
-        if self.logit_softcap:
-            logits = self.logit_softcap * torch.tanh(logits / self.logit_softcap)
-        return logits
+        return capped(self, logits if self.head_bias is None else logits + self.head_bias)
 
 
 def _attention(
@@ -129,7 +117,7 @@ def _attention(
     rlvr_attend: Any = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """What a layer calls in place of softmax(q k) v: q (B, H, T, D), k and v (B, K, T, D)."""
+    """What a layer calls for its softmax attention: q (B, H, T, D), k and v (B, K, T, D)."""
     asked = Heads(
         queries=query.shape[1],
         keys=key.shape[1],
@@ -190,7 +178,7 @@ def _record_heads(net: HFNet) -> list[Heads]:
 
 
 def _refuse_lost_windows(net: HFNet, heads: Sequence[Heads]) -> None:
-    """Some families have a window in their mask only, which we do not see (Qwen2-MoE, PhiMoE)."""
+    """Refuse a window that is only in the model's mask, which we do not see (Qwen2-MoE, PhiMoE)."""
     config = net.model.config.get_text_config()
     window = getattr(config, "sliding_window", None)
     if not isinstance(window, int) or not 0 < window < net.positions:
@@ -205,10 +193,3 @@ def _refuse_lost_windows(net: HFNet, heads: Sequence[Heads]) -> None:
                 f"layer {layer} sees {window} tokens by its configuration (sliding_window) and "
                 "does not ask its attention for that"
             )
-
-
-def register(name: str, attention: Any) -> None:
-    """Have transformers know an attention function by a name."""
-    from transformers import AttentionInterface
-
-    AttentionInterface.register(name, attention)

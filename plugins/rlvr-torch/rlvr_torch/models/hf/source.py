@@ -28,20 +28,12 @@ _HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")
 
 @frozen(kw_only=True)
 class HFSource:
-    """
-    An `hf:PATH_OR_ID` with the options that change what is loaded.
+    """An `hf:PATH_OR_ID` with the options that change what is loaded."""
 
-    Attributes:
-        where: Directory or hub id of the whole model.
-        tokenizer_at: Directory or hub id of the tokenizer.
-        config: The `torch.*` options.
-        seed: Seed of new adapters.
-    """
-
-    where: str
-    tokenizer_at: str
+    where: str  # directory or hub id of the whole model
+    tokenizer_at: str  # directory or hub id of the tokenizer
     config: TorchConfig
-    seed: int = 0
+    seed: int = 0  # of new adapters
 
     @classmethod
     def parse(cls, where: str, config: TorchConfig, seed: int = 0) -> HFSource:
@@ -62,7 +54,7 @@ class HFSource:
                     "tokenizer.json, or an id of the hub (OWNER/NAME)"
                 )
             return cls(where=where, tokenizer_at=where, config=check_lora(config), seed=seed)
-        where = str(directory.resolve())  # what adapters will name as their base, from anywhere
+        where = tokenizer_at = str(directory.resolve())  # what adapters will name as their base
         if (directory / ADAPTER_CONFIG).is_file() and not (directory / "config.json").is_file():
             if config.adapter:
                 raise ConfigError(
@@ -76,25 +68,20 @@ class HFSource:
                     f"  try: --model hf:BASE torch.adapter={where}"
                 )
             has_tokenizer = (directory / "tokenizer_config.json").is_file()
-            return cls(
-                where=base,
-                tokenizer_at=where if has_tokenizer else base,
-                config=check_lora(evolve(config, adapter=where)),
-                seed=seed,
-            )
-        return cls(where=where, tokenizer_at=where, config=check_lora(config), seed=seed)
+            tokenizer_at = where if has_tokenizer else base
+            where, config = base, evolve(config, adapter=where)
+        return cls(where=where, tokenizer_at=tokenizer_at, config=check_lora(config), seed=seed)
 
     def tokenizer(self) -> HFTokenizer:
-        """The tokenizer that goes with the model."""
         return HFTokenizer.load(self.tokenizer_at, self.where, self.config.template)
 
     def net(self, vocab_size: int, *, check_base: bool = True) -> HFNet:
         """
         The start weights, with adapters where they were asked for.
 
-        Frozen weights are stored in `torch.dtype`, trained ones in float32 (with adapters; without,
-        all are in float32). `check_base` False
-        takes adapters of another base, if all shapes fit.
+        With adapters, frozen weights are stored in `torch.dtype` and trained ones in float32;
+        without, all are in float32. `check_base` False takes adapters of another base, if all
+        shapes fit.
 
         Raises:
             BackendError: See `load_net`; or the model knows fewer tokens than `vocab_size`.
@@ -119,12 +106,7 @@ class HFSource:
 
 
 def check_lora(config: TorchConfig) -> TorchConfig:
-    """
-    The same options, if they make sense together.
-
-    Raises:
-        ConfigError: One would be ignored, or contradicts another.
-    """
+    """The same options; `ConfigError` where one would be ignored, or contradicts another."""
     has_adapter = bool(config.lora_rank or config.adapter)
     idle = {
         "torch.dora=true": config.dora,

@@ -36,10 +36,9 @@ _LOOSE = 0.1  # bfloat16 and 4 bits: two ways of computing differ in the third d
 
 def refuse_unsupported(config: Any, where: str) -> None:
     """
-    Refuse an architecture that cannot work, by its configuration.
+    Refuse an architecture that cannot work.
 
-    Raises:
-        BackendError: Names the architecture, the reason and what is supported.
+    The `BackendError` names it, the reason and alternatives.
     """
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
@@ -85,12 +84,9 @@ def unsupported(kind: str, where: str, reason: str) -> BackendError:
 
 def build_net(model: Any, where: str, image_processor: ImageProcessor | None = None) -> HFNet:
     """
-    The `HFNet` of a loaded model, checked.
+    The `HFNet` of a model that was loaded from `where`, checked.
 
-    Args:
-        model: Loaded.
-        where: Its directory or id, for messages.
-        image_processor: Of a vision-language model.
+    `image_processor` is that of a vision-language model.
 
     Raises:
         BackendError: It does not attend through transformers' interface, or its logits through
@@ -103,9 +99,8 @@ def build_net(model: Any, where: str, image_processor: ImageProcessor | None = N
         raise unsupported(
             model.config.model_type, where, f"{type(error).__name__}: {error}"
         ) from error
-    tolerance = _TOLERANCE.get(net.head.dtype, _LOOSE)
-    if getattr(model, "is_quantized", False):
-        tolerance = _LOOSE
+    is_quantized = getattr(model, "is_quantized", False)
+    tolerance = _LOOSE if is_quantized else _TOLERANCE.get(net.head.dtype, _LOOSE)
     if not difference <= tolerance:
         raise unsupported(
             model.config.model_type,
@@ -118,7 +113,7 @@ def build_net(model: Any, where: str, image_processor: ImageProcessor | None = N
 
 @torch.no_grad()
 def _difference(net: HFNet) -> float:
-    """Largest difference of logits to the model's own, as a share of the largest logit."""
+    """Largest difference of our logits from the model's own, as a share of the largest logit."""
     windows = [heads.window for heads in net.heads if heads.window is not None]
     near = [window for window in windows if window < 4 * _LENGTH]  # windows we can afford to cross
     length = min(net.positions, max([_LENGTH, *(window + 8 for window in near)]))

@@ -23,13 +23,7 @@ _TYPES = ("mm_token_type_ids", "token_type_ids")
 
 
 class HFVisionNet(HFNet):
-    """
-    The `Net` of a vision-language model.
-
-    Args:
-        model: An `AutoModelForImageTextToText`, loaded.
-        image_processor: Its processor's.
-    """
+    """The `Net` of a vision-language model: an `AutoModelForImageTextToText`, loaded."""
 
     attention = SEEING
 
@@ -42,17 +36,16 @@ class HFVisionNet(HFNet):
 
     @property
     def decoder(self) -> Any:
-        """Its language model."""
         return self.model.get_decoder()
 
     @property
     def image_token(self) -> int:
-        """The id whose states are a picture's; -1 where the model does not say."""
+        """The id of a picture's tokens; -1 where the model does not say."""
         found = getattr(self.model.config, "image_token_id", None)
         return -1 if found is None else int(found)
 
     def freeze_vision(self) -> None:
-        """Train the language model and its head alone."""
+        """Train only the language model and its head."""
         trained = {id(value) for value in self.decoder.parameters()}
         trained |= {id(value) for value in self.model.get_output_embeddings().parameters()}
         for value in self.model.parameters():
@@ -77,17 +70,13 @@ class HFVisionNet(HFNet):
         before = OWN_MASKS.set(True)
         try:
             found = self.model.base_model(
-                input_ids=tokens,
-                use_cache=False,
-                **dict.fromkeys(self._types, types),
-                **pixels,
+                input_ids=tokens, use_cache=False, **dict.fromkeys(self._types, types), **pixels
             )
         except (ValueError, IndexError, StopIteration) as error:
             raise self._misfit(int(types.sum()), pictures, error) from error
         finally:
             OWN_MASKS.reset(before)
-        hidden: Tensor = found.last_hidden_state
-        return hidden
+        return found.last_hidden_state
 
     def _misfit(self, count: int, pictures: Sequence[Image], error: Exception) -> BackendError:
         shown = ", ".join(repr(one)[:80] for one in pictures[:3])
@@ -107,7 +96,7 @@ def _placed(value: Any, device: torch.device, dtype: torch.dtype) -> Any:
 
 
 def _register_masks() -> None:
-    """Masks of the model's own while it is called as a whole, and none of them otherwise."""
+    """Let the model make masks of its own only while it is called as a whole."""
     from transformers import AttentionMaskInterface
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 

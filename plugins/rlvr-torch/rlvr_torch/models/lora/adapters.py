@@ -21,8 +21,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from rlvr import BackendError, ConfigError, PrerequisiteError, pip_install
+from rlvr import BackendError, ConfigError
 from rlvr_torch.config import TorchConfig
+from rlvr_torch.models.hf.load import require
 from rlvr_torch.models.hf.net import HFNet
 from rlvr_torch.models.hf.vision import HFVisionNet
 from rlvr_torch.models.lora.base_model import BASE_FILE, difference, named_base, save_base
@@ -32,21 +33,8 @@ _ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
 
 def import_peft() -> Any:
-    """
-    The library.
-
-    Raises:
-        PrerequisiteError: It is not installed.
-    """
-    try:
-        import peft
-    except ImportError as error:
-        raise PrerequisiteError(
-            "LoRA was asked for (torch.lora_rank, or an adapter)\n"
-            f"  found: peft cannot be imported ({error})\n"
-            f"  try: {pip_install('rlvr-torch[hf]')}"
-        ) from error
-    return peft
+    """The library; `PrerequisiteError` where it is not installed."""
+    return require("peft", "LoRA was asked for (torch.lora_rank, or an adapter)")
 
 
 def attach(net: HFNet, config: TorchConfig, seed: int = 0) -> None:
@@ -72,10 +60,11 @@ def attach(net: HFNet, config: TorchConfig, seed: int = 0) -> None:
         use_dora=config.dora,
     )
     try:
-        with _seeded(seed), quietly():
-            net.adapted = peft.get_peft_model(net.model, settings)
+        _put_in(net, settings, seed)
     except ValueError as error:
-        found = sorted({name.rpartition(".")[2] for name in _linear_names(net)})
+        parts = net.model.named_modules()
+        linear = (name for name, part in parts if isinstance(part, torch.nn.Linear))
+        found = sorted({name.rpartition(".")[2] for name in linear})
         raise ConfigError(
             f"torch.lora_targets={config.lora_targets} was asked for\n"
             f"  found: {str(error).splitlines()[0]}\n"
@@ -86,7 +75,11 @@ def attach(net: HFNet, config: TorchConfig, seed: int = 0) -> None:
 
 
 def _outside(net: HFNet) -> str | None:
-    """What never gets an adapter: all but the language model, where there is more (a pattern)."""
+    """
+    A pattern of modules that never get an adapter: all outside the language model.
+
+    None: there are none.
+    """
     if not isinstance(net, HFVisionNet):
         return None
     prefix = next(name for name, part in net.model.named_modules() if part is net.decoder)
@@ -126,8 +119,7 @@ def attach_saved(net: HFNet, directory: Path, where: str, check_base: bool = Tru
     settings.inference_mode, settings.lora_dropout = False, 0.0
     settings.base_model_name_or_path = where
     try:
-        with _seeded(0), quietly():
-            net.adapted = peft.get_peft_model(net.model, settings)
+        _put_in(net, settings)
     except ValueError as error:
         raise _of_another(directory, where, base, str(error).splitlines()[0]) from error
     _refuse_head(net, f"torch.adapter={directory}")
@@ -140,7 +132,7 @@ def attach_saved(net: HFNet, directory: Path, where: str, check_base: bool = Tru
 
 def _refuse_head(net: HFNet, asked: str) -> None:
     """
-    Losses and the engine multiply by the output weights themselves, and would miss adapters.
+    Refuse adapters on the head: losses and the engine multiply by its weights and would miss them.
 
     Adapted embeddings whose weights are the head's as well would be merged into both.
     """
@@ -167,12 +159,7 @@ def _of_another(directory: Path, where: str, base: str, reason: str) -> ConfigEr
 
 
 def read_adapter_config(directory: Path) -> dict[str, Any]:
-    """
-    What peft wrote about an adapter.
-
-    Raises:
-        ConfigError: There is none, it cannot be read, or it is no LoRA.
-    """
+    """What peft wrote about an adapter; `ConfigError` where it is missing, damaged, or no LoRA."""
     path = directory / ADAPTER_CONFIG
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -197,11 +184,7 @@ def read_adapter_config(directory: Path) -> dict[str, Any]:
 
 
 def save_adapter(net: HFNet, directory: Path) -> None:
-    """
-    Write the adapters as peft does, and beside them what they stand on.
-
-    `peft.PeftModel.from_pretrained(base, directory)` reads them.
-    """
+    """Write adapters as `peft.PeftModel.from_pretrained` reads them, and a print of their base."""
     with quietly():
         net.adapted.save_pretrained(str(directory), save_embedding_layers=False)
     save_base(net, directory)
@@ -228,10 +211,7 @@ def load_adapter(net: HFNet, directory: Path) -> None:
 def adapter_tensors(net: HFNet) -> dict[str, Tensor]:
     """The adapters' weights by the names they are saved under."""
     with quietly():
-        found: dict[str, Tensor] = import_peft().get_peft_model_state_dict(
-            net.adapted, save_embedding_layers=False
-        )
-    return found
+        return import_peft().get_peft_model_state_dict(net.adapted, save_embedding_layers=False)
 
 
 def _refuse_misfits(path: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
@@ -260,21 +240,16 @@ def without_adapter(net: HFNet) -> Iterator[None]:
         yield
 
 
-def _linear_names(net: HFNet) -> list[str]:
-    return [name for name, part in net.model.named_modules() if isinstance(part, torch.nn.Linear)]
-
-
-@contextlib.contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Equal seeds give equal adapters, and torch's own generator is left alone."""
-    with torch.random.fork_rng(devices=[]):
+def _put_in(net: HFNet, settings: Any, seed: int = 0) -> None:
+    """Add adapters; equal seeds give equal ones, and torch's own generator is left alone."""
+    with torch.random.fork_rng(devices=[]), quietly():
         torch.manual_seed(seed)
-        yield
+        net.adapted = import_peft().get_peft_model(net.model, settings)
 
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """Without warnings of one library about the other."""
+    """Switch off warnings of one library about the other."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
         warnings.filterwarnings("ignore", message="fan_in_fan_out", category=UserWarning)

@@ -21,14 +21,14 @@ _SAMPLES = 256
 
 
 def named_base(described: Mapping[str, Any]) -> str:
-    """The base that peft's description of an adapter names: a whole path, or an id of the hub."""
+    """The base that peft's description names: an absolute path, or an id of the hub."""
     base = str(described.get("base_model_name_or_path") or "")
     folder = Path(base).expanduser()
     return str(folder.resolve()) if base and folder.is_dir() else base
 
 
 def save_base(net: HFNet, directory: Path) -> None:
-    """Record what the adapters stand on, where it can be told (not of weights in 4 bits)."""
+    """Record the fingerprint of the adapters' base; weights in 4 bits have none."""
     if found := _fingerprint(net):
         record = json.dumps({"fingerprint": found}) + "\n"
         (directory / BASE_FILE).write_text(record, encoding="utf-8")

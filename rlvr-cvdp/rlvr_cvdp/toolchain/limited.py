@@ -1,4 +1,4 @@
-"""Running a tool on a text of unknown worth: bounded time, memory and file size."""
+"""Runs a tool on a text of unknown origin: bounded time, memory and file size."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from attrs import frozen
@@ -26,9 +27,8 @@ def run_limited(
 ) -> Ran:
     """Run a tool in its own process group; all of the group ends with it."""
     limits = f"ulimit -t {cpu_s}; ulimit -v {memory_mb * 1024}; ulimit -f {file_mb * 1024}"
-    command = ["/bin/sh", "-c", f'{limits}; exec "$@"', "sh", *map(str, argv)]
     with subprocess.Popen(
-        command,
+        ["/bin/sh", "-c", f'{limits}; exec "$@"', "sh", *map(str, argv)],
         cwd=cwd,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -38,19 +38,18 @@ def run_limited(
         start_new_session=True,
         env={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "TMPDIR": str(cwd)},
     ) as process:
+        rc = None
         try:
             output, _ = process.communicate(timeout=_WALL_FACTOR * cpu_s)
+            rc = process.returncode
         except subprocess.TimeoutExpired:
             _end(process.pid)
             output, _ = process.communicate()
-            return Ran(None, output)
         finally:
             _end(process.pid)
-    return Ran(process.returncode, output)
+    return Ran(rc, output)
 
 
 def _end(group: int) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
-    except ProcessLookupError:
-        return

@@ -1,1 +1,0 @@
-"""Logprobs and likeliest tokens of given sequences, by a model of the service."""
