@@ -73,7 +73,7 @@ class TrajectoryBuilder:
             self.extend(kept)
 
     def part(self) -> None:
-        """End the message before, where there is one, by a newline that nobody wrote."""
+        """End the previous message, if any, with a newline of the template."""
         if self._pieces:
             self._pieces.append((_NEWLINE, None))
         self._is_parted = True

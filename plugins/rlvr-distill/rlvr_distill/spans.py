@@ -1,4 +1,4 @@
-"""What each token counts, for all data of an optimiser update at once: exact under micro-batches.
+"""Weight of each token, for a whole optimiser update at once: exact under micro-batches.
 
 The factors join the data as annotations, so every later split of the update sums to the same loss.
 

@@ -1,5 +1,5 @@
 """
-What a teacher's entropy decides, for all data of an update at once: confidence, temperature.
+Confidence weights and temperatures by the teacher's entropy, for a whole update at once.
 
 Shapes: T tokens of a datum, n of them supervised, k tokens told, V vocabulary.
 """

@@ -40,7 +40,7 @@ def checked_files(options: argparse.Namespace) -> list[Path]:
 
 def check_some(trajectories: int, refused: int, *, is_strict: bool = False) -> None:
     """
-    Refuse input of which nothing could be read; where that is asked for, any that was refused.
+    Refuse input without a readable record; if `is_strict`, also any refused record.
 
     Raises:
         ConfigError: Says how many of each.

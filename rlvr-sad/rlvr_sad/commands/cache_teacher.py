@@ -13,7 +13,7 @@ from rlvr_sad.teacher_cache.make import Made, Wish, make
 
 
 def cache_teacher(argv: list[str]) -> int:
-    """Ask about every trajectory, training and held out; what is there is not asked again."""
+    """Ask about every trajectory, training and held out, that has no answer yet."""
     parser = parser_of(
         "cache-teacher",
         "Ask a teacher once about recorded trajectories and keep its likeliest tokens, "

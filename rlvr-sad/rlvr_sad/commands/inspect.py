@@ -69,7 +69,7 @@ def inspect(argv: list[str]) -> int:
 
 
 def _unknown(missing: list[str], ids: list[str]) -> UnknownNameError:
-    """Names the ids that there are: those that look like what was asked for, else the first."""
+    """The error that lists known ids: those similar to the missing ones first."""
     import difflib  # only errors need it
 
     near = [match for name in missing for match in difflib.get_close_matches(name, ids, n=2)]
@@ -109,7 +109,7 @@ def painted(text: str, kind: SpanType, *, is_coloured: bool) -> str:
 
 
 def _plain(line: str) -> str:
-    """Without control characters, which a trajectory may hold and a terminal would obey."""
+    """The line without control characters, which a terminal would obey."""
     return "".join(
         c if c.isprintable() or c == "\t" else "\N{REPLACEMENT CHARACTER}"
         for c in line.rstrip("\r")

@@ -80,7 +80,7 @@ class ByComplexity(Curriculum):
         return chosen
 
     def _check(self, problems: Sequence[Problem]) -> None:
-        """The cache is of these trajectories; those it does not know are told, once."""
+        """Refuse a cache that knows none of the trajectories; warn once of those it lacks."""
         if self._is_checked or not self._config.cache or self._config.entropy == 0.0:
             return
         self._is_checked = True

@@ -1,4 +1,4 @@
-"""A corpus of files as problems: read once, in order; what cannot be learnt from is listed."""
+"""A corpus of files as problems, in their order; records without anything to learn are listed."""
 
 from __future__ import annotations
 

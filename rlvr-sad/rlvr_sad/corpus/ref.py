@@ -1,4 +1,4 @@
-"""What a run holds of a recorded trajectory: where it stands and how long it is, not its text."""
+"""A recorded trajectory by reference: its place and its lengths, not its text."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def answers_as_user(messages: Sequence[Message], is_fenced: bool) -> bool:
 
 
 def _type_beyond_text(message: Message, part: Part, is_answer: bool) -> SpanType | None:
-    """The type that the format says; None for text of the model, which has to be read."""
+    """The type that the format states; None for text of the model, whose marks decide."""
     if part.kind in ("reasoning", "call"):
         return "reasoning" if part.kind == "reasoning" else "action"
     if part.kind == "answer" or message.role == TOOL:

@@ -40,7 +40,7 @@ class Transcript:
 
 
 def _refuse_guess(draft: TrajectoryBuilder) -> None:
-    """A style of one turn is believed of an `{"id", "text"}` record, not of any text there is."""
+    """Refuse a guessed style: only an `{"id", "text"}` record is surely written by an agent."""
     if draft.format in GUESSED:
         raise BadRecordError("nothing in the text says who wrote what (no marks of any style)")
 

@@ -110,5 +110,5 @@ class HouseTask(Task):
         return solve(house_of(problem), f"reference/{problem.id}")
 
     def _meet(self, tokenizer: Tokenizer) -> None:
-        """An episode met the policy's tokenizer: spans are found with it."""
+        """Keep the policy's tokenizer: spans are found with it."""
         self._tokenizer = tokenizer

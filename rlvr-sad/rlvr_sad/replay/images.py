@@ -38,7 +38,7 @@ _PLACE = "\ue100"
 
 
 def _told(source: str) -> str:
-    """A source for a person, and to tell it apart: a picture in the record itself by its digest."""
+    """The source for `repr`; a picture inside the record is shown by its digest."""
     if source.startswith("data:"):
         return f"data:{hashlib.sha256(source.encode()).hexdigest()}"
     return repr(source)
@@ -253,7 +253,7 @@ def _marked(trajectory: AgentTrajectory) -> AgentTrajectory:
 
 
 def _check_none_lost(trajectory: AgentTrajectory, found: int) -> None:
-    """A template may leave out a message that is a picture alone; the next would take its place."""
+    """Refuse a template that left out a picture: the next one would take its place."""
     kinds = [s.media.kind if s.media else "" for s in trajectory.segments]
     said = [i for i, s in enumerate(trajectory.segments) if s.type in TRAINED and s.text.strip()]
     wanted = kinds[: max(said, default=0)].count("image")

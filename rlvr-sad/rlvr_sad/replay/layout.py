@@ -108,7 +108,7 @@ def _is_in_turns(trajectory: AgentTrajectory, layout: str) -> bool:
 
 
 def frame(tokenizer: Any) -> list[int]:
-    """What a fingerprint of a tokenizer does not say: how it frames prompts and ends turns."""
+    """How a tokenizer frames prompts and ends turns, which its fingerprint does not cover."""
     user, system, tool, said = (Message(role=role, content=_PROBE) for role in _ROLES)
     following = tokenizer.render((user,), first=False)
     ids = [*_begin(tokenizer), *following]

@@ -104,7 +104,7 @@ class ReplaySampler(Sampler):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Say what was left out and cut, where that was not said yet."""
+        """Log what was left out or cut since the last log line."""
         self._tally.tell(self._limit, is_over=True)
 
     async def sample(
@@ -144,7 +144,7 @@ class ReplaySampler(Sampler):
             yield trajectory
 
     def why_empty(self) -> str:
-        """Why none of many trajectories could be replayed; "" where some could, or few were."""
+        """Why no trajectory could be replayed; "" if some could, or only few were tried."""
         tried = self._tally.trajectories
         if self._tally.kept or tried < min(_TRIES, self._count):
             return ""
@@ -205,7 +205,7 @@ class ReplaySampler(Sampler):
 
 
 def _load(image_processor: ImageProcessor) -> None:
-    """Have the processor: where it cannot be had, that is no matter of one trajectory."""
+    """Load the processor: a failure ends the run, it is not the fault of one trajectory."""
     try:
         _ = image_processor.placeholder
     except BackendError as error:
@@ -214,7 +214,7 @@ def _load(image_processor: ImageProcessor) -> None:
 
 @contextmanager
 def _placed(trajectory: AgentTrajectory | None) -> Iterator[None]:
-    """What is wrong with its pictures leaves one trajectory out, with the place of its record."""
+    """Make errors about pictures a BackendError that names the record, which is then left out."""
     try:
         yield
     except (BackendError, ConfigError) as error:

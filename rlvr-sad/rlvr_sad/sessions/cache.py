@@ -1,4 +1,4 @@
-"""What was read and tokenised before, by content: a record that did not change costs nothing.
+"""Cache of read and tokenised records, by content: an unchanged record is not read again.
 
 The key is a sha256 over the record's bytes, the format that was asked for, the code of the readers
 and the tokenizer. The file's name and the record's place are no part of it. What was not used for
@@ -138,9 +138,9 @@ class TrajectoryCache:
     @contextlib.contextmanager
     def _spare(self) -> Iterator[None]:
         """
-        Housekeeping, left for another time where others hold the file.
+        Skip housekeeping while another process holds the file.
 
-        What it began is taken back, or later reads see the past.
+        The transaction is rolled back, else later reads would see old data.
         """
         try:
             yield
@@ -152,7 +152,7 @@ class TrajectoryCache:
 
 
 def now() -> int:
-    """The hour: when a result was used is not known better, so that few uses are written down."""
+    """Hours since 1970: uses are recorded by the hour, so that few of them are written."""
     return int(time.time() // _HOUR_S)
 
 

@@ -221,7 +221,7 @@ def trajectories_of(
 
 def files_of(paths: Sequence[Path]) -> list[Path]:
     """
-    The files themselves; of a folder those that may hold trajectories, sorted; others are said.
+    Files as given; of a folder those that may hold trajectories, sorted; others are logged.
 
     Raises:
         UnknownNameError: There is no such file, or a folder holds none.

@@ -1,4 +1,4 @@
-"""What was read from a source: how much of what, and what a person should look at."""
+"""Counts of what was read from one file, and what a person should check."""
 
 from __future__ import annotations
 

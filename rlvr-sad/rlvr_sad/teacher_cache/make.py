@@ -1,4 +1,4 @@
-"""Asking a teacher about recorded trajectories, once, and keeping what it says."""
+"""Ask a teacher about recorded trajectories once, and keep its answers."""
 
 from __future__ import annotations
 

@@ -75,10 +75,9 @@ class _Work:
         count = len(self.hidden) if places is None else len(places)
         block = max(1, min(block, count))
         logits = self.values.new_empty(block, len(self.weights))
-        is_made = isinstance(comparison.teacher, Projection)
         theirs = None
-        if is_made and count:
-            theirs = self.values.new_empty(block, comparison.teacher.vocabulary)  # type: ignore[union-attr]
+        if isinstance(comparison.teacher, Projection) and count:
+            theirs = self.values.new_empty(block, comparison.teacher.vocabulary)
         step = min(comparison.rows_at_once(self.size, self.values), block)
         work = comparison.workspace(step, self.size, self.values)
         for first in range(0, count, block):
@@ -109,7 +108,9 @@ class _Work:
         own = self.student.logits(rows, buffers[0])
         told = comparison.told(rows, buffers[1])
         is_safe = is_safe or own.is_cuda or not bool(torch.isfinite(own.sum() + _sum(told)))
-        slope = self._slope(own)
+        slope, cap = None, self.student.softcap
+        if cap and self.needs_grad:  # derivative (n, W), before the logits are overwritten
+            slope = 1 - (own / cap).square_()
         for start in range(0, len(own), step):
             few = slice(start, min(start + step, len(own)))
             some: Any = slice(at.start + few.start, at.start + few.stop)
@@ -124,11 +125,6 @@ class _Work:
                 is_safe,
             )
         return own if slope is None else own.mul_(slope), is_safe
-
-    def _slope(self, logits: Tensor) -> Tensor | None:
-        """Derivative (n, W) of the soft cap, before the logits are overwritten."""
-        cap = self.student.softcap
-        return 1 - (logits / cap).square_() if cap and self.needs_grad else None
 
     def _push(self, pull: Tensor, rows: Any) -> None:
         """The gradient by the block's logits (n, W), on to states, weights and bias."""

@@ -1,4 +1,4 @@
-"""What else is read off two distributions while they are at hand: numbers for metrics, by row.
+"""Metrics of two distributions by row, computed while both are in memory.
 
 Shapes: n rows, V vocabulary, S tokens that a teacher told.
 """

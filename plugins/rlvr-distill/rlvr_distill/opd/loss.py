@@ -1,4 +1,4 @@
-"""Loss `opd`: what the policy learns of its teacher on its own answers, and of the reward."""
+"""Loss `opd`: a policy gradient, and a divergence from the teacher on the policy's own answers."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class OpdLoss(Loss):
     def adapted(
         self, memory: Mapping[str, float], metrics: Mapping[str, float]
     ) -> Mapping[str, float]:
-        """What the policy gradient remembers (its KL weight), and what the divergence does."""
+        """Memory of the policy gradient (its KL weight) and of the divergence."""
         theirs, own = _parted(memory)
         kept = self._gradient.adapted(theirs, metrics)
         learnt = {} if self._distill is None else self._distill.adapted(own, metrics)
