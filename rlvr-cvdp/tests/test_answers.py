@@ -153,3 +153,14 @@ def test_a_reference_as_text_is_read_as_its_files(name, parsing):
         assert {path: text.strip() for path, text in answer.files.items()} == {
             path: text.strip() for path, text in wanted.items()
         }
+
+
+@pytest.mark.parametrize("pairs", [1, 9])
+def test_escaped_characters_past_the_basic_plane_shift_nothing(pairs):
+    """Two lone surrogates each until JSON joins them: what follows is cut where it ends."""
+    helper = "// " + "\\ud83d\\ude00" * pairs + " ok\\nmodule h(input x, y);\\nendmodule\\n"
+    user = "module a(input x, y);\\n  h u(x, y);\\nendmodule\\n"
+    text = '{"code": [{"rtl/h.sv": "' + helper + '"}, {"rtl/a.sv": "' + user + '"},]}'
+    (body,) = from_text(text, ["rtl/a.sv"]).files.values()
+    assert body.count("endmodule\n") == 2
+    assert "module h(input x, y);\nendmodule\n" in body

@@ -66,7 +66,7 @@ def load_calibration(where: str) -> dict[str, Timed]:
     path = default_path() if where == "auto" else Path(where)
     try:
         record: Any = json.loads(path.read_text(encoding="utf-8"))
-        if record["version"] != VERSION:
+        if record["version"] not in (1, VERSION):  # the first one has no times of probes
             raise ValueError(f"version {record['version']}")
         probes = record.get("probe_s", {})
         return {

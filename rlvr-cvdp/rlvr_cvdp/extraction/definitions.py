@@ -66,7 +66,8 @@ def definitions_of(text: str) -> tuple[Definition, ...]:
     """
     if not _HAS_ANY.search(text):
         return ()
-    found = _PARSER.definitions(text) if len(text) <= _LONGEST else None
+    plain_text = text.encode("ascii", "replace").decode()  # JSON would join lone surrogates
+    found = _PARSER.definitions(plain_text) if len(text) <= _LONGEST else None
     is_clear = found and all(d.is_complete for d in found)
     plain = () if is_clear else tuple(islice(_by_tokens(text), _MOST))
     if found is None:

@@ -138,17 +138,24 @@ def _read(container: Any, path: str) -> dict[str, Any] | None:
 
     try:
         seen = json.loads(read_file(container, path))
-    except (NotFound, ValueError):
+    except (NotFound, ValueError, PrerequisiteError):
         return None
     return seen if isinstance(seen, dict) else None
 
 
 def read_file(container: Any, path: str) -> bytes:
-    """A plain file of a container that runs no more."""
+    """
+    A plain file of a container that runs no more.
+
+    Raises:
+        PrerequisiteError: It is a folder or a device.
+    """
     stream, _ = container.get_archive(path)
     with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as tar:
         member = tar.extractfile(tar.getmembers()[0])
-        return member.read() if member else b""
+        if member is None:
+            raise PrerequisiteError(f"{path} in the image is no plain file.")
+        return member.read()
 
 
 def _stacks_among(pythons: list[dict[str, Any]]) -> dict[str, Any]:

@@ -43,8 +43,8 @@ class FreshSlot:
         begun, cpu_s = time.monotonic(), 0.0
         collector = Collector(limits.output_mb * MEGABYTE)
         try:
-            record = await recorder.begin()
             try:
+                record = await recorder.begin()
                 words = _limits(limits) + _START
                 process = await self._start(argv, working_dir, environment, words)
             except OSError as error:

@@ -43,14 +43,18 @@ def _take_away(top: int, name: str) -> None:
     if not stat.S_ISDIR(os.lstat(name, dir_fd=top).st_mode):
         os.unlink(name, dir_fd=top)
         return
-    os.chmod(name, 0o700, dir_fd=top)
+    with contextlib.suppress(PermissionError):  # another's may go all the same
+        os.chmod(name, 0o700, dir_fd=top)
     folder = os.open(name, _OPEN, dir_fd=top)
     try:
         for child in os.listdir(folder):
             if stat.S_ISDIR(os.lstat(child, dir_fd=folder).st_mode):
-                os.chmod(child, 0o700, dir_fd=folder)  # to move it, its ".." is written
-                other = f"rlvr-{os.urandom(8).hex()}"
-                os.rename(child, other, src_dir_fd=folder, dst_dir_fd=top)
+                try:
+                    os.chmod(child, 0o700, dir_fd=folder)  # to move it, its ".." is written
+                    other = f"rlvr-{os.urandom(8).hex()}"
+                    os.rename(child, other, src_dir_fd=folder, dst_dir_fd=top)
+                except PermissionError:  # another's
+                    os.rmdir(child, dir_fd=folder)
             else:
                 os.unlink(child, dir_fd=folder)
     finally:

@@ -121,7 +121,7 @@ def size_over(folder: Path, limit: int) -> bool:
             names = _names(place)
         except (FileNotFoundError, NotADirectoryError):
             continue  # it was removed meanwhile
-        except OSError:
+        except (OSError, NotImplementedError):  # an old glibc cannot open it without following
             return True
         for name in names:
             try:
