@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import reduce
 from pathlib import Path
 
@@ -17,7 +18,6 @@ from rlvr.errors import CheckpointError, ConfigError
 from rlvr.parts import Backend, BuildContext, Checkpointer
 from rlvr.records.lineage import Lineage, joined, lineage_of
 from rlvr.records.run_directory import RunDir
-from rlvr.records.run_state import state_of
 from rlvr.teachers.route_spec import models_of
 
 
@@ -105,7 +105,15 @@ async def load_last(
             f"found: {', '.join(named)}",
             "name one of those, or the run for its last one; checkpoint.keep keeps more",
         )
-    return state_of(await checkpointer.load(which, backend), which).step
+    state: object = await checkpointer.load(which, backend)
+    step = state.get("step") if isinstance(state, Mapping) else None  # of any version's state
+    if not isinstance(step, int) or step < 0:
+        raise CheckpointError(
+            f"the state in the checkpoint {which.path} cannot be read.",
+            f"found: {step!r} as its step",
+            "name another checkpoint of the run",
+        )
+    return step
 
 
 def lineage_at_start(configured: Configured, model: str) -> Lineage:

@@ -57,18 +57,18 @@ class Lock:
         self.is_local = False
         # A link, a pipe or a device in the lock's place is never followed, waited for or written.
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
-        try:
-            self._file = self._open(directory / LOCK, flags)
-        except OSError as error:
-            if error.errno not in (errno.ELOOP, errno.EMLINK):
-                raise
-            raise OSError(error.errno, "a link; remove it", str(directory / LOCK)) from error
+        self._file = self._open(directory / LOCK, flags)
         if not stat.S_ISREG(os.fstat(self._file).st_mode):
             self.drop()
             raise OSError(errno.EINVAL, "no regular file; remove it", str(directory / LOCK))
 
     def _open(self, path: Path, flags: int) -> int:
-        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        try:
+            descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.EMLINK):
+                raise
+            raise OSError(error.errno, "a link; remove it", str(path)) from error
         _held.add(descriptor)
         self._all.append(descriptor)
         return descriptor

@@ -125,6 +125,8 @@ def state_of(values: Mapping[str, Any], checkpoint: Checkpoint) -> RunState:
         CheckpointError: No run wrote it.
     """
     try:
+        if "calls" in values.get("problem_stream", {"calls": 0}):
+            raise ValueError("the state of a run of an earlier rlvr: start a new run")
         return RunState.from_json(values)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(

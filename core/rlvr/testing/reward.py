@@ -124,8 +124,9 @@ class RewardContract(Contract):
     async def test_judges_several_at_once(self, reward: RewardFn) -> None:
         """Verdicts reached at the same time are those reached one by one."""
         cases = [self.right(), *self.wrong()]
-        alone = [_verdict(await judged(reward, *case)) for case in cases]
         together = await asyncio.gather(*(judged(reward, *case) for case in cases * 2))
+        async with opened(self.make_reward()) as other:
+            alone = [_verdict(await judged(other, *case)) for case in cases]
         assert [_verdict(outcome) for outcome in together] == alone * 2
 
     def test_values_stay_within_the_declared_bounds(self) -> None:

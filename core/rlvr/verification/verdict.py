@@ -59,13 +59,14 @@ async def verdict_of(
     """
     task = asyncio.create_task(contained(reward, reward, problem, trajectory))
     try:
-        await asyncio.wait({task}, timeout=deadline_s)
-        is_late = not task.done()
-    finally:
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task}, timeout=_GRACE_S)
-    if is_late:
+        done, _ = await asyncio.wait({task}, timeout=deadline_s)
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait({task}, timeout=_GRACE_S)
+        raise
+    if not done:
+        task.cancel()
+        await asyncio.wait({task}, timeout=_GRACE_S)
         return Failed(reason=f"{problem.id}: the verifier did not answer within {deadline_s:g} s")
     found, error = task.result()
     if isinstance(error, PrerequisiteError):
@@ -90,12 +91,16 @@ async def opinion_of(
     result of another type and no result within the deadline are failures to run.
     """
     async with asyncio.timeout(deadline_s) as deadline:
-        found, error = await contained(reward.second_opinion, reward, problem, trajectory)
-    if error is not None and is_cancelled():
-        raise error
+        found, error = await contained(
+            lambda *given: reward.second_opinion(*given), reward, problem, trajectory
+        )
+    if error is not None and is_cancelled():  # the part's own error may be a SystemExit
+        raise asyncio.CancelledError from error
     why = ""
     if deadline.expired():
         why = f"no answer within {deadline_s:g} s"
+    elif isinstance(error, asyncio.CancelledError):
+        why = "it was cancelled from inside"
     elif error is not None:
         why = said(error)
     elif not isinstance(found, Reward | None):
@@ -199,10 +204,11 @@ def fault_of_json(evidence: object) -> str:
 
 def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
     """JSON form of any outcome; `outcome_from_json` reads it."""
-    fields = attrs.asdict(outcome, recurse=False)
+    kind = next(k for k in (Reward, Unscorable, Failed) if isinstance(outcome, k))
+    fields = {f.name: getattr(outcome, f.name) for f in attrs.fields(kind)}  # no subclass's own
     if not fields.get("is_proxy", True):
         del fields["is_proxy"]
-    return {"kind": type(outcome).__name__.lower(), **fields}
+    return {"kind": kind.__name__.lower(), **fields}
 
 
 def outcome_from_json(record: Mapping[str, Any], *, cached: bool) -> Outcome:
