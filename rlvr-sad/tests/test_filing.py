@@ -455,7 +455,7 @@ def test_folders_that_cannot_be_used(task: SadTask, tmp_path: Path) -> None:
     with pytest.raises(BackendError, match=r"answers.sqlite[\s\S]*cannot be used"):
         asyncio.run(opened(tmp_path / "f").score([question_of(datum)]))
     head = tmp_path / "f" / "teacher.json"
-    head.write_text(head.read_text().replace('"version": 1', '"version": 7'))
+    head.write_text(head.read_text().replace('"version": 2', '"version": 7'))
     with pytest.raises(ConfigError, match="version 7"):
         opened(tmp_path / "f")
 

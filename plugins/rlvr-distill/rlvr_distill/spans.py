@@ -87,6 +87,8 @@ def weighed(
         token_weights: One (T,) a datum on top, brought to mean 1 within each type.
         after: By type, that the result is multiplied by; not that of groups.
     """
+    if not data:
+        return []
     w, types = _joined(d.weights for d in data), _joined(map(span_types, data)).astype(int)
     factors = _joined(plain_factors(d, weights) for d in data)
     alone = ~_joined(map(in_group, data)).astype(bool)

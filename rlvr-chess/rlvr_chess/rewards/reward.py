@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -41,9 +42,10 @@ class ChessReward(RewardFn):
 
     async def __aexit__(self, *error: object) -> None:
         """Close what was opened: cache and engines."""
-        for name in ("_store", "_deeper"):
-            if (store := self.__dict__.pop(name, None)) is not None:
-                await store.__aexit__(*error)
+        async with AsyncExitStack() as opened:  # both, also where one cannot be closed
+            for name in ("_store", "_deeper"):
+                if (store := self.__dict__.pop(name, None)) is not None:
+                    opened.push_async_exit(store)
 
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:
         """

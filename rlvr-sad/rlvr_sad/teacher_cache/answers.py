@@ -91,7 +91,7 @@ def entropy_of(logprobs: NDArray[np.float64]) -> NDArray[np.float64]:
     return inside - rest * np.log(np.where(rest > 0.0, rest, 1.0))
 
 
-VERSION = 1
+VERSION = 2
 HEAD, ANSWERS, TOKENIZER = "teacher.json", "answers.sqlite", "tokenizer"
 _PART = 256
 """Positions of a sequence that are kept together: SQLite's values end at 1 GB."""
@@ -216,7 +216,8 @@ class Answers:
             for some in [whole[at : at + _PART]]
         ]
         with self._usable(), self._store:
-            self._store.executemany("insert or replace into answers values (?,?,?,?,?)", parts)
+            self._store.executemany("delete from answers where key = ?", [(key,) for key in rows])
+            self._store.executemany("insert into answers values (?,?,?,?,?)", parts)
             self._store.executemany("insert or ignore into problems values (?, ?)", problems)
 
     def get(self, key: str, rows: np.dtype) -> np.ndarray | None:

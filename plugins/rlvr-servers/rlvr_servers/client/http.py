@@ -8,6 +8,8 @@ import ssl
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 from attrs import field, frozen
@@ -66,12 +68,16 @@ async def exchange(
     headers = {"Accept": "application/json", "User-Agent": "rlvr-servers"}
     if key:
         headers["Authorization"] = f"Bearer {key}"
-    method = "GET" if body is None else "POST"
+    method, content = "GET", b""
+    if body is not None:
+        method, content = "POST", json.dumps(body).encode()  # half characters stay escaped
+        headers["Content-Type"] = "application/json"
     try:
+        proxy = None if is_local else _proxy_of(url)
         async with (
             asyncio.timeout(timeout_s),
-            httpx.AsyncClient(verify=_tls(), timeout=None, trust_env=not is_local) as client,
-            client.stream(method, url, headers=headers, json=body) as response,
+            httpx.AsyncClient(verify=_tls(), timeout=None, trust_env=False, proxy=proxy) as client,
+            client.stream(method, url, headers=headers, content=content) as response,
         ):
             received = bytearray()
             async for part in response.aiter_bytes():
@@ -80,7 +86,10 @@ async def exchange(
                     raise UnreachableError(f"a reply of more than {MOST_BYTES >> 20} MiB")
     except TimeoutError as error:
         raise UnreachableError(f"no answer within {timeout_s:g} s") from error
-    except (httpx.HTTPError, httpx.InvalidURL, ImportError, ValueError) as error:  # or a bad proxy
+    except UnreachableError:
+        raise
+    except (httpx.HTTPError, httpx.InvalidURL, ImportError, OSError, ValueError) as error:
+        # a bad proxy too, and a TLS error at the first read
         raise UnreachableError(f"{type(error).__name__}: {error}") from error
     try:
         pause_s = max(float(response.headers.get("Retry-After", "")), 0.0)
@@ -88,3 +97,9 @@ async def exchange(
         pause_s = 0.0
     text = received.decode("utf-8", errors="replace")
     return Reply(status=response.status_code, text=text, retry_after_s=pause_s)
+
+
+def _proxy_of(url: str) -> str | None:
+    """The environment's proxy, as urllib reads it: httpx takes `NO_PROXY` with `[::1]` amiss."""
+    parts = urlsplit(url)
+    return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)

@@ -82,13 +82,14 @@ async def in_thread(
     outcome: Future[T] = Future()
 
     def run() -> None:
-        with contextlib.suppress(InvalidStateError):  # the wait was given up
-            try:
-                outcome.set_result(work())
-            except InvalidStateError:
-                raise
-            except BaseException as error:
+        try:
+            found = work()
+        except BaseException as error:
+            with contextlib.suppress(InvalidStateError):  # the wait was given up
                 outcome.set_exception(error)
+        else:
+            with contextlib.suppress(InvalidStateError):
+                outcome.set_result(found)
 
     threading.Thread(target=run, daemon=True, name="rlvr-tinker").start()
     found: T = await within(outcome, doing, limit_s=limit_s, health=health, is_running=is_running)
