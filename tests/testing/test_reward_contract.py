@@ -192,6 +192,20 @@ class ThinksInNumbers(ToyReward):
         return 1.0
 
 
+class RacesAtFirst(ToyReward):
+    """Whoever comes while the first call still opens its table finds none."""
+
+    is_open: bool | None = None
+
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+        if self.is_open is None:
+            self.is_open = False
+            await asyncio.sleep(0.01)
+            self.is_open = True
+        verdict = await super().__call__(problem, trajectory)
+        return verdict if self.is_open else Reward(value=0, score01=0)
+
+
 class HidesItsSecondJudge(ToyReward):
     async def second_opinion(self, problem: Problem, trajectory: Trajectory) -> Any:
         return await ToyReward()(problem, trajectory)
@@ -271,6 +285,7 @@ def test_a_right_reward_holds_every_promise(reward: Any, broken: Broken) -> None
         (RejectsWhatIsRight, "second_opinions_confirm_what_is_right_and_nothing_else"),
         (ConfirmsAnything, "second_opinions_confirm_what_is_right_and_nothing_else"),
         (ThinksInNumbers, "second_opinions_confirm_what_is_right_and_nothing_else"),
+        (RacesAtFirst, "judges_several_at_once"),
         (HidesItsSecondJudge, "is_a_reward_that_declares_what_it_can"),
         (PromisesASecondJudge, "is_a_reward_that_declares_what_it_can"),
         (partial(StandsDeaf, HasASecondJudge()), "is_a_reward_that_declares_what_it_can"),
