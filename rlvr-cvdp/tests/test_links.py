@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import resource
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -232,3 +233,26 @@ def test_what_a_harness_leaves_among_the_notes_is_not_read(bench, tmp_path, deed
     assert reward.score01 == float(is_right), reward.evidence
     assert reward.components["compilation"] == 0.5
     assert "netlist" not in reward.evidence, "a call was noted that nobody made"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make what belongs to another user")
+def test_empty_folders_of_another_user_go_too():
+    """As the Docker daemon leaves them under a mounted place; what lies beside them goes."""
+    top = Path(tempfile.mkdtemp())  # pytest's own folders are closed to others
+    (top / "rtl" / "sub").mkdir(parents=True)
+    (top / "rtl" / "big").write_text("x")
+    for path in (top, top / "rtl", top / "rtl" / "sub", top / "rtl" / "big"):
+        os.chown(path, 65534, 65534)
+    (top / "rtl" / "theirs").mkdir()
+    (top / "theirs").mkdir()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.setuid(65534)
+            clear(top)
+            code = len(os.listdir(top))
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    top.rmdir()
