@@ -121,6 +121,14 @@ def run(directory: Path, reward: Any, **changes: Any) -> list[dict[str, Any]]:
     return RunDir(directory).read_lines("opinions.jsonl")
 
 
+def resumed(directory: Path, reward: Any, *, steps: int) -> RunState:
+    """Go on from the last checkpoint of a run until `steps`."""
+    again = plan(directory, reward, steps=steps)
+    restored = asyncio.run(again.checkpointer.load(again.checkpointer.list()[-1], again.backend))
+    state = RunState.from_json(restored)
+    return asyncio.run(train(again, state, watch_of(directory)))
+
+
 def settled(lines: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """What was judged and how, in the order of the answers."""
     return sorted(
@@ -150,9 +158,12 @@ def test_a_weak_verifier_raises_one_alarm_that_names_the_answers(
     assert first["id"] in said[0]
     assert first["trajectory"] in said[0]
     assert alarm["trust/false_accept_low"] > 0.1
+
+    resumed(tmp_path, Easy(), steps=5)  # no step waits for an opinion; by now all were given
     metrics = RunDir(tmp_path).read_lines("metrics.jsonl")
     assert metrics[-1]["trust/alarm"] == 1.0
     assert metrics[-1]["trust/false_accept"] > 0.5
+    assert "false_accepts_alarm" not in capsys.readouterr().err
 
 
 def test_an_honest_verifier_raises_none(tmp_path: Path) -> None:
@@ -384,9 +395,7 @@ def test_what_was_drawn_before_a_crash_is_judged_after_it(tmp_path: Path) -> Non
     asked = [json.dumps(o) + "\n" for o in lines if o["opinion"] == "asked"]
     path.write_text("".join(asked))
 
-    again = plan(parts, Easy(), steps=4)
-    restored = asyncio.run(again.checkpointer.load(again.checkpointer.list()[-1], again.backend))
-    asyncio.run(train(again, RunState.from_json(restored), watch_of(parts)))
+    resumed(parts, Easy(), steps=4)
 
     assert settled(RunDir(parts).read_lines("opinions.jsonl")) == expected
 
@@ -401,9 +410,7 @@ def test_an_answer_that_cannot_be_read_again_is_a_failure(tmp_path: Path) -> Non
     ]
     (tmp_path / "opinions.jsonl").write_text("".join(json.dumps(o) + "\n" for o in odd))
 
-    again = plan(tmp_path, Easy(), steps=3)
-    restored = asyncio.run(again.checkpointer.load(again.checkpointer.list()[-1], again.backend))
-    state = asyncio.run(train(again, RunState.from_json(restored), watch_of(tmp_path)))
+    state = resumed(tmp_path, Easy(), steps=3)
 
     assert state.step == 3
     assert Trust.of(RunDir(tmp_path).read_lines("opinions.jsonl")).failed == 2
