@@ -42,10 +42,12 @@ PUBLIC = (
     "rlvr.tokenization",
     "rlvr.sampling",
     "rlvr.opening",
+    "rlvr.api",
 )
 """Where the public names live, light modules first: all in the `__all__` of each of them."""
 
 if TYPE_CHECKING:
+    from rlvr.api import *
     from rlvr.checks import *
     from rlvr.concurrency import *
     from rlvr.curriculum.choices import *

@@ -57,6 +57,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run to the end and print what came of it."""
     host = PluginHost.load()
+    finished, configured = trained(args, host)
+    summary = _of_plugins(host, finished.directory) | _summary(finished, configured)
+    print(json.dumps(summary, default=str) if args.json else _as_text(summary))
+    return 0
+
+
+def trained(args: argparse.Namespace, host: PluginHost) -> tuple[Finished, Configured]:
+    """Begin or resume a run and take it to its end."""
     with ExitStack() as held:
         previous = _previous(args, host, held)
         configured, directory, left = previous or _fresh(args, host, held)
@@ -68,9 +76,7 @@ def main(args: argparse.Namespace) -> int:
         if display is not None:
             host.register_observer(display, "progress")
         finished = run_session(configured, directory, status, resume=previous is not None)
-        summary = _of_plugins(host, finished.directory) | _summary(finished, configured)
-    print(json.dumps(summary, default=str) if args.json else _as_text(summary))
-    return 0
+        return finished, configured
 
 
 def _fresh(args: argparse.Namespace, host: PluginHost, held: ExitStack) -> Begun:

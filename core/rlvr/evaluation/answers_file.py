@@ -53,10 +53,12 @@ def golden_answers(task: Task, problems: Iterable[Problem]) -> Iterator[Answer]:
 
 
 def read_answers(
-    path: str, problems: Mapping[str, Problem], unsupported: Mapping[str, str]
+    source: str | bytes, problems: Mapping[str, Problem], unsupported: Mapping[str, str]
 ) -> Iterator[Answer]:
     """
-    Answers in the order of the file: `{"id", "completion"}` or `{"id", "files": {path: text}}`.
+    Answers in the order of a file: `{"id", "completion"}` or `{"id", "files": {path: text}}`.
+
+    `source` is the file's path, `-` for standard input, or as bytes what such a file holds.
 
     A line of a run's `trajectories/`, or of `rlvr eval --out`, is an answer as well. A line that
     cannot be read becomes an answer with an error that names its number; the others go on.
@@ -65,8 +67,11 @@ def read_answers(
         UnknownNameError: There is no such file.
     """
     do = "check the path given with --completions"
-    raw = sys.stdin.buffer.read() if path == "-" else content_of(Path(path), "answers were", do)
-    for number, line in enumerate(raw.split(b"\n"), start=1):
+    if source == "-":
+        source = sys.stdin.buffer.read()
+    if isinstance(source, str):
+        source = content_of(Path(source), "answers were", do)
+    for number, line in enumerate(source.split(b"\n"), start=1):
         if line.strip():
             yield attrs.evolve(_answer(line, number, problems, unsupported), line=number)
 
