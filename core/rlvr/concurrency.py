@@ -74,7 +74,7 @@ def run_blocking(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
 
 @contextmanager
 def _on_ctrl_c(handler: Callable[..., None]) -> Iterator[None]:
-    """Within the block Ctrl-C calls the handler; threads other than the main one have no signals."""
+    """Within the block Ctrl-C calls the handler; other threads than the main one get none."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -24,7 +24,7 @@ pytest.importorskip("torch", reason="losses speak torch; pip install torch")
 ELSEWHERE = {"help", "verbose", "quiet", "debug", "json", "overrides"}
 """Flags about printing, and the `key=value` words, which are `options`."""
 ANSWERS_IN_FILES = {"completions", "report", "against", "missing", "by", "figures", "out"}
-"""What `rlvr eval` does with files, and with a second model: `Evaluation.groups` has the samples."""
+"""What `rlvr eval` does with files and with a second model; `Evaluation.groups` has the samples."""
 PRINTED = {"out"}
 """Where `rlvr score` writes what `score` returns."""
 
