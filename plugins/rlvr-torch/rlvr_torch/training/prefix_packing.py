@@ -48,17 +48,17 @@ def supervised_hidden(net: Net, data: Sequence[Datum]) -> Tensor:
         data: Each has a supervised token, and not its first. Equal prompts are computed once.
     """
     device = net.head.device
-    row = _Row.of(data)
+    row = Row.of(data)
     hidden = net.hidden(
         torch.from_numpy(row.tokens).to(device)[None],
         torch.from_numpy(row.positions).to(device)[None],
-        _BlockAttention(net, row, device),
+        BlockAttention(net, row, device),
     )
     return hidden[0].index_select(0, torch.from_numpy(row.supervised).to(device))
 
 
 @frozen(kw_only=True, eq=False)
-class _Row:
+class Row:
     """A micro-batch as one row."""
 
     tokens: np.ndarray  # (N,) leads, then completions; a datum's last token is predicted, not read
@@ -69,7 +69,7 @@ class _Row:
     supervised: np.ndarray  # where in the row each supervised token is predicted, datum by datum
 
     @classmethod
-    def of(cls, data: Sequence[Datum]) -> _Row:
+    def of(cls, data: Sequence[Datum]) -> Row:
         extents = [Extent.of(datum) for datum in data]
         members: dict[bytes, list[int]] = {}
         for i, (datum, extent) in enumerate(zip(data, extents, strict=True)):
@@ -110,10 +110,10 @@ class _Row:
         )
 
 
-class _BlockAttention:
+class BlockAttention:
     """The `Attend` of a row: each sequence sees its prompt and its own past, nothing else."""
 
-    def __init__(self, net: Net, row: _Row, device: torch.device) -> None:
+    def __init__(self, net: Net, row: Row, device: torch.device) -> None:
         self._heads = net.heads
         self._device = device
         self._leads = _Stack(row.leads, device)
