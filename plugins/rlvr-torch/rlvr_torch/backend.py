@@ -29,10 +29,11 @@ from rlvr_torch.models.save import save_net
 from rlvr_torch.models.source import ModelSource
 from rlvr_torch.policy import LiveTorchPolicy, TorchPolicy
 from rlvr_torch.runtime.batch_threads import BatchThreads, suited_budget, usable_cores
-from rlvr_torch.runtime.device import choose_device
+from rlvr_torch.runtime.device import choose_device, free_memory
 from rlvr_torch.runtime.executor import Executor
 from rlvr_torch.runtime.weights_digest import Versions
 from rlvr_torch.training.accumulate import Learner, accumulate, eval_loss, explain_gradient
+from rlvr_torch.training.activation_checkpointing import checkpoint_layers, is_checkpointed
 from rlvr_torch.training.checkpoint import TrainingState, read_state, read_weights, write_state
 from rlvr_torch.training.logprobs import sequence_logprobs, sequence_values
 from rlvr_torch.training.loss_inputs import outputs_of
@@ -71,6 +72,11 @@ class TorchBackend(Backend):
         count = sum(value.numel() for value in self.model.parameters())
         self._threads = BatchThreads.suited(self.device, count, config.threads)
         self._budget = suited_budget(self.device, count, config.microbatch_tokens)
+        free = free_memory(self.device)
+        if is_checkpointed(
+            config.checkpointing, self.net, tokens=self._budget, dtype=self.dtype, free=free
+        ):
+            checkpoint_layers(self.net)
         self._engine = self._make_engine()
         is_exact = config.dtype == "float32" and config.engine == "own"
         cores = config.threads or usable_cores()

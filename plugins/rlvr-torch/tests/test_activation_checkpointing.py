@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import numpy as np
 import pytest
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from rlvr import BuildContext
 from rlvr.testing.backend import LikelihoodLoss
+from rlvr_torch.backend import TorchBackend
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.models.gpt2 import GPT2, GPT2Config
 from rlvr_torch.models.hf.load import load_net
 from rlvr_torch.models.source import ModelSource
+from rlvr_torch.runtime.weights_digest import weights_digest
 from rlvr_torch.training.accumulate import Learner
-from rlvr_torch.training.activation_checkpointing import activation_bytes, checkpoint_layers
+from rlvr_torch.training.activation_checkpointing import (
+    activation_bytes,
+    checkpoint_layers,
+    is_checkpointed,
+)
+from rlvr_torch.training.optimizer import OptimSettings
 
 FAMILIES = ("own", "llama", "gemma2", "gpt_oss", "gpt2")
 
@@ -145,3 +156,35 @@ def test_activation_bytes_tell_what_a_pass_keeps(family, make_hf, model, make_da
         assert found == pytest.approx(per_token, rel=0.2)
     else:  # soft-capped scores are kept, too
         assert found > per_token
+
+
+def test_auto_checkpoints_where_activations_take_half_of_what_is_free(model):
+    """On both sides of the limit, gradients and moments counted; never on a CPU."""
+    kept = activation_bytes(model, torch.float32)
+    trained = sum(value.numel() for value in model.parameters())
+    limit = int(12 * trained + 2 * 1000 * kept)
+    for option, free, wanted in [
+        ("auto", None, False),
+        ("auto", limit + 8, False),
+        ("auto", limit - 8, True),
+        ("none", 0, False),
+        ("layers", None, True),
+    ]:
+        found = is_checkpointed(option, model, tokens=1000, dtype=torch.float32, free=free)
+        assert found == wanted
+
+
+def test_the_backend_checkpoints_the_net_that_it_trains(make_datum):
+    """An update with `torch.checkpointing=layers` gives the weights that it gives without."""
+    digests = []
+    for option in ("none", "layers", "auto"):
+        config = TorchConfig(device="cpu", checkpointing=option)
+        train = OptimSettings(lr=1e-2)
+        backend = TorchBackend(config, BuildContext(model="gpt2:new", train=train, steps=2))
+        is_on = "forward" in vars(backend.net.layers[0])
+        assert is_on == (option == "layers")
+        data = [make_datum(5, 12, 1, tokens=np.arange(12))]
+        asyncio.run(backend.update(data, LikelihoodLoss()))
+        digests.append(weights_digest(backend.model))
+        asyncio.run(backend.__aexit__())
+    assert len(set(digests)) == 1

@@ -20,6 +20,34 @@ _PROBE = 128
 """Tokens of the longer pass that measures what layers keep."""
 
 
+_LATER = 12
+"""Bytes of a trained weight that come with the first update: its gradient and two moments."""
+_SHARE = 0.5
+"""Most of the free memory that activations may take before they are computed again."""
+
+
+def is_checkpointed(
+    option: str, net: Net, *, tokens: int, dtype: torch.dtype, free: int | None
+) -> bool:
+    """
+    Whether `torch.checkpointing` (`option`) means checkpointed layers.
+
+    Args:
+        option: `auto`: where activations would take more than half of what weights leave free.
+        net: The model, on its device.
+        tokens: Of a micro-batch.
+        dtype: Of the products.
+        free: Bytes of the device that are free, its weights already there; None: a CPU's.
+    """
+    if option != "auto":
+        return option == "layers"
+    if free is None:
+        return False
+    trained = sum(value.numel() for value in net.module.parameters() if value.requires_grad)
+    room = free - _LATER * trained
+    return tokens * activation_bytes(net, dtype) > _SHARE * room
+
+
 def checkpoint_layers(net: Net) -> None:
     """From now on each layer of the net keeps only its input for the backward pass."""
     for layer in net.layers:
