@@ -39,6 +39,7 @@ from rlvr_torch.training.logprobs import sequence_logprobs, sequence_values
 from rlvr_torch.training.loss_inputs import outputs_of
 from rlvr_torch.training.microbatches import Pieces, check_data
 from rlvr_torch.training.optimizer import OptimSettings, Updater
+from rlvr_torch.training.packed_attention import suited_attention
 from rlvr_torch.training.reference import Reference, is_adapter_off, on_device
 from rlvr_torch.training.skip_bad_updates import NotFiniteError, Skips
 
@@ -72,6 +73,7 @@ class TorchBackend(Backend):
         count = sum(value.numel() for value in self.model.parameters())
         self._threads = BatchThreads.suited(self.device, count, config.threads)
         self._budget = suited_budget(self.device, count, config.microbatch_tokens)
+        self._attention = suited_attention(self.device, self.dtype)
         free = free_memory(self.device)
         if is_checkpointed(
             config.checkpointing, self.net, tokens=self._budget, dtype=self.dtype, free=free
@@ -205,17 +207,21 @@ class TorchBackend(Backend):
         """
         if which not in _SCORES:
             raise BackendError(f"backend 'torch' has no {which!r} logprobs: {', '.join(_SCORES)}")
-        chunk, dtype = self._config.logprob_chunk, self.dtype
+        chunk, dtype, attention = self._config.logprob_chunk, self.dtype, self._attention
 
         def work(is_cancelled: Callable[[], bool]) -> list[FloatArray]:
             self._prepare(data)
             pieces = self._pieces(is_cancelled)
             if which == "value":
                 critic = self._updater.have_critic()
-                return pieces.numbers(data, lambda d: sequence_values(self.net, critic, d, dtype))
+                return pieces.numbers(
+                    data, lambda d: sequence_values(self.net, critic, d, dtype, attention)
+                )
             used = self._reference.opened() if which == "reference" else nullcontext(self.net)
             with used as net:
-                return pieces.numbers(data, lambda d: sequence_logprobs(net, d, chunk, dtype))
+                return pieces.numbers(
+                    data, lambda d: sequence_logprobs(net, d, chunk, dtype, attention)
+                )
 
         return await self._worker.run(work)
 
@@ -275,6 +281,7 @@ class TorchBackend(Backend):
             critic=self._updater.have_critic() if wants_value else None,
             dtype=self.dtype,
             chunk=self._config.logprob_chunk,
+            attention=self._attention,
         )
 
     async def eval_loss(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:

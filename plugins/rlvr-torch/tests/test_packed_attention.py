@@ -7,13 +7,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from rlvr.testing.backend import LikelihoodLoss
+from rlvr_torch.models.hf.load import load_net
 from rlvr_torch.models.interface import Heads
 from rlvr_torch.training import varlen_attention
-from rlvr_torch.training.packed_attention import PackedAttention
+from rlvr_torch.training.accumulate import Learner
+from rlvr_torch.training.packed_attention import PackedAttention, suited_attention
 from rlvr_torch.training.prefix_packing import BlockAttention, Row
 from rlvr_torch.training.varlen_attention import (
     ChunkedAttention,
@@ -248,6 +252,43 @@ def test_autocast_lowers_the_type_as_it_does_for_dense_attention():
         mixed = PackedAttention(net, row, CPU)(0, *given)
     assert mixed.dtype == torch.bfloat16
     assert (mixed - BlockAttention(net, row, CPU)(0, *given)).abs().max() < 0.03
+
+
+@pytest.mark.parametrize("family", ["own", "gemma2", "gpt_oss", "mistral"])
+def test_a_step_gives_the_loss_and_gradients_that_it_gives_in_blocks(
+    family, make_hf, model, make_datum
+):
+    """Trunk, head and loss of whole models: windows, soft caps, sinks, experts."""
+    net = model if family == "own" else load_net(str(make_hf(family)))
+    first = make_datum(20, 33, 1)
+    data = [make_datum(20, n, n) for n in (21, 30, 40)]
+    lead = first.tokens[:20]
+    data = [evolve(d, tokens=np.concatenate([lead, d.tokens[20:]])) for d in data]
+    data += [make_datum(9, 30, 3)]
+    used = []
+
+    def attention(net, row, device):
+        used.append(len(row.positions))
+        return PackedAttention(net, row, device)
+
+    blocks, packed = Learner(net=net), Learner(net=net, attention=attention)
+    wanted, theirs = blocks.gradients(data, LikelihoodLoss())
+    found, mine = packed.gradients(data, LikelihoodLoss())
+    assert used == [20 + 0 + 9 + 19 + 29]
+    assert found.loss == pytest.approx(wanted.loss, rel=1e-5)
+    for one, other in zip(mine, theirs, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            assert (one - other).abs().max() <= 1e-4 * max(1.0, float(other.abs().max()))
+
+
+def test_the_flash_kernel_is_for_cards_in_half_precision():
+    """Elsewhere, and in float32, rows attend in blocks, as ever."""
+    card, half = torch.device("cuda"), torch.bfloat16
+    assert suited_attention(CPU, half) is suited_attention(card, torch.float32) is BlockAttention
+    made = suited_attention(card, half)
+    attend = made(SimpleNamespace(heads=[heads()]), row_of([(3, [])]), CPU)
+    assert isinstance(attend, PackedAttention)
 
 
 class Sizes(TorchDispatchMode):

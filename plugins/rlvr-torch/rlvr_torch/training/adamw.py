@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from rlvr_torch.models.hf.load import require
 
 
 def make_adamw(
-    kind: str, groups: Iterable[Mapping[str, Any]], *, lr: float, betas: tuple[float, float]
+    kind: str, groups: Iterable[dict[str, Any]], *, lr: float, betas: tuple[float, float]
 ) -> torch.optim.Optimizer:
     """
     An optimiser of a kind (`torch.optimizer`) over groups of weights.
@@ -53,7 +53,7 @@ class OffloadedAdamW(AdamW):
     the weights, so make a new one when something else has changed them.
     """
 
-    def __init__(self, groups: Iterable[Mapping[str, Any]], **settings: Any) -> None:
+    def __init__(self, groups: Iterable[dict[str, Any]], **settings: Any) -> None:
         self._pairs: list[tuple[Tensor, nn.Parameter]] = []
         super().__init__(groups, **settings)
 

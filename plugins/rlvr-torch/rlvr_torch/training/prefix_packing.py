@@ -13,7 +13,8 @@ width of a head.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from rlvr import Datum
 from rlvr_torch.models.attention import attend_over, causal, in_sight
-from rlvr_torch.models.interface import Net
+from rlvr_torch.models.interface import Attend, Net
 
 
 @frozen(kw_only=True)
@@ -39,20 +40,23 @@ class Extent:
         return cls(prompt=int(at[0]), end=int(at[-1]) + 1) if len(at) else cls(prompt=0, end=0)
 
 
-def supervised_hidden(net: Net, data: Sequence[Datum]) -> Tensor:
+def supervised_hidden(
+    net: Net, data: Sequence[Datum], attention: PackedAttend | None = None
+) -> Tensor:
     """
     The hidden state that predicts each supervised token, (N, C): datum by datum, in order.
 
     Args:
         net: Any model; its layers' windows, soft caps and sinks are kept.
         data: Each has a supervised token, and not its first. Equal prompts are computed once.
+        attention: How the row attends; None: `BlockAttention`.
     """
     device = net.head.device
     row = Row.of(data)
     hidden = net.hidden(
         torch.from_numpy(row.tokens).to(device)[None],
         torch.from_numpy(row.positions).to(device)[None],
-        BlockAttention(net, row, device),
+        (attention or BlockAttention)(net, row, device),
     )
     return hidden[0].index_select(0, torch.from_numpy(row.supervised).to(device))
 
@@ -108,6 +112,10 @@ class Row:
             owners=np.array(owners, dtype=np.int64),
             supervised=np.concatenate([at[i] for i in range(len(data))]),
         )
+
+
+PackedAttend: TypeAlias = Callable[[Net, Row, torch.device], Attend]
+"""Makes the `Attend` of a row for a net on a device."""
 
 
 class BlockAttention:
