@@ -48,8 +48,8 @@ SWITCHES: Mapping[str, Mapping[str, Any]] = {
     "flash attention": {"attention": "plain"},
     "torch.compile": {"compile": False},
     "gradient checkpointing": {"checkpointing": "layers"},
-    "8-bit AdamW": {"optimizer": "adamw8bit"},
-    "CPU offload": {"optimizer": "offload"},
+    "8-bit AdamW": {"optimizer": "adamw-8bit"},
+    "CPU offload": {"optimizer": "adamw-offload"},
     "CUDA graphs": {"graphs": False},
     "batched generation": {"decode_rows": 1},
 }
@@ -79,7 +79,6 @@ class Bench:
             prompt=self.work.prompt,
             completion=self.work.completion,
             group=self.work.group,
-            copies_prompts="attention" not in KNOWN,
         )
         return fit(shape, settings, self.memory, fixed=frozenset({"lora_rank"}))
 

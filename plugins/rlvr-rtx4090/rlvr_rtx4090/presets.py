@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import evolve
+from attrs import evolve, fields
 
 from rlvr import Proposed, RlvrError, Situation
 from rlvr_rtx4090.card import GIB, Card
@@ -74,9 +74,11 @@ def planned(
         RlvrError: The model cannot be read.
     """
     shape = shape_of(model, config)
-    names = Settings.__attrs_attrs__
+    names = fields(Settings)
     given: dict[str, Any] = {
-        one.name: getattr(config, one.name) for one in names if hasattr(config, one.name)
+        one.name: value
+        for one in names
+        if (value := getattr(config, one.name, "auto")) != "auto"  # what the plan may choose
     }
     fixed = set(given) if said is None else said & set(given)
     if config.adapter:
@@ -84,8 +86,6 @@ def planned(
     if not model.startswith("hf:") or config.vision == "trained":
         fixed |= {"lora_rank", "quantize"}  # all weights are trained there
     kept = {name: value for name, value in given.items() if name in fixed}
-    if kept.get("dtype") not in ("float32", "bfloat16", None):
-        kept["dtype"] = "bfloat16"  # what "auto" means on a card
     positions = shape.positions or PROMPT + completion
     completion = min(completion, positions // 2)
     settings = Settings(

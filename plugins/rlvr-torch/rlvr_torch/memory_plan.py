@@ -23,7 +23,7 @@ RANK = 16
 """Rank of adapters that nobody chose."""
 _NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)
 """Bytes of a weight in 4 bits: half a byte, and an 8-bit scale for each 64 (QLoRA, section 3)."""
-_MOMENTS = {"adamw": 8.0, "adamw8bit": 2.0 + 8 / 256, "offload": 0.0}
+_MOMENTS = {"adamw": 8.0, "adamw-8bit": 2.0 + 8 / 256, "adamw-offload": 0.0}
 """Bytes of AdamW's two moments of a trained weight on the device."""
 _BYTES = {"float32": 4, "bfloat16": 2}
 
@@ -133,7 +133,7 @@ class Settings:
     completion: int = 512  # tokens, at most
     group: int = 8  # completions of a prompt
     has_reference: bool = False  # the loss asks for the start weights
-    copies_prompts: bool = True  # attention copies a shared prompt's keys for each completion
+    copies_prompts: bool = False  # attention copies a prompt's keys for each completion
 
     @property
     def longest(self) -> int:
