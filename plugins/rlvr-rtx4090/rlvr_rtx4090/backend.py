@@ -1,19 +1,16 @@
-"""The backend `rtx4090`: `torch` on one NVIDIA card, with its plan, its heat and its power told."""
+"""The backend `rtx4090`: `torch` on one NVIDIA card, with its heat and power among the metrics."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 import structlog
 from attrs import evolve
 
-from rlvr import BuildContext, ConfigError, Datum, Loss, RlvrError
+from rlvr import BuildContext, ConfigError, Datum, Loss
 from rlvr_rtx4090.card import read_card, require_card
-from rlvr_rtx4090.presets import planned
 from rlvr_torch.backend import TorchBackend
 from rlvr_torch.config import TorchConfig
-from rlvr_torch.memory_table import as_text
 
 log = structlog.get_logger(__name__)
 
@@ -22,7 +19,7 @@ DEVICE = "cuda"
 
 class Rtx4090Backend(TorchBackend):
     """
-    The `TorchBackend` of one NVIDIA card; it prints the memory plan before it loads the model.
+    The `TorchBackend` of one NVIDIA card.
 
     Another card than the RTX 4090 is taken too, with a plan for its memory, and is named.
 
@@ -46,25 +43,8 @@ class Rtx4090Backend(TorchBackend):
             )
         if not self._card.is_meant:
             log.info("another_card", found=str(self._card), plan="for its memory")
-        self._say_plan(config, context)
         super().__init__(evolve(config, device=DEVICE), context)
         self._was_slowed = False
-
-    def _say_plan(self, config: TorchConfig, context: BuildContext) -> None:
-        sampling = context.sampling
-        try:
-            plan = planned(
-                context.model,
-                config,
-                self._card.memory,
-                completion=sampling.max_tokens if sampling else 256,
-                group=sampling.group_size if sampling else 1,
-            )
-        except RlvrError as error:
-            log.warning("no_memory_plan", reason=str(error))
-            return
-        print(as_text(plan), file=sys.stderr, flush=True)
-        log.debug("memory_planned", peak_gib=round(plan.peak / 2**30, 2), fits=plan.fits)
 
     async def update(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
         """As `TorchBackend.update`, with the card's power, heat, memory and clock."""

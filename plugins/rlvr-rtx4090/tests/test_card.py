@@ -7,18 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from rlvr import (
-    Backend,
-    BuildContext,
-    ConfigError,
-    PrerequisiteError,
-    SamplingParams,
-    Situation,
-)
+from rlvr import Backend, BuildContext, ConfigError, Datum, PrerequisiteError, Situation
 from rlvr.testing import BackendContract, PluginContract
+from rlvr_algos.losses.grpo import GrpoLoss
 from rlvr_rtx4090 import card as cards
 from rlvr_rtx4090 import doctor, presets
 from rlvr_rtx4090.backend import Rtx4090Backend
@@ -159,16 +154,27 @@ def test_what_a_person_said_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("pretended")
-def test_the_plan_is_printed_and_heat_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """Before the model is loaded: each part of the memory. In metrics: the card's state."""
-    context = BuildContext(model=NEW, sampling=SamplingParams(max_tokens=16, group_size=2))
+def test_heat_is_among_the_metrics(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each update tells the card's state; the first that is slowed by heat warns."""
+    context = BuildContext(model=NEW, steps=8, train=OptimSettings(lr=1e-2))
+    tokens = np.arange(8) + 97
+    datum = Datum(
+        tokens=tokens,
+        mask=np.arange(8) > 3,
+        logprobs=np.full(8, -5.0),
+        advantages=np.ones(8),
+        weights=np.ones(8),
+    )
     backend = Rtx4090Backend(TorchConfig(), context)
-    text = capsys.readouterr().err
-
-    assert "memory plan of gpt2:new" in text
-    for part in ("weights", "optimiser", "gradients", "activations", "KV cache", "fits"):
-        assert part in text
+    metrics = asyncio.run(backend.update([datum], GrpoLoss(None, context)))
+    asyncio.run(backend.update([datum], GrpoLoss(None, context)))
     asyncio.run(backend.__aexit__())
+    told = capsys.readouterr()
+
+    assert metrics["gpu/power_w"] == 410.5
+    assert metrics["gpu/throttled"] == 1.0
+    assert metrics["grad/norm"] > 0
+    assert (told.out + told.err).count("card_slowed") == 1
     with pytest.raises(ConfigError, match=r"torch\.device=mps"):
         Rtx4090Backend(TorchConfig(device="mps"), context)
 

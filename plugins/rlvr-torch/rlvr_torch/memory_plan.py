@@ -321,7 +321,8 @@ def _batches(shape: Shape, settings: Settings, memory: int, fixed: frozenset[str
             continue
         part = "training" if name == "microbatch_tokens" else "sampling"
         for size in sizes:
-            plan = plan_memory(shape, evolve(plan.settings, **{name: size}), memory)
+            change: dict[str, Any] = {name: size}
+            plan = plan_memory(shape, evolve(plan.settings, **change), memory)
             if sum(plan.steady.values()) + sum(getattr(plan, part).values()) <= usable(memory):
                 break
     return plan

@@ -6,20 +6,28 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
+from typing import Any
 
-from attrs import evolve
+import structlog
+import torch
+from attrs import evolve, fields
 
-from rlvr import ConfigError, ExitCode
+from rlvr import BuildContext, ConfigError, ExitCode, RlvrError, SamplingParams
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.fitting import count_weights, memory_of
-from rlvr_torch.memory_plan import GIB, MemoryPlan, Settings, Shape, fit, usable
+from rlvr_torch.memory_plan import GIB, RANK, MemoryPlan, Settings, Shape, fit, usable
 from rlvr_torch.models.gpt2 import GPT2Config
 from rlvr_torch.models.gpt2_files import read_config
 from rlvr_torch.models.hf.load import load_config
 from rlvr_torch.models.source import ModelSource
 from rlvr_torch.runtime.device import choose_device
 
+log = structlog.get_logger(__name__)
+
+PROMPT = 1024
+"""Tokens of a prompt that nobody counted."""
 CARDS = (8, 12, 16, 24, 48, 80)
 """Memory of the cards in the table, GiB."""
 
@@ -81,6 +89,75 @@ def shape_of(model: str, config: TorchConfig) -> Shape:
         n_head=source.heads,
     )
     return Shape.of(config_of_new, model)
+
+
+def planned(
+    model: str,
+    config: TorchConfig,
+    memory: int,
+    *,
+    completion: int,
+    group: int,
+    has_reference: bool = False,
+    said: set[str] | None = None,
+) -> MemoryPlan:
+    """
+    The plan of a model with the options as they stand.
+
+    Args:
+        model: Model spec.
+        config: The options.
+        memory: Bytes of the card.
+        completion: Most tokens of a completion.
+        group: Completions of a prompt.
+        has_reference: Whether the loss asks for the start weights.
+        said: Options that must stay; None: all of them must.
+
+    Raises:
+        RlvrError: The model cannot be read.
+    """
+    shape = shape_of(model, config)
+    names = fields(Settings)
+    given: dict[str, Any] = {
+        one.name: value
+        for one in names
+        if (value := getattr(config, one.name, "auto")) != "auto"  # what the plan may choose
+    }
+    fixed = set(given) if said is None else said & set(given)
+    if config.adapter:
+        given["lora_rank"], fixed = config.lora_rank or RANK, fixed | {"lora_rank"}
+    if not model.startswith("hf:") or config.vision == "trained":
+        fixed |= {"lora_rank", "quantize"}  # all weights are trained there
+    kept = {name: value for name, value in given.items() if name in fixed}
+    positions = shape.positions or PROMPT + completion
+    completion = min(completion, positions // 2)
+    settings = Settings(
+        prompt=min(PROMPT, positions - completion),
+        completion=completion,
+        group=group,
+        has_reference=has_reference and config.reference != "adapter-off",
+    )
+    return fit(shape, evolve(settings, **kept), memory, fixed=frozenset(fixed))
+
+
+def say_plan(context: BuildContext, config: TorchConfig, device: torch.device) -> None:
+    """Print the plan of a run on a GPU; a model that cannot be read is reported when it is."""
+    sampling = context.sampling or SamplingParams()
+    if device.type == "cpu":
+        return
+    try:
+        plan = planned(
+            context.model,
+            config,
+            memory_of(device),
+            completion=sampling.max_tokens,
+            group=sampling.group_size,
+        )
+    except RlvrError as error:
+        log.debug("no_memory_plan", reason=str(error))
+        return
+    print(as_text(plan), file=sys.stderr, flush=True)
+    log.debug("memory_planned", peak_gib=round(plan.peak / GIB, 2), fits=plan.fits)
 
 
 def as_text(plan: MemoryPlan) -> str:

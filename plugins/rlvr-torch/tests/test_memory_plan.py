@@ -10,7 +10,8 @@ import pytest
 import torch
 from attrs import evolve
 
-from rlvr import Datum
+from rlvr import BuildContext, Datum, SamplingParams
+from rlvr_torch import memory_table
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.memory_plan import (
     CONTEXT,
@@ -235,3 +236,21 @@ def test_the_command_tells_what_fits(capsys: pytest.CaptureFixture[str]) -> None
     assert main(["--model", model, "--gib", "1", "--lora-rank", "0"]) == 4
     assert "DOES NOT FIT" in (text := capsys.readouterr().out)
     assert "try: " in text
+
+
+def test_the_plan_is_printed_before_a_run_on_a_gpu(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each part by name, of the options as they stand; nothing on a CPU."""
+    monkeypatch.setattr(memory_table, "memory_of", lambda device: 24 * GIB)
+    sampling = SamplingParams(max_tokens=100, group_size=4)
+    context = BuildContext(model="gpt2:new?layers=2&heads=2&width=64", sampling=sampling)
+    config = TorchConfig(microbatch_tokens=3000, decode_rows=16)
+    memory_table.say_plan(context, config, torch.device("cuda"))
+    text = capsys.readouterr().err
+
+    for part in ("weights", "optimiser", "gradients", "activations", "KV cache", "fits"):
+        assert part in text
+    assert "torch.microbatch_tokens=3000 torch.decode_rows=16" in text
+    memory_table.say_plan(context, config, torch.device("cpu"))
+    assert capsys.readouterr().err == ""
