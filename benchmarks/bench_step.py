@@ -63,6 +63,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", default="cpu", help="cuda: both on the GPU (read wall times)")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--trl-vllm", action="store_true", help="TRL samples by vLLM, colocated")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--profile", choices=("ours", "trl"))
     parser.add_argument("--json", action="store_true")
@@ -152,7 +154,9 @@ class Ours:
         context = BuildContext(
             model=f"{args.net}:{directory}", train=OptimSettings(lr=LR), steps=10**6
         )
-        self._backend = TorchBackend(TorchConfig(threads=args.threads, device=args.device), context)
+        self._backend = TorchBackend(
+            TorchConfig(threads=args.threads, device=args.device, dtype=args.dtype), context
+        )
         self._sampler = GroupSampler()
         self._advantage, self._loss = GroupAdvantage(None, context), GrpoLoss(None, context)
         self._params = SamplingParams(max_tokens=args.tokens, group_size=args.group)
@@ -239,7 +243,9 @@ def run_trl(
     settings = GRPOConfig(
         output_dir=str(directory / "trl"),
         use_cpu=args.device == "cpu",
-        bf16=False,
+        bf16=args.dtype == "bfloat16",
+        use_vllm=args.trl_vllm,
+        vllm_mode="colocate",
         gradient_checkpointing=False,
         per_device_train_batch_size=rows,
         gradient_accumulation_steps=1,

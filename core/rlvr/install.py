@@ -20,7 +20,10 @@ from urllib.parse import unquote, urlsplit
 
 __all__ = ["pip_install"]
 
-_PLUGINS = ("algos", "distill", "servers", "tinker", "tinker-cookbook", "tinker-server", "torch")
+_PLUGINS = (
+    *("algos", "distill", "rtx4090", "servers", "tinker", "tinker-cookbook", "tinker-server"),
+    "torch",
+)
 FOLDERS: Mapping[str, str] = {
     "rlvr": ".",
     **{name: name for name in ("rlvr-chess", "rlvr-cvdp", "rlvr-sad")},

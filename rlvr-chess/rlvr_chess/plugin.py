@@ -21,6 +21,18 @@ STARTER = {
 }
 """Values for the starter model on the starter positions: it learns in minutes on two cores."""
 
+ROOKWORLD = {
+    "chess.profile": "rookworld",
+    "run.steps": 150,
+    "train.problems": 8,
+    "train.lr": 1e-5,
+    "train.warmup": 20,
+    "train.decay": "cosine-linear",
+    "sampler.group_size": 8,
+    "sampler.max_tokens": 160,
+}
+"""The predecessor's wording and step of 8 prompts by 8 answers, for its 124M model on one GPU."""
+
 LONGEST = 160
 """Tokens that an answer needs at most, in either profile; the starter model's context is 256."""
 
@@ -37,7 +49,7 @@ def rlvr_tasks() -> Iterable[TaskSpec]:
             namespace="chess",
             reward="chess",
             starter="rlvr_chess.starter:starter_model",
-            presets={"starter": STARTER},
+            presets={"starter": STARTER, "rookworld": ROOKWORLD},
             values={"sampler.max_tokens": LONGEST},
         )
     ]

@@ -18,6 +18,7 @@ DISTRIBUTIONS = {
     "rlvr-sad": ROOT / "rlvr-sad",
     "rlvr-algos": ROOT / "plugins" / "rlvr-algos",
     "rlvr-distill": ROOT / "plugins" / "rlvr-distill",
+    "rlvr-rtx4090": ROOT / "plugins" / "rlvr-rtx4090",
     "rlvr-servers": ROOT / "plugins" / "rlvr-servers",
     "rlvr-tinker": ROOT / "plugins" / "rlvr-tinker",
     "rlvr-tinker-cookbook": ROOT / "plugins" / "rlvr-tinker-cookbook",

@@ -34,6 +34,7 @@ def venv(wheels: dict[str, Path], make_venv: Callable[..., Any]) -> Any:
         ("rlvr-sad", "rlvr_sad"),
         ("rlvr-algos", "rlvr_algos"),
         ("rlvr-distill", "rlvr_distill"),
+        ("rlvr-rtx4090", "rlvr_rtx4090"),
         ("rlvr-servers", "rlvr_servers"),
         ("rlvr-tinker", "rlvr_tinker"),
         ("rlvr-tinker-cookbook", "rlvr_tinker_cookbook"),

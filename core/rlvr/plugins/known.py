@@ -13,6 +13,7 @@ PLUGINS: Mapping[str, str] = {
     "cookbook": "rlvr-tinker-cookbook",
     "cvdp": "rlvr-cvdp",
     "distill": "rlvr-distill",
+    "rtx4090": "rlvr-rtx4090",
     "sad": "rlvr-sad",
     "servers": "rlvr-servers",
     "tinker": "rlvr-tinker",
@@ -52,6 +53,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     },
     "backend": {
         "agent": "rlvr-cvdp",
+        "rtx4090": "rlvr-rtx4090",
         **dict.fromkeys(("server", *_SERVED), "rlvr-servers"),
         "tinker": "rlvr-tinker",
         "torch": "rlvr-torch",

@@ -24,6 +24,7 @@ from rlvr_torch.generation.cpu.weights import is_batch_invariant
 from rlvr_torch.generation.engine import Engine
 from rlvr_torch.generation.inbox import Inbox
 from rlvr_torch.generation.vllm import VLLMEngine
+from rlvr_torch.memory_table import say_plan
 from rlvr_torch.models.interface import Net
 from rlvr_torch.models.save import save_net
 from rlvr_torch.models.source import ModelSource
@@ -66,6 +67,7 @@ class TorchBackend(Backend):
         self._config = config
         self.device = choose_device(config.device)
         self.dtype: torch.dtype = getattr(torch, config.dtype)
+        say_plan(context, config, self.device)
         self._source = ModelSource.parse(context.model, context.seed, config)
         self.tokenizer = self._source.tokenizer()
         self.net = self._read_net()

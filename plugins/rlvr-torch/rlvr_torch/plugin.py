@@ -55,6 +55,11 @@ def rlvr_commands() -> Iterable[CommandSpec]:
         target="rlvr_torch.models.export:main",
         summary="Write the model of a run as transformers or peft reads it",
     )
+    yield CommandSpec(
+        name="memory",
+        target="rlvr_torch.memory_table:main",
+        summary="Say how much memory a run needs, and which model fits which card",
+    )
 
 
 @hookimpl

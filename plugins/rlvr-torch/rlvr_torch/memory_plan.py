@@ -1,0 +1,336 @@
+"""How much memory a run needs, by arithmetic alone: from the shape of a model and the settings.
+
+What a layer keeps for the backward pass is counted tensor by tensor, as PyTorch's autograd keeps
+it; tests compare it with what real nets keep (within 10 %). Two constants of a card are estimates,
+not measurements: `CONTEXT` and `SPARE`.
+
+Shapes: C width, H query heads, K key heads, D width of a head, I width of the MLP, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from attrs import evolve, frozen
+
+GIB = 2**30
+CONTEXT = 768 * 2**20
+"""Bytes that CUDA, its libraries and captured graphs take beside tensors (an estimate)."""
+SPARE = 0.06
+"""Share of a card that fragmentation leaves unusable (an estimate)."""
+RANK = 16
+"""Rank of adapters that nobody chose."""
+_NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)
+"""Bytes of a weight in 4 bits: half a byte, and an 8-bit scale for each 64 (QLoRA, section 3)."""
+_MOMENTS = {"adamw": 8.0, "adamw-8bit": 2.0 + 8 / 256, "adamw-offload": 0.0}
+"""Bytes of AdamW's two moments of a trained weight on the device."""
+_BYTES = {"float32": 4, "bfloat16": 2}
+
+
+@frozen(kw_only=True)
+class Shape:
+    """The shape of a decoder: what its memory follows from."""
+
+    name: str
+    layers: int
+    width: int
+    heads: int
+    key_heads: int
+    head_width: int
+    inner: int
+    vocabulary: int
+    is_tied: bool = True  # the output head is the embedding itself
+    # RMSNorm, rotary positions, gated MLP, no biases (Llama, Qwen); else GPT-2's layers.
+    is_gated: bool = True
+    has_head_norms: bool = False  # queries and keys are normalised (Qwen3)
+    positions: int = 0  # learned positions (GPT-2)
+    counted: int = 0  # weights, where the formula below does not hold; 0: it does
+
+    @classmethod
+    def of(cls, config: Any, name: str = "", counted: int = 0) -> Shape:
+        """From a configuration of transformers, or of rlvr's own GPT-2."""
+        if hasattr(config, "n_embd"):
+            return cls(
+                name=name or "gpt2",
+                layers=config.n_layer,
+                width=config.n_embd,
+                heads=config.n_head,
+                key_heads=config.n_head,
+                head_width=config.n_embd // config.n_head,
+                inner=config.n_inner or 4 * config.n_embd,
+                vocabulary=config.vocab_size,
+                is_gated=False,
+                positions=config.n_positions,
+                counted=counted,
+            )
+        heads = config.num_attention_heads
+        return cls(
+            name=name or config.model_type,
+            layers=config.num_hidden_layers,
+            width=config.hidden_size,
+            heads=heads,
+            key_heads=getattr(config, "num_key_value_heads", None) or heads,
+            head_width=getattr(config, "head_dim", None) or config.hidden_size // heads,
+            inner=config.intermediate_size,
+            vocabulary=config.vocab_size,
+            is_tied=bool(config.tie_word_embeddings),
+            has_head_norms=config.model_type.startswith("qwen3"),
+            counted=counted,
+        )
+
+    @property
+    def queries(self) -> int:
+        """H * D."""
+        return self.heads * self.head_width
+
+    @property
+    def keys(self) -> int:
+        """K * D."""
+        return self.key_heads * self.head_width
+
+    @property
+    def matrices(self) -> Sequence[tuple[int, int]]:
+        """Inputs and outputs of each linear layer of a block."""
+        width, queries, keys, inner = self.width, self.queries, self.keys, self.inner
+        if not self.is_gated:
+            return ((width, 3 * width), (width, width), (width, inner), (inner, width))
+        own = ((width, queries), (width, keys), (width, keys), (queries, width))
+        return (*own, (width, inner), (width, inner), (inner, width))
+
+    @property
+    def linear(self) -> int:
+        """Weights of the blocks' matrices."""
+        return self.layers * sum(inputs * outputs for inputs, outputs in self.matrices)
+
+    @property
+    def weights(self) -> int:
+        """All weights."""
+        if self.counted:
+            return self.counted
+        rest = self.vocabulary * self.width * (1 if self.is_tied else 2)
+        rest += self.positions * self.width
+        if self.is_gated:
+            norms = 2 * self.width + 2 * self.head_width * self.has_head_norms
+            return self.linear + rest + self.layers * norms + self.width
+        biases = sum(outputs for _, outputs in self.matrices)
+        return self.linear + rest + self.layers * (4 * self.width + biases) + 2 * self.width
+
+
+@frozen(kw_only=True)
+class Settings:
+    """The options that memory follows from; names and values are those of `torch.*`."""
+
+    dtype: str = "bfloat16"
+    lora_rank: int = 0  # 0: all weights are trained
+    quantize: str = "none"
+    checkpointing: str = "none"
+    optimizer: str = "adamw"
+    microbatch_tokens: int = 8192
+    logprob_chunk: int = 1024
+    decode_rows: int = 256
+    prompt: int = 512  # tokens
+    completion: int = 512  # tokens, at most
+    group: int = 8  # completions of a prompt
+    has_reference: bool = False  # the loss asks for the start weights
+    copies_prompts: bool = False  # attention copies a prompt's keys for each completion
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sequence: a micro-batch holds one at least."""
+        return self.prompt + self.completion
+
+
+@frozen(kw_only=True)
+class MemoryPlan:
+    """The bytes of each part, and whether they fit."""
+
+    shape: Shape
+    settings: Settings
+    memory: int  # bytes of the device
+    steady: Mapping[str, int]  # there all the time
+    training: Mapping[str, int]  # during an update
+    sampling: Mapping[str, int]  # while completions are drawn
+    tried: Sequence[str] = ()  # what was changed, in order of cost, until it fitted
+
+    @property
+    def peak(self) -> int:
+        """Bytes at the worst moment: training and sampling take turns."""
+        turns = (sum(self.training.values()), sum(self.sampling.values()))
+        return sum(self.steady.values()) + max(turns)
+
+    @property
+    def fits(self) -> bool:
+        return self.peak <= usable(self.memory)
+
+    def options(self) -> dict[str, Any]:
+        """The values by key of `torch.*`."""
+        names = ("dtype", "lora_rank", "quantize", "checkpointing", "optimizer")
+        chosen = {name: getattr(self.settings, name) for name in names}
+        return {
+            **chosen,
+            "microbatch_tokens": self.settings.microbatch_tokens,
+            "decode_rows": self.settings.decode_rows,
+        }
+
+
+def usable(memory: int) -> int:
+    """Bytes of a card that tensors may take."""
+    return int(memory * (1 - SPARE)) - CONTEXT
+
+
+def plan_memory(shape: Shape, settings: Settings, memory: int) -> MemoryPlan:
+    """The plan of exactly these settings, whether it fits or not."""
+    compute, rank = _BYTES[settings.dtype], settings.lora_rank
+    adapters = shape.layers * rank * sum(map(sum, shape.matrices))
+    trained = adapters or shape.weights
+    steady = {"weights": shape.weights * 4}
+    if rank:
+        stored = _NF4 if settings.quantize == "4bit" else compute
+        rest = (shape.weights - shape.linear) * compute
+        steady = {"weights": int(shape.linear * stored) + rest, "adapters": adapters * 4}
+    elif compute == 2:
+        steady["bfloat16 copies"] = shape.linear * 2
+    steady["optimiser"] = int(trained * _MOMENTS[settings.optimizer])
+    if settings.has_reference and not rank:
+        steady["reference"] = shape.weights * 4
+    head = shape.vocabulary * shape.width * 4
+    logits = min(settings.logprob_chunk, settings.microbatch_tokens) * shape.vocabulary * 4
+    per_key = 2 * shape.layers * shape.keys * compute
+    rows, slots = settings.decode_rows, _power(settings.completion)
+    prompts = -(-rows // settings.group) * settings.prompt
+    head_copy = head if rank and compute == 2 else 0
+    return MemoryPlan(
+        shape=shape,
+        settings=settings,
+        memory=memory,
+        steady=steady,
+        training={
+            "gradients": trained * 4,
+            "activations": activations(shape, settings),
+            "logits and head": logits + (head_copy if rank else head),
+        },
+        sampling={
+            "KV cache": per_key * (prompts + rows * slots),
+            "sampled logits": 2 * rows * shape.vocabulary * 4 + head_copy,
+        },
+    )
+
+
+def activations(shape: Shape, settings: Settings) -> int:
+    """
+    Bytes that a micro-batch keeps for its backward pass.
+
+    With checkpointing, the input of each layer and everything of one layer.
+    """
+    tokens = settings.microbatch_tokens
+    each = tokens * layer_bytes(shape, settings) + shared_bytes(shape, settings)
+    if settings.checkpointing == "layers":
+        return tokens * shape.layers * shape.width * 4 + each
+    return shape.layers * each
+
+
+def layer_bytes(shape: Shape, settings: Settings) -> int:
+    """
+    Bytes a token leaves in a layer.
+
+    GPT-2: both norms' inputs (float32 always) and outputs, queries, keys, values, what attention
+    gives before and after it is put in order, the MLP before and after its activation. Gated: the
+    inputs of the norms, and normalised too where the norm is trained; their outputs (cast for
+    each matrix by itself where products are in bfloat16), gate, its activation, up and product.
+    """
+    size, width, rank = _BYTES[settings.dtype], shape.width, settings.lora_rank
+    queries, keys = shape.queries, shape.keys
+    if not shape.is_gated:
+        wide = 2 * width + 5 * width + 2 * shape.inner
+        return 2 * width * 4 + wide * size
+    norms = (2 if rank else 4) * width * 4
+    casts = (5 if size == 2 else 2) * width * size
+    heads = 3 * queries * size + 2 * keys * size
+    if shape.has_head_norms:
+        heads += (queries + keys) * (4 + (0 if rank else size))
+    return norms + casts + heads + 4 * shape.inner * size + len(shape.matrices) * rank * size
+
+
+def shared_bytes(shape: Shape, settings: Settings) -> int:
+    """Bytes of a layer's copies of shared prompts' keys and values, and of its mask."""
+    if not settings.copies_prompts:
+        return 0
+    size, whole = _BYTES[settings.dtype], settings.longest
+    alone = settings.prompt + settings.group * settings.completion
+    rows = settings.microbatch_tokens * settings.group / alone  # completions of a micro-batch
+    return int(rows * whole * (2 * shape.keys + settings.completion) * size)
+
+
+def _power(count: int) -> int:
+    return 1 << (count - 1).bit_length()
+
+
+CHANGES: Sequence[tuple[str, Mapping[str, Any]]] = (
+    ("torch.checkpointing=layers: a third more products", {"checkpointing": "layers"}),
+    (
+        f"torch.lora_rank={RANK}: adapters are trained, not the weights",
+        {"lora_rank": RANK, "checkpointing": "none"},
+    ),
+    ("torch.checkpointing=layers: a third more products", {"checkpointing": "layers"}),
+    ("torch.quantize=4bit: frozen weights in 4 bits", {"quantize": "4bit"}),
+)
+"""What to change where a run does not fit, cheapest first; each comes on top of those before."""
+
+
+def fit(
+    shape: Shape,
+    settings: Settings,
+    memory: int,
+    *,
+    fixed: frozenset[str] = frozenset(),
+) -> MemoryPlan:
+    """
+    The first plan that fits: batches are halved first, then `CHANGES` are made in their order.
+
+    Args:
+        shape: The model.
+        settings: What is wanted.
+        memory: Bytes of the card.
+        fixed: Settings that must stay as they are: a person gave them.
+
+    Returns:
+        The plan; where nothing fits, the last one that was tried (`fits` is False).
+    """
+    tried: list[str] = []
+    plan = _batches(shape, settings, memory, fixed)
+    for text, change in CHANGES:
+        if plan.fits:
+            break
+        if fixed & set(change) or all(getattr(settings, k) == v for k, v in change.items()):
+            continue
+        settings = evolve(settings, **change)
+        tried.append(text)
+        plan = _batches(shape, settings, memory, fixed)
+    return evolve(plan, tried=tuple(tried))
+
+
+def _batches(shape: Shape, settings: Settings, memory: int, fixed: frozenset[str]) -> MemoryPlan:
+    """The largest micro-batch and rows that fit; else the smallest."""
+    plan = plan_memory(shape, settings, memory)
+    for name, sizes in (
+        ("microbatch_tokens", _halves(settings.microbatch_tokens, settings.longest)),
+        ("decode_rows", _halves(settings.decode_rows, settings.group)),
+    ):
+        if name in fixed:
+            continue
+        part = "training" if name == "microbatch_tokens" else "sampling"
+        for size in sizes:
+            change: dict[str, Any] = {name: size}
+            plan = plan_memory(shape, evolve(plan.settings, **change), memory)
+            if sum(plan.steady.values()) + sum(getattr(plan, part).values()) <= usable(memory):
+                break
+    return plan
+
+
+def _halves(size: int, least: int) -> Iterator[int]:
+    """`size` and its halves, down to `least`."""
+    while size > least:
+        yield size
+        size //= 2
+    yield least
