@@ -27,6 +27,7 @@ PUBLIC = (
     "rlvr.errors",
     "rlvr.specs",
     "rlvr.install",
+    "rlvr.caches",
     "rlvr.seeds",
     "rlvr.concurrency",
     "rlvr.heartbeat",
@@ -46,6 +47,7 @@ PUBLIC = (
 """Where the public names live, light modules first: all in the `__all__` of each of them."""
 
 if TYPE_CHECKING:
+    from rlvr.caches import *
     from rlvr.checks import *
     from rlvr.concurrency import *
     from rlvr.curriculum.choices import *

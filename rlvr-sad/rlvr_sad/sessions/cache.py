@@ -3,6 +3,9 @@
 The key is a sha256 over the record's bytes, the format that was asked for, the code of the readers
 and the tokenizer. The file's name and the record's place are no part of it. What was not used for
 longest goes first where the file has grown beyond its limit.
+
+It is no `rlvr.KeyValueCache`, which knows no limit, no order of use and one key at a time, and
+which goes on without its file: here a file that cannot be used is an error.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from pathlib import Path
 import structlog
 
 import rlvr_sad
-from rlvr import ConfigError
+from rlvr import ConfigError, cache_dir
 from rlvr_sad.formats.catalog import formats
 from rlvr_sad.sessions.record import Raw
 
@@ -63,9 +66,7 @@ class TrajectoryCache:
             ConfigError: The file cannot be used, or the environment names no limit.
         """
         if path is None:
-            home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-            folder = os.environ.get("RLVR_CACHE_DIR") or str(Path(home) / "rlvr")
-            path = Path(folder) / "sad" / "trajectories.sqlite"
+            path = cache_dir() / "sad" / "trajectories.sqlite"
         self._limit = limit_of() if limit is None else limit
         self.hits = self.misses = 0
         try:
