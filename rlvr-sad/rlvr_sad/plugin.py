@@ -1,4 +1,4 @@
-"""What rlvr-sad offers: trajectories to learn from, their formats, commands. Nothing heavy."""
+"""The parts of rlvr-sad: trajectories to learn from, their formats, commands. Nothing heavy."""
 
 from __future__ import annotations
 

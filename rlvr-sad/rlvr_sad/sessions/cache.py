@@ -42,7 +42,7 @@ delete from results where key in (
         from results
     ) where sum - size < ?
 )"""
-"""Those that were not used for longest, until so many bytes are removed."""
+"""Removes the results unused for longest, until so many bytes are removed."""
 
 log = structlog.get_logger(__name__)
 
@@ -186,7 +186,7 @@ def key_of(raw: Raw, format_name: str, tokenizer: str) -> bytes:
 
 @cache
 def code_digest() -> str:
-    """What the readers' source is, ours and those of the formats of others; and the layouts'."""
+    """sha256 over the source of all readers (other plugins' formats too) and of the layouts."""
     folder = Path(rlvr_sad.__file__).parent
     rooms = ("spans", "formats", "sessions", "replay")
     files = {path for room in rooms for path in (folder / room).glob("*.py")}
