@@ -27,6 +27,7 @@ PUBLIC = (
     "rlvr.errors",
     "rlvr.specs",
     "rlvr.install",
+    "rlvr.caches",
     "rlvr.seeds",
     "rlvr.concurrency",
     "rlvr.heartbeat",
@@ -48,6 +49,7 @@ PUBLIC = (
 
 if TYPE_CHECKING:
     from rlvr.api import *
+    from rlvr.caches import *
     from rlvr.checks import *
     from rlvr.concurrency import *
     from rlvr.curriculum.choices import *

@@ -49,6 +49,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_run_flags(parser)
     add_training_flags(parser)
     parser.add_argument(
+        "--out", metavar="DIR", help="run directory (default: runs/TIME-PLUGIN-ALGO)"
+    )
+    parser.add_argument(
         "--resume", metavar="auto|DIR", help="go on with a run: a directory, or the newest fitting"
     )
     add_config_flags(parser)
@@ -82,8 +85,7 @@ def trained(args: argparse.Namespace, host: PluginHost) -> tuple[Finished, Confi
 def _fresh(args: argparse.Namespace, host: PluginHost, held: ExitStack) -> Begun:
     """A new run, in a directory that this process owns."""
     configured = resolve_configuration(args, host)
-    out = configured.run.out
-    path = Path(out) if out else make_default_directory(configured)
+    path = Path(args.out) if args.out else make_default_directory(configured)
     left = held.enter_context(owned(path, makes=True))
     return Begun(configured, RunDir.create(path), left)
 
@@ -106,7 +108,7 @@ def _previous(args: argparse.Namespace, host: PluginHost, held: ExitStack) -> Be
     if args.resume != "auto":
         return _resumed(args, host, Path(args.resume), held)
     wanted = resolve_configuration(args, host)
-    root = Path(wanted.run.out) if wanted.run.out else Path("runs")
+    root = Path(args.out or "runs")
     candidates = [root, *sorted(root.glob("*"), reverse=True)]
     for path in candidates:
         if not (path / "run.json").is_file() or not _fits(RunDir(path), wanted):

@@ -60,7 +60,7 @@ class Finished:
 def make_default_directory(configured: Configured) -> Path:
     """Make `runs/TIME-PLUGIN-ALGO`, the time in UTC; a number follows where it is taken."""
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    name = configured.run.plugin or configured.chosen.task.name.replace("/", "-")
+    name = configured.run.task.replace("/", "-")
     for count in itertools.count(1):
         end = f"-{count}" if count > 1 else ""
         path = Path("runs") / f"{stamp}-{name}-{configured.run.algo}{end}"

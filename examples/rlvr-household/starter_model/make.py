@@ -1,8 +1,8 @@
 r"""
 Makes the models of the house: a small GPT-2 that has read the solver's lessons.
 
-    python rlvr-sad/starter_model/make.py teacher --out rlvr-sad/rlvr_sad/starter/teacher
-    python rlvr-sad/starter_model/make.py student --out rlvr-sad/rlvr_sad/starter/student
+    python starter_model/make.py teacher --out rlvr_household/starter/teacher
+    python starter_model/make.py student --out rlvr_household/starter/student
 
 The same arguments give the same weights, bit for bit, on the same kind of machine.
 

@@ -8,9 +8,9 @@ import pytest
 
 from rlvr import BackendError, BuildContext, Completion, GenerateRequest, Problem
 from rlvr.testing import ScriptedPolicy
-from rlvr_sad.config import HouseConfig
-from rlvr_sad.household.play import play
-from rlvr_sad.household.task import HouseTask
+from rlvr_household.config import HouseConfig
+from rlvr_household.play import play
+from rlvr_household.task import HouseTask
 
 
 def problems(count: int) -> list[Problem]:

@@ -12,9 +12,9 @@ import numpy as np
 from attrs import frozen
 
 from rlvr import Figure, GenerateRequest, Policy, Problem, SamplingParams, all_of
-from rlvr_sad.household.episode import HouseEpisode
-from rlvr_sad.household.solver import choose
-from rlvr_sad.household.state import END
+from rlvr_household.episode import HouseEpisode
+from rlvr_household.solver import choose
+from rlvr_household.state import END
 
 MAX_TOKENS = 40
 """Of a turn: the longest one of the solver has 21 in the starter's tokens."""

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from rlvr_sad.household.layout import CHANGES, CLOSED, THINGS, House, goal_split, make_house
-from rlvr_sad.household.solver import choose
-from rlvr_sad.household.state import Command, State, Turn
+from rlvr_household.layout import CHANGES, CLOSED, THINGS, House, goal_split, make_house
+from rlvr_household.solver import choose
+from rlvr_household.state import Command, State, Turn
 
 LONGEST = 20
 """Turns of a lesson."""

@@ -1,4 +1,4 @@
-"""`rlvr sad house-play` and `house-models`: trajectories of the house, and the models that ship."""
+"""`rlvr household play` and `models`: trajectories of the house, and the models that ship."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlvr import BuildContext, Problem, open_policy
-from rlvr_sad.commands.arguments import parser_of
-from rlvr_sad.config import HouseConfig
-from rlvr_sad.household.play import Played, figures, play, play_solver
-from rlvr_sad.household.task import HouseTask
-from rlvr_sad.starter.model_path import student_model, teacher_model
+from rlvr_household.config import HouseConfig
+from rlvr_household.play import Played, figures, play, play_solver
+from rlvr_household.starter.model_path import student_model, teacher_model
+from rlvr_household.task import HouseTask
 
 MODELS = {"teacher": teacher_model, "student": student_model}
 SOLVER = "solver"
@@ -24,10 +23,10 @@ AT_ONCE = 256
 def house_models(argv: list[str]) -> int:
     """Print the spec of one shipped model, or of all."""
     parser = parser_of(
-        "house-models",
+        "models",
         "Print the model specs of the small models that ship for the house.",
-        "rlvr sad house-models",
-        'rlvr eval --task sad/house --model "$(rlvr sad house-models teacher)"',
+        "rlvr household models",
+        'rlvr eval --task house --model "$(rlvr household models teacher)"',
     )
     parser.add_argument("name", nargs="?", choices=list(MODELS), help="one of them, alone")
     options = parser.parse_args(argv)
@@ -69,14 +68,24 @@ def house_play(argv: list[str]) -> int:
     return 0
 
 
+def parser_of(name: str, description: str, *examples: str) -> argparse.ArgumentParser:
+    """The parser of `rlvr household NAME`; its help ends with the examples."""
+    return argparse.ArgumentParser(
+        prog=f"rlvr household {name}",
+        description=description,
+        epilog="\n  ".join(["examples:", *examples]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = parser_of(
-        "house-play",
+        "play",
         "Let a model, or the solver, live in houses; write what happened as ReAct "
         "texts, a JSON line each. Episodes that missed their goal are left out.",
-        "rlvr sad house-play --out teacher.jsonl --problems 256",
-        "rlvr sad house-play --model solver --out solver.jsonl --split test",
-        "rlvr sad house-play --model gpt2:DIR --out all.jsonl --all --temperature 0",
+        "rlvr household play --out teacher.jsonl --problems 256",
+        "rlvr household play --model solver --out solver.jsonl --split test",
+        "rlvr household play --model gpt2:DIR --out all.jsonl --all --temperature 0",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="JSON lines")
     parser.add_argument(

@@ -6,7 +6,7 @@ import re
 
 from attrs import frozen
 
-from rlvr_sad.household.layout import CHANGES, CLOSED, House
+from rlvr_household.layout import CHANGES, CLOSED, House
 
 VERBS = ("go", "open", "take", "put", "wash", "heat", "cool")
 THOUGHT, ACTION = "Thought:", "Action:"

@@ -21,13 +21,13 @@ from rlvr import (
     Tokenizer,
     Trajectory,
 )
-from rlvr_sad.config import HouseConfig
-from rlvr_sad.household.episode import HouseEpisode, house_of, span_codes
-from rlvr_sad.household.layout import houses, problem_of
-from rlvr_sad.household.play import figures, play
-from rlvr_sad.household.probes import probes, trajectory_of
-from rlvr_sad.household.solver import solve
-from rlvr_sad.household.state import Turn
+from rlvr_household.config import HouseConfig
+from rlvr_household.episode import HouseEpisode, house_of, span_codes
+from rlvr_household.layout import houses, problem_of
+from rlvr_household.play import figures, play
+from rlvr_household.probes import probes, trajectory_of
+from rlvr_household.solver import solve
+from rlvr_household.state import Turn
 
 EXPLANATION = """You live in a house of four rooms and do one thing a turn. Answer with two lines:
 Thought: what you need next

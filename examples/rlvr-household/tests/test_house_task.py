@@ -9,10 +9,10 @@ from rlvr import BuildContext, ConfigError, Problem, Reward, Segment, Trajectory
 from rlvr.border.declared import overrides
 from rlvr.testing import TaskContract
 from rlvr.testing.fakes import CharTokenizer
-from rlvr_sad.config import HouseConfig
-from rlvr_sad.household.episode import HouseEpisode, HouseReward, span_codes
-from rlvr_sad.household.probes import trajectory_of
-from rlvr_sad.household.task import HouseTask
+from rlvr_household.config import HouseConfig
+from rlvr_household.episode import HouseEpisode, HouseReward, span_codes
+from rlvr_household.probes import trajectory_of
+from rlvr_household.task import HouseTask
 
 SMALL = {"train": 24, "test": 8}
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from rlvr import BuildContext
-from rlvr_sad.config import HouseConfig
+from rlvr_household.config import HouseConfig
+from rlvr_household.play import figures, play_solver, wilson
+from rlvr_household.task import HouseTask
 from rlvr_sad.formats.transcript import Transcript
-from rlvr_sad.household.play import figures, play_solver, wilson
-from rlvr_sad.household.task import HouseTask
 
 
 def note(done: bool, turns: int, **counts: int) -> dict[str, Any]:

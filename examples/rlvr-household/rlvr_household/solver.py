@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from rlvr_sad.household.layout import CHANGES, CLOSED, House, rooms_of, weight
-from rlvr_sad.household.state import HAND, Command, State, Turn
+from rlvr_household.layout import CHANGES, CLOSED, House, rooms_of, weight
+from rlvr_household.state import HAND, Command, State, Turn
 
 
 @frozen

@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterator, Sequence
 
 from rlvr import Probe, Problem, Segment, Trajectory
-from rlvr_sad.household.episode import OBSERVATION, house_of
-from rlvr_sad.household.layout import House
-from rlvr_sad.household.state import Command, State, Turn, read_turn
+from rlvr_household.episode import OBSERVATION, house_of
+from rlvr_household.layout import House
+from rlvr_household.state import Command, State, Turn, read_turn
 
 
 def trajectory_of(problem: Problem, texts: Sequence[str]) -> Trajectory:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlvr_sad.household.layout import (
+from rlvr_household.layout import (
     CHANGES,
     CLOSED,
     FURNITURE,
@@ -19,8 +19,8 @@ from rlvr_sad.household.layout import (
     houses,
     make_house,
 )
-from rlvr_sad.household.solver import choose, options, solve
-from rlvr_sad.household.state import HAND, NOTHING, Command, State, Turn, read_turn
+from rlvr_household.solver import choose, options, solve
+from rlvr_household.state import HAND, NOTHING, Command, State, Turn, read_turn
 
 KITCHEN = House(
     goal=Goal(thing="mug", change="clean", target="desk"),

@@ -18,13 +18,14 @@ from rlvr import (
     Tokenizer,
     Trajectory,
 )
-from rlvr_sad.config import HouseConfig
-from rlvr_sad.household.layout import House
-from rlvr_sad.household.solver import options
-from rlvr_sad.household.state import NOTHING, State, action_start, read_turn
-from rlvr_sad.trajectory import CODES
+from rlvr_household.config import HouseConfig
+from rlvr_household.layout import House
+from rlvr_household.solver import options
+from rlvr_household.state import NOTHING, State, action_start, read_turn
 
 OBSERVATION = "Observation:"
+CODES = {"reasoning": 1, "action": 2}
+"""Codes of the annotation `span`, as the distillation losses read them."""
 
 
 class HouseEpisode(Episode):
@@ -131,7 +132,7 @@ class HouseReward(RewardFn):
 
 def span_codes(trajectory: Trajectory, tokenizer: Tokenizer) -> NDArray[np.float32] | None:
     """
-    Codes of `trajectory.TYPES` (T,), 0 where the policy did not write the token.
+    `CODES` (T,), 0 where the policy did not write the token.
 
     A turn is reasoning up to its `Action:`, action from there on. A token that holds bytes of both
     belongs to the one it begins in, unless more than half of its bytes lie in the other. None where

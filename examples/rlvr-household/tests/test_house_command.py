@@ -23,7 +23,7 @@ def rlvr(*words: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_student_is_evaluated() -> None:
     """`rlvr eval` gives pass@1 by the reward, and the figures of the house."""
-    words = ["--task", "sad/house", "house.test=6", "eval.samples=1", "--json"]
+    words = ["--task", "house", "house.test=6", "eval.samples=1", "--json"]
     told = json.loads(rlvr("eval", *words).stdout)
     found = told["figures"]
     assert found["house/success"]["n"] == 6
@@ -35,7 +35,7 @@ def test_the_teacher_solves_what_is_held_out(tmp_path: Path) -> None:
     """The shipped teacher reaches most of 48 held-out goals, and writes what `rlvr sad` reads."""
     out = tmp_path / "teacher.jsonl"
     words = ["--out", str(out), "--problems", "48", "--split", "test", "--temperature", "0"]
-    told = json.loads(rlvr("sad", "house-play", *words, "--json").stdout)
+    told = json.loads(rlvr("household", "play", *words, "--json").stdout)
     assert told["house/success"] >= 0.8
     assert told["house/cot_match"] >= 0.8
     records = [json.loads(line) for line in out.read_text().splitlines()]
@@ -51,7 +51,7 @@ def test_the_student_is_at_least_four_times_smaller() -> None:
 
     sizes = {}
     for name in ("teacher", "student"):
-        path = Path(rlvr("sad", "house-models", name).stdout.strip().removeprefix("gpt2:"))
+        path = Path(rlvr("household", "models", name).stdout.strip().removeprefix("gpt2:"))
         with safe_open(path / "model.safetensors", "np") as file:  # type: ignore[no-untyped-call]
             sizes[name] = sum(file.get_tensor(key).size for key in file.keys())  # noqa: SIM118
     assert sizes["teacher"] >= 4 * sizes["student"]
@@ -60,7 +60,7 @@ def test_the_student_is_at_least_four_times_smaller() -> None:
 def test_the_student_learns_from_its_own_episodes(tmp_path: Path) -> None:
     """On-policy SAD: both kinds of span differ from the teacher; from itself, at no token."""
     models = {
-        name: rlvr("sad", "house-models", name).stdout.strip() for name in ("student", "teacher")
+        name: rlvr("household", "models", name).stdout.strip() for name in ("student", "teacher")
     }
     found = {}
     for teacher in models:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from rlvr_sad.household.layout import CHANGES, FURNITURE, MOVABLE, THINGS
-from rlvr_sad.household.state import VERBS
+from rlvr_household.layout import CHANGES, FURNITURE, MOVABLE, THINGS
+from rlvr_household.state import VERBS
 from rlvr_torch.models.bpe import END_OF_TEXT, BytePairTokenizer
 
 MARKS = ("Thought:", "Action:", "Observation:", "Task:", "Rooms:")
