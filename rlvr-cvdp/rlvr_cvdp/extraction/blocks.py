@@ -6,7 +6,7 @@ import re
 
 from attrs import evolve
 
-from rlvr_cvdp.extraction.definitions import definitions_of
+from rlvr_cvdp.hdl.definitions import definitions_of
 from rlvr_cvdp.extraction.documents import DEEPEST, object_pieces
 from rlvr_cvdp.extraction.objects import read_object
 from rlvr_cvdp.extraction.pieces import Piece, is_path, name_in, paths_in

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from attrs import evolve
 
 from rlvr_cvdp.extraction.assemble import Assembly, Found, other_file
-from rlvr_cvdp.extraction.definitions import Definition, definitions_of
+from rlvr_cvdp.hdl.definitions import Definition, definitions_of
 from rlvr_cvdp.extraction.edits import edited, is_edit
 from rlvr_cvdp.extraction.pieces import Piece, name_in, tidied
 from rlvr_cvdp.extraction.segments import distinct_text

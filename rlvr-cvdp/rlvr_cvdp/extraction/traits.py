@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rlvr_cvdp.extraction.definitions import Definition
+from rlvr_cvdp.hdl.definitions import Definition
 
 HDL = (".v", ".sv", ".vh", ".svh")
 _CODE = re.compile(
