@@ -27,9 +27,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlvr_cvdp.answers.parse import LONGEST, from_official_text, from_text
+from rlvr_cvdp.extraction.wanted import Wanted, wanted_of
 from rlvr_cvdp.hdl import definitions
 from rlvr_cvdp.hdl.definitions import definitions_of
-from rlvr_cvdp.extraction.wanted import Wanted, wanted_of
 
 
 def texts(files):
