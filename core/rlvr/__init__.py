@@ -42,6 +42,7 @@ PUBLIC = (
     "rlvr.tokenization",
     "rlvr.sampling",
     "rlvr.opening",
+    "rlvr.evaluation.answers_file",
 )
 """Where the public names live, light modules first: all in the `__all__` of each of them."""
 
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from rlvr.concurrency import *
     from rlvr.curriculum.choices import *
     from rlvr.errors import *
+    from rlvr.evaluation.answers_file import *
     from rlvr.extensions import *
     from rlvr.fitting import *
     from rlvr.heartbeat import *
