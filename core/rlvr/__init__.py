@@ -44,6 +44,7 @@ PUBLIC = (
     "rlvr.sampling",
     "rlvr.opening",
     "rlvr.api",
+    "rlvr.evaluation.answers_file",
 )
 """Where the public names live, light modules first: all in the `__all__` of each of them."""
 
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from rlvr.concurrency import *
     from rlvr.curriculum.choices import *
     from rlvr.errors import *
+    from rlvr.evaluation.answers_file import *
     from rlvr.extensions import *
     from rlvr.fitting import *
     from rlvr.heartbeat import *

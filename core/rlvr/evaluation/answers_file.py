@@ -18,6 +18,8 @@ from rlvr.records.trajectories import trajectory_from_json
 from rlvr.suggest import did_you_mean
 from rlvr.types import Group, Outcome, Problem, Reward, ScoredGroup, Trajectory
 
+__all__ = ["read_answers"]
+
 NO_ANSWER = "the file holds no such answer"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import importlib.util
 import json
 import os
 import re
@@ -18,18 +17,13 @@ from pathlib import Path
 
 from attrs import field, frozen
 
-from rlvr_cvdp.hdl.names import KEYWORDS
+from rlvr_cvdp.hdl.names import KEYWORDS, tokens
 
 _LONGEST = 400_000
 _MOST = 1000
 _PATIENCE_S = 60.0
 _OPENERS = ("module", "macromodule", "interface", "package", "program", "primitive")
 _HAS_ANY = re.compile(rf"\b(?:{'|'.join(_OPENERS)})\b")
-_TOKEN = re.compile(
-    r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:\\.|[^\"\\\n])*\"?|\\\S+"
-    r"|(?P<word>[`$]?[A-Za-z_][\w$]*|[#();,])",
-    re.DOTALL,
-)
 _NAME = re.compile(r"[A-Za-z_][\w$]*")
 _LEADS = {"automatic", "static"}
 
@@ -61,8 +55,8 @@ def definitions_of(text: str) -> tuple[Definition, ...]:
     """
     The definitions of a text in order, however broken or hostile it is; the first thousand.
 
-    Parsed by slang in a process of its own; by the text's tokens alone where that is not
-    installed, where it ends or takes too long on this text, and above 400,000 characters.
+    Parsed by slang in a process of its own; by the text's tokens alone where that ends or takes
+    too long on this text, and above 400,000 characters.
     """
     if not _HAS_ANY.search(text):
         return ()
@@ -88,8 +82,6 @@ class _Parser:
 
     def definitions(self, text: str) -> list[Definition] | None:
         """The definitions that slang finds, None if it does not answer."""
-        if not _has_slang():
-            return None
         with self._lock:
             line = self._ask(json.dumps(text).encode() + b"\n")
         return [Definition(**record) for record in json.loads(line)] if line else None
@@ -107,7 +99,7 @@ class _Parser:
             self._process, self._owner = None, os.getpid()
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", str(Path(__file__).with_name("worker.py"))],
+                [sys.executable, "-I", str(Path(__file__).with_name("slang.py"))],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -136,15 +128,16 @@ _PARSER = _Parser()
 atexit.register(_PARSER.close)
 
 
-@functools.cache
-def _has_slang() -> bool:
-    return importlib.util.find_spec("pyslang") is not None
-
-
 def _by_tokens(text: str) -> Iterator[Definition]:
     """Definitions by keywords alone; linear in the text."""
-    tokens = [match for match in _TOKEN.finditer(text) if match["word"]]
-    words = [match["word"] for match in tokens]
+    words: list[str] = []
+    starts: list[int] = []
+    place = 0
+    for token in tokens(text):
+        if token.kind in ("name", "macro", "system") or token.text in ("#", "(", ")", ";", ","):
+            words.append(token.text)
+            starts.append(place)
+        place += len(token.text)
     place = 0
     while place < len(words):
         word, name = words[place], place + 1
@@ -157,12 +150,12 @@ def _by_tokens(text: str) -> Iterator[Definition]:
         ends = (i for i in range(name + 1, len(words)) if words[i] in (closer, word))
         last = next(ends, len(words))
         is_complete = words[last : last + 1] == [closer]
-        stop = tokens[last].start() if last < len(words) else len(text)
+        stop = starts[last] if last < len(words) else len(text)
         yield Definition(
             kind=word,
             name=words[name],
-            start=tokens[place].start(),
-            end=tokens[last].end() if is_complete else stop,
+            start=starts[place],
+            end=stop + len(closer) * is_complete,
             is_complete=is_complete,
             has_ports=_has_ports(words[name + 1 : last]),
             uses=_uses(words[name + 1 : last]),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from pathlib import Path
 
+from rlvr_cvdp.commands.arguments import parser_of
 from rlvr_cvdp.images import recipe
 from rlvr_cvdp.images.daemon import docker_client
 from rlvr_cvdp.images.image import build_image
@@ -17,18 +17,16 @@ from rlvr_cvdp.toolchain.toolchain import Toolchain
 
 def rootfs(argv: list[str]) -> int:
     """Build the root that the bubblewrap sandbox uses as its /usr."""
-    parser = argparse.ArgumentParser(
-        prog="rlvr cvdp build-rootfs",
-        description="Build a Debian root with iverilog, verilator, yosys and both cocotb stacks "
+    parser = parser_of(
+        "build-rootfs",
+        "Build a Debian root with iverilog, verilator, yosys and both cocotb stacks "
         "(about a minute; needs root, debootstrap and a Debian mirror).",
-        epilog="examples:\n  sudo rlvr cvdp build-rootfs\n"
-        "  sudo rlvr cvdp build-rootfs --out /srv/cvdp-root\n  rlvr cvdp build-rootfs --json",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        *("build-rootfs", "build-rootfs --out /srv/cvdp-root", "build-rootfs --json"),
+        has_dataset=False,
     )
     parser.add_argument("--suite", default=recipe.SUITE, help="Debian release (%(default)s)")
     parser.add_argument("--mirror", default="", help="Debian archive; default: that of apt")
     parser.add_argument("--out", type=Path, help="folder; default: in rlvr's cache")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     options = parser.parse_args(argv)
     begun = time.monotonic()
     root, is_new = build_rootfs(suite=options.suite, mirror=options.mirror, out=options.out)
@@ -44,14 +42,13 @@ def rootfs(argv: list[str]) -> int:
 
 def image(argv: list[str]) -> int:
     """Build the image that the Docker sandbox runs."""
-    parser = argparse.ArgumentParser(
-        prog="rlvr cvdp build-image",
-        description="Build a Docker image with iverilog, verilator, yosys and both cocotb stacks: "
+    parser = parser_of(
+        "build-image",
+        "Build a Docker image with iverilog, verilator, yosys and both cocotb stacks: "
         "on a base image, or from the root of `rlvr cvdp build-rootfs` (no registry needed).",
-        epilog="examples:\n  rlvr cvdp build-image\n"
-        "  rlvr cvdp build-image --base debian:trixie-slim\n"
-        "  rlvr cvdp build-image --also nvidia/cvdp-sim:v1.0.0",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        *("build-image", "build-image --base debian:trixie-slim"),
+        "build-image --also nvidia/cvdp-sim:v1.0.0",
+        has_dataset=False,
     )
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--base", default="", help="Debian or Ubuntu image to build upon")
@@ -59,7 +56,6 @@ def image(argv: list[str]) -> int:
     parser.add_argument("--tag", default="", help=f"name of the image ({recipe.image_tag()})")
     parser.add_argument("--also", action="append", default=[], help="one more name for it")
     parser.add_argument("--network", default="", help="network of the build with --base (host)")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     options = parser.parse_args(argv)
     begun = time.monotonic()
     tag, identity, is_new = build_image(

@@ -22,7 +22,7 @@ _USES: dict[str, Callable[[Any], str]] = {
     "HierarchyInstantiation": lambda part: part.type.valueText,
     "PackageImportItem": lambda part: part.package.valueText,
     "InterfacePortHeader": lambda part: part.nameOrKeyword.valueText,
-    "ScopedName": lambda part: str(part.left).strip(),
+    "ScopedName": lambda part: part.left.getFirstToken().valueText,
 }
 
 
