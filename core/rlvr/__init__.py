@@ -42,9 +42,9 @@ PUBLIC = (
     "rlvr.curriculum.choices",
     "rlvr.tokenization",
     "rlvr.sampling",
+    "rlvr.evaluation.answers_file",
     "rlvr.opening",
     "rlvr.api",
-    "rlvr.evaluation.answers_file",
 )
 """Where the public names live, light modules first: all in the `__all__` of each of them."""
 
