@@ -80,3 +80,14 @@ class TorchConfig:
     quantize: str = option(
         "none", "Store frozen weights in 4 bits (GPU, with LoRA)", choices=("none", "4bit")
     )
+    optimizer: str = option(
+        "adamw",
+        "AdamW as it is, with moments of 8 bits (bitsandbytes), or computed on the CPU",
+        choices=("adamw", "adamw-8bit", "adamw-offload"),
+    )
+    checkpointing: str = option(
+        "auto",
+        "Activation checkpointing: layers keep their input and compute the rest again; auto: on a "
+        "GPU whose memory is too small without",
+        choices=("auto", "none", "layers"),
+    )

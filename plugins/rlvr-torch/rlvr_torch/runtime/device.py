@@ -31,6 +31,11 @@ def choose_device(name: str = "auto") -> torch.device:
     return torch.device(name)
 
 
+def free_memory(device: torch.device) -> int | None:
+    """Bytes of an NVIDIA card that nobody uses; None for other devices."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
+
+
 def check_device() -> CheckResult:
     """Multiply two matrices on the device that `auto` chooses."""
     device = choose_device()
