@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
+import structlog
 import torch
 
 from rlvr import (
@@ -30,7 +31,7 @@ from rlvr_torch.models.save import save_net
 from rlvr_torch.models.source import ModelSource
 from rlvr_torch.policy import LiveTorchPolicy, TorchPolicy
 from rlvr_torch.runtime.batch_threads import BatchThreads, suited_budget, usable_cores
-from rlvr_torch.runtime.device import choose_device, free_memory
+from rlvr_torch.runtime.device import allow_tf32, choose_device, free_memory, settled
 from rlvr_torch.runtime.executor import Executor
 from rlvr_torch.runtime.weights_digest import Versions
 from rlvr_torch.training.accumulate import Learner, accumulate, eval_loss, explain_gradient
@@ -43,6 +44,8 @@ from rlvr_torch.training.optimizer import OptimSettings, Updater
 from rlvr_torch.training.packed_attention import suited_attention
 from rlvr_torch.training.reference import Reference, is_adapter_off, on_device
 from rlvr_torch.training.skip_bad_updates import NotFiniteError, Skips
+
+log = structlog.get_logger(__name__)
 
 _SCORES = ("policy", "reference", "value")
 
@@ -64,8 +67,9 @@ class TorchBackend(Backend):
 
     def __init__(self, config: TorchConfig | None, context: BuildContext) -> None:
         config = config or TorchConfig()
-        self._config = config
         self.device = choose_device(config.device)
+        self._config = config = settled(config, self.device)
+        allow_tf32(self.device, config.tf32)
         self.dtype: torch.dtype = getattr(torch, config.dtype)
         say_plan(context, config, self.device)
         self._source = ModelSource.parse(context.model, context.seed, config)
@@ -234,7 +238,20 @@ class TorchBackend(Backend):
             self._engine.sleep()
 
     def _pieces(self, is_cancelled: Callable[[], bool]) -> Pieces:
-        return Pieces(budget=self._budget, threads=self._threads, is_cancelled=is_cancelled)
+        return Pieces(
+            budget=self._budget,
+            threads=self._threads,
+            is_cancelled=is_cancelled,
+            shrink=self._shrink,
+        )
+
+    def _shrink(self, tokens: int) -> None:
+        """From now on micro-batches hold at most so many tokens: more did not fit."""
+        if tokens < self._budget:
+            self._budget = tokens
+            log.warning(
+                "out_of_memory", microbatch_tokens=tokens, found="micro-batches were halved"
+            )
 
     async def update(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
         """

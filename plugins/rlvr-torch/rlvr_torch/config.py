@@ -18,10 +18,12 @@ class TorchConfig:
         choices=("auto", "cpu", "cuda", "mps"),
     )
     dtype: str = option(
-        "float32",
-        "Type of matrix products; weights, optimiser and logprobs stay float32",
-        choices=("float32", "bfloat16"),
+        "auto",
+        "Type of matrix products; weights, optimiser and logprobs stay float32. auto: bfloat16 on "
+        "an NVIDIA card that has it, else float32",
+        choices=("auto", "float32", "bfloat16"),
     )
+    tf32: bool = option(True, "On an NVIDIA card products in float32 may round inputs to TF32")
     threads: int = option(0, "CPU threads; 0: one a core", validator=ge(0))
     microbatch_tokens: int = option(
         8192, "Tokens a forward pass holds (accumulation)", unit="tokens", validator=ge(1)

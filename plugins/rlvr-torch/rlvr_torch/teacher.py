@@ -26,7 +26,7 @@ from rlvr import (
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.models.source import ModelSource
 from rlvr_torch.runtime.batch_threads import BatchThreads, suited_budget
-from rlvr_torch.runtime.device import choose_device
+from rlvr_torch.runtime.device import allow_tf32, choose_device, settled
 from rlvr_torch.runtime.executor import Executor
 from rlvr_torch.training.logprobs import sequence_logprobs, trunk
 from rlvr_torch.training.microbatches import Pieces, check_data
@@ -36,7 +36,7 @@ from rlvr_torch.training.reference import on_device
 from rlvr_torch.training.top_k import as_datum, top_k
 
 Found = TypeVar("Found")
-_USED = ("device", "dtype", "threads", "microbatch_tokens", "logprob_chunk")
+_USED = ("device", "dtype", "tf32", "threads", "microbatch_tokens", "logprob_chunk")
 """Options that mean a teacher too; the others are the student's alone."""
 
 
@@ -59,9 +59,11 @@ class TorchTeacher(Teacher):
         config = config or TorchConfig()
         config = TorchConfig(**{name: getattr(config, name) for name in _USED})
         self.name = context.model
+        device = choose_device(config.device)
+        config = settled(config, device)
+        allow_tf32(device, config.tf32)
         self._dtype: torch.dtype = getattr(torch, config.dtype)
         self._chunk = config.logprob_chunk
-        device = choose_device(config.device)
         source = ModelSource.parse(context.model, context.seed, config)
         self.tokenizer = source.tokenizer()
         self.capabilities = TeacherCapabilities(

@@ -76,7 +76,7 @@ def accumulate(
     batches, threads = _batches(data, pieces.budget), pieces.threads
     metrics: dict[str, float] = {}
     for first in range(0, len(batches), threads.size):
-        for found, grads in threads.map(work, batches[first : first + threads.size]):
+        for found, grads in pieces.each(data, work, batches[first : first + threads.size]):
             add_metrics(metrics, {"loss": found.loss, **found.metrics})
             for weight, grad in zip(learner.weights, grads, strict=False):  # none: nothing to add
                 if grad is not None:
@@ -95,7 +95,7 @@ def eval_loss(
         return learner.appraised([data[i] for i in batch], loss)
 
     metrics: dict[str, float] = {}
-    for found in pieces.threads.map(work, _batches(data, pieces.budget)):
+    for found in pieces.each(data, work, _batches(data, pieces.budget)):
         add_metrics(metrics, {"loss": found.loss, **found.metrics})
     return metrics
 
