@@ -80,6 +80,12 @@ class TorchBackend(Backend):
         self._threads = BatchThreads.suited(self.device, count, config.threads)
         self._budget = suited_budget(self.device, count, config.microbatch_tokens)
         self._attention = suited_attention(self.device, self.dtype)
+        if config.compile == "on" or (config.compile == "auto" and self.device.type == "cuda"):
+            # Imported here: the compiler takes longer to import than torch.
+            from rlvr_torch.training.compiled import compile_layers, outside
+
+            compile_layers(self.net)
+            self._attention = outside(self._attention)
         free = free_memory(self.device)
         if is_checkpointed(
             config.checkpointing, self.net, tokens=self._budget, dtype=self.dtype, free=free

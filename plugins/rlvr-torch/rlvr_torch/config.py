@@ -93,3 +93,8 @@ class TorchConfig:
         "GPU whose memory is too small without",
         choices=("auto", "none", "layers"),
     )
+    compile: str = option(
+        "auto",
+        "torch.compile of the layers in training, once for all lengths; auto: on an NVIDIA card",
+        choices=("auto", "on", "off"),
+    )
