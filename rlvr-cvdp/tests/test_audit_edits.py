@@ -6,7 +6,7 @@ import json
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rlvr.testing.tools import shared_data
@@ -99,6 +99,7 @@ SNIPPETS = st.sampled_from(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(SNIPPETS, max_size=14).map("".join))
+@example("case (a)\n(* full_case = 1 *)")
 def test_any_text_is_read_and_changed_in_one_place(text: str) -> None:
     """
     Broken texts too: each mutant differs in one place.

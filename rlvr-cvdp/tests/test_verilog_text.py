@@ -20,7 +20,7 @@ from rlvr_cvdp.hdl.names import (
     scope_names,
     tokens,
 )
-from rlvr_cvdp.hdl.ports import PortsError, header_of
+from rlvr_cvdp.hdl.ports import PortsError, header_of, parameters_of
 from rlvr_cvdp.netlist.silent import without_words
 from rlvr_cvdp.problem import CvdpProblem
 
@@ -208,3 +208,13 @@ def test_a_task_without_arguments_leaves_the_bracket_after_it():
     text = "module a; initial if ($mine) $show (1, (2)); endmodule"
     (silent,) = without_words(problem, {"rtl/a.sv": text}, "yosys").values()
     assert silent.endswith('; initial if ($dumpvars) $write(""); endmodule')
+
+
+def test_parameters_that_may_be_set_from_outside():
+    """Those with a number; an answer may be cut off anywhere, or write digits that are none."""
+    text = (
+        "module m #(parameter A = 4, B = A, localparam C = 2) (input x); parameter D = 1; endmodule"
+    )
+    assert parameters_of(text, "m") == {"A": 4, "D": 1}
+    for broken in ("parameter W =", "parameter W = 1", "parameter W = 1\u00b2;", ""):
+        assert parameters_of(f"module m #({broken}", "m") == {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from rlvr_cvdp.audit.syntax import Walk
+from rlvr_cvdp.hdl.names import tokens
 
 _AROUND = 40
 """Characters that a note shows before and after the place."""
@@ -39,7 +40,15 @@ def edits(text: str) -> list[Edit]:
     """Every change of the text, in order of place; no two give equal texts."""
     seen = {text}
     kept = []
+    muted: set[int] = set()  # in a broken text slang may read an attribute as an expression
+    place = 0
+    for token in tokens(text):
+        place += len(token.text)
+        if token.kind == "comment":
+            muted.update(range(place - len(token.text), place))
     for start, end, kind, new in sorted(Walk(text).changes()):
+        if start in muted:
+            continue
         edit = Edit(kind, start, end, new)
         changed = edit.apply(text)
         if changed not in seen:

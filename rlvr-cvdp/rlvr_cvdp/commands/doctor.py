@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from rlvr import (
@@ -68,21 +69,14 @@ def iverilog() -> CheckResult:
     return found
 
 
-def verilator() -> CheckResult:
-    """Verilator, for lint services."""
-    return _tool("verilator")
-
-
-def yosys() -> CheckResult:
-    """Yosys, for synthesis services."""
-    return _tool("yosys")
-
-
 def _tool(name: str) -> CheckResult:
     path = find_tool(name)
     if path is None:
         return CheckResult(ok=False, found=f"no {name} on PATH", fix=install_command(name))
     return CheckResult(ok=True, found=f"{name} {tool_version(path)}")
+
+
+verilator, yosys = partial(_tool, "verilator"), partial(_tool, "yosys")
 
 
 def libpython() -> CheckResult:

@@ -1,4 +1,9 @@
-"""Reads JSON as models write it: with the usual mistakes, or as a Python literal."""
+"""
+Reads JSON as models write it: with the usual mistakes, or as a Python literal.
+
+Not by a library that repairs JSON: json-repair 0.64.6 in this place lost 8 of the first 440 cases
+of `tests/test_answer_shapes.py`, and then a hostile text kept it busy for minutes.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, takewhile
 
 from attrs import field, frozen
 
@@ -12,6 +13,7 @@ from rlvr_cvdp.hdl.names import KEYWORDS, Token, code
 _DIRECTIONS = {"input", "output", "inout", "ref"}
 _WIDTHS = {"byte": "8", "shortint": "16", "int": "32", "integer": "32", "longint": "64",
            "time": "64"}  # fmt: skip
+_ENDS = ("endfunction", "endtask")
 _PLAIN = {"wire", "reg", "logic", "bit", "var", "tri", "signed", "unsigned"}
 
 
@@ -52,13 +54,9 @@ def header_of(text: str, module: str) -> Header:
         PortsError: There is no such module, or a port is an array, an interface, of a named type,
             or `inout`.
     """
-    found = code(text)
-    starts = [i for i, t in enumerate(found[:-1]) if t.text == "module"]
-    start = next((i for i in starts if module in (t.text for t in found[i + 1 : i + 3])), None)
-    if start is None:
+    body = _module(text, module)
+    if not body:
         raise PortsError(f"there is no module {module}")
-    end = next((i for i in range(start, len(found)) if found[i].text == "endmodule"), len(found))
-    body = found[start:end]
     place = next(i for i, t in enumerate(body) if t.text == module) + 1
     parameters: dict[str, str] = {}
     while place < len(body) and body[place].text == "import":
@@ -89,22 +87,28 @@ def header_of(text: str, module: str) -> Header:
 
 def parameters_of(text: str, module: str) -> dict[str, int]:
     """The parameters of a module that may be set from outside and whose default is a number."""
-    found = code(text)
-    starts = [i for i, t in enumerate(found[:-1]) if t.text == "module"]
-    start = next((i for i in starts if module in (t.text for t in found[i + 1 : i + 3])), None)
+    found = _module(text, module)
     values: dict[str, int] = {}
     is_open = False
-    for place in range(len(found) if start is None else start, len(found)):
-        word = found[place].text
-        if word == "endmodule":
-            break
+    for place, token in enumerate(found):
+        word = token.text
         if word in ("parameter", "localparam", ";") or (word == ")" and not is_open):
             is_open = word == "parameter"
-        after = [token.text for token in found[place + 1 : place + 4]]
-        is_name = is_open and found[place].kind == "name" and after[:1] == ["="]
-        if is_name and after[1].isdigit() and after[2] in (",", ")", ";"):
-            values[word] = int(after[1])
+        after = [one.text for one in found[place + 1 : place + 4]]
+        match after:
+            case ["=", value, "," | ")" | ";"] if is_open and token.kind == "name":
+                values |= {word: int(value)} if value.isdecimal() else {}
     return values
+
+
+def _module(text: str, module: str) -> list[Token]:
+    """The tokens of a module, from `module` to before `endmodule`; none if it is not there."""
+    found = code(text)
+    starts = (i for i, token in enumerate(found[:-1]) if token.text == "module")
+    start = next(
+        (i for i in starts if module in (t.text for t in found[i + 1 : i + 3])), len(found)
+    )
+    return list(takewhile(lambda token: token.text != "endmodule", islice(found, start, None)))
 
 
 def _ports(items: Sequence[Sequence[Token]]) -> Iterator[Port]:
@@ -168,10 +172,7 @@ def _declarations(body: Sequence[Token], words: set[str]) -> Iterator[list[Token
     index = 0
     while index < len(body):
         text = body[index].text
-        routine = (routine or text in ("function", "task")) and text not in (
-            "endfunction",
-            "endtask",
-        )
+        routine = text in ("function", "task") or (routine and text not in _ENDS)
         if text in words and not routine:
             end = next((i for i in range(index, len(body)) if body[i].text == ";"), len(body))
             yield list(body[index:end])
