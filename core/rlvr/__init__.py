@@ -27,7 +27,7 @@ PUBLIC = (
     "rlvr.errors",
     "rlvr.specs",
     "rlvr.install",
-    "rlvr.caches",
+    "rlvr.verification.key_value_cache",
     "rlvr.seeds",
     "rlvr.concurrency",
     "rlvr.heartbeat",
@@ -47,7 +47,6 @@ PUBLIC = (
 """Where the public names live, light modules first: all in the `__all__` of each of them."""
 
 if TYPE_CHECKING:
-    from rlvr.caches import *
     from rlvr.checks import *
     from rlvr.concurrency import *
     from rlvr.curriculum.choices import *
@@ -66,6 +65,7 @@ if TYPE_CHECKING:
     from rlvr.specs import *
     from rlvr.tokenization import *
     from rlvr.types import *
+    from rlvr.verification.key_value_cache import *
 else:
 
     def __getattr__(name: str) -> Any:
