@@ -27,7 +27,7 @@ PUBLIC = (
     "rlvr.errors",
     "rlvr.specs",
     "rlvr.install",
-    "rlvr.caches",
+    "rlvr.verification.key_value_cache",
     "rlvr.seeds",
     "rlvr.concurrency",
     "rlvr.heartbeat",
@@ -50,7 +50,6 @@ PUBLIC = (
 
 if TYPE_CHECKING:
     from rlvr.api import *
-    from rlvr.caches import *
     from rlvr.checks import *
     from rlvr.concurrency import *
     from rlvr.curriculum.choices import *
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
     from rlvr.specs import *
     from rlvr.tokenization import *
     from rlvr.types import *
+    from rlvr.verification.key_value_cache import *
 else:
 
     def __getattr__(name: str) -> Any:

@@ -336,7 +336,6 @@ def test_while_training_goes_on_few_are_asked_at_a_time(tmp_path: Path) -> None:
         opinions = Opinions(
             reward=reward,
             share=1.0,
-            threshold=0.1,
             seed=1,
             directory=RunDir(tmp_path),
             status=RunStatus(),

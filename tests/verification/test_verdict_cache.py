@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import rlvr.caches as store_module
+import rlvr.verification.key_value_cache as store_module
 from rlvr import Reward
 from rlvr.verification.verdict_cache import SqliteStore, open_store
 

@@ -121,7 +121,7 @@ def _check_python() -> CheckResult:
 
 
 def _check_cache() -> CheckResult:
-    from rlvr.caches import cache_dir
+    from rlvr.verification.key_value_cache import cache_dir
 
     folder = cache_dir()
     try:

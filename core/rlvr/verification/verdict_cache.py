@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from rlvr.caches import KeyValueCache, cache_dir
 from rlvr.types import Outcome
+from rlvr.verification.key_value_cache import KeyValueCache, cache_dir
 from rlvr.verification.verdict import fault_of_outcome, outcome_from_json, outcome_to_json
 
 
