@@ -41,16 +41,18 @@ PUBLIC = (
     "rlvr.lr_schedule",
     "rlvr.curriculum.choices",
     "rlvr.tokenization",
-    "rlvr.sampling",
+    "rlvr.rollouts.sampling",
     "rlvr.evaluation.answers_file",
     "rlvr.opening",
-    "rlvr.api",
+    "rlvr.cli.train",
+    "rlvr.cli.measure",
 )
 """Where the public names live, light modules first: all in the `__all__` of each of them."""
 
 if TYPE_CHECKING:
-    from rlvr.api import *
     from rlvr.checks import *
+    from rlvr.cli.measure import *
+    from rlvr.cli.train import *
     from rlvr.concurrency import *
     from rlvr.curriculum.choices import *
     from rlvr.errors import *
@@ -64,7 +66,7 @@ if TYPE_CHECKING:
     from rlvr.opening import *
     from rlvr.parts import *
     from rlvr.parts.functions import *
-    from rlvr.sampling import *
+    from rlvr.rollouts.sampling import *
     from rlvr.seeds import *
     from rlvr.specs import *
     from rlvr.tokenization import *

@@ -1,0 +1,145 @@
+"""`rlvr run` as a function, for notebooks and scripts.
+
+Names and defaults are those of the command line; `options` takes its `key=value` words as a
+mapping: `{"train.lr": 1e-4}`. Mistakes raise the errors that the command line reports
+(`rlvr.RlvrError`). It may be called where an event loop runs.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from rlvr.log import plain_lines
+from rlvr.plugins.host import PluginHost
+from rlvr.records.run_directory import RunDir
+from rlvr.types import EvalReport
+
+__all__ = ["FinishedRun", "train"]
+
+Options = Mapping[str, Any]
+
+
+@frozen(kw_only=True)
+class FinishedRun:
+    """
+    What a run leaves.
+
+    Attributes:
+        directory: The run directory.
+        steps: Steps that were trained.
+        reports: Evaluations by step.
+        best: Step of the best evaluation that has a checkpoint; None where there is none.
+    """
+
+    directory: Path
+    steps: int
+    reports: Mapping[int, EvalReport]
+    best: int | None
+
+    @property
+    def model(self) -> Path:
+        """The trained model, as `evaluate` takes it: the run's last checkpoint."""
+        return self.directory
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The metrics of each step, as in `metrics.jsonl`."""
+        return RunDir(self.directory).read_lines("metrics.jsonl")
+
+
+def train(
+    plugin: str | None = None,
+    *,
+    task: str | None = None,
+    reward: str | None = None,
+    dataset: Path | str | None = None,
+    model: str | None = None,
+    backend: str | None = None,
+    algo: str | None = None,
+    sampler: str | None = None,
+    curriculum: str | None = None,
+    callbacks: Sequence[str] | None = None,
+    steps: int | None = None,
+    max_staleness: int | None = None,
+    seed: int | None = None,
+    out: Path | str | None = None,
+    resume: Path | str | None = None,
+    config: Path | str | None = None,
+    preset: str | None = None,
+    options: Options | None = None,
+    quiet: bool = False,
+) -> FinishedRun:
+    """
+    Train a model, as `rlvr run` does.
+
+    Args:
+        plugin: Domain plugin, whose default task is trained on.
+        task: Task, where a plugin has several.
+        reward: Reward; None: the task's.
+        dataset: Data set; None: the embedded one.
+        model: Model spec, like `hf:PATH`.
+        backend: Backend; None: the model's, else torch.
+        algo: Algorithm; None: grpo.
+        sampler: Sampler; None: the algorithm's.
+        curriculum: Which problems a step takes; None: as the task says.
+        callbacks: Names of observers.
+        steps: Batches of problems to train on.
+        max_staleness: Updates that sampling may lag behind training.
+        seed: Seed of everything random.
+        out: Run directory; None: `runs/TIME-PLUGIN-ALGO`.
+        resume: A run directory to go on with, or "auto".
+        config: TOML or YAML file with options.
+        preset: Vetted option values of the task.
+        options: Further options by key.
+        quiet: Show warnings only on standard error.
+
+    Raises:
+        ConfigError, PluginError, PrerequisiteError: The run cannot begin.
+        VerifierError, BackendError, CheckpointError: It ended early; the last good checkpoint is
+            named.
+        RunInterruptedError: Ctrl-C; a checkpoint was written.
+    """
+    from rlvr.cli.run import trained
+    from rlvr.training.best_checkpoint import best_step
+
+    args = arguments(
+        options,
+        quiet=quiet,
+        plugin=plugin,
+        task=task,
+        reward=reward,
+        dataset=dataset,
+        model=model,
+        backend=backend,
+        algo=algo,
+        sampler=sampler,
+        curriculum=curriculum,
+        callbacks=None if callbacks is None else ",".join(callbacks),
+        steps=steps,
+        max_staleness=max_staleness,
+        seed=seed,
+        out=out,
+        resume=resume,
+        config=config,
+        preset=preset,
+    )
+    with plain_lines():
+        finished, _ = trained(args, PluginHost.load())
+    return FinishedRun(
+        directory=finished.directory,
+        steps=finished.state.step,
+        reports=finished.reports,
+        best=best_step(finished.reports),
+    )
+
+
+def arguments(options: Options | None, *, quiet: bool = True, **flags: Any) -> Namespace:
+    """What the command's parser would have made of these flags."""
+    given = {key: value for key, value in (options or {}).items() if value is not None}
+    texts = {name: str(v) if isinstance(v, Path) else v for name, v in flags.items()}
+    return Namespace(**texts, flag_options=given, verbosity=-quiet, json=quiet)
