@@ -39,6 +39,7 @@ lint: setup ## ruff, mypy and import-linter only
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy examples/rlvr-countdown/rlvr_countdown
+	$(BIN)/mypy examples/rlvr-household/rlvr_household
 	$(BIN)/lint-imports --no-cache
 
 bench: setup ## the measurements of docs/benchmarks.md

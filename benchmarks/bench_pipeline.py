@@ -103,7 +103,7 @@ def seconds_a_step(args: argparse.Namespace, staleness: int, straggler: int = 0)
             eval_sampler=GroupSampler(),
             advantage=CentredAdvantage(),
             loss=ReinforceLoss(),
-            checkpointer=FileCheckpointer(CheckpointOptions(), BuildContext(run_dir=directory)),
+            checkpointer=FileCheckpointer(None, BuildContext(run_dir=directory)),
             problems=tuple(task.problems("train")),
             eval_problems=(),
             steps=args.steps,

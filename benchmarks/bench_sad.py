@@ -39,10 +39,10 @@ import numpy as np
 
 from rlvr import BuildContext, open_policy
 from rlvr.cli.main import main as command_line
-from rlvr_sad.config import HouseConfig
-from rlvr_sad.household.play import figures, play, wilson
-from rlvr_sad.household.task import HouseTask
-from rlvr_sad.starter.model_path import student_model, teacher_model
+from rlvr_household.config import HouseConfig
+from rlvr_household.play import figures, play, wilson
+from rlvr_household.starter.model_path import student_model, teacher_model
+from rlvr_household.task import HouseTask
 
 REPLAY = ["--plugin", "sad", "sad.held_out=0", "eval.every=0"]
 LIVE = ["--task", "house", "--algo", "opd", "opd.mode=supervised", "advantage.reward_coef=0"]
@@ -79,7 +79,7 @@ def record(path: Path, options: argparse.Namespace) -> dict[str, Any]:
     """The teacher's episodes in houses of split train; how good it is there."""
     words = ["--out", str(path), "--model", "teacher", "--problems", str(options.trajectories)]
     words += ["--json", *options.overrides]
-    found: dict[str, Any] = json.loads(rlvr("sad", "house-play", *words))
+    found: dict[str, Any] = json.loads(rlvr("household", "play", *words))
     return found
 
 

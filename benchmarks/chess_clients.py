@@ -38,17 +38,18 @@ class FiveMoves(EnginePool):
         """The moves of the last complete iteration, best first."""
         count = min(MOVES, read_board(fen).legal_moves.count())
 
-        async def work(process: EngineProcess) -> list[str]:
+        process: EngineProcess = await self._free.get()
+        try:
             await process.start(SETTINGS)
             process.new_game(SETTINGS)
             lines = await process.ask([f"position fen {fen}", go], b"bestmove", TIMEOUT_S)
             process.forget()
-            ranking = last_block(lines, count)
-            if ranking is None:
-                raise EngineFailure(f"no iteration scored {count} moves")
-            return [move for move, _, _ in ranking.moves]
-
-        return await self._with_engine(fen, work)
+        finally:
+            self._free.put_nowait(process)
+        ranking = last_block(lines, count)
+        if ranking is None:
+            raise EngineFailure(f"no iteration scored {count} moves")
+        return [move for move, _, _ in ranking.moves]
 
     async def all_tops(self, fens: Sequence[str], go: str) -> list[list[str]]:
         """Of many positions at once: the queue is full."""

@@ -211,7 +211,7 @@ fingerprint() {
     echo "$1 ${TORCH_SPEC:-} $PWD"
     "$2" -V
     cat scripts/setup.sh requirements-dev.txt pyproject.toml rlvr-*/pyproject.toml \
-      plugins/*/pyproject.toml
+      plugins/*/pyproject.toml examples/rlvr-household/pyproject.toml
   } | sha256sum | cut -d' ' -f1
 }
 
@@ -252,7 +252,7 @@ if [ "$MODE" = dev ]; then
   say "installing what the tests and linters need"
   must pip_install --no-build-isolation -e ".[plot,testing]" -e "plugins/rlvr-torch[hf]" \
     -e plugins/rlvr-rtx4090 -e plugins/rlvr-tinker -e plugins/rlvr-tinker-server -e rlvr-sad \
-    -r requirements-dev.txt
+    -e examples/rlvr-household -r requirements-dev.txt
   # its dependency tinker-cookbook brings CUDA; tests of what needs it are skipped
   must pip_install --no-build-isolation --no-deps -e plugins/rlvr-tinker-cookbook
   say "fetching two packages that hold public tokenizers, for the tests"

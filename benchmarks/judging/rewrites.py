@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 
-from rlvr_cvdp.extraction.definitions import definitions_of
+from rlvr_cvdp.hdl.definitions import definitions_of
 from rlvr_cvdp.hdl.names import KEYWORDS, renamed, tokens
 
 Rewrite = Callable[[str], str | None]

@@ -27,6 +27,7 @@ PUBLIC = (
     "rlvr.errors",
     "rlvr.specs",
     "rlvr.install",
+    "rlvr.caches",
     "rlvr.seeds",
     "rlvr.concurrency",
     "rlvr.heartbeat",
@@ -41,15 +42,20 @@ PUBLIC = (
     "rlvr.curriculum.choices",
     "rlvr.tokenization",
     "rlvr.sampling",
+    "rlvr.evaluation.answers_file",
     "rlvr.opening",
+    "rlvr.api",
 )
 """Where the public names live, light modules first: all in the `__all__` of each of them."""
 
 if TYPE_CHECKING:
+    from rlvr.api import *
+    from rlvr.caches import *
     from rlvr.checks import *
     from rlvr.concurrency import *
     from rlvr.curriculum.choices import *
     from rlvr.errors import *
+    from rlvr.evaluation.answers_file import *
     from rlvr.extensions import *
     from rlvr.fitting import *
     from rlvr.heartbeat import *

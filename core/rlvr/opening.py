@@ -19,7 +19,7 @@ from rlvr.assembly.recipe import build_context, open_policy_context, open_verifi
 from rlvr.assembly.teachers import model_of, teacher_for
 from rlvr.config.core import CORE_OPTIONS
 from rlvr.config.layers import overrides_layer, resolve
-from rlvr.parts import BuildContext, Policy, Sampler, Task, Teacher
+from rlvr.parts import Backend, BuildContext, Policy, Sampler, Task, Teacher
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.registry import Registry
 from rlvr.plugins.resolve import load_object
@@ -37,15 +37,19 @@ class Opened:
     What a command works with.
 
     Attributes:
-        policy: A handle of the weights.
+        policy: A handle of the weights as they were opened.
+        backend: Trains them; `backend.policy()` gives a handle after each update.
         task: The plugin's task, open.
+        verify: As `Verifying.verify`.
         params: How the options say that tokens are drawn.
         sampler: The one that the options name (`run.sampler`).
         model: What was opened, for people.
     """
 
     policy: Policy
+    backend: Backend
     task: Task
+    verify: Callable[[Pairs], Awaitable[list[Outcome]]]
     params: SamplingParams
     sampler: Sampler
     model: str
@@ -182,7 +186,9 @@ async def open_policy(
             await trained_model.load_last(configured, context, trained.run, backend, name)
         yield Opened(
             policy=await opened.backend.policy(),
+            backend=opened.backend,
             task=opened.task,
+            verify=opened.runner.pairs,
             params=opened.params,
             sampler=opened.sampler,
             model=str(run or configured.run.model),

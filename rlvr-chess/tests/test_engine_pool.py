@@ -12,7 +12,6 @@ from engine_fixture import QUICK, positions, script
 from engine_fixture import stockfish as stockfish
 
 from rlvr.testing.tools import shared_data
-from rlvr_chess.engine.interactive import interactive
 from rlvr_chess.engine.pool import EngineConfig, EnginePool
 from rlvr_chess.fen import FenError
 from rlvr_chess.values import Entry
@@ -214,15 +213,3 @@ def test_as_many_processes_as_asked(stockfish: Path) -> None:
     pids = asyncio.run(work())
     assert len(pids) == 2
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
-
-
-def test_interactive_engine_is_closed(stockfish: Path) -> None:
-    """The PyPI wrapper finds the same engine, and leaves neither process nor open pipe."""
-    with interactive(nodes=2000) as engine:
-        engine.set_fen_position("6k1/5ppp/8/8/8/8/8/R3K3 w Q - 0 1")
-        top = engine.get_top_moves(1, num_nodes=2000)
-        process = engine._stockfish
-    assert top[0]["Move"] == "a1a8"
-    assert process.poll() is not None
-    assert process.stdout is not None
-    assert process.stdout.closed

@@ -193,13 +193,20 @@ def test_unusable_cache_only_costs_time(stockfish: Path, cache_folder: Path) -> 
     assert found.moves
 
 
-def test_cache_file_of_another_kind(cache_folder: Path) -> None:
-    """A file that is no SQLite is named, with what to do."""
+def test_cache_file_of_another_kind(
+    stockfish: Path, cache_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that is no SQLite is set aside, which is logged; the cache is then used."""
     cache_folder.mkdir()
     path = cache_folder / "chess-tables.sqlite"
     path.write_bytes(b"no database" * 100)
-    with pytest.raises(ConfigError, match="remove the file"):
-        TableCache(path)
+    table = layer(stockfish, FENS[0])
+    cache = TableCache(path)
+    cache.put(table.identity, table.entries[FENS[0]])
+    assert cache.get(table.identity, FENS[0]) == table.entries[FENS[0]]
+    cache.close()
+    assert "chess_table_store_set_aside" in capsys.readouterr().err
+    assert [p.read_bytes()[:11] for p in cache_folder.glob("*.damaged-*")] == [b"no database"]
 
 
 def test_cache_places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

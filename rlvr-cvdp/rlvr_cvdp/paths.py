@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ANSWER_FOLDERS = ("rtl", "verif", "docs")
+VERILOG = (".v", ".sv")
+HDL = (*VERILOG, ".vh", ".svh")
 
 
 def tree_path(path: str) -> str | None:

@@ -29,8 +29,8 @@ _CHECKS = (
     ("verilator", "commands.doctor", False, "lint services and cvdp.syntax=verilator"),
     ("yosys", "commands.doctor", False, "synthesis services"),
     ("cocotb1", "commands.doctor", False, "the stack of harnesses written for cocotb 1"),
-    ("rootfs", "images.checks", False, "a root with iverilog 12 for the bubblewrap sandbox"),
-    ("docker", "images.checks", False, "the Docker sandbox: a daemon and the image"),
+    ("rootfs", "commands.doctor", False, "a root with iverilog 12 for the bubblewrap sandbox"),
+    ("docker", "commands.doctor", False, "the Docker sandbox: a daemon and the image"),
 )
 """Name, module, whether it is required, and what it is for."""
 
@@ -59,12 +59,12 @@ _COMMANDS = (
     ("waves", "commands.waves:waves", "Waveforms of the failing simulations of one answer"),
     (
         "build-rootfs",
-        "images.commands:rootfs",
+        "commands.images:rootfs",
         "Build a Debian root for the bubblewrap sandbox (needs root)",
     ),
     (
         "build-image",
-        "images.commands:image",
+        "commands.images:image",
         "Build a Docker image with the simulator and both cocotb stacks",
     ),
 )

@@ -11,10 +11,6 @@ from attrs import field, frozen
 from rlvr import FrozenMap
 
 
-def _texts(values: Mapping[str, str]) -> Mapping[str, str]:
-    return FrozenMap(values)
-
-
 @frozen(kw_only=True)
 class Service:
     """
@@ -33,7 +29,7 @@ class Service:
     name: str
     command: tuple[str, ...]
     working_dir: str = "/code/rundir"
-    environment: Mapping[str, str] = field(factory=dict, converter=_texts)
+    environment: Mapping[str, str] = field(factory=dict, converter=FrozenMap)
     runs_cocotb: bool = True
     has_plain_build: bool = False
     tool: str = ""
@@ -71,10 +67,10 @@ class CvdpProblem:
     category: str
     difficulty: str
     prompt: str
-    context: Mapping[str, str] = field(converter=_texts, repr=False)
+    context: Mapping[str, str] = field(converter=FrozenMap, repr=False)
     targets: tuple[str, ...]
-    harness: Mapping[str, str] = field(converter=_texts, repr=False)
-    reference: Mapping[str, str] = field(factory=dict, converter=_texts, repr=False)
+    harness: Mapping[str, str] = field(converter=FrozenMap, repr=False)
+    reference: Mapping[str, str] = field(factory=dict, converter=FrozenMap, repr=False)
     services: tuple[Service, ...] = field(default=(), repr=False)
     generation: int = 2
     needs: tuple[str, ...] = ()

@@ -15,7 +15,9 @@ from docker_fixture import daemon_pid, start_daemon, stop_daemon
 
 from rlvr import PrerequisiteError
 from rlvr.testing.tools import missing, require_tool
-from rlvr_cvdp.images import checks, commands, image, recipe
+from rlvr_cvdp.commands import doctor as checks
+from rlvr_cvdp.commands import images as commands
+from rlvr_cvdp.images import image, recipe
 from rlvr_cvdp.images.daemon import docker_client
 from rlvr_cvdp.images.image import build_image, find_image, split_tag
 from rlvr_cvdp.images.probe import toolchain_of_image, toolchain_of_root

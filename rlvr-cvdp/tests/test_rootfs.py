@@ -18,7 +18,9 @@ from attrs import evolve
 
 from rlvr import ConfigError, PrerequisiteError, VerifierError
 from rlvr.testing.tools import missing, require_tool
-from rlvr_cvdp.images import checks, commands, recipe
+from rlvr_cvdp.commands import doctor as checks
+from rlvr_cvdp.commands import images as commands
+from rlvr_cvdp.images import recipe
 from rlvr_cvdp.images import rootfs as building
 from rlvr_cvdp.images.mirror import DEFAULT, apt_mirror, check_mirror
 from rlvr_cvdp.images.probe import toolchain_of_root

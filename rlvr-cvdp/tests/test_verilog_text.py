@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rlvr_cvdp.hdl import definitions
 from rlvr_cvdp.hdl.clocks import clocking_of
+from rlvr_cvdp.hdl.definitions import definitions_of
 from rlvr_cvdp.hdl.names import (
+    defined_names,
     instantiated,
     module_names,
     renamed,
@@ -16,6 +21,8 @@ from rlvr_cvdp.hdl.names import (
     tokens,
 )
 from rlvr_cvdp.hdl.ports import PortsError, header_of
+from rlvr_cvdp.netlist.silent import without_words
+from rlvr_cvdp.problem import CvdpProblem
 
 BENCH = """\
 // module commented; "quoted"
@@ -149,3 +156,55 @@ def test_clocks_and_resets(ports_text, body, clocks, resets):
     found = clocking_of(text, header_of(text, "m").named("input"))
     assert list(found.clocks) == clocks
     assert dict(found.resets) == resets
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(* " * 40_000 + "module m; endmodule",
+        "module " * 40_000,
+        "$foo(" * 10_000 + ");",
+        "`include " * 20_000,
+        "/* " * 100_000,
+        '"' * 100_000,
+    ],
+    ids=lambda text: text[:9],
+)
+def test_reading_takes_time_in_proportion_to_the_text(text):
+    """An answer is read in the process that trains, whatever is never closed in it."""
+    row = {"id": "a", "category": "cid007", "difficulty": "", "prompt": "", "context": {}}
+    problem = CvdpProblem(**row, targets=("rtl/a.sv",), harness={})
+    begun = time.process_time()
+    module_names(text)
+    without_words(problem, {"rtl/a.sv": text}, "yosys")
+    assert time.process_time() - begun < 5
+
+
+def test_names_are_found_where_slang_skips_them():
+    """In a branch that no macro of ours chooses, in a macro's text, in a primitive."""
+    text = (
+        "`ifdef YOSYS\nmodule one; endmodule\n`else\nmodule two; endmodule\n`endif\n"
+        "`define CHECK two.inner.x\n`define OTHER module three; endmodule\n"
+        "primitive four(o, i); output o; input i; table 0:1; endtable endprimitive\n"
+    )
+    assert defined_names(text) == {"one", "two", "three"}
+    assert "`define CHECK two_1.inner.x\n" in renamed(text, {"two"}, "_1")
+    assert [d.name for d in definitions_of(text)] == ["two"]  # slang's, which are complete
+
+
+def test_digits_of_a_number_are_no_names(monkeypatch):
+    """Without slang, too: `4'b0` holds no name that a helper module could have."""
+    monkeypatch.setattr(definitions._PARSER, "definitions", lambda text: None)
+    text = "module m(output [3:0] y); assign y = 4'b0 + 8'h3f; helper u(y); endmodule // digits"
+    (found,) = definitions_of(text)
+    assert found.uses == {"helper"}
+    assert text[found.start : found.end].endswith("endmodule")
+
+
+def test_a_task_without_arguments_leaves_the_bracket_after_it():
+    """What is taken out for a scored call of yosys is the task, and no bracket around it."""
+    row = {"id": "a", "category": "cid007", "difficulty": "", "prompt": "", "context": {}}
+    problem = CvdpProblem(**row, targets=("rtl/a.sv",), harness={})
+    text = "module a; initial if ($mine) $show (1, (2)); endmodule"
+    (silent,) = without_words(problem, {"rtl/a.sv": text}, "yosys").values()
+    assert silent.endswith('; initial if ($dumpvars) $write(""); endmodule')

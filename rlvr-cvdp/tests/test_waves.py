@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from rlvr import PrerequisiteError, Segment, UnknownNameError, VerifierError
+from rlvr import Message, PrerequisiteError, Problem, Segment, UnknownNameError, VerifierError
 from rlvr_cvdp.commands.completions import read_completion
 from rlvr_cvdp.commands.waves import waves
 from rlvr_cvdp.config import CvdpConfig
@@ -135,8 +135,9 @@ def sampled(index, text, **changes):
         {"author": "prompt", "text": "Write the module inc.", "tokens": [7]},
         {**said, "logprobs": [-0.5, -0.25]},
     ]
-    line = {"step": 0, "id": "cvdp_copilot_inc_0001", "index": index, "finish": "stop"}
-    return {**line, "segments": segments, "outcome": {"kind": "reward"}, **changes}
+    line = {"step": 0, "id": "cvdp_copilot_inc_0001", "index": index, "finish": "stop", "seed": 0}
+    line |= {"temperature": 1.0, "policy_version": 0, "policy_digest": "", "prompt_cut": 0}
+    return {**line, "error": "", "segments": segments, "outcome": {"kind": "reward"}, **changes}
 
 
 def written(tmp_path, *lines):
@@ -162,6 +163,11 @@ def test_a_sample_of_an_evaluation(bench, tmp_path, capsys):
     assert said == {0: {"passed"}, 1: {"failed"}}
 
 
+def asked(name):
+    """The problem whose answers are looked for."""
+    return Problem(id=name, prompt=[Message(role="user", content="Write it.")])
+
+
 def test_lines_of_every_sort_are_answers(tmp_path):
     """Segments, the files that an episode left, files and text are read alike, whole or not."""
     name = "cvdp_copilot_inc_0001"
@@ -170,7 +176,7 @@ def test_lines_of_every_sort_are_answers(tmp_path):
     broken += [{"id": name, "files": {"rtl/inc.sv": 1}}, {"id": name}, [name], name]
     plain = [{"id": name, "files": {"rtl/inc.sv": "x"}}, {"id": name, "completion": "y"}]
     path = written(tmp_path, *broken, sampled(0, WRONG), left, *plain)
-    found = [read_completion(path, name, number) for number in range(4)]
+    found = [read_completion(path, asked(name), number) for number in range(4)]
     assert found[0].completion == f"```verilog\n{WRONG}```"
     assert found[0].segments[0] == Segment(
         author="prompt", text="Write the module inc.", tokens=[7]
@@ -191,13 +197,13 @@ def test_a_sample_that_is_not_there(tmp_path, capsys):
     path = written(tmp_path, sampled(0, WRONG), sampled(1, WRONG))
     for number in (2, -1):
         with pytest.raises(UnknownNameError, match=rf"--sample {number}, and 2 answers(.|\n)* 1$"):
-            read_completion(path, name, number)
+            read_completion(path, asked(name), number)
     with pytest.raises(UnknownNameError, match="and 1 answer to it"):
-        read_completion(written(tmp_path, sampled(0, WRONG)), name, 1)
-    with pytest.raises(UnknownNameError, match="line 1 holds no whole answer: ValueError"):
-        read_completion(written(tmp_path, {"id": name}), name)
+        read_completion(written(tmp_path, sampled(0, WRONG)), asked(name), 1)
+    with pytest.raises(UnknownNameError, match=r"line 1: neither .completion. as text"):
+        read_completion(written(tmp_path, {"id": name}), asked(name))
     with pytest.raises(UnknownNameError, match=r"no line with \"id\" 'nothing'"):
-        read_completion(path, "nothing")
+        read_completion(path, asked("nothing"))
     with pytest.raises(SystemExit):
         waves(["--id", name, "--golden", "--sample", "1", "--out", str(tmp_path)])
     assert "--sample picks a line of --completions" in capsys.readouterr().err

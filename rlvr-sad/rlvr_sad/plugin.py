@@ -1,4 +1,4 @@
-"""What rlvr-sad offers: trajectories to learn from, their formats, commands. Nothing heavy."""
+"""The parts of rlvr-sad: trajectories to learn from, their formats, commands. Nothing heavy."""
 
 from __future__ import annotations
 
@@ -72,17 +72,7 @@ RLVR_HOOKSPECS = "rlvr_sad.hookspecs"
 
 @hookimpl
 def rlvr_tasks() -> Iterable[TaskSpec]:
-    """Recorded trajectories, and a house of text to live in."""
-    yield TaskSpec(
-        name="house",
-        target="rlvr_sad.household.task:HouseTask",
-        config="rlvr_sad.config:HouseConfig",
-        reward="house",
-        summary="Find, change and put away things in a house of text, turn by turn",
-        starter="rlvr_sad.starter.model_path:student_model",
-        # a turn ends with its action's bracket; the solver's longest has 21 tokens
-        values={"sampler.stop": ("]",), "sampler.max_tokens": 40},
-    )
+    """Recorded trajectories."""
     yield TaskSpec(
         name="sad",
         target="rlvr_sad.task:SadTask",
@@ -96,13 +86,7 @@ def rlvr_tasks() -> Iterable[TaskSpec]:
 
 @hookimpl
 def rlvr_rewards() -> Iterable[RewardSpec]:
-    """A reward for what is not judged, and the house's."""
-    yield RewardSpec(
-        name="house",
-        target="rlvr_sad.household.episode:HouseReward",
-        config="rlvr_sad.config:HouseConfig",
-        summary="1 when the commands, done again in a fresh house, reach the goal",
-    )
+    """A reward for trajectories that nothing judges."""
     yield RewardSpec(
         name="recorded",
         target="rlvr_sad.task:RecordedReward",
@@ -187,16 +171,6 @@ def rlvr_commands() -> Iterable[CommandSpec]:
             "cache-teacher",
             "cache_teacher:cache_teacher",
             "Ask a teacher once about recorded trajectories, and keep its answers in files",
-        ),
-        (
-            "house-play",
-            "house:house_play",
-            "Let a model or the solver live in houses; write the trajectories",
-        ),
-        (
-            "house-models",
-            "house:house_models",
-            "Print the specs of the small models that ship for the house",
         ),
     ):
         yield CommandSpec(name=name, target=f"rlvr_sad.commands.{target}", summary=summary)

@@ -82,7 +82,7 @@ class SadTask(RecordedTask):
         return {SPAN: np.repeat(np.asarray(kinds, np.float32), lengths)}
 
     def warnings(self, split: str) -> Iterable[str]:
-        """What was left out, how the corpus was split, and what its records say of themselves."""
+        """Notes: records that were left out, how the corpus was split, labels of the records."""
         corpus = self.corpus
         train = sum(p.split == "train" for p in corpus.problems)
         tasks = {p.labels["family"] for p in corpus.problems}

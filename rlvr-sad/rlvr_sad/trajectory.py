@@ -19,7 +19,7 @@ TYPES: tuple[SpanType, ...] = ("other", "reasoning", "action", "observation")
 """The four types; the position of each is its code in arrays."""
 
 TRAINED: frozenset[SpanType] = frozenset({"reasoning", "action"})
-"""What the model wrote. Prompts, templates and what the environment says are never learnt."""
+"""Types of the model's own text. Prompts, templates and the environment are never learnt."""
 
 CODES: Mapping[str, int] = {name: code for code, name in enumerate(TYPES)}
 """Type to its code."""
@@ -65,7 +65,7 @@ class Span:
 @frozen(kw_only=True)
 class AgentTrajectory:
     """
-    What an agent saw, thought and did, in order.
+    The observations, thoughts and actions of an agent, in order.
 
     Attributes:
         id: Its record in the file: a key, or the position; `key#2` where a record holds several.

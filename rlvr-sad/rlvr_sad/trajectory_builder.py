@@ -26,7 +26,7 @@ class Piece:
 
 _NEWLINE = Piece("other", "\n", "template")
 AUTHOR = {"other": "user", "reasoning": "assistant", "action": "assistant", "observation": "tool"}
-"""Who writes text of a type where the format does not say."""
+"""Default role of each type, where the format names none."""
 
 
 @define
@@ -108,6 +108,6 @@ class TrajectoryBuilder:
 
 
 def _alike(numbered: tuple[int, tuple[Piece, Media | None]]) -> tuple[SpanType, str, int]:
-    """What pieces of one segment have in common."""
+    """Type and role: pieces that share them join into one segment."""
     number, (piece, media) = numbered
     return piece.type, piece.role, -1 if media is None else number

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from rlvr import BuildContext, CheckpointError
-from rlvr.builtin.file_checkpoints import FileCheckpointer
-from rlvr.config.core import CheckpointOptions
+from rlvr.builtin.file_checkpoints import FileCheckpointer, FileCheckpointOptions
 from rlvr.testing.fakes import TinyBackend
 
 
 def checkpointer(directory: Path) -> FileCheckpointer:
-    return FileCheckpointer(CheckpointOptions(keep=2), BuildContext(run_dir=directory))
+    return FileCheckpointer(FileCheckpointOptions(keep=2), BuildContext(run_dir=directory))
 
 
 def test_a_changed_state_is_not_resumed_from(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def write_run(home: Path, name: str, rewards: list[float], **record: Any) -> Pat
         "status": "done",
         "plugin": "toy",
         "steps": 4,
-        "config": {"train.lr": 0.1, "run.seed": 1, "run.out": name},
+        "config": {"train.lr": 0.1, "run.seed": 1},
         "origin": {"train.lr": "default", "run.seed": "command line"},
         "versions": {"rlvr": "0.1.0"},
         "dataset": "toy",
@@ -62,7 +62,7 @@ def site(plugin_site):
         "two",
         [0.1, 0.3],
         status="running",
-        config={"train.lr": 0.2, "run.seed": 1, "algo.beta": 0.01, "run.out": "two"},
+        config={"train.lr": 0.2, "run.seed": 1, "algo.beta": 0.01},
         origin={"train.lr": "command line", "algo.beta": "algorithm grpo"},
         versions={"rlvr": "0.2.0"},
     )
@@ -98,7 +98,7 @@ def test_what_was_set_differently(site):
     assert ["train.lr", "0.1 (default)", "0.2 (command line)"] in cells
     assert ["algo.beta", "(none)", "0.01 (algorithm grpo)"] in cells
     assert ["version of rlvr", "0.1.0", "0.2.0"] in cells
-    assert not any(row[0] in ("run.seed", "run.out", "dataset_hash") for row in cells if row)
+    assert not any(row[0] in ("run.seed", "dataset_hash") for row in cells if row)
 
 
 def test_last_evaluations_are_paired(site):

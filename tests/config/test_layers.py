@@ -291,4 +291,4 @@ def test_a_class_that_declares_no_defaults_is_the_plugins_mistake():
 
 def test_the_core_has_few_options():
     """Small configuration: all else is a plugin's."""
-    assert len(resolve(CORE_OPTIONS, []).values) <= 45
+    assert len(resolve(CORE_OPTIONS, []).values) <= 40

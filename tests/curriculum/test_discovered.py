@@ -23,7 +23,7 @@ from rlvr import (
     epochs,
 )
 from rlvr.assembly.recipe import Recipe
-from rlvr.builtin.file_checkpoints import FileCheckpointer
+from rlvr.builtin.file_checkpoints import FileCheckpointer, FileCheckpointOptions
 from rlvr.config.core import CheckpointOptions, EvalOptions, ParityOptions, TrainOptions
 from rlvr.curriculum.discovered import Growth
 from rlvr.plugins.host import PluginHost
@@ -92,14 +92,16 @@ def recipe(directory: Path, task: ToyTask, **changes: Any) -> Recipe:
         eval_sampler=GroupSampler(),
         advantage=CentredAdvantage(),
         loss=ReinforceLoss(),
-        checkpointer=FileCheckpointer(CheckpointOptions(keep=9), BuildContext(run_dir=directory)),
+        checkpointer=FileCheckpointer(
+            FileCheckpointOptions(keep=9), BuildContext(run_dir=directory)
+        ),
         problems=tuple(task.problems("train")),
         eval_problems=(),
         steps=6,
         seed=1,
         train=TrainOptions(problems=5),
         eval=EvalOptions(),
-        checkpoint=CheckpointOptions(every=1, keep=9),
+        checkpoint=CheckpointOptions(every=1),
         parity=ParityOptions(),
     )
     return attrs.evolve(plan, **changes)

@@ -31,7 +31,7 @@ LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 FILE = re.compile(r"`([\w.-]+(?:/[\w.-]+)+\.\w+)`")
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
 TOPS = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "runs"}
-_PLUGINS = (["chess"], ["cvdp"], ["sad"], ["tinker"], ["tinker-server"], ["torch"])
+_PLUGINS = (["chess"], ["cvdp"], ["household"], ["sad"], ["tinker"], ["tinker-server"], ["torch"])
 """First words of the plugins' own commands, which parse what follows themselves."""
 
 

@@ -24,8 +24,7 @@ from rlvr import (
 )
 from rlvr.assembly.configured import Configured
 from rlvr.assembly.trained_model import lineage_at_start, load_last
-from rlvr.builtin.file_checkpoints import FileCheckpointer
-from rlvr.config.core import CheckpointOptions
+from rlvr.builtin.file_checkpoints import FileCheckpointer, FileCheckpointOptions
 from rlvr.evaluation.contamination import facts, held_out, marked, sentence
 from rlvr.records.lineage import FILE, UNKNOWN, Lineage, after_training, lineage_of, record_of
 from rlvr.records.run_state import RunState
@@ -202,7 +201,7 @@ def test_the_last_checkpoint_is_loaded_and_none_is_said_aloud(tmp_path: Path) ->
     with pytest.raises(CheckpointError, match="no checkpoint of it"):
         asyncio.run(load_last(stub(FILES), context, tmp_path, backend))
 
-    keeper = FileCheckpointer(CheckpointOptions(keep=9), context)
+    keeper = FileCheckpointer(FileCheckpointOptions(keep=9), context)
     for step in (2, 5):
         state = RunState(step=step, lineage=TRAINED)
         asyncio.run(keeper.save(step, state.to_json(), backend))

@@ -18,9 +18,8 @@ from rlvr import (
     Sampler,
     Teacher,
 )
-from rlvr.builtin.file_checkpoints import FileCheckpointer
+from rlvr.builtin.file_checkpoints import FileCheckpointer, FileCheckpointOptions
 from rlvr.builtin.learning_curve import LearningCurve
-from rlvr.config.core import CheckpointOptions
 from rlvr.curriculum.builtin import (
     ByDifficulty,
     ByPassRate,
@@ -98,7 +97,7 @@ class TestReferenceSampler(SamplerContract):
 
 class TestFileCheckpointer(CheckpointerContract):
     def make_checkpointer(self, directory: Path) -> Checkpointer:
-        return FileCheckpointer(CheckpointOptions(), BuildContext(run_dir=directory))
+        return FileCheckpointer(FileCheckpointOptions(), BuildContext(run_dir=directory))
 
 
 class TestLearningCurve(CallbackContract):

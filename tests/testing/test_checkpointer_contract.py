@@ -11,8 +11,7 @@ import attrs
 import pytest
 
 from rlvr import Backend, BuildContext, Checkpoint
-from rlvr.builtin.file_checkpoints import FileCheckpointer
-from rlvr.config.core import CheckpointOptions
+from rlvr.builtin.file_checkpoints import FileCheckpointer, FileCheckpointOptions
 from rlvr.testing import CheckpointerContract
 from rlvr.testing.contract import Contract
 
@@ -74,7 +73,7 @@ def contract_of(checkpointer: type) -> type[CheckpointerContract]:
 
     class Case(CheckpointerContract):
         def make_checkpointer(self, directory: Path) -> Any:
-            return checkpointer(CheckpointOptions(keep=5), BuildContext(run_dir=directory))
+            return checkpointer(FileCheckpointOptions(keep=5), BuildContext(run_dir=directory))
 
     return Case
 

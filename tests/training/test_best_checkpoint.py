@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from rlvr import BuildContext, EvalReport
-from rlvr.builtin.file_checkpoints import FileCheckpointer
-from rlvr.config.core import CheckpointOptions
+from rlvr.builtin.file_checkpoints import FileCheckpointer, FileCheckpointOptions
 from rlvr.records.run_directory import RunDir
 from rlvr.testing.fakes import TinyBackend
 from rlvr.training.best_checkpoint import best, best_step, recorded_reports, sentence
@@ -79,7 +78,7 @@ def test_evaluations_come_back_from_their_file(tmp_path: Path) -> None:
 
 def test_what_is_spared_stays_beside_the_newest(tmp_path: Path) -> None:
     """`keep` newest and the named one; when another is named, the one before may go."""
-    checkpointer = FileCheckpointer(CheckpointOptions(keep=2), BuildContext(run_dir=tmp_path))
+    checkpointer = FileCheckpointer(FileCheckpointOptions(keep=2), BuildContext(run_dir=tmp_path))
     backend: Any = TinyBackend()
 
     def steps() -> list[int]:

@@ -33,7 +33,7 @@ from rlvr import (
 )
 from rlvr.assembly.compatibility import check_eval_loss, check_is_judged
 from rlvr.assembly.recipe import Recipe
-from rlvr.builtin.file_checkpoints import FileCheckpointer
+from rlvr.builtin.file_checkpoints import FileCheckpointer, FileCheckpointOptions
 from rlvr.config.core import CheckpointOptions, EvalOptions, ParityOptions, TrainOptions
 from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
@@ -118,7 +118,7 @@ def recipe(directory: Path, **changes: Any) -> Recipe:
         "advantage": One(),
         "loss": Likeness(),
         "checkpointer": FileCheckpointer(
-            CheckpointOptions(keep=1), BuildContext(run_dir=directory)
+            FileCheckpointOptions(keep=1), BuildContext(run_dir=directory)
         ),
         "problems": tuple(task.problems("train")),
         "eval_problems": tuple(task.problems("test")),
@@ -127,7 +127,7 @@ def recipe(directory: Path, **changes: Any) -> Recipe:
         "seed": 1,
         "train": TrainOptions(problems=5),
         "eval": EvalOptions(samples=1, every=1),
-        "checkpoint": CheckpointOptions(every=0, keep=1),
+        "checkpoint": CheckpointOptions(every=0),
         "parity": ParityOptions(),
     }
     return Recipe(**{**options, **changes})
@@ -318,7 +318,7 @@ def test_the_best_weights_survive_a_resumed_run(tmp_path: Path, stop: int) -> No
             tmp_path,
             steps=steps,
             train=TrainOptions(problems=99),
-            checkpoint=CheckpointOptions(every=1, keep=1),
+            checkpoint=CheckpointOptions(every=1),
         )
         return attrs.evolve(made, backend=Turning())
 
@@ -341,7 +341,7 @@ class Killed(FileCheckpointer):
     """Dies when a checkpoint is there, before anything else happens."""
 
     def __init__(self, directory: Path, at: int) -> None:
-        super().__init__(CheckpointOptions(keep=1), BuildContext(run_dir=directory))
+        super().__init__(FileCheckpointOptions(keep=1), BuildContext(run_dir=directory))
         self._at = at
 
     async def save(self, step: int, state: Any, backend: Any) -> Any:
@@ -360,7 +360,7 @@ def test_a_run_that_dies_between_saving_and_sparing_loses_no_best(
     """`keep` 1: whichever save was the last, the resumed run ends with the same two."""
 
     def plan(**changes: Any) -> Recipe:
-        options = CheckpointOptions(every=every, keep=1)
+        options = CheckpointOptions(every=every)
         made = recipe(tmp_path, steps=6, checkpoint=options, **changes)
         return attrs.evolve(made, backend=Turning())
 
@@ -382,7 +382,7 @@ def test_a_run_that_dies_between_saving_and_sparing_loses_no_best(
 
 def test_a_better_evaluation_between_two_checkpoints_is_kept(tmp_path: Path) -> None:
     """Nobody asked for a checkpoint at steps 2 and 5; the weights would be lost."""
-    made = recipe(tmp_path, steps=6, checkpoint=CheckpointOptions(every=3, keep=1))
+    made = recipe(tmp_path, steps=6, checkpoint=CheckpointOptions(every=3))
     plan = attrs.evolve(made, backend=Turning())
     asyncio.run(train(plan, RunState(), watch_of(tmp_path)))
     assert [c.step for c in plan.checkpointer.list()] == [5, 6]

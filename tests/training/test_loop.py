@@ -31,7 +31,7 @@ from rlvr import (
     by_weight,
 )
 from rlvr.assembly.recipe import Recipe
-from rlvr.builtin.file_checkpoints import FileCheckpointer
+from rlvr.builtin.file_checkpoints import FileCheckpointer, FileCheckpointOptions
 from rlvr.config.core import CheckpointOptions, EvalOptions, ParityOptions, TrainOptions
 from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
@@ -61,14 +61,14 @@ def recipe(directory: Path, **changes: Any) -> Recipe:
             eval_sampler=GroupSampler(),
             advantage=CentredAdvantage(),
             loss=ReinforceLoss(),
-            checkpointer=FileCheckpointer(CheckpointOptions(keep=9), context),
+            checkpointer=FileCheckpointer(FileCheckpointOptions(keep=9), context),
             problems=tuple(task.problems("train")),
             eval_problems=tuple(task.problems("train")),
             steps=6,
             seed=1,
             train=TrainOptions(problems=12),
             eval=EvalOptions(),
-            checkpoint=CheckpointOptions(every=2, keep=9),
+            checkpoint=CheckpointOptions(every=2),
             parity=ParityOptions(),
         ),
         **changes,

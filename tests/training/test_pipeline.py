@@ -29,7 +29,7 @@ from rlvr import (
     hookimpl,
 )
 from rlvr.assembly.recipe import Recipe
-from rlvr.builtin.file_checkpoints import FileCheckpointer
+from rlvr.builtin.file_checkpoints import FileCheckpointer, FileCheckpointOptions
 from rlvr.config.core import CheckpointOptions, EvalOptions, ParityOptions, TrainOptions
 from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
@@ -62,14 +62,16 @@ def recipe(directory: Path, *, reward: Any = None, **changes: Any) -> Recipe:
         eval_sampler=GroupSampler(),
         advantage=CentredAdvantage(),
         loss=ReinforceLoss(),
-        checkpointer=FileCheckpointer(CheckpointOptions(keep=9), BuildContext(run_dir=directory)),
+        checkpointer=FileCheckpointer(
+            FileCheckpointOptions(keep=9), BuildContext(run_dir=directory)
+        ),
         problems=tuple(task.problems("train")),
         eval_problems=(),
         steps=5,
         seed=1,
         train=TrainOptions(problems=PROBLEMS),
         eval=EvalOptions(),
-        checkpoint=CheckpointOptions(every=1, keep=9),
+        checkpoint=CheckpointOptions(every=1),
         parity=ParityOptions(),
     )
     return attrs.evolve(plan, **changes)
@@ -414,7 +416,7 @@ class Saving(FileCheckpointer):
 
 def test_an_interruption_during_a_checkpoint_is_obeyed_after_it(tmp_path: Path) -> None:
     """The checkpoint is whole, and no further step is trained."""
-    keeper = Saving(CheckpointOptions(keep=9), BuildContext(run_dir=tmp_path))
+    keeper = Saving(FileCheckpointOptions(keep=9), BuildContext(run_dir=tmp_path))
     plan, watch = recipe(tmp_path, checkpointer=keeper), watch_of(tmp_path)
 
     async def main() -> None:
@@ -443,7 +445,10 @@ class Breaking(TinyBackend):
 def test_a_failure_of_the_sampling_side_ends_the_run(tmp_path: Path, staleness: int) -> None:
     """What breaks in the background is raised in front, and nothing stays running."""
     plan = recipe(
-        tmp_path, backend=Breaking(seed=3), max_staleness=staleness, parity=ParityOptions(probe=0)
+        tmp_path,
+        backend=Breaking(seed=3),
+        max_staleness=staleness,
+        parity=ParityOptions(threshold=None),
     )
 
     async def main() -> set[Any]:
@@ -541,7 +546,7 @@ def test_with_staleness_a_slow_rollout_holds_up_no_other_step(tmp_path: Path) ->
         max_staleness=3,
         steps=4,
         train=TrainOptions(problems=2),
-        checkpoint=CheckpointOptions(every=0, keep=1),
+        checkpoint=CheckpointOptions(every=0),
     )
     go(plan, tmp_path)
     assert steps_then

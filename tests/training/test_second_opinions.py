@@ -28,7 +28,7 @@ from rlvr import (
     VerifierError,
 )
 from rlvr.assembly.recipe import Recipe
-from rlvr.builtin.file_checkpoints import FileCheckpointer
+from rlvr.builtin.file_checkpoints import FileCheckpointer, FileCheckpointOptions
 from rlvr.config.core import (
     CheckpointOptions,
     EvalOptions,
@@ -92,15 +92,15 @@ def plan(directory: Path, reward: Any, *, steps: int = 4, **verify: Any) -> Reci
         eval_sampler=sampler,
         advantage=CentredAdvantage(),
         loss=ReinforceLoss(),
-        checkpointer=FileCheckpointer(CheckpointOptions(keep=9), context),
+        checkpointer=FileCheckpointer(FileCheckpointOptions(keep=9), context),
         problems=tuple(task.problems("train")),
         eval_problems=(),
         steps=steps,
         seed=1,
         train=TrainOptions(problems=12),
         eval=EvalOptions(),
-        checkpoint=CheckpointOptions(every=2, keep=9),
-        parity=ParityOptions(probe=0),
+        checkpoint=CheckpointOptions(every=2),
+        parity=ParityOptions(threshold=None),
         verify=VerifyOptions(**{"second_opinion": 0.25, **verify}),
     )
 

@@ -73,7 +73,7 @@ def test_failures_and_no_opinion_raise_no_alarm_and_hide_none() -> None:
 
 
 def test_a_threshold_of_one_is_never_passed() -> None:
-    """`verify.alarm=1` switches the alarm off."""
+    """No share is above 1."""
     assert not Trust(rejected=10_000).is_past(1.0)
 
 

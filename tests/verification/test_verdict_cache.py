@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import rlvr.verification.verdict_cache as store_module
+import rlvr.caches as store_module
 from rlvr import Reward
 from rlvr.verification.verdict_cache import SqliteStore, open_store
 
@@ -149,7 +149,7 @@ def test_a_locked_file_is_left_alone_and_said_once(
     other.close()
 
     assert capsys.readouterr().err.count("verdict_store_unusable") == 1
-    monkeypatch.setattr(store, "_resting_until", 0.0)
+    monkeypatch.setattr(store._file, "_resting_until", 0.0)
     assert store.get("key 0000") is not None
     store.close()
     assert [p.name for p in tmp_path.iterdir()] == ["v.sqlite"]
@@ -206,7 +206,7 @@ def test_a_full_disk_loses_no_verdict_that_is_known(
     """What does not fit is found again; what is there stays known."""
     path = filled(tmp_path / "v.sqlite", rows=1)
     store = SqliteStore(path)
-    store._execute("PRAGMA max_page_count = 1")
+    store._file._execute("PRAGMA max_page_count = 1")
     for number in range(50):
         store.put(f"new {number}", Reward(value=1.0, score01=1.0, evidence={"x": "y" * 5000}))
     assert store.get("key 0000") is not None
@@ -219,9 +219,9 @@ def test_two_processes_set_a_damaged_file_aside_once(tmp_path: Path) -> None:
     path = filled(tmp_path / "v.sqlite")
     first, second = SqliteStore(path), SqliteStore(path)
     error = sqlite3.DatabaseError("malformed")
-    first._set_aside(error)
+    first._file._set_aside(error)
     first.put("new", RIGHT)
-    second._set_aside(error)
+    second._file._set_aside(error)
 
     assert second.get("new") is not None
     first.close()

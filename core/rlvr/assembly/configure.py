@@ -42,7 +42,7 @@ from rlvr.specs import PartSpec, TaskSpec
 
 _PARTS = ("algo", "backend", "sampler", "reward", "advantage", "loss", "checkpointer", "callbacks")
 """Options of `run` that name parts which `rlvr config show` can do without."""
-RUN_FLAGS = ("plugin", "task", "algo", "model", "backend", "sampler", "reward", "dataset", "out")
+RUN_FLAGS = ("task", "algo", "model", "backend", "sampler", "reward", "dataset")
 
 
 def configure(
@@ -74,7 +74,7 @@ def configure(
     given = _given_layers(args)
     first = _first_look(given, host)
     flags: PartFlags = getattr(args, "part_flags", None) or PartFlags()
-    if not (first.plugin or first.task or is_partial):
+    if not (first.task or is_partial):
         if flags.given:
             raise unknown_flag(flags.given[0][0], flags.command, flags.own)
         raise ConfigError(
@@ -147,7 +147,9 @@ def _declare(specs: dict[str, type], parts: Sequence[PartSpec]) -> None:
             continue
         cls = load_object(spec.config, spec.provider)
         other = specs.setdefault(spec.option_namespace, cls)
-        if other is not cls:
+        if other in CORE_OPTIONS.values() and issubclass(cls, other):
+            specs[spec.option_namespace] = cls  # the core's options, and the part's own
+        elif other is not cls:
             raise PluginError(
                 f"two parts of this run declare options under '{spec.option_namespace}'.",
                 f"found: {other.__module__}.{other.__name__} and {cls.__module__}.{cls.__name__}",
@@ -166,6 +168,8 @@ def _given_layers(args: Namespace) -> list[Layer]:
     keys = {name: f"run.{name}" for name in names} | {"workers": "verify.workers"}
     flags = {key: getattr(args, name, None) for name, key in keys.items()}
     flags = {key: value for key, value in flags.items() if value is not None}
+    if plugin := getattr(args, "plugin", None):
+        flags.setdefault("run.task", plugin)
     layers.append(Layer("command line", flags | getattr(args, "flag_options", {})))
     layers.append(overrides_layer(getattr(args, "overrides", None) or []))
     return layers
@@ -205,7 +209,7 @@ def _choose(
                 errors.append(error)
             return None
 
-    task = _task(registry, run)
+    task = registry.task(run.task) if run.task else NO_TASK
     wanted = run.reward or task.reward or task.name
     reward = find("reward", wanted) if wanted != NO_TASK.name else None
     found: dict[str, Any] = {}
@@ -233,12 +237,3 @@ def _choose(
     if found.get("backend") is not None and task is not NO_TASK:
         check_fit(found["backend"], found.get("sampler"), trains=needs == "run")
     return Chosen(task=task, reward=reward or NO_REWARD, **found), tuple(missing)
-
-
-def _task(registry: Registry, run: RunOptions) -> TaskSpec:
-    task: TaskSpec = NO_TASK
-    if run.task or run.plugin in registry.names("task"):
-        task = registry.find("task", run.task or run.plugin)
-    elif run.plugin:
-        task = registry.default_task(run.plugin)
-    return task

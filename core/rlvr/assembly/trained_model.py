@@ -45,7 +45,7 @@ def options_of(run: Path) -> Layer:
     """
     config = RunDir.open(run).read_run()["config"]
     # how groups were drawn and where they went says nothing about how the model is evaluated
-    kept = {k: v for k, v in config.items() if k not in ("run.sampler", "run.out")}
+    kept = {k: v for k, v in config.items() if k != "run.sampler"}
     return Layer(f"run {run}", kept, is_typed=True)
 
 

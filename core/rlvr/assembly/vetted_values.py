@@ -26,7 +26,7 @@ log = get(__name__)
 
 PARTS = ("curriculum", "sampler", "reward", "advantage", "loss", "checkpointer")
 """Options of `run` that name parts; defaults may choose these parts."""
-_BEFORE = ("plugin", "task", "algo", "model", "backend", "dataset")
+_BEFORE = ("task", "algo", "model", "backend", "dataset")
 """Options of `run` that decide which defaults apply: they are resolved before."""
 
 
@@ -110,13 +110,15 @@ def without_outranked(
     """
     The layers without options of parts that were replaced.
 
-    A part is replaced if a layer names it and a person chose another. The same holds for the
+    A part is replaced if a layer names it and a person chose another; the checkpointer needs not be
+    named, since all values were vetted with the core's. The same holds for the
     algorithm's own advantage and loss: its values for them do not suit others by the same key.
     """
     known, layers = options_of(specs), []
     replaced = _replaced(chosen, registry)
     for layer in vetted:
-        gone = {n for n in _said(given) if f"run.{n}" in layer.values} | set(replaced)
+        named = {n for n in (*PARTS, "callbacks") if f"run.{n}" in layer.values} | {"checkpointer"}
+        gone = _said(given) & named | set(replaced)
         algorithm = chosen.algorithm
         is_algorithm = algorithm is not None and layer.name == f"algorithm {algorithm.name}"
         kept = {}
@@ -190,8 +192,12 @@ def without_foreign(layer: Layer, specs: Mapping[str, type], registry: Registry)
     So one run file serves `rlvr run`, `rlvr eval` and `rlvr score`. Misspelt names stay, and are
     refused later.
     """
-    foreign = set(registry.namespaces()) - set(specs)
-    kept = {k: v for k, v in layer.values.items() if k.partition(".")[0] not in foreign}
+    foreign, known = set(registry.namespaces()) - set(specs), options_of(specs)
+    kept = {
+        key: value
+        for key, value in layer.values.items()
+        if key in known or not (key.partition(".")[0] in foreign or registry.owners(key))
+    }
     return attrs.evolve(layer, values=kept)
 
 
@@ -210,7 +216,7 @@ def refuse_foreign(layers: Sequence[Layer], specs: Mapping[str, type], registry:
                 continue
             kind, name = owners[0].kind, owners[0].name
             choice = f"--{kind} {name}"
-            if kind in ("loss", "advantage"):
+            if kind in ("loss", "advantage", "checkpointer"):
                 choice = f"run.{kind}={name}, or an algorithm that has it"
             raise UnknownNameError(
                 f"no part of this run has the option {key!r} (from {layer.place(key)}).",

@@ -11,7 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from attrs import frozen
+from attrs.validators import ge
+
 from rlvr.config.core import CheckpointOptions
+from rlvr.config.fields import option
 from rlvr.errors import CheckpointError
 from rlvr.parts import Backend, BuildContext, Checkpointer
 from rlvr.records.json_lines import object_in
@@ -19,6 +23,13 @@ from rlvr.records.lineage import FILE as TRAINED_ON
 from rlvr.types import Checkpoint
 
 MANIFEST = "manifest.json"
+
+
+@frozen(kw_only=True)
+class FileCheckpointOptions(CheckpointOptions):
+    """When checkpoints are written, and how many are kept."""
+
+    keep: int = option(2, "Checkpoints kept, besides the best one", validator=ge(1))
 
 
 class FileCheckpointer(Checkpointer):
@@ -29,11 +40,11 @@ class FileCheckpointer(Checkpointer):
     state, the sha256 of every file, and a seal: the sha256 of all that it says itself.
     """
 
-    def __init__(self, config: CheckpointOptions | None, context: BuildContext) -> None:
+    def __init__(self, config: FileCheckpointOptions | None, context: BuildContext) -> None:
         if context.run_dir is None:
             raise CheckpointError("checkpoints need a run directory")
         self._root = context.run_dir / "checkpoints"
-        self._keep = (config or CheckpointOptions()).keep
+        self._keep = (config or FileCheckpointOptions()).keep
         self._pinned: int | None = None
 
     def pin(self, step: int | None) -> None:

@@ -100,7 +100,7 @@ def rlvr_checkpointers() -> Iterable[CheckpointerSpec]:
     yield CheckpointerSpec(
         name="file",
         target="rlvr.builtin.file_checkpoints:FileCheckpointer",
-        config="rlvr.config.core:CheckpointOptions",
+        config="rlvr.builtin.file_checkpoints:FileCheckpointOptions",
         namespace="checkpoint",
         summary="Atomic folders under RUN/checkpoints, verified by sha256",
     )

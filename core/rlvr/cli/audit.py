@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from rlvr.builtin.terminal import scoring_progress
 from rlvr.cli.options import add_config_flags, add_run_flags
 from rlvr.cli.output import print_json, table
 from rlvr.cli.parser import examples
+from rlvr.concurrency import run_blocking
 from rlvr.errors import ConfigError, ExitCode, UnknownNameError
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
@@ -59,26 +59,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Audit, print a line a problem and the whole, or with `--json` the result itself."""
-    _check(args)
-    host = PluginHost.load()
     setup(verbosity=args.verbosity)
+    file, done, has_failed = audited(args, PluginHost.load())
+    if args.json:
+        print_json(file.to_json())
+    else:
+        print(_as_text({name: file.problems[name] for name in done}))
+    return int(ExitCode.VERIFIER if has_failed else ExitCode.DONE)
+
+
+def audited(args: argparse.Namespace, host: PluginHost) -> tuple[AuditFile, list[str], bool]:
+    """The result, the ids of this audit, and whether too many verifications could not run."""
+    _check(args)
     configured = resolve_configuration(args, host, needs="score")
     check_prerequisites(host, configured.chosen.task.provider)
     path = Path(args.out_file) if args.out_file else None
     with writing_to(path):
         file = AuditFile.open(path, _head(configured, host, args), args.weak)
         try:
-            done, failed, judged = asyncio.run(_audit(configured, args, file))
+            done, failed, judged = run_blocking(lambda: _audit(configured, args, file))
         except KeyboardInterrupt:
             if path is not None:
                 print(f"rlvr: {len(file.problems)} problems are kept in {path}", file=sys.stderr)
             raise
-    if args.json:
-        print_json(file.to_json())
-    else:
-        print(_as_text({name: file.problems[name] for name in done}))
     allowed = configured.options.values["verify.max_failures"] * max(judged, 1)
-    return int(ExitCode.VERIFIER if failed > allowed else ExitCode.DONE)
+    return file, done, failed > allowed
 
 
 def _check(args: argparse.Namespace) -> None:

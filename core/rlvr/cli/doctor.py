@@ -121,7 +121,7 @@ def _check_python() -> CheckResult:
 
 
 def _check_cache() -> CheckResult:
-    from rlvr.verification.verdict_cache import cache_dir
+    from rlvr.caches import cache_dir
 
     folder = cache_dir()
     try:

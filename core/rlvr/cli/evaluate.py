@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import sys
 from collections.abc import Callable, Iterable
@@ -22,6 +21,7 @@ from rlvr.cli.eval_report import as_json, as_text
 from rlvr.cli.eval_sources import Evaluated, crossed, from_file, judged_before, sampled
 from rlvr.cli.options import add_config_flags, add_run_flags
 from rlvr.cli.parser import examples
+from rlvr.concurrency import run_blocking
 from rlvr.errors import ExitCode, explain
 from rlvr.evaluation import contamination
 from rlvr.evaluation.breakdown import breakdown
@@ -94,10 +94,10 @@ def main(args: argparse.Namespace) -> int:
             key: value for key, value in given.items() if value is not None
         }
     args.flag_options = {key: value for key, value in given.items() if value is not None}
-    configured = None if before is not None else _configured(args, host)
+    configured = None if before is not None else configured_for(args, host)
     other = prepare(args, host, configured) if args.against else None
     with writing_to(args.out_file):
-        this = before or _evaluated(configured, args)
+        this = before or evaluated(configured, args)
         broken = this.besides.broken
         if other is None or not args.json or broken is not None:
             _print_report(this, args)
@@ -113,7 +113,8 @@ def main(args: argparse.Namespace) -> int:
     return _exit_code(sides)
 
 
-def _configured(args: argparse.Namespace, host: PluginHost) -> Configured:
+def configured_for(args: argparse.Namespace, host: PluginHost) -> Configured:
+    """The options and parts of an evaluation."""
     needs = "score" if args.completions else "trained" if args.run_dir else "eval"
     if args.run_dir:
         args.base = trained_model.options_of(trained_model.trained_at(Path(args.run_dir)).run)
@@ -122,10 +123,11 @@ def _configured(args: argparse.Namespace, host: PluginHost) -> Configured:
     return configured
 
 
-def _evaluated(configured: Configured | None, args: argparse.Namespace) -> Evaluated:
+def evaluated(configured: Configured | None, args: argparse.Namespace) -> Evaluated:
+    """Sample or read, and judge."""
     assert configured is not None, "there is a report where nothing is configured"
     work = from_file if args.completions else sampled
-    return asyncio.run(work(configured, args))
+    return run_blocking(lambda: work(configured, args))
 
 
 def _asked(other: Callable[[], Evaluated], this: Evaluated, args: argparse.Namespace) -> Evaluated:

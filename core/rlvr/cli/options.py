@@ -70,9 +70,6 @@ def add_training_flags(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="updates that sampling may lag behind training (default: 0, strictly on-policy)",
     )
-    parser.add_argument(
-        "--out", metavar="DIR", help="run directory (default: runs/TIME-PLUGIN-ALGO)"
-    )
 
 
 def narrowed_help(words: Sequence[str], own: Collection[str] = ()) -> str:
@@ -112,10 +109,7 @@ def _options_of(chosen: argparse.Namespace, own: Collection[str]) -> str:
     from rlvr.plugins.resolve import load_object
 
     registry = Registry(PluginHost.load())
-    if chosen.task or chosen.plugin in registry.names("task"):
-        task = registry.find("task", chosen.task or chosen.plugin)
-    else:
-        task = registry.default_task(chosen.plugin)
+    task = registry.task(chosen.task or chosen.plugin)
     parts = [task]
     if reward := chosen.reward or task.reward or task.name:
         parts.append(registry.find("reward", reward))

@@ -49,6 +49,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_run_flags(parser)
     add_training_flags(parser)
     parser.add_argument(
+        "--out", metavar="DIR", help="run directory (default: runs/TIME-PLUGIN-ALGO)"
+    )
+    parser.add_argument(
         "--resume", metavar="auto|DIR", help="go on with a run: a directory, or the newest fitting"
     )
     add_config_flags(parser)
@@ -57,6 +60,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run to the end and print what came of it."""
     host = PluginHost.load()
+    finished, configured = trained(args, host)
+    summary = _of_plugins(host, finished.directory) | _summary(finished, configured)
+    print(json.dumps(summary, default=str) if args.json else _as_text(summary))
+    return 0
+
+
+def trained(args: argparse.Namespace, host: PluginHost) -> tuple[Finished, Configured]:
+    """Begin or resume a run and take it to its end."""
     with ExitStack() as held:
         previous = _previous(args, host, held)
         configured, directory, left = previous or _fresh(args, host, held)
@@ -68,16 +79,13 @@ def main(args: argparse.Namespace) -> int:
         if display is not None:
             host.register_observer(display, "progress")
         finished = run_session(configured, directory, status, resume=previous is not None)
-        summary = _of_plugins(host, finished.directory) | _summary(finished, configured)
-    print(json.dumps(summary, default=str) if args.json else _as_text(summary))
-    return 0
+        return finished, configured
 
 
 def _fresh(args: argparse.Namespace, host: PluginHost, held: ExitStack) -> Begun:
     """A new run, in a directory that this process owns."""
     configured = resolve_configuration(args, host)
-    out = configured.run.out
-    path = Path(out) if out else make_default_directory(configured)
+    path = Path(args.out) if args.out else make_default_directory(configured)
     left = held.enter_context(owned(path, makes=True))
     return Begun(configured, RunDir.create(path), left)
 
@@ -100,7 +108,7 @@ def _previous(args: argparse.Namespace, host: PluginHost, held: ExitStack) -> Be
     if args.resume != "auto":
         return _resumed(args, host, Path(args.resume), held)
     wanted = resolve_configuration(args, host)
-    root = Path(wanted.run.out) if wanted.run.out else Path("runs")
+    root = Path(args.out or "runs")
     candidates = [root, *sorted(root.glob("*"), reverse=True)]
     for path in candidates:
         if not (path / "run.json").is_file() or not _fits(RunDir(path), wanted):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import sys
 import time
@@ -19,6 +18,7 @@ from rlvr.border.promises import problems_of
 from rlvr.builtin.terminal import scoring_progress
 from rlvr.cli.options import add_config_flags, add_run_flags
 from rlvr.cli.parser import examples
+from rlvr.concurrency import run_blocking
 from rlvr.errors import ConfigError, ExitCode
 from rlvr.evaluation.answers_file import Answer, golden_answers, read_answers
 from rlvr.log import setup
@@ -53,14 +53,12 @@ def main(args: argparse.Namespace) -> int:
     configured = resolve_configuration(args, host, needs="score")
     check_prerequisites(host, configured.chosen.task.provider)
     with writing_to(args.out_file):
-        begun = time.monotonic()
-        records, problems = asyncio.run(_score(configured, args))
+        records, summary = scored(configured, args)
         lines = "".join(json.dumps(record) + "\n" for record in records)
         if args.out_file:
             write_out(Path(args.out_file), lines)
         else:
             sys.stdout.write(lines)
-    summary = _summary(records, problems, time.monotonic() - begun)
     print(json.dumps(summary) if args.json else _as_text(summary, args.golden))
     failed = summary["failed"]
     allowed = configured.options.values["verify.max_failures"] * max(summary["answers"], 1)
@@ -75,6 +73,15 @@ def main(args: argparse.Namespace) -> int:
         )
         return int(ExitCode.USAGE)
     return int(ExitCode.DONE)
+
+
+def scored(
+    configured: Configured, args: argparse.Namespace
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """A record an answer, in the order of the input, and the summary."""
+    begun = time.monotonic()
+    records, problems = run_blocking(lambda: _score(configured, args))
+    return records, _summary(records, problems, time.monotonic() - begun)
 
 
 def _is_unusable(record: Mapping[str, Any]) -> bool:

@@ -1,4 +1,9 @@
-"""A given value as the type that its option declares."""
+"""A given value as the type that its option declares.
+
+cattrs would not shorten this: its structuring accepts what options must refuse (`bool("false")` is
+True, 1.7 as int is 1, nan is a float), so each type below would need a hook of the same length, and
+its import would take 18 ms of the 0.3 s of `rlvr --help`.
+"""
 
 from __future__ import annotations
 

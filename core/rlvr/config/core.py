@@ -1,4 +1,4 @@
-"""The core's own options, one record a namespace: at most 45 keys in all.
+"""The core's own options, one record a namespace: at most 40 keys in all.
 
 Everything else is a plugin's and lives under its namespace.
 """
@@ -6,7 +6,7 @@ Everything else is a plugin's and lives under its namespace.
 from __future__ import annotations
 
 from attrs import frozen
-from attrs.validators import ge, gt, le
+from attrs.validators import ge, gt, le, optional
 
 from rlvr.config.fields import option
 
@@ -15,8 +15,7 @@ from rlvr.config.fields import option
 class RunOptions:
     """What is run, on what, where to. Also flags of `rlvr run`."""
 
-    plugin: str = option("", "Domain plugin whose default task is used")
-    task: str = option("", "Task, where a plugin has several: NAME or PLUGIN/NAME")
+    task: str = option("", "Task: NAME or PLUGIN/NAME, or a plugin for its default task")
     algo: str = option("grpo", "Algorithm")
     model: str = option("starter", "Model spec: starter, gpt2:PATH, ...")
     backend: str = option("torch", "Backend that trains")
@@ -26,7 +25,6 @@ class RunOptions:
     loss: str = option("", "Loss; empty: the algorithm's")
     checkpointer: str = option("file", "Where states are kept")
     dataset: str = option("", "Data set path; empty: the task's embedded one")
-    out: str = option("", "Run directory; empty: runs/TIME-PLUGIN-ALGO")
     steps: int = option(40, "Batches of problems to train on", unit="steps", validator=ge(0))
     seed: int = option(1, "Seed of everything random", validator=ge(0))
     callbacks: tuple[str, ...] = option(("curve",), "Observers told what happens in the run")
@@ -90,11 +88,6 @@ class VerifyOptions:
         "Share of the answers called right that the reward's second judge is asked about; 0: none",
         validator=[ge(0), le(1)],
     )
-    alarm: float = option(
-        0.1,
-        "Warn when the share of false accepts is surely above this (lower 95 % bound); 1: never",
-        validator=[ge(0), le(1)],
-    )
 
 
 @frozen(kw_only=True)
@@ -112,20 +105,19 @@ class CheckpointOptions:
     """When states are written."""
 
     every: int = option(20, "Steps between checkpoints; 0: only at the end", validator=ge(0))
-    keep: int = option(2, "Checkpoints kept", validator=ge(1))
 
 
 @frozen(kw_only=True)
 class ParityOptions:
     """Train-inference mismatch: sampler and trainer must agree on what was just sampled."""
 
-    threshold: float = option(
+    threshold: float | None = option(
         0.0,
-        "Largest allowed difference of a token's logprob; 0: what suits the backend's precision",
+        "Largest allowed difference of a token's logprob after a weight sync; 0: what suits the "
+        "backend's precision, none: nothing is compared",
         unit="nats",
-        validator=ge(0),
+        validator=optional(ge(0)),
     )
-    probe: int = option(4, "Trajectories compared after each weight sync; 0: off", validator=ge(0))
 
 
 CORE_OPTIONS: dict[str, type] = {

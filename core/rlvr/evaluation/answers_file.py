@@ -18,6 +18,8 @@ from rlvr.records.trajectories import trajectory_from_json
 from rlvr.suggest import did_you_mean
 from rlvr.types import Group, Outcome, Problem, Reward, ScoredGroup, Trajectory
 
+__all__ = ["read_answers"]
+
 NO_ANSWER = "the file holds no such answer"
 
 
@@ -53,10 +55,12 @@ def golden_answers(task: Task, problems: Iterable[Problem]) -> Iterator[Answer]:
 
 
 def read_answers(
-    path: str, problems: Mapping[str, Problem], unsupported: Mapping[str, str]
+    source: str | bytes, problems: Mapping[str, Problem], unsupported: Mapping[str, str]
 ) -> Iterator[Answer]:
     """
-    Answers in the order of the file: `{"id", "completion"}` or `{"id", "files": {path: text}}`.
+    Answers in the order of a file: `{"id", "completion"}` or `{"id", "files": {path: text}}`.
+
+    `source` is the file's path, `-` for standard input, or as bytes what such a file holds.
 
     A line of a run's `trajectories/`, or of `rlvr eval --out`, is an answer as well. A line that
     cannot be read becomes an answer with an error that names its number; the others go on.
@@ -65,8 +69,11 @@ def read_answers(
         UnknownNameError: There is no such file.
     """
     do = "check the path given with --completions"
-    raw = sys.stdin.buffer.read() if path == "-" else content_of(Path(path), "answers were", do)
-    for number, line in enumerate(raw.split(b"\n"), start=1):
+    if source == "-":
+        source = sys.stdin.buffer.read()
+    if isinstance(source, str):
+        source = content_of(Path(source), "answers were", do)
+    for number, line in enumerate(source.split(b"\n"), start=1):
         if line.strip():
             yield attrs.evolve(_answer(line, number, problems, unsupported), line=number)
 

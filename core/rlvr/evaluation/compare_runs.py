@@ -108,7 +108,7 @@ def summary(curve: Points, better: Better) -> Summary | None:
 
 
 def config_differences(runs: Sequence[RunRecord]) -> list[Difference]:
-    """Options whose values differ, by key, apart from the run directory."""
+    """Options whose values differ, by key."""
     configs = [_mapping(run.record, "config") for run in runs]
     origins = [_mapping(run.record, "origin") for run in runs]
     return [
@@ -117,7 +117,7 @@ def config_differences(runs: Sequence[RunRecord]) -> list[Difference]:
             values=tuple(config.get(key) for config in configs),
             origins=tuple(str(origin.get(key, "")) for origin in origins),
         )
-        for key in sorted({key for config in configs for key in config} - {"run.out"})
+        for key in sorted({key for config in configs for key in config})
         if _differ([config.get(key, ...) for config in configs])
     ]
 

@@ -34,8 +34,8 @@ _DOMAINS = {"chess": "rlvr-chess", "cookbook": "rlvr-tinker-cookbook", "cvdp": "
 
 NAMES: Mapping[str, Mapping[str, str]] = {
     "plugin": PLUGINS,
-    "task": {**_DOMAINS, **dict.fromkeys(("sad", "house"), "rlvr-sad")},
-    "reward": {**_DOMAINS, **dict.fromkeys(("recorded", "house"), "rlvr-sad")},
+    "task": {**_DOMAINS, "sad": "rlvr-sad"},
+    "reward": {**_DOMAINS, "recorded": "rlvr-sad"},
     "algorithm": {
         **dict.fromkeys(_ALGORITHMS, "rlvr-algos"),
         "opd": "rlvr-distill",

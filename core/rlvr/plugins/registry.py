@@ -64,6 +64,19 @@ class Registry:
             raise self._missing(kind, name)
         return matches[0]
 
+    def task(self, name: str) -> TaskSpec:
+        """
+        The task of that name or full name, or the default task of the plugin of that name.
+
+        Raises:
+            PluginError: There is none, or there are several.
+        """
+        is_plugin = any(status.name == name for status in self._host.plugins)
+        if is_plugin and name not in self.names("task"):
+            return self.default_task(name)
+        spec: TaskSpec = self.find("task", name)
+        return spec
+
     def default_task(self, plugin: str) -> TaskSpec:
         """
         What `--plugin NAME` means: the plugin's task of its own name, or its only task.

@@ -21,7 +21,7 @@ from rlvr.records.run_directory import RunDir, now
 
 log = get(__name__)
 
-FREE_ON_RESUME = ("run.steps", "run.out", "run.callbacks", "verify.", "checkpoint.", "parity.")
+FREE_ON_RESUME = ("run.steps", "run.callbacks", "verify.", "checkpoint.", "parity.")
 """Options that a resumed run may change, with those of callbacks: they decide no update."""
 
 

@@ -13,6 +13,9 @@ from rlvr.training.mismatch import Parity, check_parity, probe_again
 from rlvr.training.rollout_queue import RolloutQueue
 from rlvr.types import Group, SamplingParams
 
+PROBED = 4
+"""Trajectories compared after each weight sync."""
+
 
 @define(kw_only=True)
 class SamplingPolicy:
@@ -50,15 +53,15 @@ class SamplingPolicy:
             BackendError: Sampler and trainer are not the same policy.
         """
         options, backend = self.recipe.parity, self.recipe.backend
-        if not (options.probe and self.recipe.sampler.draws_from_policy):
+        if options.threshold is None or not self.recipe.sampler.draws_from_policy:
             return
         async with self.queue.updating:
             if self.probed == self.queue.updates:
                 return
             if self.queue.updates != updates:  # the weights are no longer those that sampled
                 policy = await policy_of(backend)
-                groups = await probe_again(policy, groups, options.probe, params)
+                groups = await probe_again(policy, groups, PROBED, params)
             self.parity = await check_parity(
-                backend, groups, probe=options.probe, threshold=options.threshold
+                backend, groups, probe=PROBED, threshold=options.threshold
             )
             self.probed = self.queue.updates if self.parity else -1

@@ -32,6 +32,8 @@ from rlvr.verification.verdict import opinion_of
 log = get(__name__)
 
 FILE = "opinions.jsonl"
+ALARM = 0.1
+"""The alarm is raised when the share of false accepts is surely above this."""
 _NAMED = 20
 """False accepts that an alarm names; `rlvr runs show` lists all."""
 _A_WORKER = 4
@@ -48,7 +50,6 @@ class Opinions:
     Attributes:
         reward: Nothing is drawn where it has no second judge (`has_second_opinion`).
         share: Share of the answers called right that is drawn.
-        threshold: The alarm is raised when the share of false accepts is surely above it.
         slots: Those of the verifications. An opinion queues behind the verifications that wait,
             and gives the slot back before it begins: no verification ever waits for an opinion.
         trust: The count so far.
@@ -56,7 +57,6 @@ class Opinions:
 
     reward: RewardFn
     share: float
-    threshold: float
     seed: int
     directory: RunDir
     status: RunStatus
@@ -76,7 +76,6 @@ class Opinions:
         return cls(
             reward=recipe.reward,
             share=verify.second_opinion if recipe.sampler.draws_from_policy else 0.0,
-            threshold=verify.alarm,
             seed=recipe.seed,
             directory=directory,
             status=status,
@@ -206,7 +205,7 @@ class Opinions:
         self._alarm_if_due(settled["arrived"])
 
     def _alarm_if_due(self, step: int) -> None:
-        if self.trust.has_alarmed or not self.trust.is_past(self.threshold):
+        if self.trust.has_alarmed or not self.trust.is_past(ALARM):
             return
         self.trust = evolve(self.trust, has_alarmed=True)
         self._write([{"step": step, "opinion": "alarm", **self.trust.metrics()}])
@@ -214,7 +213,7 @@ class Opinions:
             "false_accepts_alarm",
             step=step,
             found=self.trust.sentence(),
-            threshold=self.threshold,
+            threshold=ALARM,
             answers=self._rejected[-_NAMED:],
             do=f"rlvr runs show {self.directory.path}; then mend the reward: "
             "it pays for answers that its second judge rejects",

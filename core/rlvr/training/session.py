@@ -8,6 +8,7 @@ import itertools
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
@@ -24,6 +25,7 @@ from rlvr.assembly.trained_model import lineage_at_start
 from rlvr.border.abilities import warnings_of
 from rlvr.border.calls import Border, culprit, shown
 from rlvr.border.promises import checkpoints_of
+from rlvr.concurrency import run_blocking
 from rlvr.config.layers import DEFAULT
 from rlvr.errors import (
     BackendError,
@@ -58,7 +60,7 @@ class Finished:
 def make_default_directory(configured: Configured) -> Path:
     """Make `runs/TIME-PLUGIN-ALGO`, the time in UTC; a number follows where it is taken."""
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    name = configured.run.plugin or configured.chosen.task.name.replace("/", "-")
+    name = configured.run.task.replace("/", "-")
     for count in itertools.count(1):
         end = f"-{count}" if count > 1 else ""
         path = Path("runs") / f"{stamp}-{name}-{configured.run.algo}{end}"
@@ -80,7 +82,7 @@ def run(configured: Configured, directory: RunDir, status: RunStatus, *, resume:
         RunInterruptedError: Ctrl-C; the checkpoint is written and named.
         VerifierError, BackendError, CheckpointError: The last good checkpoint is named.
     """
-    return asyncio.run(_run(configured, directory, status, resume=resume))
+    return run_blocking(lambda: _run(configured, directory, status, resume=resume))
 
 
 async def _run(
@@ -276,7 +278,9 @@ def _interruptible() -> Iterator[None]:
         print("\nrlvr: stopping after a checkpoint; Ctrl-C again stops at once", file=sys.stderr)
         task.cancel()
 
-    signals = (signal.SIGINT, signal.SIGTERM)
+    # Only the main thread has signals; `run_blocking` cancels the run in another one.
+    is_main = threading.current_thread() is threading.main_thread()
+    signals = (signal.SIGINT, signal.SIGTERM) if is_main else ()
     for number in signals:
         loop.add_signal_handler(number, stop)
     try:

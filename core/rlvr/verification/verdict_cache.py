@@ -7,21 +7,12 @@ between processes.
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import sqlite3
-import time
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from rlvr.log import get
+from rlvr.caches import KeyValueCache, cache_dir
 from rlvr.types import Outcome
 from rlvr.verification.verdict import fault_of_outcome, outcome_from_json, outcome_to_json
-
-log = get(__name__)
 
 
 class VerdictStore:
@@ -39,198 +30,32 @@ class VerdictStore:
 
 
 class SqliteStore(VerdictStore):
-    """
-    Verdicts in one SQLite file (write-ahead log, so that readers never wait).
-
-    Nothing that is wrong with the file ends a run. A row that cannot be read counts as unknown
-    and is written again. A file that SQLite calls damaged, or that has other columns, is renamed
-    beside its place and a fresh one begun. A file that cannot be opened, or is held by another
-    process, is left alone: the verdict is then found again. Each is said once.
-    """
+    """Verdicts in one SQLite file; nothing that is wrong with it ends a run (`KeyValueCache`)."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._db: sqlite3.Connection | None = None
-        self._opened: os.stat_result | None = None
-        self._said: set[str] = set()
-        self._resting_until = 0.0
-        self._unreadable: set[str] = set()
-        self._attempt(lambda: None)
+        self._file = KeyValueCache(path, "verdict", _read)
 
     def get(self, key: str) -> Outcome | None:
-        row = self._attempt(lambda: self._execute(_SELECT, key))
-        if row is None:
-            return None
-        try:
-            outcome = outcome_from_json(json.loads(row[0]), cached=True)
-            if fault := fault_of_outcome(outcome):
-                raise ValueError(fault)
-            return outcome
-        except _UNREADABLE as error:
-            self._unreadable.add(key)
-            self._say("verdict_unreadable", key=key, error=repr(error)[:200])
-            return None
+        return self._file.get(key)
 
     def put(self, key: str, outcome: Outcome) -> None:
-        """
-        Keep a verdict; the first one of a key stays, unless it could not be read.
-
-        A verdict that cannot be kept (full disk, another process keeps the lock) is used all the
-        same, and logged once: the answer is verified again another time.
-        """
+        """Keep a verdict; one that JSON cannot say is used all the same, and logged once."""
         try:
             text = json.dumps(outcome_to_json(outcome), sort_keys=True)
         except (RecursionError, TypeError, ValueError) as error:
-            self._say("verdict_not_kept", error=repr(error)[:200])
+            self._file.say("verdict_not_kept", error=repr(error)[:200])
             return
-        insert = _REPLACE if key in self._unreadable else _INSERT
-        self._unreadable.discard(key)
-        self._attempt(lambda: self._execute(insert, key, text))
+        self._file.put(key, text)
 
     def close(self) -> None:
-        if self._db is not None:
-            with suppress(sqlite3.Error):
-                self._db.close()
-        self._db = None
-
-    def _execute(self, statement: str, *values: str) -> Any:
-        return None if self._db is None else self._db.execute(statement, values).fetchone()
-
-    def _attempt(self, work: Callable[[], Any]) -> Any:
-        """The result of the work; None if the file does not allow it."""
-        if time.monotonic() < self._resting_until:
-            return None
-        try:
-            if self._db is None:
-                self._open()
-            return work()
-        except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_MISUSE) & 0xFF
-            if code in _DAMAGE:
-                self._set_aside(error)
-            else:
-                self._unusable(error, rests=self._db is None or code in _HELD)
-        except (OSError, ValueError) as error:
-            self._unusable(error)
-        return None
-
-    def _unusable(self, why: object, *, rests: bool = True) -> None:
-        if rests:
-            self._resting_until = time.monotonic() + _REST_S
-        self._say("verdict_store_unusable", error=str(why), so="verdicts are found again")
-
-    def _open(self) -> None:
-        _make_private(self._path)
-        self._opened = self._path.stat()
-        is_bound = sqlite3.threadsafety < 3  # else SQLite itself lets one thread in at a time
-        db = sqlite3.connect(
-            self._path, timeout=_WAIT_S, isolation_level=None, check_same_thread=is_bound
-        )
-        try:
-            db.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
-            try:
-                for statement in ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=NORMAL", _TABLE):
-                    db.execute(statement)
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
-                    raise
-            db.execute(_SELECT, ("",)).fetchone()  # also where it may only be read
-        except BaseException:
-            db.close()
-            raise
-        self._db = db
-
-    def _set_aside(self, error: sqlite3.Error) -> None:
-        """Rename the file and begin another one, unless another process has done so."""
-        self.close()
-        if not _is_ours(self._path):
-            self._unusable(f"{error}; the file is left as it is")
-            return
-        try:
-            if self._opened is None or os.path.samestat(self._path.stat(), self._opened):
-                aside = _free_name(self._path)
-                for suffix in ("", "-wal", "-shm"):
-                    part = Path(f"{self._path}{suffix}")
-                    if part.exists():
-                        part.rename(f"{aside}{suffix}")
-                self._say("verdict_store_set_aside", error=str(error), renamed_to=str(aside))
-            self._open()
-        except (OSError, sqlite3.Error) as second:
-            self._unusable(second)
-
-    def _say(self, event: str, **values: Any) -> None:
-        if event not in self._said:
-            log.warning(event, store=str(self._path), **values)
-        self._said.add(event)
+        self._file.close()
 
 
-_TABLE = (
-    "CREATE TABLE IF NOT EXISTS verdicts (key TEXT PRIMARY KEY, verdict TEXT NOT NULL, "
-    "at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP) WITHOUT ROWID"
-)
-_LONGEST = 64 << 20
-_SELECT = (
-    f"SELECT CASE WHEN length(verdict) > {_LONGEST} THEN '' ELSE verdict END "
-    "FROM verdicts WHERE key = ?"
-)
-_INSERT = "INSERT INTO verdicts (key, verdict) VALUES (?, ?) ON CONFLICT (key) DO NOTHING"
-_REPLACE = "INSERT OR REPLACE INTO verdicts (key, verdict) VALUES (?, ?)"
-_DAMAGE = (
-    sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT,
-)  # fmt: skip
-"""SQLite's codes of a file that stays unusable: damaged, no database, other columns or rules."""
-_HELD = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-_UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-_WAIT_S, _REST_S = 5.0, 60.0
-"""Longest wait for a lock; time without a try after another process kept the lock."""
-_HEADER = b"SQLite format 3\0"
-
-
-def _make_private(path: Path) -> None:
-    """Make the file and its folder where they are missing; only the owner may read them."""
-    if not path.parent.is_dir():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.parent.chmod(0o700)
-    elif path.parent == cache_dir():
-        with suppress(OSError):
-            path.parent.chmod(0o700)
-    if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "no regular file")
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    for suffix in ("", "-wal", "-shm"):
-        part = Path(f"{path}{suffix}")
-        if suffix and os.path.lexists(part) and not part.is_file():
-            aside = _free_name(part)
-            part.rename(aside)
-            log.warning("verdict_store_set_aside", store=str(part), renamed_to=str(aside))
-        with suppress(OSError):
-            if part.stat().st_mode & 0o077:
-                part.chmod(0o600)
-
-
-def _is_ours(path: Path) -> bool:
-    """Whether a file may be renamed: `verify.store` may name a person's text by mistake."""
-    if path.suffix in (".sqlite", ".sqlite3", ".db"):
-        return True
-    try:
-        with path.open("rb") as file:
-            return file.read(len(_HEADER)) == _HEADER
-    except OSError:
-        return False
-
-
-def _free_name(path: Path) -> Path:
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-    names = (path.with_name(f"{path.name}.damaged-{stamp}{n}") for n in ("", *map(str, range(99))))
-    return next(name for name in names if not name.exists())
-
-
-def cache_dir() -> Path:
-    """Where rlvr keeps what can be made again: `RLVR_CACHE_DIR`, or the user's cache folder."""
-    if chosen := os.environ.get("RLVR_CACHE_DIR"):
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rlvr"
+def _read(text: str) -> Outcome:
+    outcome = outcome_from_json(json.loads(text), cached=True)
+    if fault := fault_of_outcome(outcome):
+        raise ValueError(fault)
+    return outcome
 
 
 def open_store(where: str) -> VerdictStore:

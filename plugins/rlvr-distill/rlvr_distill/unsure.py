@@ -53,7 +53,7 @@ def _of_states(told: States, head: Any, temperature: float, block: int) -> Array
     side, parts = Projection.of(states, head), [np.zeros(0)]
     with torch.no_grad():
         for first in range(0, len(states), block):
-            logits = side.logits(slice(first, first + block)) / temperature
+            logits = side.told(slice(first, first + block)) / temperature
             log_p = torch.log_softmax(logits, dim=1).clamp_(min=FLOOR)
             parts.append(-(log_p.exp() * log_p).sum(dim=1).double().cpu().numpy())
     return np.concatenate(parts)

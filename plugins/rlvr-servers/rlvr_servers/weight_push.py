@@ -45,7 +45,7 @@ async def push(protocol: ServerProtocol, weights: Weights) -> None:
     unloaded. A whole model replaces the served one: vLLM by `reload_weights` of `/collective_rpc`,
     SGLang by `/update_weights_from_disk`. SGLang's completions then name the label again as their
     `weight_version`, and one drawn from other weights is refused; vLLM names no version, and the
-    mismatch check of the run (`parity.probe`) shows whether it draws from the new weights.
+    mismatch check of the run (`parity.threshold`) shows whether it draws from the new weights.
 
     Raises:
         PrerequisiteError: The server was not started so that it takes weights.

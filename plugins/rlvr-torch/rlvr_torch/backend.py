@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
+import structlog
 import torch
 
 from rlvr import (
@@ -30,17 +31,21 @@ from rlvr_torch.models.save import save_net
 from rlvr_torch.models.source import ModelSource
 from rlvr_torch.policy import LiveTorchPolicy, TorchPolicy
 from rlvr_torch.runtime.batch_threads import BatchThreads, suited_budget, usable_cores
-from rlvr_torch.runtime.device import choose_device
+from rlvr_torch.runtime.device import allow_tf32, choose_device, free_memory, settled
 from rlvr_torch.runtime.executor import Executor
 from rlvr_torch.runtime.weights_digest import Versions
 from rlvr_torch.training.accumulate import Learner, accumulate, eval_loss, explain_gradient
+from rlvr_torch.training.activation_checkpointing import checkpoint_layers, is_checkpointed
 from rlvr_torch.training.checkpoint import TrainingState, read_state, read_weights, write_state
 from rlvr_torch.training.logprobs import sequence_logprobs, sequence_values
 from rlvr_torch.training.loss_inputs import outputs_of
 from rlvr_torch.training.microbatches import Pieces, check_data
 from rlvr_torch.training.optimizer import OptimSettings, Updater
+from rlvr_torch.training.packed_attention import suited_attention
 from rlvr_torch.training.reference import Reference, is_adapter_off, on_device
 from rlvr_torch.training.skip_bad_updates import NotFiniteError, Skips
+
+log = structlog.get_logger(__name__)
 
 _SCORES = ("policy", "reference", "value")
 
@@ -62,8 +67,9 @@ class TorchBackend(Backend):
 
     def __init__(self, config: TorchConfig | None, context: BuildContext) -> None:
         config = config or TorchConfig()
-        self._config = config
         self.device = choose_device(config.device)
+        self._config = config = settled(config, self.device)
+        allow_tf32(self.device, config.tf32)
         self.dtype: torch.dtype = getattr(torch, config.dtype)
         say_plan(context, config, self.device)
         self._source = ModelSource.parse(context.model, context.seed, config)
@@ -73,6 +79,18 @@ class TorchBackend(Backend):
         count = sum(value.numel() for value in self.model.parameters())
         self._threads = BatchThreads.suited(self.device, count, config.threads)
         self._budget = suited_budget(self.device, count, config.microbatch_tokens)
+        self._attention = suited_attention(self.device, self.dtype)
+        if config.compile == "on" or (config.compile == "auto" and self.device.type == "cuda"):
+            # Imported here: the compiler takes longer to import than torch.
+            from rlvr_torch.training.compiled import compile_layers, outside
+
+            compile_layers(self.net)
+            self._attention = outside(self._attention)
+        free = free_memory(self.device)
+        if is_checkpointed(
+            config.checkpointing, self.net, tokens=self._budget, dtype=self.dtype, free=free
+        ):
+            checkpoint_layers(self.net)
         self._engine = self._make_engine()
         is_exact = config.dtype == "float32" and config.engine == "own"
         cores = config.threads or usable_cores()
@@ -201,17 +219,21 @@ class TorchBackend(Backend):
         """
         if which not in _SCORES:
             raise BackendError(f"backend 'torch' has no {which!r} logprobs: {', '.join(_SCORES)}")
-        chunk, dtype = self._config.logprob_chunk, self.dtype
+        chunk, dtype, attention = self._config.logprob_chunk, self.dtype, self._attention
 
         def work(is_cancelled: Callable[[], bool]) -> list[FloatArray]:
             self._prepare(data)
             pieces = self._pieces(is_cancelled)
             if which == "value":
                 critic = self._updater.have_critic()
-                return pieces.numbers(data, lambda d: sequence_values(self.net, critic, d, dtype))
+                return pieces.numbers(
+                    data, lambda d: sequence_values(self.net, critic, d, dtype, attention)
+                )
             used = self._reference.opened() if which == "reference" else nullcontext(self.net)
             with used as net:
-                return pieces.numbers(data, lambda d: sequence_logprobs(net, d, chunk, dtype))
+                return pieces.numbers(
+                    data, lambda d: sequence_logprobs(net, d, chunk, dtype, attention)
+                )
 
         return await self._worker.run(work)
 
@@ -222,7 +244,20 @@ class TorchBackend(Backend):
             self._engine.sleep()
 
     def _pieces(self, is_cancelled: Callable[[], bool]) -> Pieces:
-        return Pieces(budget=self._budget, threads=self._threads, is_cancelled=is_cancelled)
+        return Pieces(
+            budget=self._budget,
+            threads=self._threads,
+            is_cancelled=is_cancelled,
+            shrink=self._shrink,
+        )
+
+    def _shrink(self, tokens: int) -> None:
+        """From now on micro-batches hold at most so many tokens: more did not fit."""
+        if tokens < self._budget:
+            self._budget = tokens
+            log.warning(
+                "out_of_memory", microbatch_tokens=tokens, found="micro-batches were halved"
+            )
 
     async def update(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
         """
@@ -271,6 +306,7 @@ class TorchBackend(Backend):
             critic=self._updater.have_critic() if wants_value else None,
             dtype=self.dtype,
             chunk=self._config.logprob_chunk,
+            attention=self._attention,
         )
 
     async def eval_loss(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:

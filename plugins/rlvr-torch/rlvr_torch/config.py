@@ -18,10 +18,12 @@ class TorchConfig:
         choices=("auto", "cpu", "cuda", "mps"),
     )
     dtype: str = option(
-        "float32",
-        "Type of matrix products; weights, optimiser and logprobs stay float32",
-        choices=("float32", "bfloat16"),
+        "auto",
+        "Type of matrix products; weights, optimiser and logprobs stay float32. auto: bfloat16 on "
+        "an NVIDIA card that has it, else float32",
+        choices=("auto", "float32", "bfloat16"),
     )
+    tf32: bool = option(True, "On an NVIDIA card products in float32 may round inputs to TF32")
     threads: int = option(0, "CPU threads; 0: one a core", validator=ge(0))
     microbatch_tokens: int = option(
         8192, "Tokens a forward pass holds (accumulation)", unit="tokens", validator=ge(1)
@@ -79,4 +81,20 @@ class TorchConfig:
     adapter: str = option("", "Directory of a saved adapter to go on from")
     quantize: str = option(
         "none", "Store frozen weights in 4 bits (GPU, with LoRA)", choices=("none", "4bit")
+    )
+    optimizer: str = option(
+        "adamw",
+        "AdamW as it is, with moments of 8 bits (bitsandbytes), or computed on the CPU",
+        choices=("adamw", "adamw-8bit", "adamw-offload"),
+    )
+    checkpointing: str = option(
+        "auto",
+        "Activation checkpointing: layers keep their input and compute the rest again; auto: on a "
+        "GPU whose memory is too small without",
+        choices=("auto", "none", "layers"),
+    )
+    compile: str = option(
+        "auto",
+        "torch.compile of the layers in training, once for all lengths; auto: on an NVIDIA card",
+        choices=("auto", "on", "off"),
     )

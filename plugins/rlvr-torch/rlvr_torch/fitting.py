@@ -15,9 +15,9 @@ from rlvr_torch.config import TorchConfig
 from rlvr_torch.models.gpt2_files import read_config
 from rlvr_torch.models.hf.load import import_transformers, load_config, quietly
 from rlvr_torch.models.hf.supported import is_seeing
-from rlvr_torch.models.hf.tokenizer import OPTION, HFTokenizer
+from rlvr_torch.models.hf.tokenizer import OPTION
 from rlvr_torch.models.source import ModelSource
-from rlvr_torch.runtime.device import choose_device
+from rlvr_torch.runtime.device import choose_device, settled
 
 TRAINED = 16
 """Bytes of a weight that is trained: itself, its gradient and AdamW's two moments, in float32."""
@@ -39,15 +39,14 @@ def model_facts(situation: Situation) -> ModelFacts:
     """
     source = ModelSource.parse(situation.model, 0, _config(situation))
     tokenizer = source.tokenizer()
-    chat = tokenizer if isinstance(tokenizer, HFTokenizer) else None
     greeting = tokenizer.render([Message(role="user", content="Hi")])
     return ModelFacts(
         context_length=_context_length(source),
         count=lambda text: len(tokenizer.encode(text)),
         prompt_tokens=lambda messages: len(tokenizer.render(messages)),
         opening=tokenizer.decode(greeting[-_OPENING:]),
-        template_option=OPTION if chat else "",
-        template_variables=variables_of(chat.inner.chat_template) if chat else frozenset(),
+        template_option=OPTION if source.hf else "",
+        template_variables=variables_of(tokenizer.chat_template),
     )
 
 
@@ -66,8 +65,9 @@ def fit_memory(situation: Situation) -> Mapping[str, Proposed]:
     except (BackendError, ValueError):  # opening the model says what is wrong with it
         return {}
     device = choose_device(config.device)
+    dtype = settled(config, device).dtype
     has_bits = device.type == "cuda" and importlib.util.find_spec("bitsandbytes") is not None
-    return plan(weights, memory_of(device), device.type, config.dtype, can_quantize=has_bits)
+    return plan(weights, memory_of(device), device.type, dtype, can_quantize=has_bits)
 
 
 def plan(

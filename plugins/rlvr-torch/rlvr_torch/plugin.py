@@ -74,7 +74,7 @@ def rlvr_explain_error(error: BaseException) -> Advice | None:
             "the device ran out of memory\n"
             f"  {str(error).splitlines()[0] if str(error) else kind.__name__}\n"
             "  try: torch.microbatch_tokens and torch.decode_rows at half their values, "
-            "or torch.dtype=bfloat16"
+            "torch.checkpointing=layers, torch.optimizer=adamw-8bit, or torch.dtype=bfloat16"
         ),
         exit_code=ExitCode.BACKEND,
     )

@@ -26,16 +26,17 @@ from rlvr import (
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.models.source import ModelSource
 from rlvr_torch.runtime.batch_threads import BatchThreads, suited_budget
-from rlvr_torch.runtime.device import choose_device
+from rlvr_torch.runtime.device import allow_tf32, choose_device, settled
 from rlvr_torch.runtime.executor import Executor
 from rlvr_torch.training.logprobs import sequence_logprobs, trunk
 from rlvr_torch.training.microbatches import Pieces, check_data
 from rlvr_torch.training.output_head import Head
+from rlvr_torch.training.packed_attention import suited_attention
 from rlvr_torch.training.reference import on_device
 from rlvr_torch.training.top_k import as_datum, top_k
 
 Found = TypeVar("Found")
-_USED = ("device", "dtype", "threads", "microbatch_tokens", "logprob_chunk")
+_USED = ("device", "dtype", "tf32", "threads", "microbatch_tokens", "logprob_chunk")
 """Options that mean a teacher too; the others are the student's alone."""
 
 
@@ -58,9 +59,11 @@ class TorchTeacher(Teacher):
         config = config or TorchConfig()
         config = TorchConfig(**{name: getattr(config, name) for name in _USED})
         self.name = context.model
+        device = choose_device(config.device)
+        config = settled(config, device)
+        allow_tf32(device, config.tf32)
         self._dtype: torch.dtype = getattr(torch, config.dtype)
         self._chunk = config.logprob_chunk
-        device = choose_device(config.device)
         source = ModelSource.parse(context.model, context.seed, config)
         self.tokenizer = source.tokenizer()
         self.capabilities = TeacherCapabilities(
@@ -71,6 +74,7 @@ class TorchTeacher(Teacher):
         if source.hf is not None:  # nothing is ever added to them, so half the bytes are enough
             net.module.to(self._dtype)
         self._net = on_device(net, device)
+        self._attention = suited_attention(device, self._dtype)
         self.context_length: int = self._net.positions
         self.image_processor = getattr(self._net, "image_processor", None)
         count = sum(value.numel() for value in self._net.module.parameters())
@@ -99,7 +103,7 @@ class TorchTeacher(Teacher):
         """
 
         def score(part: Sequence[Datum]) -> list[Tensor]:
-            return sequence_logprobs(self._net, part, self._chunk, self._dtype)
+            return sequence_logprobs(self._net, part, self._chunk, self._dtype, self._attention)
 
         return await self._run(data, lambda pieces: pieces.numbers(data, score))
 
@@ -112,9 +116,9 @@ class TorchTeacher(Teacher):
 
         def work(batch: list[int]) -> list[States]:
             part = [data[i] for i in batch]
-            hidden = trunk(self._net, part, self._dtype).float().cpu()  # (N, C)
+            hidden = trunk(self._net, part, self._dtype, self._attention).float().cpu()
             counts = [int(datum.mask.sum()) for datum in part]
-            return [States(states=rows.numpy()) for rows in hidden.split(counts)]
+            return [States(states=rows.numpy()) for rows in hidden.split(counts)]  # (n, C)
 
         found = await self._run(data, lambda pieces: pieces.map(data, work))
         nothing = States(states=np.zeros((0, self._net.head.shape[1]), np.float32))
@@ -139,7 +143,7 @@ class TorchTeacher(Teacher):
         head = Head.of(self._net)
 
         def work(batch: list[int]) -> list[TopK]:
-            hidden = trunk(self._net, [data[i] for i in batch], self._dtype)
+            hidden = trunk(self._net, [data[i] for i in batch], self._dtype, self._attention)
             own = [asked[i] for i in batch]
             return top_k(head, hidden, own, vocab_size=size, chunk=self._chunk)
 

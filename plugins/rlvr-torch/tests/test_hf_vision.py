@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 import attrs
 import numpy as np
@@ -27,6 +28,7 @@ from rlvr_torch.models.hf.load import load_net, load_processor, read_model
 from rlvr_torch.models.hf.supported import build_net
 from rlvr_torch.models.hf.vision import HFVisionNet
 from rlvr_torch.teacher import TorchTeacher
+from rlvr_torch.training.activation_checkpointing import checkpoint_layers
 from rlvr_torch.training.logprobs import sequence_logprobs, trunk
 from rlvr_torch.training.microbatches import microbatches
 from rlvr_torch.training.optimizer import OptimSettings
@@ -315,6 +317,24 @@ def test_states_are_those_of_the_models_own_code(net):
     assert ours.shape == (9, 16)
     assert wanted.abs().max() > 0.5
     torch.testing.assert_close(ours, wanted, atol=1e-5, rtol=1e-5)
+
+
+def test_layers_are_computed_again_with_their_pictures(net):
+    """Gradients of checkpointed layers are the same bits, in a thread of autograd's as well."""
+    seen = datum_of(net.image_processor, "the door ", RED, " is red")
+    weights = list(net.module.parameters())
+
+    def gradients():
+        loss = trunk(net, [seen], torch.float32).square().sum()
+        with ThreadPoolExecutor(1) as other:  # as the backward pass on a GPU
+            return other.submit(torch.autograd.grad, loss, weights, allow_unused=True).result()
+
+    wanted = gradients()
+    checkpoint_layers(net)
+    found = gradients()
+    assert sum(1 for one in wanted if one is not None and one.any()) > len(weights) / 2
+    for mine, theirs in zip(found, wanted, strict=True):
+        assert theirs is mine is None or torch.equal(mine, theirs)
 
 
 def test_other_pixels_other_logprobs(net):

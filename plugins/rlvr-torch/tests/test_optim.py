@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import sys
 
 import pytest
 import torch
 
-from rlvr_torch.training.optimizer import OptimSettings, build_adamw, clip_gradients, learning_rate
+from rlvr import PrerequisiteError
+from rlvr_torch.config import TorchConfig
+from rlvr_torch.training.optimizer import (
+    OptimSettings,
+    Updater,
+    build_adamw,
+    clip_gradients,
+    learning_rate,
+)
 
 
 def rates(total, **options):
@@ -78,3 +88,90 @@ def test_clipping_scales_the_global_norm(model):
     assert clip_gradients(model.parameters(), 0.0) == pytest.approx(0.5, rel=1e-4)
     total = math.sqrt(sum(float((value.grad**2).sum()) for value in model.parameters()))
     assert total == pytest.approx(0.5, rel=1e-4)
+
+
+def updater_of(model, kind):
+    """An updater with weight decay and a critic."""
+    config = TorchConfig(optimizer=kind, weight_decay=0.1)
+    settings = OptimSettings(lr=1e-2, weight_decay=0.1, warmup=2)
+    updater = Updater(model, config, settings, 6)
+    updater.have_critic()
+    return updater
+
+
+def train(updater, model, steps):
+    """Updates `steps` with gradients that depend on the update's number alone."""
+    for step in steps:
+        random = torch.Generator().manual_seed(step)
+        for value in [*model.parameters(), *updater.critic.parameters()]:
+            value.grad = torch.randn(value.shape, generator=random)
+        updater.clip(updater.critic)
+        updater.set_rates(step)
+        updater.apply()
+        updater.forget_gradients()
+        assert all(value.grad is None for value in model.parameters())
+
+
+def weights_of(updater, model):
+    """Copies of all that is trained."""
+    return [value.detach().clone() for value in [*model.parameters(), *updater.critic.parameters()]]
+
+
+def test_offloaded_adamw_is_adamw_to_the_bit(model):
+    """Weights, the critic's too, and the state that is saved."""
+    other = copy.deepcopy(model)
+    updaters = [
+        (updater_of(m, kind), m) for m, kind in [(model, "adamw"), (other, "adamw-offload")]
+    ]
+    for updater, own in updaters:
+        train(updater, own, range(4))
+    plain, offloaded = (weights_of(*one) for one in updaters)
+    assert all(map(torch.equal, plain, offloaded))
+    states = [updater.state()[0]["state"] for updater, _ in updaters]
+    assert states[0].keys() == states[1].keys()
+    for number, state in states[0].items():
+        assert all(torch.equal(state[name], states[1][number][name]) for name in state)
+
+
+@pytest.mark.parametrize("kind", ["adamw", "adamw-8bit", "adamw-offload"])
+def test_each_kind_goes_on_exactly_from_what_it_saved(kind, model, tmp_path):
+    """Two updates, a checkpoint, two more; a new optimiser from the checkpoint: the same bits."""
+    if kind == "adamw-8bit":
+        pytest.importorskip("bitsandbytes", minversion="0.50")  # from there on a CPU is enough
+    updater = updater_of(model, kind)
+    train(updater, model, range(2))
+    optimizer, critic = updater.state()
+    torch.save({"optimizer": optimizer, "critic": critic}, tmp_path / "state.pt")
+    other = copy.deepcopy(model)
+    train(updater, model, range(2, 4))
+
+    state = torch.load(tmp_path / "state.pt", weights_only=True)
+    resumed = updater_of(other, kind)
+    resumed.restore(state["optimizer"], state["critic"])
+    train(resumed, other, range(2, 4))
+    assert all(map(torch.equal, weights_of(updater, model), weights_of(resumed, other)))
+
+
+def test_moments_of_8_bits_take_a_quarter_and_stay_near(model):
+    """Large matrices have a byte a moment; weights move within a tenth of AdamW's way of it."""
+    pytest.importorskip("bitsandbytes", minversion="0.50")
+    other = copy.deepcopy(model)
+    start = weights_of(updater_of(model, "adamw"), model)
+    plain, small = updater_of(model, "adamw"), updater_of(other, "adamw-8bit")
+    train(plain, model, range(4))
+    train(small, other, range(4))
+    states = small._optimizer.state.values()
+    assert {s["state1"].dtype for s in states if s["state1"].numel() >= 4096} == {torch.uint8}
+    large = [i for i, value in enumerate(start) if value.numel() >= 4096]
+    assert large
+    for at in large:
+        way = weights_of(plain, model)[at] - start[at]
+        apart = weights_of(small, other)[at] - weights_of(plain, model)[at]
+        assert 0 < apart.norm() < 0.1 * way.norm()
+
+
+def test_without_bitsandbytes(model, monkeypatch):
+    """Exit 4, with the command that installs it."""
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    with pytest.raises(PrerequisiteError, match=r"pip install.*rlvr-torch\[8bit\]"):
+        updater_of(model, "adamw-8bit")

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import structlog
 from attrs import define, field
 
-from rlvr import ConfigError, PrerequisiteError
+from rlvr import ConfigError, KeyValueCache, PrerequisiteError, cache_dir
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.engine.identity import EngineIdentity, find_engine, identify
 from rlvr_chess.engine.pool import EngineConfig, EnginePool
@@ -29,68 +27,36 @@ log = structlog.get_logger()
 
 
 def cache_file() -> Path:
-    """`chess-tables.sqlite` in `$RLVR_CACHE_DIR`, by default in the user's cache folder."""
-    if chosen := os.environ.get("RLVR_CACHE_DIR"):
-        return Path(chosen) / "chess-tables.sqlite"
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "rlvr" / "chess-tables.sqlite"
+    """`chess-tables.sqlite` in the folder of what rlvr can make again."""
+    return cache_dir() / "chess-tables.sqlite"
 
 
 class TableCache:
-    """
-    Values by key. Entries are never replaced: a key has one right value.
-
-    A value that cannot be kept (a full disk, a file that another process holds) is only searched
-    again another time; that is logged once.
-    """
+    """Entries by engine and position. One is never replaced: a key has one right value."""
 
     def __init__(self, path: Path) -> None:
-        """
-        Open or create the file.
-
-        Raises:
-            ConfigError: The file cannot be written or is no such cache.
-        """
-        self._path, self._has_warned = path, False
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, timeout=30.0, isolation_level=None)
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=NORMAL")
-            self._db.execute(
-                "CREATE TABLE IF NOT EXISTS positions (key TEXT PRIMARY KEY, fen TEXT NOT NULL, "
-                "moves TEXT NOT NULL, depth INTEGER NOT NULL) WITHOUT ROWID"
-            )
-        except (OSError, sqlite3.Error) as error:
-            raise ConfigError(
-                f"the cache of chess tables {path} cannot be used.",
-                f"found: {error}",
-                "remove the file, or choose another folder with RLVR_CACHE_DIR",
-            ) from error
+        self._file = KeyValueCache(path, "chess_table", _moves_of)
 
     def get(self, identity: EngineIdentity, fen: str) -> Entry | None:
         """That engine's entry of a canonical FEN; None if it has not been searched."""
-        query = "SELECT moves, depth FROM positions WHERE key = ?"
-        row = self._db.execute(query, (identity.key(fen),)).fetchone()
-        if row is None:
+        if (found := self._file.get(identity.key(fen))) is None:
             return None
-        values = ActionValues(fen=fen, moves=json.loads(row[0]), engine=identity.text)
-        return Entry(values=values, depth=row[1])
+        moves, depth = found
+        return Entry(values=ActionValues(fen=fen, moves=moves, engine=identity.text), depth=depth)
 
     def put(self, identity: EngineIdentity, entry: Entry) -> None:
         """Keep what the engine said."""
-        fen = entry.values.fen
-        row = (identity.key(fen), fen, json.dumps(entry.values.moves), entry.depth)
-        try:
-            self._db.execute("INSERT OR IGNORE INTO positions VALUES (?, ?, ?, ?)", row)
-        except sqlite3.OperationalError as error:
-            if not self._has_warned:
-                log.warning("table_not_kept", cache=str(self._path), error=str(error))
-            self._has_warned = True
+        text = json.dumps({"moves": entry.values.moves, "depth": entry.depth})
+        self._file.put(identity.key(entry.values.fen), text)
 
     def close(self) -> None:
         """Close the file."""
-        self._db.close()
+        self._file.close()
+
+
+def _moves_of(text: str) -> tuple[Any, int]:
+    found = json.loads(text)
+    return found["moves"], found["depth"]
 
 
 @define
@@ -208,11 +174,7 @@ class TableStore:
 
     def _cache(self) -> TableCache | None:
         if self._kept is None and self.cache is not None:
-            try:
-                self._kept = TableCache(self.cache)
-            except ConfigError as error:  # what it would hold can be searched again
-                log.warning("no_table_cache", reason=str(error))
-                self.cache = None
+            self._kept = TableCache(self.cache)
         return self._kept
 
     async def _opened(self) -> EnginePool:
@@ -259,6 +221,3 @@ def _layers(config: ChessConfig) -> list[Table]:
         return [*layers, shipped]
     log.info("shipped_table_left_out", shipped=shipped.identity.text, nodes=config.nodes)
     return layers
-
-
-log = structlog.get_logger()

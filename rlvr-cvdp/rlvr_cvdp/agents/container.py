@@ -17,6 +17,7 @@ from attrs import frozen
 from rlvr import PrerequisiteError, RlvrError, VerifierError
 from rlvr_cvdp.agents.config import AgentConfig
 from rlvr_cvdp.agents.workspace import FOLDERS, PROMPT
+from rlvr_cvdp.images.daemon import docker_failures
 from rlvr_cvdp.sandbox.docker import LABEL
 from rlvr_cvdp.sandbox.processes.accounting import size_over
 from rlvr_cvdp.sandbox.records import MEGABYTE
@@ -171,14 +172,10 @@ def _tail(container: Any) -> str:
 
 @contextmanager
 def _docker_errors() -> Iterator[None]:
-    from docker.errors import DockerException
-    from requests.exceptions import RequestException
-    from urllib3.exceptions import HTTPError
-
     try:
         yield
     except RlvrError:  # a PrerequisiteError is an OSError too
         raise
-    except (DockerException, RequestException, HTTPError, OSError) as error:
+    except docker_failures(OSError) as error:
         words = str(getattr(error, "explanation", None) or error)
         raise VerifierError(f"an agent's container could not be run: {words[-300:]}") from None

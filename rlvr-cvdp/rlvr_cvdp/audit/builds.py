@@ -6,11 +6,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from rlvr_cvdp.extraction.traits import HDL
-from rlvr_cvdp.paths import write_texts
+from rlvr_cvdp.paths import HDL, VERILOG, write_texts
 from rlvr_cvdp.problem import CvdpProblem
 
-VERILOG = (".v", ".sv")
 _PLAIN = re.compile(r"[A-Za-z0-9_][\w.-]*(?:/[A-Za-z0-9_][\w.-]*)*")
 _LITERAL_TOP = re.compile(r"toplevel\s*=\s*[\"'](\w+)[\"']")
 _UNPACKED = r"[(,]\s*\*\*\w"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from rlvr_cvdp.extraction.worker import parsed
+from rlvr_cvdp.hdl.slang import parsed
 
 Change: TypeAlias = tuple[int, int, str, str]
 """The place that is replaced, start and end, the kind of mistake, and what stands there then."""

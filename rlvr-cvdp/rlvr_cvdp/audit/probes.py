@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from rlvr import Probe, Problem, Trajectory
-from rlvr_cvdp.audit.builds import VERILOG
 from rlvr_cvdp.audit.compiles import CompileCheck, compile_check
 from rlvr_cvdp.audit.edits import Edit, edits
 from rlvr_cvdp.audit.equivalence import compare
 from rlvr_cvdp.audit.ports import constant, stub
+from rlvr_cvdp.paths import VERILOG
 from rlvr_cvdp.problem import CvdpProblem
 
 _FENCE = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)

@@ -11,7 +11,6 @@ from typing import Any
 from rlvr import BuildContext, ConfigError, Problem
 from rlvr_cvdp.answers.official import official_text
 from rlvr_cvdp.commands.arguments import parser_of
-from rlvr_cvdp.commands.completions import read_record
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.task import CvdpTask
 
@@ -74,7 +73,11 @@ def completion_lines(lines: Iterable[str], wrong: list[str]) -> Iterator[dict[st
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        record = read_record(line)
+        try:
+            read: Any = json.loads(line)
+        except (ValueError, RecursionError):
+            read = None
+        record = read if isinstance(read, dict) else {}
         name, completion = record.get("id"), _completion(record)
         if not isinstance(name, str) or completion is None:
             wrong.append(f"line {number}: no id and completion in it")

@@ -150,7 +150,7 @@ def _trajectory(task: CvdpTask, problem: Problem, options: argparse.Namespace) -
             wanted = ", ".join(problem.payload.targets)
             raise UnknownNameError(f"{options.files} holds none of {wanted}")
         return Trajectory(problem_id=problem.id, files=found)
-    return read_completion(options.completions, problem.id, options.sample)
+    return read_completion(options.completions, problem, options.sample)
 
 
 def _print(recording: Recording, *, as_json: bool) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-_COMPILED = (".v", ".sv")
+from rlvr_cvdp.paths import VERILOG
+
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"", re.DOTALL)
 _INCLUDE = re.compile(r"`include\s+\"([^\"\n]+)\"")
 _DEFINES = re.compile(
@@ -22,7 +23,9 @@ def sources_of(files: Mapping[str, str], roots: Iterable[str]) -> list[str]:
     A file that another one includes is no source of its own. Files that nothing uses are left out,
     so that a given file with an error in it does not stand in the way of an answer.
     """
-    texts = {path: _COMMENT.sub(" ", text) for path, text in files.items() if _is_source(path)}
+    texts = {
+        path: _COMMENT.sub(" ", text) for path, text in files.items() if path.endswith(VERILOG)
+    }
     included = {
         name.rpartition("/")[2] for text in files.values() for name in _INCLUDE.findall(text)
     }
@@ -47,10 +50,6 @@ def sources_of(files: Mapping[str, str], roots: Iterable[str]) -> list[str]:
     for path in own:
         visit(path)
     return order
-
-
-def _is_source(path: str) -> bool:
-    return path.endswith(_COMPILED)
 
 
 def _base(path: str) -> str:

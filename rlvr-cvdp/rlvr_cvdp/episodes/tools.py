@@ -9,6 +9,7 @@ from attrs import evolve, field, frozen
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.episodes.compile_order import sources_of
 from rlvr_cvdp.launch.tree import write_tree
+from rlvr_cvdp.paths import HDL
 from rlvr_cvdp.problem import CvdpProblem
 from rlvr_cvdp.results.messages import Tool
 from rlvr_cvdp.sandbox import Finished, Limits, Sandbox
@@ -24,7 +25,6 @@ _COMPILER = (_IVERILOG, "-g2012", "-Wimplicit", "-Wportbind", "-Wselect-range", 
 _LINTER = ("--lint-only", "-Wall", "-Wno-fatal", "-Wno-DECLFILENAME", "-Wno-MULTITOP")
 _SYNTHESIS = '"$0" -QT -q -p "$1; tee -q -o /tmp/stat stat" && cat /tmp/stat'
 _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/code/rundir", "LANG": "C.UTF-8"}
-_INCLUDED = (".v", ".sv", ".vh", ".svh")
 
 
 @frozen(kw_only=True)
@@ -122,5 +122,5 @@ def _ran(finished: Finished, tool: Tool) -> Ran:
 
 def _folders(files: Mapping[str, str]) -> list[str]:
     """Folders in which a file may be looked for that another one includes, as arguments."""
-    folders = {path.rpartition("/")[0] for path in files if path.endswith(_INCLUDED)}
+    folders = {path.rpartition("/")[0] for path in files if path.endswith(HDL)}
     return [f"-I{folder}" for folder in sorted(folders) if folder]

@@ -7,12 +7,12 @@ from functools import cached_property
 
 from attrs import frozen
 
-from rlvr_cvdp.extraction.definitions import Definition, definitions_of
 from rlvr_cvdp.extraction.pieces import Piece
 from rlvr_cvdp.extraction.segments import distinct_text, segments_of, without
-from rlvr_cvdp.extraction.traits import HDL, is_elided
+from rlvr_cvdp.extraction.traits import is_elided
 from rlvr_cvdp.extraction.wanted import Wanted
-from rlvr_cvdp.paths import tree_path
+from rlvr_cvdp.hdl.definitions import Definition, definitions_of
+from rlvr_cvdp.paths import HDL, tree_path
 
 _LANGUAGES = {
     "md": {"md", "markdown"},

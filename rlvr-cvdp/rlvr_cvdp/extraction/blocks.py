@@ -6,7 +6,6 @@ import re
 
 from attrs import evolve
 
-from rlvr_cvdp.extraction.definitions import definitions_of
 from rlvr_cvdp.extraction.documents import DEEPEST, object_pieces
 from rlvr_cvdp.extraction.objects import read_object
 from rlvr_cvdp.extraction.pieces import Piece, is_path, name_in, paths_in
@@ -19,6 +18,7 @@ from rlvr_cvdp.extraction.plain import (
     python_strings,
     without_prose,
 )
+from rlvr_cvdp.hdl.definitions import definitions_of
 
 _OTHER = re.compile(r"(?m)^[ \t]*[\w./\"'-]+[ \t]*(?::[ \t]*[|>]?|=[ \t]*[\"'].*)[ \t]*$")
 _MARK = re.compile(r"`{3,}|~{3,}")

@@ -8,12 +8,10 @@ from collections.abc import Sequence
 from attrs import evolve
 
 from rlvr_cvdp.extraction.assemble import Assembly, Found, other_file
-from rlvr_cvdp.extraction.definitions import Definition, definitions_of
 from rlvr_cvdp.extraction.edits import edited, is_edit
 from rlvr_cvdp.extraction.pieces import Piece, name_in, tidied
 from rlvr_cvdp.extraction.segments import distinct_text
 from rlvr_cvdp.extraction.traits import (
-    HDL,
     is_bench,
     is_code,
     is_doubtful,
@@ -22,7 +20,8 @@ from rlvr_cvdp.extraction.traits import (
     is_hollow,
 )  # fmt: skip
 from rlvr_cvdp.extraction.wanted import Wanted
-from rlvr_cvdp.paths import tree_path
+from rlvr_cvdp.hdl.definitions import Definition, definitions_of
+from rlvr_cvdp.paths import HDL, tree_path
 
 
 class Choice:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from itertools import islice
 
-from rlvr_cvdp.extraction.definitions import definitions_of
 from rlvr_cvdp.extraction.objects import unescaped
 from rlvr_cvdp.extraction.pieces import Piece, paths_in
+from rlvr_cvdp.hdl.definitions import definitions_of
 
 _OPENER = r"(?:module|macromodule|package|interface|program|primitive)"
 BEGINS = re.compile(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from rlvr_cvdp.extraction.definitions import Definition
+from rlvr_cvdp.hdl.definitions import Definition
 
 _REST = re.compile(
     r"[ \t]*(?::[ \t]*\w+)?[ \t]*;?[ \t]*(?://[^\n]*|/\*[^\n]*?\*/)?[ \t]*\r?(?:\n|\Z)"

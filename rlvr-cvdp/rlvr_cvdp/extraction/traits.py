@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rlvr_cvdp.extraction.definitions import Definition
+from rlvr_cvdp.hdl.definitions import Definition
+from rlvr_cvdp.paths import HDL
 
-HDL = (".v", ".sv", ".vh", ".svh")
 _CODE = re.compile(
     r"\b((?:macro)?module|interface|package|program|primitive)\b|`define"
     r"|(?m:^[ \t]*class\s+\w+[^\n]*;)"

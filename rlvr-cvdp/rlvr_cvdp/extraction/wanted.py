@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from attrs import field, frozen
 
 from rlvr import FrozenMap
-from rlvr_cvdp.extraction.definitions import definitions_of
-from rlvr_cvdp.extraction.traits import HDL, stem
+from rlvr_cvdp.extraction.traits import stem
+from rlvr_cvdp.hdl.definitions import definitions_of
+from rlvr_cvdp.paths import HDL
 from rlvr_cvdp.problem import CvdpProblem
 
 

@@ -1,4 +1,12 @@
-"""Reads Verilog text as tokens, to find names and to rename them."""
+"""
+Reads Verilog text as tokens, to find names and to rename them.
+
+Not by slang, for four reasons. A name must be hidden or taken out wherever it stands: in the text
+of a macro, and in a branch of an `ifdef that slang skips and that yosys, with macros of its own,
+compiles. An answer may be read here in the process that trains, so the time and the memory of it
+are in proportion to its length. A request is prose with a header in it. And `hdl/ports.py` on
+slang's tree was no shorter than on tokens: a macro in a width has no text of its own in the tree.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +15,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from attrs import frozen
 
-_TOKEN = re.compile(
-    r"""(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z)|\(\*(?!\s*\)).*?\*\))
+_KINDS = r"""(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z)ATTRIBUTE)
     |(?P<string>"(?:\\.|[^"\\\n])*"?)
     |(?P<macro>`\w+)
     |(?P<system>\$\w+)
@@ -16,8 +23,10 @@ _TOKEN = re.compile(
     |(?P<number>\d[\w.]*|'[sS]?[bodhBODH]\s*[\w?]+|'[01xXzZ]\b)
     |(?P<name>[A-Za-z_][\w$]*)
     |(?P<blank>\s+)
-    |(?P<sign>.)""",
-    re.DOTALL | re.VERBOSE,
+    |(?P<sign>.)"""
+_TOKEN, _NO_ATTRIBUTE = (
+    re.compile(_KINDS.replace("ATTRIBUTE", attribute), re.DOTALL | re.VERBOSE)
+    for attribute in (r"|\(\*(?!\s*\)).*?\*\)", "")
 )
 _DEFINES = {"module", "macromodule", "program", "interface", "package", "class"}
 _NO_TYPE = {".", "task", "function", "module", "automatic", "]", "->"}
@@ -47,7 +56,16 @@ class Token:
 
 def tokens(text: str) -> list[Token]:
     """All tokens, with blanks and comments; joined they give the text back."""
-    return [Token(match.lastgroup or "sign", match[0]) for match in _TOKEN.finditer(text)]
+    found: list[Token] = []
+    place = 0
+    # No attribute is looked for where none can end: each "(*" would be a search to the end.
+    for pattern, stop in ((_TOKEN, text.rfind("*)")), (_NO_ATTRIBUTE, len(text))):
+        for match in pattern.finditer(text, place):
+            if match.start() >= stop:
+                break
+            found.append(Token(match.lastgroup or "sign", match[0]))
+            place = match.end()
+    return found
 
 
 def code(text: str) -> list[Token]:
@@ -143,11 +161,11 @@ def _definitions(found: Sequence[Token]) -> Iterator[tuple[str, str]]:
     for index, token in enumerate(found):
         is_only_named = index > 0 and found[index - 1].text == "extern"
         if token.kind == "name" and token.text in _DEFINES and not is_only_named:
-            for follower in found[index + 1 :]:
-                if follower.text not in _LEADS:
-                    if follower.kind in ("name", "escaped"):
-                        yield token.text, follower.text.removeprefix("\\")
-                    break
+            place = index + 1
+            while place < len(found) and found[place].text in _LEADS:
+                place += 1
+            if place < len(found) and found[place].kind in ("name", "escaped"):
+                yield token.text, found[place].text.removeprefix("\\")
 
 
 def _routine(found: Sequence[Token], index: int) -> str:

@@ -9,6 +9,7 @@ from attrs import evolve, frozen
 
 from rlvr_cvdp.launch.scored_calls import Plan
 from rlvr_cvdp.launch.tree import write_tree
+from rlvr_cvdp.paths import VERILOG
 from rlvr_cvdp.problem import CvdpProblem
 from rlvr_cvdp.sandbox import Limits, SandboxLease
 
@@ -119,7 +120,7 @@ def simulated(problem: CvdpProblem) -> tuple[list[str], str]:
         top = service.environment.get("TOPLEVEL", "")
         if sources and top:
             return sources, top
-    return [f"/code/{path}" for path in problem.targets if path.endswith((".v", ".sv"))], ""
+    return [f"/code/{path}" for path in problem.targets if path.endswith(VERILOG)], ""
 
 
 async def _solve(

@@ -69,10 +69,17 @@ class _Silencer:
     def __init__(self, names: Mapping[str, str]) -> None:
         self._names = names
         self._found: list[Token] = []
+        self._closers: dict[int, int] = {}
 
     def silenced(self, text: str) -> str:
         """The text without words of its own."""
         self._found = tokens(text)
+        opened: list[int] = []
+        for index, token in enumerate(self._found):
+            if token.text == "(":
+                opened.append(index)
+            elif token.text == ")" and opened:
+                self._closers[opened.pop()] = index
         made: list[str] = []
         place, is_file = 0, 0
         while place < len(self._found):
@@ -90,7 +97,7 @@ class _Silencer:
             elif token.kind == "comment" and token.text.startswith("(*"):
                 made.append(_STRING.sub(_plain, token.text))
             else:
-                if token.text in ("`include", "$readmemh", "$readmemb"):
+                if token.text in ("`include", "$readmemh", "$readmemb") and place > is_file:
                     is_file = self._line_end(place)
                 made.append(self._names.get(token.text, token.text))
         return "".join(made)
@@ -106,13 +113,7 @@ class _Silencer:
         start = place
         while start < len(self._found) and self._found[start].kind in ("blank", "comment"):
             start += 1
-        depth = 0
-        for end in range(start, len(self._found)):
-            text = self._found[end].text
-            depth += (text == "(") - (text == ")")
-            if depth <= 0:
-                return end + 1 if text == ")" else place
-        return place
+        return self._closers.get(start, place - 1) + 1
 
 
 def _plain(match: re.Match[str]) -> str:

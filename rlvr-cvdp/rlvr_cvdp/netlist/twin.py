@@ -12,6 +12,7 @@ from rlvr_cvdp.hdl.clocks import clocking_of
 from rlvr_cvdp.hdl.names import module_names
 from rlvr_cvdp.hdl.ports import PortsError, header_of
 from rlvr_cvdp.netlist.proof import simulated
+from rlvr_cvdp.paths import VERILOG
 from rlvr_cvdp.problem import CvdpProblem
 
 _CYCLES, _EPISODES = 1000, 4
@@ -24,7 +25,7 @@ def twin_problem(record: CvdpProblem, golden: Mapping[str, str]) -> CvdpProblem 
     None where the two cannot be driven: several files, or a top module whose ports are not plain.
     """
     sources, top = simulated(record)
-    hdl = [path for path in golden if path.endswith((".v", ".sv"))]
+    hdl = [path for path in golden if path.endswith(VERILOG)]
     if len(record.targets) != 1 or tuple(golden) != record.targets or not hdl:
         return None
     (target,) = record.targets

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
+from rlvr_cvdp.paths import HDL
 from rlvr_cvdp.problem import CvdpProblem
 
 KEEP, OWN_BODY, BODY, PROSE, EXAMPLE, DOCUMENT = range(6)
 """Ranks: a higher one goes sooner, and 0 never."""
 
-_HDL = re.compile(r"\.s?vh?$")
 _DECLARES = re.compile(
     r"\b(input|output|inout|parameter|localparam|module|endmodule|interface|endinterface|package"
     r"|endpackage|typedef|modport)\b|^\s*`",
@@ -42,11 +42,6 @@ class Section:
         return max(1, self.text.count("\n"))
 
 
-def is_verilog(name: str) -> bool:
-    """Whether a file is code of a design or a testbench."""
-    return bool(_HDL.search(name))
-
-
 def pieces_of(name: str, text: str, problem: CvdpProblem) -> list[Section]:
     """
     The pieces of a context file, or of the request where `name` is "". Joined they are the text.
@@ -56,7 +51,7 @@ def pieces_of(name: str, text: str, problem: CvdpProblem) -> list[Section]:
     the module it is called after, that declare ports or parameters in code, and all that stands
     under a heading that speaks of the interface; of the request, its first paragraph.
     """
-    if is_verilog(name):
+    if name.endswith(HDL):
         is_own = name in problem.targets
         rank = OWN_BODY if is_own else DOCUMENT if name.startswith("verif/") else BODY
         return list(_code(text, rank))

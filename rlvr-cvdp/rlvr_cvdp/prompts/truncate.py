@@ -9,8 +9,9 @@ from typing import Any
 from attrs import evolve, frozen
 
 from rlvr import Message
+from rlvr_cvdp.paths import HDL
 from rlvr_cvdp.problem import CvdpProblem
-from rlvr_cvdp.prompts.sections import Section, is_verilog, pieces_of
+from rlvr_cvdp.prompts.sections import Section, pieces_of
 
 _TOKENS = re.compile(r"([A-Za-z]+)|(\n+|[^\S\n]+)|([\x00-\x7f])|(.)", re.DOTALL)
 _LETTERS = 4
@@ -142,5 +143,5 @@ def _joined(name: str, pieces: Sequence[Section], gone: set[tuple[str, int]]) ->
 
 
 def _mark(name: str, lines: int) -> str:
-    start = "// " if is_verilog(name) else ""
+    start = "// " if name.endswith(HDL) else ""
     return f"{start}[... {lines} lines cut]\n"

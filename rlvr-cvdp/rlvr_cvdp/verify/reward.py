@@ -17,8 +17,8 @@ from rlvr_cvdp.answers.parse import Answer, from_files, from_official_text, from
 from rlvr_cvdp.answers.text_scores import comprehension_key, comprehension_reward
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.datasets.time_limits import Timed, load_calibration
-from rlvr_cvdp.extraction.definitions import definitions_of
 from rlvr_cvdp.extraction.wanted import wanted_of
+from rlvr_cvdp.hdl.definitions import definitions_of
 from rlvr_cvdp.launch.service import RunSettings
 from rlvr_cvdp.problem import CvdpProblem
 from rlvr_cvdp.results.stage import details, failed_stage

@@ -1,4 +1,4 @@
-"""What the commands have in common: files, a format, and the error for refused records."""
+"""Shared by the commands: files, a format, and the error for refused records."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ NOTHING = "there is nothing to learn in it: neither reasoning nor action"
 @define
 class Corpus:
     """
-    What some files hold; no text of it.
+    The records of some files, without their texts.
 
     Attributes:
         problems: One a trajectory that something can be learnt from, in the order of the files.
@@ -165,7 +165,7 @@ def _unlabelled(label: str, named: Sequence[Named], labels: Iterable[str]) -> di
 
 
 def _title(trajectory: AgentTrajectory) -> str:
-    """What a trajectory begins with, for lists; the last prompt before the model's first word."""
+    """First words of a trajectory, for lists: the last prompt before the model's first word."""
     said = [s.text.strip() for s in trajectory.segments if s.type == "other" and s.text.strip()]
     text = next(iter(said), "") or trajectory.text.strip()
     return text if len(text) <= _TITLE else f"{text[: _TITLE - 3]}..."

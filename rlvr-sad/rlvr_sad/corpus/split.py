@@ -144,7 +144,7 @@ def held_out(tasks: Iterable[str], share: float) -> frozenset[str]:
 
 def _without_constants(named: Sequence[Named]) -> list[Named]:
     """
-    Those whose label `task` never differs, and so names a data set, are named by their content.
+    If the label `task` is the same for all, it names a data set: content then names the task.
 
     It never differs in its file, where that has two such records or more; else in its folder, where
     that has two or more; else in the whole corpus.

@@ -67,5 +67,5 @@ def parsed_arguments(arguments: Any) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """What a tool answered: texts as they are, other values as JSON."""
+    """A tool's answer as text: texts unchanged, other values as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

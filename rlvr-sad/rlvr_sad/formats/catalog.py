@@ -1,4 +1,4 @@
-"""The formats at hand, and which of them a record is of."""
+"""The formats of all active plugins, and the choice of one for a record."""
 
 from __future__ import annotations
 

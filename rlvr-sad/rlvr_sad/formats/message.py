@@ -36,7 +36,7 @@ class Part:
 
 @frozen
 class Message:
-    """Who speaks, and the parts; `is_typed` where the format itself tells reasoning from text."""
+    """Role and parts; `is_typed` if the format itself separates reasoning from text."""
 
     role: str
     parts: tuple[Part, ...]

@@ -78,7 +78,7 @@ class OpenHands:
 
 
 def _response(event: Mapping[str, Any], seen: set[str]) -> tuple[str | None, str]:
-    """What the model said (once a response; None: unknown) and the call behind this event."""
+    """The model's words (once a response; None: unknown) and the call of this event."""
     meta = event.get("tool_call_metadata")
     if not isinstance(meta, Mapping):
         return None, ""

@@ -1,4 +1,4 @@
-"""What a plugin offers as a format, and what its adapter has to be able to do."""
+"""The record of a format that a plugin offers, and the methods of its adapter."""
 
 from __future__ import annotations
 

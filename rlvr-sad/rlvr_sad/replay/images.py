@@ -127,7 +127,7 @@ class PreparedTrajectory:
     unseen: int = 0
 
     def pictures_in(self, start: int, end: int) -> tuple[StoredPicture, ...]:
-        """Those whose tokens lie there, all of them."""
+        """The images whose tokens all lie there."""
         return tuple(
             picture
             for (first, behind), picture in zip(self.places, self.pictures, strict=True)

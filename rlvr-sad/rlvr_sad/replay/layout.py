@@ -97,7 +97,7 @@ def opening(trajectory: AgentTrajectory, layout: str = "auto") -> list[Message]:
 
 
 def before(trajectory: AgentTrajectory) -> list[Message]:
-    """What stands before the model's first word as one message; [] where nothing does."""
+    """The text before the model's first word as one message; [] if there is none."""
     untaught = takewhile(lambda segment: segment.type not in TRAINED, trajectory.segments)
     text = "".join(segment.text for segment in untaught).strip()
     return [Message(role="user", content=text)] if text else []

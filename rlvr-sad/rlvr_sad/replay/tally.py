@@ -1,4 +1,4 @@
-"""What replaying left out or cut: counted once a trajectory, and logged."""
+"""Counts trajectories that replay left out or cut, each once, and logs them."""
 
 from __future__ import annotations
 

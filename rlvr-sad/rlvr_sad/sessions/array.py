@@ -1,4 +1,9 @@
-"""The elements of a JSON array, one at a time: a long array is never held as a whole."""
+"""The elements of a JSON array, one at a time: a long array is never held as a whole.
+
+It stands in place of ijson, which gives values alone: each element here has its line, for errors,
+and its text, from which the key of the cache is made. ijson takes as long or longer (15 MB in .16
+to .24 s against .15 s) and reads numbers in another way than `json`.
+"""
 
 from __future__ import annotations
 

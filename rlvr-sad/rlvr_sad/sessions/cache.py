@@ -3,6 +3,9 @@
 The key is a sha256 over the record's bytes, the format that was asked for, the code of the readers
 and the tokenizer. The file's name and the record's place are no part of it. What was not used for
 longest goes first where the file has grown beyond its limit.
+
+It is no `rlvr.KeyValueCache`, which knows no limit, no order of use and one key at a time, and
+which goes on without its file: here a file that cannot be used is an error.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from pathlib import Path
 import structlog
 
 import rlvr_sad
-from rlvr import ConfigError
+from rlvr import ConfigError, cache_dir
 from rlvr_sad.formats.catalog import formats
 from rlvr_sad.sessions.record import Raw
 
@@ -39,7 +42,7 @@ delete from results where key in (
         from results
     ) where sum - size < ?
 )"""
-"""Those that were not used for longest, until so many bytes are removed."""
+"""Removes the results unused for longest, until so many bytes are removed."""
 
 log = structlog.get_logger(__name__)
 
@@ -63,9 +66,7 @@ class TrajectoryCache:
             ConfigError: The file cannot be used, or the environment names no limit.
         """
         if path is None:
-            home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-            folder = os.environ.get("RLVR_CACHE_DIR") or str(Path(home) / "rlvr")
-            path = Path(folder) / "sad" / "trajectories.sqlite"
+            path = cache_dir() / "sad" / "trajectories.sqlite"
         self._limit = limit_of() if limit is None else limit
         self.hits = self.misses = 0
         try:
@@ -185,7 +186,7 @@ def key_of(raw: Raw, format_name: str, tokenizer: str) -> bytes:
 
 @cache
 def code_digest() -> str:
-    """What the readers' source is, ours and those of the formats of others; and the layouts'."""
+    """sha256 over the source of all readers (other plugins' formats too) and of the layouts."""
     folder = Path(rlvr_sad.__file__).parent
     rooms = ("spans", "formats", "sessions", "replay")
     files = {path for room in rooms for path in (folder / room).glob("*.py")}

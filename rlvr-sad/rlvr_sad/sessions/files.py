@@ -1,4 +1,4 @@
-"""What a file holds: JSON lines, a JSON document, YAML or text. Found by content, not by name."""
+"""Reads the records of a file: JSON lines, a JSON document, YAML or text, told by its content."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def _finished(
     cache: TrajectoryCache | None,
     format_name: str,
 ) -> Iterator[Ready | Rejected]:
-    """What became of a batch; new results are kept, once all of it was taken."""
+    """The results of a batch; new ones are cached once all of them were taken."""
     todo = batch.todo()
     if batch.running is not None:
         batch.done |= zip(todo, _result(batch.running), strict=True)

@@ -19,7 +19,7 @@ from rlvr_sad.trajectory_builder import BadRecordError, TrajectoryBuilder
 @frozen
 class Outcome:
     """
-    What became of one record: trajectories, or the reason why there are none.
+    The result of one record: trajectories, or the reason why there are none.
 
     Attributes:
         trajectories: Usually one.
@@ -131,7 +131,7 @@ def _label(drafts: list[TrajectoryBuilder], value: Any) -> None:
 
 
 Prepared = tuple[Outcome, tuple[Tokens, ...]]
-"""What became of a record, and the tokens of each trajectory (none without a tokenizer)."""
+"""The result of a record, and the tokens of each trajectory (none without a tokenizer)."""
 
 
 def packed(prepared: Prepared) -> bytes:

@@ -1,4 +1,4 @@
-"""Which style a text is written in: found by its marks, the most telling ones first."""
+"""Finds the style of a text by its marks, the clearest ones first."""
 
 from __future__ import annotations
 

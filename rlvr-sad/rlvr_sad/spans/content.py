@@ -1,4 +1,4 @@
-"""What one message of the model holds: its thoughts, its actions, or a reply."""
+"""Splits one message of the model into thoughts, actions and replies."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A teacher's answers in a folder: `teacher.json`, `answers.sqlite` and `tokenizer/`.
 
-`teacher.json` says whose answers they are, and of what. What was asked together is written in one
-transaction, so a folder whose making was interrupted is whole as far as it goes.
+`teacher.json` names the teacher and the settings. Answers that were asked for together are written
+in one transaction, so an interrupted folder holds whole answers only.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def rows_of(answer: TopK, places: NDArray[np.int64], k: int) -> np.ndarray:
 
 def answer_of(rows: np.ndarray, start: int, length: int, k: int, *, is_whole: bool) -> TopK:
     """
-    What stands at `start` to `length` - 1; positions that were not asked for hold NaN.
+    Answers from `start` to `length` - 1; positions that were not asked for hold NaN.
 
     A whole distribution is brought back to a sum of 1.
     """
@@ -104,7 +104,7 @@ create table if not exists problems (key, digest, primary key (key, digest)) wit
 @frozen(kw_only=True)
 class Head:
     """
-    What all answers of a folder have in common.
+    The settings that all answers of a folder share.
 
     Attributes:
         teacher: Model spec of the teacher that was asked.
@@ -125,7 +125,7 @@ class Head:
 
 
 def key_of(tokenizer: str, ids: ArrayLike, temperature: float) -> str:
-    """What a sequence is found by: sha256 over tokenizer, temperature and token ids."""
+    """The key of a sequence: sha256 over tokenizer, temperature and token ids."""
     digest = hashlib.sha256(f"{tokenizer} {temperature!r} ".encode())
     digest.update(np.ascontiguousarray(ids, dtype="<i4").tobytes())
     return digest.hexdigest()

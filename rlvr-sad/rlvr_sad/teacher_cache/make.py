@@ -38,7 +38,7 @@ from rlvr_sad.teacher_cache.tokenizer import keep_tokenizer
 @frozen(kw_only=True)
 class Wish:
     """
-    What is to be kept, and where.
+    The answers to keep, and where.
 
     Attributes:
         folder: Begun, or gone on with.
@@ -165,7 +165,7 @@ def _refuse_pictures(trajectory: Trajectory) -> None:
 
 
 def _fault(answer: TopK, rows: int, head: Head) -> str:
-    """What makes an answer useless; "" where nothing does."""
+    """The reason why an answer is useless; "" if it is none."""
     inside = answer.ids >= 0
     if answer.actual.shape != (rows,) or answer.ids.shape != answer.logprobs.shape:
         return f"{len(answer.actual)} rows for {rows} positions"

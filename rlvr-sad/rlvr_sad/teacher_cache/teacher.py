@@ -66,7 +66,7 @@ class FileTeacher(Teacher):
 
     async def score(self, questions: Sequence[Question]) -> list[TopK]:
         """
-        What the teacher said; NaN at positions that it was not asked for.
+        The teacher's answers; NaN at positions that it was not asked for.
 
         Raises:
             BackendError: A sequence is not there, or not at this temperature, or not with this k;

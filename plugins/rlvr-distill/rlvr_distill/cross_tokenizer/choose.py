@@ -14,7 +14,7 @@ def adapt(config: None, context: BuildContext) -> Teacher:
     """
     The teacher `context.inner` in the tokens of `context.tokenizer`, aligned by bytes.
 
-    That is said once, with how many of its tokens the student has.
+    Logs this once, with the number of its tokens that the student has too.
 
     Raises:
         ConfigError: A tokenizer does not know the bytes of its tokens, or they have none in common.

@@ -11,14 +11,14 @@ from rlvr import Datum, Message, Tokenizer
 from rlvr_distill.cross_tokenizer.token_bytes import TokenBytes
 
 _ANSWER = "Zebra"
-"""An answer whose place in a rendered conversation is looked for."""
+"""A marker answer, to find where the answer stands in a rendered conversation."""
 _KEPT = 4096
 """Prompts remembered: a group's data share theirs."""
 
 
 class TeachersPrompt:
     """
-    Renders the prompt as the teacher was trained to read it, where nothing is guessed.
+    Renders the prompt with the teacher's own template, if its messages are known.
 
     The messages that a datum carries (`Datum.prompt`) are rendered with the student's template
     first: only if that gives the tokens that the datum begins with are they what it was asked.
@@ -50,7 +50,7 @@ class TeachersPrompt:
         return ours, [*theirs, *self._opening(messages, theirs)]
 
     def _opening(self, messages: tuple[Message, ...], prompt: list[int]) -> list[int]:
-        """What stands between the generation prompt and the text of an answer."""
+        """Ids between the generation prompt and the text of an answer."""
         answered = [Message(role="assistant", content=_ANSWER), Message(role="user", content="Hi")]
         try:
             ids = list(self._theirs.tokenizer.render([*messages, *answered]))

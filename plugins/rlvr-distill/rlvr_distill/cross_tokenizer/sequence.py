@@ -63,7 +63,7 @@ class TeacherSequence:
     is_cut: bool
 
     def masked(self, datum: Datum) -> Datum:
-        """What the teacher is to score: a datum whose mask are its aligned tokens."""
+        """The datum that the teacher scores; its mask marks the aligned tokens."""
         mask = self.alignment.theirs >= 0
         nothing = np.zeros(len(mask))
         return Datum(
@@ -137,7 +137,7 @@ class Reader:
 def _silent(
     ids: Sequence[int] | NDArray[np.int64], lengths: NDArray[np.int64] | None = None
 ) -> Encoded:
-    """Tokens that are context only, but for those with a length."""
+    """Tokens as context; only those with a length are compared."""
     nothing = np.zeros(len(ids), np.int64)
     return Encoded(
         np.array(ids, np.int64), nothing if lengths is None else lengths, nothing.astype(bool)

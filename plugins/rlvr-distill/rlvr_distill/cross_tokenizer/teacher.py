@@ -61,14 +61,14 @@ log = structlog.get_logger(__name__)
 
 GROUP, LOGPROB = "align/group", "align/logprob"
 _PADDED = 1024
-"""Rows that a model may have beyond the ids of its tokenizer: they stand for nothing."""
+"""Rows that a model may have beyond the ids of its tokenizer; no token uses them."""
 
 
 class AlignedTeacher(Teacher):
     """
     Another teacher, in the student's tokens; it `reads_data`.
 
-    What the policy wrote is cut by both tokenizers and matched by bytes (`cross_tokenizer.align`).
+    Both tokenizers cut the policy's text; tokens are matched by bytes (`cross_tokenizer.align`).
     A group's log-likelihood ratio `log P - log Q`, teacher to sampler, is spread over its student
     tokens by bytes and added to what the sampler said of them: the sum over the group of these
     logprobs is log P, whatever the cut. Tokens in no group (control tokens, bytes that cannot be
@@ -257,7 +257,7 @@ def _span(reading: TeacherSequence) -> tuple[int, int]:
 
 
 def _asked(readings: Sequence[TeacherSequence]) -> list[int]:
-    """Which of them have a token that the teacher can score."""
+    """Indices of the readings that have a token for the teacher to score."""
     return [i for i, reading in enumerate(readings) if len(reading.alignment)]
 
 
@@ -273,7 +273,7 @@ def _even(datum: Datum, reading: TeacherSequence, by_teacher: FloatArray | None)
 
 
 def _told(datum: Datum, reading: TeacherSequence) -> dict[str, NDArray[Any]]:
-    """What a step's metrics are made of: means over the policy's tokens."""
+    """Annotations (T,) whose means over the policy's tokens are the metrics of a step."""
     single = np.append(reading.alignment.is_single, False)
     return {
         ONE: single[reading.alignment.ours],

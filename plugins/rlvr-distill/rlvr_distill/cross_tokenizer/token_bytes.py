@@ -65,7 +65,7 @@ class TokenBytes:
         return frozenset(self._ids)
 
     def bytes_of(self, token: int) -> bytes:
-        """What an id spells, a control token its name; nothing outside the vocabulary."""
+        """The bytes of an id (of a control token: its name); empty outside the vocabulary."""
         return self._bytes[token] if 0 <= token < len(self._bytes) else b""
 
     def id_of(self, spelled: bytes) -> int | None:

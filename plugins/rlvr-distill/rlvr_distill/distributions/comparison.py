@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rlvr_distill.distributions.buckets import Buckets, compare_buckets, likeliest
 from rlvr_distill.distributions.seen import Seen, misses
-from rlvr_distill.distributions.sides import Projection, Sparse, Teacher, common_vocabulary
+from rlvr_distill.distributions.sides import Side, Sparse
 from rlvr_distill.divergences.pair import Kernel, Workspace
 
 _NEAR = 1 << 19
@@ -45,7 +45,7 @@ class Comparison:
     """
 
     kernel: Kernel
-    teacher: Teacher
+    teacher: Side
     weights: Tensor
     pull: Tensor
     heat: Tensor | float = 1.0
@@ -74,35 +74,18 @@ class Comparison:
         Raises:
             ValueError: The vocabularies differ by more than padding, or the teacher told others.
         """
-        teacher = self.teacher
-        if isinstance(teacher, Sparse):
-            if teacher.ids.numel() and int(teacher.ids.max()) >= student:
-                raise ValueError(
-                    f"a teacher told of token {int(teacher.ids.max())}\n"
-                    f"  found: the student has the tokens 0 to {student - 1}\n"
-                    "  use a teacher with the student's tokenizer, or align them first"
-                )
-            return student
-        size = teacher.vocabulary if isinstance(teacher, Projection) else teacher.shape[1]
-        return common_vocabulary(student, size)
+        return self.teacher.shared_with(student)
 
     def workspace(self, rows: int, vocabulary: int, like: Tensor) -> Workspace | None:
         """Buffers for chunks, where whole distributions are looked at."""
-        is_few = isinstance(self.teacher, Sparse) or (self.kernel.support and not self.names)
+        is_few = self.teacher.is_few or (self.kernel.support and not self.names)
         return None if is_few else Workspace(rows, vocabulary, like, like.dtype)
 
     def rows_at_once(self, vocabulary: int, like: Tensor) -> int:
         room = _FAR if like.is_cuda else _NEAR
-        if isinstance(self.teacher, Sparse):
+        if self.teacher.is_few:
             room *= 4  # one buffer, not five
         return self.chunk or max(self.kernel.rows, room // (vocabulary * like.element_size()), 1)
-
-    def told(self, rows: Any, out: Tensor | None = None) -> Tensor | Sparse:
-        if isinstance(self.teacher, Sparse):
-            return self.teacher.rows(rows)
-        if isinstance(self.teacher, Projection):
-            return self.teacher.logits(rows, out)
-        return self.teacher.detach()[rows]
 
     def compare(
         self,

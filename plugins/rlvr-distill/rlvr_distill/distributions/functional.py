@@ -19,7 +19,7 @@ from rlvr_distill.distributions.comparison import Comparison
 from rlvr_distill.distributions.dense import DenseDivergence
 from rlvr_distill.distributions.fused import FusedDivergence
 from rlvr_distill.distributions.seen import Seen
-from rlvr_distill.distributions.sides import Projection, Sparse, Teacher
+from rlvr_distill.distributions.sides import Logits, Projection, Sparse, Teacher
 from rlvr_distill.divergences.pair import Kernel
 
 
@@ -77,9 +77,9 @@ def divergence(
     Raises:
         ValueError: The sides do not belong together.
     """
-    own = student.hidden if isinstance(student, Projection) else student
+    own = student if isinstance(student, Tensor) else student.hidden
     count = own.shape[:-1].numel()
-    theirs = _flat(teacher)
+    theirs = (Logits(teacher) if isinstance(teacher, Tensor) else teacher).flat()
     if len(theirs) != count:
         raise ValueError(f"a student of {count} rows and a teacher of {len(theirs)}")
     wide = torch.promote_types(own.dtype, torch.float32)
@@ -102,21 +102,11 @@ def divergence(
         doubles_misses=doubles_misses,
     )
     seen = Seen(count, own.detach().new_empty(0, dtype=wide), names)
-    if isinstance(student, Projection):
+    if isinstance(student, Tensor):
+        loss, values = DenseDivergence.apply(own.flatten(0, -2), comparison, seen)
+    else:
         flat = attrs.evolve(student, hidden=own.flatten(0, -2))
         loss, values = FusedDivergence.apply(
             flat.hidden, flat.weights, flat.bias, flat, comparison, seen, block
         )
-    else:
-        loss, values = DenseDivergence.apply(own.flatten(0, -2), comparison, seen)
     return Outcome(loss=loss, values=values, seen=seen.values)
-
-
-def _flat(teacher: Teacher) -> Teacher:
-    """The teacher with one row a position, and without gradients."""
-    if isinstance(teacher, Tensor):
-        return teacher.detach().flatten(0, -2)
-    if isinstance(teacher, Projection):
-        return attrs.evolve(teacher, hidden=teacher.hidden.detach().flatten(0, -2))
-    logprobs = teacher.logprobs.detach().flatten(0, -2)
-    return attrs.evolve(teacher, ids=teacher.ids.flatten(0, -2), logprobs=logprobs)

@@ -75,9 +75,7 @@ class _Work:
         count = len(self.hidden) if places is None else len(places)
         block = max(1, min(block, count))
         logits = self.values.new_empty(block, len(self.weights))
-        theirs = None
-        if isinstance(comparison.teacher, Projection) and count:
-            theirs = self.values.new_empty(block, comparison.teacher.vocabulary)
+        theirs = comparison.teacher.buffer(block, self.values) if count else None
         step = min(comparison.rows_at_once(self.size, self.values), block)
         work = comparison.workspace(step, self.size, self.values)
         for first in range(0, count, block):
@@ -105,8 +103,8 @@ class _Work:
     ) -> tuple[Tensor, bool]:
         """A block's gradient (n, W) by `W h + b`, before `scale`; whether it was done safely."""
         rows = at if places is None else places[at]
-        own = self.student.logits(rows, buffers[0])
-        told = comparison.told(rows, buffers[1])
+        own = self.student.told(rows, buffers[0])
+        told = comparison.teacher.told(rows, buffers[1])
         is_safe = is_safe or own.is_cuda or not bool(torch.isfinite(own.sum() + _sum(told)))
         slope, cap = None, self.student.softcap
         if cap and self.needs_grad:  # derivative (n, W), before the logits are overwritten
@@ -116,7 +114,7 @@ class _Work:
             some: Any = slice(at.start + few.start, at.start + few.stop)
             some = some if places is None else places[some]
             self.values[some] = comparison.compare(
-                told.rows(few) if isinstance(told, Sparse) else told[few],
+                told.told(few) if isinstance(told, Sparse) else told[few],
                 own[few],
                 some,
                 own[few],

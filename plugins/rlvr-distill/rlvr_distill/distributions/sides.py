@@ -13,6 +13,33 @@ from attrs import frozen
 from torch import Tensor
 
 
+@frozen(eq=False)
+class Logits:
+    """Logits or logprobs (N, V) that are there already."""
+
+    values: Tensor
+    is_few = False
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def flat(self) -> Logits:
+        """One row a position, without gradients."""
+        return Logits(self.values.detach().flatten(0, -2))
+
+    def shared_with(self, student: int) -> int:
+        """The ids that a student of so many tokens has too; raises as `common_vocabulary`."""
+        return common_vocabulary(student, self.values.shape[1])
+
+    def buffer(self, rows: int, like: Tensor) -> Tensor | None:
+        """Room for `rows` rows of logits; None: none are made."""
+        return None
+
+    def told(self, rows: Any, out: Tensor | None = None) -> Tensor:
+        """What some positions hold."""
+        return self.values[rows]
+
+
 @frozen(kw_only=True, eq=False)
 class Projection:
     """
@@ -31,6 +58,7 @@ class Projection:
     bias: Tensor | None = None
     scale: float = 1.0
     softcap: float = 0.0
+    is_few = False
 
     @classmethod
     def of(cls, hidden: Tensor, head: Any) -> Projection:
@@ -41,11 +69,16 @@ class Projection:
     def __len__(self) -> int:
         return len(self.hidden)
 
-    @property
-    def vocabulary(self) -> int:
-        return len(self.weights)
+    def flat(self) -> Projection:
+        return attrs.evolve(self, hidden=self.hidden.detach().flatten(0, -2))
 
-    def logits(self, rows: Any, out: Tensor | None = None) -> Tensor:
+    def shared_with(self, student: int) -> int:
+        return common_vocabulary(student, len(self.weights))
+
+    def buffer(self, rows: int, like: Tensor) -> Tensor | None:
+        return like.new_empty(rows, len(self.weights))
+
+    def told(self, rows: Any, out: Tensor | None = None) -> Tensor:
         """Logits (n, V) of some positions; float32 (64, if all is), in `out` where it fits."""
         weights = self.weights.detach()
         hidden = self.hidden.detach()[rows].to(weights.dtype)
@@ -79,14 +112,33 @@ class Sparse:
     ids: Tensor
     logprobs: Tensor
     has_rest: bool = True
+    is_few = True
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def rows(self, chosen: Any) -> Sparse:
-        return attrs.evolve(self, ids=self.ids[chosen], logprobs=self.logprobs[chosen])
+    def flat(self) -> Sparse:
+        logprobs = self.logprobs.detach().flatten(0, -2)
+        return attrs.evolve(self, ids=self.ids.flatten(0, -2), logprobs=logprobs)
+
+    def shared_with(self, student: int) -> int:
+        """All of the student's; ValueError where the teacher told of others."""
+        if self.ids.numel() and int(self.ids.max()) >= student:
+            raise ValueError(
+                f"a teacher told of token {int(self.ids.max())}\n"
+                f"  found: the student has the tokens 0 to {student - 1}\n"
+                "  use a teacher with the student's tokenizer, or align them first"
+            )
+        return student
+
+    def buffer(self, rows: int, like: Tensor) -> Tensor | None:
+        return None
+
+    def told(self, rows: Any, out: Tensor | None = None) -> Sparse:
+        return attrs.evolve(self, ids=self.ids[rows], logprobs=self.logprobs[rows])
 
 
+Side = Logits | Projection | Sparse
 Teacher = Tensor | Projection | Sparse
 
 

@@ -58,6 +58,7 @@ class AdaptedNet:
 
     def __init__(self, base: Net) -> None:
         self.base, self.module, self.hidden = base, base.module, base.hidden
+        self.layers = base.layers
         self.heads, self.positions, self.vocab_size = base.heads, base.positions, base.vocab_size
         self.logit_scale, self.logit_softcap = base.logit_scale, base.logit_softcap
         self.head_bias = base.head_bias

@@ -24,10 +24,12 @@ class BytePairTokenizer(Tokenizer):
     Attributes:
         eos_id: Id of `<|endoftext|>`.
         vocab_size: One more than the largest id.
+        chat_template: GPT-2 has none.
     """
 
     has_bytes = True
     can_save = True
+    chat_template = None
 
     def __init__(self, inner: tokenizers.Tokenizer) -> None:
         eos = inner.token_to_id(END_OF_TEXT)

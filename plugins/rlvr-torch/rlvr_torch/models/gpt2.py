@@ -11,6 +11,7 @@ Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learner
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -172,6 +173,10 @@ class GPT2(nn.Module):
     @property
     def module(self) -> nn.Module:
         return self
+
+    @property
+    def layers(self) -> Sequence[nn.Module]:
+        return list(self.h)
 
     @property
     def head(self) -> Tensor:

@@ -44,6 +44,10 @@ class Net(Protocol):
         """Holds all weights: `parameters()` are those of the model, trained or not."""
 
     @property
+    def layers(self) -> Sequence[nn.Module]:
+        """The blocks, each a module that may compute its outputs again from its inputs."""
+
+    @property
     def heads(self) -> Sequence[Heads]:
         """The attention of each layer."""
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import torch
+from attrs import evolve
 
 from rlvr import CheckResult, PrerequisiteError
+from rlvr_torch.config import TorchConfig
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -29,6 +31,26 @@ def choose_device(name: str = "auto") -> torch.device:
             "  try: torch.device=auto, or install a torch build for your GPU (pytorch.org)"
         )
     return torch.device(name)
+
+
+def settled(config: TorchConfig, device: torch.device) -> TorchConfig:
+    """The options with the type of products that `torch.dtype=auto` means on this device."""
+    if config.dtype != "auto":
+        return config
+    is_card = device.type == "cuda"
+    has_it = is_card and torch.cuda.is_bf16_supported(including_emulation=False)
+    return evolve(config, dtype="bfloat16" if has_it else "float32")
+
+
+def allow_tf32(device: torch.device, is_allowed: bool) -> None:
+    """Let float32 products of this process round their inputs to TF32, or not; NVIDIA cards."""
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high" if is_allowed else "highest")
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Bytes of an NVIDIA card that nobody uses; None for other devices."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
 
 
 def check_device() -> CheckResult:

@@ -14,6 +14,7 @@ from rlvr_torch.training.fused_loss import HeadPass, add_metrics, head_pass, nam
 from rlvr_torch.training.logprobs import trunk
 from rlvr_torch.training.microbatches import Pieces, microbatches
 from rlvr_torch.training.output_head import Critic
+from rlvr_torch.training.prefix_packing import PackedAttend
 
 
 @frozen(kw_only=True, eq=False)
@@ -24,6 +25,7 @@ class Learner:
     critic: Critic | None = None  # its value head, where there is one
     dtype: torch.dtype = torch.float32  # of the trunk's matrix products
     chunk: int = 1024  # positions whose logits exist at one time
+    attention: PackedAttend | None = None  # of a packed row; None: `BlockAttention`
 
     @property
     def weights(self) -> list[nn.Parameter]:
@@ -35,7 +37,7 @@ class Learner:
         self, data: Sequence[Datum], loss: Loss
     ) -> tuple[HeadPass, Sequence[Tensor | None]]:
         """Loss and metrics of a micro-batch, and its gradient by each of the weights."""
-        hidden = trunk(self.net, data, self.dtype)
+        hidden = trunk(self.net, data, self.dtype, self.attention)
         found = head_pass(hidden, data, loss, self.net, critic=self.critic, chunk=self.chunk)
         if not found.pulls:
             return found, []
@@ -45,7 +47,7 @@ class Learner:
     def appraised(self, data: Sequence[Datum], loss: Loss) -> HeadPass:
         """Loss and metrics of a micro-batch, nothing more."""
         with torch.no_grad():
-            hidden = trunk(self.net, data, self.dtype)
+            hidden = trunk(self.net, data, self.dtype, self.attention)
             return head_pass(
                 hidden, data, loss, self.net, critic=self.critic, chunk=self.chunk, with_grad=False
             )
@@ -74,7 +76,7 @@ def accumulate(
     batches, threads = _batches(data, pieces.budget), pieces.threads
     metrics: dict[str, float] = {}
     for first in range(0, len(batches), threads.size):
-        for found, grads in threads.map(work, batches[first : first + threads.size]):
+        for found, grads in pieces.each(data, work, batches[first : first + threads.size]):
             add_metrics(metrics, {"loss": found.loss, **found.metrics})
             for weight, grad in zip(learner.weights, grads, strict=False):  # none: nothing to add
                 if grad is not None:
@@ -93,7 +95,7 @@ def eval_loss(
         return learner.appraised([data[i] for i in batch], loss)
 
     metrics: dict[str, float] = {}
-    for found in pieces.threads.map(work, _batches(data, pieces.budget)):
+    for found in pieces.each(data, work, _batches(data, pieces.budget)):
         add_metrics(metrics, {"loss": found.loss, **found.metrics})
     return metrics
 

@@ -22,7 +22,7 @@ from rlvr import BackendError, Datum
 from rlvr_torch.models.hf.vision import HFVisionNet
 from rlvr_torch.models.interface import Net
 from rlvr_torch.training.output_head import Chunk, Critic, Head, HeadGrads
-from rlvr_torch.training.prefix_packing import Extent, supervised_hidden
+from rlvr_torch.training.prefix_packing import Extent, PackedAttend, supervised_hidden
 
 
 @frozen(kw_only=True, eq=False)
@@ -107,7 +107,11 @@ def slices(count: int, chunk: int) -> list[slice]:
 
 
 def sequence_logprobs(
-    net: Net, data: Sequence[Datum], chunk: int = 1024, dtype: torch.dtype = torch.float32
+    net: Net,
+    data: Sequence[Datum],
+    chunk: int = 1024,
+    dtype: torch.dtype = torch.float32,
+    attention: PackedAttend | None = None,
 ) -> list[Tensor]:
     """
     Logprobs of each datum's supervised tokens at its temperature.
@@ -117,12 +121,13 @@ def sequence_logprobs(
         data: Checked data; each has a supervised token. Those with equal prompts share its cost.
         chunk: Positions whose logits exist at one time.
         dtype: What the blocks' matrix products are computed in; the head is float32 always.
+        attention: How a packed row attends; None: `BlockAttention`.
 
     Returns:
         One tensor (T,) a datum, float32, nats: entry t is log p(tokens[t] | tokens[:t]) where
         `mask[t]`, 0 elsewhere.
     """
-    hidden = trunk(net, data, dtype)  # (N, C)
+    hidden = trunk(net, data, dtype, attention)  # (N, C)
     places = Places.of(data, hidden.device)
     flat = ChunkedLogprobs.apply(
         hidden, net.head, net.head_bias, Head.of(net), places.targets, places.heat, chunk
@@ -131,22 +136,28 @@ def sequence_logprobs(
 
 
 def sequence_values(
-    net: Net, critic: Critic, data: Sequence[Datum], dtype: torch.dtype = torch.float32
+    net: Net,
+    critic: Critic,
+    data: Sequence[Datum],
+    dtype: torch.dtype = torch.float32,
+    attention: PackedAttend | None = None,
 ) -> list[Tensor]:
     """A critic's estimates before each supervised token, one tensor (T,) a datum; 0 elsewhere."""
-    hidden = trunk(net, data, dtype)  # (N, C)
+    hidden = trunk(net, data, dtype, attention)  # (N, C)
     return Places.of(data, hidden.device).spread(critic(hidden))
 
 
-def trunk(net: Net, data: Sequence[Datum], dtype: torch.dtype) -> Tensor:
+def trunk(
+    net: Net, data: Sequence[Datum], dtype: torch.dtype, attention: PackedAttend | None = None
+) -> Tensor:
     """The hidden state that predicts each supervised token, (N, C), datum by datum."""
     with torch.autocast(net.head.device.type, dtype, enabled=dtype != torch.float32):
         if any(datum.pictures for datum in data):
-            return seen_hidden(net, data)
-        return supervised_hidden(net, data)
+            return seen_hidden(net, data, attention)
+        return supervised_hidden(net, data, attention)
 
 
-def seen_hidden(net: Net, data: Sequence[Datum]) -> Tensor:
+def seen_hidden(net: Net, data: Sequence[Datum], attention: PackedAttend | None = None) -> Tensor:
     """
     As `supervised_hidden`: text in one row, each datum with pictures by itself.
 
@@ -157,7 +168,7 @@ def seen_hidden(net: Net, data: Sequence[Datum]) -> Tensor:
     text = [i for i, datum in enumerate(data) if not datum.pictures]
     found: dict[int, Tensor] = {}
     if text:
-        hidden = supervised_hidden(net, [data[i] for i in text])  # (N, C)
+        hidden = supervised_hidden(net, [data[i] for i in text], attention)  # (N, C)
         counts = [int(data[i].mask.sum()) for i in text]
         found |= zip(text, hidden.split(counts), strict=True)
     for i, datum in enumerate(data):

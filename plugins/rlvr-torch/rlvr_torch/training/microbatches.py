@@ -79,6 +79,36 @@ class Pieces:
     budget: int  # tokens of a micro-batch
     threads: BatchThreads  # work on several micro-batches at a time
     is_cancelled: Callable[[], bool] = lambda: False  # asked before each
+    # Told how many tokens a micro-batch may have, where one did not fit into the memory.
+    shrink: Callable[[int], None] = lambda tokens: None
+
+    def each(
+        self,
+        data: Sequence[Datum],
+        work: Callable[[list[int]], Found],
+        batches: Sequence[list[int]],
+    ) -> list[Found]:
+        """
+        What `work` gives for each micro-batch, in order.
+
+        One that does not fit into the device's memory is cut in two, and gives two results.
+
+        Raises:
+            torch.OutOfMemoryError: A single datum does not fit.
+        """
+
+        def some(batch: list[int]) -> list[Found]:
+            try:
+                return [work(batch)]
+            except torch.OutOfMemoryError:
+                if len(batch) == 1:
+                    raise
+            # Outside the handler: the error holds what the failed pass had made.
+            self.shrink(max(1, sum(len(data[i].tokens) for i in batch) // 2))
+            middle = len(batch) // 2
+            return some(batch[:middle]) + some(batch[middle:])
+
+        return [found for some_found in self.threads.map(some, batches) for found in some_found]
 
     def map(
         self, data: Sequence[Datum], work: Callable[[list[int]], Sequence[Found]]
@@ -100,7 +130,7 @@ class Pieces:
             with torch.no_grad():
                 return list(zip(batch, work(batch), strict=True))
 
-        pieces = self.threads.map(one, microbatches(data, self.budget))
+        pieces = self.each(data, one, microbatches(data, self.budget))
         return dict(pair for pairs in pieces for pair in pairs)
 
     def numbers(

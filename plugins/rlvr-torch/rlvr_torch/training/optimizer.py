@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from torch import nn
 from rlvr import learning_rate
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.models.interface import Net
+from rlvr_torch.training.adamw import make_adamw
 from rlvr_torch.training.output_head import Critic
 
 _CRITIC_LR = 10.0
@@ -40,23 +40,9 @@ class OptimSettings:
         return cls(weight_decay=weight_decay, **given)
 
 
-class AdamW(torch.optim.AdamW):
-    """
-    PyTorch's, without the wrappers that tell its compiler to keep out.
-
-    They import the compiler, which nothing here uses and which takes longer than torch itself.
-    """
-
-    add_param_group = inspect.unwrap(torch.optim.AdamW.add_param_group)
-    load_state_dict = inspect.unwrap(torch.optim.AdamW.load_state_dict)
-    state_dict = inspect.unwrap(torch.optim.AdamW.state_dict)
-    step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
-    zero_grad = inspect.unwrap(torch.optim.AdamW.zero_grad)
-
-
 def build_adamw(
-    model: nn.Module, settings: OptimSettings, betas: tuple[float, float]
-) -> torch.optim.AdamW:
+    model: nn.Module, settings: OptimSettings, betas: tuple[float, float], kind: str = "adamw"
+) -> torch.optim.Optimizer:
     """AdamW over what is trained; weight decay is for matrices, not norms, biases, embeddings."""
     embeddings = {id(part.weight) for part in model.modules() if isinstance(part, nn.Embedding)}
     decayed: list[nn.Parameter] = []
@@ -69,8 +55,7 @@ def build_adamw(
         {"params": decayed, "weight_decay": settings.weight_decay},
         {"params": plain, "weight_decay": 0.0},
     ]
-    # One pass over memory instead of ten; the arithmetic is the same.
-    return AdamW(groups, lr=settings.lr, betas=betas, eps=1e-8, fused=True)
+    return make_adamw(kind, groups, lr=settings.lr, betas=betas)
 
 
 def clip_gradients(weights: Iterable[nn.Parameter], limit: float) -> float:
@@ -92,19 +77,19 @@ class Updater:
     _settings: OptimSettings
     _updates: int  # how many the run takes, for the schedule; 0: unknown
     critic: Critic | None = None  # the value head, made by `have_critic`
-    _optimizer: torch.optim.AdamW = field(init=False)
+    _optimizer: torch.optim.Optimizer = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._optimizer = self._new_optimizer()
 
-    def _new_optimizer(self) -> torch.optim.AdamW:
+    def _new_optimizer(self) -> torch.optim.Optimizer:
         betas = (self._config.beta1, self._config.beta2)
-        optimizer = build_adamw(self._net.module, self._settings, betas)
+        optimizer = build_adamw(self._net.module, self._settings, betas, self._config.optimizer)
         if self.critic is not None:
             self._add_critic(optimizer, self.critic)
         return optimizer
 
-    def _add_critic(self, optimizer: torch.optim.AdamW, critic: Critic) -> None:
+    def _add_critic(self, optimizer: torch.optim.Optimizer, critic: Critic) -> None:
         """Train a value head too; its rate follows the same schedule, from a peak of its own."""
         peak = self._config.critic_lr or _CRITIC_LR * self._settings.lr
         weights = list(critic.parameters())

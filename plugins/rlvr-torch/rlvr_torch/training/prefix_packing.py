@@ -13,7 +13,8 @@ width of a head.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from rlvr import Datum
 from rlvr_torch.models.attention import attend_over, causal, in_sight
-from rlvr_torch.models.interface import Net
+from rlvr_torch.models.interface import Attend, Net
 
 
 @frozen(kw_only=True)
@@ -39,26 +40,29 @@ class Extent:
         return cls(prompt=int(at[0]), end=int(at[-1]) + 1) if len(at) else cls(prompt=0, end=0)
 
 
-def supervised_hidden(net: Net, data: Sequence[Datum]) -> Tensor:
+def supervised_hidden(
+    net: Net, data: Sequence[Datum], attention: PackedAttend | None = None
+) -> Tensor:
     """
     The hidden state that predicts each supervised token, (N, C): datum by datum, in order.
 
     Args:
         net: Any model; its layers' windows, soft caps and sinks are kept.
         data: Each has a supervised token, and not its first. Equal prompts are computed once.
+        attention: How the row attends; None: `BlockAttention`.
     """
     device = net.head.device
-    row = _Row.of(data)
+    row = Row.of(data)
     hidden = net.hidden(
         torch.from_numpy(row.tokens).to(device)[None],
         torch.from_numpy(row.positions).to(device)[None],
-        _BlockAttention(net, row, device),
+        (attention or BlockAttention)(net, row, device),
     )
     return hidden[0].index_select(0, torch.from_numpy(row.supervised).to(device))
 
 
 @frozen(kw_only=True, eq=False)
-class _Row:
+class Row:
     """A micro-batch as one row."""
 
     tokens: np.ndarray  # (N,) leads, then completions; a datum's last token is predicted, not read
@@ -69,7 +73,7 @@ class _Row:
     supervised: np.ndarray  # where in the row each supervised token is predicted, datum by datum
 
     @classmethod
-    def of(cls, data: Sequence[Datum]) -> _Row:
+    def of(cls, data: Sequence[Datum]) -> Row:
         extents = [Extent.of(datum) for datum in data]
         members: dict[bytes, list[int]] = {}
         for i, (datum, extent) in enumerate(zip(data, extents, strict=True)):
@@ -110,10 +114,14 @@ class _Row:
         )
 
 
-class _BlockAttention:
+PackedAttend: TypeAlias = Callable[[Net, Row, torch.device], Attend]
+"""Makes the `Attend` of a row for a net on a device."""
+
+
+class BlockAttention:
     """The `Attend` of a row: each sequence sees its prompt and its own past, nothing else."""
 
-    def __init__(self, net: Net, row: _Row, device: torch.device) -> None:
+    def __init__(self, net: Net, row: Row, device: torch.device) -> None:
         self._heads = net.heads
         self._device = device
         self._leads = _Stack(row.leads, device)

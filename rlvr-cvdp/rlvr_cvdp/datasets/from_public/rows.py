@@ -16,10 +16,10 @@ from rlvr_cvdp.datasets.harness import cocotb_generation
 from rlvr_cvdp.hdl.clocks import clocking_of
 from rlvr_cvdp.hdl.names import code, instantiated, module_names
 from rlvr_cvdp.hdl.ports import PortsError, header_of
+from rlvr_cvdp.paths import VERILOG
 from rlvr_cvdp.problem import CvdpProblem
 
 SOURCE = "training"
-_HDL = re.compile(r"\.s?v$")
 
 
 def is_source_row(row: Mapping[str, Any]) -> bool:
@@ -40,7 +40,7 @@ def parse_source_row(row: Mapping[str, Any]) -> CvdpProblem:
     if not golden.strip() and not testbench.strip():
         raise RowError("it has neither a golden design nor a testbench")
     context = texts(row.get("context") or {})
-    given = [path for path in context if _HDL.search(path)]
+    given = [path for path in context if path.endswith(VERILOG)]
     top = _text(row, "top") or _top(golden, testbench)
     target = target_path(_text(row, "target") or f"rtl/{top}.sv")
     given = [path for path in given if path != target]

@@ -72,6 +72,14 @@ class HFNet:
         return self.model.base_model
 
     @property
+    def layers(self) -> Sequence[nn.Module]:
+        """The blocks of the language model, and of the vision encoder where there is one."""
+        from transformers.modeling_layers import GradientCheckpointingLayer
+
+        parts = self.model.modules()
+        return [part for part in parts if isinstance(part, GradientCheckpointingLayer)]
+
+    @property
     def head(self) -> Tensor:
         return self.model.get_output_embeddings().weight
 

@@ -89,7 +89,8 @@ class HFSource:
         """
         config = self.config
         has_adapter = bool(config.lora_rank or config.adapter)
-        dtype: torch.dtype = getattr(torch, config.dtype) if has_adapter else torch.float32
+        is_half = has_adapter and config.dtype == "bfloat16"
+        dtype = torch.bfloat16 if is_half else torch.float32
         net = load_net(self.where, dtype=dtype, bits=4 if config.quantize == "4bit" else 0)
         if net.vocab_size < vocab_size:
             raise BackendError(

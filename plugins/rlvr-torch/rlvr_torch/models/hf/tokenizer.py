@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rlvr import FastTokenizer, check_known, parse_variables
 
@@ -11,6 +12,11 @@ OPTION = "torch.template"
 
 class HFTokenizer(FastTokenizer):
     """The `rlvr.parts.Tokenizer` of `hf:` models."""
+
+    @property
+    def chat_template(self) -> Any:
+        """The model's own, as Jinja, or several by name; None where it has none."""
+        return self.inner.chat_template
 
     @classmethod
     def load(cls, where: str, model: str = "", template: Sequence[str] = ()) -> HFTokenizer:

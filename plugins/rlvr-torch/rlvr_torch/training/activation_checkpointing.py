@@ -1,0 +1,102 @@
+"""Activation checkpointing: a layer keeps its input, and computes the rest again when it is needed.
+
+Source: Chen et al. 2016 (arXiv:1604.06174), with one segment a layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlvr_torch.models.attention import attend_over
+from rlvr_torch.models.interface import Net
+
+_PROBE = 128
+"""Tokens of the longer pass that measures what layers keep."""
+
+
+_LATER = 12
+"""Bytes of a trained weight that come with the first update: its gradient and two moments."""
+_SHARE = 0.5
+"""Most of the free memory that activations may take before they are computed again."""
+
+
+def is_checkpointed(
+    option: str, net: Net, *, tokens: int, dtype: torch.dtype, free: int | None
+) -> bool:
+    """
+    Whether `torch.checkpointing` (`option`) means checkpointed layers.
+
+    Args:
+        option: `auto`: where activations would take more than half of what weights leave free.
+        net: The model, on its device.
+        tokens: Of a micro-batch.
+        dtype: Of the products.
+        free: Bytes of the device that are free, its weights already there; None: a CPU's.
+    """
+    if option != "auto":
+        return option == "layers"
+    if free is None:
+        return False
+    trained = sum(value.numel() for value in net.module.parameters() if value.requires_grad)
+    room = free - _LATER * trained
+    return tokens * activation_bytes(net, dtype) > _SHARE * room
+
+
+def checkpoint_layers(net: Net) -> None:
+    """From now on each layer of the net keeps only its input for the backward pass."""
+    for layer in net.layers:
+        layer.forward = partial(_recomputed, layer.forward)
+
+
+def _recomputed(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    if not torch.is_grad_enabled():
+        return forward(*args, **kwargs)
+    from torch.utils.checkpoint import checkpoint
+
+    context = copy_context()  # on a GPU the backward pass runs in a thread of autograd's
+    return checkpoint(
+        partial(context.run, forward),
+        *args,
+        use_reentrant=False,
+        preserve_rng_state=False,  # there is no dropout
+        **kwargs,
+    )
+
+
+def activation_bytes(net: Net, dtype: torch.dtype) -> float:
+    """
+    Bytes a token that the net keeps for the backward pass, without checkpointing.
+
+    The difference of two short passes, so copies of weights do not count. `dtype` is the type of
+    the products.
+    """
+    most = min(_PROBE, net.positions)
+    few = most // 2
+    return (_kept(net, most, dtype) - _kept(net, few, dtype)) / (most - few)
+
+
+def _kept(net: Net, count: int, dtype: torch.dtype) -> int:
+    """Bytes that a pass of `count` tokens keeps, each tensor's memory once."""
+    kept: dict[int, int] = {}
+
+    def note(saved: Tensor) -> Tensor:
+        storage = saved.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return saved
+
+    def attend(layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None) -> Tensor:
+        return attend_over(net.heads[layer], q, k, v, None, sinks)
+
+    device = net.head.device
+    tokens = torch.zeros(1, count, dtype=torch.long, device=device)
+    hooks = torch.autograd.graph.saved_tensors_hooks(note, lambda saved: saved)
+    with torch.autocast(device.type, dtype, enabled=dtype != torch.float32), hooks:
+        hidden = net.hidden(tokens, torch.arange(count, device=device)[None], attend)
+    del hidden  # until here it held what is kept, so no place was used twice
+    return sum(kept.values())

@@ -1,0 +1,143 @@
+"""A micro-batch that does not fit is cut in two; no gradient is lost or counted twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rlvr import Datum
+from rlvr.testing.fakes import ReinforceLoss
+from rlvr_torch.config import TorchConfig
+from rlvr_torch.models.gpt2 import GPT2, GPT2Config
+from rlvr_torch.runtime.batch_threads import BatchThreads
+from rlvr_torch.runtime.device import settled
+from rlvr_torch.training.accumulate import Learner, accumulate, eval_loss
+from rlvr_torch.training.logprobs import sequence_logprobs
+from rlvr_torch.training.microbatches import Pieces
+from rlvr_torch.training.prefix_packing import BlockAttention
+
+COUNT, LENGTH = 12, 10
+
+
+class SmallDevice:
+    """Attention on a device that holds at most so many tokens; it may fail in the backward pass."""
+
+    def __init__(self, most: int, *, backward: bool = False) -> None:
+        self.most, self.backward, self.refused = most, backward, 0
+
+    def __call__(self, net: Any, row: Any, device: Any) -> Any:
+        attend = BlockAttention(net, row, device)
+        if len(row.tokens) <= self.most:
+            return attend
+        self.refused += 1
+        if not self.backward:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+        def fails_later(*given: Any) -> Any:
+            mixed = attend(*given)
+            mixed.register_hook(self._refuse)
+            return mixed
+
+        return fails_later
+
+    def _refuse(self, grad: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+@pytest.fixture
+def net() -> GPT2:
+    torch.manual_seed(0)
+    shape = {"vocab_size": 40, "n_positions": 32, "n_embd": 16, "n_layer": 2, "n_head": 2}
+    return GPT2(GPT2Config(**shape))
+
+
+@pytest.fixture
+def data() -> list[Datum]:
+    generator = np.random.default_rng(0)
+    mask = np.arange(LENGTH) >= 3
+    return [
+        Datum(
+            tokens=generator.integers(0, 40, LENGTH),
+            mask=mask,
+            logprobs=np.where(mask, -1.0, 0.0),
+            advantages=np.where(mask, generator.normal(), 0.0),
+            weights=mask / (COUNT * mask.sum()),
+            problem_id=f"p{i}",
+        )
+        for i in range(COUNT)
+    ]
+
+
+def gradient(net: GPT2, data: list[Datum], budget: int, attention: Any = None) -> Any:
+    """All gradients as one vector, the metrics, and the budgets that were learnt."""
+    learnt: list[int] = []
+    net.zero_grad(set_to_none=True)
+    pieces = Pieces(budget=budget, threads=BatchThreads(), shrink=learnt.append)
+    metrics = accumulate(data, ReinforceLoss(), Learner(net=net, attention=attention), pieces)
+    grads = [v.grad.flatten() for v in net.parameters() if v.grad is not None]
+    return torch.cat(grads), metrics, learnt
+
+
+@pytest.mark.parametrize("is_backward", [False, True], ids=["forward", "backward"])
+@pytest.mark.parametrize("most", [9, 20, 50])
+def test_a_batch_that_does_not_fit_is_halved(
+    net: GPT2, data: list[Datum], most: int, is_backward: bool
+) -> None:
+    """Loss, metrics and gradient are those of a device with room, wherever the memory ended."""
+    device = SmallDevice(most, backward=is_backward)
+    whole, metrics, _ = gradient(net, data, 10_000)
+    parts, same, learnt = gradient(net, data, 10_000, device)
+
+    torch.testing.assert_close(parts, whole, rtol=1e-5, atol=1e-7)
+    assert same == pytest.approx(metrics, rel=1e-5)
+    assert device.refused == len(learnt) > 0
+    assert max(learnt) < COUNT * LENGTH
+
+
+def test_the_bits_are_those_of_the_smaller_micro_batches(net: GPT2, data: list[Datum]) -> None:
+    """Halving 12 into 6 and 6 computes what a budget for 6 computes."""
+    (small, _, none), (halved, _, _) = (
+        gradient(net, data, LENGTH * 6),
+        gradient(net, data, 10_000, SmallDevice((LENGTH - 1) * 6)),
+    )
+
+    assert none == []
+    assert torch.equal(small, halved)
+
+
+def test_one_datum_that_does_not_fit_ends_the_step(net: GPT2, data: list[Datum]) -> None:
+    """There is nothing left to halve: the device's own error, which `rlvr` explains."""
+    with pytest.raises(torch.OutOfMemoryError):
+        gradient(net, data, 10_000, SmallDevice(LENGTH - 2))
+
+
+def test_logprobs_and_evaluations_are_halved_too(net: GPT2, data: list[Datum]) -> None:
+    """Every datum's numbers come out in order."""
+    pieces = Pieces(budget=10_000, threads=BatchThreads())
+    whole = pieces.numbers(data, lambda some: sequence_logprobs(net, some))
+    small = SmallDevice(30)
+    parts = pieces.numbers(data, lambda some: sequence_logprobs(net, some, attention=small))
+    loss = eval_loss(data, ReinforceLoss(), Learner(net=net), pieces)
+    again = eval_loss(data, ReinforceLoss(), Learner(net=net, attention=small), pieces)
+
+    assert small.refused
+    for one, other in zip(whole, parts, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    assert again == pytest.approx(loss, rel=1e-5)
+
+
+@pytest.mark.parametrize("has_bfloat16", [True, False])
+@pytest.mark.parametrize("device", ["cpu", "mps", "cuda"])
+def test_products_are_in_bfloat16_where_a_card_has_it(
+    monkeypatch: pytest.MonkeyPatch, device: str, has_bfloat16: bool
+) -> None:
+    """`torch.dtype=auto`; what a person asks for stays."""
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_bfloat16)
+    wanted = "bfloat16" if device == "cuda" and has_bfloat16 else "float32"
+
+    assert settled(TorchConfig(), torch.device(device)).dtype == wanted
+    for name in ("float32", "bfloat16"):
+        assert settled(TorchConfig(dtype=name), torch.device(device)).dtype == name

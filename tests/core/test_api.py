@@ -1,0 +1,179 @@
+"""The command line's main commands as functions."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rlvr
+from rlvr.cli import audit, evaluate, run, score
+from rlvr.cli.parser import CommandParser
+
+pytest.importorskip("torch", reason="losses speak torch; pip install torch")
+
+ELSEWHERE = {"help", "verbose", "quiet", "debug", "json", "overrides"}
+"""Flags about printing, and the `key=value` words, which are `options`."""
+ANSWERS_IN_FILES = {"completions", "report", "against", "missing", "by", "figures", "out"}
+"""What `rlvr eval` does with files and with a second model; `Evaluation.groups` has the samples."""
+PRINTED = {"out"}
+"""Where `rlvr score` writes what `score` returns."""
+
+
+@pytest.mark.parametrize(
+    ("command", "function", "without", "renamed"),
+    [
+        (run, rlvr.train, set(), {"callback": "callbacks", "max-staleness": "max_staleness"}),
+        (evaluate, rlvr.evaluate, ANSWERS_IN_FILES, {"run": "model"}),
+        (score, rlvr.score, PRINTED, {}),
+        (audit, rlvr.audit, set(), {}),
+    ],
+)
+def test_names_and_defaults_are_those_of_the_command_line(
+    command: Any, function: Callable[..., Any], without: set[str], renamed: dict[str, str]
+) -> None:
+    """Every flag is a parameter with the same default, and there are no others."""
+    parser = CommandParser(prog="rlvr")
+    command.configure(parser)
+    flags = {
+        renamed.get(name, name): action.default
+        for action in parser._actions
+        for name in [option.removeprefix("--") for option in action.option_strings[-1:]]
+        if name not in without | ELSEWHERE
+    }
+    parameters = dict(inspect.signature(function).parameters)
+    assert parameters.keys() - {"options", "quiet"} == flags.keys()
+    for name, default in flags.items():
+        assert parameters[name].default == (() if name == "only" else default), name
+
+
+def test_a_run_is_trained_evaluated_and_resumed(tmp_path: Path) -> None:
+    """The trained model goes to `evaluate` as it is; a longer run goes on from its checkpoint."""
+    given: dict[str, Any] = {"options": {"eval.every": 0, "train.lr": 7e-3}, "quiet": True}
+    first = rlvr.train("toy", steps=2, out=tmp_path / "run", seed=3, **given)
+
+    assert (first.directory, first.steps) == (tmp_path / "run", 2)
+    assert [line["step"] for line in first.metrics] == [1, 2]
+    assert set(first.reports) == {0, 2}
+    assert first.best == 2
+    assert rlvr.train(resume=first.directory, steps=3, **given).steps == 3
+    found = rlvr.evaluate("toy", model=first.model, samples=2)
+    assert found.facts["model"] == str(first.directory)
+    assert found.pass1 == found.report.whole.pass1
+    assert {len(group.outcomes) for group in found.groups} == {2}
+
+
+def test_answers_are_scored_in_order(tmp_path: Path) -> None:
+    """As data or as a file; what cannot be judged is no reward."""
+    (name, *_) = [verdict["id"] for verdict in rlvr.score("toy", golden=True)]
+    answers = [{"id": name, "completion": "~"}, {"id": "nobody", "completion": "a"}]
+    file = tmp_path / "answers.jsonl"
+    file.write_text("".join(json.dumps(answer) + "\n" for answer in answers))
+
+    for source in (answers, file, str(file)):
+        wrong, unknown = rlvr.score("toy", completions=source)
+        assert (wrong["id"], wrong["reward"]) == (name, 0.0)
+        assert unknown["reward"] is None
+        assert "nobody" in unknown["error"]
+    with pytest.raises(rlvr.ConfigError, match="no answers"):
+        rlvr.score("toy")
+
+
+def test_an_audit_gives_what_the_command_prints() -> None:
+    """Problems by id; an unknown one is refused."""
+    found = rlvr.audit("toy", only=["toy_a"], mutants=1, repeats=1)
+
+    assert list(found["problems"]) == ["toy_a"]
+    with pytest.raises(rlvr.UnknownNameError, match="toy_d"):
+        rlvr.audit("toy", only=["toy_q"])
+
+
+def test_mistakes_are_the_errors_of_the_command_line(tmp_path: Path) -> None:
+    """An unknown option suggests the nearest, and nothing is begun."""
+    with pytest.raises(rlvr.UnknownNameError, match=r"train\.lr"):
+        rlvr.train("toy", out=tmp_path / "none", options={"train.l": 1})
+
+    assert not (tmp_path / "none").exists()
+
+
+def test_all_may_be_called_where_an_event_loop_runs(tmp_path: Path) -> None:
+    """A notebook: the cell's own loop runs already."""
+
+    async def cell() -> int:
+        return rlvr.train("toy", steps=1, out=tmp_path / "run", quiet=True).steps
+
+    assert asyncio.run(cell()) == 1
+
+
+CELL = """
+import asyncio, rlvr
+
+async def cell():
+    rlvr.train("toy", steps=100000, out="run", options={"eval.every": 0})
+
+try:
+    asyncio.run(cell())
+except rlvr.RunInterruptedError as error:
+    print(error)
+"""
+
+
+@pytest.mark.integration
+def test_ctrl_c_in_a_notebook_writes_a_checkpoint(tmp_path: Path) -> None:
+    """The run ends as on the command line, though its loop is in another thread."""
+    cell = subprocess.Popen(
+        [sys.executable, "-c", CELL], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    until = time.monotonic() + 120
+    while not metrics.exists() and time.monotonic() < until and cell.poll() is None:
+        time.sleep(0.05)
+    cell.send_signal(signal.SIGINT)
+    said, _ = cell.communicate(timeout=120)
+
+    assert cell.returncode == 0
+    assert "a checkpoint was written" in said
+    assert list((tmp_path / "run" / "checkpoints").glob("step-*"))
+
+
+@pytest.mark.integration
+def test_the_package_runs_as_a_module() -> None:
+    """`python -m rlvr` is the command line."""
+    words = [sys.executable, "-m", "rlvr", "--version"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == f"rlvr {rlvr.__version__}"
+
+
+@pytest.mark.slow
+def test_a_name_that_is_not_public_fails_in_mypy(tmp_path: Path) -> None:
+    """`from rlvr import Typo` is found before anything runs; the functions are typed."""
+    pytest.importorskip("mypy", reason="mypy is not installed")
+    (tmp_path / "script.py").write_text(
+        "from pathlib import Path\n"
+        "from rlvr import Typo\n"
+        "import rlvr\n"
+        "model: Path = rlvr.train('toy').model\n"
+        "rlvr.train('toy', step=1)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", str(tmp_path / "script.py")],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+
+    errors = [line for line in done.stdout.splitlines() if "error:" in line]
+    assert [line.split(":")[1] for line in errors] == ["2", "5"], done.stdout
+    assert 'no attribute "Typo"' in errors[0]
