@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,9 @@ from attrs import evolve, frozen
 sys.path.insert(0, str(Path(__file__).parent))
 
 from figures import Device, NotBelievableError, Work, decode_limit, training_flops
-from work import KNOWN, Ours, Timed, timed, transformers_decode, write_model
+from work import KNOWN, Ours, Timed, plain_attention, timed, transformers_decode, write_model
 
+from rlvr import PrerequisiteError
 from rlvr_rtx4090.card import Card
 from rlvr_rtx4090.measure import bandwidth, matmul_peak
 from rlvr_torch.fitting import memory_of
@@ -46,7 +48,7 @@ SWITCHES: Mapping[str, Mapping[str, Any]] = {
     "bf16": {"dtype": "float32"},
     "TF32": {"tf32": False},
     "flash attention": {"attention": "plain"},
-    "torch.compile": {"compile": False},
+    "torch.compile": {"compile": "off"},
     "gradient checkpointing": {"checkpointing": "layers"},
     "8-bit AdamW": {"optimizer": "adamw-8bit"},
     "CPU offload": {"optimizer": "adamw-offload"},
@@ -55,8 +57,8 @@ SWITCHES: Mapping[str, Mapping[str, Any]] = {
 }
 """The optimisations of RookWorld's list: the value of `torch.*` that turns one to its other side.
 
-The first column of the table is with the plan's options. Fused AdamW has no other side: the product
-has no slower one.
+`attention` is no option: the plain attention is put in the place of the device's. Fused AdamW has
+no other side: the product has no slower one.
 """
 
 
@@ -185,9 +187,10 @@ def switches(bench: Bench) -> Iterator[tuple[str, str]]:
 
     def measure(changes: Mapping[str, Any], part: str) -> Callable[[], str]:
         def work() -> str:
-            if not changes.keys() <= KNOWN:
-                return f"torch.{next(iter(changes.keys() - KNOWN))} is not offered yet"
-            ours = bench.ours(shape, rank, **changes)
+            if missing := changes.keys() - KNOWN - {"attention"}:
+                return f"torch.{missing.pop()} is not offered yet"
+            with plain_attention() if "attention" in changes else nullcontext():
+                ours = bench.ours(shape, rank, **changes)
             count = bench.work.tokens
             if part == "decode":
                 count = ours.decode()
@@ -209,7 +212,7 @@ def switches(bench: Bench) -> Iterator[tuple[str, str]]:
         values = ", ".join(f"torch.{key}={value}".lower() for key, value in changes.items())
         yield f"switch {name}: {values}", _tried(measure(changes, part))
     off = {k: v for name in ("bf16", "TF32", "flash attention", "torch.compile")
-           for k, v in SWITCHES[name].items() if k in KNOWN}  # fmt: skip
+           for k, v in SWITCHES[name].items()}  # fmt: skip
     yield "switches, float32 eager: update", _tried(measure(off, "update"))
 
 
@@ -219,10 +222,11 @@ def _tried(measure: Callable[[], str], needs: str = "") -> str:
         return f"not measured: {' and '.join(missing)} not installed"
     try:
         return measure()
-    except (torch.OutOfMemoryError, subprocess.CalledProcessError) as error:
+    except (torch.OutOfMemoryError, subprocess.CalledProcessError, PrerequisiteError) as error:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        return f"not measured: {type(error).__name__}: {str(error).splitlines()[0][:120]}"
+        reason = "; ".join(line.strip() for line in str(error).splitlines()[:2])
+        return f"not measured: {type(error).__name__}: {reason[:160]}"
 
 
 def _last_line(command: list[str]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from rlvr.rollouts.group import GroupSampler
 from rlvr.training import minibatches, stages
 from rlvr_algos.advantages.group import GroupAdvantage
 from rlvr_algos.losses.grpo import GrpoLoss
+from rlvr_torch import backend
 from rlvr_torch.backend import TorchBackend
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.memory_plan import Shape
@@ -40,6 +42,7 @@ from rlvr_torch.models.bpe import BytePairTokenizer
 from rlvr_torch.models.gpt2 import GPT2, GPT2Config
 from rlvr_torch.models.gpt2_files import save_gpt2
 from rlvr_torch.training.optimizer import OptimSettings
+from rlvr_torch.training.prefix_packing import BlockAttention
 
 KNOWN = frozenset(one.name for one in fields(TorchConfig))
 """Options that this version of the backend has."""
@@ -87,6 +90,17 @@ def write_model(shape: Shape, folder: Path, device: torch.device) -> str:
         tokenizer_object=raw, eos_token="<|endoftext|>", pad_token="<|endoftext|>"
     ).save_pretrained(place)
     return f"hf:{place}"
+
+
+@contextmanager
+def plain_attention() -> Iterator[None]:
+    """A backend made inside attends as on a CPU, with masks, instead of by the flash kernel."""
+    kept = backend.suited_attention
+    backend.suited_attention = lambda *_: BlockAttention
+    try:
+        yield
+    finally:
+        backend.suited_attention = kept
 
 
 @frozen(kw_only=True)

@@ -142,7 +142,7 @@ def test_what_a_person_said_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     tiny = Card(name="x", memory=GIB, capability=(8, 9))
     monkeypatch.setattr(cards.Card, "find", lambda: tiny)
     values = {f"torch.{k}": v for k, v in vars_of(TorchConfig()).items()}
-    values["sampler.max_tokens"] = 512
+    values |= {"sampler.max_tokens": 512, "torch.dtype": "float32"}
     model = "gpt2:new?layers=12&heads=12&width=768&positions=1024"
     found = presets.fit_card(
         Situation(model=model, trains=True, values=values, said=frozenset({"torch.dtype"}))

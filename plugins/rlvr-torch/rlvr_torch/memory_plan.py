@@ -1,7 +1,7 @@
 """How much memory a run needs, by arithmetic alone: from the shape of a model and the settings.
 
 What a layer keeps for the backward pass is counted tensor by tensor, as PyTorch's autograd keeps
-it; tests compare it with what real nets keep (within 10 %). Two constants of a card are estimates,
+it; tests compare it with what real nets keep (within 8 %). Two constants of a card are estimates,
 not measurements: `CONTEXT` and `SPARE`.
 
 Shapes: C width, H query heads, K key heads, D width of a head, I width of the MLP, V vocabulary.

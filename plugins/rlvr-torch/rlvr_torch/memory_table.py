@@ -135,6 +135,7 @@ def planned(
         prompt=min(PROMPT, positions - completion),
         completion=completion,
         group=group,
+        copies_prompts=kept.get("dtype") == "float32",  # the flash kernel needs bfloat16
         has_reference=has_reference and config.reference != "adapter-off",
     )
     return fit(shape, evolve(settings, **kept), memory, fixed=frozenset(fixed))

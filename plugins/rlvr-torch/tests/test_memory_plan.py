@@ -107,12 +107,12 @@ def settings(**changes: Any) -> Settings:
     ("kind", "lora"), [("gpt2", 0), ("qwen3", 0), ("llama", 0), ("qwen3", 8), ("llama", 8)]
 )
 def test_activations_are_what_autograd_keeps(kind: str, lora: int, dtype: str) -> None:
-    """Of a group that shares its prompt: within 10 % of the tensors that a real net keeps."""
+    """Of a group that shares its prompt: within 8 % of the tensors that a real net keeps."""
     net: Net = small() if kind == "gpt2" else llama(kind, lora, dtype)
     config = net.module.config
     planned = activations(Shape.of(config), settings(dtype=dtype, lora_rank=lora))
 
-    assert planned == pytest.approx(kept(net, getattr(torch, dtype)), rel=0.1)
+    assert planned == pytest.approx(kept(net, getattr(torch, dtype)), rel=0.08)
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "qwen3", "llama"])
