@@ -39,6 +39,7 @@ from rlvr_torch.training.loss_inputs import outputs_of
 from rlvr_torch.training.microbatches import Pieces, check_data
 from rlvr_torch.training.optimizer import OptimSettings, Updater
 from rlvr_torch.training.reference import Reference, is_adapter_off, on_device
+from rlvr_torch.training.router_loss import RouterLoss
 from rlvr_torch.training.skip_bad_updates import NotFiniteError, Skips
 
 _SCORES = ("policy", "reference", "value")
@@ -269,6 +270,7 @@ class TorchBackend(Backend):
             critic=self._updater.have_critic() if wants_value else None,
             dtype=self.dtype,
             chunk=self._config.logprob_chunk,
+            router=RouterLoss.of(self.net, data, self._config.router_coef),
         )
 
     async def eval_loss(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:

@@ -37,6 +37,11 @@ class TorchConfig:
         unit="updates",
         validator=ge(0),
     )
+    router_coef: float = option(
+        0.0,
+        "Weight of the load-balancing loss of a mixture's router (TRL: router_aux_loss_coef)",
+        validator=ge(0),
+    )
     beta1: float = option(0.9, "AdamW decay of the mean", validator=and_(ge(0), lt(1)))
     beta2: float = option(0.95, "AdamW decay of the variance", validator=and_(ge(0), lt(1)))
     critic_lr: float = option(

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,6 +25,8 @@ from rlvr import (
     BackendError,
     Completion,
     ConfigError,
+    Datum,
+    FloatArray,
     GenerateRequest,
     PrerequisiteError,
     Tokenizer,
@@ -113,6 +116,24 @@ class VLLMEngine:
             raise BackendError("generation was cancelled")
         self._complete([sequence for sequence in sequences if sequence.has_room])
         return [sequence.completion for sequence in sequences]
+
+    def score(self, data: Sequence[Datum], _version: int) -> list[FloatArray]:
+        """
+        Logprobs (T,), nats, that vLLM gives to the supervised tokens, at temperature 1.
+
+        One sequence at a time: equal weights then give equal bits.
+        """
+        self._wake()
+        params = self._vllm.SamplingParams(max_tokens=1, prompt_logprobs=0)
+        found: list[FloatArray] = []
+        for datum in data:
+            prompt = self._vllm.TokensPrompt(prompt_token_ids=datum.tokens.tolist())
+            (told,) = self._llm.generate([prompt], params, use_tqdm=False)
+            numbers = np.zeros(len(datum.tokens), np.float32)
+            for place in np.flatnonzero(datum.mask):
+                numbers[place] = told.prompt_logprobs[place][int(datum.tokens[place])].logprob
+            found.append(numbers)
+        return found
 
     def sequence(self, request: GenerateRequest) -> RunningSequence:
         if not len(request.prompt):

@@ -57,6 +57,14 @@ def supervised_hidden(net: Net, data: Sequence[Datum]) -> Tensor:
     return hidden[0].index_select(0, torch.from_numpy(row.supervised).to(device))
 
 
+def reads(data: Sequence[Datum]) -> np.ndarray:
+    """How many of the data hold each token of their row, (N,) float32: a shared prompt has many."""
+    row = _Row.of(data)
+    sizes = np.bincount(row.owners, minlength=len(row.leads)).clip(1)
+    own = np.ones(int(row.rests.sum()))
+    return np.concatenate([np.repeat(sizes, row.leads), own]).astype(np.float32)
+
+
 @frozen(kw_only=True, eq=False)
 class _Row:
     """A micro-batch as one row."""
