@@ -55,6 +55,13 @@ class TorchConfig:
     vllm_memory: float = option(
         0.5, "Share of the GPU that vLLM may take", validator=and_(gt(0), le(1))
     )
+    vllm_tokens: int = option(
+        0,
+        "Tokens of prompt and completion that vLLM makes room for; 0: 8192, or twice "
+        "sampler.max_tokens",
+        unit="tokens",
+        validator=ge(0),
+    )
     slice_tokens: int = option(
         32,
         "Tokens a row draws before training, logprobs or new weights have their turn",

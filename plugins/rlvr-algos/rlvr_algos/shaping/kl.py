@@ -16,9 +16,7 @@ def limited(log_ratio: Tensor) -> Tensor:
     return log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
 
 
-def unbiased_kl(
-    logprobs: Tensor, reference: Tensor, estimator: str, log_ratio: Tensor
-) -> Tensor:
+def unbiased_kl(logprobs: Tensor, reference: Tensor, estimator: str, log_ratio: Tensor) -> Tensor:
     """
     `kl_to_reference` of each token times its importance ratio, which has a gradient too.
 

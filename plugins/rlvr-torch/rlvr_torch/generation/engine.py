@@ -95,6 +95,9 @@ class Engine:
         with batch.at_work(version):
             return [batch.score(datum) for datum in data]
 
+    def sleep(self) -> None:
+        """Nothing: it decodes with the weights that train, and keeps no memory of its own."""
+
     def start(self) -> DecodeBatch:
         """An empty batch, to which sequences are added at any time."""
         weights = self._weights or DecodeWeights(self.net, self._dtype)
