@@ -1,4 +1,4 @@
-"""Weights under the names of a model's files: those that `save_pretrained` writes, and no others."""
+"""Weights under the names of a model's files: those of `save_pretrained`, and no others."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
+from rlvr import ConfigError
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.models.hf.file_weights import file_weights
 from rlvr_torch.models.hf.load import load_net
@@ -44,7 +45,7 @@ def test_adapters_are_merged_and_the_net_is_left_alone(family, make_hf, tmp_path
     """As a merged model's file; base and adapters have the same bits afterwards."""
     pytest.importorskip("peft", reason="peft is not installed")
     net = load_net(str(make_hf(family)))
-    attach(net, TorchConfig(lora_rank=2), 0)
+    attach(net, TorchConfig(lora_rank=2, lora_targets="q_proj,v_proj"), 0)
     with torch.no_grad():
         for value in net.module.parameters():
             if value.requires_grad:
@@ -58,3 +59,13 @@ def test_adapters_are_merged_and_the_net_is_left_alone(family, make_hf, tmp_path
     assert all(torch.allclose(found[name], wanted[name], atol=1e-6) for name in wanted)
     query = "model.layers.0.self_attn.q_proj.weight"
     assert not torch.equal(found[query], before[query.replace("weight", "base_layer.weight")])
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing.*:FutureWarning")
+def test_adapters_on_experts_are_refused(make_hf):
+    """They are no linear layers, and would be left out: it says which layers to adapt instead."""
+    pytest.importorskip("peft", reason="peft is not installed")
+    net = load_net(str(make_hf("mixtral")))
+    attach(net, TorchConfig(lora_rank=2), 0)
+    with pytest.raises(ConfigError, match=r"no linear layer[\s\S]*torch.lora_targets=q_proj"):
+        dict(file_weights(net))

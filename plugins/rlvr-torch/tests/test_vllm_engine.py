@@ -6,6 +6,7 @@ vLLM is not installed here and there is no GPU: a stand-in notes the calls.
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -270,8 +271,14 @@ def test_given_tokens_are_scored(fake):
     mask = [False, True, True]
     zeros = [0.0] * 3
     datum = Datum(tokens=[4, 5, 6], mask=mask, logprobs=zeros, advantages=zeros, weights=zeros)
+    batch, sequence = engine.start(), engine.sequence(request())
+    batch.add([sequence])
+    batch.step(0)
     (found,) = engine.score([datum], 0)
     assert found.tolist() == pytest.approx([0, -0.5, -0.6])
+    while not batch.is_done:
+        batch.step(0)
+    assert sequence.completion.tokens.tolist() == [2, 2, 3, 4, 5]  # read again, then drawn on
 
 
 def test_room_is_made_for_what_a_run_needs():
@@ -350,3 +357,52 @@ def test_without_vllm_or_cuda_it_says_what_to_install(monkeypatch, fake):
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(PrerequisiteError, match="pip install 'vllm>="):
         VLLMEngine(net, Letters(), model="DIR", read_version=lambda: 0)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed")
+@pytest.mark.parametrize("family", ["llama", "mixtral"])
+def test_on_a_gpu_the_sampler_is_the_trainer(make_hf, tmp_path, family):
+    """Real vLLM, asleep and awake around an update: logprobs of what it draws are the trainer's."""
+    from rlvr import BuildContext
+    from rlvr.testing.backend import LikelihoodLoss
+    from rlvr_torch.backend import TorchBackend
+    from rlvr_torch.config import TorchConfig
+    from rlvr_torch.training.optimizer import OptimSettings
+
+    shape = transformers.AutoConfig.from_pretrained(make_hf(family))
+    shape.hidden_size, shape.head_dim, shape.intermediate_size = 256, 64, 256  # kernels want these
+    transformers.AutoModelForCausalLM.from_config(shape).save_pretrained(tmp_path)
+    for file in make_hf(family).glob("token*"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    config = TorchConfig(device="cuda", engine="vllm", vllm_memory=0.1)
+    train = OptimSettings(lr=1e-2)
+    context = BuildContext(model=f"hf:{tmp_path}", train=train, seed=3)
+
+    async def main():
+        gaps = []
+        async with TorchBackend(config, context) as backend:
+            for _ in range(3):
+                policy = await backend.policy()
+                done = await policy.generate_many([request(12, max_tokens=8)] * 4)
+                data = []
+                for one in done:
+                    mask = [False] * 12 + [True] * len(one.tokens)
+                    told = [0.0] * 12 + one.logprobs.tolist()
+                    data.append(
+                        Datum(
+                            tokens=[*range(2, 14), *one.tokens],
+                            mask=mask,
+                            logprobs=told,
+                            advantages=[1.0 * m for m in mask],
+                            weights=[0.1 * m for m in mask],
+                        )
+                    )
+                trained = await backend.logprobs(data, "policy")
+                pairs = zip(data, trained, strict=True)
+                gaps += [float(abs(t - d.logprobs)[d.mask].max()) for d, t in pairs]
+                await backend.update(data, LikelihoodLoss())
+        return gaps
+
+    assert max(asyncio.run(main())) < 0.2

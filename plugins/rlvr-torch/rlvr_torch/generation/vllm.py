@@ -151,9 +151,11 @@ class VLLMEngine:
         """
         Logprobs (T,), nats, that vLLM gives to the supervised tokens, at temperature 1.
 
-        One sequence at a time: equal weights then give equal bits. Nothing may be running.
+        One sequence at a time: equal weights then give equal bits. What is running is sent again
+        afterwards.
         """
         self.wake()
+        self._abort()
         params = self._vllm.SamplingParams(max_tokens=1, prompt_logprobs=0)
         found: list[FloatArray] = []
         for datum in data:

@@ -8,6 +8,7 @@ from itertools import groupby
 
 from torch import Tensor
 
+from rlvr import ConfigError
 from rlvr_torch.models.hf.net import HFNet
 
 _LAYER = re.compile(r".*?\.\d+\.")
@@ -21,6 +22,9 @@ def file_weights(net: HFNet) -> Iterator[tuple[str, Tensor]]:
     tensor, and a file names each of them. Its own conversion is run backwards, a layer at a time,
     so that no second model is in memory. Tied weights are given once. The net is left as it was, to
     the bit: adding an adapter and taking it away again would round.
+
+    Raises:
+        ConfigError: Adapters are on something else than linear layers (peft's on experts).
     """
     from transformers.core_model_loading import revert_weight_conversion
 
@@ -44,6 +48,12 @@ def _merged(net: HFNet) -> Iterator[tuple[str, Tensor]]:
         known.add(value.data_ptr())
         if ".lora_" in name:
             continue
+        if ".base_layer." in name and name not in adapted and not name.endswith(".bias"):
+            raise ConfigError(
+                "the weights were to be handed over under the names of their files.",
+                f"found: adapters on {name}, which is no linear layer",
+                "adapt attention alone: torch.lora_targets=q_proj,k_proj,v_proj,o_proj",
+            )
         weight = value.detach()
         if (module := adapted.get(name)) is not None:
             before = weight.clone()
