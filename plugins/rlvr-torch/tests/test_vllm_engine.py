@@ -44,8 +44,7 @@ class FakeLLM:
     def __init__(self, log, tokens):
         self.log, self.tokens = log, tokens
         self.prompts, self.params, self.running = [], [], {}
-        model = SimpleNamespace(load_weights=self._load)
-        runner = SimpleNamespace(model_runner=SimpleNamespace(model=model))
+        runner = SimpleNamespace(model_runner=SimpleNamespace(reload_weights=self._load))
         self.llm_engine = SimpleNamespace(
             model_executor=SimpleNamespace(driver_worker=runner),
             add_request=self._add,
@@ -53,8 +52,8 @@ class FakeLLM:
             abort_request=self._abort,
         )
 
-    def _load(self, weights):
-        self.loaded = {name: value.clone() for name, value in weights}
+    def _load(self, weights_iterator):
+        self.loaded = {name: value.clone() for name, value in weights_iterator}
         self.log.append("load_weights")
 
     def sleep(self, level):

@@ -246,7 +246,8 @@ class VLLMEngine:
             self._llm.wake_up(tags=["weights"])
         if version != self._loaded:
             runner = self._llm.llm_engine.model_executor.driver_worker.model_runner
-            runner.model.load_weights(file_weights(self._net))
+            # Not `model.load_weights`: kernels have laid the weights out anew since they were read.
+            runner.reload_weights(weights_iterator=file_weights(self._net))
             self._loaded = version
         if self._is_asleep:
             self._llm.wake_up(tags=["kv_cache"])

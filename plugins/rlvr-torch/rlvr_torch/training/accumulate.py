@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from attrs import evolve, frozen
@@ -57,7 +57,10 @@ class Learner:
     ) -> tuple[HeadPass, Tensor | None]:
         """A micro-batch through trunk and head; and the router's loss, times its coefficient."""
         router = self.router
-        with nullcontext([]) if router is None else router.listening() as routed:
+        listening: AbstractContextManager[list[Tensor]] = (
+            nullcontext([]) if router is None else router.listening()
+        )
+        with listening as routed:
             hidden = trunk(self.net, data, self.dtype)
         found = head_pass(
             hidden,
