@@ -22,6 +22,9 @@ class PolicyGradientConfig:
     kl_estimator: str = option(
         "k3", "Estimate of the KL, see docs/algorithms/grpo.md", choices=("k1", "k2", "k3")
     )
+    kl_bias_correction: bool = option(
+        False, "Multiply the KL by the importance ratio (TRL: use_bias_correction_kl)"
+    )
     kl_target: float = option(
         0.0, "KL that kl_coef is steered to; 0: kl_coef stays", unit="nats", validator=ge(0)
     )

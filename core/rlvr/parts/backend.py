@@ -55,6 +55,15 @@ class Policy(Part):
         """One completion a request, in order; the first error ends the others, and is raised."""
         return await all_of(map(self.generate, requests))
 
+    async def score(self, data: Sequence[Datum]) -> list[FloatArray] | None:
+        """
+        Logprobs (T,), nats, that the sampler itself gives to each datum's supervised tokens.
+
+        At the datum's temperature, by the weights that it holds in truth: a run compares them with
+        the trainer's after each weight sync. None: it can only score what it draws.
+        """
+        return None
+
     async def export_weights(self, directory: Path) -> None:
         """Write its weights, as a model or an adapter; `BackendError` where they changed since."""
         raise UnsupportedError(f"{type(self).__name__} cannot export weights")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rlvr.parts.base import Part
-from rlvr.types import Problem, SamplingParams, Trajectory
+from rlvr.types import Datum, FloatArray, Problem, SamplingParams, Trajectory
 
 if TYPE_CHECKING:
     from rlvr.parts.backend import Policy
@@ -39,6 +39,10 @@ class Sampler(Part):
         index, never from the order of calls. A rollout that fails is a trajectory with finish
         "error". Many problems are sampled at the same time.
         """
+
+    async def score(self, policy: Policy, data: Sequence[Datum]) -> list[FloatArray] | None:
+        """As `Policy.score`, by what would draw for this policy: the policy itself, or a server."""
+        return await policy.score(data)
 
     def why_empty(self) -> str:
         """Why a batch of problems has no trajectory at all; "": that is no mistake."""

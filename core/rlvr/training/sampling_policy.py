@@ -11,6 +11,7 @@ from rlvr.border.promises import policy_of
 from rlvr.parts import Policy
 from rlvr.training.mismatch import Parity, check_parity, probe_again
 from rlvr.training.rollout_queue import RolloutQueue
+from rlvr.training.weight_sync import SyncWatch
 from rlvr.types import Group, SamplingParams
 
 PROBED = 4
@@ -31,6 +32,7 @@ class SamplingPolicy:
     queue: RolloutQueue
     parity: Parity | None = None
     probed: int = -1
+    _syncs: SyncWatch = field(factory=SyncWatch, init=False)
     _policy: Policy | None = field(default=None, init=False)
     _policy_of: int = field(default=-1, init=False)
 
@@ -50,7 +52,7 @@ class SamplingPolicy:
         Measure the mismatch once a version, on groups that weights of `updates` drew.
 
         Raises:
-            BackendError: Sampler and trainer are not the same policy.
+            BackendError: Sampler and trainer are not the same policy, or a weight sync was lost.
         """
         options, backend = self.recipe.parity, self.recipe.backend
         if options.threshold is None or not self.recipe.sampler.draws_from_policy:
@@ -58,10 +60,11 @@ class SamplingPolicy:
         async with self.queue.updating:
             if self.probed == self.queue.updates:
                 return
+            policy = await policy_of(backend)
             if self.queue.updates != updates:  # the weights are no longer those that sampled
-                policy = await policy_of(backend)
                 groups = await probe_again(policy, groups, PROBED, params)
             self.parity = await check_parity(
                 backend, groups, probe=PROBED, threshold=options.threshold
             )
             self.probed = self.queue.updates if self.parity else -1
+            await self._syncs.check(backend, self.recipe.sampler, policy, groups)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlvr_algos.shaping.kl import LOG_RATIO_LIMIT, kl_to_reference
+from rlvr_algos.shaping.kl import LOG_RATIO_LIMIT, kl_to_reference, unbiased_kl
 
 
 def distributions(seed: int) -> tuple[Tensor, Tensor]:
@@ -54,6 +54,22 @@ def test_gradient_of_k3_is_the_forward_kls(seed: int) -> None:
     logprobs = logits.log_softmax(0)
     (wanted,) = torch.autograd.grad((reference.exp() * (reference - logprobs)).sum(), logits)
     assert torch.allclose(found, wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_importance_ratio_makes_k3_unbiased_where_others_sampled(seed: int) -> None:
+    """Over tokens that another policy drew: value and gradient of KL(policy || reference)."""
+    logits, reference = distributions(seed)
+    sampled = distributions(seed + 9)[0].detach().log_softmax(0)
+    logprobs = logits.log_softmax(0)
+    mean = (sampled.exp() * unbiased_kl(logprobs, reference, "k3", logprobs - sampled)).sum()
+    exact = (logprobs.exp() * (logprobs - reference)).sum()
+
+    assert mean.item() == pytest.approx(exact.item(), rel=1e-12)
+    found, wanted = [torch.autograd.grad(v, logits, retain_graph=True)[0] for v in (mean, exact)]
+    assert torch.allclose(found, wanted, atol=1e-12)
+    plain = (sampled.exp() * kl_to_reference(logprobs, reference, "k3")).sum()
+    assert plain.item() != pytest.approx(exact.item(), rel=1e-3)
 
 
 def test_k2_and_k3_are_never_negative_and_zero_at_agreement() -> None:

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import attrs
 import numpy as np
+import structlog
 
 from rlvr import (
     BackendError,
     Completion,
+    Datum,
+    FloatArray,
     GenerateRequest,
     ImageProcessor,
     Policy,
+    Question,
     Tokenizer,
     UnknownNameError,
     cut_completion,
 )
-from rlvr_servers.client.endpoint import RequestError
+from rlvr_servers.client.endpoint import MissingError, RefusedError, RequestError
 from rlvr_servers.protocols.protocol import AmbiguousError, Drawn, LacksError, ServerProtocol
+
+log = structlog.get_logger(__name__)
 
 PADDED = 1024
 """Ids that a model may have, and draw, beyond those of its tokenizer: rows that pad its matrix."""
@@ -98,6 +104,30 @@ class ServedPolicy(Policy):
             stops=params.stop,
             is_stopped=drawn.is_stopped,
         )
+
+    async def score(self, data: Sequence[Datum]) -> list[FloatArray] | None:
+        """
+        What the server gives to the tokens, at temperature 1; None where it scores no prompts.
+
+        One sequence at a time, so that equal weights give equal bits.
+
+        Raises:
+            BackendError: The server does not answer.
+        """
+        found: list[FloatArray] = []
+        for datum in data:
+            start = int(datum.mask.argmax())
+            try:
+                told = await self._protocol.score(Question(ids=datum.tokens, start=start, k=0))
+            except (LacksError, RefusedError, MissingError) as error:
+                log.warning("syncs_unchecked", why=str(error)[:200])
+                return None
+            except RequestError as error:
+                raise self._failed(error, "look at the log of the server") from error
+            numbers = np.zeros(len(datum.tokens), np.float32)
+            numbers[start:] = told.actual
+            found.append(np.where(datum.mask, numbers, np.float32(0)))
+        return found
 
     def _check(self, drawn: Drawn) -> None:
         size = self.tokenizer.vocab_size

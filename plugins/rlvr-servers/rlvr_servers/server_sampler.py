@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from rlvr import (
     BackendError,
     BuildContext,
     ConfigError,
+    Datum,
+    FloatArray,
     GroupSampler,
     Policy,
     Problem,
@@ -91,6 +93,12 @@ class ServerSampler(Sampler):
         async with aclosing(self._groups.sample(served, task, problem, params)) as ended:
             async for trajectory in ended:
                 yield trajectory
+
+    async def score(self, policy: Policy, data: Sequence[Datum]) -> list[FloatArray] | None:
+        """What the server gives to the tokens, which shows the weights that it holds."""
+        served = policy if isinstance(policy, ServedPolicy) else None
+        served = served or await self._served(policy, SamplingParams())
+        return await served.score(data)
 
     async def _served(self, policy: Policy, params: SamplingParams) -> FedPolicy:
         """The server with the policy's weights in it, or newer ones that it was given since."""

@@ -183,6 +183,28 @@ def test_a_run_draws_through_a_server(
     assert len(left) == 1
 
 
+def test_a_server_that_keeps_its_weights_ends_the_run(
+    rlvr: Call, double: Start, toy_model: Path, tmp_path: Path
+) -> None:
+    """It says yes to each weight sync. Exit 6, and what to look for, below any gap in nats."""
+    server = double("vllm", toy_model)
+    server.faults = lambda path, _request, _number: (
+        (200, {"results": [None]}) if path == "/collective_rpc" else None
+    )
+
+    done = rlvr(
+        "run", "--plugin", "toy", "--algo", "grpo", "--model", f"gpt2:{toy_model}", "--backend",
+        "torch", "--sampler", "vllm", "--steps", "4", "--out", "r", "eval.samples=0",
+        f"servers.url={server.url}", "sampler.max_tokens=6", "train.lr=1e-4", "parity.threshold=1",
+        "train.problems=4",
+    )  # fmt: skip
+
+    assert done.returncode == 6, done.stderr
+    assert "the sampler was to hold the weights of now" in done.stderr
+    assert "weight sync that did not arrive" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
 def test_a_server_is_refused_where_steps_overlap(
     rlvr: Call, double: Start, toy_model: Path, kind: str

@@ -245,15 +245,20 @@ class Student:
         from rlvr_torch.config import TorchConfig
 
         scheme = "hf" if options.get("lora_rank") else "gpt2"
-        train = TrainOptions(lr=0.05, warmup=0)
+        train = TrainOptions(lr=options.pop("lr", 0.05), warmup=0)
         context = BuildContext(
             model=f"{scheme}:{model}", run_dir=home, steps=4, train=train, workers=2
         )
         self.context = context
         self.backend = TorchBackend(TorchConfig(threads=1, **options), context)
 
-    def run(self, server: Any, rounds: int, **options: Any) -> list[list[Group]]:
-        """Sample, take a step, sample again."""
+    def run(
+        self, server: Any, rounds: int, *, watch: bool = False, group_size: int = 2, **options: Any
+    ) -> list[list[Group]]:
+        """Sample, take a step, sample again; `watch` checks each weight sync."""
+        from rlvr.training.weight_sync import SyncWatch
+
+        syncs = SyncWatch()
         config = ServersConfig(**{"url": f"{server.url}#tiny", **FAST, **options})
 
         async def body() -> list[list[Group]]:
@@ -267,10 +272,12 @@ class Student:
                 for number in range(rounds):
                     if number:
                         await backend.update([_lesson()], _Likely())
-                    params = SamplingParams(max_tokens=5, group_size=2, seed=number)
+                    params = SamplingParams(max_tokens=5, group_size=group_size, seed=number)
                     policy = await backend.policy()
                     groups = await sample_groups(sampler, policy, task, problems, params)
                     await self._same(groups)
+                    if watch:
+                        await syncs.check(backend, sampler, policy, groups)
                     found.append(groups)
             return found
 
@@ -366,6 +373,45 @@ def test_a_weight_sync_that_did_not_arrive_is_found_out(
 
     with pytest.raises(BackendError, match="the sampler is not the policy"):
         student().run(server, 2)
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+@pytest.mark.parametrize("fault", ["never", "late", "once", "healthy"])
+def test_a_sync_that_is_lost_at_a_small_learning_rate_is_found_out(
+    double: Start,
+    student: Any,
+    byte_model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    fault: str,
+) -> None:
+    """
+    At lr 1e-5 the gap is far under a nat, but the server's logprobs have not moved: the run ends.
+
+    A server that takes what it is given goes on.
+    """
+    server = double(kind, byte_model)
+    load, sent = type(server).load, []
+
+    def lossy(double: Any, folder: Any) -> None:
+        kept = {name: value.clone() for name, value in double.model.state_dict().items()}
+        load(double, folder)
+        sent.append({name: value.clone() for name, value in double.model.state_dict().items()})
+        if len(sent) > 1 and (fault == "never" or (fault == "once" and len(sent) == 3)):
+            double.model.load_state_dict(kept)
+        elif len(sent) > 1 and fault == "late":
+            double.model.load_state_dict(sent[-2])
+
+    monkeypatch.setattr(type(server), "load", lossy)
+    trainee = student(lr=1e-5)
+    run = lambda: trainee.run(server, 5, watch=True, group_size=8)  # noqa: E731
+
+    if fault == "healthy":
+        assert len(run()) == 5
+    else:
+        with pytest.raises(BackendError, match="to the bit") as error:
+            run()
+        assert f"after {2 if fault == 'once' else 1} weight sync" in str(error.value)
 
 
 def test_tokens_of_other_weights_are_refused_by_their_version(

@@ -15,16 +15,16 @@ from rlvr import (
     BackendError,
     BuildContext,
     Capabilities,
-    ConfigError,
     Datum,
     FloatArray,
     Loss,
+    SamplingParams,
 )
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.generation.cpu.weights import is_batch_invariant
 from rlvr_torch.generation.engine import Engine
 from rlvr_torch.generation.inbox import Inbox
-from rlvr_torch.generation.vllm import VLLMEngine
+from rlvr_torch.generation.vllm import VLLMEngine, room_for
 from rlvr_torch.memory_table import say_plan
 from rlvr_torch.models.interface import Net
 from rlvr_torch.models.save import save_net
@@ -43,6 +43,7 @@ from rlvr_torch.training.microbatches import Pieces, check_data
 from rlvr_torch.training.optimizer import OptimSettings, Updater
 from rlvr_torch.training.packed_attention import suited_attention
 from rlvr_torch.training.reference import Reference, is_adapter_off, on_device
+from rlvr_torch.training.router_loss import RouterLoss
 from rlvr_torch.training.skip_bad_updates import NotFiniteError, Skips
 
 log = structlog.get_logger(__name__)
@@ -91,7 +92,7 @@ class TorchBackend(Backend):
             config.checkpointing, self.net, tokens=self._budget, dtype=self.dtype, free=free
         ):
             checkpoint_layers(self.net)
-        self._engine = self._make_engine()
+        self._engine = self._make_engine(context.sampling)
         is_exact = config.dtype == "float32" and config.engine == "own"
         cores = config.threads or usable_cores()
         self.capabilities = Capabilities(
@@ -101,9 +102,7 @@ class TorchBackend(Backend):
             batch_invariant=is_exact and is_batch_invariant(self.net, cores),
         )
         self._worker = Executor()
-        is_own = isinstance(self._engine, Engine)  # vLLM completes all that waits in one pass
-        passes = config.slice_tokens if is_own else 1
-        self._inbox = Inbox(self._engine, self._worker, lambda: self.version, passes)
+        self._inbox = Inbox(self._engine, self._worker, lambda: self.version, config.slice_tokens)
         settings = OptimSettings.of(context.train, config.weight_decay)
         updates = context.steps * settings.passes * settings.minibatches
         self._updater = Updater(self.net, config, settings, updates)
@@ -133,15 +132,15 @@ class TorchBackend(Backend):
         """The start weights, on the device."""
         return on_device(self._source.net(self.tokenizer.vocab_size), self.device)
 
-    def _make_engine(self) -> Engine | VLLMEngine:
-        config = self._config
+    def _make_engine(self, sampling: SamplingParams | None) -> Engine | VLLMEngine:
+        config, longest = self._config, sampling.max_tokens if sampling else 0
         if config.engine == "vllm":
             return VLLMEngine(
                 self.net,
                 self.tokenizer,
                 model=self._source.hf.where if self._source.hf else "",
                 read_version=lambda: self.version,
-                dtype=self.dtype,
+                tokens=room_for(self.net.positions, longest, config.vllm_tokens),
                 memory=config.vllm_memory,
                 rows=config.decode_rows,
             )
@@ -184,15 +183,7 @@ class TorchBackend(Backend):
 
         From now on each step ends with the digest of its weights, so that reading it never meets
         an update that is under way.
-
-        Raises:
-            ConfigError: vLLM samples, which cannot go on while weights change.
         """
-        if not isinstance(self._engine, Engine):
-            raise ConfigError(
-                "partial rollouts were asked for (run.max_staleness above 0) with "
-                "torch.engine=vllm\n  try: torch.engine=own"
-            )
 
         def work(_: Callable[[], bool]) -> LiveTorchPolicy:
             self._versions.go_live()
@@ -240,8 +231,7 @@ class TorchBackend(Backend):
     def _prepare(self, data: Sequence[Datum], needs: frozenset[str] = frozenset()) -> None:
         """Check data before they are used; where vLLM samples, it gives the GPU's memory back."""
         check_data(data, self.net.vocab_size, self.net.positions, needs)
-        if isinstance(self._engine, VLLMEngine):
-            self._engine.sleep()
+        self._engine.sleep()
 
     def _pieces(self, is_cancelled: Callable[[], bool]) -> Pieces:
         return Pieces(
@@ -307,6 +297,7 @@ class TorchBackend(Backend):
             dtype=self.dtype,
             chunk=self._config.logprob_chunk,
             attention=self._attention,
+            router=RouterLoss.of(self.net, data, self._config.router_coef),
         )
 
     async def eval_loss(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:

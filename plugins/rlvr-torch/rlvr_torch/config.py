@@ -39,6 +39,11 @@ class TorchConfig:
         unit="updates",
         validator=ge(0),
     )
+    router_coef: float = option(
+        0.0,
+        "Weight of the load-balancing loss of a mixture's router (TRL: router_aux_loss_coef)",
+        validator=ge(0),
+    )
     beta1: float = option(0.9, "AdamW decay of the mean", validator=and_(ge(0), lt(1)))
     beta2: float = option(0.95, "AdamW decay of the variance", validator=and_(ge(0), lt(1)))
     critic_lr: float = option(
@@ -51,6 +56,13 @@ class TorchConfig:
     )
     vllm_memory: float = option(
         0.5, "Share of the GPU that vLLM may take", validator=and_(gt(0), le(1))
+    )
+    vllm_tokens: int = option(
+        0,
+        "Tokens of prompt and completion that vLLM makes room for; 0: 8192, or twice "
+        "sampler.max_tokens",
+        unit="tokens",
+        validator=ge(0),
     )
     slice_tokens: int = option(
         32,

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rlvr import BackendError, Completion, GenerateRequest, ImageProcessor, Policy
+from rlvr import (
+    BackendError,
+    Completion,
+    Datum,
+    FloatArray,
+    GenerateRequest,
+    ImageProcessor,
+    Policy,
+)
 from rlvr_torch.generation.inbox import Inbox
 from rlvr_torch.runtime.executor import Executor
 
@@ -58,6 +66,10 @@ class TorchPolicy(Policy):
             BackendError: The weights have changed before its end; or see `Inbox.generate`.
         """
         return await self._inbox.generate(request, self._refuse_stale)
+
+    async def score(self, data: Sequence[Datum]) -> list[FloatArray]:
+        """Logprobs (T,) by the weights that the engine holds, which should be those of now."""
+        return await self._inbox.score(data)
 
     def _refuse_stale(self) -> None:
         if self._newest() != self.version:

@@ -95,6 +95,9 @@ HF_FAMILIES = (
     "gemma2",
     "gemma3_text",
     "gpt_oss",
+    "glm4",
+    "mixtral",
+    "qwen3_moe",
     "gpt2",
 )
 
@@ -134,6 +137,13 @@ def make_hf(
             "qwen2": {"use_sliding_window": True, **windows},
             "gemma2": windows,
             "gemma3_text": windows,
+            "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
+            "qwen3_moe": {
+                "num_experts": 4,
+                "num_experts_per_tok": 2,
+                "moe_intermediate_size": 24,
+                "mlp_only_layers": [],
+            },
             "gpt_oss": {
                 "num_local_experts": 4,
                 "num_experts_per_tok": 2,

@@ -199,14 +199,6 @@ def test_the_canary_may_round_more_in_low_precision(make):
     assert make(dtype="bfloat16").capabilities.logprob_tolerance == 1.0
 
 
-def test_vllm_goes_with_no_rollout_over_an_update(make):
-    """`run.max_staleness` above 0 is refused as a setting (exit 2) when the run asks, at once."""
-    backend = make()
-    backend._engine = object()  # stands for vLLM's
-    with pytest.raises(ConfigError, match=r"max_staleness above 0.*\n.*torch.engine=own"):
-        run(backend.live_policy())
-
-
 def test_vllm_is_refused_where_it_cannot_run(make):
     """`torch.engine=vllm` with rlvr's own GPT-2: said before anything is sampled."""
     with pytest.raises(ConfigError, match="not an hf: model"):

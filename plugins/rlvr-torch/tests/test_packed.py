@@ -21,6 +21,9 @@ FAMILIES = (
     "gemma2",
     "gemma3_text",
     "gpt_oss",
+    "glm4",
+    "mixtral",
+    "qwen3_moe",
     "gpt2",
 )
 

@@ -6,16 +6,24 @@ vLLM is not installed here and there is no GPU: a stand-in notes the calls.
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import sys
 from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
 
-from rlvr import BackendError, ConfigError, GenerateRequest, PrerequisiteError, SamplingParams
+from rlvr import (
+    BackendError,
+    ConfigError,
+    Datum,
+    GenerateRequest,
+    PrerequisiteError,
+    SamplingParams,
+)
 from rlvr.testing.fakes import CharTokenizer
 from rlvr_torch.generation.inbox import Inbox
-from rlvr_torch.generation.vllm import VLLMEngine
+from rlvr_torch.generation.vllm import VLLMEngine, room_for
 from rlvr_torch.runtime.executor import Executor
 
 transformers = pytest.importorskip("transformers")
@@ -35,13 +43,17 @@ class FakeLLM:
 
     def __init__(self, log, tokens):
         self.log, self.tokens = log, tokens
-        model = SimpleNamespace(load_weights=self._load)
-        runner = SimpleNamespace(model_runner=SimpleNamespace(model=model))
-        executor = SimpleNamespace(driver_worker=runner)
-        self.llm_engine = SimpleNamespace(model_executor=executor)
+        self.prompts, self.params, self.running = [], [], {}
+        runner = SimpleNamespace(model_runner=SimpleNamespace(reload_weights=self._load))
+        self.llm_engine = SimpleNamespace(
+            model_executor=SimpleNamespace(driver_worker=runner),
+            add_request=self._add,
+            step=self._step,
+            abort_request=self._abort,
+        )
 
-    def _load(self, weights):
-        self.loaded = {name: value.clone() for name, value in weights}
+    def _load(self, weights_iterator):
+        self.loaded = {name: value.clone() for name, value in weights_iterator}
         self.log.append("load_weights")
 
     def sleep(self, level):
@@ -53,23 +65,34 @@ class FakeLLM:
     def reset_prefix_cache(self):
         self.log.append("reset_prefix_cache")
 
+    def _add(self, name, prompt, params):
+        self.prompts.append(prompt)
+        self.params.append(params)
+        self.running[name] = 0
+
+    def _abort(self, names):
+        self.log.append(f"abort {len(names)}")
+        for name in names:
+            self.running.pop(name, None)
+
+    def _step(self):
+        self.log.append("step")
+        found = []
+        for name, place in list(self.running.items()):
+            token = self.tokens[place]
+            told = {token: SimpleNamespace(logprob=-0.5, rank=1)}
+            output = SimpleNamespace(token_ids=[token], logprobs=[told])
+            found.append(SimpleNamespace(request_id=name, outputs=[output]))
+            self.running[name] = place + 1
+        return found
+
     def generate(self, prompts, params, use_tqdm):
-        self.log.append("generate")
-        self.prompts, self.params = prompts, params
-        return [
-            SimpleNamespace(
-                outputs=[
-                    SimpleNamespace(
-                        token_ids=self.tokens[: one.max_tokens],
-                        logprobs=[
-                            {token: SimpleNamespace(logprob=-0.5, rank=1)}
-                            for token in self.tokens[: one.max_tokens]
-                        ],
-                    )
-                ]
-            )
-            for one in params
-        ]
+        assert not use_tqdm
+        assert not self.running
+        (prompt,) = prompts
+        ids = prompt["prompt_token_ids"]
+        rows = [{i: SimpleNamespace(logprob=-i / 10)} for i in ids]
+        return [SimpleNamespace(prompt_logprobs=[None, *rows[1:]])]
 
 
 @pytest.fixture
@@ -84,6 +107,8 @@ def fake(monkeypatch):
 
     module.LLM = build
     module.SamplingParams = SimpleNamespace
+    module.__version__ = "0.32.0+cu130"
+    module.sampling_params = SimpleNamespace(RequestOutputKind=SimpleNamespace(DELTA="delta"))
     module.TokensPrompt = dict
     monkeypatch.setitem(sys.modules, "vllm", module)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -131,24 +156,25 @@ def test_it_sleeps_while_training_and_wakes_with_new_weights(fake):
     assert fake.settings["model"] == "DIR"
     assert fake.settings["enable_sleep_mode"] is True
     assert fake.settings["gpu_memory_utilization"] == 0.4
-    engine.generate([request()])
-    assert fake.log == ["reset_prefix_cache", "generate"]  # awake, with the start weights
+    engine.generate([request(max_tokens=1)])
+    assert fake.log == ["step", "abort 1"]  # awake, with the start weights
     fake.log.clear()
     engine.sleep()
     engine.sleep()
     version[0] = 1
-    engine.generate([request()])
-    engine.generate([request()])
+    engine.generate([request(max_tokens=1)])
+    engine.generate([request(max_tokens=1)])
     assert fake.log == [
-        "sleep 1",
+        "sleep 2",
         "empty_cache",
         "wake weights",
         "load_weights",
         "wake kv_cache",
         "reset_prefix_cache",
-        "generate",
-        "reset_prefix_cache",
-        "generate",
+        "step",
+        "abort 1",
+        "step",
+        "abort 1",
     ]
 
 
@@ -198,9 +224,84 @@ def test_requests_and_answers_are_translated(fake):
     assert (len(full.tokens), full.finish) == (0, "length")
     assert [p["prompt_token_ids"] for p in fake.llm.prompts] == [[2, 3, 4], [2, 3, 4]]
     first, second = fake.llm.params
-    assert (first.max_tokens, first.top_k, first.logprobs, first.seed) == (5, -1, 0, 9)
+    assert (first.max_tokens, first.top_k, first.logprobs) == (5, -1, 0)
     assert first.stop_token_ids == [0, 1]
-    assert (second.top_k, second.temperature, second.stop) == (3, 0.7, ["g"])
+    assert not hasattr(first, "seed"), "a request's own seed is drawn from row by row"
+    assert (second.top_k, second.temperature) == (3, 0.7)
+
+
+def test_completions_go_on_while_weights_change(fake):
+    """Sleeping ends vLLM's requests; what was drawn is read again, and the versions are named."""
+    version = [0]
+    engine = VLLMEngine(net_of(tiny()), Letters(), model="DIR", read_version=lambda: version[0])
+    batch, sequence = engine.start(), engine.sequence(request(max_tokens=5))
+    batch.add([sequence])
+    with batch.at_work(0):
+        batch.step(0)
+        batch.step(0)
+    engine.sleep()
+    assert not fake.llm.running
+    version[0] = 1
+    with batch.at_work(1):
+        while not batch.is_done:
+            batch.step(1)
+    assert fake.llm.prompts[1]["prompt_token_ids"] == [2, 3, 4, 2, 3]
+    assert fake.llm.params[1].max_tokens == 3
+    assert sequence.completion.versions == (0, 1)
+    assert len(sequence.completion.tokens) == 5
+
+
+def test_a_sequence_that_nobody_waits_for_is_cut(fake):
+    """Dropped between two tokens; the others go on."""
+    engine = VLLMEngine(net_of(tiny()), Letters(), model="DIR", read_version=lambda: 0)
+    batch, one, two = engine.start(), engine.sequence(request()), engine.sequence(request())
+    batch.add([one, two])
+    batch.step(0)
+    batch.drop(one)
+    assert len(fake.llm.running) == 1
+    while not batch.is_done:
+        batch.step(0)
+    assert (len(one.completion.tokens), len(two.completion.tokens)) == (1, 5)
+
+
+def test_given_tokens_are_scored(fake):
+    """The check of weight syncs asks vLLM what it makes of tokens that it did not draw."""
+    engine = VLLMEngine(net_of(tiny()), Letters(), model="DIR", read_version=lambda: 0)
+    mask = [False, True, True]
+    zeros = [0.0] * 3
+    datum = Datum(tokens=[4, 5, 6], mask=mask, logprobs=zeros, advantages=zeros, weights=zeros)
+    batch, sequence = engine.start(), engine.sequence(request())
+    batch.add([sequence])
+    batch.step(0)
+    (found,) = engine.score([datum], 0)
+    assert found.tolist() == pytest.approx([0, -0.5, -0.6])
+    while not batch.is_done:
+        batch.step(0)
+    assert sequence.completion.tokens.tolist() == [2, 2, 3, 4, 5]  # read again, then drawn on
+
+
+def test_room_is_made_for_what_a_run_needs():
+    """A context of 262,144 is not reserved; a longer completion or the option is."""
+    assert room_for(262_144, 1024) == 8192
+    assert room_for(262_144, 16_384) == 32_768
+    assert room_for(262_144, 1024, 2000) == 2000
+    assert room_for(2048, 1024) == 2048
+
+
+def test_a_context_that_was_cut_bounds_completions(fake):
+    """`torch.vllm_tokens`: vLLM is told, and policies see it as the length of the context."""
+    engine = VLLMEngine(net_of(tiny()), Letters(), model="DIR", read_version=lambda: 0, tokens=6)
+    assert (fake.settings["max_model_len"], engine.context_length) == (6, 6)
+    (one,) = engine.generate([request()])
+    assert (len(one.tokens), one.finish) == (3, "length")
+
+
+@pytest.mark.parametrize("version", ["0.29.1", "0.34.0", "1.0", ""])
+def test_another_version_is_refused(fake, version):
+    """Exit 4 names the range and what is there, before a model is loaded."""
+    sys.modules["vllm"].__version__ = version
+    with pytest.raises(PrerequisiteError, match=r"vLLM 0\.30[\s\S]*vllm>=0\.30,<0\.34"):
+        VLLMEngine(net_of(tiny()), Letters(), model="DIR", read_version=lambda: 0)
 
 
 def test_a_completion_without_a_stop_is_cut_by_length(fake):
@@ -212,17 +313,18 @@ def test_a_completion_without_a_stop_is_cut_by_length(fake):
 
 
 def test_cancelling_and_empty_prompts(fake):
-    """Neither reaches vLLM."""
+    """Cancelling is asked before each token, and ends vLLM's requests."""
     engine = VLLMEngine(net_of(tiny()), Letters(), model="DIR", read_version=lambda: 0)
+    asked = []
     with pytest.raises(BackendError, match="cancelled"):
-        engine.generate([request()], lambda: True)
+        engine.generate([request()], lambda: asked.append(1) or len(asked) > 2)
+    assert fake.log == ["step", "step", "abort 1"]
     with pytest.raises(BackendError, match="empty prompt"):
         engine.generate([request(length=0)])
-    assert fake.log == []
 
 
 def test_calls_that_wait_are_one_batch(fake):
-    """Three coroutines in one tick: vLLM is called once; a fault fails its own call."""
+    """Three coroutines in one tick are drawn together; a fault fails its own call."""
     engine = VLLMEngine(net_of(tiny()), Letters(), model="DIR", read_version=lambda: 0)
     executor = Executor()
     inbox = Inbox(engine, executor, lambda: 7, 1)
@@ -235,7 +337,7 @@ def test_calls_that_wait_are_one_batch(fake):
     executor.close()
     assert isinstance(empty, BackendError)
     assert [c.versions for c in (one, *others)] == [(7,)] * 3
-    assert fake.log.count("generate") == 1
+    assert fake.log.count("step") == 5
     assert len(fake.llm.prompts) == 3
 
 
@@ -252,5 +354,54 @@ def test_without_vllm_or_cuda_it_says_what_to_install(monkeypatch, fake):
     with pytest.raises(PrerequisiteError, match="needs a CUDA GPU"):
         VLLMEngine(net, Letters(), model="DIR", read_version=lambda: 0)
     monkeypatch.setitem(sys.modules, "vllm", None)
-    with pytest.raises(PrerequisiteError, match="pip install vllm"):
+    with pytest.raises(PrerequisiteError, match="pip install 'vllm>="):
         VLLMEngine(net, Letters(), model="DIR", read_version=lambda: 0)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed")
+@pytest.mark.parametrize("family", ["llama", "mixtral"])
+def test_on_a_gpu_the_sampler_is_the_trainer(make_hf, tmp_path, family):
+    """Real vLLM, asleep and awake around an update: logprobs of what it draws are the trainer's."""
+    from rlvr import BuildContext
+    from rlvr.testing.backend import LikelihoodLoss
+    from rlvr_torch.backend import TorchBackend
+    from rlvr_torch.config import TorchConfig
+    from rlvr_torch.training.optimizer import OptimSettings
+
+    shape = transformers.AutoConfig.from_pretrained(make_hf(family))
+    shape.hidden_size, shape.head_dim, shape.intermediate_size = 256, 64, 256  # kernels want these
+    transformers.AutoModelForCausalLM.from_config(shape).save_pretrained(tmp_path)
+    for file in make_hf(family).glob("token*"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    config = TorchConfig(device="cuda", engine="vllm", vllm_memory=0.1)
+    train = OptimSettings(lr=1e-2)
+    context = BuildContext(model=f"hf:{tmp_path}", train=train, seed=3)
+
+    async def main():
+        gaps = []
+        async with TorchBackend(config, context) as backend:
+            for _ in range(3):
+                policy = await backend.policy()
+                done = await policy.generate_many([request(12, max_tokens=8)] * 4)
+                data = []
+                for one in done:
+                    mask = [False] * 12 + [True] * len(one.tokens)
+                    told = [0.0] * 12 + one.logprobs.tolist()
+                    data.append(
+                        Datum(
+                            tokens=[*range(2, 14), *one.tokens],
+                            mask=mask,
+                            logprobs=told,
+                            advantages=[1.0 * m for m in mask],
+                            weights=[0.1 * m for m in mask],
+                        )
+                    )
+                trained = await backend.logprobs(data, "policy")
+                pairs = zip(data, trained, strict=True)
+                gaps += [float(abs(t - d.logprobs)[d.mask].max()) for d, t in pairs]
+                await backend.update(data, LikelihoodLoss())
+        return gaps
+
+    assert max(asyncio.run(main())) < 0.2

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rlvr import BuildContext, Datum, Loss, NamedForm, Needs, PolicyGradientConfig
 from rlvr_algos.shaping.adaptive_kl import AdaptiveKl
-from rlvr_algos.shaping.kl import correction, kl_to_reference, largest, limited
+from rlvr_algos.shaping.kl import correction, kl_to_reference, largest, limited, unbiased_kl
 from rlvr_algos.tokens import PolicyTokens, as_metrics
 
 
@@ -122,10 +122,10 @@ class PolicyGradientLoss(AdaptiveKl, Loss):
             **mismatch,
         }
         if config.kl_coef > 0:
+            apart = tokens.logprobs, tokens.annotation("reference"), config.kl_estimator
+            is_weighted = config.kl_bias_correction
             kl = tokens.weighted(
-                kl_to_reference(
-                    tokens.logprobs, tokens.annotation("reference"), config.kl_estimator
-                )
+                unbiased_kl(*apart, log_ratio) if is_weighted else kl_to_reference(*apart)
             )
             metrics["kl/reference"] = kl
             if config.kl_target > 0:

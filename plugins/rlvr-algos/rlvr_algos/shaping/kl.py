@@ -16,6 +16,24 @@ def limited(log_ratio: Tensor) -> Tensor:
     return log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
 
 
+def unbiased_kl(logprobs: Tensor, reference: Tensor, estimator: str, log_ratio: Tensor) -> Tensor:
+    """
+    `kl_to_reference` of each token times its importance ratio, which has a gradient too.
+
+    With k3 value and gradient are, on average over the distribution that sampled, those of
+    KL(policy || reference) of now: r (k3 + 1 - pi_ref / pi) grad log pi = r log(pi / pi_ref)
+    grad log pi. DeepSeek-V3.2 (arXiv:2512.02556), "unbiased KL estimate"; TRL:
+    `use_bias_correction_kl`.
+
+    Args:
+        logprobs: As of `kl_to_reference`.
+        reference: As of `kl_to_reference`.
+        estimator: As of `kl_to_reference`.
+        log_ratio: (N,) nats, the policy against what sampled; carries the gradient.
+    """
+    return log_ratio.exp() * kl_to_reference(logprobs, reference, estimator)
+
+
 def kl_to_reference(logprobs: Tensor, reference: Tensor, estimator: str) -> Tensor:
     """
     Per-token estimate of KL(policy || reference) from tokens that the policy sampled.

@@ -18,11 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rlvr import Datum, FloatArray
 from rlvr_torch.generation.cache.kv_cache import KVCache
 from rlvr_torch.generation.cpu.weights import DecodeWeights
 from rlvr_torch.generation.cuda_graph import StepGraphs
 from rlvr_torch.generation.sequence import RunningSequence
 from rlvr_torch.generation.token_sampling import TokenSampler
+from rlvr_torch.models.attention import attend_over, causal
 from rlvr_torch.models.interface import Net, capped
 from rlvr_torch.runtime.batch_threads import BatchThreads
 
@@ -104,6 +106,26 @@ class DecodeBatch:
             self._drop()
         ended, self._ended = self._ended, []
         return ended
+
+    def score(self, datum: Datum) -> FloatArray:
+        """Logprobs (T,), nats, of a datum's supervised tokens; 0 elsewhere."""
+        net, places = self._net, np.flatnonzero(datum.mask)
+        tokens = torch.from_numpy(datum.tokens.astype(np.int64)).to(self._device)
+        positions = torch.arange(len(tokens) - 1, device=self._device)
+
+        def attend(
+            layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None
+        ) -> Tensor:
+            heads, length = net.heads[layer], q.shape[2]
+            is_cut = heads.window is not None and heads.window < length
+            sees = causal(length, q.device, heads.window) if is_cut else None
+            return attend_over(heads, q, k, v, sees, sinks)
+
+        hidden = net.hidden(tokens[None, :-1], positions[None], attend)[0, places - 1]
+        told = torch.log_softmax(self._logits(hidden) / datum.temperature, dim=-1)
+        numbers = np.zeros(len(tokens), np.float32)
+        numbers[places] = told.gather(1, tokens[places, None])[:, 0].cpu().numpy()
+        return numbers
 
     def drop(self, sequence: RunningSequence) -> None:
         """Forget a sequence that nobody waits for any more."""

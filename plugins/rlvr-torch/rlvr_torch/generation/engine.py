@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 from attrs import define, field
 
-from rlvr import BackendError, Completion, GenerateRequest, Tokenizer
+from rlvr import BackendError, Completion, Datum, FloatArray, GenerateRequest, Tokenizer
 from rlvr_torch.generation.cpu.weights import DecodeWeights
 from rlvr_torch.generation.decode_batch import DecodeBatch
 from rlvr_torch.generation.sequence import RunningSequence
@@ -84,6 +84,19 @@ class Engine:
         room = min(request.params.max_tokens, self.net.positions - len(prompt))
         ends = self.tokenizer.ends if self._ends is None else self._ends
         return RunningSequence(request, room, self.tokenizer, ends)
+
+    def score(self, data: Sequence[Datum], version: int) -> list[FloatArray]:
+        """
+        Logprobs (T,), nats, of the supervised tokens, by the weights that decoding uses.
+
+        They say whether those are the weights that are trained (`rlvr.Policy.score`).
+        """
+        batch = self.start()
+        with batch.at_work(version):
+            return [batch.score(datum) for datum in data]
+
+    def sleep(self) -> None:
+        """Nothing: it decodes with the weights that train, and keeps no memory of its own."""
 
     def start(self) -> DecodeBatch:
         """An empty batch, to which sequences are added at any time."""

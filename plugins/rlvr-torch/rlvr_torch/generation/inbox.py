@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from attrs import define
 
-from rlvr import BackendError, Completion, GenerateRequest
+from rlvr import BackendError, Completion, Datum, FloatArray, GenerateRequest
 from rlvr_torch.generation.decode_batch import DecodeBatch
 from rlvr_torch.generation.engine import Engine
 from rlvr_torch.generation.sequence import RunningSequence
@@ -83,6 +83,10 @@ class Inbox:
                 if self._is_scheduled:
                     self._gone.append(call)
             raise
+
+    async def score(self, data: Sequence[Datum]) -> list[FloatArray]:
+        """As `Engine.score`, between two slices of decoding."""
+        return await self._executor.run(lambda _: self._engine.score(data, self._read_version()))
 
     def close(self) -> None:
         """Fail all waiting requests, and all later ones."""

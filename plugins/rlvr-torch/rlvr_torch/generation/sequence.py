@@ -119,6 +119,11 @@ class RunningSequence:
         return len(self._tokens) >= self.room
 
     @property
+    def drawn(self) -> Sequence[int]:
+        """The tokens so far."""
+        return self._tokens
+
+    @property
     def has_room(self) -> bool:
         return self.room > 0
 

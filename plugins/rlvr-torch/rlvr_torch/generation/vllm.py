@@ -1,37 +1,50 @@
 """Sampling by vLLM in this process, on the GPU that also trains (`torch.engine=vllm`).
 
-vLLM sleeps while training has the GPU: its weights move to the host's memory and its cache is
-dropped. It wakes for the next generation, and takes over the trained weights where they changed;
-nothing is loaded from disk again. The order is: wake the weights, load the new ones, wake the
-cache, forget cached prefixes.
+vLLM sleeps while training has the GPU: its weights and its cache are dropped. It wakes for the next
+generation and takes over the trained weights; nothing is loaded from disk again. The order is: wake
+the weights, load the new ones, wake the cache, forget cached prefixes.
 
-What is drawn is not what our engine draws from the same seed. Not run on a GPU yet: the tests hold
-the order of calls against a stand-in.
+Completions go on while weights change: sleeping ends vLLM's requests, and what was drawn so far is
+read again as part of the prompt, so their keys are those of the new weights (our engine keeps those
+of the old).
+
+What is drawn is not what our engine draws from the same seed. Not run on a GPU yet: tests hold the
+order of calls against a stand-in, and a test for a GPU waits for one.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from rlvr import (
     BackendError,
     Completion,
     ConfigError,
+    Datum,
+    FloatArray,
     GenerateRequest,
     PrerequisiteError,
     Tokenizer,
     pip_install,
 )
 from rlvr_torch.generation.sequence import RunningSequence
+from rlvr_torch.models.hf.file_weights import file_weights
 from rlvr_torch.models.hf.net import HFNet
 from rlvr_torch.models.interface import Net
+
+VERSIONS = (0, 30), (0, 34)
+"""The first vLLM that is taken, and the first that is not: what is called here changes often."""
+
+_ROOM = 8192
+"""Tokens of prompt and completion that vLLM makes room for, unless completions are longer."""
 
 _IN_PROCESS = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine's core in this process, with its weights
@@ -43,13 +56,25 @@ _IN_PROCESS = {
 }
 
 
+def room_for(positions: int, max_tokens: int, asked: int = 0) -> int:
+    """
+    Tokens of prompt and completion together that vLLM reserves memory for.
+
+    Args:
+        positions: Those of the model; a context of 262,144 would reserve tens of GB.
+        max_tokens: Longest completion of the run.
+        asked: `torch.vllm_tokens`; 0: 8192, or twice a longer completion.
+    """
+    return min(positions, asked or max(_ROOM, 2 * max_tokens))
+
+
 class VLLMEngine:
     """
     The interface of `Engine`, by vLLM.
 
     Raises:
         ConfigError: The model is not an `hf:` model, or is stored in 4 bits.
-        PrerequisiteError: There is no vLLM, or no CUDA.
+        PrerequisiteError: There is no vLLM, one of another version, or no CUDA.
     """
 
     def __init__(
@@ -63,6 +88,7 @@ class VLLMEngine:
         dtype: torch.dtype = torch.bfloat16,  # what vLLM computes in
         memory: float = 0.5,  # share of the GPU's memory that vLLM may take while it is awake
         rows: int = 256,  # most completions decoded at the same time
+        tokens: int = 0,  # of prompt and completion; 0: the model's positions
     ) -> None:
         if not isinstance(net, HFNet):
             raise ConfigError(
@@ -75,18 +101,21 @@ class VLLMEngine:
                 "handed over\n  try torch.engine=own, or torch.quantize=none"
             )
         self._vllm = _load_vllm()
-        self._net, self.tokenizer, self.context_length = net, tokenizer, net.positions
+        self._net, self.tokenizer = net, tokenizer
+        self.context_length = min(tokens or net.positions, net.positions)
         self._read_version = read_version
         # vLLM reads the start weights itself, but the base has no adapter yet.
         self._loaded = 0 if net.adapted is None else -1
         self._is_asleep = False
+        self._sent: dict[str, RunningSequence] = {}  # vLLM's requests, by their ids
+        self._count = 0  # of requests, for their ids
         for name, value in _IN_PROCESS.items():
             os.environ.setdefault(name, value)
         self._llm = self._vllm.LLM(
             model=model,
             dtype=str(dtype).removeprefix("torch."),
             gpu_memory_utilization=memory,
-            max_model_len=net.positions,
+            max_model_len=self.context_length,
             max_num_seqs=rows,
             enable_sleep_mode=True,
             enable_prefix_caching=True,
@@ -105,14 +134,38 @@ class VLLMEngine:
         truncated one.
 
         Raises:
-            BackendError: `is_cancelled` said so (it is asked before vLLM begins), or a prompt is
+            BackendError: `is_cancelled` said so, which is asked before each token; or a prompt is
                 empty.
         """
         sequences = [self.sequence(request) for request in requests]
-        if is_cancelled():
-            raise BackendError("generation was cancelled")
-        self._complete([sequence for sequence in sequences if sequence.has_room])
+        batch = self.start()
+        batch.add([sequence for sequence in sequences if sequence.has_room])
+        while not batch.is_done:
+            if is_cancelled():
+                self._abort()
+                raise BackendError("generation was cancelled")
+            batch.step()
         return [sequence.completion for sequence in sequences]
+
+    def score(self, data: Sequence[Datum], _version: int) -> list[FloatArray]:
+        """
+        Logprobs (T,), nats, that vLLM gives to the supervised tokens, at temperature 1.
+
+        One sequence at a time: equal weights then give equal bits. What is running is sent again
+        afterwards.
+        """
+        self.wake()
+        self._abort()
+        params = self._vllm.SamplingParams(max_tokens=1, prompt_logprobs=0)
+        found: list[FloatArray] = []
+        for datum in data:
+            prompt = self._vllm.TokensPrompt(prompt_token_ids=datum.tokens.tolist())
+            (told,) = self._llm.generate([prompt], params, use_tqdm=False)
+            numbers = np.zeros(len(datum.tokens), np.float32)
+            for place in np.flatnonzero(datum.mask):
+                numbers[place] = told.prompt_logprobs[place][int(datum.tokens[place])].logprob
+            found.append(numbers)
+        return found
 
     def sequence(self, request: GenerateRequest) -> RunningSequence:
         if not len(request.prompt):
@@ -121,120 +174,151 @@ class VLLMEngine:
         return RunningSequence(request, room, self.tokenizer)
 
     def start(self) -> VLLMBatch:
-        return VLLMBatch(self._complete)
+        """An empty batch; whatever ran before is forgotten."""
+        self._abort()
+        return VLLMBatch(self)
 
-    def _complete(self, sequences: Sequence[RunningSequence], version: int | None = None) -> None:
-        if not sequences:
-            return
-        self._wake()
-        prompt = self._vllm.TokensPrompt
-        prompts = [prompt(prompt_token_ids=one.request.prompt.tolist()) for one in sequences]
-        params = [self._params(one) for one in sequences]
-        found = self._llm.generate(prompts, params, use_tqdm=False)
-        for sequence, output in zip(sequences, found, strict=True):
-            drawn = output.outputs[0]  # used up to where our rules end the completion
+    def send(self, sequences: Sequence[RunningSequence]) -> None:
+        """
+        Have vLLM draw these on; what they have already is part of the prompt.
+
+        Requests have no seeds of their own, which vLLM would draw one by one: where it is idle,
+        the first one's seed is that of all draws.
+        """
+        if sequences and not self._sent:
+            torch.manual_seed(sequences[0].request.seed & (2**63 - 1))
+        for sequence in sequences:
+            self._count += 1
+            drawn = sequence.drawn
+            prompt = self._vllm.TokensPrompt(
+                prompt_token_ids=[*sequence.request.prompt.tolist(), *drawn]
+            )
+            name = str(self._count)
+            params = self._params(sequence, sequence.room - len(drawn))
+            self._llm.llm_engine.add_request(name, prompt, params)
+            self._sent[name] = sequence
+
+    def advance(self, version: int | None) -> list[RunningSequence]:
+        """A token more for what was sent; gives the sequences that end now."""
+        ended: list[RunningSequence] = []
+        for output in self._llm.llm_engine.step():
+            sequence = self._sent.get(output.request_id)
+            if sequence is None:
+                continue
+            (drawn,) = output.outputs
             for token, logprobs in zip(drawn.token_ids, drawn.logprobs, strict=True):
                 if sequence.take(int(token), float(logprobs[token].logprob), version):
+                    ended.append(sequence)
                     break
+        self.forget(ended)
+        return ended
+
+    def forget(self, sequences: Sequence[RunningSequence]) -> None:
+        """Draw no further token of these."""
+        gone = [name for name, sequence in self._sent.items() if sequence in sequences]
+        if gone:
+            self._llm.llm_engine.abort_request(gone)
+        for name in gone:
+            del self._sent[name]
+
+    def is_sent(self, sequence: RunningSequence) -> bool:
+        """Whether vLLM has this one."""
+        return sequence in self._sent.values()
+
+    def _abort(self) -> None:
+        self.forget(list(self._sent.values()))
 
     def sleep(self) -> None:
-        """Free the GPU's memory for training, unless vLLM sleeps already."""
+        """Free the GPU's memory for training, unless vLLM sleeps already; its requests end."""
         if not self._is_asleep:
-            self._llm.sleep(level=1)
-            self._is_asleep = True
+            self._abort()
+            self._llm.sleep(level=2)  # the weights are given again: no copy on the host
+            self._is_asleep, self._loaded = True, -1
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Give vLLM the GPU's memory and the weights of now; nothing where it has both."""
         version = self._read_version()
+        if not self._is_asleep and version == self._loaded:
+            return
+        self._abort()
         if self._is_asleep:
             torch.cuda.empty_cache()  # what training left behind is room that vLLM needs
             self._llm.wake_up(tags=["weights"])
         if version != self._loaded:
             runner = self._llm.llm_engine.model_executor.driver_worker.model_runner
-            runner.model.load_weights(_merged(self._net))
+            # Not `model.load_weights`: kernels have laid the weights out anew since they were read.
+            runner.reload_weights(weights_iterator=file_weights(self._net))
             self._loaded = version
         if self._is_asleep:
             self._llm.wake_up(tags=["kv_cache"])
             self._is_asleep = False
         self._llm.reset_prefix_cache()  # keys of older weights
 
-    def _params(self, sequence: RunningSequence) -> Any:
+    def _params(self, sequence: RunningSequence, max_tokens: int) -> Any:
         params = sequence.request.params
         return self._vllm.SamplingParams(
-            max_tokens=sequence.room,
+            max_tokens=max_tokens,
             temperature=params.temperature,
             top_p=params.top_p,
             top_k=params.top_k or -1,
-            seed=sequence.request.seed & (2**63 - 1),
-            stop=list(params.stop),
             stop_token_ids=sorted(self.tokenizer.ends),
             ignore_eos=True,  # `stop_token_ids` are all there are, as with our engine
             logprobs=0,  # the drawn token's and no other
+            detokenize=False,  # stop texts are looked for in `RunningSequence`
+            output_kind=self._vllm.sampling_params.RequestOutputKind.DELTA,
         )
 
 
 class VLLMBatch:
-    """
-    A running batch (`DecodeBatch`) that is completed in one pass; what joins meanwhile waits.
+    """A running batch (`DecodeBatch`) of vLLM's: sequences join and leave between two tokens."""
 
-    `complete(sequences, version)` draws sequences to their ends.
-    """
-
-    def __init__(self, complete: Callable[[Sequence[RunningSequence], int | None], None]) -> None:
-        self._complete = complete
-        self._waiting: list[RunningSequence] = []
+    def __init__(self, engine: VLLMEngine) -> None:
+        self._engine = engine
+        self._running: list[RunningSequence] = []
 
     @property
     def is_done(self) -> bool:
-        return not self._waiting
+        return not self._running
 
     def add(self, sequences: Sequence[RunningSequence]) -> None:
-        self._waiting += sequences
+        self._running += sequences
 
     def drop(self, sequence: RunningSequence) -> None:
-        if sequence in self._waiting:
-            self._waiting.remove(sequence)
+        self._running.remove(sequence)
+        self._engine.forget([sequence])
 
-    def at_work(self, version: int | None = None) -> AbstractContextManager[None]:
-        return nullcontext()
+    @contextmanager
+    def at_work(self, version: int | None = None) -> Iterator[None]:
+        """Call `step` inside: vLLM is awake, with the weights of now."""
+        self._engine.wake()
+        yield
 
     def step(self, version: int | None = None) -> list[RunningSequence]:
-        some, self._waiting = self._waiting, []
-        self._complete(some, version)
-        return some
-
-
-def _merged(net: HFNet) -> Iterator[tuple[str, Tensor]]:
-    """
-    All weights under the names of the model's files, adapters added to copies of their base.
-
-    The net is left as it was, to the bit: adding an adapter and taking it away again would round.
-    """
-    adapted = {
-        f"{name}.base_layer.weight": module
-        for name, module in net.model.named_modules()
-        if hasattr(module, "get_base_layer") and getattr(module, "lora_A", None)
-    }
-    for name, value in net.model.named_parameters():
-        if ".lora_" in name:
-            continue
-        weight = value.detach()
-        if (module := adapted.get(name)) is not None:
-            before = weight.clone()
-            module.merge()
-            weight = module.get_base_layer().weight.detach().clone()
-            module.unmerge()
-            value.data.copy_(before)
-        yield name.replace(".base_layer.", "."), weight
+        self._engine.wake()
+        self._engine.send([one for one in self._running if not self._engine.is_sent(one)])
+        ended = self._engine.advance(version)
+        self._running = [one for one in self._running if one not in ended]
+        return ended
 
 
 def _load_vllm() -> Any:
+    low, high = (".".join(map(str, version)) for version in VERSIONS)
+    wanted = f"vllm>={low},<{high}"
     try:
         vllm = importlib.import_module("vllm")
     except ImportError as error:
         raise PrerequisiteError(
             f"torch.engine=vllm was asked for, but vLLM cannot be imported: {error}\n"
-            f"  install it with: {pip_install('vllm')}\n  or sample with torch.engine=own"
+            f"  install it with: {pip_install(wanted)}\n  or sample with torch.engine=own"
         ) from None
+    found = str(getattr(vllm, "__version__", ""))
+    numbers = tuple(map(int, re.findall(r"\d+", found)[:2]))
+    if not VERSIONS[0] <= numbers < VERSIONS[1]:
+        raise PrerequisiteError(
+            f"torch.engine=vllm needs vLLM {low} up to, not including, {high}.",
+            f"found: vLLM {found or 'of an unknown version'}",
+            f"install it with: {pip_install(wanted)}; or sample with torch.engine=own",
+        )
     if not torch.cuda.is_available():
         raise PrerequisiteError(
             f"torch.engine=vllm needs a CUDA GPU; torch {torch.__version__} finds none\n"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 from torch import Tensor, nn
 
 from rlvr import BackendError, Datum, Loss
@@ -15,6 +16,7 @@ from rlvr_torch.training.logprobs import trunk
 from rlvr_torch.training.microbatches import Pieces, microbatches
 from rlvr_torch.training.output_head import Critic
 from rlvr_torch.training.prefix_packing import PackedAttend
+from rlvr_torch.training.router_loss import RouterLoss
 
 
 @frozen(kw_only=True, eq=False)
@@ -26,6 +28,7 @@ class Learner:
     dtype: torch.dtype = torch.float32  # of the trunk's matrix products
     chunk: int = 1024  # positions whose logits exist at one time
     attention: PackedAttend | None = None  # of a packed row; None: `BlockAttention`
+    router: RouterLoss | None = None  # what a mixture's router adds to the loss
 
     @property
     def weights(self) -> list[nn.Parameter]:
@@ -37,20 +40,45 @@ class Learner:
         self, data: Sequence[Datum], loss: Loss
     ) -> tuple[HeadPass, Sequence[Tensor | None]]:
         """Loss and metrics of a micro-batch, and its gradient by each of the weights."""
-        hidden = trunk(self.net, data, self.dtype, self.attention)
-        found = head_pass(hidden, data, loss, self.net, critic=self.critic, chunk=self.chunk)
-        if not found.pulls:
+        found, balance = self._passed(data, loss, with_grad=True)
+        pairs = [*found.pulls]
+        if balance is not None and balance.requires_grad:
+            pairs.append((balance, torch.ones_like(balance)))
+        if not pairs:
             return found, []
-        tensors, pulls = zip(*found.pulls, strict=True)
+        tensors, pulls = zip(*pairs, strict=True)
         return found, torch.autograd.grad(tensors, self.weights, pulls, allow_unused=True)
 
     def appraised(self, data: Sequence[Datum], loss: Loss) -> HeadPass:
         """Loss and metrics of a micro-batch, nothing more."""
         with torch.no_grad():
+            return self._passed(data, loss, with_grad=False)[0]
+
+    def _passed(
+        self, data: Sequence[Datum], loss: Loss, *, with_grad: bool
+    ) -> tuple[HeadPass, Tensor | None]:
+        """A micro-batch through trunk and head; and the router's loss, times its coefficient."""
+        router = self.router
+        listening: AbstractContextManager[list[Tensor]] = (
+            nullcontext([]) if router is None else router.listening()
+        )
+        with listening as routed:
             hidden = trunk(self.net, data, self.dtype, self.attention)
-            return head_pass(
-                hidden, data, loss, self.net, critic=self.critic, chunk=self.chunk, with_grad=False
-            )
+        found = head_pass(
+            hidden,
+            data,
+            loss,
+            self.net,
+            critic=self.critic,
+            chunk=self.chunk,
+            with_grad=with_grad,
+        )
+        if router is None:
+            return found, None
+        share = router.share(routed, data)
+        balance = router.coefficient * share
+        metrics = {**found.metrics, "loss/router": share.item()}
+        return evolve(found, loss=found.loss + balance.item(), metrics=metrics), balance
 
 
 def accumulate(

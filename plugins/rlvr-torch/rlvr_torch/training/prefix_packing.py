@@ -61,6 +61,14 @@ def supervised_hidden(
     return hidden[0].index_select(0, torch.from_numpy(row.supervised).to(device))
 
 
+def reads(data: Sequence[Datum]) -> np.ndarray:
+    """How many of the data hold each token of their row, (N,) float32: a shared prompt has many."""
+    row = Row.of(data)
+    sizes = np.bincount(row.owners, minlength=len(row.leads)).clip(1)
+    own = np.ones(int(row.rests.sum()))
+    return np.concatenate([np.repeat(sizes, row.leads), own]).astype(np.float32)
+
+
 @frozen(kw_only=True, eq=False)
 class Row:
     """A micro-batch as one row."""

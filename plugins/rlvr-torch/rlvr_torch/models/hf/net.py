@@ -27,6 +27,9 @@ ATTENTION = "rlvr"
 OWN_MASKS: ContextVar[bool] = ContextVar("rlvr_own_masks", default=False)
 """Whether a model is being called as a whole, with the masks that it makes itself (`hf.vision`)."""
 
+ROUTED: ContextVar[list[Tensor] | None] = ContextVar("rlvr_routed", default=None)
+"""Takes the router logits (B * T, E) of each layer of a mixture, where somebody wants them."""
+
 
 class HFNet:
     """
@@ -90,12 +93,17 @@ class HFNet:
     def hidden(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         # `attend` travels as an argument, not in a variable of the thread: a checkpointed layer
         # that is computed again in the backward pass, in a thread of autograd's, finds it too.
-        return self.decoder(
+        routed = ROUTED.get()
+        found = self.decoder(
             input_ids=tokens,
             position_ids=positions.expand_as(tokens),
             use_cache=False,
             rlvr_attend=attend,
-        ).last_hidden_state
+            **({} if routed is None else {"output_router_logits": True}),
+        )
+        if routed is not None:
+            routed.extend(found.router_logits)
+        return found.last_hidden_state
 
     def attend_causal(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None

@@ -24,6 +24,9 @@ FAMILIES = (
     "gemma2",
     "gemma3_text",
     "gpt_oss",
+    "glm4",
+    "mixtral",
+    "qwen3_moe",
     "gpt2",
 )
 """Families that tests hold to the last digit; others are taken when they pass `build_net`."""

@@ -253,6 +253,10 @@ def quietly() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
         warnings.filterwarnings("ignore", message="fan_in_fan_out", category=UserWarning)
+        # Experts of a mixture get none (`attach`).
+        warnings.filterwarnings(
+            "ignore", message=".*keys did not match any targeted", category=RuntimeWarning
+        )
         # Adapters on tied weights: refused here, in our own words.
         warnings.filterwarnings("ignore", message=".*tie_word_embeddings", category=UserWarning)
         yield

@@ -1,0 +1,157 @@
+"""Did the last weight sync arrive? The sampler's logprobs must move as the trainer's do.
+
+Sampler and trainer round differently, by more than an update of a small learning rate changes a
+logprob: their difference alone does not show a sync that was lost. So both score the same tokens
+after each sync, always those of the run's first trajectories, and what they say is compared with
+what they said before. The update itself is the known change that must be seen.
+
+Shapes: N tokens, k the weight syncs since the first one that was looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import attrs
+import numpy as np
+from attrs import define, field
+from numpy.typing import NDArray
+
+from rlvr.errors import BackendError
+from rlvr.parts import Backend, Policy, Sampler
+from rlvr.training.stages import datum_of
+from rlvr.types import Datum, Group
+
+TOKENS = 1024
+"""Tokens of the policy that are scored after each sync; fewer where the first step drew fewer."""
+
+FEWEST = 32
+"""With fewer tokens nothing is claimed: no difference is sure."""
+
+SIGMAS = 5.0
+"""How sure it must be that the sampler is nearer to older weights than to those of now."""
+
+SPANS = tuple(2**n for n in range(9))
+"""How many syncs ago the weights are that those of now are compared with."""
+
+STILL = 1e-5
+"""An update that moves the trainer's logprobs by less (rms, nats) may be lost in rounding."""
+
+Numbers: TypeAlias = NDArray[np.float64]
+
+
+@define
+class SyncWatch:
+    """
+    Compares what sampler and trainer say of the same tokens, sync after sync.
+
+    Two things must not be. *Nothing changed*: an update changed the trainer's logprobs, and not one
+    bit of the sampler's. So a sync that is lost, or comes one update late, shows at once. *Nearer
+    to older weights*: the sampler's logprobs must be nearest to the trainer's of now. Rounding is
+    as likely to favour the trainer's of an earlier sync, so a healthy sampler is never surely
+    nearer to those, however little an update changes. One that gets half of the tensors or another
+    adapter is, after some updates: the trainer moves away from it.
+    """
+
+    _data: Sequence[Datum] = field(factory=tuple, init=False)
+    _syncs: int = field(default=0, init=False)
+    _before: tuple[Numbers, Numbers] | None = field(default=None, init=False)  # trainer, sampler
+    # (N,) each, the trainer's after earlier syncs. The first is left out: a new adapter is zero
+    # there, and rounds differently from all that follow.
+    _trained: deque[Numbers] = field(factory=lambda: deque(maxlen=SPANS[-1]), init=False)
+
+    async def check(
+        self, backend: Backend, sampler: Sampler, policy: Policy, groups: Sequence[Group]
+    ) -> None:
+        """
+        Score the watched tokens on both sides; the first `groups` say which tokens those are.
+
+        Nothing happens where the sampler cannot score tokens that it is given.
+
+        Raises:
+            BackendError: The sampler does not hold the weights of now.
+        """
+        data = self._data or _watched(groups, policy.context_length)
+        if sum(int(d.mask.sum()) for d in data) < FEWEST:
+            return
+        told = await sampler.score(policy, data)
+        if told is not None:
+            self._data = data
+            trained = await backend.logprobs(data, "policy")
+            self.compare(_flat(data, trained), _flat(data, told))
+
+    def compare(self, trained: Numbers, told: Numbers) -> None:
+        """
+        Take in what trainer and sampler say after a sync, (N,) nats each.
+
+        Raises:
+            BackendError: As `check`.
+        """
+        self._syncs += 1
+        before, self._before = self._before, (trained, told)
+        if before is None:
+            return
+        moved = _rms(trained - before[0])
+        if moved > STILL and np.array_equal(told, before[1]):
+            raise self._lost(
+                f"the update moved the trainer's logprobs of {len(told)} tokens by {moved:.2g} "
+                "nats (rms), and the sampler's are what they were, to the bit"
+            )
+        now = (told - trained) ** 2
+        for span in SPANS[: len(self._trained).bit_length()]:
+            sigmas = _sureness(now - (told - self._trained[-span]) ** 2)
+            if sigmas > SIGMAS:
+                raise self._lost(
+                    f"the sampler's logprobs of {len(told)} tokens are {_rms(told - trained):.2g} "
+                    f"nats from the trainer's (rms), and nearer to those of the weights {span} "
+                    f"updates ago, by {sigmas:.1f} standard errors"
+                )
+        self._trained.append(trained)
+
+    def _lost(self, found: str) -> BackendError:
+        return BackendError(
+            f"the sampler was to hold the weights of now, after {self._syncs - 1} weight syncs.",
+            f"found: {found}",
+            "look for a weight sync that did not arrive, arrived late or in part, or for another "
+            "adapter (the sampler's log); parity.threshold=none switches this check off",
+        )
+
+
+def _sureness(values: Numbers) -> float:
+    """The sum of independent values in standard errors from zero."""
+    spread = math.sqrt(float((values**2).sum()))
+    return float(values.sum()) / spread if spread else 0.0
+
+
+def _watched(groups: Sequence[Group], context_length: int) -> list[Datum]:
+    """
+    Trajectories with `TOKENS` of the policy's tokens, one a group first, at temperature 1.
+
+    Those that fill the context are left out: a server needs room for one more token.
+    """
+    longest = max((len(group.trajectories) for group in groups), default=0)
+    chosen: list[Datum] = []
+    count = 0
+    for place in range(longest):
+        for group in groups:
+            if count >= TOKENS:
+                return chosen
+            for one in group.trajectories[place : place + 1]:
+                fits = len(one.tokens) < context_length and not one.pictures
+                if one.finish != "error" and one.mask.any() and fits:
+                    chosen.append(attrs.evolve(datum_of(one), temperature=1.0))
+                    count += int(one.mask.sum())
+    return chosen
+
+
+def _flat(data: Sequence[Datum], numbers: Sequence[Any]) -> Numbers:
+    """Numbers (T,) of each datum, at its supervised tokens: (N,)."""
+    pairs = zip(data, numbers, strict=True)
+    return np.concatenate([np.asarray(found, np.float64)[d.mask] for d, found in pairs])
+
+
+def _rms(values: Numbers) -> float:
+    return math.sqrt(float((values**2).mean()))
