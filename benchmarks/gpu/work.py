@@ -42,7 +42,7 @@ from rlvr_torch.models.bpe import BytePairTokenizer
 from rlvr_torch.models.gpt2 import GPT2, GPT2Config
 from rlvr_torch.models.gpt2_files import save_gpt2
 from rlvr_torch.training.optimizer import OptimSettings
-from rlvr_torch.training.prefix_packing import BlockAttention
+from rlvr_torch.training.packing.prefix_packing import BlockAttention
 
 KNOWN = frozenset(one.name for one in fields(TorchConfig))
 """Options that this version of the backend has."""

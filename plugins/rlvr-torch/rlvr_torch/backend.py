@@ -31,17 +31,17 @@ from rlvr_torch.models.save import save_net
 from rlvr_torch.models.source import ModelSource
 from rlvr_torch.policy import LiveTorchPolicy, TorchPolicy
 from rlvr_torch.runtime.batch_threads import BatchThreads, suited_budget, usable_cores
-from rlvr_torch.runtime.device import allow_tf32, choose_device, free_memory, settled
+from rlvr_torch.runtime.device import allow_tf32, choose_device, settled
 from rlvr_torch.runtime.executor import Executor
 from rlvr_torch.runtime.weights_digest import Versions
 from rlvr_torch.training.accumulate import Learner, accumulate, eval_loss, explain_gradient
-from rlvr_torch.training.activation_checkpointing import checkpoint_layers, is_checkpointed
+from rlvr_torch.training.activation_checkpointing import checkpoint_where_meant
 from rlvr_torch.training.checkpoint import TrainingState, read_state, read_weights, write_state
 from rlvr_torch.training.logprobs import sequence_logprobs, sequence_values
 from rlvr_torch.training.loss_inputs import outputs_of
 from rlvr_torch.training.microbatches import Pieces, check_data
 from rlvr_torch.training.optimizer import OptimSettings, Updater
-from rlvr_torch.training.packed_attention import suited_attention
+from rlvr_torch.training.packing.packed_attention import suited_attention
 from rlvr_torch.training.reference import Reference, is_adapter_off, on_device
 from rlvr_torch.training.router_loss import RouterLoss
 from rlvr_torch.training.skip_bad_updates import NotFiniteError, Skips
@@ -87,11 +87,7 @@ class TorchBackend(Backend):
 
             compile_layers(self.net)
             self._attention = outside(self._attention)
-        free = free_memory(self.device)
-        if is_checkpointed(
-            config.checkpointing, self.net, tokens=self._budget, dtype=self.dtype, free=free
-        ):
-            checkpoint_layers(self.net)
+        checkpoint_where_meant(config.checkpointing, self.net, self._budget, self.dtype)
         self._engine = self._make_engine(context.sampling)
         is_exact = config.dtype == "float32" and config.engine == "own"
         cores = config.threads or usable_cores()
@@ -245,9 +241,7 @@ class TorchBackend(Backend):
         """From now on micro-batches hold at most so many tokens: more did not fit."""
         if tokens < self._budget:
             self._budget = tokens
-            log.warning(
-                "out_of_memory", microbatch_tokens=tokens, found="micro-batches were halved"
-            )
+            log.warning("out_of_memory", microbatch_tokens=tokens, found="one was halved")
 
     async def update(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
         """

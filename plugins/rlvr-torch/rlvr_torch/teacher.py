@@ -31,7 +31,7 @@ from rlvr_torch.runtime.executor import Executor
 from rlvr_torch.training.logprobs import sequence_logprobs, trunk
 from rlvr_torch.training.microbatches import Pieces, check_data
 from rlvr_torch.training.output_head import Head
-from rlvr_torch.training.packed_attention import suited_attention
+from rlvr_torch.training.packing.packed_attention import suited_attention
 from rlvr_torch.training.reference import on_device
 from rlvr_torch.training.top_k import as_datum, top_k
 

@@ -19,7 +19,7 @@ from rlvr_torch.training.accumulate import Learner
 from rlvr_torch.training.activation_checkpointing import checkpoint_layers
 from rlvr_torch.training.compiled import compile_layers, outside
 from rlvr_torch.training.optimizer import OptimSettings
-from rlvr_torch.training.packed_attention import PackedAttention
+from rlvr_torch.training.packing.packed_attention import PackedAttention
 
 # PyTorch's compiler hides warnings of its own, which pytest turns into errors before.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:torch.*", "ignore:The .grad attribute")

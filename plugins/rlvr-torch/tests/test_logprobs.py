@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from rlvr_torch.models.gpt2 import GPT2
 from rlvr_torch.training.logprobs import sequence_logprobs
-from rlvr_torch.training.prefix_packing import Extent
+from rlvr_torch.training.packing.prefix_packing import Extent
 
 
 def naive(model, datum):

@@ -21,7 +21,7 @@ from rlvr_torch.models.gpt2 import GPT2
 from rlvr_torch.models.lora.adapters import without_adapter
 from rlvr_torch.models.save import load_weights, save_net
 from rlvr_torch.models.source import ModelSource
-from rlvr_torch.training.prefix_packing import supervised_hidden
+from rlvr_torch.training.packing.prefix_packing import supervised_hidden
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing.*:FutureWarning"),

@@ -17,7 +17,7 @@ from rlvr_torch.runtime.device import settled
 from rlvr_torch.training.accumulate import Learner, accumulate, eval_loss
 from rlvr_torch.training.logprobs import sequence_logprobs
 from rlvr_torch.training.microbatches import Pieces
-from rlvr_torch.training.prefix_packing import BlockAttention
+from rlvr_torch.training.packing.prefix_packing import BlockAttention
 
 COUNT, LENGTH = 12, 10
 

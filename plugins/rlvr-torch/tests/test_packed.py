@@ -9,7 +9,7 @@ import torch
 from rlvr_torch.models.gpt2 import GPT2
 from rlvr_torch.models.hf.load import load_net
 from rlvr_torch.models.hf.net import HFNet
-from rlvr_torch.training.prefix_packing import Extent, supervised_hidden
+from rlvr_torch.training.packing.prefix_packing import Extent, supervised_hidden
 
 FAMILIES = (
     "own",

@@ -15,7 +15,7 @@ from rlvr_torch.training.fused_loss import HeadPass, add_metrics, head_pass, nam
 from rlvr_torch.training.logprobs import trunk
 from rlvr_torch.training.microbatches import Pieces, microbatches
 from rlvr_torch.training.output_head import Critic
-from rlvr_torch.training.prefix_packing import PackedAttend
+from rlvr_torch.training.packing.prefix_packing import PackedAttend
 from rlvr_torch.training.router_loss import RouterLoss
 
 

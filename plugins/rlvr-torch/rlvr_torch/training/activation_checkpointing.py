@@ -15,6 +15,7 @@ from torch import Tensor
 
 from rlvr_torch.models.attention import attend_over
 from rlvr_torch.models.interface import Net
+from rlvr_torch.runtime.device import free_memory
 
 _PROBE = 128
 """Tokens of the longer pass that measures what layers keep."""
@@ -46,6 +47,13 @@ def is_checkpointed(
     trained = sum(value.numel() for value in net.module.parameters() if value.requires_grad)
     room = free - _LATER * trained
     return tokens * activation_bytes(net, dtype) > _SHARE * room
+
+
+def checkpoint_where_meant(option: str, net: Net, tokens: int, dtype: torch.dtype) -> None:
+    """`checkpoint_layers` where the option means it (`is_checkpointed`), on the net's device."""
+    free = free_memory(net.head.device)
+    if is_checkpointed(option, net, tokens=tokens, dtype=dtype, free=free):
+        checkpoint_layers(net)
 
 
 def checkpoint_layers(net: Net) -> None:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rlvr_torch.models.interface import Attend, Net
-from rlvr_torch.training.prefix_packing import BlockAttention, PackedAttend, Row
+from rlvr_torch.training.packing.prefix_packing import BlockAttention, PackedAttend, Row
 
 
 class Outside:

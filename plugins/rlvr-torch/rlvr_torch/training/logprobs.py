@@ -22,7 +22,7 @@ from rlvr import BackendError, Datum
 from rlvr_torch.models.hf.vision import HFVisionNet
 from rlvr_torch.models.interface import Net
 from rlvr_torch.training.output_head import Chunk, Critic, Head, HeadGrads
-from rlvr_torch.training.prefix_packing import Extent, PackedAttend, supervised_hidden
+from rlvr_torch.training.packing.prefix_packing import Extent, PackedAttend, supervised_hidden
 
 
 @frozen(kw_only=True, eq=False)

@@ -13,7 +13,7 @@ from torch import Tensor
 import rlvr
 from rlvr import BackendError, Datum, FloatArray
 from rlvr_torch.runtime.batch_threads import BatchThreads
-from rlvr_torch.training.prefix_packing import Extent
+from rlvr_torch.training.packing.prefix_packing import Extent
 
 Found = TypeVar("Found")
 

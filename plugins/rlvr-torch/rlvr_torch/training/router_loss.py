@@ -25,7 +25,7 @@ from rlvr import ConfigError, Datum
 from rlvr_torch.models.hf.net import ROUTED, HFNet
 from rlvr_torch.models.hf.vision import HFVisionNet
 from rlvr_torch.models.interface import Net
-from rlvr_torch.training.prefix_packing import Extent, reads
+from rlvr_torch.training.packing.prefix_packing import Extent, reads
 
 
 @frozen

@@ -20,8 +20,8 @@ from attrs import frozen
 from torch import Tensor
 
 from rlvr_torch.models.interface import Heads, Net
-from rlvr_torch.training.prefix_packing import BlockAttention, PackedAttend, Row
-from rlvr_torch.training.varlen_attention import ChunkedAttention, CUDAFlashAttention, Spans
+from rlvr_torch.training.packing.prefix_packing import BlockAttention, PackedAttend, Row
+from rlvr_torch.training.packing.varlen_attention import ChunkedAttention, CUDAFlashAttention, Spans
 
 
 @frozen(kw_only=True, eq=False)

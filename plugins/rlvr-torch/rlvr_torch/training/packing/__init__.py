@@ -1,0 +1,1 @@
+"""Micro-batches as rows without padding, and the attention of their sequences."""
