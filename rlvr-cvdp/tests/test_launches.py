@@ -98,3 +98,15 @@ with ThreadPoolExecutor(6) as pool:
     reward = bench.rtl(bench.right, _with(bench, body))
     assert reward.score01 == 1.0, reward.evidence
     assert reward.evidence["services"][0]["launches"] == 18
+
+
+def test_a_warm_worker_has_loaded_what_each_command_needs(bench):
+    """Our pytest plugin is loaded before the fork: no command compiles and rewrites it again."""
+    body = """\
+import sys
+loader = type(sys.modules["rlvr_probe"].__loader__).__name__
+assert loader == "SourceFileLoader" or not os.path.exists("/rlvr/run/ask"), loader
+assert start("a", 60) == 0
+"""
+    reward = bench.rtl(bench.right, _with(bench, body))
+    assert reward.score01 == 1.0, reward.evidence

@@ -206,21 +206,17 @@ class TorchBackend(Backend):
         """
         if which not in _SCORES:
             raise BackendError(f"backend 'torch' has no {which!r} logprobs: {', '.join(_SCORES)}")
-        chunk, dtype, attention = self._config.logprob_chunk, self.dtype, self._attention
+        chunk, how = self._config.logprob_chunk, (self.dtype, self._attention)
 
         def work(is_cancelled: Callable[[], bool]) -> list[FloatArray]:
             self._prepare(data)
             pieces = self._pieces(is_cancelled)
             if which == "value":
                 critic = self._updater.have_critic()
-                return pieces.numbers(
-                    data, lambda d: sequence_values(self.net, critic, d, dtype, attention)
-                )
+                return pieces.numbers(data, lambda d: sequence_values(self.net, critic, d, *how))
             used = self._reference.opened() if which == "reference" else nullcontext(self.net)
             with used as net:
-                return pieces.numbers(
-                    data, lambda d: sequence_logprobs(net, d, chunk, dtype, attention)
-                )
+                return pieces.numbers(data, lambda d: sequence_logprobs(net, d, chunk, *how))
 
         return await self._worker.run(work)
 

@@ -1,6 +1,7 @@
 """A pytest plugin that notes the outcome of each item, beside how many simulations had run by then.
 
-Loaded with `-p rlvr_probe` inside the sandbox; standard library and pytest only.
+Loaded with `-p rlvr_probe` inside the sandbox; standard library and pytest only. A warm worker has
+loaded it already: PYTEST_DONT_REWRITE.
 """
 
 from __future__ import annotations

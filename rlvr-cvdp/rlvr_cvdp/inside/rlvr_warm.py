@@ -33,6 +33,7 @@ _MORE = (
     *("_pytest.cacheprovider", "_pytest.unittest", "_pytest.doctest", "_pytest.python"),
     *("_pytest.capture", "_pytest.terminal", "_pytest.pathlib", "_pytest.tmpdir", "fractions"),
     *("unittest", "doctest", "pdb", "glob", "json", "find_libpython", "math"),
+    *("importlib.metadata._adapters", "_pytest._argcomplete", "rlvr_probe", "ipaddress"),
 )
 # Read by cocotb and Python while they are imported: a command that wants them otherwise than they
 # were here gets processes of its own.
@@ -49,7 +50,11 @@ is_simulation = False
 
 def preload() -> None:
     """Load what the harnesses of this generation of cocotb load; what fails will fail for them."""
-    for name in (*_PRELOADED[os.environ.get("RLVR_COCOTB", "2")], *_MORE):
+    plugins: list[str] = []
+    with contextlib.suppress(Exception):
+        config = importlib.import_module("_pytest.config")
+        plugins = [f"_pytest.{name}" for name in config.default_plugins]
+    for name in (*_PRELOADED[os.environ.get("RLVR_COCOTB", "2")], *_MORE, *plugins):
         with contextlib.suppress(Exception):
             importlib.import_module(name)
 
