@@ -17,8 +17,8 @@ Public names, by module (import them from there; this package itself imports not
   `rlvr_torch.training.fused_loss`: `head_pass` - output head and loss in one pass;
   `rlvr_torch.training.accumulate`: `Learner`, `accumulate` - the gradient of a step.
 - `rlvr_torch.training.packing.prefix_packing`: `supervised_hidden` - hidden states of one row
-  without padding, shared prompts once; `rlvr_torch.runtime.batch_threads`: `BatchThreads` - threads that
-  share a batch.
+  without padding, shared prompts once; `rlvr_torch.runtime.batch_threads`: `BatchThreads` -
+  threads that share a batch.
 - `rlvr_torch.backend`: `TorchBackend`; `rlvr_torch.policy`: `TorchPolicy`;
   `rlvr_torch.config`: `TorchConfig` - what a run uses.
 - `rlvr_torch.runtime.device`: `choose_device`; `rlvr_torch.training.optimizer`: `build_adamw`,
