@@ -28,6 +28,9 @@ from rlvr.types import Datum, Group
 TOKENS = 1024
 """Tokens of the policy that are scored after each sync; fewer where the first step drew fewer."""
 
+SEQUENCES = 16
+"""Trajectories they are taken from, at most: each is a pass of its own in the sampler."""
+
 FEWEST = 32
 """With fewer tokens nothing is claimed: no difference is sure."""
 
@@ -128,16 +131,17 @@ def _sureness(values: Numbers) -> float:
 
 def _watched(groups: Sequence[Group], context_length: int) -> list[Datum]:
     """
-    Trajectories with `TOKENS` of the policy's tokens, one a group first, at temperature 1.
+    Trajectories with `TOKENS` of the policy's tokens, or `SEQUENCES` of them, at temperature 1.
 
-    Those that fill the context are left out: a server needs room for one more token.
+    One a group is taken first. Those that fill the context are left out: a server needs room for
+    one more token.
     """
     longest = max((len(group.trajectories) for group in groups), default=0)
     chosen: list[Datum] = []
     count = 0
     for place in range(longest):
         for group in groups:
-            if count >= TOKENS:
+            if count >= TOKENS or len(chosen) >= SEQUENCES:
                 return chosen
             for one in group.trajectories[place : place + 1]:
                 fits = len(one.tokens) < context_length and not one.pictures

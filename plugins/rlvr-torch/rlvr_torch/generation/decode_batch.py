@@ -28,6 +28,7 @@ from rlvr_torch.models.attention import attend_over, causal
 from rlvr_torch.models.interface import Net, capped
 from rlvr_torch.runtime.batch_threads import BatchThreads
 
+_LOGITS = 1 << 24  # numbers that exist at one time when given tokens are scored
 _DROP_SHARE = 0.125  # finished rows leave when they are this share of the batch
 
 
@@ -107,25 +108,41 @@ class DecodeBatch:
         ended, self._ended = self._ended, []
         return ended
 
-    def score(self, datum: Datum) -> FloatArray:
-        """Logprobs (T,), nats, of a datum's supervised tokens; 0 elsewhere."""
-        net, places = self._net, np.flatnonzero(datum.mask)
-        tokens = torch.from_numpy(datum.tokens.astype(np.int64)).to(self._device)
-        positions = torch.arange(len(tokens) - 1, device=self._device)
+    def score(self, data: Sequence[Datum]) -> list[FloatArray]:
+        """
+        Logprobs (T,), nats, of each datum's supervised tokens at its temperature; 0 elsewhere.
+
+        The data are read in one padded pass.
+        """
+        net, longest = self._net, max(len(datum.tokens) for datum in data) - 1
+        tokens = _stacked([datum.tokens for datum in data], longest + 1)[:, :-1].astype(np.int64)
 
         def attend(
             layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None
         ) -> Tensor:
-            heads, length = net.heads[layer], q.shape[2]
-            is_cut = heads.window is not None and heads.window < length
-            sees = causal(length, q.device, heads.window) if is_cut else None
+            heads = net.heads[layer]
+            is_cut = heads.window is not None and heads.window < longest
+            sees = causal(longest, q.device, heads.window) if is_cut else None
             return attend_over(heads, q, k, v, sees, sinks)
 
-        hidden = net.hidden(tokens[None, :-1], positions[None], attend)[0, places - 1]
-        told = torch.log_softmax(self._logits(hidden) / datum.temperature, dim=-1)
-        numbers = np.zeros(len(tokens), np.float32)
-        numbers[places] = told.gather(1, tokens[places, None])[:, 0].cpu().numpy()
-        return numbers
+        positions = torch.arange(longest, device=self._device).expand(len(data), -1)
+        states = net.hidden(torch.from_numpy(tokens).to(self._device), positions, attend)
+        rows, places = np.nonzero(_stacked([datum.mask for datum in data], longest + 1))
+        targets = _stacked([datum.tokens for datum in data], longest + 1)[rows, places]
+        heat = np.array([datum.temperature for datum in data], np.float32)[rows]
+        told = self._told(states[rows, places - 1], targets.astype(np.int64), heat)
+        numbers = np.zeros((len(data), longest + 1), np.float32)
+        numbers[rows, places] = told
+        return [row[: len(datum.tokens)] for row, datum in zip(numbers, data, strict=True)]
+
+    def _told(self, states: Tensor, targets: np.ndarray, heat: np.ndarray) -> np.ndarray:
+        """Logprobs (N,) of tokens (N,) after states (N, C) at temperatures (N,), some at a time."""
+        count, found = max(1, _LOGITS // self._net.vocab_size), []
+        for part in (slice(at, at + count) for at in range(0, len(states), count)):
+            scale = torch.from_numpy(heat[part, None]).to(self._device)
+            told = torch.log_softmax(self._logits(states[part]) / scale, dim=-1).cpu().numpy()
+            found.append(np.take_along_axis(told, targets[part, None], 1)[:, 0])
+        return np.concatenate(found)
 
     def drop(self, sequence: RunningSequence) -> None:
         """Forget a sequence that nobody waits for any more."""
@@ -255,6 +272,14 @@ class DecodeBatch:
             return capped(self._net, self._weights.logits(hidden.float()))
         with torch.autocast(self._device.type, enabled=False):
             return capped(self._net, self._weights.logits(hidden.float()))
+
+
+def _stacked(rows: Sequence[np.ndarray], width: int) -> np.ndarray:
+    """Rows of any lengths as one array (B, width), zeros behind them."""
+    stacked = np.zeros((len(rows), width), rows[0].dtype)
+    for whole, row in zip(stacked, rows, strict=True):
+        whole[: len(row)] = row
+    return stacked
 
 
 def _name(sequence: RunningSequence, version: int | None) -> Hashable:

@@ -19,6 +19,9 @@ from rlvr_torch.generation.sequence import RunningSequence
 from rlvr_torch.models.interface import Net
 from rlvr_torch.runtime.batch_threads import BatchThreads
 
+_PASS_TOKENS = 4096
+"""Padded tokens that `Engine.score` reads at the same time."""
+
 
 @define(eq=False, slots=False)
 class Engine:
@@ -92,8 +95,11 @@ class Engine:
         They say whether those are the weights that are trained (`rlvr.Policy.score`).
         """
         batch = self.start()
+        longest = max(len(datum.tokens) for datum in data)
+        count = max(1, _PASS_TOKENS // longest)
         with batch.at_work(version):
-            return [batch.score(datum) for datum in data]
+            parts = [batch.score(data[i : i + count]) for i in range(0, len(data), count)]
+        return [numbers for part in parts for numbers in part]
 
     def sleep(self) -> None:
         """Nothing: it decodes with the weights that train, and keeps no memory of its own."""
