@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
 import torch
 
-from rlvr import Datum
+from rlvr import Datum, Loss
 from rlvr.testing.fakes import ReinforceLoss
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.models.gpt2 import GPT2, GPT2Config
@@ -16,7 +19,7 @@ from rlvr_torch.runtime.batch_threads import BatchThreads
 from rlvr_torch.runtime.device import settled
 from rlvr_torch.training.accumulate import Learner, accumulate, eval_loss
 from rlvr_torch.training.logprobs import sequence_logprobs
-from rlvr_torch.training.microbatches import Pieces
+from rlvr_torch.training.microbatches import Pieces, microbatches, row_tokens
 from rlvr_torch.training.packing.prefix_packing import BlockAttention
 
 COUNT, LENGTH = 12, 10
@@ -71,6 +74,24 @@ def data() -> list[Datum]:
     ]
 
 
+def group_of(count: int, *, prompt: int, completion: int) -> list[Datum]:
+    """Completions of one prompt."""
+    generator = np.random.default_rng(1)
+    asked = generator.integers(0, 40, prompt)
+    mask = np.arange(prompt + completion) >= prompt
+    return [
+        Datum(
+            tokens=np.concatenate([asked, generator.integers(0, 40, completion)]),
+            mask=mask,
+            logprobs=np.where(mask, -1.0, 0.0),
+            advantages=np.where(mask, generator.normal(), 0.0),
+            weights=mask / (count * completion),
+            problem_id="group",
+        )
+        for _ in range(count)
+    ]
+
+
 def gradient(net: GPT2, data: list[Datum], budget: int, attention: Any = None) -> Any:
     """All gradients as one vector, the metrics, and the budgets that were learnt."""
     learnt: list[int] = []
@@ -106,6 +127,59 @@ def test_the_bits_are_those_of_the_smaller_micro_batches(net: GPT2, data: list[D
 
     assert none == []
     assert torch.equal(small, halved)
+
+
+@pytest.mark.parametrize("most", [27, 32, 40])
+def test_the_budget_that_was_learnt_fits_the_next_step(net: GPT2, most: int) -> None:
+    """Of a group with one prompt too: its tokens are counted as they are packed, prompt once."""
+    data = group_of(8, prompt=20, completion=4)
+    budget = row_tokens(data)
+    device = SmallDevice(most)
+    whole, _, _ = gradient(net, data, budget)
+    parts, _, learnt = gradient(net, data, budget, device)
+    assert budget == 20 + 8 * 4  # by hand
+    assert device.refused
+    assert max(learnt) < budget
+
+    device.refused = 0
+    again, _, _ = gradient(net, data, min(learnt), device)
+    assert device.refused == 0
+    torch.testing.assert_close(parts, whole, rtol=1e-5, atol=1e-7)
+    torch.testing.assert_close(again, whole, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("budget", [30, 52, 60, 10_000])
+def test_tokens_of_a_micro_batch_are_counted_as_it_was_cut(data: list[Datum], budget: int) -> None:
+    """No micro-batch of several data is above the budget, and none could take the next datum."""
+    mixed = [*data, *group_of(8, prompt=20, completion=4)]
+    batches = [[mixed[i] for i in batch] for batch in microbatches(mixed, budget)]
+    assert all(row_tokens(batch) <= budget for batch in batches if len(batch) > 1)
+    assert all(row_tokens([*batch, after[0]]) > budget for batch, after in pairwise(batches))
+
+
+class OneSet(Learner):
+    """Counts gradients of earlier micro-batches that are alive and no weight's sum."""
+
+    earlier: list[Any] = []  # noqa: RUF012 - of the class, for the record is frozen
+    stale: list[int] = []  # noqa: RUF012
+
+    def gradients(self, data: Sequence[Datum], loss: Loss) -> Any:
+        sums = {id(weight.grad) for weight in self.weights}
+        alive = [one() for one in self.earlier]
+        self.stale.append(sum(grad is not None and id(grad) not in sums for grad in alive))
+        found, grads = super().gradients(data, loss)
+        self.earlier.extend(ref(grad) for grad in grads if grad is not None)
+        return found, grads
+
+
+def test_gradients_of_one_micro_batch_are_held_at_a_time(net: GPT2, data: list[Datum]) -> None:
+    """With one thread; halving takes no more memory than that: it is short already."""
+    OneSet.earlier, OneSet.stale = [], []
+    learner = OneSet(net=net, attention=SmallDevice(20))
+    accumulate(data, ReinforceLoss(), learner, Pieces(budget=60, threads=BatchThreads()))
+
+    assert len(OneSet.stale) > 6
+    assert set(OneSet.stale) == {0}
 
 
 def test_one_datum_that_does_not_fit_ends_the_step(net: GPT2, data: list[Datum]) -> None:

@@ -15,8 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from rlvr.testing.backend import LikelihoodLoss
 from rlvr_torch.models.hf.load import load_net
 from rlvr_torch.models.interface import Heads
-from rlvr_torch.training import varlen_attention
 from rlvr_torch.training.accumulate import Learner
+from rlvr_torch.training.packing import varlen_attention
 from rlvr_torch.training.packing.packed_attention import PackedAttention, suited_attention
 from rlvr_torch.training.packing.prefix_packing import BlockAttention, Row
 from rlvr_torch.training.packing.varlen_attention import (

@@ -106,10 +106,15 @@ def accumulate(
     for first in range(0, len(batches), threads.size):
         for found, grads in pieces.each(data, work, batches[first : first + threads.size]):
             add_metrics(metrics, {"loss": found.loss, **found.metrics})
-            for weight, grad in zip(learner.weights, grads, strict=False):  # none: nothing to add
-                if grad is not None:
-                    weight.grad = grad if weight.grad is None else weight.grad.add_(grad)
+            _add_gradients(learner.weights, grads)
+            del found, grads  # not held while the next ones are computed
     return metrics
+
+
+def _add_gradients(weights: Sequence[nn.Parameter], grads: Sequence[Tensor | None]) -> None:
+    for weight, grad in zip(weights, grads, strict=False):  # none: nothing to add
+        if grad is not None:
+            weight.grad = grad if weight.grad is None else weight.grad.add_(grad)
 
 
 def eval_loss(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -66,6 +66,17 @@ def microbatches(data: Sequence[Datum], budget: int) -> list[list[int]]:
     return batches
 
 
+def row_tokens(data: Sequence[Datum]) -> int:
+    """Tokens of a micro-batch of these data, as `microbatches` counts them: equal prompts once."""
+    tokens, known = 0, set[bytes]()
+    for datum in data:
+        extent = Extent.of(datum)
+        lead = _lead(datum, extent)
+        tokens += extent.end - (extent.prompt if lead in known and not datum.pictures else 0)
+        known.add(lead)
+    return tokens
+
+
 def _lead(datum: Datum, extent: Extent) -> bytes:
     """The bytes by which prompts are told apart."""
     shown = repr(datum.pictures).encode() if datum.pictures else b""
@@ -87,9 +98,9 @@ class Pieces:
         data: Sequence[Datum],
         work: Callable[[list[int]], Found],
         batches: Sequence[list[int]],
-    ) -> list[Found]:
+    ) -> Iterator[Found]:
         """
-        What `work` gives for each micro-batch, in order.
+        What `work` gives for each micro-batch, in order; with one thread, as soon as it is there.
 
         One that does not fit into the device's memory is cut in two, and gives two results.
 
@@ -97,18 +108,29 @@ class Pieces:
             torch.OutOfMemoryError: A single datum does not fit.
         """
 
-        def some(batch: list[int]) -> list[Found]:
+        def some(batch: list[int]) -> Iterator[Found]:
             try:
-                return [work(batch)]
+                found = work(batch)
             except torch.OutOfMemoryError:
                 if len(batch) == 1:
                     raise
+            else:
+                yield found
+                return
             # Outside the handler: the error holds what the failed pass had made.
-            self.shrink(max(1, sum(len(data[i].tokens) for i in batch) // 2))
             middle = len(batch) // 2
-            return some(batch[:middle]) + some(batch[middle:])
+            halves = batch[:middle], batch[middle:]
+            self.shrink(max(row_tokens([data[i] for i in half]) for half in halves))
+            for half in halves:
+                yield from some(half)
 
-        return [found for some_found in self.threads.map(some, batches) for found in some_found]
+        if self.threads.size == 1:  # a result may be a whole set of gradients: hold one at a time
+            self.threads.prepare()
+            for batch in batches:
+                yield from some(batch)
+        else:
+            for all_found in self.threads.map(lambda batch: list(some(batch)), batches):
+                yield from all_found
 
     def map(
         self, data: Sequence[Datum], work: Callable[[list[int]], Sequence[Found]]
