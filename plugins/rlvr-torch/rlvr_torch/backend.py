@@ -89,7 +89,8 @@ class TorchBackend(Backend):
             self._attention = outside(self._attention)
         checkpoint_where_meant(config.checkpointing, self.net, self._budget, self.dtype)
         self._engine = self._make_engine(context.sampling)
-        is_exact = config.dtype == "float32" and config.engine == "own"
+        is_rounded = self.device.type == "cuda" and config.tf32
+        is_exact = config.dtype == "float32" and config.engine == "own" and not is_rounded
         cores = config.threads or usable_cores()
         self.capabilities = Capabilities(
             eval_loss=True,

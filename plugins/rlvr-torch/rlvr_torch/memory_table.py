@@ -72,7 +72,7 @@ def shape_of(model: str, config: TorchConfig) -> Shape:
         text = load_config(source.hf.where).get_text_config()
         try:
             return Shape.of(text, model, counted=count_weights(source.hf.where))
-        except AttributeError as error:
+        except (AttributeError, TypeError) as error:
             raise ConfigError(
                 f"the memory plan of {model} was asked for.",
                 f"found: {error}",

@@ -188,3 +188,16 @@ def test_the_backend_checkpoints_the_net_that_it_trains(make_datum):
         digests.append(weights_digest(backend.model))
         asyncio.run(backend.__aexit__())
     assert len(set(digests)) == 1
+
+
+def test_sampling_leaves_the_layers_checkpointed():
+    """Decoding swaps the layers' passes for faster ones, and gives them back as they were."""
+    config = TorchConfig(device="cpu", checkpointing="layers", threads=1)
+    spec = "gpt2:new?layers=2&heads=2&width=16&positions=32"
+    backend = TorchBackend(config, BuildContext(model=spec, seed=1))
+    before = [layer.__dict__["forward"] for layer in backend.net.layers]
+
+    with backend._engine.start().at_work(0):
+        assert [layer.__dict__["forward"] for layer in backend.net.layers] != before
+
+    assert [layer.__dict__["forward"] for layer in backend.net.layers] == before

@@ -10,7 +10,7 @@ import torch
 
 from rlvr import BackendError, BuildContext, Group, Problem, Sampler, Segment, Trajectory
 from rlvr.testing.backend import LikelihoodLoss
-from rlvr.training.weight_sync import SyncWatch
+from rlvr.training.weight_sync import SyncWatch, _watched
 from rlvr_torch.backend import TorchBackend
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.training.optimizer import OptimSettings
@@ -78,7 +78,7 @@ def groups():
 
 
 def syncs_until_found(directory, make_datum, fault, lr, most):
-    """How many syncs after the first it takes to end the run; None: it does not."""
+    """Syncs after the first until the run ends, and why, or a warning comes; None: neither."""
     trainer, sampler, watch = build(directory, lr), Copy(directory, fault), SyncWatch()
 
     async def main():
@@ -92,6 +92,8 @@ def syncs_until_found(directory, make_datum, fault, lr, most):
                 await watch.check(trainer, sampler, policy, groups())
             except BackendError as error:
                 return number, str(error)
+            if watch._has_warned:
+                return number, ""
         return None
 
     return asyncio.run(main())
@@ -108,13 +110,31 @@ def test_an_update_that_does_not_arrive_is_found_at_once(make_hf, make_datum, fa
 
 
 @pytest.mark.parametrize("fault", ["half", "wrong"])
-def test_half_a_sync_and_another_adapter_are_found(make_hf, make_datum, fault):
-    """The trainer moves away from what the sampler says, far below a nat."""
+def test_half_a_sync_and_another_adapter_are_warned_of(make_hf, make_datum, fault, capsys):
+    """The trainer moves away from what the sampler says, far below a nat; said once."""
     number, message = syncs_until_found(make_hf("llama"), make_datum, fault, 1e-4, 40)
     assert number <= 40
-    assert "nearer to those of the weights" in message
+    assert message == ""
+    assert capsys.readouterr().err.count("sampler_nearer_to_older_weights") == 1
 
 
 def test_a_healthy_run_is_left_alone(make_hf, make_datum):
     """Rounding alone, for many updates, is no fault."""
     assert syncs_until_found(make_hf("llama"), make_datum, "", 1e-5, 60) is None
+
+
+def test_a_long_trajectory_is_cut_to_the_tokens_that_are_watched():
+    """One of 3,000 tokens gives its first 1,024; a second one is not taken."""
+    tokens = np.arange(3000) % 300
+    segments = [
+        Segment(author="prompt", tokens=tokens[:8]),
+        Segment(author="policy", tokens=tokens, logprobs=np.full(3000, -1.0)),
+    ]
+    long = [
+        Group(problem=Problem(id="p", prompt=()), trajectories=[t])
+        for t in [Trajectory(problem_id="p", segments=segments)] * 2
+    ]
+
+    (datum,) = _watched(long, 4096)
+
+    assert (len(datum.tokens), int(datum.mask.sum())) == (1032, 1024)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -54,22 +54,28 @@ class DecodeWeights:
             yield
             return
         self._lay_out(version)
-        replaced: list[nn.Module] = []
+        replaced: list[tuple[nn.Module, Any]] = []  # with its own forward, which training set
+
+        def replace(module: nn.Module, forward: Any) -> None:
+            replaced.append((module, module.__dict__.get("forward")))
+            module.__dict__["forward"] = forward  # found before the class's
+
         try:
             for module, product in self._products.items():
-                module.__dict__["forward"] = product  # found before the class's
-                replaced.append(module)
+                replace(module, product)
             for module in self._net.module.modules():
                 if type(module) is Block and _is_bare(module, self._products):
-                    module.__dict__["forward"] = PackedBlock(module, self._products.__getitem__)
-                    replaced.append(module)
+                    replace(module, PackedBlock(module, self._products.__getitem__))
             self._is_last_packed = type(self._net) is GPT2 and "forward" in self._net.h[-1].__dict__
             self._head = self._head_product
             yield
         finally:
             self._head, self._is_last_packed = None, False
-            for module in replaced:
-                del module.__dict__["forward"]
+            for module, own in replaced:
+                if own is None:
+                    del module.__dict__["forward"]
+                else:
+                    module.__dict__["forward"] = own
 
     def _lay_out(self, version: int | None) -> None:
         """Copy the weights, unless nobody has written to them since the last copy."""
