@@ -327,6 +327,21 @@ def test_a_callers_mistake_is_no_damage(tmp_path: Path) -> None:
     assert not [p.name for p in tmp_path.iterdir() if "damaged" in p.name]
 
 
+def test_a_text_that_is_no_unicode_is_not_kept_and_the_next_one_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Half of a surrogate pair, as key or value; said once."""
+    store = KeyValueCache(tmp_path / "v.sqlite", "word", str)
+    store.put("\ud800", "text")
+    store.put("key", "\ud800")
+
+    assert (store.get("\ud800"), store.get("key")) == (None, None)
+    store.put("key", "text")
+    assert store.get("key") == "text"
+    store.close()
+    assert capsys.readouterr().err.count("word_not_kept") == 1
+
+
 def test_a_huge_row_is_not_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It counts as unknown, and is written again."""
     path = tmp_path / "v.sqlite"

@@ -118,6 +118,8 @@ class KeyValueCache(Generic[T]):
                 self._set_aside(error)
             else:
                 self._unusable(error, rests=self._db is None or code in _HELD)
+        except UnicodeEncodeError as error:  # half of a surrogate pair: the next text may be whole
+            self.say(f"{self._name}_not_kept", error=str(error))
         except (OSError, ValueError) as error:
             self._unusable(error)
         return None
