@@ -140,7 +140,8 @@ class KeyValueCache(Generic[T]):
         )
         table = (
             f"CREATE TABLE IF NOT EXISTS [{self._name}s] (key TEXT PRIMARY KEY, "
-            f"[{self._name}] TEXT NOT NULL, at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP) WITHOUT ROWID"
+            f"[{self._name}] TEXT NOT NULL, "
+            "at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP) WITHOUT ROWID"
         )
         try:
             db.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
