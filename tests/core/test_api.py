@@ -105,6 +105,17 @@ def test_mistakes_are_the_errors_of_the_command_line(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+def test_none_is_a_value_and_never_passed_over(tmp_path: Path) -> None:
+    """It switches parity off; an option that cannot be none says so."""
+    run = rlvr.train("toy", steps=0, out=tmp_path / "r", options={"parity.threshold": None})
+
+    assert (
+        json.loads((run.directory / "run.json").read_text())["config"]["parity.threshold"] is None
+    )
+    with pytest.raises(rlvr.ConfigError, match=r"train\.lr cannot be None"):
+        rlvr.train("toy", out=tmp_path / "none", options={"train.lr": None})
+
+
 def test_all_may_be_called_where_an_event_loop_runs(tmp_path: Path) -> None:
     """A notebook: the cell's own loop runs already."""
 

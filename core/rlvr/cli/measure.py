@@ -90,8 +90,9 @@ def evaluate(
     from rlvr.evaluation.breakdown import breakdown
 
     run = model if isinstance(model, Path) else None
+    asked = {"eval.samples": samples, "eval.split": split}
     args = arguments(
-        {"eval.samples": samples, "eval.split": split, **(options or {})},
+        {k: v for k, v in asked.items() if v is not None} | dict(options or {}),
         plugin=plugin,
         model=None if run else model,
         run_dir=None if run is None else str(run),

@@ -140,6 +140,5 @@ def train(
 
 def arguments(options: Options | None, *, quiet: bool = True, **flags: Any) -> Namespace:
     """What the command's parser would have made of these flags."""
-    given = {key: value for key, value in (options or {}).items() if value is not None}
     texts = {name: str(v) if isinstance(v, Path) else v for name, v in flags.items()}
-    return Namespace(**texts, flag_options=given, verbosity=-quiet, json=quiet)
+    return Namespace(**texts, flag_options=dict(options or {}), verbosity=-quiet, json=quiet)
