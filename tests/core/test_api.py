@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +20,7 @@ import pytest
 import rlvr
 from rlvr.cli import audit, evaluate, run, score
 from rlvr.cli.parser import CommandParser
+from rlvr.concurrency import run_blocking
 
 pytest.importorskip("torch", reason="losses speak torch; pip install torch")
 
@@ -154,6 +157,53 @@ def test_ctrl_c_in_a_notebook_writes_a_checkpoint(tmp_path: Path) -> None:
     assert cell.returncode == 0
     assert "a checkpoint was written" in said
     assert list((tmp_path / "run" / "checkpoints").glob("step-*"))
+
+
+def test_a_second_ctrl_c_waits_no_more_and_cancels_no_clean_up(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The first one cancels the work once; the work ends as it would have."""
+    ended = threading.Event()
+
+    async def work() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        try:
+            await asyncio.sleep(60)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(1)
+            ended.set()
+
+    async def cell() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            run_blocking(work)
+
+    asyncio.run(cell())
+    assert not ended.is_set()
+    assert ended.wait(10)
+    assert capsys.readouterr().err.count("Ctrl-C again stops at once") == 1
+
+
+def test_ctrl_c_before_the_work_begins_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing blocks, and nothing is begun; a work that cancels itself is no Ctrl-C."""
+    run = asyncio.run
+
+    def late(main: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.7)
+        return run(main)
+
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    async def cell() -> None:
+        with pytest.raises(asyncio.CancelledError):
+            run_blocking(cancelled)
+        monkeypatch.setattr(asyncio, "run", late)
+        with pytest.raises(KeyboardInterrupt):
+            run_blocking(lambda: pytest.fail("it was begun"))
+
+    run(cell())
 
 
 @pytest.mark.integration
