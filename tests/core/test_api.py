@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 import rlvr
 from rlvr.cli import audit, evaluate, run, score
@@ -106,6 +107,21 @@ def test_mistakes_are_the_errors_of_the_command_line(tmp_path: Path) -> None:
         rlvr.train("toy", out=tmp_path / "none", options={"train.l": 1})
 
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("own", [{"processors": [structlog.processors.JSONRenderer()]}, None])
+def test_the_callers_logging_stays_as_it_was(own: dict[str, Any] | None) -> None:
+    """Set up by the caller or not at all, also where the call fails."""
+    structlog.reset_defaults()
+    if own is not None:
+        structlog.configure(**own)
+    before = structlog.is_configured(), structlog.get_config()
+
+    rlvr.score("toy", completions=[{"id": "toy_a", "completion": "a"}])
+    with pytest.raises(rlvr.UnknownNameError):
+        rlvr.audit("toy", only=["toy_q"])
+    assert (structlog.is_configured(), structlog.get_config()) == before
+    structlog.reset_defaults()
 
 
 def test_none_is_a_value_and_never_passed_over(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from attrs import frozen
 from rlvr.cli.train import Options, arguments
 from rlvr.errors import ConfigError
 from rlvr.evaluation.breakdown import Breakdown
-from rlvr.log import plain_lines, setup
+from rlvr.log import borrowed, setup
 from rlvr.plugins.host import PluginHost
 from rlvr.types import ScoredGroup
 
@@ -109,7 +109,7 @@ def evaluate(
         figures="no",
         by="",
     )
-    with plain_lines():
+    with borrowed():
         setup()
         found = evaluated(configured_for(args, PluginHost.load()), args)
     return Evaluation(report=breakdown(found.scored, []), facts=found.facts, groups=found.scored)
@@ -184,7 +184,7 @@ def score(
         config=config,
         preset=preset,
     )
-    with plain_lines():
+    with borrowed():
         setup()
         host = PluginHost.load()
         configured = configure(args, host, needs="score")
@@ -257,7 +257,7 @@ def audit(
         config=config,
         preset=preset,
     )
-    with plain_lines():
+    with borrowed():
         setup()
         file, _, _ = audited(args, PluginHost.load())
     return file.to_json()

@@ -14,7 +14,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlvr.log import plain_lines
+from rlvr.log import borrowed
 from rlvr.plugins.host import PluginHost
 from rlvr.records.run_directory import RunDir
 from rlvr.types import EvalReport
@@ -128,7 +128,7 @@ def train(
         config=config,
         preset=preset,
     )
-    with plain_lines():
+    with borrowed():
         finished, _ = trained(args, PluginHost.load())
     return FinishedRun(
         directory=finished.directory,
