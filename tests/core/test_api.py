@@ -97,6 +97,7 @@ def test_an_audit_gives_what_the_command_prints() -> None:
     found = rlvr.audit("toy", only=["toy_a"], mutants=1, repeats=1)
 
     assert list(found["problems"]) == ["toy_a"]
+    assert list(rlvr.audit("toy", only="toy_a", mutants=1, repeats=1)["problems"]) == ["toy_a"]
     with pytest.raises(rlvr.UnknownNameError, match="toy_d"):
         rlvr.audit("toy", only=["toy_q"])
 
@@ -106,7 +107,12 @@ def test_mistakes_are_the_errors_of_the_command_line(tmp_path: Path) -> None:
     with pytest.raises(rlvr.UnknownNameError, match=r"train\.lr"):
         rlvr.train("toy", out=tmp_path / "none", options={"train.l": 1})
 
+    with pytest.raises(rlvr.PluginError, match="'curv'"):  # one name, not four letters
+        rlvr.train("toy", out=tmp_path / "none", callbacks="curv")
     assert not (tmp_path / "none").exists()
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(rlvr.ConfigError, match=r"model=Path\("):
+        rlvr.evaluate("toy", model=str(tmp_path))
 
 
 @pytest.mark.parametrize("own", [{"processors": [structlog.processors.JSONRenderer()]}, None])

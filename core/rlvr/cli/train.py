@@ -63,7 +63,7 @@ def train(
     algo: str | None = None,
     sampler: str | None = None,
     curriculum: str | None = None,
-    callbacks: Sequence[str] | None = None,
+    callbacks: Sequence[str] | str | None = None,
     steps: int | None = None,
     max_staleness: int | None = None,
     seed: int | None = None,
@@ -87,7 +87,7 @@ def train(
         algo: Algorithm; None: grpo.
         sampler: Sampler; None: the algorithm's.
         curriculum: Which problems a step takes; None: as the task says.
-        callbacks: Names of observers.
+        callbacks: Names of observers, or one name.
         steps: Batches of problems to train on.
         max_staleness: Updates that sampling may lag behind training.
         seed: Seed of everything random.
@@ -119,7 +119,7 @@ def train(
         algo=algo,
         sampler=sampler,
         curriculum=curriculum,
-        callbacks=None if callbacks is None else ",".join(callbacks),
+        callbacks=None if callbacks is None else listed(callbacks),
         steps=steps,
         max_staleness=max_staleness,
         seed=seed,
@@ -136,6 +136,11 @@ def train(
         reports=finished.reports,
         best=best_step(finished.reports),
     )
+
+
+def listed(names: Sequence[str] | str) -> str:
+    """Names, or one of them, as a flag takes them."""
+    return names if isinstance(names, str) else ",".join(names)
 
 
 def arguments(options: Options | None, *, quiet: bool = True, **flags: Any) -> Namespace:
