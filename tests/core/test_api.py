@@ -110,6 +110,10 @@ def test_mistakes_are_the_errors_of_the_command_line(tmp_path: Path) -> None:
     with pytest.raises(rlvr.PluginError, match="'curv'"):  # one name, not four letters
         rlvr.train("toy", out=tmp_path / "none", callbacks="curv")
     assert not (tmp_path / "none").exists()
+    with pytest.raises(rlvr.PluginError, match="'nope'"):
+        rlvr.score("nope", task="toy", golden=True)
+    with pytest.raises(rlvr.ConfigError, match="--plugin builtin"):
+        rlvr.score("algos", task="toy", golden=True)
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(rlvr.ConfigError, match=r"model=Path\("):
         rlvr.evaluate("toy", model=str(tmp_path))
