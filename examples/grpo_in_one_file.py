@@ -26,11 +26,17 @@ import torch
 
 import rlvr
 
+NOTHING = "nothing could be judged"
 CLIP = 0.2  # PPO's clip of the ratio of new to old probability (arXiv:1707.06347)
 
 
 class GrpoLoss(rlvr.Loss):
-    """Clipped policy gradient, a mean over the tokens of a step (arXiv:2402.03300, no KL)."""
+    """
+    Clipped policy gradient of GRPO (arXiv:2402.03300) without its KL.
+
+    It is a mean over all tokens of a step, as in DAPO (arXiv:2503.14476); GRPO's own averages the
+    tokens of each answer first.
+    """
 
     importance_weighted = True
 
@@ -48,16 +54,17 @@ class GrpoLoss(rlvr.Loss):
             )
             ratio = (new - old).exp()
             inside = ratio.clamp(1 - CLIP, 1 + CLIP)
-            gain = torch.minimum(ratio * advantages, inside * advantages)
+            free, bound = ratio * advantages, inside * advantages
+            gain = torch.minimum(free, bound)
             total = total.to(new.device) - (weights * gain).sum()
-            clipped += float((weights * (ratio != inside)).sum())
+            clipped += float((weights * (bound < free)).sum())
         return total, {"clip_share": clipped}
 
 
 def advantages_of(rewards: Sequence[float]) -> list[float]:
-    """(G,) reward less the group's mean, over the standard deviation; 0 where all are equal."""
-    spread = pstdev(rewards)
-    return [(reward - mean(rewards)) / (spread + 1e-6) if spread else 0.0 for reward in rewards]
+    """(G,) reward less the group's mean, over the standard deviation."""
+    middle, spread = mean(rewards), pstdev(rewards)
+    return [(reward - middle) / (spread + 1e-6) for reward in rewards]
 
 
 def datum_of(trajectory: rlvr.Trajectory, advantage: float, tokens: int) -> rlvr.Datum:
@@ -88,7 +95,7 @@ async def judged(
 ) -> list[list[tuple[rlvr.Trajectory, rlvr.Reward]]]:
     """(P, G) answers with their rewards; an answer that could not be judged is left out."""
     groups = await asyncio.gather(
-        *[answers_of(opened, policy, p, seed + i) for i, p in enumerate(problems)]
+        *[answers_of(opened, policy, p, rlvr.seed_of(seed, i)) for i, p in enumerate(problems)]
     )
     pairs = [(p, t) for p, group in zip(problems, groups, strict=True) for t in group]
     outcomes = iter(await opened.verify(pairs))
@@ -97,15 +104,14 @@ async def judged(
 
 
 def data_of(groups: Sequence[Sequence[tuple[rlvr.Trajectory, rlvr.Reward]]]) -> list[rlvr.Datum]:
-    """Every answer of a group that has something to compare, with its advantage."""
-    told = [
-        (trajectory, advantage)
-        for group in groups
-        for (trajectory, _), advantage in zip(
-            group, advantages_of([reward.value for _, reward in group] or [0.0]), strict=False
-        )
-        if advantage and trajectory.mask.any()
-    ]
+    """Every answer of the groups whose rewards differ, with its advantage."""
+    told = []
+    for group in groups:
+        rewards = [reward.value for _, reward in group]
+        if len(set(rewards)) > 1:
+            answers = [trajectory for trajectory, _ in group]
+            told += zip(answers, advantages_of(rewards), strict=True)
+    told = [(trajectory, advantage) for trajectory, advantage in told if trajectory.mask.any()]
     tokens = sum(int(trajectory.mask.sum()) for trajectory, _ in told)
     return [datum_of(trajectory, advantage, tokens) for trajectory, advantage in told]
 
@@ -115,27 +121,29 @@ async def train(opened: rlvr.Opened, *, steps: int, problems: int, seed: int) ->
     loss, backend = GrpoLoss(), opened.backend
     drawn = random.Random(seed)
     train, test = (list(opened.task.problems(split)) for split in ("train", "test"))
-    print(f"before: {await right(opened, test, seed):.1%} right of {len(test)} test problems")
+    print(f"before: {await right(opened, test, seed)}; {len(test)} test problems")
     for step in range(1, steps + 1):
         begun = time.monotonic()
         policy = await backend.policy()
         chosen = drawn.choices(train, k=problems)
-        groups = await judged(opened, policy, chosen, seed=step * 1_000_003)
+        groups = await judged(opened, policy, chosen, seed=rlvr.seed_of(seed, step))
         rewards = [reward.value for group in groups for _, reward in group]
         data = data_of(groups)
         metrics = await backend.update(data, loss) if data else {}
+        reward = f"reward {mean(rewards):.3f}" if rewards else NOTHING
         print(
-            f"step {step:>3}  reward {mean(rewards or [0.0]):.3f}  "
+            f"step {step:>3}  {reward}  "
             f"gradient {metrics.get('grad/norm', 0.0):.2e}  {time.monotonic() - begun:.1f} s",
             flush=True,
         )
-    print(f"after:  {await right(opened, test, seed):.1%} right of {len(test)} test problems")
+    print(f"after:  {await right(opened, test, seed)}; {len(test)} test problems")
 
 
-async def right(opened: rlvr.Opened, problems: Sequence[rlvr.Problem], seed: int) -> float:
-    """Share of right answers of the policy as it is now (pass@1)."""
+async def right(opened: rlvr.Opened, problems: Sequence[rlvr.Problem], seed: int) -> str:
+    """Share of right answers of the policy as it is now (pass@1), for people."""
     groups = await judged(opened, await opened.backend.policy(), problems, seed)
-    return mean(reward.score01 == 1.0 for group in groups for _, reward in group)
+    found = [reward.score01 == 1.0 for group in groups for _, reward in group]
+    return f"{mean(found):.1%} right" if found else NOTHING
 
 
 async def main() -> None:
@@ -147,7 +155,9 @@ async def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("options", nargs="*", metavar="key=value", help="options of rlvr")
     args = parser.parse_args()
-    options = ["sampler.group_size=8", *args.options]
+    if args.problems < 1:
+        parser.error("--problems: a step takes at least one")
+    options = [f"run.seed={args.seed}", "sampler.group_size=8", *args.options]
     async with rlvr.open_policy(args.plugin, options=options) as opened:
         await train(opened, steps=args.steps, problems=args.problems, seed=args.seed)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import signal
+import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Future, wait
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 __all__ = ["all_of", "as_they_end"]
@@ -43,33 +44,62 @@ async def as_they_end(work: Iterable[Coroutine[Any, Any, Result]]) -> AsyncGener
         await end(tasks)
 
 
-def run_blocking(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+def run_blocking(main: Callable[[], Coroutine[Any, Any, Result]], *, then: str = "") -> Result:
     """
     `asyncio.run(main())`; in a thread of its own where this one's event loop runs (a notebook).
 
-    There, Ctrl-C cancels the work, and its end is waited for, as `asyncio.run` does.
+    There, the first Ctrl-C cancels the work and waits for its end; a second one waits no more.
+    `then` says for people what a cancelled work does last.
     """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(main())
     begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = Future()
+    ended: Future[Result] = Future()
+    context = contextvars.copy_context()
+    presses = 0
 
     async def work() -> Result:
         task = asyncio.current_task()
         assert task is not None
         begun.set_result((asyncio.get_running_loop(), task))
+        if presses:
+            raise asyncio.CancelledError
         return await main()
 
-    def cancel(*_: object) -> None:
-        loop, task = begun.result()
-        loop.call_soon_threadsafe(task.cancel)
-
-    with ThreadPoolExecutor(1, thread_name_prefix="rlvr") as thread, _on_ctrl_c(cancel):
+    def target() -> None:
         try:
-            return thread.submit(contextvars.copy_context().run, asyncio.run, work()).result()
+            ended.set_result(context.run(lambda: asyncio.run(work())))
+        except BaseException as error:  # raised again in the thread that waits
+            ended.set_exception(error)
+
+    def pressed(*_: object) -> None:
+        nonlocal presses
+        presses += 1
+        if presses > 1:
+            raise KeyboardInterrupt
+        say_stopping(then)
+        if begun.done():  # else it sees the press when it begins
+            loop, task = begun.result()
+            with suppress(RuntimeError):  # the loop is closed: the work has ended
+                loop.call_soon_threadsafe(task.cancel)
+
+    with _on_ctrl_c(pressed):
+        threading.Thread(target=target, name="rlvr", daemon=True).start()
+        while not ended.done():
+            wait([ended], timeout=0.5)  # a signal that another thread receives is seen in between
+        try:
+            return ended.result()
         except asyncio.CancelledError:
+            if not presses:
+                raise
             raise KeyboardInterrupt from None
+
+
+def say_stopping(then: str = "") -> None:
+    """What the first Ctrl-C does, on standard error."""
+    print(f"\nrlvr: stopping{then}; Ctrl-C again stops at once", file=sys.stderr)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partialmethod
 from pathlib import Path
 from typing import Any
@@ -21,18 +22,32 @@ _LEVELS = {2: "debug", 1: "debug", 0: "info", -1: "warning", -2: "error"}
 EventDict = MutableMapping[str, Any]
 
 
-_is_plain = False
+_is_plain: ContextVar[bool] = ContextVar("is_plain", default=False)
 
 
 @contextmanager
 def plain_lines() -> Iterator[None]:
     """Within a command: lines for people on standard error, also where it is no terminal."""
-    global _is_plain
-    _is_plain = True
+    before = _is_plain.set(True)
     try:
         yield
     finally:
-        _is_plain = False
+        _is_plain.reset(before)
+
+
+@contextmanager
+def borrowed() -> Iterator[None]:
+    """Within a function of the command line: `plain_lines`; then events go where they went."""
+    import structlog
+
+    before = structlog.get_config() if structlog.is_configured() else None
+    try:
+        with plain_lines():
+            yield
+    finally:
+        structlog.reset_defaults()
+        if before is not None:
+            structlog.configure(**before)
 
 
 class Log:
@@ -74,7 +89,7 @@ def setup(*, verbosity: int = 0, json: bool | None = None, run_file: Path | None
     import structlog
 
     processors = structlog.processors
-    as_json = not (_is_plain or sys.stderr.isatty()) if json is None else json
+    as_json = not (_is_plain.get() or sys.stderr.isatty()) if json is None else json
     if as_json:
         tail: list[Any] = [processors.format_exc_info, processors.JSONRenderer(default=str)]
     else:

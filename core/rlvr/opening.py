@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from rlvr.types import Outcome, Problem, SamplingParams, Trajectory
 
 __all__ = ["Opened", "Verifying", "open_policy", "open_teacher", "open_verifying", "starter_model"]
 
+WordsOrValues = Sequence[str] | Mapping[str, Any]
 Pairs = Sequence[tuple[Problem, Trajectory]]
 
 
@@ -76,7 +77,7 @@ class Verifying:
 
 @asynccontextmanager
 async def open_verifying(
-    plugin: str, *, dataset: Path | None = None, options: Sequence[str] = ()
+    plugin: str, *, dataset: Path | None = None, options: WordsOrValues = ()
 ) -> AsyncIterator[Verifying]:
     """
     Open a task and its reward as `rlvr score` does; they are closed when the block ends.
@@ -84,7 +85,7 @@ async def open_verifying(
     Args:
         plugin: Plugin whose default task is used, or the task's name.
         dataset: Data set of the task; None: the embedded one.
-        options: `key=value` texts, as on the command line.
+        options: `key=value` texts, as on the command line, or values by key.
 
     Raises:
         ConfigError: An option is unknown.
@@ -102,10 +103,14 @@ async def open_verifying(
 
 
 def _configured(
-    plugin: str, dataset: Path | None, options: Sequence[str], *, needs: str, **given: Any
+    plugin: str, dataset: Path | None, options: WordsOrValues, *, needs: str, **given: Any
 ) -> tuple[Configured, BuildContext]:
     given["dataset"] = str(dataset) if dataset else None
-    args = Namespace(plugin=plugin, overrides=list(options), **given)
+    if isinstance(options, Mapping):
+        given["flag_options"] = dict(options)
+    else:
+        given["overrides"] = list(options)
+    args = Namespace(plugin=plugin, **given)
     host = PluginHost.load()
     configured = configure(args, host, needs=needs)
     check_prerequisites(host, configured.chosen.task.provider)
@@ -155,7 +160,7 @@ async def open_policy(
     model: str | None = None,
     run: Path | None = None,
     dataset: Path | None = None,
-    options: Sequence[str] = (),
+    options: WordsOrValues = (),
 ) -> AsyncIterator[Opened]:
     """
     Open a model as `rlvr eval` does; it is closed when the block ends.
@@ -165,7 +170,7 @@ async def open_policy(
         model: Model spec; None: the plugin's starter model, or the run's.
         run: A run whose last checkpoint is opened, or one of its `checkpoints/NAME`.
         dataset: Data set of the task; None: the embedded one, or the run's.
-        options: `key=value` texts, as on the command line.
+        options: `key=value` texts, as on the command line, or values by key.
 
     Raises:
         ConfigError: A model beside a run, or an option that is unknown.

@@ -20,9 +20,9 @@ from rlvr import (
 )
 
 
-def judged(texts: list[str], *options: str) -> tuple[Verifying, list[Outcome]]:
+def judged(texts: list[str], *words: str, **values: object) -> tuple[Verifying, list[Outcome]]:
     async def work() -> tuple[Verifying, list[Outcome]]:
-        async with open_verifying("toy", options=options) as opened:
+        async with open_verifying("toy", options=values or words) as opened:
             problem = next(iter(opened.task.problems("train")))
             pairs = [(problem, Trajectory.from_text(problem.id, text)) for text in texts]
             return opened, await opened.verify(pairs)
@@ -46,6 +46,8 @@ def test_failures_are_outcomes() -> None:
 def test_stop_texts_are_the_options() -> None:
     """What ends a completion is an option of the run as anywhere."""
     opened, _ = judged([], "sampler.stop=END,STOP")
+    assert opened.stop == ("END", "STOP")
+    opened, _ = judged([], **{"sampler.stop": ("END", "STOP")})
     assert opened.stop == ("END", "STOP")
 
 

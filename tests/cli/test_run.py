@@ -285,6 +285,26 @@ def test_rescore_applies_the_reward_again(rlvr: Call, begun: Path) -> None:
     assert len(lines(begun / "rescored.jsonl")) == 128
 
 
+def test_a_run_of_an_earlier_version_is_evaluated_but_not_resumed(rlvr: Call, begun: Path) -> None:
+    """Its options that are gone are passed over; to go on with it is refused in plain words."""
+    record = json.loads((begun / "run.json").read_text())
+    gone = {"run.plugin": "toy", "run.out": "r", "verify.alarm": 0.1, "parity.probe": 4}
+    record["config"] |= {**gone, "run.task": ""}
+    (begun / "run.json").write_text(json.dumps(record))
+
+    for words in (
+        ("eval", "--run", "r", "--samples", "1"),
+        ("eval", "--plugin", "toy", "--samples", "1", "--against", "r"),
+        ("rescore", "r"),
+    ):
+        done = rlvr(*words)
+        assert done.returncode == 0, done.stderr
+    refused = rlvr("run", "--resume", "r")
+    assert refused.returncode == 2
+    assert "an earlier version of rlvr, which had run.plugin, run.out" in refused.stderr
+    assert "rlvr eval --run r" in refused.stderr
+
+
 def test_a_trained_checkpoint_is_a_model(rlvr: Call, whole_line: tuple[Done, Path]) -> None:
     """`gpt2:RUN/checkpoints/step-N/model` evaluates, better than the start."""
     model = next((whole_line[1] / "checkpoints").glob("step-000060/model"))

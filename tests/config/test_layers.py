@@ -154,6 +154,21 @@ def test_unknown_keys_suggest_the_nearest():
     assert "did you mean 't.steps'?" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("key", "instead"), [("run.plugin", "--plugin"), ("run.out", "--out"), ("parity.probe", "none")]
+)
+def test_an_option_that_is_gone_names_what_is_written_instead(key, instead):
+    """From the command line and from the environment, and nothing that merely looks alike."""
+    variable = "RLVR_" + key.upper().replace(".", "__")
+    for layer in (
+        overrides_layer([f"{key}=1"]),
+        environment_layer({variable: "1"}, CORE_OPTIONS),
+    ):
+        with pytest.raises(UnknownNameError, match=f"any more.*\n.*\n.*{instead}") as caught:
+            resolve(CORE_OPTIONS, [layer])
+        assert "did you mean" not in str(caught.value)
+
+
 def test_a_bare_key_suggests_its_namespace():
     """`lr=...` means `t.lr=...` to a person, so that is what is suggested."""
     with pytest.raises(UnknownNameError, match=r"did you mean 't\.lr'"):

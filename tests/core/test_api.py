@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 import rlvr
 from rlvr.cli import audit, evaluate, run, score
 from rlvr.cli.parser import CommandParser
+from rlvr.concurrency import run_blocking
 
 pytest.importorskip("torch", reason="losses speak torch; pip install torch")
 
@@ -93,6 +97,7 @@ def test_an_audit_gives_what_the_command_prints() -> None:
     found = rlvr.audit("toy", only=["toy_a"], mutants=1, repeats=1)
 
     assert list(found["problems"]) == ["toy_a"]
+    assert list(rlvr.audit("toy", only="toy_a", mutants=1, repeats=1)["problems"]) == ["toy_a"]
     with pytest.raises(rlvr.UnknownNameError, match="toy_d"):
         rlvr.audit("toy", only=["toy_q"])
 
@@ -102,7 +107,42 @@ def test_mistakes_are_the_errors_of_the_command_line(tmp_path: Path) -> None:
     with pytest.raises(rlvr.UnknownNameError, match=r"train\.lr"):
         rlvr.train("toy", out=tmp_path / "none", options={"train.l": 1})
 
+    with pytest.raises(rlvr.PluginError, match="'curv'"):  # one name, not four letters
+        rlvr.train("toy", out=tmp_path / "none", callbacks="curv")
     assert not (tmp_path / "none").exists()
+    with pytest.raises(rlvr.PluginError, match="'nope'"):
+        rlvr.score("nope", task="toy", golden=True)
+    with pytest.raises(rlvr.ConfigError, match="--plugin builtin"):
+        rlvr.score("algos", task="toy", golden=True)
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(rlvr.ConfigError, match=r"model=Path\("):
+        rlvr.evaluate("toy", model=str(tmp_path))
+
+
+@pytest.mark.parametrize("own", [{"processors": [structlog.processors.JSONRenderer()]}, None])
+def test_the_callers_logging_stays_as_it_was(own: dict[str, Any] | None) -> None:
+    """Set up by the caller or not at all, also where the call fails."""
+    structlog.reset_defaults()
+    if own is not None:
+        structlog.configure(**own)
+    before = structlog.is_configured(), structlog.get_config()
+
+    rlvr.score("toy", completions=[{"id": "toy_a", "completion": "a"}])
+    with pytest.raises(rlvr.UnknownNameError):
+        rlvr.audit("toy", only=["toy_q"])
+    assert (structlog.is_configured(), structlog.get_config()) == before
+    structlog.reset_defaults()
+
+
+def test_none_is_a_value_and_never_passed_over(tmp_path: Path) -> None:
+    """It switches parity off; an option that cannot be none says so."""
+    run = rlvr.train("toy", steps=0, out=tmp_path / "r", options={"parity.threshold": None})
+
+    assert (
+        json.loads((run.directory / "run.json").read_text())["config"]["parity.threshold"] is None
+    )
+    with pytest.raises(rlvr.ConfigError, match=r"train\.lr cannot be None"):
+        rlvr.train("toy", out=tmp_path / "none", options={"train.lr": None})
 
 
 def test_all_may_be_called_where_an_event_loop_runs(tmp_path: Path) -> None:
@@ -143,6 +183,53 @@ def test_ctrl_c_in_a_notebook_writes_a_checkpoint(tmp_path: Path) -> None:
     assert cell.returncode == 0
     assert "a checkpoint was written" in said
     assert list((tmp_path / "run" / "checkpoints").glob("step-*"))
+
+
+def test_a_second_ctrl_c_waits_no_more_and_cancels_no_clean_up(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The first one cancels the work once; the work ends as it would have."""
+    ended = threading.Event()
+
+    async def work() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        try:
+            await asyncio.sleep(60)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(1)
+            ended.set()
+
+    async def cell() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            run_blocking(work)
+
+    asyncio.run(cell())
+    assert not ended.is_set()
+    assert ended.wait(10)
+    assert capsys.readouterr().err.count("Ctrl-C again stops at once") == 1
+
+
+def test_ctrl_c_before_the_work_begins_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing blocks, and nothing is begun; a work that cancels itself is no Ctrl-C."""
+    run = asyncio.run
+
+    def late(main: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.7)
+        return run(main)
+
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    async def cell() -> None:
+        with pytest.raises(asyncio.CancelledError):
+            run_blocking(cancelled)
+        monkeypatch.setattr(asyncio, "run", late)
+        with pytest.raises(KeyboardInterrupt):
+            run_blocking(lambda: pytest.fail("it was begun"))
+
+    run(cell())
 
 
 @pytest.mark.integration

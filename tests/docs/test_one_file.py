@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 from statistics import mean
 
 import pytest
+
+from rlvr import Reward, Segment, Trajectory
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "examples" / "grpo_in_one_file.py"
@@ -29,6 +32,40 @@ def test_it_uses_the_public_door_alone_and_fits() -> None:
 
     assert len(source.splitlines()) <= 300
     assert {name for name in imported if name.startswith("rlvr")} == {"rlvr"}
+
+
+def test_its_numbers_by_hand() -> None:
+    """Groups count by their spread, every token weighs the same, the clip counts where it cuts."""
+    torch = pytest.importorskip("torch", reason="it trains with torch")
+    own = runpy.run_path(str(FILE))
+
+    def group(*rewards: float) -> list[tuple[Trajectory, Reward]]:
+        one = Segment(author="policy", tokens=[1, 2], logprobs=[0.0, 0.0])
+        return [
+            (Trajectory(problem_id="p", segments=(one,)), Reward(value=r, score01=r))
+            for r in rewards
+        ]
+
+    data = own["data_of"]([group(0.0, 0.5, 1.0), group(1.0, 1.0), []])
+    # the middle answer has the advantage 0, and is one of three all the same
+    assert [float(d.advantages[0]) for d in data] == pytest.approx([-(1.5**0.5), 0, 1.5**0.5], 1e-4)
+    assert sum(float(d.weights.sum()) for d in data) == pytest.approx(1.0)
+    double = torch.full((2,), 2.0).log()  # ratio 2, above the clip of 1.2
+    loss, metrics = own["GrpoLoss"]()(data, [double] * 3, {})
+    # 1/3 (2 * -a + 0 + 1.2 * a) of a = sqrt(1.5), less; only the last answer's gain is cut
+    assert float(loss) == pytest.approx(0.8 * 1.5**0.5 / 3, 1e-4)
+    assert metrics["clip_share"] == pytest.approx(1 / 3)
+
+
+@pytest.mark.integration
+def test_no_problem_a_step_is_refused() -> None:
+    """In a sentence, before anything is opened."""
+    pytest.importorskip("torch", reason="it trains with torch")
+    words = [sys.executable, FILE, "--problems", "0"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert "a step takes at least one" in done.stderr
 
 
 @pytest.mark.slow

@@ -71,6 +71,13 @@ def test_summary_worked_by_hand() -> None:
     assert summary((), "high") is None
 
 
+def test_options_that_are_gone_are_no_difference() -> None:
+    """A run of an earlier version names its plugin where one of today names its task."""
+    old = run(config={"run.plugin": "toy", "run.task": "", "verify.alarm": 0.2})
+
+    assert config_differences([old, run(config={"run.task": "toy"})]) == []
+
+
 def test_options_that_differ_with_their_origins() -> None:
     """Equal ones, and where a run is written to, are left out; one that is missing is a None."""
     found = config_differences(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import rlvr.verification.key_value_cache as store_module
-from rlvr import Reward
+from rlvr import KeyValueCache, Reward
 from rlvr.verification.verdict_cache import SqliteStore, open_store
 
 RIGHT = Reward(value=1.0, score01=1.0)
@@ -306,6 +306,40 @@ def test_another_thread_may_use_it(tmp_path: Path, capsys: pytest.CaptureFixture
 
     assert found[0] is not None
     assert capsys.readouterr().err == ""
+
+
+def test_a_callers_mistake_is_no_damage(tmp_path: Path) -> None:
+    """What is no text, or no name of a table, is refused; the file that others share stays."""
+    path = filled(tmp_path / "v.sqlite", rows=1)
+    for name in ("my-name", "a b", 'a"b', "", "key", "At", "sqlite_x"):
+        with pytest.raises(ValueError, match="one word"):
+            KeyValueCache(path, name, str)
+    words = KeyValueCache(path, "group", str)  # a word of SQL
+    for key, text in (("bad", None), (None, "bad"), (b"bad", "bad")):
+        with pytest.raises(TypeError, match="texts"):
+            words.put(key, text)  # type: ignore[arg-type]
+    words.put("good", "kept")
+    words._attempt(lambda: words._execute("no SQL"))  # as a mistake of ours would do
+
+    assert words.get("good") == "kept"
+    words.close()
+    assert SqliteStore(path).get("key 0000") is not None
+    assert not [p.name for p in tmp_path.iterdir() if "damaged" in p.name]
+
+
+def test_a_text_that_is_no_unicode_is_not_kept_and_the_next_one_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Half of a surrogate pair, as key or value; said once."""
+    store = KeyValueCache(tmp_path / "v.sqlite", "word", str)
+    store.put("\ud800", "text")
+    store.put("key", "\ud800")
+
+    assert (store.get("\ud800"), store.get("key")) == (None, None)
+    store.put("key", "text")
+    assert store.get("key") == "text"
+    store.close()
+    assert capsys.readouterr().err.count("word_not_kept") == 1
 
 
 def test_a_huge_row_is_not_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,6 +85,8 @@ def configure(
     said = {key.removeprefix("run.") for layer in given for key in layer.values}
     optional = {*_PARTS} - said if is_partial else set[str]()
     chosen, missing = _choose(registry, first, needs, optional)
+    if plugin := getattr(args, "plugin", None):
+        _check_plugin(plugin, chosen.task, registry)
     if reads_data:
         check_dataset(first, chosen.task)
     preset = getattr(args, "preset", None)
@@ -120,6 +122,24 @@ def configure(
         if fitted:
             options = resolve(specs, [*vetted[:typed], *fitted, *vetted[typed:], *given])
     return Configured(options=options, specs=specs, chosen=chosen, host=host, missing=missing)
+
+
+def _check_plugin(plugin: str, task: TaskSpec, registry: Registry) -> None:
+    """
+    Reject a `--plugin` that is not that of the task which was named besides.
+
+    Raises:
+        PluginError: There is no such plugin.
+        ConfigError: The task is another plugin's.
+    """
+    if plugin in (task.provider, task.name, task.full_name):
+        return
+    registry.active(plugin)
+    raise ConfigError(
+        f"task {task.name} of plugin {plugin} was asked for.",
+        f"found: the task is one of plugin {task.provider}",
+        f"leave --plugin out, or give --plugin {task.provider}",
+    )
 
 
 def check_dataset(run: RunOptions, task: TaskSpec) -> None:

@@ -13,7 +13,7 @@ from rlvr.assembly.build_part import build
 from rlvr.assembly.configured import Configured
 from rlvr.assembly.teachers import model_of, teacher_keys
 from rlvr.border.promises import checkpoints_of
-from rlvr.config.layers import Layer
+from rlvr.config.layers import Layer, without_gone
 from rlvr.errors import CheckpointError, ConfigError
 from rlvr.parts import Backend, BuildContext, Checkpointer
 from rlvr.records.lineage import Lineage, joined, lineage_of
@@ -43,7 +43,7 @@ def options_of(run: Path) -> Layer:
     Raises:
         ConfigError: There is no run there, or its `run.json` cannot be read.
     """
-    config = RunDir.open(run).read_run()["config"]
+    config = without_gone(RunDir.open(run).read_run()["config"])
     # how groups were drawn and where they went says nothing about how the model is evaluated
     kept = {k: v for k, v in config.items() if k != "run.sampler"}
     return Layer(f"run {run}", kept, is_typed=True)

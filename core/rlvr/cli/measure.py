@@ -9,10 +9,10 @@ from typing import Any
 
 from attrs import frozen
 
-from rlvr.cli.train import Options, arguments
+from rlvr.cli.train import Options, arguments, listed
 from rlvr.errors import ConfigError
 from rlvr.evaluation.breakdown import Breakdown
-from rlvr.log import plain_lines, setup
+from rlvr.log import borrowed, setup
 from rlvr.plugins.host import PluginHost
 from rlvr.types import ScoredGroup
 
@@ -86,12 +86,20 @@ def evaluate(
         ConfigError, PluginError, PrerequisiteError: It cannot begin.
         CheckpointError: The run has no checkpoint.
     """
+    from rlvr.assembly.trained_model import trained_at
     from rlvr.cli.evaluate import configured_for, evaluated
     from rlvr.evaluation.breakdown import breakdown
 
     run = model if isinstance(model, Path) else None
+    if isinstance(model, str) and (trained_at(Path(model)).run / "run.json").is_file():
+        raise ConfigError(
+            f"a model was to be evaluated, given as the text {model!r}.",
+            "found: a run in a folder of that name, and a text is a model spec",
+            f"give the run as a path: model=Path({model!r})",
+        )
+    asked = {"eval.samples": samples, "eval.split": split}
     args = arguments(
-        {"eval.samples": samples, "eval.split": split, **(options or {})},
+        {k: v for k, v in asked.items() if v is not None} | dict(options or {}),
         plugin=plugin,
         model=None if run else model,
         run_dir=None if run is None else str(run),
@@ -108,7 +116,7 @@ def evaluate(
         figures="no",
         by="",
     )
-    with plain_lines():
+    with borrowed():
         setup()
         found = evaluated(configured_for(args, PluginHost.load()), args)
     return Evaluation(report=breakdown(found.scored, []), facts=found.facts, groups=found.scored)
@@ -183,7 +191,7 @@ def score(
         config=config,
         preset=preset,
     )
-    with plain_lines():
+    with borrowed():
         setup()
         host = PluginHost.load()
         configured = configure(args, host, needs="score")
@@ -199,7 +207,7 @@ def audit(
     reward: str | None = None,
     dataset: Path | str | None = None,
     split: str = "all",
-    only: Sequence[str] = (),
+    only: Sequence[str] | str = (),
     mutants: int = 25,
     repeats: int = 3,
     weak: float = 0.9,
@@ -219,7 +227,7 @@ def audit(
         reward: Reward; None: the task's.
         dataset: Data set; None: the embedded one.
         split: Split that is audited.
-        only: Ids of the problems; empty: all of the split.
+        only: Ids of the problems, or one id; empty: all of the split.
         mutants: Wrong answers made of each problem's reference.
         repeats: Seeds that the reference is judged with.
         weak: A problem that rejects a smaller share of its mutants is weak.
@@ -246,7 +254,7 @@ def audit(
         reward=reward,
         dataset=dataset,
         split=split,
-        only=",".join(only),
+        only=listed(only),
         mutants=mutants,
         repeats=repeats,
         weak=weak,
@@ -256,7 +264,7 @@ def audit(
         config=config,
         preset=preset,
     )
-    with plain_lines():
+    with borrowed():
         setup()
         file, _, _ = audited(args, PluginHost.load())
     return file.to_json()

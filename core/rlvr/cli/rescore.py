@@ -15,7 +15,7 @@ from rlvr.assembly.recipe import build_context, open_verifier
 from rlvr.border.promises import problems_of
 from rlvr.cli.options import add_config_flags
 from rlvr.cli.parser import examples
-from rlvr.config.layers import Layer
+from rlvr.config.layers import Layer, without_gone
 from rlvr.errors import ConfigError, ExitCode
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
@@ -47,7 +47,8 @@ def main(args: argparse.Namespace) -> int:
     directory = RunDir.open(Path(args.run))
     host = PluginHost.load()
     setup(verbosity=args.verbosity)
-    config = {k: v for k, v in directory.read_run()["config"].items() if k != "run.reward"}
+    config = without_gone(directory.read_run()["config"])
+    config.pop("run.reward", None)
     args.base = Layer(f"run {directory.path}", config, is_typed=True)
     configured = resolve_configuration(args, host, needs="score")
     path = Path(args.out_file) if args.out_file else directory.path / "rescored.jsonl"

@@ -14,7 +14,8 @@ from rlvr.assembly.configured import Configured
 from rlvr.builtin.terminal import progress_for
 from rlvr.cli.options import add_config_flags, add_run_flags, add_training_flags
 from rlvr.cli.parser import examples
-from rlvr.config.layers import Layer
+from rlvr.config.layers import GONE, Layer
+from rlvr.errors import ConfigError
 from rlvr.evaluation.pass_at_k import gain
 from rlvr.log import get, setup
 from rlvr.plugins.host import PluginHost
@@ -95,6 +96,12 @@ def _resumed(args: argparse.Namespace, host: PluginHost, path: Path, held: ExitS
     directory = RunDir.open(path)
     left = held.enter_context(owned(path))
     config = directory.read_run()["config"]
+    if gone := [key for key in GONE if key in config]:
+        raise ConfigError(
+            f"the run {path} was to be resumed.",
+            f"found: it was made by an earlier version of rlvr, which had {', '.join(gone)}",
+            f"evaluate it with rlvr eval --run {path}, or begin anew",
+        )
     args.base = Layer(f"run {path}", config, is_typed=True)
     configured = resolve_configuration(args, host)
     check_unchanged(configured, config, path)

@@ -14,7 +14,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlvr.log import plain_lines
+from rlvr.log import borrowed
 from rlvr.plugins.host import PluginHost
 from rlvr.records.run_directory import RunDir
 from rlvr.types import EvalReport
@@ -63,7 +63,7 @@ def train(
     algo: str | None = None,
     sampler: str | None = None,
     curriculum: str | None = None,
-    callbacks: Sequence[str] | None = None,
+    callbacks: Sequence[str] | str | None = None,
     steps: int | None = None,
     max_staleness: int | None = None,
     seed: int | None = None,
@@ -87,7 +87,7 @@ def train(
         algo: Algorithm; None: grpo.
         sampler: Sampler; None: the algorithm's.
         curriculum: Which problems a step takes; None: as the task says.
-        callbacks: Names of observers.
+        callbacks: Names of observers, or one name.
         steps: Batches of problems to train on.
         max_staleness: Updates that sampling may lag behind training.
         seed: Seed of everything random.
@@ -119,7 +119,7 @@ def train(
         algo=algo,
         sampler=sampler,
         curriculum=curriculum,
-        callbacks=None if callbacks is None else ",".join(callbacks),
+        callbacks=None if callbacks is None else listed(callbacks),
         steps=steps,
         max_staleness=max_staleness,
         seed=seed,
@@ -128,7 +128,7 @@ def train(
         config=config,
         preset=preset,
     )
-    with plain_lines():
+    with borrowed():
         finished, _ = trained(args, PluginHost.load())
     return FinishedRun(
         directory=finished.directory,
@@ -138,8 +138,12 @@ def train(
     )
 
 
+def listed(names: Sequence[str] | str) -> str:
+    """Names, or one of them, as a flag takes them."""
+    return names if isinstance(names, str) else ",".join(names)
+
+
 def arguments(options: Options | None, *, quiet: bool = True, **flags: Any) -> Namespace:
     """What the command's parser would have made of these flags."""
-    given = {key: value for key, value in (options or {}).items() if value is not None}
     texts = {name: str(v) if isinstance(v, Path) else v for name, v in flags.items()}
-    return Namespace(**texts, flag_options=given, verbosity=-quiet, json=quiet)
+    return Namespace(**texts, flag_options=dict(options or {}), verbosity=-quiet, json=quiet)

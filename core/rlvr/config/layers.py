@@ -18,9 +18,24 @@ from rlvr.config.schema import OptionSchema, options_of
 from rlvr.errors import ConfigError, UnknownNameError
 from rlvr.suggest import did_you_mean
 
-__all__ = ["Layer", "Options", "environment_layer", "file_layer", "overrides_layer", "resolve"]
+__all__ = [
+    "Layer",
+    "Options",
+    "environment_layer",
+    "file_layer",
+    "overrides_layer",
+    "resolve",
+    "without_gone",
+]
 
 DEFAULT = "default"
+GONE = {
+    "run.plugin": "run.task, or --plugin",
+    "run.out": "--out",
+    "verify.alarm": "nothing: it is fixed at 0.1",
+    "parity.probe": "parity.threshold=none, which switches it off",
+}
+"""Options of earlier versions, and what is written instead."""
 
 
 @frozen(kw_only=True)
@@ -76,6 +91,14 @@ def resolve(specs: Mapping[str, type], layers: Sequence[Layer]) -> Options:
     return Options(values=values, origin=origin, records=records)
 
 
+def without_gone(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a run of any version, by the names of this one."""
+    kept = {key: value for key, value in values.items() if key not in GONE}
+    if "run.plugin" in values and not kept.get("run.task"):
+        kept["run.task"] = values["run.plugin"]
+    return kept
+
+
 def _typed(schema: OptionSchema, value: Any, layer: Layer) -> Any:
     try:
         return coerce(value, schema.wanted, is_typed=layer.is_typed)
@@ -123,6 +146,11 @@ def _sentence(error: Exception) -> str:
 
 
 def _unknown(key: str, layer: Layer, known: Mapping[str, OptionSchema]) -> UnknownNameError:
+    if key in GONE:
+        asked = f"no option {key!r} any more (from {layer.place(key)})"
+        return UnknownNameError(
+            asked, "found: an option of an earlier version", f"write {GONE[key]}"
+        )
     namespace = key.partition(".")[0]
     siblings = [schema.key for schema in known.values() if schema.namespace == namespace]
     if siblings:

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeGuard
 
 from attrs import frozen
 
+from rlvr.config.layers import without_gone
 from rlvr.evaluation.compare_models import Paired, paired
 from rlvr.records.read_runs import RunRecord
 
@@ -109,7 +110,7 @@ def summary(curve: Points, better: Better) -> Summary | None:
 
 def config_differences(runs: Sequence[RunRecord]) -> list[Difference]:
     """Options whose values differ, by key."""
-    configs = [_mapping(run.record, "config") for run in runs]
+    configs = [without_gone(_mapping(run.record, "config")) for run in runs]
     origins = [_mapping(run.record, "origin") for run in runs]
     return [
         Difference(

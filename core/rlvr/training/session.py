@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import os
 import signal
-import sys
 import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ from rlvr.assembly.trained_model import lineage_at_start
 from rlvr.border.abilities import warnings_of
 from rlvr.border.calls import Border, culprit, shown
 from rlvr.border.promises import checkpoints_of
-from rlvr.concurrency import run_blocking
+from rlvr.concurrency import run_blocking, say_stopping
 from rlvr.config.layers import DEFAULT
 from rlvr.errors import (
     BackendError,
@@ -82,7 +81,9 @@ def run(configured: Configured, directory: RunDir, status: RunStatus, *, resume:
         RunInterruptedError: Ctrl-C; the checkpoint is written and named.
         VerifierError, BackendError, CheckpointError: The last good checkpoint is named.
     """
-    return run_blocking(lambda: _run(configured, directory, status, resume=resume))
+    return run_blocking(
+        lambda: _run(configured, directory, status, resume=resume), then=" after a checkpoint"
+    )
 
 
 async def _run(
@@ -275,7 +276,7 @@ def _interruptible() -> Iterator[None]:
         seen += 1
         if seen > 1:
             os._exit(130)
-        print("\nrlvr: stopping after a checkpoint; Ctrl-C again stops at once", file=sys.stderr)
+        say_stopping(" after a checkpoint")
         task.cancel()
 
     # Only the main thread has signals; `run_blocking` cancels the run in another one.

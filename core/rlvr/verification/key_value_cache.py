@@ -7,7 +7,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -38,15 +38,23 @@ class KeyValueCache(Generic[T]):
             name: One value in a word, "verdict": names table, column and log events.
             read: The value of a text; its ValueError, TypeError, LookupError and the like mean that
                 the text cannot be read.
+
+        Raises:
+            ValueError: The name is no identifier, or one that SQLite or the table has already.
         """
+        word = name.lower()
+        if not name.isidentifier() or word in ("key", "at") or word.startswith("sqlite_"):
+            raise ValueError(
+                f"a table is to be named after {name!r}: give one word, like 'verdict'"
+            )
         self._path, self._name, self._read = path, name, read
         self._db: sqlite3.Connection | None = None
         self._opened: os.stat_result | None = None
         self._said: set[str] = set()
         self._resting_until = 0.0
         self._unreadable: set[str] = set()
-        short = f"CASE WHEN length({name}) > {_LONGEST} THEN '' ELSE {name} END"
-        self._select = f"SELECT {short} FROM {name}s WHERE key = ?"
+        short = f"CASE WHEN length([{name}]) > {_LONGEST} THEN '' ELSE [{name}] END"
+        self._select = f"SELECT {short} FROM [{name}s] WHERE key = ?"
         self._attempt(lambda: None)
 
     def get(self, key: str) -> T | None:
@@ -66,8 +74,13 @@ class KeyValueCache(Generic[T]):
         Keep a value; the first one of a key stays, unless it could not be read.
 
         One that cannot be kept (full disk, another process keeps the lock) is logged once.
+
+        Raises:
+            TypeError: Key or value is no text.
         """
-        insert = f"INTO {self._name}s (key, {self._name}) VALUES (?, ?)"
+        if not (isinstance(key, str) and isinstance(text, str)):
+            raise TypeError(f"key and value are texts, not {key!r:.99} and {text!r:.99}")
+        insert = f"INTO [{self._name}s] (key, [{self._name}]) VALUES (?, ?)"
         if key in self._unreadable:
             statement = f"INSERT OR REPLACE {insert}"
         else:
@@ -100,11 +113,13 @@ class KeyValueCache(Generic[T]):
                 self._open()
             return work()
         except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_MISUSE) & 0xFF
-            if code in _DAMAGE:
+            code = _code_of(error)
+            if code in _DAMAGE or (code in _REFUSED and self._is_foreign()):
                 self._set_aside(error)
             else:
                 self._unusable(error, rests=self._db is None or code in _HELD)
+        except UnicodeEncodeError as error:  # half of a surrogate pair: the next text may be whole
+            self.say(f"{self._name}_not_kept", error=str(error))
         except (OSError, ValueError) as error:
             self._unusable(error)
         return None
@@ -124,8 +139,9 @@ class KeyValueCache(Generic[T]):
             self._path, timeout=_WAIT_S, isolation_level=None, check_same_thread=is_bound
         )
         table = (
-            f"CREATE TABLE IF NOT EXISTS {self._name}s (key TEXT PRIMARY KEY, {self._name} TEXT "
-            "NOT NULL, at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP) WITHOUT ROWID"
+            f"CREATE TABLE IF NOT EXISTS [{self._name}s] (key TEXT PRIMARY KEY, "
+            f"[{self._name}] TEXT NOT NULL, "
+            "at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP) WITHOUT ROWID"
         )
         try:
             db.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
@@ -140,6 +156,15 @@ class KeyValueCache(Generic[T]):
             db.close()
             raise
         self._db = db
+
+    def _is_foreign(self) -> bool:
+        """Whether the table has other columns than those that `_open` gives it."""
+        try:
+            with closing(sqlite3.connect(self._path, timeout=_WAIT_S)) as db:
+                rows = db.execute(f"PRAGMA table_info([{self._name}s])").fetchall()
+        except sqlite3.Error as error:  # not even that can be read, or another process holds it
+            return _code_of(error) not in _HELD
+        return [(row[1], row[5]) for row in rows] != [("key", 1), (self._name, 0), ("at", 0)]
 
     def _make_private(self) -> None:
         """Make the file and its folder where they are missing; only the owner may read them."""
@@ -184,15 +209,19 @@ class KeyValueCache(Generic[T]):
 
 
 _LONGEST = 64 << 20
-_DAMAGE = (
-    sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT,
-)  # fmt: skip
-"""SQLite's codes of a file that stays unusable: damaged, no database, other columns or rules."""
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+"""SQLite's codes of a file that stays unusable."""
+_REFUSED = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT)
+"""SQLite's codes of a statement that the file's table does not allow."""
 _HELD = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _WAIT_S, _REST_S = 5.0, 60.0
 """Longest wait for a lock; time without a try after another process kept the lock."""
 _HEADER = b"SQLite format 3\0"
+
+
+def _code_of(error: sqlite3.Error) -> int:
+    return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_MISUSE)) & 0xFF
 
 
 def _is_ours(path: Path) -> bool:
