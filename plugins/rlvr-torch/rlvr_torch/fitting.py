@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
 
 import torch
 
 from rlvr import BackendError, Message, ModelFacts, Proposed, Situation, variables_of
 from rlvr_torch.config import TorchConfig
+from rlvr_torch.hardware.primitives import hardware_of
 from rlvr_torch.models.gpt2_files import read_config
 from rlvr_torch.models.hf.load import import_transformers, load_config, quietly
 from rlvr_torch.models.hf.supported import is_seeing
 from rlvr_torch.models.hf.tokenizer import OPTION
 from rlvr_torch.models.source import ModelSource
-from rlvr_torch.runtime.device import choose_device, settled
+from rlvr_torch.runtime.device import choose_device, memory_of, settled
 
 TRAINED = 16
 """Bytes of a weight that is trained: itself, its gradient and AdamW's two moments, in float32."""
@@ -27,7 +25,6 @@ RANK = 16
 """Rank of adapters that nobody chose."""
 _FROZEN = {"float32": 4.0, "bfloat16": 2.0, "4bit": 0.6}
 """Bytes of a frozen weight, by how it is stored."""
-_CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _OPENING = 24
 
 
@@ -66,7 +63,8 @@ def fit_memory(situation: Situation) -> Mapping[str, Proposed]:
         return {}
     device = choose_device(config.device)
     dtype = settled(config, device).dtype
-    has_bits = device.type == "cuda" and importlib.util.find_spec("bitsandbytes") is not None
+    hardware = hardware_of(device)
+    has_bits = hardware.has_4bit and importlib.util.find_spec("bitsandbytes") is not None
     return plan(weights, memory_of(device), device.type, dtype, can_quantize=has_bits)
 
 
@@ -115,19 +113,6 @@ def count_weights(where: str) -> int:
     except (ValueError, TypeError, KeyError, AttributeError, RuntimeError, ImportError) as error:
         raise BackendError(f"{where}: {error}") from error
     return sum(value.numel() for value in model.parameters())
-
-
-def memory_of(device: torch.device) -> int:
-    """Bytes of the device's memory; on a CPU, what the machine or its container allows."""
-    if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).total_memory)
-    if device.type == "mps":
-        return int(torch.mps.recommended_max_memory())
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for place in _CGROUPS:
-        with suppress(OSError, ValueError):  # no limit is written as "max"
-            total = min(total, int(Path(place).read_text()))
-    return total
 
 
 def _context_length(source: ModelSource) -> int:

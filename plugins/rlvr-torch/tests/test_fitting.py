@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rlvr_torch.fitting import memory_of, plan
+from rlvr_torch.fitting import plan
+from rlvr_torch.runtime.device import memory_of
 
 GB = 2**30
 
