@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from rlvr_torch.generation.cpu import matmul
 from rlvr_torch.generation.cpu.matmul import Matmul, gelu
 from rlvr_torch.generation.cpu.weights import PackedWeights
+from rlvr_torch.generation.decode_weights import DecodeWeights
 from rlvr_torch.models.gpt2 import attend_causal
 
 
@@ -158,3 +160,35 @@ def test_an_adapters_hook_is_heard(model):
         handle.remove()
     assert (found - wanted).abs().max() < 1e-5
     assert (wanted - plain).abs().max() > 1e-3
+
+
+class Made(TorchDispatchMode):
+    """Counts tensors as large as a head that operations make."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.size, self.count = size, 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        self.count += isinstance(made, torch.Tensor) and made.numel() == self.size
+        return made
+
+
+@pytest.mark.parametrize("kind", [DecodeWeights, PackedWeights])
+def test_a_head_in_bfloat16_is_converted_once(kind, model):
+    """Bits as if converted for each pass; new weights come into the same memory."""
+    model.to(torch.bfloat16)
+    weights, hidden = kind(model, torch.bfloat16), torch.randn(3, 32)
+    places = set()
+    for _ in range(2):
+        with torch.inference_mode():
+            wanted = torch.nn.functional.linear(hidden, model.head.float())
+            with weights.packed(), Made(model.head.numel()) as made:
+                assert all(torch.equal(weights.logits(hidden), wanted) for _ in range(3))
+                places.add(weights._float_head.data_ptr())
+            assert made.count <= 1  # a view for the product
+            assert torch.equal(weights.logits(hidden), wanted)  # outside, too
+        with torch.no_grad():
+            model.head.mul_(-3)
+    assert len(places) == 1

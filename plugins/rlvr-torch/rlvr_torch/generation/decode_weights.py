@@ -23,7 +23,9 @@ class DecodeWeights:
     """
 
     def __init__(self, net: Net, dtype: torch.dtype) -> None:
-        self._net, self._dtype = net, dtype
+        self._net = net
+        self._float_head: Tensor | None = None  # (V, C) inside `packed`, float32
+        self._copy: Tensor | None = None  # of a head in lower precision
         self.is_small = sum(value.numel() for value in net.module.parameters()) <= _SMALL
 
     @contextmanager
@@ -31,9 +33,19 @@ class DecodeWeights:
         """
         Products are fast inside.
 
-        The weights, which have this version, must not change there.
+        The weights, which have this version, must not change there. A head of lower precision is
+        converted once, always into the same memory: a captured pass reads it there.
         """
-        yield
+        head = self._net.head.detach()
+        if head.dtype != torch.float32:
+            if self._copy is None:
+                self._copy = torch.empty_like(head, dtype=torch.float32)
+            head = self._copy.copy_(head)
+        self._float_head = head
+        try:
+            yield
+        finally:
+            self._float_head = None
 
     def ends(self, tokens: Tensor, positions: Tensor, attend: Attend, last: Tensor) -> Tensor:
         """
@@ -50,5 +62,6 @@ class DecodeWeights:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Rows (R, C) times the head, with its bias, float32: (R, V)."""
-        bias = self._net.head_bias
-        return F.linear(hidden, self._net.head.float(), None if bias is None else bias.float())
+        head, bias = self._float_head, self._net.head_bias
+        head = self._net.head.float() if head is None else head
+        return F.linear(hidden, head, None if bias is None else bias.float())
