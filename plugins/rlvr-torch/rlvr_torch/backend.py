@@ -79,8 +79,7 @@ class TorchBackend(Backend):
         self._config = config = settled(config, self.device)
         allow_tf32(self.device, config.tf32)
         self.dtype: torch.dtype = getattr(torch, config.dtype)
-        if hardware.has_own_memory:
-            say_plan(context, config, self.device)
+        say_plan(context, config, self.device)
         self._source = ModelSource.parse(context.model, context.seed, config)
         self.tokenizer = self._source.tokenizer()
         self.net = self._read_net()
@@ -95,7 +94,7 @@ class TorchBackend(Backend):
 
             compile_layers(self.net)
             self._attention = outside(self._attention)
-        checkpoint_where_meant(config.checkpointing, self.net, self._budget, self.dtype)
+        checkpoint_where_meant(config, self.net, self._budget, self.dtype)
         self._engine = self._make_engine(context.sampling)
         is_rounded = hardware.has_tf32 and config.tf32
         is_exact = config.dtype == "float32" and config.engine == "own" and not is_rounded
@@ -113,8 +112,7 @@ class TorchBackend(Backend):
         self._updater = Updater(self.net, config, settings, updates)
         self._skips = Skips(config.max_skipped)
         self._versions = Versions(self.net)
-        hf = self._source.hf
-        has_start_adapter = bool(hf and hf.config.adapter)
+        has_start_adapter = bool((hf := self._source.hf) and hf.config.adapter)
         self._reference = Reference(
             net=self.net,
             is_adapter_off=is_adapter_off(self.net, config.reference, has_start_adapter),
@@ -193,10 +191,7 @@ class TorchBackend(Backend):
         def work(_: Callable[[], bool]) -> LiveTorchPolicy:
             self._versions.go_live()
             return LiveTorchPolicy(
-                self._inbox,
-                lambda: self.version,
-                self._versions.digest,
-                self._image_processor,
+                self._inbox, lambda: self.version, self._versions.digest, self._image_processor
             )
 
         return await self._worker.run(work)
@@ -288,11 +283,10 @@ class TorchBackend(Backend):
         return {**metrics, **norms, "lr": rate}
 
     def _learner(self, data: Sequence[Datum], loss: Loss) -> Learner:
-        wants_value = "value" in outputs_of(loss)
         self._prepare(data, loss.needs.annotations)
         return Learner(
             net=self.net,
-            critic=self._updater.have_critic() if wants_value else None,
+            critic=self._updater.have_critic() if "value" in outputs_of(loss) else None,
             dtype=self.dtype,
             chunk=self._config.logprob_chunk,
             attention=self._attention,

@@ -17,6 +17,7 @@ from attrs import evolve, fields
 from rlvr import BuildContext, ConfigError, ExitCode, RlvrError, SamplingParams
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.fitting import count_weights
+from rlvr_torch.hardware.primitives import hardware_of
 from rlvr_torch.memory_plan import GIB, RANK, MemoryPlan, Settings, Shape, fit, usable
 from rlvr_torch.models.gpt2 import GPT2Config
 from rlvr_torch.models.gpt2_files import read_config
@@ -142,8 +143,14 @@ def planned(
 
 
 def say_plan(context: BuildContext, config: TorchConfig, device: torch.device) -> None:
-    """Print the plan of a run; a model that cannot be read is reported when it is."""
+    """
+    Print the plan of a run on a device with memory of its own.
+
+    A model that cannot be read is reported when it is.
+    """
     sampling = context.sampling or SamplingParams()
+    if not hardware_of(device).has_own_memory:
+        return
     try:
         plan = planned(
             context.model,

@@ -241,7 +241,7 @@ def test_the_command_tells_what_fits(capsys: pytest.CaptureFixture[str]) -> None
 def test_the_plan_is_printed_before_a_run_on_a_gpu(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each part by name, of the options as they stand."""
+    """Each part by name, of the options as they stand; nothing on a CPU."""
     monkeypatch.setattr(memory_table, "memory_of", lambda device: 24 * GIB)
     sampling = SamplingParams(max_tokens=100, group_size=4)
     context = BuildContext(model="gpt2:new?layers=2&heads=2&width=64", sampling=sampling)
@@ -252,3 +252,5 @@ def test_the_plan_is_printed_before_a_run_on_a_gpu(
     for part in ("weights", "optimiser", "gradients", "activations", "KV cache", "fits"):
         assert part in text
     assert "torch.microbatch_tokens=3000 torch.decode_rows=16" in text
+    memory_table.say_plan(context, config, torch.device("cpu"))
+    assert capsys.readouterr().err == ""
