@@ -26,6 +26,7 @@ from pathlib import Path
 
 _IMPORTED = ("attrs", "matplotlib.backends.backend_agg", "matplotlib.figure", "numpy", "pluggy")
 _IMPORTED += ("rich.console", "safetensors.torch", "structlog", "sympy", "tokenizers", "torch")
+_THREADS = {"OMP_NUM_THREADS": "1"}
 _MODULE = ("-m", "rlvr.cli.main")
 _server: tuple[subprocess.Popen[bytes], socket.socket] | None = None
 
@@ -48,7 +49,7 @@ def run_rlvr(
     """
     command = [sys.executable, *_MODULE, *words]
     wanted = dict(os.environ if env is None else env)
-    if not forks or _read_at_start(wanted) != _read_at_start(os.environ):
+    if not forks or _read_at_start(wanted) != _read_at_start({**os.environ, **_THREADS}):
         return subprocess.run(
             command, cwd=cwd, env=wanted, timeout=timeout_s,
             capture_output=True, text=True, check=False,
@@ -64,7 +65,7 @@ def run_rlvr(
 def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
     names = {name for name in env if name.startswith("PYTHON") or name in ("LANG", "LC_ALL")}
     read = {name: env[name] for name in sorted(names - {"PYTHONPATH"})}
-    return read | {"OMP_NUM_THREADS": env.get("OMP_NUM_THREADS", "1")}
+    return read | {name: env.get(name, value) for name, value in _THREADS.items()}
 
 
 def _text(file: int) -> str:
@@ -79,29 +80,35 @@ def _forked(command: list[str], request: bytes, files: list[int], timeout_s: flo
         ours, its = socket.socketpair()
         with its:
             started = [sys.executable, __file__, str(its.fileno())]
-            env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": ""}
+            env = {**os.environ, **_THREADS, "PYTHONPATH": ""}
             process = subprocess.Popen(
                 started, pass_fds=[its.fileno()], env=env, stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
             )  # fmt: skip
         _server = process, ours
         atexit.register(_end)
-    link, pid = _server[1], 0
+    link, pid, code = _server[1], 0, None
     try:
         link.settimeout(None)
         socket.send_fds(link, [len(request).to_bytes(4, "big")], files)
         link.sendall(request)
         pid = _number(link)
         link.settimeout(timeout_s)
-        return _number(link)
-    except BaseException as error:  # also where pytest ends the test: no command is left behind
+        with contextlib.suppress(TimeoutError):
+            code = _number(link)
+        if code is None:
+            os.kill(pid, signal.SIGKILL)
+            link.settimeout(None)
+            _number(link)
+    except BaseException:  # also where pytest ends the test: no command is left behind
         if pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         _end()
-        if isinstance(error, TimeoutError):
-            raise subprocess.TimeoutExpired(command, timeout_s) from None
         raise
+    if code is None:
+        raise subprocess.TimeoutExpired(command, timeout_s)
+    return code
 
 
 def _end() -> None:
@@ -125,15 +132,11 @@ def _bytes(link: socket.socket, count: int) -> bytes:
     return found
 
 
-def _import() -> None:
+def _serve(link: socket.socket) -> None:
+    """Fork for each request until the tests have ended; returns in the child, ready to run."""
     for name in _IMPORTED:
         with contextlib.suppress(ImportError):  # a command that needs it says what is missing
             importlib.import_module(name)
-
-
-def _serve(link: socket.socket) -> None:
-    """Fork for each request until the tests have ended; returns in the child, ready to run."""
-    _import()
     gc.freeze()  # the children share what is imported
     while True:
         size, files, _, _ = socket.recv_fds(link, 4, 2)
