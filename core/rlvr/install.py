@@ -14,6 +14,7 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -59,13 +60,15 @@ def pip_install(*requirements: str, reinstall: bool = False, upgrade: bool = Fal
 
 
 def _pip() -> str:
-    """Pip of this environment: by its name where the shell finds that one."""
-    python = Path(sys.executable)
+    """What installs into this environment: pipx, uv, or pip (by its name where it is found)."""
+    python, prefix = Path(sys.executable), Path(sys.prefix)
+    if (prefix / "pipx_metadata.json").is_file():
+        return f"pipx runpip {shlex.quote(prefix.name)} install"
+    if find_spec("pip") is None and _text("rlvr", "INSTALLER").strip() == "uv":
+        return f"uv pip install --python {shlex.quote(str(python))}"
     found = shutil.which("pip")
     if found is not None and Path(found).parent.resolve() == python.parent.resolve():
         return "pip install"
-    if found is None and _text("rlvr", "INSTALLER").strip() == "uv":
-        return f"uv pip install --python {shlex.quote(str(python))}"
     return f"{shlex.quote(str(python))} -m pip install"
 
 

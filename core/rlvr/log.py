@@ -8,6 +8,8 @@ The text of prompts and completions is never logged: such keys are replaced by t
 from __future__ import annotations
 
 import logging
+import os
+import re
 import sys
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 _PRIVATE = frozenset({"prompt", "messages", "completion", "completions", "answer", "text"})
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _LEVELS = {2: "debug", 1: "debug", 0: "info", -1: "warning", -2: "error"}
 
 EventDict = MutableMapping[str, Any]
@@ -93,9 +96,9 @@ def setup(*, verbosity: int = 0, json: bool | None = None, run_file: Path | None
     if as_json:
         tail: list[Any] = [processors.format_exc_info, processors.JSONRenderer(default=str)]
     else:
-        dev, colors = structlog.dev, sys.stderr.isatty()
+        dev, colors = structlog.dev, sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         traceback = dev.default_exception_formatter if colors else dev.plain_traceback
-        tail = [dev.ConsoleRenderer(colors=colors, exception_formatter=traceback)]
+        tail = [_escape_controls, dev.ConsoleRenderer(colors=colors, exception_formatter=traceback)]
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -125,6 +128,14 @@ def bound(**values: Any) -> Iterator[None]:
 def _keep_private(_logger: Any, _method: str, event: EventDict) -> EventDict:
     for key in _PRIVATE & event.keys():
         event[key] = f"<{len(str(event[key]))} characters>"
+    return event
+
+
+def _escape_controls(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    r"""Write control characters out (`\n`): an event stays on its line and colours nothing."""
+    for key, value in event.items():
+        if key not in ("exc_info", "exception") and _CONTROL.search(text := str(value)):
+            event[key] = _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
     return event
 
 

@@ -198,15 +198,39 @@ def test_a_clone_that_nobody_installed(installed: Installed) -> None:
 def test_the_pip_of_this_environment_is_meant(
     installed: Installed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """By name where the shell finds it; else through this Python, or uv where uv installed rlvr."""
+    """By name where the shell finds it, else through this Python: another's is not meant."""
     here = Path(sys.executable).parent
+    monkeypatch.setattr("rlvr.install.find_spec", lambda name: object())
     monkeypatch.setattr("shutil.which", lambda name: str(here / name))
-    assert pip_install("x").startswith("pip install ")
-    monkeypatch.setattr("shutil.which", lambda name: str(tmp_path / name))
-    assert pip_install("x").startswith(f"{shlex.quote(sys.executable)} -m pip install ")
-    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert pip_install("x") == "pip install x"
+    for found in (str(tmp_path / "pip"), None):
+        monkeypatch.setattr("shutil.which", lambda name, found=found: found)
+        assert pip_install("x") == f"{shlex.quote(sys.executable)} -m pip install x"
+
+
+def test_where_uv_installed_rlvr_and_there_is_no_pip(
+    installed: Installed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Uv makes environments without pip; a pip that the shell finds belongs to another one."""
     installed("rlvr", None, installer="uv")
-    assert pip_install("x").startswith("uv pip install --python ")
+    monkeypatch.setattr("shutil.which", lambda name: str(tmp_path / name))
+    monkeypatch.setattr("rlvr.install.find_spec", lambda name: None)
+    assert pip_install("x") == f"uv pip install --python {shlex.quote(sys.executable)} x"
+    monkeypatch.setattr("rlvr.install.find_spec", lambda name: object())
+    assert pip_install("x") == f"{shlex.quote(sys.executable)} -m pip install x"
+
+
+def test_where_pipx_installed_rlvr(
+    installed: Installed, clone: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Pipx is asked for the pip of its environment: the shell finds only the command `rlvr`."""
+    (tmp_path / "rlvr-next").mkdir()
+    (tmp_path / "rlvr-next" / "pipx_metadata.json").touch()
+    monkeypatch.setattr("sys.prefix", str(tmp_path / "rlvr-next"))
+    installed("rlvr", editable(clone))
+
+    where = shlex.quote(str(clone / "rlvr-chess"))
+    assert pip_install("rlvr-chess") == f"pipx runpip rlvr-next install -e {where}"
 
 
 def test_no_message_writes_the_command_by_hand() -> None:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
+import re
+import struct
 import subprocess
 import sys
+import termios
+from contextlib import suppress
 
 import pytest
 
@@ -39,6 +46,63 @@ def test_people_get_readable_lines(capsys):
     err = capsys.readouterr().err
     assert "groups_scored" in err
     assert "step=12" in err
+
+
+def test_an_event_for_people_is_one_line_without_control_characters(capsys):
+    """What a program or a file said is written out: it neither breaks the line nor colours it."""
+    log.setup(json=False)
+
+    log.get("t").warning("failed", error=OSError("a\nb"), said="\x1b[31mred\r\x9b\u2028")
+
+    (line,) = capsys.readouterr().err.split("\n")[:-1]
+    assert line.isprintable()
+    assert r"error=a\nb" in line
+    assert r"\x1b[31mred\r\x9b\u2028" in line
+
+
+def on_terminal(code, columns, **environ):
+    """What a program writes to a terminal as its standard error."""
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    kept = {n: v for n, v in os.environ.items() if n not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stderr=its, env={**kept, "TERM": "xterm", **environ}
+    ):
+        os.close(its)
+        told = b""
+        with suppress(OSError):  # the end of a terminal reads as an error
+            while read := os.read(ours, 4096):
+                told += read
+    os.close(ours)
+    return told.decode()
+
+
+def test_colours_on_a_terminal_unless_no_color_is_set():
+    """https://no-color.org: a value that is not empty asks for none."""
+    code = "from rlvr import log; log.setup(); log.get('t').info('sampled', tokens=7)"
+
+    assert "\x1b[" in on_terminal(code, 80)
+    assert "\x1b[" in on_terminal(code, 80, NO_COLOR="")
+    assert "tokens=7\r\n" in on_terminal(code, 80, NO_COLOR="1")
+    assert "\x1b" not in on_terminal(code, 80, NO_COLOR="1")
+
+
+def test_the_live_view_breaks_no_line():
+    """A path that is longer than the terminal is wide can be copied as one."""
+    code = """
+from types import SimpleNamespace as Run
+from rlvr.builtin.terminal import LiveProgress
+from rlvr.progress.status import RunStatus
+live = LiveProgress(RunStatus())
+live.rlvr_run_started(Run(plugin="p", algo="a", model="m", steps=1, directory="d"))
+live.say("checkpoint " + 50 * "x")
+live.rlvr_run_finished("done")
+"""
+
+    told = on_terminal(code, 40, NO_COLOR="1")
+
+    assert 50 * "x" in told
+    assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", told)
 
 
 @pytest.mark.parametrize(

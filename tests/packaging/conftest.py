@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import sysconfig
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DISTRIBUTIONS = {
-    "rlvr": ROOT,
-    "rlvr-chess": ROOT / "rlvr-chess",
-    "rlvr-cvdp": ROOT / "rlvr-cvdp",
-    "rlvr-sad": ROOT / "rlvr-sad",
-    "rlvr-algos": ROOT / "plugins" / "rlvr-algos",
-    "rlvr-distill": ROOT / "plugins" / "rlvr-distill",
-    "rlvr-rtx4090": ROOT / "plugins" / "rlvr-rtx4090",
-    "rlvr-servers": ROOT / "plugins" / "rlvr-servers",
-    "rlvr-tinker": ROOT / "plugins" / "rlvr-tinker",
-    "rlvr-tinker-cookbook": ROOT / "plugins" / "rlvr-tinker-cookbook",
-    "rlvr-tinker-server": ROOT / "plugins" / "rlvr-tinker-server",
-    "rlvr-torch": ROOT / "plugins" / "rlvr-torch",
-    "rlvr-countdown": ROOT / "examples" / "rlvr-countdown",
-}
+PROJECTS = [
+    tomllib.loads(path.read_text("utf-8"))["project"] | {"folder": path.parent}
+    for pattern in ("pyproject.toml", "plugins/*/pyproject.toml", "rlvr-*/pyproject.toml",
+                    "examples/*/pyproject.toml")
+    for path in sorted(ROOT.glob(pattern))
+]  # fmt: skip
+DISTRIBUTIONS: dict[str, Path] = {project["name"]: project["folder"] for project in PROJECTS}
+OURS = re.compile(r"_*(editable_+)?(impl_)?rlvr[_-]", re.IGNORECASE)
 
 
 class Venv:
@@ -91,16 +87,26 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The wheel of each distribution, built from the working tree by its own build backend."""
     pytest.importorskip("hatchling", reason="wheels are built with hatchling")
     folder = tmp_path_factory.mktemp("wheels")
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
+         "--no-index", "--disable-pip-version-check", "--wheel-dir", str(folder),
+         *map(str, DISTRIBUTIONS.values())],
+        check=True, timeout=540,
+    )  # fmt: skip
     built = {}
-    for name, source in DISTRIBUTIONS.items():
-        subprocess.run(
-            [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
-             "--disable-pip-version-check", "--wheel-dir", str(folder), str(source)],
-            check=True, timeout=240,
-        )  # fmt: skip
-        stem = name.replace("-", "_")
-        (built[name],) = folder.glob(f"{stem}-[0-9]*.whl")
+    for name in DISTRIBUTIONS:
+        (built[name],) = folder.glob(f"{name.replace('-', '_')}-[0-9]*.whl")
     return built
+
+
+@pytest.fixture(scope="session")
+def borrowed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """This environment's packages without rlvr's and pip's, for PYTHONPATH: nothing is fetched."""
+    folder = tmp_path_factory.mktemp("borrowed")
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if not OURS.match(path.name) and not path.name.startswith(("rlvr", "pip")):
+            (folder / path.name).symlink_to(path)
+    return folder
 
 
 @pytest.fixture(scope="module")

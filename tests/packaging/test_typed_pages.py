@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,7 +26,6 @@ PAGES = (
 )
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"^`([\w./-]+)`$")
-OURS = re.compile(r"_*(editable_+)?(impl_)?rlvr[_-]", re.IGNORECASE)
 
 
 @frozen
@@ -63,16 +61,6 @@ def blocks(page: str) -> Iterator[Typed]:
             else:
                 line = page[: match.start()].count("\n") + 1
                 raise AssertionError(f"line {line}: nobody can tell where this block goes")
-
-
-@pytest.fixture(scope="session")
-def borrowed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """This environment's packages without rlvr's and pip's, for PYTHONPATH: nothing is fetched."""
-    folder = tmp_path_factory.mktemp("borrowed")
-    for path in Path(sysconfig.get_path("purelib")).iterdir():
-        if not OURS.match(path.name) and not path.name.startswith(("rlvr", "pip")):
-            (folder / path.name).symlink_to(path)
-    return folder
 
 
 class Reader:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Callable
+from email import message_from_bytes
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from rlvr.testing import require_tool
+from tests.packaging.conftest import Venv
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -25,35 +27,52 @@ def venv(wheels: dict[str, Path], make_venv: Callable[..., Any]) -> Any:
     return make_venv(str(wheels["rlvr"]), str(wheels["rlvr-cvdp"]))
 
 
-@pytest.mark.parametrize(
-    ("distribution", "package"),
-    [
-        ("rlvr", "rlvr"),
-        ("rlvr-chess", "rlvr_chess"),
-        ("rlvr-cvdp", "rlvr_cvdp"),
-        ("rlvr-sad", "rlvr_sad"),
-        ("rlvr-algos", "rlvr_algos"),
-        ("rlvr-distill", "rlvr_distill"),
-        ("rlvr-rtx4090", "rlvr_rtx4090"),
-        ("rlvr-servers", "rlvr_servers"),
-        ("rlvr-tinker", "rlvr_tinker"),
-        ("rlvr-tinker-cookbook", "rlvr_tinker_cookbook"),
-        ("rlvr-tinker-server", "rlvr_tinker_server"),
-        ("rlvr-torch", "rlvr_torch"),
-        ("rlvr-countdown", "rlvr_countdown"),
-    ],
-)
-def test_wheel_holds_its_package_only(
-    wheels: dict[str, Path], distribution: str, package: str
-) -> None:
+def test_wheels_hold_their_package_only(wheels: dict[str, Path]) -> None:
     """A wheel has its own package and metadata: no tests, no neighbours, nothing at the top."""
-    names = zipfile.ZipFile(wheels[distribution]).namelist()
+    for distribution, wheel in wheels.items():
+        package = distribution.replace("-", "_")
+        names = zipfile.ZipFile(wheel).namelist()
+        tops = {name.split("/")[0] for name in names}
+        assert {top for top in tops if not top.endswith(".dist-info")} == {package}
+        assert not [name for name in names if "/tests/" in name or "__pycache__" in name], wheel
+        assert f"{package}/plugin.py" in names or f"{package}/builtin/plugin.py" in names, wheel
 
-    tops = {name.split("/")[0] for name in names}
 
-    assert {top for top in tops if not top.endswith(".dist-info")} == {package}
-    assert not [name for name in names if "/tests/" in name or "__pycache__" in name]
-    assert f"{package}/plugin.py" in names or f"{package}/builtin/plugin.py" in names
+def test_wheels_say_what_they_are(wheels: dict[str, Path]) -> None:
+    """Each has its licence's text, `py.typed` and classifiers; those of the examples need none."""
+    texts = {"Apache-2.0": ROOT / "LICENSE", "GPL-3.0-or-later": ROOT / "rlvr-chess" / "LICENSE"}
+    examples = {path.name for path in (ROOT / "examples").iterdir()}
+    for distribution, wheel in wheels.items():
+        if distribution in examples:
+            continue
+        archive = zipfile.ZipFile(wheel)
+        info = f"{distribution.replace('-', '_')}-0.1.0.dist-info"
+        about = message_from_bytes(archive.read(f"{info}/METADATA"))
+        licence = archive.read(f"{info}/licenses/LICENSE")
+        assert licence == texts[about["License-Expression"]].read_bytes(), distribution
+        assert f"{distribution.replace('-', '_')}/py.typed" in archive.namelist()
+        classifiers = about.get_all("Classifier", [])
+        assert "Typing :: Typed" in classifiers, distribution
+        assert "Programming Language :: Python :: 3.11" in classifiers, distribution
+        assert about["Requires-Python"] == ">=3.11", distribution
+        assert about.get_payload(), f"{distribution} has no description"
+
+
+def test_all_wheels_work_in_one_clean_environment(
+    wheels: dict[str, Path], borrowed: Path, tmp_path: Path
+) -> None:
+    """Together they install without an index, and every plugin is active."""
+    venv, site = Venv(tmp_path / "venv"), {"PYTHONPATH": str(borrowed)}
+    venv.install("--no-deps", "--no-index", *map(str, wheels.values()), cwd=tmp_path)
+
+    version = venv.run("rlvr", "--version", cwd=tmp_path, env=site)
+    listed = venv.run("rlvr", "plugins", "list", "--json", cwd=tmp_path, env=site)
+
+    assert version.stdout == "rlvr 0.1.0\n", version.stderr
+    assert listed.returncode == 0, listed.stderr
+    plugins = json.loads(listed.stdout)
+    assert {p["distribution"] for p in plugins} == set(wheels)
+    assert {p["status"] for p in plugins} == {"active"}, listed.stdout
 
 
 def test_wheel_of_the_plugin_brings_its_data(wheels: dict[str, Path]) -> None:

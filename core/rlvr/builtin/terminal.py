@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from rlvr import hookimpl
@@ -135,7 +136,7 @@ class LiveProgress(LineProgress):
     def say(self, text: str) -> None:
         """Print above the display."""
         if self._live is not None:
-            self._live.console.print(text, highlight=False, markup=False)
+            self._live.console.print(text, highlight=False, markup=False, soft_wrap=True)
         else:
             super().say(text)
 
@@ -217,6 +218,7 @@ def scoring_progress(status: RunStatus, *, quiet: bool = False) -> Iterator[None
             longest = f"  longest: {waiting[0]} {waiting[1]:.0f} s" if waiting else ""
             rate = status.verify_done / elapsed
             text = f"{status.verify_done}/{status.verify_total} judged  {rate:.1f}/s{longest}"
+            text = text[: get_terminal_size().columns - 1]  # a wrapped line is not redrawn
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 

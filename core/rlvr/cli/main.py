@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plugins": ("rlvr.cli.plugins", "list plugins, show one, write a new one, or check one"),
     "config": ("rlvr.cli.config", "show each option's value and where it came from"),
     "doctor": ("rlvr.cli.doctor", "check what plugins need from this machine"),
+    "completion": ("rlvr.cli.completion", "print a script with which a shell completes words"),
 }
 """Command to module and summary. Static, so that help imports none of them."""
 

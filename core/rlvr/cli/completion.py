@@ -1,0 +1,87 @@
+"""`rlvr completion SHELL`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+
+from rlvr.cli.main import COMMANDS, top_parser
+from rlvr.cli.parser import CommandParser, examples
+from rlvr.errors import ExitCode, PrerequisiteError
+from rlvr.install import pip_install
+from rlvr.plugins.host import PluginHost
+from rlvr.plugins.registry import Registry
+
+SHELLS = ("bash", "zsh", "fish")
+_KINDS = {
+    **{name: name for name in ("task", "reward", "backend", "sampler", "curriculum")},
+    **{"algo": "algorithm", "callbacks": "callback"},
+}
+"""`args` name of a flag that takes a part's name to the kind of that part."""
+
+
+def configure(parser: CommandParser) -> None:
+    """Declare the argument."""
+    parser.epilog = examples(
+        'eval "$(rlvr completion bash)"           # in ~/.bashrc',
+        'eval "$(rlvr completion zsh)"            # in ~/.zshrc, after compinit',
+        "rlvr completion fish > ~/.config/fish/completions/rlvr.fish",
+    )
+    parser.add_argument("shell", choices=SHELLS, help="the shell that is to complete words")
+
+
+def main(args: argparse.Namespace) -> int:
+    """
+    Print the shell's script: commands, flags, and the names of what is installed now.
+
+    Raises:
+        PrerequisiteError: shtab, which writes the script, is not installed.
+    """
+    try:
+        import shtab
+    except ImportError as error:
+        raise PrerequisiteError(
+            f"the completion for {args.shell} was asked for.",
+            "found: no shtab, which writes it",
+            f"try: {pip_install('rlvr[completion]')}",
+        ) from error
+    print(shtab.complete(_every_command(), shell=args.shell))
+    return ExitCode.DONE
+
+
+def _every_command() -> argparse.ArgumentParser:
+    """One parser of all commands, those of plugins included."""
+    host = PluginHost.load()
+    top = top_parser()
+    top.usage = None
+    below = top.add_subparsers()
+    for name, (module, summary) in COMMANDS.items():
+        parser = below.add_parser(name, help=summary)
+        importlib.import_module(module).configure(parser)
+        for each in [parser, *parser.subparsers()]:
+            _name_parts(each, host)
+    verbs: dict[str, argparse._SubParsersAction[CommandParser]] = {}
+    for command in host.commands():
+        if command.is_top:
+            below.add_parser(command.name, help=command.summary)
+        if command.provider not in verbs:
+            parser = below.add_parser(command.provider, help=f"commands of {command.provider}")
+            verbs[command.provider] = parser.add_subparsers()
+        verbs[command.provider].add_parser(command.name, help=command.summary)
+    return top
+
+
+def _name_parts(parser: CommandParser, host: PluginHost) -> None:
+    """Say which words a flag takes: names of parts, files, or folders."""
+    import shtab
+
+    registry = Registry(host)
+    for action in parser._actions:
+        if action.dest == "plugin":
+            action.choices = [status.name for status in host.plugins if status.is_active]
+        elif kind := _KINDS.get(action.dest):
+            action.choices = registry.names(kind)
+        elif action.metavar in ("FILE", "PATH"):
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+        elif action.metavar in ("DIR", "RUN"):
+            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]

@@ -1,0 +1,95 @@
+"""`rlvr completion`: the shells themselves say what they complete."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from contextlib import redirect_stdout
+
+import pytest
+
+from rlvr.cli.completion import SHELLS
+from rlvr.cli.main import COMMANDS, main
+
+pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory):
+    """Shell to the file of its script."""
+    folder = tmp_path_factory.mktemp("scripts")
+    for shell in SHELLS:
+        with (folder / shell).open("w") as file, redirect_stdout(file):
+            assert main(["completion", shell]) == 0
+    return {shell: folder / shell for shell in SHELLS}
+
+
+def _asked(shell, code):
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed: apt-get install {shell}")
+    done = subprocess.run([shell, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def in_bash(path, *words):
+    """What bash offers for the last of the words, which may be empty."""
+    typed = " ".join(f"'{word}'" for word in words)
+    return _asked(
+        "bash",
+        f"source {path}; COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; "
+        "$(complete -p rlvr | sed 's/.*-F \\([^ ]*\\).*/\\1/') rlvr; "
+        "printf '%s\\n' \"${COMPREPLY[@]}\"",
+    )
+
+
+def test_bash_completes_commands_flags_and_names(scripts, tmp_path):
+    """Commands of rlvr and of plugins, their verbs, flags, names of parts, and files."""
+    path = scripts["bash"]
+    (tmp_path / "mine.jsonl").touch()
+
+    assert set(in_bash(path, "rlvr", "")) >= {*COMMANDS}
+    assert in_bash(path, "rlvr", "resc") == ["rescore"]
+    assert in_bash(path, "rlvr", "runs", "") == ["list", "show", "compare", "trace"]
+    assert "export" in in_bash(path, "rlvr", "torch", "")
+    assert in_bash(path, "rlvr", "run", "--curr") == ["--curriculum"]
+    assert "builtin" in in_bash(path, "rlvr", "run", "--plugin", "")
+    assert in_bash(path, "rlvr", "run", "--curriculum", "pass") == ["pass-rate"]
+    assert in_bash(path, "rlvr", "score", "--dataset", f"{tmp_path}/m") == [
+        f"{tmp_path}/mine.jsonl"
+    ]
+
+
+def test_fish_completes_commands_flags_and_names(scripts):
+    """The same in fish, which prints `word<TAB>summary`."""
+
+    def asked(typed):
+        lines = _asked("fish", f"source {scripts['fish']}; complete -C '{typed}'")
+        return {line.partition("\t")[0] for line in lines}
+
+    assert asked("rlvr resc") == {"rescore"}
+    assert asked("rlvr run --curr") == {"--curriculum"}
+    assert "pass-rate" in asked("rlvr run --curriculum ")
+
+
+def test_zsh_reads_the_script(scripts):
+    """Zsh parses it; its completion needs a terminal, so nothing is asked."""
+    _asked("zsh", f"zsh -n {scripts['zsh']}")
+
+
+def test_every_script_names_every_command(scripts):
+    """Whatever shells are installed here."""
+    for path in scripts.values():
+        text = path.read_text()
+        assert all(command in text for command in COMMANDS), path
+
+
+def test_without_shtab_the_message_says_what_to_install(plugin_site):
+    """Its extra of rlvr, by this environment's installer; exit 4."""
+    (plugin_site.path / "shtab.py").write_text("raise ImportError('not here')\n")
+
+    done = plugin_site.rlvr("completion", "bash")
+
+    assert done.returncode == 4
+    assert "[completion]" in done.stderr
+    assert "install" in done.stderr
