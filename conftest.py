@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 import structlog
+
+# Before torch is imported: on its tiny models two threads wait for each other more than they
+# compute, and two workers have no more cores. A test of threads asks for its own number.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(autouse=True)
