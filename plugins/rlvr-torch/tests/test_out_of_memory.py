@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from rlvr import Datum, Loss
+from rlvr import Completion, Datum, GenerateRequest, Loss, SamplingParams
 from rlvr.testing.fakes import ReinforceLoss
 from rlvr_torch.config import TorchConfig
+from rlvr_torch.generation.cache.kv_cache import KVCache
+from rlvr_torch.generation.decode_batch import DecodeBatch
+from rlvr_torch.generation.engine import Engine
 from rlvr_torch.models.gpt2 import GPT2, GPT2Config
 from rlvr_torch.runtime.batch_threads import BatchThreads
 from rlvr_torch.runtime.device import settled
@@ -215,3 +218,78 @@ def test_products_are_in_bfloat16_where_a_card_has_it(
     assert settled(TorchConfig(), torch.device(device)).dtype == wanted
     for name in ("float32", "bfloat16"):
         assert settled(TorchConfig(dtype=name), torch.device(device)).dtype == name
+
+
+class Letters:
+    """A tokenizer whose tokens are single letters; none ends a completion."""
+
+    has_bytes, ends = False, frozenset()
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return "".join(chr(97 + token) for token in tokens)
+
+
+def asked(count: int) -> list[GenerateRequest]:
+    """Completions of three prompts; a few end at a letter."""
+    return [
+        GenerateRequest(
+            prompt=np.arange(1, 3 + 2 * (i % 3)),
+            params=SamplingParams(max_tokens=4 + i, stop=("b",) if i % 4 == 0 else ()),
+            seed=i,
+        )
+        for i in range(count)
+    ]
+
+
+def bits(completion: Completion) -> tuple[Any, ...]:
+    return completion.tokens.tolist(), completion.logprobs.tobytes(), completion.text
+
+
+PLACES = {
+    "a pass": (GPT2, "hidden", lambda net, tokens, *_: len(tokens) if tokens.shape[1] == 1 else 0),
+    "the cache": (KVCache, "_grow", lambda cache, *_: len(cache._owner)),
+    "the logits": (DecodeBatch, "_logits", lambda batch, states: len(states)),
+}
+
+
+@pytest.mark.parametrize(
+    ("place", "passes"),
+    [("a pass", 0), ("a pass", 3), ("the cache", 0), ("the logits", 0), ("the logits", 3)],
+)
+def test_rows_that_do_not_fit_are_drawn_again_to_the_bit(
+    net: GPT2, monkeypatch: pytest.MonkeyPatch, place: str, passes: int
+) -> None:
+    """Each completion once and as it would have been; later batches have fewer rows at once."""
+    wanted = [bits(one) for one in Engine(net, Letters(), rows=12).generate(asked(12))]
+    kind, name, rows_of = PLACES[place]
+    plain, refused, calls = getattr(kind, name), [], []
+
+    def small(*given: Any, **named: Any) -> Any:
+        calls.append(1)
+        if len(calls) > passes and rows_of(*given) > 4:
+            refused.append(rows_of(*given))
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return plain(*given, **named)
+
+    monkeypatch.setattr(kind, name, small)
+    engine = Engine(net, Letters(), rows=12)
+    assert [bits(one) for one in engine.generate(asked(12))] == wanted
+    assert refused
+    refused.clear()
+    assert [bits(one) for one in engine.generate(asked(12))] == wanted
+    assert not refused
+
+
+def test_a_row_that_never_fits_ends_the_generation(
+    net: GPT2, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The device's own error, once one row was tried."""
+
+    def refuse(*given: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    engine = Engine(net, Letters(), rows=12)
+    monkeypatch.setattr(GPT2, "hidden", refuse)
+    with pytest.raises(torch.OutOfMemoryError):
+        engine.generate(asked(12))
+    assert engine._rows == 1

@@ -11,8 +11,9 @@ Shapes: R rows, P prompts, S prompt tokens, C width, V vocabulary.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 
 import numpy as np
 import torch
@@ -47,20 +48,27 @@ class DecodeBatch(RunningBatch):
         is_static: bool = False,  # decode in shapes that seldom change (`KVCache`)
         has_graphs: bool = False,  # ... and capture them as CUDA graphs
         threads: BatchThreads | None = None,  # cores that each operation is spread over
+        # Told how many rows are decoded from now on, where more did not fit into the memory.
+        shrink: Callable[[int], None] = lambda rows: None,
     ) -> None:
         self._net, self._weights, self._dtype = net, weights, dtype
         self._threads = threads or BatchThreads()
         self._waiting: deque[RunningSequence] = deque()
         self._ended: list[RunningSequence] = []
-        self._most = rows
-        self._rows: list[RunningSequence | None] = []
+        self._most, self._shrink = rows, shrink
         self._device = net.head.device
         self._prefill_tokens = prefill_tokens
         self._is_static = is_static or has_graphs
-        self._graphs = StepGraphs(has_graphs)
+        self._has_graphs = has_graphs
+        self._clear()
+
+    def _clear(self) -> None:
+        """A batch without rows, and without memory for any."""
+        self._rows: list[RunningSequence | None] = []
+        self._graphs = StepGraphs(self._has_graphs)
         self._cache = KVCache(
-            net.heads,
-            dtype=dtype if dtype != torch.float32 else net.head.dtype,
+            self._net.heads,
+            dtype=self._dtype if self._dtype != torch.float32 else self._net.head.dtype,
             device=self._device,
             is_static=self._is_static,
         )
@@ -88,14 +96,43 @@ class DecodeBatch(RunningBatch):
             yield
 
     def step(self, version: int | None = None) -> list[RunningSequence]:
+        """
+        As `RunningBatch.step`.
+
+        Where the device's memory does not hold all rows, half of them are decoded from now on:
+        those that run are drawn again from their beginnings, by the same random numbers.
+
+        Raises:
+            BackendError: Logits are not finite.
+            torch.OutOfMemoryError: A single row does not fit.
+        """
+        try:
+            self._draw_all(version)
+        except torch.OutOfMemoryError:
+            rows = min(self._most, len(self._rows))
+            if rows <= 1:
+                raise
+        else:
+            ended, self._ended = self._ended, []
+            return ended
+        # Outside the handler: the error holds what the failed pass had made.
+        running = [sequence for sequence in self._rows if sequence is not None]
+        self._most = rows // 2
+        self._clear()
+        for sequence in running:
+            sequence.restart()
+        self.add(running)
+        self._shrink(self._most)
+        return self.step(version)
+
+    def _draw_all(self, version: int | None) -> None:
+        """A token in each row, and the first of those that wait for one."""
         if any(sequence is not None for sequence in self._rows):
             self._pass(version)
         while self._waiting and (free := self._free()):
             self._fill(free, version)
         if not self._waiting:
             self._drop()
-        ended, self._ended = self._ended, []
-        return ended
 
     def score(self, data: Sequence[Datum]) -> list[FloatArray]:
         """
@@ -188,10 +225,10 @@ class DecodeBatch(RunningBatch):
 
     def _fill(self, rows: Sequence[int], version: int | None) -> None:
         """Give free rows to the next waiting sequences and draw their first tokens."""
-        sequences = [self._waiting.popleft() for _ in rows]
+        sequences = list(islice(self._waiting, len(rows)))
         names = [_name(sequence, version) for sequence in sequences]
-        following = {_name(self._waiting[0], version)} if self._waiting else set()
-        self._cache.close_unused(following.union(names))
+        following = islice(self._waiting, len(rows), len(rows) + 1)
+        self._cache.close_unused({*names, *(_name(sequence, version) for sequence in following)})
         lengths = {name: len(s.request.prompt) for name, s in zip(names, sequences, strict=True)}
         self._cache.prompts.make_room(lengths)
         places, unread = [], {}
@@ -203,6 +240,7 @@ class DecodeBatch(RunningBatch):
             places.append(place)
         self._read(unread)
         for row, sequence, place in zip(rows, sequences, places, strict=True):
+            self._waiting.popleft()  # until here: reading may fail
             self._rows[row] = sequence
             self._cache.begin(row, place)
         last = max(row for row, sequence in enumerate(self._rows) if sequence is not None)

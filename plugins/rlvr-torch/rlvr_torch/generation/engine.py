@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import structlog
 import torch
 from attrs import define, field
 
@@ -20,6 +21,8 @@ from rlvr_torch.generation.interface import InferenceEngine
 from rlvr_torch.generation.sequence import RunningSequence
 from rlvr_torch.models.interface import Net
 from rlvr_torch.runtime.batch_threads import BatchThreads
+
+log = structlog.get_logger(__name__)
 
 _PASS_TOKENS = 4096
 """Padded tokens that `Engine.score` reads at the same time."""
@@ -103,4 +106,9 @@ class Engine(InferenceEngine):
             dtype=self._dtype,
             has_graphs=self._has_graphs,
             threads=self._threads,
+            shrink=self._shrink,
         )
+
+    def _shrink(self, rows: int) -> None:
+        self._rows = rows
+        log.warning("out_of_memory", decode_rows=rows, found="completions did not fit; begun again")

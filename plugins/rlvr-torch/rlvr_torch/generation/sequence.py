@@ -118,6 +118,11 @@ class RunningSequence:
             return True
         return len(self._tokens) >= self.room
 
+    def restart(self) -> None:
+        """Forget what was drawn: it is drawn again, with the same random numbers."""
+        self._tokens, self._logprobs, self._versions = [], [], []
+        self.__attrs_post_init__()
+
     @property
     def drawn(self) -> Sequence[int]:
         """The tokens so far."""
