@@ -24,6 +24,7 @@ DISTRIBUTIONS = {
     "rlvr-tinker-cookbook": ROOT / "plugins" / "rlvr-tinker-cookbook",
     "rlvr-tinker-server": ROOT / "plugins" / "rlvr-tinker-server",
     "rlvr-torch": ROOT / "plugins" / "rlvr-torch",
+    "rlvr-trackers": ROOT / "plugins" / "rlvr-trackers",
     "rlvr-countdown": ROOT / "examples" / "rlvr-countdown",
 }
 

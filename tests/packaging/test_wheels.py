@@ -40,6 +40,7 @@ def venv(wheels: dict[str, Path], make_venv: Callable[..., Any]) -> Any:
         ("rlvr-tinker-cookbook", "rlvr_tinker_cookbook"),
         ("rlvr-tinker-server", "rlvr_tinker_server"),
         ("rlvr-torch", "rlvr_torch"),
+        ("rlvr-trackers", "rlvr_trackers"),
         ("rlvr-countdown", "rlvr_countdown"),
     ],
 )
