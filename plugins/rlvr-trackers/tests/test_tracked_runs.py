@@ -23,6 +23,7 @@ SMALL = (
     *("train.problems=2", "sampler.group_size=2", "eval.samples=2", "eval.problems=1"),
     *("sampler.max_tokens=4", "eval.every=2", "checkpoint.every=2"),
 )
+KEYS = ("table_every=2", "table_rows=3", "timeout_s=200")
 TRACKERS = ("wandb", "tensorboard", "mlflow", "trackio")
 THERE = [name for name in TRACKERS if importlib.util.find_spec(name)]
 
@@ -51,7 +52,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Logged:
     pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed")
     pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed")
     folder = tmp_path_factory.mktemp("tracked")
-    options = [f"{name}.{key}" for name in THERE for key in ("table_every=2", "table_rows=3")]
+    options = [f"{name}.{key}" for name in THERE for key in KEYS]
     options += [f"{name}.project=letters" for name in THERE if name != "tensorboard"]
     if "wandb" in THERE:
         options += ["wandb.mode=offline"]
@@ -214,10 +215,8 @@ def test_wandb_offline(run: Logged) -> None:
             for item in updates.get(kind, ()):
                 configs["/".join(item.nested_key) or item.key] = item.value_json
     check(run, "wandb", found)
-    assert [step for step, _ in found["trajectories"]] == [1, 3]
-    table = json.loads(
-        (files[0].parent / "files" / found["trajectories"][0][1]["path"]).read_text()
-    )
+    assert [step for step, _ in found["trajectories/path"]] == [1, 3]
+    table = json.loads((files[0].parent / "files" / found["trajectories/path"][0][1]).read_text())
     check_rows([dict(zip(table["columns"], row, strict=True)) for row in table["data"]])
     assert configs["sampler.group_size"] == "2"
     metadata = [path for path in files[0].parent.rglob("*metadata*") if path.is_file()]
