@@ -252,7 +252,7 @@ if [ "$MODE" = dev ]; then
   say "installing what the tests and linters need"
   must pip_install --no-build-isolation -e ".[plot,testing]" -e "plugins/rlvr-torch[hf]" \
     -e plugins/rlvr-rtx4090 -e plugins/rlvr-tinker -e plugins/rlvr-tinker-server -e rlvr-sad \
-    -e examples/rlvr-household -r requirements-dev.txt
+    -e plugins/rlvr-trackers -e examples/rlvr-household -r requirements-dev.txt
   # its dependency tinker-cookbook brings CUDA; tests of what needs it are skipped
   must pip_install --no-build-isolation --no-deps -e plugins/rlvr-tinker-cookbook
   say "fetching two packages that hold public tokenizers, for the tests"

@@ -23,7 +23,7 @@ __all__ = ["pip_install"]
 
 _PLUGINS = (
     *("algos", "distill", "rtx4090", "servers", "tinker", "tinker-cookbook", "tinker-server"),
-    "torch",
+    *("torch", "trackers"),
 )
 FOLDERS: Mapping[str, str] = {
     "rlvr": ".",

@@ -19,6 +19,7 @@ PLUGINS: Mapping[str, str] = {
     "tinker": "rlvr-tinker",
     "tinker-api": "rlvr-tinker-server",
     "torch": "rlvr-torch",
+    "trackers": "rlvr-trackers",
 }
 """Entry-point name to distribution."""
 
@@ -30,6 +31,7 @@ _ADVANTAGES = ("group", "rloo", "global", "gae", "best", "one", "opd")
 _SERVED = ("vllm", "sglang", "openai")
 _LOSSES = ("grpo", "gspo", "cispo", "reinforce", "ppo", "sft")
 
+_TRACKERS = ("wandb", "tensorboard", "mlflow", "trackio")
 _DOMAINS = {"chess": "rlvr-chess", "cookbook": "rlvr-tinker-cookbook", "cvdp": "rlvr-cvdp"}
 
 NAMES: Mapping[str, Mapping[str, str]] = {
@@ -58,6 +60,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "tinker": "rlvr-tinker",
         "torch": "rlvr-torch",
     },
+    "callback": dict.fromkeys(_TRACKERS, "rlvr-trackers"),
 }
 """Kind, then name, to distribution."""
 

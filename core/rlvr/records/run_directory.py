@@ -25,7 +25,7 @@ from rlvr.types import EvalReport, ScoredGroup
 DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 RECORDS = frozenset(
     {"run.json", "metrics.jsonl", "eval.jsonl", "trace.jsonl", "opinions.jsonl", "events.jsonl"}
-    | {"trajectories", "checkpoints", "curve.png", "traceback.txt", "owner.lock"}
+    | {"trajectories", "trackers", "checkpoints", "curve.png", "traceback.txt", "owner.lock"}
 )
 """Files and folders that a run writes: no command may put its results in their place."""
 

@@ -1,0 +1,98 @@
+"""What trackers are given: configuration without secrets, numbers of evaluations, table rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rlvr import EvalReport, Reward, RunInfo, ScoredGroup
+
+_SECRET_NAME = re.compile(
+    r"(?:^|[._-])(?:(?:api|access|private|secret)?_?keys?|tokens?|secrets?|passwords?|passwd|"
+    r"passphrase|pwd|credentials?|auth|authorization|headers?|cookies?)$",
+    re.IGNORECASE,
+)
+"""The last word of an option that holds a secret. `sampler.max_tokens` is none: it is a number."""
+_SECRET_IN_URL = re.compile(
+    r"(?<=://)[^/@\s]+(?=@)|(?<=[?&])([^=&\s]*(?:key|token|secret|password|sig)[^=&\s]*=)[^&\s#]+",
+    re.IGNORECASE,
+)
+HIDDEN = "<hidden>"
+
+
+def public_config(run: RunInfo) -> dict[str, Any]:
+    """
+    The resolved options by dotted key, and what was run; JSON values only.
+
+    Texts of options whose name ends like a secret's are hidden, and so are user, password and
+    keys in URLs.
+    """
+    named = {f"run.{name}": getattr(run, name) for name in ("plugin", "algo", "model", "steps")}
+    return {name: _public(name, value) for name, value in {**named, **run.config}.items()}
+
+
+def _public(name: str, value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if value and _SECRET_NAME.search(name):
+        return HIDDEN
+    if isinstance(value, tuple | list):
+        return [_public(name, one) for one in value]
+    if isinstance(value, Mapping):
+        return {str(key): _public(str(key), one) for key, one in value.items()}
+    return _SECRET_IN_URL.sub(lambda found: (found[1] or "") + HIDDEN, str(value))
+
+
+def evaluation_numbers(report: EvalReport) -> dict[str, float]:
+    """
+    The numbers of an evaluation, named as in `eval.jsonl` after `eval/`.
+
+    `eval/pass1` between `eval/low` and `eval/high` by step is the pass rate's curve. Recorded
+    trajectories have no pass rate, only what the loss came to.
+    """
+    if report.measures:
+        return {**report.measures, "eval/seconds": report.seconds}
+    numbers = {
+        "pass1": report.pass1,
+        **{name: getattr(report, name) for name in ("low", "high", "reward_mean")},
+        **{name: float(getattr(report, name)) for name in ("samples", "failed", "seconds")},
+        **{f"pass_at/{k}": value for k, value in report.pass_at.items()},
+        **({} if report.held_out is None else {"held_out": float(report.held_out)}),
+    }
+    return {f"eval/{name}": value for name, value in numbers.items()}
+
+
+def table_rows(groups: Sequence[ScoredGroup], *, most: int, chars: int) -> list[dict[str, Any]]:
+    """At most `most` trajectories, evenly spread over those of the step, one row each."""
+    every = [
+        (group.problem.id, trajectory, outcome)
+        for group in groups
+        for trajectory, outcome in zip(group.trajectories, group.outcomes, strict=True)
+    ]
+    count = min(most, len(every))
+    rows = []
+    for number in range(count):
+        problem, trajectory, outcome = every[number * len(every) // count]
+        reward = outcome if isinstance(outcome, Reward) else None
+        texts = {"prompt": "", "answer": ""}
+        for segment in trajectory.segments:
+            begun = bool(texts["answer"]) or segment.author != "prompt"
+            texts["answer" if begun else "prompt"] += segment.text
+        rows.append(
+            {
+                "problem": problem,
+                "index": trajectory.index,
+                **{name: _short(text, chars) for name, text in texts.items()},
+                "reward": reward and reward.value,
+                "score01": reward and reward.score01,
+                "outcome": type(outcome).__name__.lower(),
+                "finish": trajectory.finish,
+                "tokens": int(trajectory.mask.sum()),
+            }
+        )
+    return rows
+
+
+def _short(text: str, chars: int) -> str:
+    return text if len(text) <= chars else f"{text[:chars]} [{len(text) - chars} more characters]"

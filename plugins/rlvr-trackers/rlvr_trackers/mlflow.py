@@ -1,0 +1,78 @@
+"""MLflow: a tracking server or a local database."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from rlvr import RunInfo, option
+from rlvr_trackers.tracker import ProjectOptions, Tracker
+
+_STATUS = {"done": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
+
+
+@frozen(kw_only=True)
+class MLflowOptions(ProjectOptions):
+    """Where MLflow keeps the run."""
+
+    uri: str = option(
+        "", "Server or sqlite:///FILE; empty: MLFLOW_TRACKING_URI, else MLflow's default"
+    )
+    artifacts: str = option(
+        "", "Where a new experiment keeps its tables; empty: the server's own place"
+    )
+
+
+class MLflow(Tracker):
+    """Logs to an experiment; tables of trajectories are JSON files among the run's artifacts."""
+
+    name = module = "mlflow"
+    advice = "check mlflow.uri and that the server answers"
+
+    def start(self, run: RunInfo, config: Mapping[str, Any], known: str) -> str:
+        """Make the experiment and a run in it, or take up the run of before."""
+        options = self.options
+        self._client = self.library.MlflowClient(tracking_uri=options.uri or None)
+        if known:
+            self._client.update_run(known, status="RUNNING")
+            self._id = known
+            return known
+        experiment = self._client.get_experiment_by_name(options.project)
+        place = options.artifacts or None
+        number = (
+            experiment.experiment_id
+            if experiment
+            else self._client.create_experiment(options.project, artifact_location=place)
+        )
+        name = options.name or run.id
+        self._id = str(self._client.create_run(number, run_name=name).info.run_id)
+        param = self.library.entities.Param
+        params = [param(_name(key), str(value)) for key, value in config.items()]
+        for start in range(0, len(params), 100):  # a server takes no more at once
+            self._client.log_batch(self._id, params=params[start : start + 100])
+        return self._id
+
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Log numbers of a step, all in one request."""
+        now, metric = time.time_ns() // 10**6, self.library.entities.Metric
+        metrics = [metric(_name(name), value, now, step) for name, value in numbers.items()]
+        for start in range(0, len(metrics), 1000):  # a server takes no more at once
+            self._client.log_batch(self._id, metrics=metrics[start : start + 1000])
+
+    def table(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write the artifact `trajectories/step-NNNNNN.json`, laid out as MLflow's own tables."""
+        table = {"columns": list(rows[0]), "data": [list(row.values()) for row in rows]}
+        self._client.log_dict(self._id, table, f"trajectories/step-{step:06d}.json")
+
+    def finish(self, outcome: str) -> None:
+        """Set the run's status."""
+        self._client.set_terminated(self._id, _STATUS[outcome])
+
+
+def _name(name: str) -> str:
+    """The name with `_` for each character that MLflow refuses."""
+    return re.sub(r"[^\w\-. :/]", "_", name, flags=re.ASCII)

@@ -1,0 +1,203 @@
+"""What all trackers share: what is logged and when, limits of time, going on after a resume."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
+from typing import Any, ClassVar
+
+import structlog
+from attrs import frozen
+from attrs.validators import ge, gt
+
+from rlvr import (
+    BuildContext,
+    Callback,
+    EvalReport,
+    PrerequisiteError,
+    RunInfo,
+    ScoredGroup,
+    option,
+    pip_install,
+)
+from rlvr_trackers.entries import evaluation_numbers, public_config, table_rows
+
+log = structlog.get_logger(__name__)
+
+
+@frozen(kw_only=True)
+class TrackerOptions:
+    """Options that every tracker has."""
+
+    table_every: int = option(
+        10, "Steps from one table of trajectories to the next; 0: none", validator=ge(0)
+    )
+    table_rows: int = option(8, "Trajectories in a table at most", validator=ge(1))
+    table_chars: int = option(
+        4000, "Characters of a prompt or answer in a table at most", validator=ge(1)
+    )
+    timeout_s: float = option(
+        60.0, "Time a call of the tracker may take; then it is given up", unit="s", validator=gt(0)
+    )
+
+
+@frozen(kw_only=True)
+class ProjectOptions(TrackerOptions):
+    """Options of trackers that keep runs in projects."""
+
+    project: str = option("rlvr", "Project (in MLflow: experiment)")
+    name: str = option("", "Name of the run there; empty: that of the run directory")
+
+
+class Tracker(Callback):
+    """
+    Logs a run to one tracker. A subclass says how to start, log a step, log a table, and finish.
+
+    `RUN/trackers/NAME.json` keeps the tracker's id of the run and the last step of each kind of
+    entry, so a resumed run goes on in the same tracker run and logs no step again. A call that
+    raises or takes longer than `timeout_s` is warned of once; nothing is logged after that.
+    """
+
+    name: ClassVar[str]
+    """Name of the callback, of the extra that installs it, and of its file in the run directory."""
+    module: ClassVar[str]
+    """Module to import."""
+    advice: ClassVar[str]
+    """What a person checks when the tracker fails."""
+
+    def __init__(self, config: Any, context: BuildContext) -> None:
+        """
+        Import the tracker's library.
+
+        Raises:
+            PrerequisiteError: The library is not installed, or cannot be imported.
+        """
+        del context
+        self.options = config
+        try:
+            self.library: Any = importlib.import_module(self.module)
+        except ImportError as error:
+            raise PrerequisiteError(
+                f"the callback {self.name!r} needs the Python module {self.module!r}.",
+                f"found: {error}",
+                f"{pip_install(f'rlvr-trackers[{self.name}]')}, or leave {self.name!r} out of "
+                "--callback",
+            ) from error
+        self._is_on = False
+        self._kept: dict[str, Any] = {"id": "", "last": {}}
+
+    # --- what a tracker defines -----------------------------------------------------------------
+
+    @abstractmethod
+    def start(self, run: RunInfo, config: Mapping[str, Any], known: str) -> str:
+        """Open the run `known`, or a new one if it is empty; give back its id."""
+
+    @abstractmethod
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Log numbers of a step."""
+
+    @abstractmethod
+    def table(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Log trajectories of a step: at least one row; all rows have the same keys."""
+
+    @abstractmethod
+    def finish(self, outcome: str) -> None:
+        """Send what is left and close the run: "done", "interrupted" or "failed"."""
+
+    # --- what the run tells ---------------------------------------------------------------------
+
+    def run_started(self, run: RunInfo) -> None:
+        """Open the tracker's run, or go on with that of the run directory."""
+        self._file = run.directory / "trackers" / f"{self.name}.json"
+        self._is_on = True
+        self._guarded("start", lambda: self._start(run))
+
+    def _start(self, run: RunInfo) -> None:
+        self._file.parent.mkdir(exist_ok=True)
+        if self._file.exists():
+            self._kept = json.loads(self._file.read_text(encoding="utf-8"))
+        self._kept["id"] = self.start(run, public_config(run), self._kept["id"])
+        self._keep()
+
+    def evaluated(self, run: RunInfo, step: int, report: EvalReport) -> None:
+        """Log an evaluation."""
+        self._once("evaluation", step, lambda: self.log(step, evaluation_numbers(report)))
+
+    def groups_scored(self, run: RunInfo, step: int, groups: Sequence[ScoredGroup]) -> None:
+        """Log a table of trajectories where one is due: in the first step and every Nth after."""
+        options = self.options
+        if options.table_every and (step - 1) % options.table_every == 0:
+            rows = table_rows(groups, most=options.table_rows, chars=options.table_chars)
+            if rows:
+                self._once("table", step, lambda: self.table(step, rows))
+
+    def step_finished(self, run: RunInfo, step: int, metrics: Mapping[str, float]) -> None:
+        """Log the metrics of a step."""
+        self._once("metrics", step, lambda: self.log(step, metrics))
+
+    def run_finished(self, run: RunInfo, outcome: str) -> None:
+        """Close the tracker's run."""
+        self._guarded("finish", lambda: self.finish(outcome))
+        self._is_on = False
+
+    # --- once, in time, or never again ----------------------------------------------------------
+
+    def _once(self, entry: str, step: int, act: Callable[[], None]) -> None:
+        """Log an entry of a step, unless the tracker has it from before a resume."""
+        if step <= self._kept["last"].get(entry, -1):
+            return
+
+        def logged() -> None:
+            act()
+            self._kept["last"][entry] = step
+            self._keep()
+
+        self._guarded(entry, logged)
+
+    def _keep(self) -> None:
+        beside = self._file.with_suffix(".new")
+        beside.write_text(json.dumps(self._kept), encoding="utf-8")
+        os.replace(beside, self._file)
+
+    def _guarded(self, what: str, act: Callable[[], None]) -> None:
+        """
+        Do it in a thread of its own and wait for it `timeout_s`; a failure switches this off.
+
+        The thread is a daemon: one that hangs for ever does not keep the process. Trackers print
+        what they like; it goes to standard error, for results stand on standard output.
+        """
+        if not self._is_on:
+            return
+        raised: list[BaseException] = []
+
+        def caught() -> None:
+            try:
+                act()
+            except BaseException as error:  # the border to a library: it ends no run
+                raised.append(error)
+
+        thread = threading.Thread(target=caught, name=f"tracker-{self.name}", daemon=True)
+        with redirect_stdout(sys.stderr):
+            thread.start()
+            thread.join(self.options.timeout_s)
+        if thread.is_alive():
+            self._give_up(what, f"no answer in {self.options.timeout_s:g} s")
+        elif raised:
+            self._give_up(what, repr(raised[0])[:1000])
+
+    def _give_up(self, what: str, found: str) -> None:
+        self._is_on = False
+        log.warning(
+            "tracker_stopped",
+            tracker=self.name,
+            at=what,
+            found=found,
+            do=f"{self.advice}; the run goes on, its own files hold every number. A later --resume "
+            f"tries the tracker again (a new run there: remove {self._file})",
+        )

@@ -1,0 +1,58 @@
+"""Trackio: local files, a server of one's own, or a Hugging Face Space."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from rlvr import RunInfo, option
+from rlvr_trackers.tracker import ProjectOptions, Tracker
+
+
+@frozen(kw_only=True)
+class TrackioOptions(ProjectOptions):
+    """Where trackio keeps the run."""
+
+    space: str = option("", "Hugging Face Space; empty: TRACKIO_SPACE_ID, else local files")
+    url: str = option("", "Server of your own; empty: TRACKIO_SERVER_URL, else local files")
+
+
+class Trackio(Tracker):
+    """Logs to trackio. Local files lie in TRACKIO_DIR; `trackio show` draws them."""
+
+    name = module = "trackio"
+    advice = "check TRACKIO_DIR, or the Space and `hf auth login`"
+
+    def start(self, run: RunInfo, config: Mapping[str, Any], known: str) -> str:
+        """Open a run. Trackio takes runs up by name, so the name ends in letters of its own."""
+        options = self.options
+        own = f"{options.name or run.id}-{secrets.token_hex(3)}"
+        self._run = self.library.init(
+            options.project,
+            name=known or own,
+            space_id=options.space or None,
+            server_url=options.url or None,
+            config=dict(config),
+            resume="must" if known else "never",
+            embed=False,
+            auto_log_gpu=False,
+            auto_log_cpu=False,
+        )
+        return known or own
+
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Log numbers of a step."""
+        self._run.log(dict(numbers), step=step)
+
+    def table(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Log a `trackio.Table`."""
+        data = [list(row.values()) for row in rows]
+        table = self.library.Table(columns=list(rows[0]), data=data)
+        self._run.log({"trajectories": table}, step=step)
+
+    def finish(self, outcome: str) -> None:
+        """Write the rest."""
+        self._run.finish()

@@ -1,0 +1,78 @@
+"""Weights & Biases, online or offline."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from rlvr import RunInfo, option
+from rlvr_trackers.tracker import ProjectOptions, Tracker
+
+
+@frozen(kw_only=True)
+class WandbOptions(ProjectOptions):
+    """Where Weights & Biases keeps the run."""
+
+    entity: str = option("", "Team or user; empty: the account's default")
+    mode: str = option(
+        "online", "Send at once, or keep files for `wandb sync`", choices=("online", "offline")
+    )
+    folder: str = option("", "Where its local files go; empty: RUN/trackers")
+
+
+class Wandb(Tracker):
+    """
+    Logs to Weights & Biases; the key comes from `wandb login` or WANDB_API_KEY.
+
+    The command line, the terminal's text, git and code are not sent: they may hold secrets.
+    """
+
+    name = module = "wandb"
+    advice = "check the network and `wandb login`, or set wandb.mode=offline"
+
+    def start(self, run: RunInfo, config: Mapping[str, Any], known: str) -> str:
+        """Open a run; a resumed one has the id of before (offline: a second folder of that id)."""
+        options = self.options
+        settings = self.library.Settings(
+            console="off",
+            silent=True,
+            disable_code=True,
+            disable_git=True,
+            init_timeout=options.timeout_s,
+            finish_timeout=options.timeout_s,
+            x_disable_meta=True,
+        )
+        before = os.environ.get("WANDB_SERVICE")
+        self._run = self.library.init(
+            project=options.project,
+            entity=options.entity or None,
+            name=options.name or run.id,
+            id=known or secrets.token_hex(8),
+            dir=options.folder or str(run.directory / "trackers"),
+            mode=options.mode,
+            resume="allow",
+            reinit="create_new",
+            settings=settings,
+        )
+        if before is None:  # wandb sets it for child processes; a callback leaves no trace
+            os.environ.pop("WANDB_SERVICE", None)
+        self._run.config.update(dict(config), allow_val_change=True)
+        return str(self._run.id)
+
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Add to the step's row, which is sent when the next step begins."""
+        self._run.log(dict(numbers), step=step)
+
+    def table(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Log a `wandb.Table`."""
+        data = [list(row.values()) for row in rows]
+        table = self.library.Table(columns=list(rows[0]), data=data, allow_mixed_types=True)
+        self._run.log({"trajectories": table}, step=step)
+
+    def finish(self, outcome: str) -> None:
+        """Send the rest."""
+        self._run.finish(exit_code=int(outcome != "done"))

@@ -1,0 +1,242 @@
+"""A run logged by all four trackers at once, cut back and resumed, as their own readers see it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import frozen
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
+
+STEPS = [1, 2, 3, 4]
+SMALL = (
+    *("train.problems=2", "sampler.group_size=2", "eval.samples=2", "eval.problems=1"),
+    *("sampler.max_tokens=4", "eval.every=2", "checkpoint.every=2"),
+)
+KEYS = ("table_every=2", "table_rows=3", "timeout_s=200")
+TRACKERS = ("wandb", "tensorboard", "mlflow", "trackio")
+THERE = [name for name in TRACKERS if importlib.util.find_spec(name)]
+
+
+@frozen
+class Logged:
+    """A run directory, and the trackers' ids of the run before and after the resume."""
+
+    directory: Path
+    before: dict[str, str]
+    after: dict[str, str]
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        """Objects of a file of the run."""
+        text = (self.directory / name).read_text(encoding="utf-8")
+        return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Logged:
+    """
+    Three steps, then a resume from the checkpoint of step 2 to step 4.
+
+    Step 3 is trained twice, as after a kill between two checkpoints.
+    """
+    pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed")
+    pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed")
+    folder = tmp_path_factory.mktemp("tracked")
+    options = [f"{name}.{key}" for name in THERE for key in KEYS]
+    options += [f"{name}.project=letters" for name in THERE if name != "tensorboard"]
+    if "wandb" in THERE:
+        options += ["wandb.mode=offline"]
+    if "mlflow" in THERE:
+        options += [f"mlflow.uri=sqlite:///{folder}/mlflow.db", "mlflow.name=first"]
+        options += [f"mlflow.artifacts={folder}/artifacts"]
+    before = _ids(
+        folder,
+        *("--plugin", "toy", "--algo", "grpo", "--callback", ",".join(THERE), "--steps", "3"),
+        *("--out", "here", *SMALL, *options),
+    )
+    shutil.rmtree(folder / "here" / "checkpoints" / "step-000003")
+    return Logged(folder / "here", before, _ids(folder, "--resume", "here", "--steps", "4"))
+
+
+def _ids(folder: Path, *words: str) -> dict[str, str]:
+    """Run; give back each tracker's id of the run."""
+    place = {"TRACKIO_DIR": str(folder / "trackio"), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "rlvr", "run", *words, "--json"],
+        cwd=folder, env={**os.environ, **place}, capture_output=True, text=True, timeout=280,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "tracker_stopped" not in done.stderr, done.stderr
+    assert json.loads(done.stdout)["run"] == "here"  # nothing else stands on standard output
+    last = 4 if "--resume" in words else 3
+    ids = {}
+    for name in THERE:
+        kept = json.loads((folder / "here" / "trackers" / f"{name}.json").read_text("utf-8"))
+        assert kept["last"] == {"metrics": last, "table": 3, "evaluation": last}, name
+        ids[name] = kept["id"]
+    return ids
+
+
+def check(
+    run: Logged, name: str, found: dict[str, list[tuple[int, Any]]], *, digits: float = 1e-12
+) -> None:
+    """Every metric and pass rate of the run directory, each step once and in order."""
+    assert run.before[name] == run.after[name]
+    metrics = {line.pop("step"): line for line in run.lines("metrics.jsonl")}
+    names = {name for line in metrics.values() for name in line}
+    assert {"reward/mean", "reward/pass", "loss", "time/total_s"} <= names
+    for metric in names:
+        steps = [step for step, line in metrics.items() if metric in line]
+        logged = [step for step, _ in found[metric]]
+        assert logged == sorted(set(logged)), metric
+        # step 3 was logged before the resume, when other times were taken in it
+        assert logged == steps or metric.startswith("time/"), metric
+    for step, value in found["reward/mean"]:
+        assert value == pytest.approx(metrics[step]["reward/mean"], rel=digits), step
+    assert [step for step, _ in found["reward/mean"]] == STEPS
+    pass1 = [(line["step"], line["pass1"]) for line in run.lines("eval.jsonl")]
+    assert [step for step, _ in found["eval/pass1"]] == [0, 2, 3, 4]
+    assert dict(pass1).items() <= dict(found["eval/pass1"]).items()
+    assert {"eval/low", "eval/high", "eval/pass_at/2", "eval/reward_mean"} <= set(found)
+
+
+def check_rows(rows: list[dict[str, Any]]) -> None:
+    """Three of the four trajectories of a step, with prompt, answer and verdict."""
+    assert len(rows) == 3
+    for row in rows:
+        assert row["prompt"]
+        assert row["outcome"] == "reward"
+        assert 0 <= row["score01"] <= 1
+
+
+def test_tensorboard(run: Logged) -> None:
+    """TensorBoard's own reader finds the scalars, the configuration and the trajectories."""
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(run.directory / "trackers" / "tensorboard"))
+    events.Reload()
+
+    tags = events.Tags()
+    check(
+        run,
+        "tensorboard",
+        {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in tags["scalars"]},
+        digits=1e-6,  # float32
+    )
+    texts = {t: [(e.step, _text(e)) for e in events.Tensors(t)] for t in tags["tensors"]}
+    assert [step for step, _ in texts["trajectories"]] == [1, 3]
+    blocks = texts["trajectories"][0][1].split("```")[1::2]
+    check_rows([json.loads(block) for block in blocks])
+    ((_, config),) = texts["config"]
+    assert "| sampler.group_size | 2 |" in config
+
+
+def _text(event: Any) -> str:
+    return str(event.tensor_proto.string_val[0].decode())
+
+
+# sqlalchemy 2.1 deprecates what MLflow calls
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_mlflow(run: Logged) -> None:
+    """MLflow's client finds one finished run with metrics, parameters and tables."""
+    mlflow = pytest.importorskip("mlflow", reason="mlflow is not installed")
+    pytest.importorskip("sqlalchemy", reason="sqlalchemy is not installed")
+    uri, own = f"sqlite:///{run.directory.parent}/mlflow.db", run.after["mlflow"]
+    client = mlflow.MlflowClient(tracking_uri=uri)
+    experiment = client.get_experiment_by_name("letters")
+    (kept,) = client.search_runs([experiment.experiment_id])
+    assert (kept.info.run_id, kept.info.run_name) == (own, "first")
+    assert kept.info.status == "FINISHED"
+    assert kept.data.params["sampler.group_size"] == "2"
+    history = {
+        name: [(m.step, m.value) for m in client.get_metric_history(own, name)]
+        for name in kept.data.metrics
+    }
+    check(run, "mlflow", {name: sorted(values) for name, values in history.items()})
+    files = [file.path for file in client.list_artifacts(own, "trajectories")]
+    assert files == [f"trajectories/step-00000{step}.json" for step in (1, 3)]
+    (text,) = run.directory.parent.glob(f"artifacts/{own}/artifacts/{files[0]}")
+    table = json.loads(text.read_text(encoding="utf-8"))
+    check_rows([dict(zip(table["columns"], row, strict=True)) for row in table["data"]])
+
+
+def test_trackio(run: Logged) -> None:
+    """Trackio's local files hold one run with its configuration and a table of trajectories."""
+    pytest.importorskip("trackio", reason="trackio is not installed")
+    import sqlite3
+
+    place = run.directory.parent / "trackio"
+
+    # read by SQL: trackio takes its folder from the environment of the process that imports it
+    with sqlite3.connect(place / "letters.db") as base:
+        rows = base.execute("SELECT run_name, step, metrics FROM metrics ORDER BY id").fetchall()
+        configs = base.execute("SELECT run_name, config FROM configs").fetchall()
+    base.close()
+    assert {name for name, _, _ in rows} == {run.after["trackio"]}
+    found: dict[str, list[tuple[int, Any]]] = {}
+    for _, step, metrics in rows:
+        for name, value in json.loads(metrics).items():
+            found.setdefault(name, []).append((step, value))
+    check(run, "trackio", found)
+    assert [step for step, _ in found["trajectories"]] == [1, 3]
+    check_rows(found["trajectories"][0][1]["_value"])
+    assert {json.loads(config)["sampler.group_size"] for _, config in configs} == {2}
+
+
+def test_wandb_offline(run: Logged) -> None:
+    """The two offline files have one id; together they hold each step once."""
+    pytest.importorskip("wandb", reason="wandb is not installed")
+
+    files = sorted((run.directory / "trackers" / "wandb").glob("offline-run-*/*.wandb"))
+    assert [file.name for file in files] == [f"run-{run.after['wandb']}.wandb"] * 2
+    found: dict[str, list[tuple[int, Any]]] = {}
+    configs: dict[str, str] = {}
+    for file in files:
+        for record in _records(file):
+            kind = record.WhichOneof("record_type")
+            if kind == "history":
+                items = {"/".join(i.nested_key) or i.key: i.value_json for i in record.history.item}
+                step = int(items.pop("_step"))
+                for name, text in items.items():
+                    found.setdefault(name, []).append((step, json.loads(text)))
+            updates = {"run": record.run.config.update, "config": record.config.update}
+            for item in updates.get(kind, ()):
+                configs["/".join(item.nested_key) or item.key] = item.value_json
+    check(run, "wandb", found)
+    assert [step for step, _ in found["trajectories/path"]] == [1, 3]
+    table = json.loads((files[0].parent / "files" / found["trajectories/path"][0][1]).read_text())
+    check_rows([dict(zip(table["columns"], row, strict=True)) for row in table["data"]])
+    assert configs["sampler.group_size"] == "2"
+    metadata = [path for path in files[0].parent.rglob("*metadata*") if path.is_file()]
+    assert not metadata  # it would hold the command line
+
+
+def _records(file: Path) -> Iterator[Any]:
+    """Records of a wandb file: LevelDB's log format after a header of 7 bytes."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    data, at, block, whole = file.read_bytes(), 7, 32768, b""
+    while at + 7 <= len(data):
+        if block - at % block < 7:
+            at += block - at % block
+            continue
+        _, length, kind = struct.unpack("<IHB", data[at : at + 7])
+        if not kind:
+            break
+        whole += data[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind in (1, 4):  # the whole record, or its last piece
+            yield Record.FromString(whole)
+            whole = b""
