@@ -18,7 +18,7 @@ export RLVR_REQUIRE_TOOLS ?= 1
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-tinker-independent setup setup-run rootfs lint bench clean
+.PHONY: help run test check test-tinker-independent setup setup-run rootfs lint bench clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-24s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,14 @@ test: setup lint ## linters, type checker, import contracts and all tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 1 \
 	  -m "not serial" $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -m serial $(PYTEST_ARGS) || [ $$? -eq 5 ] # 5: none was selected
+
+check: setup ## lint, types and the core's quick tests: under 90 seconds on two quiet cores
+	@$(BIN)/mypy & types=$$!; \
+	  $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-cache && \
+	  $(BIN)/python -m pytest -q -m "not slow and not integration and not serial" tests \
+	    --ignore=tests/{benchmarks,cli,docs,integration,learning,packaging,testing,typing} \
+	    --ignore=tests/{starts,tinker_independent} $(PYTEST_ARGS); \
+	  code=$$?; wait $$types && exit $$code
 
 test-tinker-independent: ## rlvr-tinker against a third party's server and tinker-cookbook's loops
 	@scripts/tinker_independent.sh test

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from attrs import frozen
+from rlvr_process import run_rlvr
 
 
 @frozen
@@ -52,15 +53,7 @@ class PluginSite:
         kept["PYTHONPATH"] = str(self.path)
         kept["RLVR_CACHE_DIR"] = str(self.home / "cache")
         kept["COLUMNS"] = "100"
-        return subprocess.run(
-            [sys.executable, "-m", "rlvr.cli.main", *words],
-            env={**kept, **environ},
-            cwd=self.home,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        return run_rlvr(*words, cwd=self.home, env={**kept, **environ}, timeout_s=120)
 
 
 @pytest.fixture

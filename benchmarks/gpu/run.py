@@ -38,9 +38,9 @@ from work import KNOWN, Ours, Timed, plain_attention, timed, transformers_decode
 from rlvr import PrerequisiteError
 from rlvr_rtx4090.card import Card
 from rlvr_rtx4090.measure import bandwidth, matmul_peak
-from rlvr_torch.fitting import memory_of
 from rlvr_torch.memory_plan import GIB, MemoryPlan, Settings, Shape, fit
 from rlvr_torch.memory_table import MODELS
+from rlvr_torch.runtime.device import memory_of
 
 HERE = Path(__file__).parent
 PARTS = ("training", "decoding", "step", "switches")

@@ -14,7 +14,7 @@ import numpy as np
 import tokenizers
 import torch
 import transformers
-from attrs import fields, frozen
+from attrs import evolve, fields, frozen
 from figures import Work
 
 from rlvr import (
@@ -37,12 +37,12 @@ from rlvr_algos.losses.grpo import GrpoLoss
 from rlvr_torch import backend
 from rlvr_torch.backend import TorchBackend
 from rlvr_torch.config import TorchConfig
+from rlvr_torch.hardware.primitives import PLAIN
 from rlvr_torch.memory_plan import Shape
 from rlvr_torch.models.bpe import BytePairTokenizer
 from rlvr_torch.models.gpt2 import GPT2, GPT2Config
 from rlvr_torch.models.gpt2_files import save_gpt2
 from rlvr_torch.training.optimizer import OptimSettings
-from rlvr_torch.training.packing.prefix_packing import BlockAttention
 
 KNOWN = frozenset(one.name for one in fields(TorchConfig))
 """Options that this version of the backend has."""
@@ -95,12 +95,14 @@ def write_model(shape: Shape, folder: Path, device: torch.device) -> str:
 @contextmanager
 def plain_attention() -> Iterator[None]:
     """A backend made inside attends as on a CPU, with masks, instead of by the flash kernel."""
-    kept = backend.suited_attention
-    backend.suited_attention = lambda *_: BlockAttention
+    kept = backend.hardware_of
+    backend.hardware_of = lambda device: evolve(
+        kept(device), packed_attention=PLAIN.packed_attention
+    )
     try:
         yield
     finally:
-        backend.suited_attention = kept
+        backend.hardware_of = kept
 
 
 @frozen(kw_only=True)

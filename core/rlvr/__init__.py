@@ -28,6 +28,7 @@ PUBLIC = (
     "rlvr.specs",
     "rlvr.install",
     "rlvr.verification.key_value_cache",
+    "rlvr.verification.slots",
     "rlvr.seeds",
     "rlvr.concurrency",
     "rlvr.heartbeat",
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from rlvr.tokenization import *
     from rlvr.types import *
     from rlvr.verification.key_value_cache import *
+    from rlvr.verification.slots import *
 else:
 
     def __getattr__(name: str) -> Any:

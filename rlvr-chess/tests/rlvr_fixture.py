@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rlvr_process import run_rlvr
 
 Done = subprocess.CompletedProcess[str]
 Call = Callable[..., Done]
@@ -27,6 +28,8 @@ def rlvr(tmp_path: Path) -> Call:
 
     def call(*words: str, stdin: str = "", **environ: str) -> Done:
         argv, variables = command(tmp_path, *words, **environ)
+        if not stdin:
+            return run_rlvr(*argv[3:], cwd=tmp_path, env=variables)
         return subprocess.run(
             argv,
             cwd=tmp_path,

@@ -9,13 +9,13 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from attrs import evolve
+from rlvr_process import run_rlvr
 
 from rlvr import (
     BuildContext,
@@ -306,10 +306,7 @@ def test_rlvr_eval_scores_an_agent_by_category(
     words = ["eval", "--plugin", "cvdp", "--dataset", "one.jsonl", "--samples", "2"]
     words += ["--model", f"agent:{image}", "--split", "all", "--out", "s.jsonl", "--json"]
 
-    done = subprocess.run(
-        [sys.executable, "-m", "rlvr.cli.main", *words],
-        cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
+    done = run_rlvr(*words, cwd=tmp_path)
 
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["pass_at"]["1"] == 1.0

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from rlvr_process import run_rlvr
 
 from rlvr import ConfigError
 from rlvr_cvdp.commands.setup import list_problems
@@ -378,10 +377,8 @@ def test_the_list_counts_kinds(bench, capsys):
 def test_the_command_line_lists_and_refuses(bench):
     """From the shell: 0 with a count, and 2 with `--strict`."""
     path = bench.dataset(bench.row(), "{")
-    command = [sys.executable, "-m", "rlvr.cli.main", "cvdp", "list", "--dataset", str(path)]
-    assert subprocess.run(command, capture_output=True, check=False, timeout=240).returncode == 0
-    refused = subprocess.run(
-        [*command, "--strict"], capture_output=True, text=True, check=False, timeout=240
-    )
+    command = ("cvdp", "list", "--dataset", str(path))
+    assert run_rlvr(*command).returncode == 0
+    refused = run_rlvr(*command, "--strict")
     assert refused.returncode == 2
     assert "Traceback" not in refused.stderr

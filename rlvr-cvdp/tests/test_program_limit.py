@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rlvr import BuildContext, Problem, Reward, SamplingParams, Trajectory, sample_groups
+from rlvr.verification.runner import VerificationRunner
 from rlvr_cvdp.agents.backend import AgentPolicy
 from rlvr_cvdp.agents.config import AgentConfig
 from rlvr_cvdp.agents.container import Ran
@@ -116,6 +117,28 @@ def test_turns_hidden_tests_and_verdicts_share_one_limit(
 
     assert found[:3] == [0.0] * 3
     assert programs.most == workers
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("simulator")
+def test_a_verdict_may_wait_longer_for_its_program_than_its_deadline(bench: Any) -> None:
+    """The machine's only place is taken for more than `verify.deadline_s`: the answer is judged."""
+    _, reward, problem = opened(bench, 1)
+    right = Trajectory.from_text(problem.id, f"```verilog\n{bench.right}\n```")
+    deadline_s = 20.0
+
+    async def work() -> list[Any]:
+        async with reward, asyncio.timeout(150):
+            async with program_slots(1):
+                runner = VerificationRunner(reward=reward, deadline_s=deadline_s)
+                judged = asyncio.create_task(runner.pairs([(problem, right)]))
+                await asyncio.sleep(deadline_s + 1)
+                assert not judged.done()
+            return await judged
+
+    (outcome,) = asyncio.run(work())
+    assert isinstance(outcome, Reward)
+    assert outcome.score01 == 1.0
 
 
 @pytest.mark.integration

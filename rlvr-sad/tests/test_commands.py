@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rlvr_process import run_rlvr
 
 from rlvr import ConfigError, UnknownNameError
 from rlvr_sad.commands.inspect import inspect
@@ -23,14 +23,7 @@ pytestmark = pytest.mark.integration
 
 def rlvr(*words: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "rlvr.cli.main", *map(str, words)],
-        env={**os.environ, "NO_COLOR": "1", **environ},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    return run_rlvr(*map(str, words), env={**os.environ, "NO_COLOR": "1", **environ})
 
 
 def test_spans_of_native_and_of_text_records(write: Any) -> None:

@@ -129,7 +129,7 @@ def test_killed_and_resumed_is_as_if_never_killed(bench: Bench) -> None:
         running.wait(timeout=60)
     done = len(bench.lines("killed", "metrics.jsonl"))
     steps = max(8, done + 1)
-    ok(bench.rlvr("run", "--resume", "killed", "--steps", steps))
+    ok(bench.rlvr("run", "--resume", "killed", "--steps", steps, PYTHONHASHSEED="1"))
     straight, killed = (bench.lines(name, "metrics.jsonl") for name in ("straight", "killed"))
 
     assert without_times(killed)[:8] == without_times(straight)

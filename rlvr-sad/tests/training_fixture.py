@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from attrs import frozen
+from rlvr_process import run_rlvr
 
 
 @frozen
@@ -27,17 +28,10 @@ class Bench:
     student: str
     teacher: str
 
-    def rlvr(self, *words: object, timeout_s: float = 250) -> subprocess.CompletedProcess[str]:
+    def rlvr(self, *words: object, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run the command line in a process of its own; words may hold several, by spaces."""
-        return subprocess.run(
-            self.command(*words),
-            env=self.environ(),
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
+        told = self.command(*words)[3:]
+        return run_rlvr(*told, cwd=self.folder, env={**self.environ(), **environ}, timeout_s=250)
 
     def train(self, *words: object, algo: str = "sad") -> subprocess.CompletedProcess[str]:
         """`rlvr run --plugin sad`; a small step unless told otherwise."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 import pytest
+from rlvr_process import run_rlvr
 
 Done = subprocess.CompletedProcess[str]
 
@@ -22,20 +22,9 @@ class CallIn(Protocol):
 
 def _call_in(folder: Path) -> Callable[..., Done]:
     def call(*words: str, env: Mapping[str, str] | None = None, timeout_s: float = 240) -> Done:
-        return subprocess.run(
-            [sys.executable, "-m", "rlvr.cli.main", *words],
-            cwd=folder,
-            env={
-                **os.environ,
-                "RLVR_CACHE_DIR": str(folder / "cache"),
-                "OMP_NUM_THREADS": "1",
-                **(env or {}),
-            },
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
+        own = {"RLVR_CACHE_DIR": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
+        variables = {**os.environ, **own, **(env or {})}
+        return run_rlvr(*words, cwd=folder, env=variables, timeout_s=timeout_s)
 
     return call
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+from rlvr_process import run_rlvr
 
 from rlvr.cli.main import main
 from rlvr.plugins.resolve import load_object
@@ -45,9 +46,12 @@ def install(name: str, folder: Path) -> None:
 def run(command: list[str], folder: Path) -> str:
     """Run in the folder with its packages importable; output of a command that must succeed."""
     environment = {**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240
-    )
+    if command[0] == "rlvr":
+        done = run_rlvr(*command[1:], cwd=folder, env=environment)
+    else:
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240
+        )
     assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -56,11 +60,6 @@ def commands(page: Path) -> list[list[str]]:
     """The page's `rlvr run` commands, as argument lists."""
     lines = "\n".join(blocks(page, "sh")).replace("\\\n", " ").splitlines()
     return [shlex.split(line) for line in lines if line.startswith("rlvr run")]
-
-
-def rlvr(arguments: list[str]) -> list[str]:
-    """The command with this environment's interpreter."""
-    return [sys.executable, "-m", "rlvr.cli.main", *arguments[1:]]
 
 
 @pytest.mark.integration
@@ -90,7 +89,7 @@ def test_the_loss_of_the_page_trains(tmp_path: Path) -> None:
     install("mine", tmp_path)
     (command,) = commands(page)
 
-    run([*rlvr(command), "--out", str(tmp_path / "run")], tmp_path)
+    run([*command, "--out", str(tmp_path / "run")], tmp_path)
 
     assert "capped/share" in (tmp_path / "run" / "metrics.jsonl").read_text("utf-8")
 
@@ -103,7 +102,7 @@ def test_the_curriculum_of_the_page_orders_a_run(tmp_path: Path) -> None:
     install("mine", tmp_path)
     (command,) = commands(page)
 
-    run([*rlvr(command), "--out", str(tmp_path / "run"), "eval.samples=0"], tmp_path)
+    run([*command, "--out", str(tmp_path / "run"), "eval.samples=0"], tmp_path)
 
     config = json.loads((tmp_path / "run" / "run.json").read_text("utf-8"))["config"]
     assert (config["run.curriculum"], config["curriculum.label"]) == ("balanced", "family")
@@ -120,7 +119,7 @@ def test_the_part_of_the_page_runs(name: str, left: str, tmp_path: Path) -> None
     install({"advantage": "ranked", "checkpointer": "zipped"}[name], tmp_path)
     (command,) = commands(page)
 
-    run([*rlvr(command), "--out", str(tmp_path / "run"), "eval.samples=0"], tmp_path)
+    run([*command, "--out", str(tmp_path / "run"), "eval.samples=0"], tmp_path)
 
     written = tmp_path / "run" / left
     assert (

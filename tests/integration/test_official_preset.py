@@ -6,13 +6,13 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from chat_model import QWEN, make_chat_model, texts_of
+from rlvr_process import run_rlvr
 
 from rlvr.cli.main import main
 from rlvr.testing import require_tool, shared_data
@@ -33,15 +33,8 @@ def chat_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def call(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "rlvr.cli.main", *words],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=540,
-        check=False,
-    )
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    return run_rlvr(*words, cwd=folder, env=env, timeout_s=540)
 
 
 @pytest.fixture

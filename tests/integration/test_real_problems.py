@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from rlvr_process import run_rlvr
 
 from rlvr.testing import require_tool, shared_data
 
@@ -31,15 +30,8 @@ def test_a_few_steps_on_real_problems(model: str, dataset: str, tmp_path: Path) 
     words = ["--plugin", "cvdp", "--algo", "grpo", "--model", model, "--out", "r", "--json"]
     words += ["--dataset", str(shared_data("cvdp", dataset)), "--steps", "2"]
     words += ["train.problems=2", "sampler.group_size=2", "sampler.max_tokens=64"]
-    done = subprocess.run(
-        [sys.executable, "-m", "rlvr.cli.main", "run", *words],
-        cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "RLVR_CACHE_DIR": str(tmp_path / "cache")},
-        capture_output=True,
-        text=True,
-        timeout=540,
-        check=False,
-    )
+    own = {"OMP_NUM_THREADS": "1", "RLVR_CACHE_DIR": str(tmp_path / "cache")}
+    done = run_rlvr("run", *words, cwd=tmp_path, env={**os.environ, **own}, timeout_s=540)
 
     assert done.returncode == 0, done.stderr
     metrics = [json.loads(line) for line in (tmp_path / "r/metrics.jsonl").read_text().splitlines()]

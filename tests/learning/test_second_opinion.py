@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rlvr_process import run_rlvr
 
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed")
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed")
@@ -49,15 +48,8 @@ def cheated(site: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
     """A run with the weak verifier, its output redirected: folder, stdout, stderr."""
     folder = tmp_path_factory.mktemp("cheated")
     words = ["run", "--plugin", "formula", "--steps", str(STEPS), "--out", "r", SHARE]
-    done = subprocess.run(
-        [sys.executable, "-m", "rlvr.cli.main", *words, "formula.weak=dstf"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(site), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    env = {**os.environ, "PYTHONPATH": str(site), "OMP_NUM_THREADS": "1"}
+    done = run_rlvr(*words, "formula.weak=dstf", cwd=folder, env=env, timeout_s=600)
     assert done.returncode == 0, done.stderr
     return folder / "r", done.stdout, done.stderr
 

@@ -1,4 +1,4 @@
-"""The tutorial's plugin is a real third-party package: it needs what it declares, and no more."""
+"""The example plugin is a real third-party package: it needs what it declares, and no more."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def test_it_scores(venv: Any, tmp_path: Path) -> None:
     assert {v["reward"] for v in verdicts} == {1.0}
 
 
-def test_the_answers_of_the_tutorial_earn_what_it_says(venv: Any, tmp_path: Path) -> None:
+def test_answers_earn_what_they_are_worth(venv: Any, tmp_path: Path) -> None:
     """The right answer earns 1; the one with a foreign number earns the format's share."""
     answers = tmp_path / "answers.jsonl"
-    page = (EXAMPLE.parents[1] / "docs" / "tutorial" / "first-task-plugin.md").read_text("utf-8")
     lines = [
-        line for line in page.splitlines() if line.startswith('{"id"') and "completion" in line
+        '{"id": "countdown-001", "completion": "Easy: <answer>(11 - 5) * 10</answer>"}',
+        '{"id": "countdown-004", "completion": "<answer>4 * 13</answer>"}',
     ]
     answers.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

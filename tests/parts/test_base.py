@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rlvr.parts
-from rlvr import Loss, NearMissWarning, Part, RewardFn, RewardWrapper, SampledBackend, Task
+from rlvr import (
+    Callback,
+    Loss,
+    NearMissWarning,
+    Part,
+    RewardFn,
+    RewardWrapper,
+    SampledBackend,
+    Task,
+)
 from rlvr.parts.base import LONG, is_slip
 
 KINDS = [
@@ -96,3 +105,13 @@ def test_a_slip_is_one_edit_or_another_order(one: str, other: str) -> None:
     edits = {a[:i] + c + a[j:] for i in range(len(a) + 1) for j in (i, i + 1) for c in ("", *"abc")}
     expected = (b in edits or sorted(a) == sorted(b)) and max(len(a), len(b)) >= 3
     assert is_slip(one, other) == is_slip(other, one) == expected
+
+
+def test_a_part_without_options_needs_no_init() -> None:
+    """It is built like every other, and by hand without arguments."""
+
+    class Mine(Callback):
+        pass
+
+    assert isinstance(Mine(None, object()), Callback)
+    assert isinstance(Mine(), Callback)

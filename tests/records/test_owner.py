@@ -24,6 +24,8 @@ from rlvr.records.lock import LOCK
 from rlvr.records.owner import RunOwnedError, apart_from_runs, owned, writing_to
 from rlvr.records.run_directory import RECORDS
 
+pytestmark = pytest.mark.integration
+
 OWN = """
 import os, sys, time
 from pathlib import Path

@@ -194,6 +194,17 @@ class OnlySaysLive(TinyBackend):
     capabilities = Capabilities(eval_loss=True, partial_rollouts=True)
 
 
+class Refusing(TinyPolicy):
+    """A snapshot that says it refuses once the weights have changed."""
+
+    is_strict = True
+
+
+class SaysItIsStrict(TinyBackend):
+    async def policy(self) -> Policy:
+        return Refusing(self._logits.copy(), self._version, self.tokenizer)
+
+
 class Exporting(TinyPolicy):
     """Says that it can, and cannot."""
 
@@ -271,6 +282,7 @@ def contract_of(backend: Callable[[], object]) -> type[BackendContract]:
         (IgnoresTemperature, "sampler_and_trainer_agree"),
         (SamplerLagsBehind, "sampler_and_trainer_agree"),
         (HandleFollows, "an_old_policy_is_a_snapshot_or_refuses"),
+        (SaysItIsStrict, "an_old_policy_is_a_snapshot_or_refuses"),
         (NoVersion, "version_grows_by_one_and_digest_changes"),
         (ForgetsMomentum, "load_restores_what_save_wrote"),
         (ForgetsTheReference, "load_restores_what_save_wrote"),

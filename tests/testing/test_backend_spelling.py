@@ -14,7 +14,10 @@ from rlvr.testing.contract import check_part
 
 OPTIONAL: dict[type[Part], tuple[str, ...]] = {
     Backend: ("capabilities", "eval_loss", "live_policy"),
-    Policy: ("can_export", "export_weights", "generate_many", "image_processor", "score"),
+    Policy: (
+        *("can_export", "draws_on_server", "export_weights", "generate_many"),
+        *("image_processor", "is_strict", "score"),
+    ),
     Sampler: ("draws_from_policy", "score", "why_empty"),
     Tokenizer: (
         *("stop_ids", "bos_id", "control_ids", "has_bytes", "can_save"),

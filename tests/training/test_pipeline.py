@@ -16,7 +16,9 @@ import pytest
 from rlvr import (
     BackendError,
     BuildContext,
+    Completion,
     Datum,
+    GenerateRequest,
     Needs,
     Outcome,
     PrerequisiteError,
@@ -38,6 +40,7 @@ from rlvr.records.run_state import RunState
 from rlvr.rollouts.group import GroupSampler, sample_groups
 from rlvr.seeds import seed_of
 from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss, TinyBackend, ToyReward, ToyTask
+from rlvr.testing.fakes.tiny import TinyPolicy
 from rlvr.testing.fakes.toy import ToyEpisode
 from rlvr.training import minibatches, stages
 from rlvr.training.callbacks import Callbacks
@@ -551,3 +554,72 @@ def test_with_staleness_a_slow_rollout_holds_up_no_other_step(tmp_path: Path) ->
     go(plan, tmp_path)
     assert steps_then
     assert steps_then[0] >= 3
+
+
+class InPlace(TinyBackend):
+    """Its policies draw from the one table that it trains, and refuse once that has changed."""
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__(seed=3, lr=60.0)
+        self.rng, self.drawing, self.met = rng, 0, 0
+
+    async def policy(self) -> Strict:
+        return Strict(self)
+
+    async def update(self, data: Sequence[Datum], loss: Any) -> dict[str, float]:
+        self.met += self.drawing
+        await asyncio.sleep(self.rng.random() / 50)
+        return await super().update(data, loss)
+
+
+class Strict(TinyPolicy):
+    """A policy of exactly these weights."""
+
+    is_strict = True
+
+    def __init__(self, backend: InPlace) -> None:
+        super().__init__(backend.table, backend._version, backend.tokenizer)
+        self._backend = backend
+
+    async def generate(self, request: GenerateRequest) -> Completion:
+        self._backend.drawing += 1
+        try:
+            await asyncio.sleep(self._backend.rng.random() / 50)
+            if self._backend._version != self.version:
+                raise BackendError(f"policy version {self.version} is stale")
+            return await super().generate(request)
+        finally:
+            self._backend.drawing -= 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_update_waits_for_the_requests_of_a_strict_policy(tmp_path: Path, seed: int) -> None:
+    """Random delays in drawing, tools, verdicts and updates: none meets another, all steps end."""
+    rng = random.Random(seed)
+    task = Slowly(lambda: rng.random() / 50)
+    drawn: list[Trajectory] = []
+
+    class Keeping(GroupSampler):
+        async def sample(self, *given: Any, **more: Any) -> AsyncGenerator[Trajectory]:
+            async for trajectory in super().sample(*given, **more):
+                drawn.append(trajectory)
+                yield trajectory
+
+    backend = InPlace(rng)
+    plan = recipe(
+        tmp_path,
+        task=task,
+        problems=tuple(task.problems("train")),
+        backend=backend,
+        sampler=Keeping(),
+        reward=Delayed(rng),
+        max_staleness=2,
+        train=TrainOptions(problems=PROBLEMS, minibatches=2),
+    )
+    state, _ = go(plan, tmp_path)
+
+    assert state.step == 5
+    assert backend.met == 0
+    assert all(t.finish != "error" for t in drawn)
+    assert any(t.policy_versions for t in drawn)  # whose turns have an update between them
+    assert all(list(t.policy_versions) == sorted(set(t.policy_versions)) for t in drawn)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Sequence
 
 import pytest
@@ -255,3 +256,43 @@ def test_no_bound_is_ever_broken(staleness: int, order: object, steps: int) -> N
         producer.cancel()
 
     asyncio.run(asyncio.wait_for(main(), 10))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_weights_are_kept_or_changed_and_nobody_waits_for_ever(seed: int) -> None:
+    """Twelve draws and three updates with random delays: an update is alone, draws are together."""
+    rng = random.Random(seed)
+    books = queue(staleness=1)
+    drawing, most, updating = 0, 0, 0
+
+    async def pause() -> None:
+        for _ in range(rng.randrange(6)):
+            await asyncio.sleep(0)
+
+    async def draw() -> None:
+        nonlocal drawing, most
+        for _ in range(4):
+            await pause()
+            async with books.keeping_weights():
+                before, drawing = books.updates, drawing + 1
+                most = max(most, drawing)
+                await pause()
+                drawing -= 1
+                assert (updating, books.updates) == (0, before)
+
+    async def update() -> None:
+        nonlocal updating
+        for _ in range(3):
+            await pause()
+            async with books.changing_weights():
+                updating += 1
+                await pause()
+                assert (drawing, updating) == (0, 1)
+                updating -= 1
+
+    async def main() -> None:
+        await asyncio.gather(*(draw() for _ in range(12)), update())
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+    assert most > 1
+    assert books.updates == 6

@@ -15,11 +15,13 @@ from rlvr import (
     Problem,
     Reward,
     RewardFn,
+    Slots,
     Trajectory,
     Unscorable,
     VerifierError,
 )
 from rlvr.verification.runner import VerificationRunner
+from rlvr.verification.slots import Clock
 from rlvr.verification.verdict_cache import SqliteStore
 
 PROBLEM = Problem(id="p", prompt=())
@@ -107,6 +109,68 @@ def test_the_runner_gives_up_on_a_hanging_verifier() -> None:
 
     assert isinstance(outcome, Failed)
     assert "within 0.05 s" in outcome.reason
+
+
+class Slotted(RewardFn):
+    """
+    Needs a slot for so many seconds; with "both" a second part of it waits for the same slot.
+
+    Whoever has the slot before keeps it until the event.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.slots, self.may_end = seconds, Slots(1), asyncio.Event()
+
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+        parts = 2 if trajectory.completion == "both" else 1
+        await asyncio.gather(*(self._part() for _ in range(parts)))
+        return Reward(value=1.0, score01=1.0)
+
+    async def _part(self) -> None:
+        async with self.slots.taken():
+            await asyncio.sleep(self.seconds)
+
+    async def occupied(self, text: str, *, hold_s: float, deadline_s: float) -> tuple[Outcome, int]:
+        """Verify while another one has the slot; the outcome, and slots free at the end."""
+        runner = VerificationRunner(reward=self, deadline_s=deadline_s)
+        async with self.slots.taken():
+            judged = asyncio.create_task(runner.pairs([(PROBLEM, Trajectory.from_text("p", text))]))
+            await asyncio.sleep(hold_s)
+        async with asyncio.timeout(5):
+            (outcome,) = await judged
+        return outcome, self.slots._free
+
+
+def test_waiting_for_a_slot_does_not_count_against_the_deadline() -> None:
+    """The slot is another's for three times the deadline; then the answer is judged."""
+    found = asyncio.run(Slotted(0.01).occupied("x", hold_s=0.6, deadline_s=0.2))
+
+    assert found == (Reward(value=1.0, score01=1.0, cost_s=found[0].cost_s), 1)
+
+
+@pytest.mark.parametrize("text", ["one", "both"])
+def test_work_in_a_slot_counts_against_the_deadline(text: str) -> None:
+    """Also where a second part of the verification waits behind the one that hangs."""
+    outcome, free = asyncio.run(Slotted(60).occupied(text, hold_s=0.05, deadline_s=0.2))
+
+    assert isinstance(outcome, Failed)
+    assert "within 0.2 s" in outcome.reason
+    assert free == 1
+
+
+def test_a_clock_stands_still_while_all_that_is_known_of_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It waits in 1..5 and 6..9 s, has a slot in 3..7 s, and counts 0..1, 3..7 and 9..10 s."""
+    monkeypatch.setattr("rlvr.verification.slots.time.monotonic", lambda: now)
+    changes = {1: (1, 0), 3: (0, 1), 5: (-1, 0), 6: (1, 0), 7: (0, -1), 9: (-1, 0)}
+    clock, read = Clock(since=0.0), []
+    for second in range(11):
+        now = float(second)
+        read.append(clock.seconds())
+        clock._add(*changes.get(second, (0, 0)))
+
+    assert read == [0, 1, 1, 1, 2, 3, 4, 5, 5, 5, 6]
 
 
 def test_duplicates_in_flight_are_verified_once() -> None:

@@ -57,9 +57,6 @@ class ToyTask(Task):
 class ToyReward(RewardFn):
     """Share of places that hold the wanted letter; 1.0 only for the exact answer."""
 
-    def __init__(self, config: None, context: BuildContext) -> None:
-        del config, context
-
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:
         """Judge one answer; fails to run for the configured share of seeds."""
         answer, fail_share = problem.payload

@@ -130,6 +130,8 @@ async def _audit(
 
         def finished(audit: ProblemAudit) -> None:
             file.add(audit)
+            if getattr(args, "quiet", 0):
+                return
             count = sum(p.id in file.problems for p in problems)
             clear = "\r\x1b[K" if sys.stderr.isatty() else ""
             line = _line(audit, args.weak)

@@ -30,7 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "audit": ("rlvr.cli.audit", "find problems whose verifier is weak, flaky or wrong"),
     "rescore": ("rlvr.cli.rescore", "apply a reward to the trajectories of a run"),
     "runs": ("rlvr.cli.runs", "list runs, show one, or compare them"),
-    "plugins": ("rlvr.cli.plugins", "list installed plugins, or show one"),
+    "plugins": ("rlvr.cli.plugins", "list plugins, show one, write a new one, or check one"),
     "config": ("rlvr.cli.config", "show each option's value and where it came from"),
     "doctor": ("rlvr.cli.doctor", "check what plugins need from this machine"),
     "completion": ("rlvr.cli.completion", "print a script with which a shell completes words"),

@@ -1,4 +1,4 @@
-"""`rlvr plugins list` and `rlvr plugins show NAME`."""
+"""`rlvr plugins`: list them, show one, write a new one, check one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import attrs
 from attrs import filters
 
 import rlvr.hookspecs as hookspecs
+from rlvr.cli import plugins_check, plugins_new
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import print_json, table
 from rlvr.cli.parser import examples
@@ -28,19 +29,22 @@ MINIMAL_WIDTHS = (6, 18, 12)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add `list` and `show`."""
+    """Add the verbs."""
     parser.epilog = examples(
         "rlvr plugins list",
         "rlvr plugins list --hook rlvr_tasks --json",
-        "rlvr plugins show cvdp",
+        "rlvr plugins new sums --kind task",
+        "rlvr plugins check sums",
     )
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="list|show")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="list|show|new|check")
     listing = verbs.add_parser("list", help="all installed plugins with their status")
     listing.add_argument("--hook", metavar="NAME", help="only plugins that implement this hook")
     add_json_flag(listing)
     show = verbs.add_parser("show", help="what one plugin offers, with its options")
     show.add_argument("name", metavar="NAME", help="the plugin's name, as listed")
     add_json_flag(show)
+    plugins_new.configure(verbs.add_parser("new", help="write the package of a new plugin"))
+    plugins_check.configure(verbs.add_parser("check", help="hold a plugin to its promises"))
 
 
 def main(args: argparse.Namespace) -> int:
@@ -48,7 +52,8 @@ def main(args: argparse.Namespace) -> int:
     host = PluginHost.load()
     for note in host.notes:
         print(f"rlvr: {note}", file=sys.stderr)
-    return _list(args, host) if args.verb == "list" else _show(args, host)
+    verbs = {"list": _list, "show": _show, "new": plugins_new.main, "check": plugins_check.main}
+    return verbs[args.verb](args, host)
 
 
 def _list(args: argparse.Namespace, host: PluginHost) -> int:

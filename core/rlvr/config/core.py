@@ -77,7 +77,10 @@ class VerifyOptions:
 
     workers: int = option(0, "Verifications at a time; 0: one a core", validator=ge(0))
     deadline_s: float = option(
-        900.0, "The runner gives up on a verification after this", unit="s", validator=gt(0)
+        900.0,
+        "The runner gives up on a verification after this; waiting for a slot does not count",
+        unit="s",
+        validator=gt(0),
     )
     max_failures: float = option(
         0.2, "Share of a step's verifications that may fail to run", validator=[ge(0), le(1)]

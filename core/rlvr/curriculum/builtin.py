@@ -68,9 +68,6 @@ class StrengthOptions:
 class Epochs(Curriculum):
     """Each problem once, in a seeded order, before any comes twice; the task has no say."""
 
-    def __init__(self, config: None, context: BuildContext) -> None:
-        del config, context
-
     def choose(self, problems: Sequence[Problem], count: int, **now: Any) -> Sequence[Problem]:
         """The next problems of the epoch."""
         return epochs(problems, count, seed=now["seed"], step=now["step"])

@@ -30,6 +30,10 @@ class Policy(Part):
         tokenizer: Of its model.
         context_length: Most tokens of prompt and completion together.
         can_export: Whether `export_weights` works.
+        is_strict: Its requests fail once the weights have changed. Where steps overlap
+            (`run.max_staleness`) an update then waits for those under way; else it is a snapshot.
+        draws_on_server: A server draws by weights that are there, so that no sampler has to hand
+            it any.
         image_processor: What makes pixels of pictures; None where the model reads text alone.
     """
 
@@ -40,6 +44,8 @@ class Policy(Part):
     tokenizer: Tokenizer
     context_length: int
     can_export: bool = False
+    is_strict: bool = False
+    draws_on_server: bool = False
     image_processor: ImageProcessor | None = None
 
     @abc.abstractmethod

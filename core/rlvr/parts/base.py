@@ -103,6 +103,9 @@ class Part(abc.ABC):  # noqa: B024 - each kind has abstract methods of its own
     kind: ClassVar[str] = "part"
     not_a_part_method: ClassVar[Collection[str]] = frozenset()
 
+    def __init__(self, config: Any = None, context: Any = None) -> None:  # noqa: B027 - no ability
+        """For a part without options: what its spec's `target` is called with is not kept."""
+
     async def __aenter__(self) -> Self:
         """Open what the part owns: containers, engines, servers. Parts are opened in order."""
         return self

@@ -46,9 +46,6 @@ def loss(
 
 
 def _part(base: type, function: Callable[..., Any], **attributes: Any) -> Any:
-    def build(self: Any, config: object = None, context: object = None) -> None:
-        """Options and context are not used: the function has none."""
-
     def called(self: Any, *given: Any) -> Any:
         return function(*given)
 
@@ -56,6 +53,6 @@ def _part(base: type, function: Callable[..., Any], **attributes: Any) -> Any:
         return await function(*given)
 
     call = waited if inspect.iscoroutinefunction(function) else called
-    names = {"__init__": build, "__call__": call, "__doc__": function.__doc__, **attributes}
+    names = {"__call__": call, "__doc__": function.__doc__, **attributes}
     names |= {"__module__": function.__module__, "__qualname__": function.__qualname__}
     return type(base)(function.__name__, (base,), names)

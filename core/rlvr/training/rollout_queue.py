@@ -53,6 +53,7 @@ class RolloutQueue:
     updating: asyncio.Lock = field(factory=asyncio.Lock)
     updates: int = 0
     recent: set[str] = field(factory=set)
+    _keeping: int = 0  # blocks of `keeping_weights` under way
     _stale: int = 0
     _under_way: dict[int, tuple[str, int]] = field(factory=dict)  # id: problem, step sampled
     _ready: dict[int, ScoredGroup] = field(factory=dict)
@@ -135,9 +136,21 @@ class RolloutQueue:
         self._moved.set()
 
     @asynccontextmanager
+    async def keeping_weights(self) -> AsyncIterator[None]:
+        """No weights change in the block: an update waits for its end, and it for an update."""
+        async with self.updating:
+            self._keeping += 1
+        try:
+            yield
+        finally:
+            self._keeping -= 1
+            self._moved.set()
+
+    @asynccontextmanager
     async def changing_weights(self) -> AsyncIterator[None]:
         """Hold `updating` while weights change in the block, and count the change in `updates`."""
-        async with self.updating:
+        async with self.updating:  # those who come to keep them wait behind us
+            await self._until(lambda: not self._keeping)
             self.updates += 1
             try:
                 yield

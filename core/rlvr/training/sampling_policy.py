@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from rlvr.assembly.recipe import Recipe
 from rlvr.border.promises import policy_of
@@ -12,7 +14,7 @@ from rlvr.parts import Policy
 from rlvr.training.mismatch import Parity, check_parity, probe_again
 from rlvr.training.rollout_queue import RolloutQueue
 from rlvr.training.weight_sync import SyncWatch
-from rlvr.types import Group, SamplingParams
+from rlvr.types import Completion, GenerateRequest, Group, SamplingParams
 
 PROBED = 4
 """Trajectories compared after each weight sync."""
@@ -35,17 +37,31 @@ class SamplingPolicy:
     _syncs: SyncWatch = field(factory=SyncWatch, init=False)
     _policy: Policy | None = field(default=None, init=False)
     _policy_of: int = field(default=-1, init=False)
+    _asking: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     async def newest(self) -> tuple[Policy, int]:
         """The policy, once no update is under way, and `RolloutQueue.updates` of it."""
-        backend = self.recipe.backend
         async with self.queue.updating:
-            now = self.queue.updates
+            policy = await self._now()
+            if self.queue.staleness and policy.is_strict:
+                policy = _Following(self, policy)
+            return policy, self.queue.updates
+
+    @asynccontextmanager
+    async def kept(self) -> AsyncIterator[Policy]:
+        """The backend's policy; its weights stay in the block."""
+        async with self.queue.keeping_weights():
+            yield await self._now()
+
+    async def _now(self) -> Policy:
+        """The backend's policy, asked for once a version; no update may be under way."""
+        backend, now = self.recipe.backend, self.queue.updates
+        async with self._asking:
             if self._policy is None or self._policy_of != now:
                 is_live = self.queue.staleness > 0 and backend.capabilities.partial_rollouts
                 self._policy = await policy_of(backend, is_live=is_live)
                 self._policy_of = now
-            return self._policy, now
+            return self._policy
 
     async def probe(self, groups: Sequence[Group], params: SamplingParams, updates: int) -> None:
         """
@@ -68,3 +84,24 @@ class SamplingPolicy:
             )
             self.probed = self.queue.updates if self.parity else -1
             await self._syncs.check(backend, self.recipe.sampler, policy, groups)
+
+
+class _Following(Policy):
+    """
+    Draws each completion with the newest weights, which stay until it has ended.
+
+    For strict policies where steps overlap: a rollout's later turns may be drawn by newer weights,
+    and each completion names its own. `version` and `digest` are those of the last one begun.
+    """
+
+    def __init__(self, source: SamplingPolicy, policy: Policy) -> None:
+        self._source = source
+        self.tokenizer, self.context_length = policy.tokenizer, policy.context_length
+        self.image_processor = policy.image_processor
+        self.version, self.digest = policy.version, policy.digest
+
+    async def generate(self, request: GenerateRequest) -> Completion:
+        """One completion; raises as the backend's policy does."""
+        async with self._source.kept() as policy:
+            self.version, self.digest = policy.version, policy.digest
+            return evolve(await policy.generate(request), versions=(policy.version,))

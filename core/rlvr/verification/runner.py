@@ -46,7 +46,7 @@ class VerificationRunner:
         salt: Enters each key of a verdict (`verdict_keys.salt_of`); None: none is kept.
         bounds: Lowest and highest value that the reward's spec declares.
         workers: Verifications at a time, over all calls (`slots`).
-        deadline_s: The runner cancels a verification after this; that is a failure to run.
+        deadline_s: The runner cancels a verification after this, a failure to run (`verdict_of`).
         max_failures: Share of the verifications of one call that may fail to run.
         running: Verifications that have not ended, for `stop`; copies (`at`) share it.
     """

@@ -1,14 +1,21 @@
-"""Limit how many verifications run at a time; others wait in the order of their ranks."""
+"""Limit how many verifications or programs run at a time; others wait in the order of their ranks.
+
+A verification's deadline does not count the time that it waits for a slot (`Clock`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import heapq
 import itertools
+import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 
 from attrs import define, field
+
+__all__ = ["Slots"]
 
 Rank = tuple[float, ...]
 
@@ -17,9 +24,48 @@ LAST: Rank = (float("inf"),)
 
 
 @define
+class Clock:
+    """
+    Times one verification; it stands still while that waits for a slot and holds none.
+
+    Work that hangs in a slot is timed although another part of its verification waits for one.
+    """
+
+    _past: float = 0.0
+    _since: float = field(factory=time.monotonic)
+    _waiting: int = 0
+    _held: int = 0
+
+    def seconds(self) -> float:
+        """What has been counted so far."""
+        is_still = self._waiting and not self._held
+        return self._past + (0.0 if is_still else time.monotonic() - self._since)
+
+    @contextmanager
+    def during(self, *, waiting: int = 0, held: int = 0) -> Iterator[None]:
+        """So many slots more are waited for, or held, in the block."""
+        self._add(waiting, held)
+        try:
+            yield
+        finally:
+            self._add(-waiting, -held)
+
+    def _add(self, waiting: int, held: int) -> None:
+        self._past, self._since = self.seconds(), time.monotonic()
+        self._waiting += waiting
+        self._held += held
+
+
+CLOCK: ContextVar[Clock | None] = ContextVar("CLOCK", default=None)
+"""The clock of the verification that this code is a part of."""
+
+
+@define
 class Slots:
     """
     A semaphore with ranks: the lowest rank first, then first come, first served.
+
+    The time that a verification waits for a slot does not count against its deadline.
 
     Attributes:
         count: Number of slots.
@@ -32,22 +78,24 @@ class Slots:
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
 
     @asynccontextmanager
-    async def taken(self, rank: Rank) -> AsyncIterator[None]:
+    async def taken(self, rank: Rank = ()) -> AsyncIterator[None]:
         """Wait for a slot, and hold it while the block runs."""
-        loop = asyncio.get_running_loop()
+        loop, clock = asyncio.get_running_loop(), CLOCK.get() or Clock()
         if self._loop is not loop:  # what another loop left behind never goes on
             self._loop, self._free, self._waiting = loop, self.count, []
         turn: asyncio.Future[None] = loop.create_future()
         heapq.heappush(self._waiting, (rank, next(self._numbers), turn))
         loop.call_soon(self._serve)  # and not at once: of those that ask now the first may be last
         try:
-            await turn
+            with clock.during(waiting=1):
+                await turn
         except asyncio.CancelledError:
             if not turn.cancelled():  # the slot was ours already
                 self._give()
             raise
         try:
-            yield
+            with clock.during(held=1):
+                yield
         finally:
             self._give()
 

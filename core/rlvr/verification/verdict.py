@@ -12,25 +12,29 @@ import json
 import math
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from typing import Any
 
 import attrs
 import numpy as np
 
-from rlvr.border.calls import Border, is_cancelled, is_finite, said, shown
+from rlvr.border.calls import Border, is_finite, said, shown
 from rlvr.errors import PrerequisiteError, VerifierError
 from rlvr.log import get
 from rlvr.parts import RewardFn
 from rlvr.types import Failed, Outcome, Problem, Reward, Trajectory, Unscorable
 from rlvr.verification.blocked_loop import LoopWatch
+from rlvr.verification.slots import CLOCK, Clock
 
 log = get(__name__)
 
+_Answer = tuple[Any, BaseException | None]
 _PROMISED = "a Reward, an Unscorable, or VerifierError"
 _GRACE_S = 30.0
 """Time that a cancelled verification has to clean up; then it is left running."""
+_LOOK_S = 0.01
+"""Time between two looks at a clock that stands still and has less than this left."""
 _SLACK = 1e-6
 _seen: set[str] = set()
 """Tracebacks in the log so far: each is logged once."""
@@ -51,24 +55,16 @@ async def verdict_of(
         reward: Its `__call__` may be a coroutine, or a plain function: that runs in a thread.
         problem: Of the trajectory.
         trajectory: To judge.
-        deadline_s: The verification is cancelled after this.
+        deadline_s: The verification is cancelled after this; waiting for `Slots` does not count.
         bounds: Lowest and highest value that the reward's spec declares.
 
     Raises:
         PrerequisiteError: The reward says that a tool is missing.
     """
-    task = asyncio.create_task(contained(reward, reward, problem, trajectory))
-    try:
-        done, _ = await asyncio.wait({task}, timeout=deadline_s)
-    except asyncio.CancelledError:
-        task.cancel()
-        await asyncio.wait({task}, timeout=_GRACE_S)
-        raise
-    if not done:
-        task.cancel()
-        await asyncio.wait({task}, timeout=_GRACE_S)
+    answer = await _within(deadline_s, contained(reward, reward, problem, trajectory))
+    if answer is None:
         return Failed(reason=f"{problem.id}: the verifier did not answer within {deadline_s:g} s")
-    found, error = task.result()
+    found, error = answer
     if isinstance(error, PrerequisiteError):
         raise error
     if isinstance(error, VerifierError):
@@ -90,14 +86,11 @@ async def opinion_of(
     `opinion` is confirmed, rejected, none or failed; `why` and `outcome` say more. An exception, a
     result of another type and no result within the deadline are failures to run.
     """
-    async with asyncio.timeout(deadline_s) as deadline:
-        found, error = await contained(
-            lambda *given: reward.second_opinion(*given), reward, problem, trajectory
-        )
-    if error is not None and is_cancelled():  # the part's own error may be a SystemExit
-        raise asyncio.CancelledError from error
+    asked = contained(reward.second_opinion, reward, problem, trajectory)
+    answer = await _within(deadline_s, asked)
+    found, error = answer or (None, None)
     why = ""
-    if deadline.expired():
+    if answer is None:
         why = f"no answer within {deadline_s:g} s"
     elif isinstance(error, asyncio.CancelledError):
         why = "it was cancelled from inside"
@@ -118,9 +111,24 @@ async def opinion_of(
     }
 
 
+async def _within(deadline_s: float, work: Coroutine[Any, Any, _Answer]) -> _Answer | None:
+    """What the work gives; None: it was cancelled after the deadline."""
+    clock, context = Clock(), contextvars.copy_context()
+    context.run(CLOCK.set, clock)
+    task = asyncio.create_task(work, context=context)
+    try:
+        while not task.done() and (left := deadline_s - clock.seconds()) > 0:
+            await asyncio.wait({task}, timeout=max(left, _LOOK_S))
+        return task.result() if task.done() else None
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=_GRACE_S)
+
+
 async def contained(
     call: Callable[..., Any], reward: RewardFn, problem: Problem, trajectory: Trajectory
-) -> tuple[Any, BaseException | None]:
+) -> _Answer:
     """
     Result or exception of a reward or of a method of it; one without async runs in a thread.
 

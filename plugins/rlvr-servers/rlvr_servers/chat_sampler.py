@@ -9,7 +9,6 @@ from typing import Any
 import structlog
 
 from rlvr import (
-    BuildContext,
     ConfigError,
     Episode,
     EpisodeResult,
@@ -41,9 +40,6 @@ class ChatSampler(Sampler):
     """
 
     draws_from_policy = True
-
-    def __init__(self, config: None, context: BuildContext) -> None:
-        del config, context
 
     async def sample(
         self, policy: Any, task: Task, problem: Problem, params: SamplingParams

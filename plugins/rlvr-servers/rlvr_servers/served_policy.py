@@ -44,6 +44,8 @@ class ServedPolicy(Policy):
         context_length: Tokens of prompt and completion together.
     """
 
+    draws_on_server = True
+
     def __init__(
         self,
         protocol: ServerProtocol,

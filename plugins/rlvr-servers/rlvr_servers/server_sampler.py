@@ -29,7 +29,7 @@ from rlvr_servers.config import ServersConfig
 from rlvr_servers.protocols.choose import KINDS, build_protocol
 from rlvr_servers.protocols.protocol import ServerProtocol
 from rlvr_servers.protocols.vllm import Vllm
-from rlvr_servers.served_policy import FedPolicy, ServedPolicy
+from rlvr_servers.served_policy import FedPolicy
 from rlvr_servers.weight_push import Weights, push
 
 SERVED_WEIGHTS = "served-weights"
@@ -89,19 +89,20 @@ class ServerSampler(Sampler):
                 weights.
             BackendError: It does not answer, or cannot read the weights.
         """
-        served = policy if isinstance(policy, ServedPolicy) else await self._served(policy, params)
+        served = await self._served(policy, params)
         async with aclosing(self._groups.sample(served, task, problem, params)) as ended:
             async for trajectory in ended:
                 yield trajectory
 
     async def score(self, policy: Policy, data: Sequence[Datum]) -> list[FloatArray] | None:
         """What the server gives to the tokens, which shows the weights that it holds."""
-        served = policy if isinstance(policy, ServedPolicy) else None
-        served = served or await self._served(policy, SamplingParams())
+        served = await self._served(policy, SamplingParams())
         return await served.score(data)
 
-    async def _served(self, policy: Policy, params: SamplingParams) -> FedPolicy:
-        """The server with the policy's weights in it, or newer ones that it was given since."""
+    async def _served(self, policy: Policy, params: SamplingParams) -> Policy:
+        """A server's own policy; else the server with the policy's weights, or newer ones."""
+        if policy.draws_on_server:
+            return policy
         if self.scheme == "openai":
             raise _untrainable()
         if not policy.can_export:

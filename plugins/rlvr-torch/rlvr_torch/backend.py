@@ -22,9 +22,10 @@ from rlvr import (
 )
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.generation.cpu.weights import is_batch_invariant
-from rlvr_torch.generation.engine import Engine
 from rlvr_torch.generation.inbox import Inbox
+from rlvr_torch.generation.interface import InferenceEngine
 from rlvr_torch.generation.vllm import VLLMEngine, room_for
+from rlvr_torch.hardware.primitives import Hardware, hardware_of
 from rlvr_torch.memory_table import say_plan
 from rlvr_torch.models.interface import Net
 from rlvr_torch.models.save import save_net
@@ -41,7 +42,6 @@ from rlvr_torch.training.logprobs import sequence_logprobs, sequence_values
 from rlvr_torch.training.loss_inputs import outputs_of
 from rlvr_torch.training.microbatches import Pieces, check_data
 from rlvr_torch.training.optimizer import OptimSettings, Updater
-from rlvr_torch.training.packing.packed_attention import suited_attention
 from rlvr_torch.training.reference import Reference, is_adapter_off, on_device
 from rlvr_torch.training.router_loss import RouterLoss
 from rlvr_torch.training.skip_bad_updates import NotFiniteError, Skips
@@ -61,14 +61,21 @@ class TorchBackend(Backend):
     Args:
         config: The `torch.*` options; None for the defaults.
         context: `model` is a spec of `ModelSource`; `train` and `steps` set the optimiser.
+        hardware: The primitives it computes with; None: those of the device.
 
     Attributes:
         net: The model; a value head, where a loss asked for one, is no part of it.
     """
 
-    def __init__(self, config: TorchConfig | None, context: BuildContext) -> None:
+    def __init__(
+        self,
+        config: TorchConfig | None,
+        context: BuildContext,
+        hardware: Hardware | None = None,
+    ) -> None:
         config = config or TorchConfig()
         self.device = choose_device(config.device)
+        self._hardware = hardware = hardware or hardware_of(self.device)
         self._config = config = settled(config, self.device)
         allow_tf32(self.device, config.tf32)
         self.dtype: torch.dtype = getattr(torch, config.dtype)
@@ -80,16 +87,16 @@ class TorchBackend(Backend):
         count = sum(value.numel() for value in self.model.parameters())
         self._threads = BatchThreads.suited(self.device, count, config.threads)
         self._budget = suited_budget(self.device, count, config.microbatch_tokens)
-        self._attention = suited_attention(self.device, self.dtype)
-        if config.compile == "on" or (config.compile == "auto" and self.device.type == "cuda"):
+        self._attention = hardware.packed_attention(self.dtype)
+        if config.compile == "on" or (config.compile == "auto" and hardware.is_compiled):
             # Imported here: the compiler takes longer to import than torch.
             from rlvr_torch.training.compiled import compile_layers, outside
 
             compile_layers(self.net)
             self._attention = outside(self._attention)
-        checkpoint_where_meant(config.checkpointing, self.net, self._budget, self.dtype)
+        checkpoint_where_meant(config, self.net, self._budget, self.dtype)
         self._engine = self._make_engine(context.sampling)
-        is_rounded = self.device.type == "cuda" and config.tf32
+        is_rounded = hardware.has_tf32 and config.tf32
         is_exact = config.dtype == "float32" and config.engine == "own" and not is_rounded
         cores = config.threads or usable_cores()
         self.capabilities = Capabilities(
@@ -105,8 +112,7 @@ class TorchBackend(Backend):
         self._updater = Updater(self.net, config, settings, updates)
         self._skips = Skips(config.max_skipped)
         self._versions = Versions(self.net)
-        hf = self._source.hf
-        has_start_adapter = bool(hf and hf.config.adapter)
+        has_start_adapter = bool((hf := self._source.hf) and hf.config.adapter)
         self._reference = Reference(
             net=self.net,
             is_adapter_off=is_adapter_off(self.net, config.reference, has_start_adapter),
@@ -129,7 +135,7 @@ class TorchBackend(Backend):
         """The start weights, on the device."""
         return on_device(self._source.net(self.tokenizer.vocab_size), self.device)
 
-    def _make_engine(self, sampling: SamplingParams | None) -> Engine | VLLMEngine:
+    def _make_engine(self, sampling: SamplingParams | None) -> InferenceEngine:
         config, longest = self._config, sampling.max_tokens if sampling else 0
         if config.engine == "vllm":
             return VLLMEngine(
@@ -141,7 +147,7 @@ class TorchBackend(Backend):
                 memory=config.vllm_memory,
                 rows=config.decode_rows,
             )
-        return Engine(
+        return self._hardware.engine(
             self.net,
             self.tokenizer,
             rows=config.decode_rows,
@@ -185,10 +191,7 @@ class TorchBackend(Backend):
         def work(_: Callable[[], bool]) -> LiveTorchPolicy:
             self._versions.go_live()
             return LiveTorchPolicy(
-                self._inbox,
-                lambda: self.version,
-                self._versions.digest,
-                self._image_processor,
+                self._inbox, lambda: self.version, self._versions.digest, self._image_processor
             )
 
         return await self._worker.run(work)
@@ -280,11 +283,10 @@ class TorchBackend(Backend):
         return {**metrics, **norms, "lr": rate}
 
     def _learner(self, data: Sequence[Datum], loss: Loss) -> Learner:
-        wants_value = "value" in outputs_of(loss)
         self._prepare(data, loss.needs.annotations)
         return Learner(
             net=self.net,
-            critic=self._updater.have_critic() if wants_value else None,
+            critic=self._updater.have_critic() if "value" in outputs_of(loss) else None,
             dtype=self.dtype,
             chunk=self._config.logprob_chunk,
             attention=self._attention,

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
 
 import torch
 
 from rlvr import BackendError, Message, ModelFacts, Proposed, Situation, variables_of
 from rlvr_torch.config import TorchConfig
+from rlvr_torch.hardware.primitives import hardware_of
+from rlvr_torch.memory_plan import RANK, trained_bytes
 from rlvr_torch.models.gpt2_files import read_config
 from rlvr_torch.models.hf.load import import_transformers, load_config, quietly
 from rlvr_torch.models.hf.supported import is_seeing
 from rlvr_torch.models.hf.tokenizer import OPTION
 from rlvr_torch.models.source import ModelSource
-from rlvr_torch.runtime.device import choose_device, settled
+from rlvr_torch.runtime.device import choose_device, memory_of, settled
 
-TRAINED = 16
-"""Bytes of a weight that is trained: itself, its gradient and AdamW's two moments, in float32."""
 ROOM = 0.8
 """Share of the memory for weights; the rest is for activations and sampling."""
-RANK = 16
-"""Rank of adapters that nobody chose."""
 _FROZEN = {"float32": 4.0, "bfloat16": 2.0, "4bit": 0.6}
 """Bytes of a frozen weight, by how it is stored."""
-_CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _OPENING = 24
 
 
@@ -66,26 +60,29 @@ def fit_memory(situation: Situation) -> Mapping[str, Proposed]:
         return {}
     device = choose_device(config.device)
     dtype = settled(config, device).dtype
-    has_bits = device.type == "cuda" and importlib.util.find_spec("bitsandbytes") is not None
-    return plan(weights, memory_of(device), device.type, dtype, can_quantize=has_bits)
+    hardware = hardware_of(device)
+    has_bits = hardware.has_4bit and importlib.util.find_spec("bitsandbytes") is not None
+    each = 4 + trained_bytes(config.optimizer, is_on_host=not hardware.has_own_memory)
+    return plan(weights, memory_of(device), device.type, dtype, each=each, can_quantize=has_bits)
 
 
 def plan(
-    weights: int, memory: int, device: str, dtype: str, *, can_quantize: bool
+    weights: int, memory: int, device: str, dtype: str, *, each: float, can_quantize: bool
 ) -> dict[str, Proposed]:
     """
     How to train so many weights in so many bytes; {} for all of them.
 
-    Full training needs `TRAINED` bytes a weight in `ROOM` of the memory. Else adapters of rank
+    Full training needs `each` bytes a weight in `ROOM` of the memory: the weight in float32, its
+    gradient and the optimiser's state (`trained_bytes`). Else adapters of rank
     `RANK`, with frozen weights as they are asked for, else in bfloat16, else in 4 bits, the first
     that fits.
     """
     room = memory * ROOM
-    if weights * TRAINED <= room:
+    if weights * each <= room:
         return {}
     size = f"{weights / 1e9:.2f} billion weights"
     why = (
-        f"{size} in full need {_gb(weights * TRAINED)}, {device} has {_gb(memory)} "
+        f"{size} in full need {_gb(weights * each)}, {device} has {_gb(memory)} "
         f"({ROOM:.0%} of it for weights)"
     )
     found = {"torch.lora_rank": Proposed(RANK, why)}
@@ -115,19 +112,6 @@ def count_weights(where: str) -> int:
     except (ValueError, TypeError, KeyError, AttributeError, RuntimeError, ImportError) as error:
         raise BackendError(f"{where}: {error}") from error
     return sum(value.numel() for value in model.parameters())
-
-
-def memory_of(device: torch.device) -> int:
-    """Bytes of the device's memory; on a CPU, what the machine or its container allows."""
-    if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).total_memory)
-    if device.type == "mps":
-        return int(torch.mps.recommended_max_memory())
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for place in _CGROUPS:
-        with suppress(OSError, ValueError):  # no limit is written as "max"
-            total = min(total, int(Path(place).read_text()))
-    return total
 
 
 def _context_length(source: ModelSource) -> int:

@@ -16,13 +16,14 @@ from attrs import evolve, fields
 
 from rlvr import BuildContext, ConfigError, ExitCode, RlvrError, SamplingParams
 from rlvr_torch.config import TorchConfig
-from rlvr_torch.fitting import count_weights, memory_of
+from rlvr_torch.fitting import count_weights
+from rlvr_torch.hardware.primitives import hardware_of
 from rlvr_torch.memory_plan import GIB, RANK, MemoryPlan, Settings, Shape, fit, usable
 from rlvr_torch.models.gpt2 import GPT2Config
 from rlvr_torch.models.gpt2_files import read_config
 from rlvr_torch.models.hf.load import load_config
 from rlvr_torch.models.source import ModelSource
-from rlvr_torch.runtime.device import choose_device
+from rlvr_torch.runtime.device import choose_device, memory_of
 
 log = structlog.get_logger(__name__)
 
@@ -142,9 +143,13 @@ def planned(
 
 
 def say_plan(context: BuildContext, config: TorchConfig, device: torch.device) -> None:
-    """Print the plan of a run on a GPU; a model that cannot be read is reported when it is."""
+    """
+    Print the plan of a run on a device with memory of its own.
+
+    A model that cannot be read is reported when it is.
+    """
     sampling = context.sampling or SamplingParams()
-    if device.type == "cpu":
+    if not hardware_of(device).has_own_memory:
         return
     try:
         plan = planned(

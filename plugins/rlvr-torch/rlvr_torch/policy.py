@@ -26,7 +26,7 @@ class TorchPolicy(Policy):
     attributed to weights that did not draw them. Ask the backend for a new one after each step.
     """
 
-    can_export = True
+    can_export = is_strict = True
 
     def __init__(
         self,

@@ -24,6 +24,7 @@ from rlvr import (
     fingerprint,
 )
 from rlvr_torch.config import TorchConfig
+from rlvr_torch.hardware.primitives import hardware_of
 from rlvr_torch.models.source import ModelSource
 from rlvr_torch.runtime.batch_threads import BatchThreads, suited_budget
 from rlvr_torch.runtime.device import allow_tf32, choose_device, settled
@@ -31,7 +32,6 @@ from rlvr_torch.runtime.executor import Executor
 from rlvr_torch.training.logprobs import sequence_logprobs, trunk
 from rlvr_torch.training.microbatches import Pieces, check_data
 from rlvr_torch.training.output_head import Head
-from rlvr_torch.training.packing.packed_attention import suited_attention
 from rlvr_torch.training.reference import on_device
 from rlvr_torch.training.top_k import as_datum, top_k
 
@@ -74,7 +74,7 @@ class TorchTeacher(Teacher):
         if source.hf is not None:  # nothing is ever added to them, so half the bytes are enough
             net.module.to(self._dtype)
         self._net = on_device(net, device)
-        self._attention = suited_attention(device, self._dtype)
+        self._attention = hardware_of(device).packed_attention(self._dtype)
         self.context_length: int = self._net.positions
         self.image_processor = getattr(self._net, "image_processor", None)
         count = sum(value.numel() for value in self._net.module.parameters())

@@ -159,19 +159,20 @@ def test_activation_bytes_tell_what_a_pass_keeps(family, make_hf, model, make_da
 
 
 def test_auto_checkpoints_where_activations_take_half_of_what_is_free(model):
-    """On both sides of the limit, gradients and moments counted; never on a CPU."""
+    """On both sides of the limit, by the optimiser's bytes; never on a CPU."""
     kept = activation_bytes(model, torch.float32)
     trained = sum(value.numel() for value in model.parameters())
-    limit = int(12 * trained + 2 * 1000 * kept)
-    for option, free, wanted in [
-        ("auto", None, False),
-        ("auto", limit + 8, False),
-        ("auto", limit - 8, True),
-        ("none", 0, False),
-        ("layers", None, True),
-    ]:
-        found = is_checkpointed(option, model, tokens=1000, dtype=torch.float32, free=free)
-        assert found == wanted
+    for optimizer, each in [("adamw", 12), ("adamw-8bit", 6 + 8 / 256), ("adamw-offload", 4)]:
+        limit = int(each * trained + 2 * 1000 * kept)
+        for option, free, wanted in [
+            ("auto", None, False),
+            ("auto", limit + 8, False),
+            ("auto", limit - 8, True),
+            ("none", 0, False),
+            ("layers", None, True),
+        ]:
+            given = {"tokens": 1000, "dtype": torch.float32, "optimizer": optimizer}
+            assert is_checkpointed(option, model, free=free, **given) == wanted
 
 
 def test_the_backend_checkpoints_the_net_that_it_trains(make_datum):

@@ -217,7 +217,7 @@ def test_weights_are_laid_out_once_while_they_stay(model, tokenizer, monkeypatch
         "rlvr_torch.generation.cpu.weights.Matmul",
         lambda weight, bias: made.append(weight) or Matmul(weight, bias),
     )
-    monkeypatch.setattr("rlvr_torch.generation.cpu.weights._SMALL", 1 << 26 if is_small else 0)
+    monkeypatch.setattr("rlvr_torch.generation.decode_weights._SMALL", 1 << 26 if is_small else 0)
     engine, requests = Engine(model, tokenizer), requests_of(tokenizer)
     before = engine.generate(requests)
     once = len(made)

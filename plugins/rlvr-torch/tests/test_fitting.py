@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from attrs import evolve
 
-from rlvr_torch.fitting import memory_of, plan
+from rlvr import Situation
+from rlvr_torch import fitting
+from rlvr_torch.fitting import ROOM, count_weights, fit_memory, plan
+from rlvr_torch.memory_plan import RANK
+from rlvr_torch.runtime.device import memory_of
 
 GB = 2**30
 
@@ -29,10 +36,35 @@ def test_the_first_way_that_fits(
     billions: float, memory_gb: int, bits: bool, chosen: dict[str, object]
 ) -> None:
     """16 bytes a weight in 80 % of the memory; then adapters, bfloat16, 4 bits."""
-    found = plan(int(billions * 1e9), memory_gb * GB, "cuda", "float32", can_quantize=bits)
+    found = plan(int(billions * 1e9), memory_gb * GB, "cuda", "float32", each=16, can_quantize=bits)
 
     assert {key: one.value for key, one in found.items()} == chosen
     assert all("GiB" in one.why for one in found.values() if one.value != "4bit")
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "device", "each"),
+    [
+        ("adamw", "cuda", 16.0),
+        ("adamw-8bit", "cuda", 10.0 + 8 / 256),
+        ("adamw-offload", "cuda", 8.0),
+        ("adamw", "cpu", 16.0),
+        ("adamw-offload", "cpu", 24.0),  # copies of weight and gradient beside all of it
+    ],
+)
+def test_full_training_is_as_large_as_its_optimizer(
+    optimizer: str, device: str, each: float, monkeypatch: pytest.MonkeyPatch, make_hf: Any
+) -> None:
+    """A model that just fits gets no adapters; with 4 % less memory it does."""
+    where = str(make_hf("llama"))
+    need = count_weights(where) * each / ROOM
+    monkeypatch.setattr(fitting, "choose_device", lambda name: torch.device(device))
+    monkeypatch.setattr(fitting, "settled", lambda config, device: evolve(config, dtype="float32"))
+    situation = Situation(model=f"hf:{where}", trains=True, values={"torch.optimizer": optimizer})
+    for share, wanted in ((1.01, {}), (0.96, {"torch.lora_rank": RANK})):
+        monkeypatch.setattr(fitting, "memory_of", lambda device, share=share: int(share * need))
+        found = fit_memory(situation)
+        assert {key: one.value for key, one in found.items()} == wanted
 
 
 def test_memory_of_this_machine_is_known() -> None:

@@ -9,10 +9,11 @@ from torch import nn
 
 from rlvr import GenerateRequest, SamplingParams
 from rlvr.testing.fakes import CharTokenizer
-from rlvr_torch.generation.cpu.weights import DecodeWeights
+from rlvr_torch.generation.cpu.weights import PackedWeights
 from rlvr_torch.generation.decode_batch import DecodeBatch
 from rlvr_torch.generation.engine import Engine
 from rlvr_torch.generation.sequence import RunningSequence
+from rlvr_torch.hardware.primitives import CUDA
 from rlvr_torch.models.attention import attend_over, causal
 from rlvr_torch.models.interface import Heads
 from rlvr_torch.runtime.batch_threads import BatchThreads
@@ -143,7 +144,7 @@ def lane_of(net, requests, **settings):
         RunningSequence(request, request.params.max_tokens, NoEnd()) for request in requests
     ]
     given = {"rows": 4, "prefill_tokens": 64, "dtype": torch.float32, **settings}
-    batch = DecodeBatch(net, DecodeWeights(net, given["dtype"]), **given)
+    batch = DecodeBatch(net, PackedWeights(net, given["dtype"]), **given)
     batch.add(sequences)
     return batch, sequences
 
@@ -368,7 +369,7 @@ def test_a_gpu_draws_from_the_same_distribution():
     net.cuda()
     net.sinks = [sink.cuda() for sink in net.sinks]
     requests = requests_of(np.random.default_rng(2).integers(30, 80, 12))
-    batch, sequences = begin(Engine(net, NoEnd(), rows=4), requests)
+    batch, sequences = begin(CUDA.engine(net, NoEnd(), rows=4), requests)
     decode(batch)
     check(cpu, requests, [sequence.completion for sequence in sequences], tolerance=1e-3)
     assert batch._graphs._graphs

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rlvr.testing.backend import LikelihoodLoss
+from rlvr_torch.hardware.primitives import hardware_of
 from rlvr_torch.models.hf.load import load_net
 from rlvr_torch.models.interface import Heads
 from rlvr_torch.training.accumulate import Learner
 from rlvr_torch.training.packing import varlen_attention
-from rlvr_torch.training.packing.packed_attention import PackedAttention, suited_attention
+from rlvr_torch.training.packing.packed_attention import PackedAttention
 from rlvr_torch.training.packing.prefix_packing import BlockAttention, Row
 from rlvr_torch.training.packing.varlen_attention import (
     ChunkedAttention,
@@ -284,9 +285,11 @@ def test_a_step_gives_the_loss_and_gradients_that_it_gives_in_blocks(
 
 def test_the_flash_kernel_is_for_cards_in_half_precision():
     """Elsewhere, and in float32, rows attend in blocks, as ever."""
-    card, half = torch.device("cuda"), torch.bfloat16
-    assert suited_attention(CPU, half) is suited_attention(card, torch.float32) is BlockAttention
-    made = suited_attention(card, half)
+    card, half = hardware_of(torch.device("cuda")), torch.bfloat16
+    for elsewhere in (hardware_of(CPU), hardware_of(torch.device("mps"))):
+        assert elsewhere.packed_attention(half) is BlockAttention
+    assert card.packed_attention(torch.float32) is BlockAttention
+    made = card.packed_attention(half)
     attend = made(SimpleNamespace(heads=[heads()]), row_of([(3, [])]), CPU)
     assert isinstance(attend, PackedAttention)
 

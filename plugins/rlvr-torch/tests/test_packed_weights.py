@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from rlvr_torch.generation.cpu import matmul
 from rlvr_torch.generation.cpu.matmul import Matmul, gelu
-from rlvr_torch.generation.cpu.weights import DecodeWeights
+from rlvr_torch.generation.cpu.weights import PackedWeights
+from rlvr_torch.generation.decode_weights import DecodeWeights
 from rlvr_torch.models.gpt2 import attend_causal
 
 
@@ -20,7 +22,7 @@ def kind(request, monkeypatch):
 
 def test_products_are_those_of_the_weights(model, kind):
     """Layers and head, in every layout: within 1e-5 of plain products."""
-    weights = DecodeWeights(model, torch.float32)
+    weights = PackedWeights(model, torch.float32)
     x = torch.randn(3, 5, 32, generator=torch.Generator().manual_seed(0))
     linear = model.h[0].mlp.c_fc
     with torch.inference_mode():
@@ -90,7 +92,7 @@ def test_a_block_is_the_block(model, kind, monkeypatch, rows):
     tokens = torch.randint(0, model.vocab_size, (3, 9), generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
         wanted = model.hidden(tokens, None, attend_causal)
-        with DecodeWeights(model, torch.float32).packed():
+        with PackedWeights(model, torch.float32).packed():
             assert "forward" in model.h[1].__dict__
             found = model.hidden(tokens, None, attend_causal)
     assert (found - wanted).abs().max() < 1e-5
@@ -110,7 +112,7 @@ def test_the_ends_of_prompts_are_those_of_a_whole_pass(model, odd):
         seen.append((layer, tuple(k.shape)))
         return attend_causal(layer, q, k, v, sinks)
 
-    weights = DecodeWeights(model, torch.float32)
+    weights = PackedWeights(model, torch.float32)
     with torch.inference_mode():
         wanted = model.hidden(tokens)[torch.arange(3), last]
         with weights.packed():
@@ -123,7 +125,7 @@ def test_the_ends_of_prompts_are_those_of_a_whole_pass(model, odd):
 
 def test_nothing_is_kept(model):
     """After it, also after an error, the model computes with its weights as they are then."""
-    weights = DecodeWeights(model, torch.float32)
+    weights = PackedWeights(model, torch.float32)
     linear, x = model.h[0].mlp.c_fc, torch.ones(2, 32)
     with pytest.raises(KeyError), weights.packed():
         raise KeyError
@@ -135,7 +137,7 @@ def test_nothing_is_kept(model):
 
 def test_nothing_is_laid_out_where_it_would_not_pay(model):
     """Lower precision uses the weights as they lie."""
-    with DecodeWeights(model, torch.bfloat16).packed():
+    with PackedWeights(model, torch.bfloat16).packed():
         assert not any("forward" in module.__dict__ for module in model.modules())
 
 
@@ -152,9 +154,41 @@ def test_an_adapters_hook_is_heard(model):
     handles = [model.h[0].mlp.c_fc.register_forward_hook(lambda _m, _x, y: y + 0.5)]
     handles.append(model.h[-1].attn.c_proj.register_forward_pre_hook(lambda _m, x: (x[0] * 2,)))
     wanted = run()
-    with DecodeWeights(model, torch.float32).packed():
+    with PackedWeights(model, torch.float32).packed():
         found = run()
     for handle in handles:
         handle.remove()
     assert (found - wanted).abs().max() < 1e-5
     assert (wanted - plain).abs().max() > 1e-3
+
+
+class Made(TorchDispatchMode):
+    """Counts tensors as large as a head that operations make."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.size, self.count = size, 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        self.count += isinstance(made, torch.Tensor) and made.numel() == self.size
+        return made
+
+
+@pytest.mark.parametrize("kind", [DecodeWeights, PackedWeights])
+def test_a_head_in_bfloat16_is_converted_once(kind, model):
+    """Bits as if converted for each pass; new weights come into the same memory."""
+    model.to(torch.bfloat16)
+    weights, hidden = kind(model, torch.bfloat16), torch.randn(3, 32)
+    places = set()
+    for _ in range(2):
+        with torch.inference_mode():
+            wanted = torch.nn.functional.linear(hidden, model.head.float())
+            with weights.packed(), Made(model.head.numel()) as made:
+                assert all(torch.equal(weights.logits(hidden), wanted) for _ in range(3))
+                places.add(weights._float_head.data_ptr())
+            assert made.count <= 1  # a view for the product
+            assert torch.equal(weights.logits(hidden), wanted)  # outside, too
+        with torch.no_grad():
+            model.head.mul_(-3)
+    assert len(places) == 1

@@ -65,10 +65,9 @@ class AgentSampler(Sampler):
                 f"found: {found}; it runs agent images (--model agent:IMAGE) on CVDP problems",
                 "leave --sampler out, or take --plugin cvdp --model agent:IMAGE",
             )
-        slots = program_slots(self._workers)
 
         async def one(index: int) -> Trajectory:
-            async with slots:
+            async with program_slots(self._workers):
                 return evolve(await _attempt(policy, problem), index=index)
 
         async with aclosing(as_they_end(map(one, range(params.group_size)))) as ended:

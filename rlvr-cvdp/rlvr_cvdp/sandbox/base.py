@@ -5,32 +5,34 @@ from __future__ import annotations
 import abc
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
+from rlvr import Slots
 from rlvr_cvdp.sandbox.processes.process import SandboxProcess
 from rlvr_cvdp.sandbox.records import Finished, Limits
 from rlvr_cvdp.sandbox.worker import Worker, new_worker
 from rlvr_cvdp.toolchain.cocotb_stacks import Stack
 from rlvr_cvdp.toolchain.toolchain import Toolchain
 
-_limits: dict[asyncio.AbstractEventLoop, dict[int, asyncio.Semaphore]] = {}
+_limits: dict[asyncio.AbstractEventLoop, dict[int, Slots]] = {}
 
 
-def program_slots(workers: int) -> asyncio.Semaphore:
+def program_slots(workers: int) -> AbstractAsyncContextManager[None]:
     """
-    The limit of `workers` programs, one for all that run in this event loop with as many workers.
+    A place within the limit of `workers` programs of this event loop.
 
-    Tools between turns, hidden tests, verdicts and agents' containers of a run wait in one line,
-    first come, first served. It is taken where a program is started and never within itself, so
-    that one worker is enough.
+    There is one limit for all who ask with as many workers: tools between turns, hidden tests,
+    verdicts and agents' containers of a run wait in one line, first come, first served. A place is
+    taken where a program is started and never within itself, so that one worker is enough. Waiting
+    for one does not count against a verdict's deadline (`rlvr.Slots`).
     """
     loop = asyncio.get_running_loop()
     for closed in [known for known in _limits if known.is_closed()]:
         del _limits[closed]
     workers = max(1, workers)
-    return _limits.setdefault(loop, {}).setdefault(workers, asyncio.Semaphore(workers))
+    return _limits.setdefault(loop, {}).setdefault(workers, Slots(workers)).taken()
 
 
 class SandboxLease(Protocol):

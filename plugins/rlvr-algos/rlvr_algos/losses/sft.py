@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from rlvr import BuildContext, Datum, Loss, NamedForm
+from rlvr import Datum, Loss, NamedForm
 from rlvr_algos.tokens import PolicyTokens, as_metrics
 
 
@@ -24,9 +24,6 @@ class SftLoss(Loss):
     """
 
     importance_weighted = False
-
-    def __init__(self, config: None, context: BuildContext) -> None:
-        """Takes no options."""
 
     def builtin_form(self) -> NamedForm:
         """Tinker's `cross_entropy`, the advantages in its weights."""

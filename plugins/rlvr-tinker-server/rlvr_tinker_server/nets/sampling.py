@@ -16,7 +16,7 @@ from attrs import frozen
 from rlvr import BackendError, Completion, GenerateRequest, SamplingParams, Tokenizer
 from rlvr_tinker_server.nets.base import Base
 from rlvr_tinker_server.refusal import Refusal
-from rlvr_torch.generation.engine import Engine
+from rlvr_torch.hardware.primitives import hardware_of
 
 
 @frozen(kw_only=True, eq=False)
@@ -81,7 +81,8 @@ def draw(
     for i, drawing in enumerate(drawings):
         kinds.setdefault(drawing.stop_ids, []).append(i)
     for stop_ids, members in kinds.items():
-        engine = Engine(base.net, base.tokenizer, rows=rows, dtype=base.dtype, ends=stop_ids)
+        make = hardware_of(base.net.head.device).engine
+        engine = make(base.net, base.tokenizer, rows=rows, dtype=base.dtype, ends=stop_ids)
         requests = [request for i in members for request in drawings[i].requests()]
         try:
             done = iter(engine.generate(requests, is_cancelled))

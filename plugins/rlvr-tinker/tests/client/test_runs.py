@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rlvr_process import run_rlvr
 from server_process import Running, started
 
 from rlvr.testing import require_tool
@@ -46,15 +47,8 @@ def rlvr(tmp_path: Path) -> Rlvr:
     def call(
         *words: str, server: Running | None = None, **more: str
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "rlvr.cli.main", *words],
-            cwd=tmp_path,
-            env={**environment(server), "RLVR_CACHE_DIR": str(tmp_path / "cache"), **more},
-            capture_output=True,
-            text=True,
-            timeout=500,
-            check=False,
-        )
+        env = {**environment(server), "RLVR_CACHE_DIR": str(tmp_path / "cache"), **more}
+        return run_rlvr(*words, cwd=tmp_path, env=env, timeout_s=500)
 
     return call
 

@@ -20,8 +20,9 @@ from torch import Tensor
 
 from rlvr import Datum, FloatArray
 from rlvr_torch.generation.cache.kv_cache import KVCache
-from rlvr_torch.generation.cpu.weights import DecodeWeights
 from rlvr_torch.generation.cuda_graph import StepGraphs
+from rlvr_torch.generation.decode_weights import DecodeWeights
+from rlvr_torch.generation.interface import RunningBatch
 from rlvr_torch.generation.sequence import RunningSequence
 from rlvr_torch.generation.token_sampling import TokenSampler
 from rlvr_torch.models.attention import attend_over, causal
@@ -32,7 +33,7 @@ _LOGITS = 1 << 24  # numbers that exist at one time when given tokens are scored
 _DROP_SHARE = 0.125  # finished rows leave when they are this share of the batch
 
 
-class DecodeBatch:
+class DecodeBatch(RunningBatch):
     """Decodes sequences. `step` may be called again and again, from any thread, one at a time."""
 
     def __init__(
@@ -41,13 +42,10 @@ class DecodeBatch:
         weights: DecodeWeights,  # its weights as decoding reads them
         *,
         rows: int,  # most of them decoded at the same time
-        # Most padded prompt tokens read at the same time, on a GPU. On a CPU each prompt is
-        # read alone: beside others it would not give the same bits.
-        prefill_tokens: int,
+        prefill_tokens: int,  # most padded prompt tokens read at the same time, or one prompt
         dtype: torch.dtype,  # what matrix products are computed in
-        # Decode in shapes that seldom change (`KVCache`); by default on a GPU, where they are
-        # captured.
-        is_static: bool | None = None,
+        is_static: bool = False,  # decode in shapes that seldom change (`KVCache`)
+        has_graphs: bool = False,  # ... and capture them as CUDA graphs
         threads: BatchThreads | None = None,  # cores that each operation is spread over
     ) -> None:
         self._net, self._weights, self._dtype = net, weights, dtype
@@ -57,10 +55,9 @@ class DecodeBatch:
         self._most = rows
         self._rows: list[RunningSequence | None] = []
         self._device = net.head.device
-        is_gpu = self._device.type == "cuda"
-        self._prefill_tokens = 1 if self._device.type == "cpu" else prefill_tokens
-        self._is_static = is_gpu if is_static is None else is_static
-        self._graphs = StepGraphs(is_gpu and self._is_static)
+        self._prefill_tokens = prefill_tokens
+        self._is_static = is_static or has_graphs
+        self._graphs = StepGraphs(has_graphs)
         self._cache = KVCache(
             net.heads,
             dtype=dtype if dtype != torch.float32 else net.head.dtype,
@@ -71,7 +68,6 @@ class DecodeBatch:
         self._drawn = torch.zeros(0, 1, dtype=torch.int64, device=self._device)  # (R, 1)
 
     def add(self, sequences: Sequence[RunningSequence]) -> None:
-        """Queue sequences, each with room for at least one token."""
         if sequences:
             self._waiting = deque(sorted([*self._waiting, *sequences], key=_place))
 
@@ -81,7 +77,6 @@ class DecodeBatch:
 
     @contextmanager
     def at_work(self, version: int | None = None) -> Iterator[None]:
-        """Call `step` inside; the weights, which have this version, must not change there."""
         self._threads.prepare()
         autocast = torch.autocast(
             self._device.type,
@@ -93,12 +88,6 @@ class DecodeBatch:
             yield
 
     def step(self, version: int | None = None) -> list[RunningSequence]:
-        """
-        Draw one token in each row, with weights of this version; gives the sequences that end now.
-
-        Raises:
-            BackendError: Logits are not finite.
-        """
         if any(sequence is not None for sequence in self._rows):
             self._pass(version)
         while self._waiting and (free := self._free()):
@@ -145,7 +134,6 @@ class DecodeBatch:
         return np.concatenate(found)
 
     def drop(self, sequence: RunningSequence) -> None:
-        """Forget a sequence that nobody waits for any more."""
         if sequence in self._waiting:
             self._waiting.remove(sequence)
         elif sequence in self._rows:

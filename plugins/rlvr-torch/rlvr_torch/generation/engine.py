@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 import torch
 from attrs import define, field
 
-from rlvr import BackendError, Completion, Datum, FloatArray, GenerateRequest, Tokenizer
-from rlvr_torch.generation.cpu.weights import DecodeWeights
+from rlvr import BackendError, Datum, FloatArray, GenerateRequest, Tokenizer
+from rlvr_torch.generation.cpu.weights import PackedWeights
 from rlvr_torch.generation.decode_batch import DecodeBatch
+from rlvr_torch.generation.decode_weights import DecodeWeights
+from rlvr_torch.generation.interface import InferenceEngine
 from rlvr_torch.generation.sequence import RunningSequence
 from rlvr_torch.models.interface import Net
 from rlvr_torch.runtime.batch_threads import BatchThreads
@@ -24,15 +26,25 @@ _PASS_TOKENS = 4096
 
 
 @define(eq=False, slots=False)
-class Engine:
-    """Samples from any `Net`."""
+class Engine(InferenceEngine):
+    """Samples from any `Net`; by default in the ways of a CPU (others: `hardware_of`)."""
 
     net: Net  # the weights; read at each call, never changed
     tokenizer: Tokenizer
+    # Positions of the model: prompt and completion together.
+    context_length: int = field(init=False)
     # Most completions decoded at the same time.
     _rows: int = field(default=256, kw_only=True)
-    # Most padded prompt tokens read at the same time, on a GPU.
+    # Most padded prompt tokens read at the same time, unless each prompt is read alone.
     _prefill_tokens: int = field(default=8192, kw_only=True)
+    # Beside others a prompt does not give the same bits.
+    _reads_alone: bool = field(default=True, kw_only=True)
+    # Capture decoding passes as CUDA graphs.
+    _has_graphs: bool = field(default=False, kw_only=True)
+    # How decoding reads the weights.
+    _weights_of: Callable[[Net, torch.dtype], DecodeWeights] = field(
+        default=PackedWeights, kw_only=True
+    )
     # Of matrix products; logprobs are float32 always.
     _dtype: torch.dtype = field(default=torch.float32, kw_only=True)
     # Cores of each operation; by default as torch is set.
@@ -41,34 +53,9 @@ class Engine:
     _ends: frozenset[int] | None = field(default=None, kw_only=True)
     _weights: DecodeWeights | None = field(default=None, init=False)  # for the next batch
 
-    @property
-    def context_length(self) -> int:
-        """Positions of the model: prompt and completion together."""
+    @context_length.default
+    def _positions(self) -> int:
         return self.net.positions
-
-    def generate(
-        self, requests: Sequence[GenerateRequest], is_cancelled: Callable[[], bool] = lambda: False
-    ) -> list[Completion]:
-        """
-        One completion a request, in order.
-
-        A completion ends with a stop token or a stop text ("stop"), or after `max_tokens`, or
-        where the model has no more positions ("length"; a prompt that fills all positions gets an
-        empty completion).
-
-        Raises:
-            BackendError: A prompt is empty or has ids outside the vocabulary; logits are not
-                finite; or `is_cancelled` said so.
-        """
-        sequences = [self.sequence(request) for request in requests]
-        batch = self.start()
-        batch.add([sequence for sequence in sequences if sequence.has_room])
-        with batch.at_work():
-            while not batch.is_done:
-                if is_cancelled():
-                    raise BackendError("generation was cancelled")
-                batch.step()
-        return [sequence.completion for sequence in sequences]
 
     def sequence(self, request: GenerateRequest) -> RunningSequence:
         """
@@ -106,13 +93,14 @@ class Engine:
 
     def start(self) -> DecodeBatch:
         """An empty batch, to which sequences are added at any time."""
-        weights = self._weights or DecodeWeights(self.net, self._dtype)
+        weights = self._weights or self._weights_of(self.net, self._dtype)
         self._weights = weights if weights.is_small else None
         return DecodeBatch(
             self.net,
             weights,
             rows=self._rows,
-            prefill_tokens=self._prefill_tokens,
+            prefill_tokens=1 if self._reads_alone else self._prefill_tokens,
             dtype=self._dtype,
+            has_graphs=self._has_graphs,
             threads=self._threads,
         )

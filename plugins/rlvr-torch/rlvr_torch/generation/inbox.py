@@ -16,10 +16,8 @@ from contextlib import suppress
 from attrs import define
 
 from rlvr import BackendError, Completion, Datum, FloatArray, GenerateRequest
-from rlvr_torch.generation.decode_batch import DecodeBatch
-from rlvr_torch.generation.engine import Engine
+from rlvr_torch.generation.interface import InferenceEngine, RunningBatch
 from rlvr_torch.generation.sequence import RunningSequence
-from rlvr_torch.generation.vllm import VLLMBatch, VLLMEngine
 from rlvr_torch.runtime.executor import Executor
 
 
@@ -39,7 +37,7 @@ class Inbox:
 
     def __init__(
         self,
-        engine: Engine | VLLMEngine,  # ours or vLLM's; samples from the live weights
+        engine: InferenceEngine,  # samples from the live weights
         executor: Executor,  # the thread; all that touches the weights runs there
         read_version: Callable[[], int],  # version of the live weights
         passes: int,  # decoding passes of a slice
@@ -53,7 +51,7 @@ class Inbox:
         self._gone: list[_Call] = []  # cancelled
         self._is_scheduled = False  # a slice runs or waits in the thread's queue
         self._is_closed = False
-        self._batch: DecodeBatch | VLLMBatch | None = None  # this and the next: the thread's own
+        self._batch: RunningBatch | None = None  # this and the next: the thread's own
         self._calls: dict[RunningSequence, _Call] = {}
 
     async def generate(
@@ -85,7 +83,7 @@ class Inbox:
             raise
 
     async def score(self, data: Sequence[Datum]) -> list[FloatArray]:
-        """As `Engine.score`, between two slices of decoding."""
+        """As `InferenceEngine.score`, between two slices of decoding."""
         return await self._executor.run(lambda _: self._engine.score(data, self._read_version()))
 
     def close(self) -> None:
@@ -144,7 +142,7 @@ class Inbox:
                     break
         self._deliver(ended)
 
-    def _running(self) -> DecodeBatch | VLLMBatch:
+    def _running(self) -> RunningBatch:
         if self._batch is None:
             self._batch = self._engine.start()
         return self._batch

@@ -26,7 +26,6 @@ import torch
 
 from rlvr import (
     BackendError,
-    Completion,
     ConfigError,
     Datum,
     FloatArray,
@@ -35,6 +34,7 @@ from rlvr import (
     Tokenizer,
     pip_install,
 )
+from rlvr_torch.generation.interface import InferenceEngine, RunningBatch
 from rlvr_torch.generation.sequence import RunningSequence
 from rlvr_torch.models.hf.file_weights import file_weights
 from rlvr_torch.models.hf.net import HFNet
@@ -68,9 +68,12 @@ def room_for(positions: int, max_tokens: int, asked: int = 0) -> int:
     return min(positions, asked or max(_ROOM, 2 * max_tokens))
 
 
-class VLLMEngine:
+class VLLMEngine(InferenceEngine):
     """
-    The interface of `Engine`, by vLLM.
+    Samples by vLLM; wakes it for each batch, and hands over weights that changed.
+
+    Logprobs are those of the distribution that was drawn from: with top-k or top-p, of the
+    truncated one.
 
     Raises:
         ConfigError: The model is not an `hf:` model, or is stored in 4 bits.
@@ -123,29 +126,6 @@ class VLLMEngine:
             logprobs_mode="processed_logprobs",  # of the distribution that was drawn from
             skip_tokenizer_init=False,
         )
-
-    def generate(
-        self, requests: Sequence[GenerateRequest], is_cancelled: Callable[[], bool] = lambda: False
-    ) -> list[Completion]:
-        """
-        One completion a request, in order; wakes vLLM, and hands over weights that changed.
-
-        Logprobs are those of the distribution that was drawn from: with top-k or top-p, of the
-        truncated one.
-
-        Raises:
-            BackendError: `is_cancelled` said so, which is asked before each token; or a prompt is
-                empty.
-        """
-        sequences = [self.sequence(request) for request in requests]
-        batch = self.start()
-        batch.add([sequence for sequence in sequences if sequence.has_room])
-        while not batch.is_done:
-            if is_cancelled():
-                self._abort()
-                raise BackendError("generation was cancelled")
-            batch.step()
-        return [sequence.completion for sequence in sequences]
 
     def score(self, data: Sequence[Datum], _version: int) -> list[FloatArray]:
         """
@@ -269,8 +249,8 @@ class VLLMEngine:
         )
 
 
-class VLLMBatch:
-    """A running batch (`DecodeBatch`) of vLLM's: sequences join and leave between two tokens."""
+class VLLMBatch(RunningBatch):
+    """A running batch of vLLM's."""
 
     def __init__(self, engine: VLLMEngine) -> None:
         self._engine = engine
@@ -284,7 +264,7 @@ class VLLMBatch:
         self._running += sequences
 
     def drop(self, sequence: RunningSequence) -> None:
-        self._running.remove(sequence)
+        self._running = [one for one in self._running if one is not sequence]
         self._engine.forget([sequence])
 
     @contextmanager

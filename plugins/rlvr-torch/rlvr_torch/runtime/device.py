@@ -1,12 +1,19 @@
-"""Which device to compute on."""
+"""Which device to compute on, what it is and what it holds."""
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
+from pathlib import Path
+
 import torch
 from attrs import evolve
+from torch import Tensor
 
 from rlvr import CheckResult, PrerequisiteError
 from rlvr_torch.config import TorchConfig
+
+_CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -51,6 +58,25 @@ def allow_tf32(device: torch.device, is_allowed: bool) -> None:
 def free_memory(device: torch.device) -> int | None:
     """Bytes of an NVIDIA card that nobody uses; None for other devices."""
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
+
+
+def memory_of(device: torch.device) -> int:
+    """Bytes of the device's memory; on a CPU, what the machine or its container allows."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    if device.type == "mps":
+        return int(torch.mps.recommended_max_memory())
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for place in _CGROUPS:
+        with suppress(OSError, ValueError):  # no limit is written as "max"
+            total = min(total, int(Path(place).read_text()))
+    return total
+
+
+def on_host(tensor: Tensor) -> Tensor:
+    """A copy in the CPU's memory; of a card's tensor, in memory that the card reads fastest."""
+    copy = torch.empty_like(tensor, device="cpu", pin_memory=tensor.is_cuda)
+    return copy.copy_(tensor.detach())
 
 
 def check_device() -> CheckResult:

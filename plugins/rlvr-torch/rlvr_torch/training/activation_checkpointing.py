@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rlvr_torch.config import TorchConfig
+from rlvr_torch.memory_plan import trained_bytes
 from rlvr_torch.models.attention import attend_over
 from rlvr_torch.models.interface import Net
 from rlvr_torch.runtime.device import free_memory
@@ -21,14 +23,18 @@ _PROBE = 128
 """Tokens of the longer pass that measures what layers keep."""
 
 
-_LATER = 12
-"""Bytes of a trained weight that come with the first update: its gradient and two moments."""
 _SHARE = 0.5
 """Most of the free memory that activations may take before they are computed again."""
 
 
 def is_checkpointed(
-    option: str, net: Net, *, tokens: int, dtype: torch.dtype, free: int | None
+    option: str,
+    net: Net,
+    *,
+    tokens: int,
+    dtype: torch.dtype,
+    free: int | None,
+    optimizer: str = "adamw",
 ) -> bool:
     """
     Whether `torch.checkpointing` (`option`) means checkpointed layers.
@@ -39,20 +45,23 @@ def is_checkpointed(
         tokens: Of a micro-batch.
         dtype: Of the products.
         free: Bytes of the device that are free, its weights already there; None: a CPU's.
+        optimizer: `torch.optimizer`, whose state comes with the first update.
     """
     if option != "auto":
         return option == "layers"
     if free is None:
         return False
     trained = sum(value.numel() for value in net.module.parameters() if value.requires_grad)
-    room = free - _LATER * trained
+    room = free - trained_bytes(optimizer) * trained
     return tokens * activation_bytes(net, dtype) > _SHARE * room
 
 
-def checkpoint_where_meant(option: str, net: Net, tokens: int, dtype: torch.dtype) -> None:
-    """`checkpoint_layers` where the option means it (`is_checkpointed`), on the net's device."""
-    free = free_memory(net.head.device)
-    if is_checkpointed(option, net, tokens=tokens, dtype=dtype, free=free):
+def checkpoint_where_meant(config: TorchConfig, net: Net, tokens: int, dtype: torch.dtype) -> None:
+    """`checkpoint_layers` where the options mean it (`is_checkpointed`), on the net's device."""
+    free, optimizer = free_memory(net.head.device), config.optimizer
+    if is_checkpointed(
+        config.checkpointing, net, tokens=tokens, dtype=dtype, free=free, optimizer=optimizer
+    ):
         checkpoint_layers(net)
 
 

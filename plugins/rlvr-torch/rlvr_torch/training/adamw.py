@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rlvr_torch.models.hf.load import require
+from rlvr_torch.runtime.device import on_host
 
 
 def make_adamw(
@@ -58,14 +59,14 @@ class OffloadedAdamW(AdamW):
         super().__init__(groups, **settings)
 
     def add_param_group(self, group: dict[str, Any]) -> None:
-        copies = [_copied(weight) for weight in group["params"]]
+        copies = [nn.Parameter(on_host(weight)) for weight in group["params"]]
         self._pairs += zip(group["params"], copies, strict=True)
         super().add_param_group({**group, "params": copies})
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
         for weight, copy in self._pairs:
-            copy.grad = None if weight.grad is None else _copied(weight.grad).data
+            copy.grad = None if weight.grad is None else on_host(weight.grad)
         found = super().step(closure)
         for weight, copy in self._pairs:
             weight.copy_(copy)
@@ -75,9 +76,3 @@ class OffloadedAdamW(AdamW):
     def zero_grad(self, set_to_none: bool = True) -> None:
         for weight, _ in self._pairs:
             weight.grad = None
-
-
-def _copied(tensor: Tensor) -> nn.Parameter:
-    """On the CPU; where it comes from a GPU, in memory that the GPU reads at full speed."""
-    copy = torch.empty_like(tensor, device="cpu", pin_memory=tensor.is_cuda)
-    return nn.Parameter(copy.copy_(tensor.detach()))

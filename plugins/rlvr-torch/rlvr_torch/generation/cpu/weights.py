@@ -2,8 +2,8 @@
 
 A decoding pass multiplies a few dozen rows by every weight. A copy is made in a layout that is
 faster, once for each state of the weights (`Matmul`), and the blocks of our GPT-2 do with fewer
-operations (`PackedBlock`). The weights themselves stay where they are. On a GPU, or in lower
-precision, products are made as always.
+operations (`PackedBlock`). The weights themselves stay where they are. In lower precision, and with
+weights that are not in a CPU's memory, products are made as always (`DecodeWeights`).
 """
 
 from __future__ import annotations
@@ -13,45 +13,34 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rlvr_torch.generation.cpu.gpt2_block import EndsOnly, PackedBlock
 from rlvr_torch.generation.cpu.matmul import Matmul, has_blocks
+from rlvr_torch.generation.decode_weights import DecodeWeights
 from rlvr_torch.models.gpt2 import GPT2, Block
 from rlvr_torch.models.interface import Attend, Net
 
-_SMALL = 1 << 26  # numbers of a net whose copy may stay when nothing is decoded
 
-
-class DecodeWeights:
-    """
-    Products with a net's weights, computed in `dtype`; `packed` is the time in which they are fast.
-
-    Attributes:
-        is_small: Whether the copy is worth its memory when nothing is decoded.
-    """
+class PackedWeights(DecodeWeights):
+    """Copies of the weights in the layouts that a CPU multiplies fastest."""
 
     def __init__(self, net: Net, dtype: torch.dtype) -> None:
-        self._net = net
+        super().__init__(net, dtype)
         self._head: Matmul | None = None
         self._is_last_packed = False
         self._is_on = dtype == torch.float32 and net.head.device.type == "cpu"
         self._state: object = None  # of the weights when they were laid out
         self._values: list[nn.Parameter] = []  # kept, so that no other takes their names
-        self.is_small = sum(value.numel() for value in net.module.parameters()) <= _SMALL
         self._products: dict[nn.Module, Matmul] = {}
         self._head_product: Matmul | None = None
 
     @contextmanager
     def packed(self, version: int | None = None) -> Iterator[None]:
-        """
-        Products are fast inside.
-
-        The weights must not change there. Copies are kept for the next time.
-        """
+        """As `DecodeWeights.packed`; copies are kept for the next time."""
         if not self._is_on:
-            yield
+            with super().packed(version):
+                yield
             return
         self._lay_out(version)
         replaced: list[tuple[nn.Module, Any]] = []  # with its own forward, which training set
@@ -93,27 +82,16 @@ class DecodeWeights:
             self._head_product = Matmul(self._net.head, None if bias is None else bias.float())
 
     def ends(self, tokens: Tensor, positions: Tensor, attend: Attend, last: Tensor) -> Tensor:
-        """
-        Final hidden states (P, C) of one token of each prompt; all tokens (P, S) are read.
-
-        Args:
-            tokens: (P, S).
-            positions: (P, S).
-            attend: The attention of the prefill.
-            last: Index of the token whose state is wanted, (P,).
-        """
+        """As `DecodeWeights.ends`; the last block computes the ends alone."""
+        if not self._is_last_packed:
+            return super().ends(tokens, positions, attend, last)
         net, rows = self._net, torch.arange(len(tokens), device=tokens.device)
-        if self._is_last_packed:
-            only = EndsOnly(attend, len(net.heads) - 1, (rows, last))
-            return net.hidden(tokens, positions, only)[:, 0]
-        return net.hidden(tokens, positions, attend)[rows, last]
+        only = EndsOnly(attend, len(net.heads) - 1, (rows, last))
+        return net.hidden(tokens, positions, only)[:, 0]
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Rows (R, C) times the head, with its bias, float32: (R, V)."""
-        if self._head is not None:
-            return self._head(hidden)
-        bias = self._net.head_bias
-        return F.linear(hidden, self._net.head.float(), None if bias is None else bias.float())
+        """As `DecodeWeights.logits`."""
+        return super().logits(hidden) if self._head is None else self._head(hidden)
 
 
 def is_batch_invariant(net: Net, cores: int) -> bool:

@@ -11,7 +11,6 @@ Shapes: N tokens of the row, H query heads, K key heads, D width of a head.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,8 @@ from attrs import frozen
 from torch import Tensor
 
 from rlvr_torch.models.interface import Heads, Net
-from rlvr_torch.training.packing.prefix_packing import BlockAttention, PackedAttend, Row
-from rlvr_torch.training.packing.varlen_attention import ChunkedAttention, CUDAFlashAttention, Spans
+from rlvr_torch.training.packing.prefix_packing import Row
+from rlvr_torch.training.packing.varlen_attention import ChunkedAttention, Spans
 
 
 @frozen(kw_only=True, eq=False)
@@ -44,13 +43,6 @@ class _Call:
             whole[self.keys] += own
         else:
             whole.index_add_(0, self.places, own.to(whole.dtype))
-
-
-def suited_attention(device: torch.device, dtype: torch.dtype) -> PackedAttend:
-    """How packed rows attend: NVIDIA's flash kernel where it takes the type, else in blocks."""
-    if device.type != "cuda" or dtype == torch.float32:
-        return BlockAttention
-    return partial(PackedAttention, kernel=CUDAFlashAttention())
 
 
 class PackedAttention:

@@ -1,0 +1,391 @@
+"""`rlvr plugins check NAME`: builds every part of a plugin and holds it to its promises."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field, frozen
+
+from rlvr.assembly.prerequisites import check_prerequisites
+from rlvr.cli import audit
+from rlvr.cli.options import add_json_flag
+from rlvr.cli.output import print_json, table
+from rlvr.cli.parser import CommandParser
+from rlvr.config.core import CORE_OPTIONS
+from rlvr.config.layers import Layer, overrides_layer, resolve
+from rlvr.errors import ConfigError, ExitCode, PrerequisiteError, explain
+from rlvr.install import pip_install
+from rlvr.log import setup
+from rlvr.plugins.host import PluginHost
+from rlvr.plugins.registry import Registry
+from rlvr.plugins.resolve import load_object
+from rlvr.specs import (
+    AlgorithmSpec,
+    Check,
+    CheckResult,
+    CommandSpec,
+    PartSpec,
+    RewardSpec,
+    TaskSpec,
+)
+
+if TYPE_CHECKING:
+    from rlvr.testing.offered import Offered
+
+PROBLEMS = 8
+"""Problems of a task whose verifier is audited."""
+_HERE = "the plugin itself"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("name", metavar="NAME", help="the plugin's name, as listed")
+    parser.add_argument("words", nargs="*", metavar="key=value", help="an option of its parts")
+    parser.add_argument("--dataset", metavar="PATH", help="data set (default: the embedded one)")
+    parser.add_argument("--task", default="toy", help="problems for a reward that no task names")
+    parser.add_argument("--model", default="", metavar="SPEC", help="of its backends and teachers")
+    parser.add_argument(
+        "--slow", type=float, default=10.0, metavar="S",
+        help="seconds that building a part, listing problems or one verdict may take (10)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="PART.NAME=VALUE",
+        help="an attribute of the part's contract, such as mine.is_policy_gradient=false",
+    )  # fmt: skip
+    add_json_flag(parser)
+
+
+@frozen
+class Finding:
+    """A promise that does not hold: of which part, what was asked, what was found, what to do."""
+
+    part: str
+    asked: str
+    found: str
+    do: str
+
+
+@define
+class Report:
+    """What was checked; a part is named by kind and name."""
+
+    counts: dict[str, Counter[str]] = field(factory=dict)
+    built_s: dict[str, float] = field(factory=dict)
+    skipped: dict[str, str] = field(factory=dict)
+    findings: list[Finding] = field(factory=list)
+
+    def add(self, part: str, asked: str, found: object, do: str) -> None:
+        """One more finding; one that differs in the promise alone is counted with the first."""
+        text = " ".join(str(found).split())
+        self.counts.setdefault(part, Counter())["fail"] += 1
+        same = [f for f in self.findings if (f.part, f.found) == (part, f"found: {text[:400]}")]
+        if not same:
+            self.findings.append(Finding(part, asked, f"found: {text[:400]}", f"do: {do}"))
+
+    def hold(self, part: str, outcome: str = "hold") -> None:
+        """One more promise that holds (or is skipped)."""
+        self.counts.setdefault(part, Counter())[outcome] += 1
+
+
+def main(args: argparse.Namespace, host: PluginHost) -> int:
+    """Check, print a line a part and each finding; exit 3 where a promise does not hold."""
+    setup(verbosity=args.verbosity)
+    Registry(host).active(args.name)
+    if importlib.util.find_spec("pytest") is None:
+        raise PrerequisiteError(
+            f"the plugin {args.name} was to be checked.",
+            "found: pytest, which the contract kit needs, is not installed",
+            pip_install("rlvr[testing]"),
+        )
+    check_prerequisites(host, args.name)
+    report = _checked(args, host)
+    if args.json:
+        print_json(report)
+    else:
+        _print(args, report)
+    return ExitCode.PLUGIN if report.findings else ExitCode.DONE
+
+
+def _checked(args: argparse.Namespace, host: PluginHost) -> Report:
+    import pytest  # noqa: F401  # before rlvr.testing: its assertions then show values
+
+    from rlvr.testing.offered import Offered
+
+    dataset = Path(args.dataset) if args.dataset else None
+    offered = Offered(
+        plugin=args.name,
+        host=host,
+        dataset=dataset,
+        model=args.model,
+        task=args.task,
+        overrides=args.words,
+        attributes=_attributes(args.set),
+    )
+    _check_words(offered, args.words)
+    report = Report()
+    sound = [spec for spec in offered.parts() if _builds(spec, offered, report, args.slow)]
+    for kind in ("algorithms", "checks", "commands"):
+        for spec in getattr(host, kind)():
+            if spec.provider == args.name:
+                _check_record(spec, host, report)
+    _run_kit(offered, sound, report)
+    for spec in sound:
+        match spec:
+            case TaskSpec(reward=str(name)) if name:
+                _audit(spec, offered, args, report)
+            case RewardSpec() if offered.task_of(spec) not in sound:  # else it is judged with it
+                _audit(spec, offered, args, report)
+    return report
+
+
+def _attributes(texts: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        key, _, value = text.partition("=")
+        part, _, name = key.rpartition(".")
+        try:
+            found.setdefault(part, {})[name] = json.loads(value)
+        except ValueError:
+            raise ConfigError(
+                f"--set {text} was given.",
+                "found: no PART.NAME=VALUE whose value is JSON",
+                "such as --set mine.is_policy_gradient=false",
+            ) from None
+    return found
+
+
+def _check_words(offered: Offered, words: Sequence[str]) -> None:
+    """Reject an option that no part of the plugin has."""
+    records: dict[str, type] = dict(CORE_OPTIONS)
+    for spec in offered.parts():
+        if spec.config:
+            records[spec.option_namespace] = load_object(spec.config, spec.provider)
+    resolve(records, [overrides_layer(words)])
+
+
+def _named(spec: Any) -> str:
+    return f"{spec.kind} {spec.name}"
+
+
+def _builds(spec: PartSpec, offered: Offered, report: Report, slow_s: float) -> bool:
+    """Build the part with its default options, and list the problems of a task."""
+    part, begun = _named(spec), time.perf_counter()
+    asked = f"{part} was to be built with its default options."
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            made = offered.build(spec, Path(folder))
+        if isinstance(spec, TaskSpec):
+            asked = f"{part} was to list its problems."
+            list(made.problems("all"))
+    except PrerequisiteError:
+        raise
+    except Exception as error:  # the plugin border
+        report.add(part, asked, _said(error), _mend(error, spec.target, offered.plugin))
+        return False
+    report.built_s[part] = spent_s = time.perf_counter() - begun
+    report.hold(part)
+    if spent_s > slow_s:
+        report.add(
+            part,
+            f"building it and listing its problems may take {slow_s:g} s.",
+            f"{spent_s:.1f} s",
+            f"leave work in {spec.target} for when it is needed, or raise --slow",
+        )
+    return True
+
+
+def _check_record(spec: Any, host: PluginHost, report: Report) -> None:
+    """Hold an algorithm, a check or a command to what its record says."""
+    part = _named(spec)
+    try:
+        match spec:
+            case AlgorithmSpec():
+                asked = "the parts it names are installed, and its values are values of options."
+                records: dict[str, type] = dict(CORE_OPTIONS)
+                for kind in ("sampler", "advantage", "loss"):
+                    one = Registry(host).find(kind, getattr(spec, kind))
+                    if one.config:
+                        records[one.option_namespace] = load_object(one.config, one.provider)
+                known = {k: v for k, v in spec.values.items() if k.partition(".")[0] in records}
+                resolve(records, [Layer(part, known)])
+            case Check():
+                asked = "it gives a CheckResult."
+                found = load_object(spec.target, spec.provider)()
+                if type(found) is not CheckResult:
+                    raise TypeError(f"it gave {found!r}")
+            case CommandSpec():
+                asked = "it can be imported and called."
+                if not callable(load_object(spec.target, spec.provider)):
+                    raise TypeError(f"{spec.target} cannot be called")
+    except Exception as error:  # the plugin border
+        target = "its record" if isinstance(spec, AlgorithmSpec) else spec.target
+        report.add(part, asked, _said(error), _mend(error, target, spec.provider))
+    else:
+        report.hold(part)
+
+
+# --- the contract kit ---------------------------------------------------------------------------
+
+
+@define
+class _Kit:
+    """A plugin of pytest: gives it the contracts to run, and takes down what became of them."""
+
+    offered: Offered
+    parts: Sequence[PartSpec]
+    report: Report
+    contracts: Mapping[str, Any] = field(factory=dict, init=False)
+
+    def pytest_configure(self) -> None:
+        self.contracts = self.offered.contracts(self.parts)
+        module = sys.modules["rlvr_contracts"] = ModuleType("rlvr_contracts")
+        vars(module).update(self.contracts)
+
+    def _part(self, nodeid: str) -> tuple[str, str]:
+        spec = vars(self.contracts[nodeid.split("::")[1]]).get("spec")
+        return (_named(spec), spec.target) if spec else (_HERE, "its module")
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        part, _ = self._part(report.nodeid)
+        if report.skipped:
+            self.report.hold(part, "skip")
+            reason = report.longrepr[2].removeprefix("Skipped: ")
+            self.report.skipped[f"{part}: {reason}"] = report.nodeid.split("::")[-1]
+        elif report.passed and report.when == "call":
+            self.report.hold(part)
+
+    def pytest_exception_interact(self, node: Any, call: Any) -> None:
+        part, target = self._part(node.nodeid)
+        error = call.excinfo.value
+        promise = (node.obj.__doc__ or node.name).strip().splitlines()[0]
+        do = _mend(error, target, self.offered.plugin)
+        contract = self.contracts[node.nodeid.split("::")[1]].__mro__[1]
+        if own := [n for n, v in vars(contract).items() if type(v) is bool]:
+            do += f"; or say how it differs: --set {part.split()[1]}.NAME=VALUE ({', '.join(own)})"
+        self.report.add(part, promise, _said(error), do)
+
+
+def _run_kit(offered: Offered, parts: Sequence[PartSpec], report: Report) -> None:
+    import pytest
+
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+        file = Path(folder, f"test_{Path(folder).name}.py")  # modules of one name are one
+        file.write_text("from rlvr_contracts import *\n", encoding="utf-8")
+        words = ["-p", "no:terminal", "-p", "no:cacheprovider", "--import-mode=importlib"]
+        kit = _Kit(offered, parts, report)
+        status = pytest.main(["-c", f"{folder}/pytest.ini", *words, str(file)], plugins=[kit])
+    if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        raise RuntimeError(f"the contract kit did not run: pytest ended with {status!r}")
+
+
+# --- golden and garbage answers -----------------------------------------------------------------
+
+
+def _audit(
+    spec: TaskSpec | RewardSpec, offered: Offered, args: argparse.Namespace, report: Report
+) -> None:
+    """Run `rlvr audit` on a few problems: the reference is right, nothing is not, none wavers."""
+    part = _named(spec)
+    task = spec if isinstance(spec, TaskSpec) else offered.task_of(spec)
+    ids = [problem.id for problem in offered.build(task).problems("all")][:PROBLEMS]
+    words = ["-q", "--task", task.full_name, "--only", ",".join(ids)]
+    words += ["--mutants", "5", "--repeats", "2"]
+    if isinstance(spec, RewardSpec):
+        words += ["--reward", spec.full_name]
+    if args.dataset and task.provider == args.name:
+        words += ["--dataset", args.dataset]
+    parser = CommandParser(prog="rlvr audit")
+    audit.configure(parser)
+    command = f"rlvr audit --task {task.full_name}"
+    try:
+        file, done, has_failed = audit.audited(
+            parser.parse_args([*words, *args.words]), offered.host
+        )
+    except PrerequisiteError:
+        raise
+    except Exception as error:  # the plugin border
+        do = _mend(error, spec.target, args.name)
+        report.add(part, f"{command} was to be run.", _said(error), do)
+        return
+    for name in done:
+        record = file.problems[name]
+        report.hold(part, "hold" if not record["reasons"] else "problem")
+        if record["reasons"]:
+            report.add(
+                part,
+                "the reference is judged right, garbage and mutants wrong, the same each time.",
+                f"{'; '.join(record['reasons'])} (problem {name})",
+                f"mend {spec.target}; see {command} --only {name}",
+            )
+        verdicts = sum(sum(kind.values()) for kind in record["kinds"].values()) + 4
+        if (each_s := record["seconds"] / verdicts) > args.slow:
+            report.add(
+                part,
+                f"a verdict may take {args.slow:g} s.",
+                f"{each_s:.1f} s on average (problem {name})",
+                f"make {spec.target} faster, or raise --slow",
+            )
+    if has_failed:
+        report.add(
+            part,
+            "the verifier runs on references, empty answers and mutants.",
+            "too many verifications could not run",
+            f"see {command}",
+        )
+
+
+# --- words --------------------------------------------------------------------------------------
+
+
+def _said(error: BaseException) -> str:
+    text = str(error) or "no message"
+    return text if isinstance(error, AssertionError) else f"{type(error).__name__}: {text}"
+
+
+def _mend(error: BaseException, target: str, plugin: str) -> str:
+    """The deepest line of the plugin's own code in the traceback, else what the spec names."""
+    frames = [*traceback.walk_tb(error.__traceback__)]
+    cause = error.__cause__
+    while cause is not None:
+        frames += traceback.walk_tb(cause.__traceback__)
+        cause = cause.__cause__
+    own = target.partition(":")[0].partition(".")[0]
+    places = [
+        f"{frame.f_code.co_filename}:{line}"
+        for frame, line in frames
+        if str(frame.f_globals.get("__name__")).partition(".")[0] == own
+    ]
+    return f"mend {places[-1] if places else target}"
+
+
+def _print(args: argparse.Namespace, report: Report) -> None:
+    rows = [
+        [
+            part,
+            f"{report.built_s[part]:.2f} s" if part in report.built_s else "-",
+            *(counts[name] for name in ("hold", "fail", "skip")),
+        ]
+        for part, counts in report.counts.items()
+    ]
+    print(table(["part", "built in", "hold", "fail", "do not apply"], rows))
+    if args.verbose:
+        for reason, promise in report.skipped.items():
+            print(f"does not apply: {reason} ({promise})")
+    for finding in report.findings:
+        print("\n" + explain(f"{finding.part}: {finding.asked}", finding.found, finding.do))
+    if report.findings:
+        print(f"\n{args.name} breaks promises: {sum(c['fail'] for c in report.counts.values())}")
+    else:
+        print(f"{args.name} keeps every promise that applies")

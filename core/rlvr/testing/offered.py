@@ -1,0 +1,136 @@
+"""The contracts of all parts that an installed plugin offers, made from its specs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+import rlvr.testing
+from rlvr.assembly.build_part import build
+from rlvr.assembly.configured import NO_REWARD, NO_TASK, STARTER, Chosen, Configured
+from rlvr.assembly.teachers import model_of
+from rlvr.config.core import CORE_OPTIONS
+from rlvr.config.layers import overrides_layer, resolve
+from rlvr.errors import ConfigError
+from rlvr.parts import BuildContext, Task
+from rlvr.plugins.discovery import discover
+from rlvr.plugins.host import PluginHost
+from rlvr.plugins.registry import Registry
+from rlvr.plugins.resolve import load_object
+from rlvr.specs import PartSpec, RewardSpec, TaskSpec
+from rlvr.testing.contract import Contract
+from rlvr.types import Problem, SamplingParams, Trajectory
+
+IN_RUN = ("callback", "checkpointer")
+"""Kinds whose factory is given the directory of a run."""
+
+
+@frozen(kw_only=True)
+class Offered:
+    """
+    What a plugin offers, and with which values its parts are built.
+
+    Attributes:
+        plugin: Its name.
+        host: The installed plugins.
+        dataset: Data set of its tasks; None: their embedded ones.
+        model: Model spec of backends and teachers; "": the toy task's starter.
+        task: Task whose problems a reward judges that no task names; "toy" by default.
+        overrides: `key=value` words.
+        attributes: By part name: values of the contract's class attributes.
+    """
+
+    plugin: str
+    host: PluginHost = field(factory=PluginHost.load)
+    dataset: Path | None = None
+    model: str = ""
+    task: str = "toy"
+    overrides: Sequence[str] = ()
+    attributes: Mapping[str, Mapping[str, Any]] = field(factory=dict)
+
+    def parts(self) -> list[PartSpec]:
+        """The specs of its parts, without those that adapt another part: they need that part."""
+        own = [s for s in Registry(self.host).parts() if s.provider == self.plugin]
+        return [spec for spec in own if not getattr(spec, "adapts", False)]
+
+    def build(self, spec: PartSpec, directory: Path | None = None) -> Any:
+        """A new part of the spec, with its defaults and what the overrides say of it."""
+        records: dict[str, type] = dict(CORE_OPTIONS)
+        if spec.config:
+            records[spec.option_namespace] = load_object(spec.config, spec.provider)
+        known = [word for word in self.overrides if word.partition(".")[0] in records]
+        options = resolve(records, [overrides_layer(known)])
+        configured = Configured(
+            options=options,
+            specs=records,
+            chosen=Chosen(task=NO_TASK, reward=NO_REWARD),
+            host=self.host,
+        )
+        context = BuildContext(
+            model=self.model or model_of(STARTER, Registry(self.host).task("toy")),
+            dataset=self.dataset if spec.provider == self.plugin else None,
+            run_dir=directory,
+            train=options.record("train"),
+            sampling=SamplingParams(),
+        )
+        return build(configured, spec, context)
+
+    def task_of(self, reward: RewardSpec) -> TaskSpec:
+        """The task whose reward it is, the plugin's own first; else the one that was named."""
+        tasks = [t for t in self.host.tasks() if t.reward in (reward.name, reward.full_name)]
+        own = [task for task in tasks if task.provider == self.plugin]
+        return (own or tasks or [Registry(self.host).task(self.task)])[0]
+
+    def contracts(self, parts: Sequence[PartSpec]) -> dict[str, type[Contract]]:
+        """A class of tests for the plugin's module and one for each of the parts, by class name."""
+        (module,) = {found.target for found in discover() if found.name == self.plugin}
+        of_module = (rlvr.testing.PluginContract,)
+        made: dict[str, type[Contract]] = {
+            "TestPlugin": type("TestPlugin", of_module, {"module": module})
+        }
+        for number, spec in enumerate(parts):
+            name = f"Test{spec.kind.capitalize()}{number}"
+            base = getattr(rlvr.testing, f"{spec.kind.capitalize()}Contract")
+            made[name] = type(name, (base,), {"spec": spec, **self._members(spec)})
+        return made
+
+    def _members(self, spec: PartSpec) -> dict[str, Any]:
+        """The factories and attributes that the contract of the part wants."""
+        members: dict[str, Any] = {
+            f"make_{spec.kind}": (
+                (lambda _, directory: self.build(spec, directory))
+                if spec.kind in IN_RUN
+                else (lambda _: self.build(spec))
+            )
+        }
+        if isinstance(spec, TaskSpec):
+            found = (problem.split for problem in self.build(spec).problems("all"))
+            members["splits"] = tuple(dict.fromkeys(("train", *found)))
+            if spec.reward:
+                reward = Registry(self.host).find("reward", spec.reward)
+                members |= {"make_reward": lambda _: self.build(reward)}
+                members |= {"bottom": reward.bounds[0], "top": reward.bounds[1]}
+        if isinstance(spec, RewardSpec):
+            members |= {"bounds": spec.bounds, "right": lambda _: self.right(spec)}
+        return members | dict(self.attributes.get(spec.name, {}))
+
+    def right(self, reward: RewardSpec) -> tuple[Problem, Trajectory]:
+        """
+        A problem and its reference answer.
+
+        Raises:
+            ConfigError: The task has no reference.
+        """
+        spec = self.task_of(reward)
+        task: Task = self.build(spec)
+        for problem in task.problems("all"):
+            if (reference := task.reference(problem)) is not None:
+                return problem, reference
+        raise ConfigError(
+            f"the reward {reward.name} was to judge a right answer.",
+            f"found: no problem of the task {spec.full_name} has a reference",
+            "name a task whose problems have one: --task NAME",
+        )

@@ -1,0 +1,71 @@
+"""The primitives that a device computes in its own way; `Hardware()` has the plain versions.
+
+No other room of `rlvr_torch` asks what device it is on, but `runtime` and `generation/cpu`. A
+backend for a certain card changes single primitives of `CUDA` with `attrs.evolve`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from attrs import frozen
+
+from rlvr_torch.generation.decode_weights import DecodeWeights
+from rlvr_torch.generation.engine import Engine
+from rlvr_torch.training.packing.packed_attention import PackedAttention
+from rlvr_torch.training.packing.prefix_packing import BlockAttention, PackedAttend
+from rlvr_torch.training.packing.varlen_attention import CUDAFlashAttention
+
+_plain_engine = partial(Engine, reads_alone=False, weights_of=DecodeWeights)
+
+
+def _in_blocks(dtype: torch.dtype) -> PackedAttend:
+    return BlockAttention
+
+
+def _by_flash(dtype: torch.dtype) -> PackedAttend:
+    """NVIDIA's flash kernel, which takes half precision only."""
+    if dtype == torch.float32:
+        return BlockAttention
+    return partial(PackedAttention, kernel=CUDAFlashAttention())
+
+
+@frozen(kw_only=True)
+class Hardware:
+    """
+    The primitives of a kind of device.
+
+    Replacements of a primitive give what the plain version gives, but for rounding; tests compare
+    them on a CPU.
+    """
+
+    packed_attention: Callable[[torch.dtype], PackedAttend] = _in_blocks
+    """How packed rows attend in training, by the type of the products."""
+    engine: Callable[..., Engine] = _plain_engine
+    """Makes our engine: how decoding reads weights and prompts, and whether it captures passes."""
+    has_own_memory: bool = True
+    """Whether tensors have a memory of their own, beside the machine's."""
+    has_tf32: bool = False
+    """Whether products in float32 may round their inputs to TF32."""
+    has_4bit: bool = False
+    """Whether bitsandbytes computes with weights in 4 bits there."""
+    is_compiled: bool = False
+    """What `torch.compile=auto` means."""
+
+
+PLAIN = Hardware()
+CPU = Hardware(engine=Engine, has_own_memory=False)
+CUDA = Hardware(
+    packed_attention=_by_flash,
+    engine=partial(PLAIN.engine, has_graphs=True),
+    has_tf32=True,
+    has_4bit=True,
+    is_compiled=True,
+)
+
+
+def hardware_of(device: torch.device) -> Hardware:
+    """The primitives of a device; those of one that has none of its own are plain (Apple's GPU)."""
+    return {"cpu": CPU, "cuda": CUDA}.get(device.type, PLAIN)

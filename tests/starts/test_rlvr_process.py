@@ -1,0 +1,86 @@
+"""A forked command is what a started one is: its output, exit, folder and environment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import rlvr_process
+from rlvr_process import run_rlvr
+
+TOLD = """
+    import os, sys
+    from rlvr import CommandSpec, hookimpl
+
+    RLVR_API = 1
+
+    @hookimpl
+    def rlvr_commands():
+        yield CommandSpec(name="tell", target=__name__ + ":tell")
+        yield CommandSpec(name="wait", target=__name__ + ":wait")
+
+    def tell(argv):
+        print(argv, os.getcwd(), os.environ.get("TOLD"), os.environ.get("HOME"), sys.path[0])
+        print(hash("a"), file=sys.stderr)
+        if "raise" in argv:
+            raise ValueError("its own bug")
+        if "die" in argv:
+            os.kill(os.getpid(), 9)
+        return int(argv[0])
+
+    def wait(argv):
+        import time
+        print(os.getpid(), file=open("pid", "w"), flush=True)
+        time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("words", [("7",), ("0", "é"), ("1", "raise"), ("0", "die")])
+def test_a_forked_command_is_what_a_started_one_is(plugin_site, words):
+    """Code (a signal's too), both outputs, folder, environment, path; nothing of the server's."""
+    plugin_site.add("told", TOLD)
+    env = {name: value for name, value in os.environ.items() if name != "HOME"}
+    env |= {"PYTHONPATH": str(plugin_site.path), "TOLD": "1", "OMP_NUM_THREADS": "1"}
+    told = ("told", "tell", *words)
+
+    forked = run_rlvr(*told, cwd=plugin_site.home, env=env)
+    started = run_rlvr(*told, cwd=plugin_site.home, env=env, forks=False)
+
+    assert rlvr_process._server is not None
+    assert (forked.returncode, forked.stdout) == (started.returncode, started.stdout)
+    assert forked.args == started.args
+    assert ("Traceback" in forked.stderr) == ("raise" in words)
+    assert forked.stderr.splitlines()[1:] == started.stderr.splitlines()[1:]  # 0: the hash
+
+
+def test_what_python_reads_when_it_starts_is_read(plugin_site):
+    """Such a variable gets an interpreter of its own."""
+    plugin_site.add("told", TOLD)
+    words = ("told", "tell", "0")
+
+    one, two, three = (plugin_site.rlvr(*words, PYTHONHASHSEED=seed).stderr for seed in "112")
+
+    assert one == two != three
+
+
+def test_a_command_without_end_is_killed(plugin_site):
+    """As by `subprocess.run`; the next command runs."""
+    plugin_site.add("told", TOLD)
+    env = {**os.environ, "PYTHONPATH": str(plugin_site.path), "OMP_NUM_THREADS": "1"}
+
+    for seconds in (1, 3, 9, 27):  # until it had begun when it was killed
+        with pytest.raises(subprocess.TimeoutExpired):
+            run_rlvr("told", "wait", cwd=plugin_site.home, env=env, timeout_s=seconds)
+        if (plugin_site.home / "pid").exists():
+            break
+
+    pid = (plugin_site.home / "pid").read_text().strip()
+    assert not Path(f"/proc/{pid}").exists()
+    assert plugin_site.rlvr("--version").returncode == 0
+
+
+def test_nothing_of_ours_is_imported_before_the_fork():
+    """A module of rlvr that a command imports is imported by that command."""
+    assert not [name for name in rlvr_process._IMPORTED if name.startswith("rlvr")]
