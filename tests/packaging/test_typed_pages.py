@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = (
+    "../README.md#A whole plugin",
     "tutorial/first-task-plugin.md",
     "how-to/write-a-checkpointer.md",
     "how-to/write-a-curriculum.md",
@@ -120,7 +121,11 @@ def test_a_page_can_be_typed_into_an_empty_folder(
     """Every file is written and every command run, in order; all of them succeed."""
     reader, printed = Reader(tmp_path, borrowed), ""
 
-    todo = list(blocks((DOCS / page).read_text(encoding="utf-8")))
+    path, _, section = page.partition("#")
+    text = (DOCS / path).read_text(encoding="utf-8")
+    if section:
+        text = text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    todo = list(blocks(text))
     for typed in todo:
         printed = reader.do(typed, printed)
 

@@ -6,7 +6,6 @@ import argparse
 import importlib.util
 import keyword
 import re
-import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from rlvr import testing
 from rlvr.config.core import CORE_OPTIONS
 from rlvr.errors import ConfigError, ExitCode
+from rlvr.install import pip_install
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.offers import OFFERS
 
@@ -40,7 +40,7 @@ def main(args: argparse.Namespace, host: PluginHost) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         print(path)
-    next_one = f"pip install -e {shlex.quote(str(folder))} && rlvr plugins check {args.name}"
+    next_one = f"{pip_install('-e', str(folder.resolve()))} && rlvr plugins check {args.name}"
     print(f"next: {next_one}")
     return ExitCode.DONE
 

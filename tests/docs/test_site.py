@@ -1,0 +1,48 @@
+"""The site of docs/ is built without a warning: every page is in it, and no link is broken."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def built(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    """`mkdocs build --strict`, as a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(config),
+         "--site-dir", str(site)],
+        capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.integration
+@pytest.mark.slow
+def test_the_site_is_built_and_a_broken_link_is_found(tmp_path: Path) -> None:
+    """All pages have their place; the same build fails for one link that leads nowhere."""
+    pytest.importorskip("material", reason="the site needs: pip install mkdocs-material")
+    done = built(ROOT / "mkdocs.yml", tmp_path / "site")
+
+    assert done.returncode == 0, done.stderr
+    pages = {p.relative_to(ROOT / "docs") for p in (ROOT / "docs").rglob("*.md")}
+    for page in pages:
+        where = page.parent if page.stem == "index" else page.with_suffix("")
+        assert (tmp_path / "site" / where / "index.html").is_file(), page
+
+    broken = tmp_path / "broken"
+    shutil.copytree(ROOT / "docs", broken / "docs")
+    shutil.copytree(ROOT / "scripts", broken / "scripts")
+    shutil.copy(ROOT / "mkdocs.yml", broken)
+    for page in (broken / "docs").rglob("*.md"):
+        if page.name != "index.md":
+            page.write_text(f"# {page.stem}\n")
+    (broken / "docs" / "index.md").write_text("[gone](gone.md)\n\n[no heading](cli.md#gone)\n")
+    told = built(broken / "mkdocs.yml", tmp_path / "other")
+    assert told.returncode == 1
+    assert "gone.md" in told.stderr
+    assert "cli.md#gone" in told.stderr
