@@ -22,22 +22,6 @@ PROJECTS = [
 ]  # fmt: skip
 DISTRIBUTIONS: dict[str, Path] = {project["name"]: project["folder"] for project in PROJECTS}
 OURS = re.compile(r"_*(editable_+)?(impl_)?rlvr[_-]", re.IGNORECASE)
-DISTRIBUTIONS = {
-    "rlvr": ROOT,
-    "rlvr-chess": ROOT / "rlvr-chess",
-    "rlvr-cvdp": ROOT / "rlvr-cvdp",
-    "rlvr-sad": ROOT / "rlvr-sad",
-    "rlvr-algos": ROOT / "plugins" / "rlvr-algos",
-    "rlvr-distill": ROOT / "plugins" / "rlvr-distill",
-    "rlvr-rtx4090": ROOT / "plugins" / "rlvr-rtx4090",
-    "rlvr-servers": ROOT / "plugins" / "rlvr-servers",
-    "rlvr-tinker": ROOT / "plugins" / "rlvr-tinker",
-    "rlvr-tinker-cookbook": ROOT / "plugins" / "rlvr-tinker-cookbook",
-    "rlvr-tinker-server": ROOT / "plugins" / "rlvr-tinker-server",
-    "rlvr-torch": ROOT / "plugins" / "rlvr-torch",
-    "rlvr-trackers": ROOT / "plugins" / "rlvr-trackers",
-    "rlvr-countdown": ROOT / "examples" / "rlvr-countdown",
-}
 
 
 class Venv:
