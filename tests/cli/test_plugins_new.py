@@ -33,8 +33,8 @@ FAULTS: dict[str, tuple[str, str, str, str, str]] = {
     "flaky": ("task", "== problem.payload", "== problem.payload and bool(id(object()) and COIN())",
               "task", "flaky"),
     "slow": ("task", '"""Problems are few here; others read `context.dataset`."""',
-             "__import__('time').sleep(0.6)", "task", "0."),
-    "verdict": ("task", "is_right =", "__import__('time').sleep(0.6); is_right =", "task",
+             "__import__('time').sleep(0.1)", "task", "0."),
+    "verdict": ("task", "is_right =", "__import__('time').sleep(0.1); is_right =", "task",
                 "on average"),
     "heavy": ("callback", "RLVR_API = 1", "import torch\n\nRLVR_API = 1", "the plugin", "'torch'"),
     "slip": ("callback", "def step_finished", "def step_finish", "callback", "did you mean"),
@@ -202,7 +202,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, Any
             file.write_text(text)
         author.install(name)
         commands[name] = ["plugins", "check", name, "--json"]
-        commands[name] += ["--slow", "0.1"] if name in SLOW else []
+        commands[name] += ["--slow", "0.05"] if name in SLOW else []
     commands |= {
         "absent": ["plugins", "check", "absent"],
         "option": ["plugins", "check", "ids", "idss.x=1"],

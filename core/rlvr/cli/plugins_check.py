@@ -108,7 +108,6 @@ def main(args: argparse.Namespace, host: PluginHost) -> int:
             "found: pytest, which the contract kit needs, is not installed",
             pip_install("rlvr[testing]"),
         )
-    check_prerequisites(host, args.name)
     report = _checked(args, host)
     if args.json:
         print_json(report)
@@ -134,17 +133,19 @@ def _checked(args: argparse.Namespace, host: PluginHost) -> Report:
     )
     _check_words(offered, args.words)
     report = Report()
-    sound = [spec for spec in offered.parts() if _builds(spec, offered, report, args.slow)]
     for kind in ("algorithms", "checks", "commands"):
         for spec in getattr(host, kind)():
             if spec.provider == args.name:
                 _check_record(spec, host, report)
+    if not report.findings:
+        check_prerequisites(host, args.name)
+    sound = [spec for spec in offered.parts() if _builds(spec, offered, report, args.slow)]
     _run_kit(offered, sound, report)
     for spec in sound:
         match spec:
             case TaskSpec(reward=str(name)) if name:
                 _audit(spec, offered, args, report)
-            case RewardSpec() if offered.task_of(spec) not in sound:  # else it is judged with it
+            case RewardSpec() if offered.task_of(spec).provider != args.name:  # else with its task
                 _audit(spec, offered, args, report)
     return report
 
@@ -326,10 +327,10 @@ def _audit(
             report.add(
                 part,
                 "the reference is judged right, garbage and mutants wrong, the same each time.",
-                f"{'; '.join(record['reasons'])} (problem {name})",
+                "; ".join(record["reasons"]),
                 f"mend {spec.target}; see {command} --only {name}",
             )
-        verdicts = sum(sum(kind.values()) for kind in record["kinds"].values()) + 4
+        verdicts = sum(k["judged"] + k["failed"] for k in record["kinds"].values()) + 4
         if (each_s := record["seconds"] / verdicts) > args.slow:
             report.add(
                 part,
