@@ -8,23 +8,22 @@ import json
 import sys
 import tempfile
 import time
-import traceback
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from rlvr.assembly.prerequisites import check_prerequisites
 from rlvr.cli import audit
 from rlvr.cli.options import add_json_flag
-from rlvr.cli.output import print_json, table
+from rlvr.cli.output import print_json
 from rlvr.cli.parser import CommandParser
+from rlvr.cli.plugins_report import Report, mended_by, print_report, said
 from rlvr.config.core import CORE_OPTIONS
 from rlvr.config.layers import Layer, overrides_layer, resolve
-from rlvr.errors import ConfigError, ExitCode, PrerequisiteError, explain
+from rlvr.errors import ConfigError, ExitCode, PrerequisiteError
 from rlvr.install import pip_install
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
@@ -66,38 +65,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_json_flag(parser)
 
 
-@frozen
-class Finding:
-    """A promise that does not hold: of which part, what was asked, what was found, what to do."""
-
-    part: str
-    asked: str
-    found: str
-    do: str
-
-
-@define
-class Report:
-    """What was checked; a part is named by kind and name."""
-
-    counts: dict[str, Counter[str]] = field(factory=dict)
-    built_s: dict[str, float] = field(factory=dict)
-    skipped: dict[str, str] = field(factory=dict)
-    findings: list[Finding] = field(factory=list)
-
-    def add(self, part: str, asked: str, found: object, do: str) -> None:
-        """One more finding; one that differs in the promise alone is counted with the first."""
-        text = " ".join(str(found).split())
-        self.counts.setdefault(part, Counter())["fail"] += 1
-        same = [f for f in self.findings if (f.part, f.found) == (part, f"found: {text[:400]}")]
-        if not same:
-            self.findings.append(Finding(part, asked, f"found: {text[:400]}", f"do: {do}"))
-
-    def hold(self, part: str, outcome: str = "hold") -> None:
-        """One more promise that holds (or is skipped)."""
-        self.counts.setdefault(part, Counter())[outcome] += 1
-
-
 def main(args: argparse.Namespace, host: PluginHost) -> int:
     """Check, print a line a part and each finding; exit 3 where a promise does not hold."""
     setup(verbosity=args.verbosity)
@@ -112,7 +79,7 @@ def main(args: argparse.Namespace, host: PluginHost) -> int:
     if args.json:
         print_json(report)
     else:
-        _print(args, report)
+        print_report(args, report)
     return ExitCode.PLUGIN if report.findings else ExitCode.DONE
 
 
@@ -192,7 +159,7 @@ def _builds(spec: PartSpec, offered: Offered, report: Report, slow_s: float) -> 
     except PrerequisiteError:
         raise
     except Exception as error:  # the plugin border
-        report.add(part, asked, _said(error), _mend(error, spec.target, offered.plugin))
+        report.add(part, asked, said(error), mended_by(error, spec.target, offered.plugin))
         return False
     report.built_s[part] = spent_s = time.perf_counter() - begun
     report.hold(part)
@@ -231,7 +198,7 @@ def _check_record(spec: Any, host: PluginHost, report: Report) -> None:
                     raise TypeError(f"{spec.target} cannot be called")
     except Exception as error:  # the plugin border
         target = "its record" if isinstance(spec, AlgorithmSpec) else spec.target
-        report.add(part, asked, _said(error), _mend(error, target, spec.provider))
+        report.add(part, asked, said(error), mended_by(error, target, spec.provider))
     else:
         report.hold(part)
 
@@ -270,11 +237,11 @@ class _Kit:
         part, target = self._part(node.nodeid)
         error = call.excinfo.value
         promise = (node.obj.__doc__ or node.name).strip().splitlines()[0]
-        do = _mend(error, target, self.offered.plugin)
+        do = mended_by(error, target, self.offered.plugin)
         contract = self.contracts[node.nodeid.split("::")[1]].__mro__[1]
         if own := [n for n, v in vars(contract).items() if type(v) is bool]:
             do += f"; or say how it differs: --set {part.split()[1]}.NAME=VALUE ({', '.join(own)})"
-        self.report.add(part, promise, _said(error), do)
+        self.report.add(part, promise, said(error), do)
 
 
 def _run_kit(offered: Offered, parts: Sequence[PartSpec], report: Report) -> None:
@@ -317,8 +284,8 @@ def _audit(
     except PrerequisiteError:
         raise
     except Exception as error:  # the plugin border
-        do = _mend(error, spec.target, args.name)
-        report.add(part, f"{command} was to be run.", _said(error), do)
+        do = mended_by(error, spec.target, args.name)
+        report.add(part, f"{command} was to be run.", said(error), do)
         return
     for name in done:
         record = file.problems[name]
@@ -345,48 +312,3 @@ def _audit(
             "too many verifications could not run",
             f"see {command}",
         )
-
-
-# --- words --------------------------------------------------------------------------------------
-
-
-def _said(error: BaseException) -> str:
-    text = str(error) or "no message"
-    return text if isinstance(error, AssertionError) else f"{type(error).__name__}: {text}"
-
-
-def _mend(error: BaseException, target: str, plugin: str) -> str:
-    """The deepest line of the plugin's own code in the traceback, else what the spec names."""
-    frames = [*traceback.walk_tb(error.__traceback__)]
-    cause = error.__cause__
-    while cause is not None:
-        frames += traceback.walk_tb(cause.__traceback__)
-        cause = cause.__cause__
-    own = target.partition(":")[0].partition(".")[0]
-    places = [
-        f"{frame.f_code.co_filename}:{line}"
-        for frame, line in frames
-        if str(frame.f_globals.get("__name__")).partition(".")[0] == own
-    ]
-    return f"mend {places[-1] if places else target}"
-
-
-def _print(args: argparse.Namespace, report: Report) -> None:
-    rows = [
-        [
-            part,
-            f"{report.built_s[part]:.2f} s" if part in report.built_s else "-",
-            *(counts[name] for name in ("hold", "fail", "skip")),
-        ]
-        for part, counts in report.counts.items()
-    ]
-    print(table(["part", "built in", "hold", "fail", "do not apply"], rows))
-    if args.verbose:
-        for reason, promise in report.skipped.items():
-            print(f"does not apply: {reason} ({promise})")
-    for finding in report.findings:
-        print("\n" + explain(f"{finding.part}: {finding.asked}", finding.found, finding.do))
-    if report.findings:
-        print(f"\n{args.name} breaks promises: {sum(c['fail'] for c in report.counts.values())}")
-    else:
-        print(f"{args.name} keeps every promise that applies")

@@ -1,0 +1,88 @@
+"""What `rlvr plugins check` found: promises that hold and those that do not, in words."""
+
+from __future__ import annotations
+
+import argparse
+import traceback
+from collections import Counter
+
+from attrs import define, field, frozen
+
+from rlvr.cli.output import table
+from rlvr.errors import explain
+
+
+@frozen
+class Finding:
+    """A promise that does not hold: of which part, what was asked, what was found, what to do."""
+
+    part: str
+    asked: str
+    found: str
+    do: str
+
+
+@define
+class Report:
+    """What was checked; a part is named by kind and name."""
+
+    counts: dict[str, Counter[str]] = field(factory=dict)
+    built_s: dict[str, float] = field(factory=dict)
+    skipped: dict[str, str] = field(factory=dict)
+    findings: list[Finding] = field(factory=list)
+
+    def add(self, part: str, asked: str, found: object, do: str) -> None:
+        """One more finding; one that differs in the promise alone is counted with the first."""
+        text = " ".join(str(found).split())
+        self.counts.setdefault(part, Counter())["fail"] += 1
+        same = [f for f in self.findings if (f.part, f.found) == (part, f"found: {text[:400]}")]
+        if not same:
+            self.findings.append(Finding(part, asked, f"found: {text[:400]}", f"do: {do}"))
+
+    def hold(self, part: str, outcome: str = "hold") -> None:
+        """One more promise that holds (or is skipped)."""
+        self.counts.setdefault(part, Counter())[outcome] += 1
+
+
+def said(error: BaseException) -> str:
+    """An error in words; a failed assertion speaks for itself."""
+    text = str(error) or "no message"
+    return text if isinstance(error, AssertionError) else f"{type(error).__name__}: {text}"
+
+
+def mended_by(error: BaseException, target: str, plugin: str) -> str:
+    """The deepest line of the plugin's own code in the traceback, else what the spec names."""
+    frames = [*traceback.walk_tb(error.__traceback__)]
+    cause = error.__cause__
+    while cause is not None:
+        frames += traceback.walk_tb(cause.__traceback__)
+        cause = cause.__cause__
+    own = target.partition(":")[0].partition(".")[0]
+    places = [
+        f"{frame.f_code.co_filename}:{line}"
+        for frame, line in frames
+        if str(frame.f_globals.get("__name__")).partition(".")[0] == own
+    ]
+    return f"mend {places[-1] if places else target}"
+
+
+def print_report(args: argparse.Namespace, report: Report) -> None:
+    """A line a part, then each finding in three sentences."""
+    rows = [
+        [
+            part,
+            f"{report.built_s[part]:.2f} s" if part in report.built_s else "-",
+            *(counts[name] for name in ("hold", "fail", "skip")),
+        ]
+        for part, counts in report.counts.items()
+    ]
+    print(table(["part", "built in", "hold", "fail", "do not apply"], rows))
+    if args.verbose:
+        for reason, promise in report.skipped.items():
+            print(f"does not apply: {reason} ({promise})")
+    for finding in report.findings:
+        print("\n" + explain(f"{finding.part}: {finding.asked}", finding.found, finding.do))
+    if report.findings:
+        print(f"\n{args.name} breaks promises: {sum(c['fail'] for c in report.counts.values())}")
+    else:
+        print(f"{args.name} keeps every promise that applies")
