@@ -25,7 +25,7 @@ FAULTS: dict[str, tuple[str, str, str, str, str]] = {
     "garbage": ("task", "== problem.payload", "in (problem.payload, '')", "task", "accepts empty"),
     "ids": ("task", "-{number}", "", "task", "assert not ['ids'"),
     "type": ("task", "return Reward(value=float(is_right), score01=float(is_right))",
-             "return float(is_right)", "reward", "expected"),
+             "return float(is_right)", "reward", "a reward returns Reward"),
     "bounds": ("task", "value=float(is_right)", "value=2.0 * is_right", "reward", "2.0"),
     "key": ("task", "    async def __call__",
             "    def verdict_key(self, problem, trajectory):\n        return 'a' * 64\n\n"
@@ -236,7 +236,7 @@ def test_people_read_the_same(broken: dict[str, tuple[int, Any, str]]) -> None:
     code, out, _ = broken["text"]
 
     assert code == 3
-    assert re.search(r"^task ids +\d\.\d\d s +\d+ +1 +\d+$", out, re.MULTILINE), out
+    assert re.search(r"^task ids +\d\.\d\d s +\d+ +3 +\d+$", out, re.MULTILINE), out
     assert "task ids: No two problems of the task share an id.\n  found: " in out
     assert "\n  do: mend rlvr_ids:IdsTask" in out
 

@@ -103,7 +103,7 @@ def _checked(args: argparse.Namespace, host: PluginHost) -> Report:
     for kind in ("algorithms", "checks", "commands"):
         for spec in getattr(host, kind)():
             if spec.provider == args.name:
-                _check_record(spec, host, report)
+                _check_record(spec, offered, report)
     if not report.findings:
         check_prerequisites(host, args.name)
     sound = [spec for spec in offered.parts() if _builds(spec, offered, report, args.slow)]
@@ -173,7 +173,7 @@ def _builds(spec: PartSpec, offered: Offered, report: Report, slow_s: float) -> 
     return True
 
 
-def _check_record(spec: Any, host: PluginHost, report: Report) -> None:
+def _check_record(spec: Any, offered: Offered, report: Report) -> None:
     """Hold an algorithm, a check or a command to what its record says."""
     part = _named(spec)
     try:
@@ -182,7 +182,7 @@ def _check_record(spec: Any, host: PluginHost, report: Report) -> None:
                 asked = "the parts it names are installed, and its values are values of options."
                 records: dict[str, type] = dict(CORE_OPTIONS)
                 for kind in ("sampler", "advantage", "loss"):
-                    one = Registry(host).find(kind, getattr(spec, kind))
+                    one = Registry(offered.host).find(kind, getattr(spec, kind))
                     if one.config:
                         records[one.option_namespace] = load_object(one.config, one.provider)
                 known = {k: v for k, v in spec.values.items() if k.partition(".")[0] in records}
@@ -197,7 +197,7 @@ def _check_record(spec: Any, host: PluginHost, report: Report) -> None:
                 if not callable(load_object(spec.target, spec.provider)):
                     raise TypeError(f"{spec.target} cannot be called")
     except Exception as error:  # the plugin border
-        target = "its record" if isinstance(spec, AlgorithmSpec) else spec.target
+        target = f"{part} in {offered.module}" if isinstance(spec, AlgorithmSpec) else spec.target
         report.add(part, asked, said(error), mended_by(error, target, spec.provider))
     else:
         report.hold(part)
@@ -222,7 +222,7 @@ class _Kit:
 
     def _part(self, nodeid: str) -> tuple[str, str]:
         spec = vars(self.contracts[nodeid.split("::")[1]]).get("spec")
-        return (_named(spec), spec.target) if spec else (_HERE, "its module")
+        return (_named(spec), spec.target) if spec else (_HERE, self.offered.module)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         part, _ = self._part(report.nodeid)

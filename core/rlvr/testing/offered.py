@@ -84,12 +84,17 @@ class Offered:
         own = [task for task in tasks if task.provider == self.plugin]
         return (own or tasks or [Registry(self.host).task(self.task)])[0]
 
+    @property
+    def module(self) -> str:
+        """The module that the plugin's entry point names."""
+        (module,) = {found.target for found in discover() if found.name == self.plugin}
+        return module
+
     def contracts(self, parts: Sequence[PartSpec]) -> dict[str, type[Contract]]:
         """A class of tests for the plugin's module and one for each of the parts, by class name."""
-        (module,) = {found.target for found in discover() if found.name == self.plugin}
         of_module = (rlvr.testing.PluginContract,)
         made: dict[str, type[Contract]] = {
-            "TestPlugin": type("TestPlugin", of_module, {"module": module})
+            "TestPlugin": type("TestPlugin", of_module, {"module": self.module})
         }
         for number, spec in enumerate(parts):
             name = f"Test{spec.kind.capitalize()}{number}"
