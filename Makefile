@@ -31,7 +31,7 @@ test: setup lint ## linters, type checker, import contracts and all tests
 	  -m "not serial" $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -m serial $(PYTEST_ARGS) || [ $$? -eq 5 ] # 5: none was selected
 
-check: setup ## lint, types and the core's quick tests: under 90 seconds on two quiet cores
+check: setup ## lint, types and the core's quick tests, while one works
 	@$(BIN)/mypy & types=$$!; \
 	  $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-cache && \
 	  $(BIN)/python -m pytest -q -m "not slow and not integration and not serial" tests \

@@ -31,7 +31,6 @@ MINIMAL_WIDTHS = (6, 18, 12)
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verbs."""
     parser.epilog = examples(
-        "rlvr plugins list",
         "rlvr plugins list --hook rlvr_tasks --json",
         "rlvr plugins new sums --kind task",
         "rlvr plugins check sums",
