@@ -41,15 +41,17 @@ def run_rlvr(
     """
     What `rlvr WORDS` says: code, output and errors; one thread computes where it is forked.
 
-    An interpreter of its own is started where `forks` is false, and where `env` has a variable that
-    Python or OpenMP reads when it starts.
+    An interpreter of its own is started where `forks` is false, where `env` has a variable that
+    Python or OpenMP reads when it starts, and where a module of the tests takes the place of one
+    that is imported before the fork.
 
     Raises:
         subprocess.TimeoutExpired: The command took longer; it was killed.
     """
     command = [sys.executable, *_MODULE, *words]
     wanted = dict(os.environ if env is None else env)
-    if not forks or _read_at_start(wanted) != _read_at_start({**os.environ, **_THREADS}):
+    differs = _read_at_start(wanted) != _read_at_start({**os.environ, **_THREADS})
+    if not forks or differs or _replaces(wanted, cwd or Path.cwd()):
         return subprocess.run(
             command, cwd=cwd, env=wanted, timeout=timeout_s,
             capture_output=True, text=True, check=False,
@@ -60,6 +62,14 @@ def run_rlvr(
             command, json.dumps(request).encode(), [out.fileno(), err.fileno()], timeout_s
         )
         return subprocess.CompletedProcess(command, code, _text(out.fileno()), _text(err.fileno()))
+
+
+def _replaces(env: Mapping[str, str], cwd: Path) -> bool:
+    """Whether a folder that is searched first has a module named as one of those imported."""
+    folders = [cwd, *map(Path, filter(None, env.get("PYTHONPATH", "").split(os.pathsep)))]
+    roots = {"sitecustomize", *(name.partition(".")[0] for name in _IMPORTED)}
+    names = {name for root in roots for name in (root, f"{root}.py")}
+    return any((folder / name).exists() for folder in folders for name in names)
 
 
 def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:

@@ -65,6 +65,16 @@ def test_what_python_reads_when_it_starts_is_read(plugin_site):
     assert one == two != three
 
 
+def test_a_module_of_the_tests_takes_the_place_of_an_imported_one(plugin_site):
+    """It is what the command imports, as in a started process."""
+    plugin_site.add("told", TOLD)
+    (plugin_site.path / "numpy.py").write_text("raise ImportError('not here')\n", encoding="utf-8")
+    asked = TOLD.replace("print(argv,", "import numpy; print(argv,")
+    plugin_site.add("asked", asked.replace('"tell"', '"ask"').replace('"wait"', '"stay"'))
+
+    assert "not here" in plugin_site.rlvr("asked", "ask", "0").stderr
+
+
 def test_a_command_without_end_is_killed(plugin_site):
     """As by `subprocess.run`; the next command runs."""
     plugin_site.add("told", TOLD)

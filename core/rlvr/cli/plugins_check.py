@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import sys
 import tempfile
 import time
@@ -23,7 +22,7 @@ from rlvr.cli.parser import CommandParser
 from rlvr.cli.plugins_report import Report, mended_by, print_report, said
 from rlvr.config.core import CORE_OPTIONS
 from rlvr.config.layers import Layer, overrides_layer, resolve
-from rlvr.errors import ConfigError, ExitCode, PrerequisiteError
+from rlvr.errors import ExitCode, PrerequisiteError
 from rlvr.install import pip_install
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
@@ -86,7 +85,7 @@ def main(args: argparse.Namespace, host: PluginHost) -> int:
 def _checked(args: argparse.Namespace, host: PluginHost) -> Report:
     import pytest  # noqa: F401  # before rlvr.testing: its assertions then show values
 
-    from rlvr.testing.offered import Offered
+    from rlvr.testing.offered import Offered, attributes_of
 
     dataset = Path(args.dataset) if args.dataset else None
     offered = Offered(
@@ -96,7 +95,7 @@ def _checked(args: argparse.Namespace, host: PluginHost) -> Report:
         model=args.model,
         task=args.task,
         overrides=args.words,
-        attributes=_attributes(args.set),
+        attributes=attributes_of(args.set),
     )
     _check_words(offered, args.words)
     report = Report()
@@ -115,22 +114,6 @@ def _checked(args: argparse.Namespace, host: PluginHost) -> Report:
             case RewardSpec() if offered.task_of(spec).provider != args.name:  # else with its task
                 _audit(spec, offered, args, report)
     return report
-
-
-def _attributes(texts: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for text in texts:
-        key, _, value = text.partition("=")
-        part, _, name = key.rpartition(".")
-        try:
-            found.setdefault(part, {})[name] = json.loads(value)
-        except ValueError:
-            raise ConfigError(
-                f"--set {text} was given.",
-                "found: no PART.NAME=VALUE whose value is JSON",
-                "such as --set mine.is_policy_gradient=false",
-            ) from None
-    return found
 
 
 def _check_words(offered: Offered, words: Sequence[str]) -> None:

@@ -37,10 +37,7 @@ COMMON = frozenset({"close", "end", "judge", "name", "state"})
 _OF_NEEDS = dict.fromkeys(
     ("annotations", "distributions", "outputs", "provides", "teachers"), "needs"
 )
-_LEARNING = {
-    "recalled": "with_memory",
-    "notices": "warnings",
-}
+_LEARNING = {"recalled": "with_memory", "notices": "warnings"}
 RETIRED: Mapping[str, Mapping[str, str]] = {
     "task": {
         "choose": "curriculum",

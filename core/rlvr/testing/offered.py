@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -139,3 +140,25 @@ class Offered:
             f"found: no problem of the task {spec.full_name} has a reference",
             "name a task whose problems have one: --task NAME",
         )
+
+
+def attributes_of(texts: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+    """
+    Attributes of contracts by part, of words `PART.NAME=VALUE` whose values are JSON.
+
+    Raises:
+        ConfigError: A word is not of that form.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        key, _, value = text.partition("=")
+        part, _, name = key.rpartition(".")
+        try:
+            found.setdefault(part, {})[name] = json.loads(value)
+        except ValueError:
+            raise ConfigError(
+                f"--set {text} was given.",
+                "found: no PART.NAME=VALUE whose value is JSON",
+                "such as --set mine.is_policy_gradient=false",
+            ) from None
+    return found
