@@ -14,7 +14,7 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from importlib import metadata
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -64,7 +64,8 @@ def _pip() -> str:
     python, prefix = Path(sys.executable), Path(sys.prefix)
     if (prefix / "pipx_metadata.json").is_file():
         return f"pipx runpip {shlex.quote(prefix.name)} install"
-    if find_spec("pip") is None and _text("rlvr", "INSTALLER").strip() == "uv":
+    # the finder that setuptools puts before this one warns where distutils was imported
+    if PathFinder.find_spec("pip") is None and _text("rlvr", "INSTALLER").strip() == "uv":
         return f"uv pip install --python {shlex.quote(str(python))}"
     found = shutil.which("pip")
     if found is not None and Path(found).parent.resolve() == python.parent.resolve():

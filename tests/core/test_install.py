@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shlex
 import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -195,12 +197,29 @@ def test_a_clone_that_nobody_installed(installed: Installed) -> None:
     assert line("rlvr-torch") == ["-e", str(ROOT / "plugins" / "rlvr-torch"), "-e", str(ROOT)]
 
 
+def find_spec(monkeypatch: pytest.MonkeyPatch, found: object) -> None:
+    finder = types.SimpleNamespace(find_spec=lambda name: found)
+    monkeypatch.setattr("rlvr.install.PathFinder", finder)
+
+
+def test_setuptools_does_not_warn_of_the_search_for_pip(
+    installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its finder of pip, installed with every environment, warns where distutils was imported."""
+    pytest.importorskip("_distutils_hack")
+    monkeypatch.setitem(sys.modules, "distutils", types.ModuleType("distutils"))
+    with pytest.warns(UserWarning, match="distutils"):
+        importlib.util.find_spec("pip")
+    monkeypatch.setitem(sys.modules, "distutils", types.ModuleType("distutils"))
+    assert pip_install("x").endswith("install x")
+
+
 def test_the_pip_of_this_environment_is_meant(
     installed: Installed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """By name where the shell finds it, else through this Python: another's is not meant."""
     here = Path(sys.executable).parent
-    monkeypatch.setattr("rlvr.install.find_spec", lambda name: object())
+    find_spec(monkeypatch, object())
     monkeypatch.setattr("shutil.which", lambda name: str(here / name))
     assert pip_install("x") == "pip install x"
     for found in (str(tmp_path / "pip"), None):
@@ -214,9 +233,9 @@ def test_where_uv_installed_rlvr_and_there_is_no_pip(
     """Uv makes environments without pip; a pip that the shell finds belongs to another one."""
     installed("rlvr", None, installer="uv")
     monkeypatch.setattr("shutil.which", lambda name: str(tmp_path / name))
-    monkeypatch.setattr("rlvr.install.find_spec", lambda name: None)
+    find_spec(monkeypatch, None)
     assert pip_install("x") == f"uv pip install --python {shlex.quote(sys.executable)} x"
-    monkeypatch.setattr("rlvr.install.find_spec", lambda name: object())
+    find_spec(monkeypatch, object())
     assert pip_install("x") == f"{shlex.quote(sys.executable)} -m pip install x"
 
 
