@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from functools import lru_cache
 
 import attrs
 from attrs import frozen
@@ -66,7 +67,7 @@ def fault_of_declarations(part: object) -> str:
     of = type(part).__qualname__
     if fault := _fault_of_values(part):
         return f"{of}.{fault}"
-    if late := _never_awaited(part):
+    if late := _never_awaited(type(part)):
         return f"{of}.{late}, which is async and never awaited: write it as a plain method"
     for one in _declared(part):
         own = [name for name in one.methods if overrides(part, name)]
@@ -85,26 +86,32 @@ def _kind(cls: type) -> type:
 
 def _fault_of_values(part: Part) -> str:
     """What is wrong with the values of flags and records, which a kind's defaults are."""
-    kinds = [base for base in type(part).__mro__ if base.__module__.startswith("rlvr.parts.")]
-    for kind in reversed(kinds):
-        for name, default in vars(kind).items():
-            if isinstance(default, bool) and not isinstance(value := getattr(part, name), bool):
-                return f"{name} = {shown(value)}, which is neither True nor False"
-            record = type(default)
-            if attrs.has(record) and not isinstance(value := getattr(part, name), record):
-                return f"{name} = {shown(value)}, which is no rlvr.{record.__name__}"
+    for name, record in _promised_values(type(part)):
+        if not isinstance(value := getattr(part, name), record):
+            no = "neither True nor False" if record is bool else f"no rlvr.{record.__name__}"
+            return f"{name} = {shown(value)}, which is {no}"
     return ""
 
 
-def _never_awaited(part: Part) -> str:
+@lru_cache  # a task gives an episode for each rollout, all of one class
+def _promised_values(cls: type) -> list[tuple[str, type]]:
+    """Names of flags and records that its kinds give a default, with the default's class."""
+    kinds = [base for base in cls.__mro__ if base.__module__.startswith("rlvr.parts.")]
+    defaults = [item for kind in reversed(kinds) for item in vars(kind).items()]
+    typed = [(name, type(default)) for name, default in defaults]
+    return [(name, record) for name, record in typed if record is bool or attrs.has(record)]
+
+
+@lru_cache
+def _never_awaited(cls: type) -> str:
     """The name of a method that is async, and plain in its kind: a coroutine is always true."""
-    either = {"second_opinion"} if isinstance(part, RewardFn) else set()
-    for name, default in inspect.getmembers(_kind(type(part)), inspect.isfunction):
+    either = {"second_opinion"} if issubclass(cls, RewardFn) else set()
+    for name, default in inspect.getmembers(_kind(cls), inspect.isfunction):
         if name.startswith("_") or name in either or inspect.iscoroutinefunction(default):
             continue
         if inspect.isasyncgenfunction(default):
             continue
-        if inspect.iscoroutinefunction(getattr(type(part), name)):
+        if inspect.iscoroutinefunction(getattr(cls, name)):
             return name
     return ""
 
