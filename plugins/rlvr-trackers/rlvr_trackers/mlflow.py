@@ -12,6 +12,7 @@ from attrs import frozen
 from rlvr import RunInfo, option
 from rlvr_trackers.tracker import ProjectOptions, Tracker
 
+_REFUSED = re.compile(r"[^\w\-. :/]|^/|/(?=/|$)|(?<![^/])\.+", re.ASCII)
 _STATUS = {"done": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 
 
@@ -74,5 +75,5 @@ class MLflow(Tracker):
 
 
 def _name(name: str) -> str:
-    """The name with `_` for each character that MLflow refuses."""
-    return re.sub(r"[^\w\-. :/]", "_", name, flags=re.ASCII)
+    """The name with `_` for what MLflow refuses: other characters, empty steps of a path, dots."""
+    return _REFUSED.sub("_", name[:250]) or "_"
