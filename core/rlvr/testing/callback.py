@@ -67,7 +67,10 @@ class CallbackContract(Contract):
 
         self._with([tmp_path], told)
         assert before == METRICS, "it changed the metrics that it was told"
-        assert (dict(os.environ), Path.cwd()) == (environment, folder)
+        names = {*environment, *os.environ}
+        changed = sorted(n for n in names if environment.get(n) != os.environ.get(n))
+        assert not changed, f"it changed environment variables: {', '.join(changed)}"
+        assert Path.cwd() == folder
 
     def test_hears_of_a_run_that_never_began(self, tmp_path: Path) -> None:
         """A run that failed before its first step calls `run_finished` alone."""

@@ -366,6 +366,27 @@ def test_mlflow_takes_every_name() -> None:
         assert _name(name) == name
 
 
+def test_mlflow_reports_nothing_to_its_makers() -> None:
+    """Importing it would start a thread that does, and set a variable; here it does neither."""
+    pytest.importorskip("mlflow", reason="MLflow is not installed")
+    code = """
+import os, threading
+before = dict(os.environ)
+from rlvr import BuildContext
+from rlvr_trackers.mlflow import MLflow, MLflowOptions
+MLflow(MLflowOptions(), BuildContext())
+from mlflow.telemetry import get_telemetry_client
+print(get_telemetry_client(), os.environ == before)
+"""
+    env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}  # no CI's
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120,
+        check=False,
+    )  # fmt: skip
+
+    assert done.stdout.splitlines()[-1:] == ["None True"], done.stderr
+
+
 def test_trackio_goes_on_in_a_run_that_was_killed_before_it_sent_anything(tmp_path: Path) -> None:
     """Trackio does not know the run then; it gets the name of before."""
     pytest.importorskip("trackio", reason="trackio is not installed")
