@@ -9,8 +9,9 @@ from typing import Any
 from rlvr import EvalReport, Reward, RunInfo, ScoredGroup
 
 _SECRET_NAME = re.compile(
-    r"(?:^|[._-])(?:(?:api|access|private|secret)?_?keys?|tokens?|secrets?|passwords?|passwd|"
-    r"passphrase|pwd|credentials?|auth|authorization|headers?|cookies?)$",
+    r"(?:^|[._-])(?:(?:api|access|auth|bearer|client|private|refresh|secret)?_?"
+    r"(?:keys?|tokens?|secrets?)|passwords?|passwd|passphrase|pwd|credentials?|auth|"
+    r"authorization|headers?|cookies?)$",
     re.IGNORECASE,
 )
 """The last word of an option that holds a secret. `sampler.max_tokens` is none: it is a number."""

@@ -142,6 +142,11 @@ def test_nothing_a_tracker_prints_stands_on_standard_output(
         ("x.secret", ["a", "b"], HIDDEN),
         ("http.headers", {"Authorization": "Bearer 1"}, HIDDEN),
         ("x.api-key", "k", HIDDEN),
+        (
+            "x.hub",
+            {"accessToken": "t", "clientSecret": "s"},
+            dict.fromkeys(("accessToken", "clientSecret"), HIDDEN),
+        ),
         ("sampler.max_tokens", 64, 64),
         ("server.api_key", "", ""),
         ("sad.keyword", "verilog", "verilog"),
