@@ -84,6 +84,32 @@ def test_every_script_names_every_command(scripts):
         assert all(command in text for command in COMMANDS), path
 
 
+def test_commands_of_one_name_are_completed_as_they_are_called(plugin_site):
+    """A plugin's own word that is its own name, another plugin's, or a command of rlvr."""
+    for plugin in ("mine", "yours", "score"):
+        names = ("mine", "yours", "score", "same")
+        plugin_site.add(plugin, f"""
+            from rlvr import CommandSpec, hookimpl
+
+            RLVR_API = 1
+
+            @hookimpl
+            def rlvr_commands():
+                for name in {names}:
+                    yield CommandSpec(name=name, target="json:dumps", summary="x", is_top=True)
+        """)  # fmt: skip
+
+    done = plugin_site.rlvr("completion", "bash")
+
+    assert done.returncode == 0, done.stderr
+    path = plugin_site.home / "bash"
+    path.write_text(done.stdout)
+    words = in_bash(path, "rlvr", "")
+    assert sorted(words) == sorted({*words})
+    assert {"mine", "yours", "score", "same"} <= {*words}
+    assert "same" in in_bash(path, "rlvr", "yours", "")
+
+
 def test_without_shtab_the_message_says_what_to_install(plugin_site):
     """Its extra of rlvr, by this environment's installer; exit 4."""
     (plugin_site.path / "shtab.py").write_text("raise ImportError('not here')\n")

@@ -132,6 +132,17 @@ def test_each_kind_passes_its_check_at_once(made: Author) -> None:
         assert report["counts"]["the plugin itself"]["hold"] == 9, (kind, report)
 
 
+def test_the_check_reads_no_options_of_other_tests(made: Author) -> None:
+    """Else it would hold whatever pytest did not run here, all of it with `-n 2`."""
+    script = "import os; os.environ['PYTEST_ADDOPTS'] = '--collect-only'\n" + SCRIPT
+    words = ["plugins", "check", "my-callback", "--json"]
+
+    done = made.run("-c", script, given=json.dumps({"check": words}))
+
+    _, out, _ = json.loads(done.stdout)["check"]
+    assert json.loads(out)["counts"]["callback my-callback"]["hold"] > 5
+
+
 def test_its_own_tests_pass(made: Author) -> None:
     """The test of each package holds as it is written, under warnings as errors."""
     words = ("-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider")
@@ -167,6 +178,7 @@ def test_names_that_mean_something_are_refused(made: Author) -> None:
         "my-task": "the plugin my-task is installed",
         "toy": "there is a task of that name: builtin/toy",
         "there": "rlvr-there exists here",
+        "a" * 300: "too long",  # the same way as where nothing can be written
     }
     (made.folder / "rlvr-there").mkdir()
     before = sorted(made.folder.rglob("*"))

@@ -110,6 +110,21 @@ def test_faults_are_found(
     assert promise in broken(contract_of(callback))
 
 
+def test_a_change_of_the_environment_is_told_without_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may be keys, and logs of a CI are read by many."""
+    monkeypatch.setenv("RLVR_TEST_LEFT_BEHIND", "a-secret")
+    monkeypatch.setenv("RLVR_TEST_OTHER", "a-secret")
+
+    with pytest.raises(AssertionError) as caught:
+        contract_of(ChangesTheEnvironment)().test_hears_a_whole_run(tmp_path, "done")
+
+    assert "RLVR_TEST_LEFT_BEHIND" in str(caught.value)
+    assert "RLVR_TEST_OTHER" not in str(caught.value)
+    assert "a-secret" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "slip",
     [

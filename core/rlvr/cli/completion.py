@@ -60,14 +60,15 @@ def _every_command() -> argparse.ArgumentParser:
         importlib.import_module(module).configure(parser)
         for each in [parser, *parser.subparsers()]:
             _name_parts(each, host)
-    verbs: dict[str, argparse._SubParsersAction[CommandParser]] = {}
-    for command in host.commands():
-        if command.is_top:
+    offered = host.commands()
+    for plugin in {command.provider: None for command in offered}:
+        if plugin not in below.choices:
+            verbs = below.add_parser(plugin, help=f"commands of {plugin}").add_subparsers()
+            for command in [c for c in offered if c.provider == plugin]:
+                verbs.add_parser(command.name, help=command.summary)
+    for command in offered:
+        if command.is_top and command.name not in below.choices:
             below.add_parser(command.name, help=command.summary)
-        if command.provider not in verbs:
-            parser = below.add_parser(command.provider, help=f"commands of {command.provider}")
-            verbs[command.provider] = parser.add_subparsers()
-        verbs[command.provider].add_parser(command.name, help=command.summary)
     return top
 
 

@@ -230,7 +230,8 @@ class _Kit:
 def _run_kit(offered: Offered, parts: Sequence[PartSpec], report: Report) -> None:
     import pytest
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PYTEST_ADDOPTS", raising=False)  # "-n 2" would run it out of our sight
         Path(folder, "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
         file = Path(folder, f"test_{Path(folder).name}.py")  # modules of one name are one
         file.write_text("from rlvr_contracts import *\n", encoding="utf-8")

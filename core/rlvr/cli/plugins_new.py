@@ -32,14 +32,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace, host: PluginHost) -> int:
-    """Write the package into a new folder `rlvr-NAME`, and say what comes next."""
+    """
+    Write the package into a new folder `rlvr-NAME`, and say what comes next.
+
+    Raises:
+        ConfigError: No new plugin can have the name (`check_name`), or nothing can be written here.
+    """
     folder = Path(f"rlvr-{args.name}")
-    check_name(args.name, args.kind, host, folder)
-    for name, text in files_of(args.name, args.kind).items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        print(path)
+    try:
+        check_name(args.name, args.kind, host, folder)
+        for name, text in files_of(args.name, args.kind).items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            print(path)
+    except OSError as error:
+        raise ConfigError(
+            f"the package of the plugin {args.name} was to be written to {folder}.",
+            f"found: {error.strerror or error}",
+            "choose another name, or go to a folder that you may write",
+        ) from error
     next_one = f"{pip_install('-e', str(folder.resolve()))} && rlvr plugins check {args.name}"
     print(f"next: {next_one}")
     return ExitCode.DONE

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
-import os
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -15,7 +14,14 @@ import pytest
 
 from rlvr.border.declared import overrides
 from rlvr.parts import Callback
-from rlvr.testing.contract import Contract, check_declarations, check_part, not_given, opened
+from rlvr.testing.contract import (
+    Contract,
+    check_declarations,
+    check_part,
+    not_given,
+    nothing_changed,
+    opened,
+)
 from rlvr.types import Checkpoint, EvalReport, RunInfo
 
 TOLD = (
@@ -50,7 +56,7 @@ class CallbackContract(Contract):
     def test_hears_a_whole_run(self, tmp_path: Path, outcome: str) -> None:
         """Open, and told all that happens in a run of two steps, it raises and changes nothing."""
         run, report = _run(tmp_path), _report()
-        before, environment, folder = copy.deepcopy(METRICS), dict(os.environ), Path.cwd()
+        before = copy.deepcopy(METRICS)
 
         def told(callback: Callback) -> None:
             callback.run_started(run=run)
@@ -65,9 +71,9 @@ class CallbackContract(Contract):
                 callback.checkpoint_saved(run=run, checkpoint=checkpoint)
             callback.run_finished(run=run, outcome=outcome)
 
-        self._with([tmp_path], told)
+        with nothing_changed():
+            self._with([tmp_path], told)
         assert before == METRICS, "it changed the metrics that it was told"
-        assert (dict(os.environ), Path.cwd()) == (environment, folder)
 
     def test_hears_of_a_run_that_never_began(self, tmp_path: Path) -> None:
         """A run that failed before its first step calls `run_finished` alone."""

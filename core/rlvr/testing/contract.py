@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
+import os
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -117,6 +119,17 @@ def check_declarations(part: object) -> None:
 
     fault = fault_of_declarations(part)
     assert not fault, fault
+
+
+@contextmanager
+def nothing_changed() -> Iterator[None]:
+    """The block leaves environment variables, told without their values, and the folder alone."""
+    before, folder = dict(os.environ), Path.cwd()
+    yield
+    names = {*before, *os.environ}
+    changed = sorted(name for name in names if before.get(name) != os.environ.get(name))
+    assert not changed, f"it changed environment variables: {', '.join(changed)}"
+    assert Path.cwd() == folder
 
 
 def not_given(contract: Contract, factory: str) -> NotImplementedError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import os
 import pickle
 import re
 import time
@@ -24,6 +23,7 @@ from rlvr.testing.contract import (
     check_part,
     judged,
     not_given,
+    nothing_changed,
     on_open,
     opened,
 )
@@ -219,11 +219,10 @@ class RewardContract(Contract):
 
     def test_leaves_nothing_behind(self) -> None:
         """After closing, no child process lives and environment and directory are as before."""
-        before, environment, folder = _children(0.0), dict(os.environ), Path.cwd()
-        for case in [self.right(), *self.wrong()]:
-            self._judge(case)
-        assert dict(os.environ) == environment
-        assert Path.cwd() == folder
+        before = _children(0.0)
+        with nothing_changed():
+            for case in [self.right(), *self.wrong()]:
+                self._judge(case)
         left = _children() - before
         assert not left, f"child processes still run: {sorted(left)}"
 

@@ -9,13 +9,14 @@ from typing import Any
 from rlvr import EvalReport, Reward, RunInfo, ScoredGroup
 
 _SECRET_NAME = re.compile(
-    r"(?:^|[._-])(?:(?:api|access|private|secret)?_?keys?|tokens?|secrets?|passwords?|passwd|"
-    r"passphrase|pwd|credentials?|auth|authorization|headers?|cookies?)$",
+    r"(?:^|[._-])(?:(?:api|access|auth|bearer|client|private|refresh|secret)?_?"
+    r"(?:keys?|tokens?|secrets?)|passwords?|passwd|passphrase|pwd|credentials?|auth|"
+    r"authorization|headers?|cookies?)$",
     re.IGNORECASE,
 )
 """The last word of an option that holds a secret. `sampler.max_tokens` is none: it is a number."""
 _SECRET_IN_URL = re.compile(
-    r"(?<=://)[^/@\s]+(?=@)|(?<=[?&])([^=&\s]*(?:key|token|secret|password|sig)[^=&\s]*=)[^&\s#]+",
+    r"(?<=://)[^/?#\s]+(?=@)|(?<=[?&])([^=&\s]*(?:key|token|secret|password|sig)[^=&\s]*=)[^&\s#]+",
     re.IGNORECASE,
 )
 HIDDEN = "<hidden>"
@@ -41,7 +42,7 @@ def _public(name: str, value: Any) -> Any:
         return [_public(name, one) for one in value]
     if isinstance(value, Mapping):
         return {str(key): _public(str(key), one) for key, one in value.items()}
-    return _SECRET_IN_URL.sub(lambda found: (found[1] or "") + HIDDEN, str(value))
+    return _SECRET_IN_URL.sub(lambda found: (found[1] or "") + HIDDEN, _unicode(str(value)))
 
 
 def evaluation_numbers(report: EvalReport) -> dict[str, float]:
@@ -94,5 +95,11 @@ def table_rows(groups: Sequence[ScoredGroup], *, most: int, chars: int) -> list[
     return rows
 
 
+def _unicode(text: str) -> str:
+    """The text with `?` for halves of a surrogate pair, which UTF-8 cannot hold."""
+    return text.encode(errors="replace").decode()
+
+
 def _short(text: str, chars: int) -> str:
+    text = _unicode(text)
     return text if len(text) <= chars else f"{text[:chars]} [{len(text) - chars} more characters]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import time
@@ -31,19 +32,18 @@ class TensorBoard(Tracker):
     advice = "free space, or set tensorboard.folder to a place that can be written"
 
     def start(self, run: RunInfo, config: Mapping[str, Any], known: str) -> str:
-        """Open an event file in the run's folder, which is its id."""
-        wanted = self.options.folder
-        folder = Path(wanted) / run.id if wanted else run.directory / "trackers" / "tensorboard"
+        """Begin an event file in the run's folder, which is its id."""
+        folder = run.directory / "trackers" / "tensorboard"
+        if wanted := self.options.folder:
+            folder = Path(known) if known else _unused(Path(wanted).absolute() / run.id)
         folder.mkdir(parents=True, exist_ok=True)
         # without TensorBoard's own writer: its thread would print a traceback where a disk is full
         name = f"events.out.tfevents.{time.time_ns() // 10**9:010d}.rlvr.{os.getpid()}"
-        self._events = (folder / name).open("ab")
-        self._writer = self.library.RecordWriter(self._events)
+        self._events = folder / name
         self._proto = import_module("tensorboard.compat.proto.event_pb2")
         self._write(0, file_version="brain.Event:2")
         if not known:
-            rows = [f"| {key} | {json.dumps(value)} |" for key, value in config.items()]
-            self._text(0, "config", "\n".join(["| option | value |", "| --- | --- |", *rows]))
+            self._text(0, "config", _block(config))
         return str(folder)
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
@@ -53,12 +53,10 @@ class TensorBoard(Tracker):
 
     def table(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """One text: a block of JSON a trajectory."""
-        blocks = [f"```\n{json.dumps(row, indent=1, ensure_ascii=False)}\n```" for row in rows]
-        self._text(step, "trajectories", "\n\n".join(blocks))
+        self._text(step, "trajectories", "\n\n".join(map(_block, rows)))
 
     def finish(self, outcome: str) -> None:
-        """Close the file."""
-        self._events.close()
+        """Nothing is left to write."""
 
     def _text(self, step: int, tag: str, text: str) -> None:
         tensor = {"dtype": "DT_STRING", "string_val": [text.encode()], "tensor_shape": {}}
@@ -67,5 +65,16 @@ class TensorBoard(Tracker):
 
     def _write(self, step: int, **event: Any) -> None:
         record = self._proto.Event(wall_time=time.time(), step=step, **event)
-        self._writer.write(record.SerializeToString())
-        self._events.flush()
+        with self._events.open("ab") as file:  # so that none stays open after a failure
+            self.library.RecordWriter(file).write(record.SerializeToString())
+
+
+def _block(values: Mapping[str, Any]) -> str:
+    """A block of JSON, which Markdown shows as it is."""
+    return f"```\n{json.dumps(values, indent=1, ensure_ascii=False)}\n```"
+
+
+def _unused(folder: Path) -> Path:
+    """The folder, or with a number where another run of that name has taken it."""
+    others = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
+    return next(place for place in itertools.chain([folder], others) if not place.exists())

@@ -121,7 +121,7 @@ class Tracker(Callback):
     def _start(self, run: RunInfo) -> None:
         self._file.parent.mkdir(exist_ok=True)
         if self._file.exists():
-            self._kept = json.loads(self._file.read_text(encoding="utf-8"))
+            self._kept |= json.loads(self._file.read_text(encoding="utf-8"))
         self._kept["id"] = self.start(run, public_config(run), self._kept["id"])
         self._keep()
 

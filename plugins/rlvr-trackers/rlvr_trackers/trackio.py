@@ -36,7 +36,7 @@ class Trackio(Tracker):
             space_id=options.space or None,
             server_url=options.url or None,
             config=dict(config),
-            resume="must" if known else "never",
+            resume="allow" if known else "never",  # killed before it sent anything, it is unknown
             embed=False,
             auto_log_gpu=False,
             auto_log_cpu=False,

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import errno
+import gc
+import itertools
 import json
+import os
 import resource
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +34,7 @@ from rlvr import (
 )
 from rlvr.testing import CallbackContract
 from rlvr_trackers.entries import HIDDEN, evaluation_numbers, public_config, table_rows
+from rlvr_trackers.mlflow import _name
 from rlvr_trackers.tensorboard import TensorBoard, TensorBoardOptions
 from rlvr_trackers.tracker import Tracker, TrackerOptions
 
@@ -136,11 +142,18 @@ def test_nothing_a_tracker_prints_stands_on_standard_output(
         ("x.secret", ["a", "b"], HIDDEN),
         ("http.headers", {"Authorization": "Bearer 1"}, HIDDEN),
         ("x.api-key", "k", HIDDEN),
+        (
+            "x.hub",
+            {"accessToken": "t", "clientSecret": "s"},
+            dict.fromkeys(("accessToken", "clientSecret"), HIDDEN),
+        ),
         ("sampler.max_tokens", 64, 64),
         ("server.api_key", "", ""),
         ("sad.keyword", "verilog", "verilog"),
         ("server.api_key_env", "MY_KEY", "MY_KEY"),
         ("mlflow.uri", "https://me:pw@host:5000/a", f"https://{HIDDEN}@host:5000/a"),
+        ("mlflow.uri", "https://me:p@ss@host/a", f"https://{HIDDEN}@host/a"),
+        ("a.folder", "runs/\udcff", "runs/?"),
         ("trackio.url", "http://h/?write_token=abc&a=1", f"http://h/?write_token={HIDDEN}&a=1"),
         ("a.files", ("one", "two"), ["one", "two"]),
         ("a.map", {"token": "t", "size": 3}, {"token": HIDDEN, "size": 3}),
@@ -174,6 +187,17 @@ def test_numbers_of_an_evaluation() -> None:
     assert evaluation_numbers(evolve(report, held_out=False))["eval/held_out"] == 0.0
     recorded = evolve(report, measures={"eval/loss": 2.0})
     assert evaluation_numbers(recorded) == {"eval/loss": 2.0, "eval/seconds": 3.0}
+
+
+def test_half_a_surrogate_pair_is_given_as_a_question_mark() -> None:
+    """JSON may hold one, in an agent's log for instance; UTF-8 cannot."""
+    segments = [Segment(author="policy", tokens=[1], logprobs=[-1.0], text="a\ud800b")]
+    trajectory = Trajectory(problem_id="p", segments=segments)
+    scored = evolve(group(), trajectories=[trajectory], outcomes=[Reward(value=0.5, score01=1.0)])
+
+    (row,) = table_rows([scored], most=1, chars=9)
+
+    assert row["prompt"] + row["answer"] == "a?b"
 
 
 def test_rows_are_bounded_spread_and_cut() -> None:
@@ -270,6 +294,19 @@ def test_a_damaged_file_of_the_id_stops_the_tracker_alone(
     assert "lines.json" in said
 
 
+def test_a_file_of_the_id_without_steps_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a person may write one, to go on in a run of the tracker."""
+    (tmp_path / "trackers").mkdir()
+    (tmp_path / "trackers" / "lines.json").write_text('{"id": "mine"}', encoding="utf-8")
+    tracker = Lines()
+    told(tracker, tmp_path, range(1, 2))
+
+    assert tracker.lines[0] == ("start", "mine")
+    assert ("log", 1, "reward/mean") in tracker.lines
+
+
 def test_a_missing_library_is_an_error_at_the_start() -> None:
     """With the extra to install."""
 
@@ -304,6 +341,82 @@ def test_a_full_disk_under_tensorboard(tmp_path: Path, capsys: pytest.CaptureFix
     assert said.count("tracker_stopped") == 1
     assert "File too large" in said
     assert "Traceback" not in said
+    del tracker
+    gc.collect()  # a file that is still open is a warning, which is an error
+
+
+def test_runs_of_one_name_have_folders_of_their_own(tmp_path: Path) -> None:
+    """Below `tensorboard.folder`; a resumed run goes on in that of before."""
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
+    options = TensorBoardOptions(folder=str(tmp_path / "all"))
+    for place in ("one", "two", "one"):
+        (tmp_path / place).mkdir(exist_ok=True)
+        told(TensorBoard(options, BuildContext()), tmp_path / place, range(1, 2))
+
+    kept = [json.loads((tmp_path / n / "trackers/tensorboard.json").read_text("utf-8"))["id"]
+            for n in ("one", "two")]  # fmt: skip
+    assert kept == [str(tmp_path / "all" / name) for name in ("r1", "r1-2")]
+    assert sorted(path.name for path in (tmp_path / "all").iterdir()) == ["r1", "r1-2"]
+
+
+# sqlalchemy 2.1 deprecates what MLflow calls
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_mlflow_takes_every_name() -> None:
+    """Whatever a plugin calls its metrics; the names of our own stay."""
+    validation = pytest.importorskip("mlflow.utils.validation", reason="MLflow is not installed")
+    odd = [("a",) * 300, *(n for k in range(5) for n in itertools.product("a./@", repeat=k))]
+    for name in map("".join, odd):
+        validation._validate_metric_name(_name(name))
+    for name in ("reward/mean", "eval/pass_at/1", "a.b-c d"):
+        assert _name(name) == name
+
+
+def test_mlflow_reports_nothing_to_its_makers() -> None:
+    """Importing it would start a thread that does, and set a variable; here it does neither."""
+    pytest.importorskip("mlflow", reason="MLflow is not installed")
+    code = """
+import os, threading
+before = dict(os.environ)
+from rlvr import BuildContext
+from rlvr_trackers.mlflow import MLflow, MLflowOptions
+MLflow(MLflowOptions(), BuildContext())
+from mlflow.telemetry import get_telemetry_client
+print(get_telemetry_client(), os.environ == before)
+"""
+    env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}  # no CI's
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120,
+        check=False,
+    )  # fmt: skip
+
+    assert done.stdout.splitlines()[-1:] == ["None True"], done.stderr
+
+
+def test_trackio_goes_on_in_a_run_that_was_killed_before_it_sent_anything(tmp_path: Path) -> None:
+    """Trackio does not know the run then; it gets the name of before."""
+    pytest.importorskip("trackio", reason="trackio is not installed")
+    (tmp_path / "trackers").mkdir()
+    kept = tmp_path / "trackers" / "trackio.json"
+    kept.write_text('{"id": "r1-abc", "last": {}}', encoding="utf-8")
+    told_in_process = f"""
+from pathlib import Path
+from rlvr import BuildContext, RunInfo
+from rlvr_trackers.trackio import Trackio, TrackioOptions
+run = RunInfo(id="r1", directory=Path({str(tmp_path)!r}), plugin="toy", algo="grpo", model="m",
+              steps=9, seed=1)
+tracker = Trackio(TrackioOptions(), BuildContext())
+tracker.run_started(run=run)
+tracker.step_finished(run=run, step=1, metrics={{"loss": 0.5}})
+tracker.run_finished(run=run, outcome="done")
+"""
+    env = {**os.environ, "TRACKIO_DIR": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", told_in_process], env=env, capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+
+    assert "tracker_stopped" not in done.stdout + done.stderr
+    assert json.loads(kept.read_text("utf-8")) == {"id": "r1-abc", "last": {"metrics": 1}}
 
 
 # --- the contract -------------------------------------------------------------------------------

@@ -118,5 +118,5 @@ def _plain(line: str) -> str:
 
 def _is_coloured(choice: str) -> bool:
     if choice == "auto":
-        return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     return choice == "always"
