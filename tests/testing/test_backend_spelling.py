@@ -16,7 +16,7 @@ OPTIONAL: dict[type[Part], tuple[str, ...]] = {
     Backend: ("capabilities", "eval_loss", "live_policy"),
     Policy: (
         *("can_export", "draws_on_server", "export_weights", "generate_many"),
-        *("image_processor", "is_strict", "score"),
+        *("image_processor", "is_strict", "makes_rollouts", "rollout", "score"),
     ),
     Sampler: ("draws_from_policy", "score", "why_empty"),
     Tokenizer: (

@@ -12,10 +12,19 @@ from attrs import frozen
 from rlvr.concurrency import all_of
 from rlvr.errors import UnsupportedError
 from rlvr.parts.base import Part
-from rlvr.types import Completion, Datum, FloatArray, GenerateRequest
+from rlvr.types import (
+    Completion,
+    Datum,
+    FloatArray,
+    GenerateRequest,
+    Problem,
+    SamplingParams,
+    Trajectory,
+)
 
 if TYPE_CHECKING:
     from rlvr.parts.loss import Loss
+    from rlvr.parts.task import Task
     from rlvr.parts.tokenizer import Tokenizer
     from rlvr.tokenization.image_processor import ImageProcessor
 
@@ -34,6 +43,7 @@ class Policy(Part):
             (`run.max_staleness`) an update then waits for those under way; else it is a snapshot.
         draws_on_server: A server draws by weights that are there, so that no sampler has to hand
             it any.
+        makes_rollouts: It gives no tokens: a sampler asks it for whole trajectories (`rollout`).
         image_processor: What makes pixels of pictures; None where the model reads text alone.
     """
 
@@ -46,6 +56,7 @@ class Policy(Part):
     can_export: bool = False
     is_strict: bool = False
     draws_on_server: bool = False
+    makes_rollouts: bool = False
     image_processor: ImageProcessor | None = None
 
     @abc.abstractmethod
@@ -60,6 +71,17 @@ class Policy(Part):
     async def generate_many(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
         """One completion a request, in order; the first error ends the others, and is raised."""
         return await all_of(map(self.generate, requests))
+
+    async def rollout(
+        self, task: Task, problem: Problem, params: SamplingParams, index: int
+    ) -> Trajectory:
+        """
+        A whole trajectory of texts or files, by a policy without tokens: a chat, an agent.
+
+        `index` is its place in the problem's group. A rollout that fails is a trajectory with
+        finish "error"; an error that concerns all of them is raised.
+        """
+        raise UnsupportedError(f"{type(self).__name__} gives tokens, and no whole rollouts")
 
     async def score(self, data: Sequence[Datum]) -> list[FloatArray] | None:
         """

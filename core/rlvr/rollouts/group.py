@@ -19,6 +19,7 @@ class GroupSampler(Sampler):
     """
     Draws `params.group_size` trajectories of a problem from the policy, one coroutine each.
 
+    A policy that makes whole rollouts (`Policy.makes_rollouts`) is asked for those.
     A rollout whose episode raises, or whose completion has finish "error", ends there with finish
     "error" and is counted as a failure; the others go on.
     """
@@ -39,11 +40,15 @@ class GroupSampler(Sampler):
         Raises:
             ConfigError: `params.max_tokens` leave no room for a prompt in the model's context.
         """
-        check_room(policy, params)
-        rollouts = [
-            rollout(policy, task, problem, params, index=index, turns=self._turns)
-            for index in range(params.group_size)
-        ]
+        places = range(params.group_size)
+        if policy.makes_rollouts:
+            rollouts = [policy.rollout(task, problem, params, index) for index in places]
+        else:
+            check_room(policy, params)
+            rollouts = [
+                rollout(policy, task, problem, params, index=index, turns=self._turns)
+                for index in places
+            ]
         async with aclosing(as_they_end(rollouts)) as ended:
             async for trajectory in ended:
                 yield trajectory
