@@ -18,7 +18,7 @@ OPTIONAL: dict[type[Part], tuple[str, ...]] = {
         *("can_export", "draws_on_server", "export_weights", "generate_many"),
         *("image_processor", "is_strict", "makes_rollouts", "rollout", "score"),
     ),
-    Sampler: ("draws_from_policy", "score", "why_empty"),
+    Sampler: ("draws_from_policy", "drawn_by", "exports_weights", "why_empty"),
     Tokenizer: (
         *("stop_ids", "bos_id", "control_ids", "has_bytes", "can_save"),
         *("ends", "closing", "bytes_of", "save"),

@@ -39,8 +39,9 @@ class Policy(Part):
         tokenizer: Of its model.
         context_length: Most tokens of prompt and completion together.
         can_export: Whether `export_weights` works.
-        is_strict: Its requests fail once the weights have changed. Where steps overlap
-            (`run.max_staleness`) an update then waits for those under way; else it is a snapshot.
+        is_strict: Its requests and its export fail once the weights have changed. Where steps
+            overlap (`run.max_staleness`) an update then waits for those under way; else it is a
+            snapshot.
         draws_on_server: A server draws by weights that are there, so that no sampler has to hand
             it any.
         makes_rollouts: It gives no tokens: a sampler asks it for whole trajectories (`rollout`).

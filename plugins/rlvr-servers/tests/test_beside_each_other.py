@@ -251,24 +251,36 @@ class Exports(ScriptedPolicy):
 
     can_export = True
 
-    def __init__(self, version: int) -> None:
+    def __init__(self, version: int, seconds: float = 0.01) -> None:
         super().__init__(["b"], tokenizer=Chars(), version=version, digest=f"digest-{version}")
-        self.exported = 0
+        self.exported, self.seconds = 0, seconds
 
     async def export_weights(self, directory: Path) -> None:
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(self.seconds)
+        (directory / "weights").write_text(self.digest)
         self.exported += 1
 
 
-def test_weights_travel_once_a_version_and_never_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Many problems ask at once; a rollout of an earlier version draws with the newer one."""
-    config = ServersConfig(url="http://nowhere#tiny")
-    refreshed: list[str] = []
+@pytest.fixture
+def refreshed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The weights that a server, which is not there, was given."""
+    found: list[str] = []
 
     async def push(_: Any, weights: Any) -> None:
-        refreshed.append(weights.label)
+        found.append((weights.directory / "weights").read_text())
+
+    async def build(*_: Any) -> tuple[Any, Any, Any]:
+        return SimpleNamespace(), None, SimpleNamespace(context_length=64)
+
+    monkeypatch.setattr("rlvr_servers.server_sampler.build_protocol", build)
+    monkeypatch.setattr("rlvr_servers.server_sampler.Vllm", SimpleNamespace)
+    monkeypatch.setattr("rlvr_servers.server_sampler.push", push)
+    return found
+
+
+def test_weights_travel_once_a_version_and_never_back(tmp_path: Path, refreshed: list[str]) -> None:
+    """Many problems ask at once; a rollout of an earlier version draws with the newer one."""
+    config = ServersConfig(url="http://nowhere#tiny")
 
     async def work() -> list[FedPolicy]:
         async with VllmSampler(config, BuildContext(run_dir=tmp_path)) as sampler:
@@ -280,14 +292,28 @@ def test_weights_travel_once_a_version_and_never_back(
             assert (first.exported, second.exported) == (1, 1)
             return served
 
-    async def build(*_: Any) -> tuple[Any, Any, Any]:
-        return SimpleNamespace(), None, SimpleNamespace(context_length=64)
-
-    monkeypatch.setattr("rlvr_servers.server_sampler.build_protocol", build)
-    monkeypatch.setattr("rlvr_servers.server_sampler.Vllm", SimpleNamespace)
-    monkeypatch.setattr("rlvr_servers.server_sampler.push", push)
     served = asyncio.run(work())
 
     assert refreshed == ["digest-1", "digest-2"]
     assert len({id(policy) for policy in served}) == 1
     assert served[0].version == 2
+
+
+def test_a_slow_export_never_puts_older_weights_back(tmp_path: Path, refreshed: list[str]) -> None:
+    """Version 1 is still being written when 2 has been given: it is thrown away."""
+    config = ServersConfig(url="http://nowhere#tiny")
+
+    async def work() -> int:
+        async with VllmSampler(config, BuildContext(run_dir=tmp_path)) as sampler:
+            slow, quick = Exports(1, seconds=0.2), Exports(2)
+            first = asyncio.create_task(sampler.drawn_by(slow))
+            await asyncio.sleep(0.05)
+            assert (await sampler.drawn_by(quick)).version == 2
+            served = await first
+            assert slow.exported == 1
+            return served.version
+
+    assert asyncio.run(work()) == 2
+    assert refreshed == ["digest-2"]
+    left = list((tmp_path / "served-weights").iterdir())
+    assert [path.name for path in left] == ["000002-digest-2"]
