@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,8 +23,8 @@ from rlvr.types import (
 )
 
 if TYPE_CHECKING:
+    from rlvr.parts.episode import Episode
     from rlvr.parts.loss import Loss
-    from rlvr.parts.task import Task
     from rlvr.parts.tokenizer import Tokenizer
     from rlvr.tokenization.image_processor import ImageProcessor
 
@@ -74,13 +74,14 @@ class Policy(Part):
         return await all_of(map(self.generate, requests))
 
     async def rollout(
-        self, task: Task, problem: Problem, params: SamplingParams, index: int
+        self, problem: Problem, episode: Callable[[], Episode], params: SamplingParams, index: int
     ) -> Trajectory:
         """
         A whole trajectory of texts or files, by a policy without tokens: a chat, an agent.
 
-        `index` is its place in the problem's group. A rollout that fails is a trajectory with
-        finish "error"; an error that concerns all of them is raised.
+        `episode` makes a fresh one of the problem; `index` is the place in the problem's group. A
+        rollout that fails is a trajectory with finish "error"; an error that concerns all of them
+        is raised.
         """
         raise UnsupportedError(f"{type(self).__name__} gives tokens, and no whole rollouts")
 

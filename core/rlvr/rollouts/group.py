@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 
-from rlvr.border.promises import trajectories_of
+from rlvr.border.promises import episode_of, trajectories_of
 from rlvr.concurrency import all_of, as_they_end, end
 from rlvr.errors import ConfigError
 from rlvr.parts import Policy, Sampler, Task
@@ -42,7 +43,8 @@ class GroupSampler(Sampler):
         """
         places = range(params.group_size)
         if policy.makes_rollouts:
-            rollouts = [policy.rollout(task, problem, params, index) for index in places]
+            episode = partial(episode_of, task, problem)
+            rollouts = [policy.rollout(problem, episode, params, index) for index in places]
         else:
             check_room(policy, params)
             rollouts = [

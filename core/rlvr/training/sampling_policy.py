@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from attrs import define, evolve, field
 
 from rlvr.assembly.recipe import Recipe, draws_live
 from rlvr.border.promises import policy_of
-from rlvr.parts import Policy, Task
+from rlvr.parts import Episode, Policy
 from rlvr.training.mismatch import Parity, check_parity, probe_again
 from rlvr.training.rollout_queue import RolloutQueue
 from rlvr.training.weight_sync import SyncWatch
@@ -127,11 +127,11 @@ class _Following(Policy):
             return [evolve(one, versions=(policy.version,)) for one in drawn]
 
     async def rollout(
-        self, task: Task, problem: Problem, params: SamplingParams, index: int
+        self, problem: Problem, episode: Callable[[], Episode], params: SamplingParams, index: int
     ) -> Trajectory:
         """A whole trajectory by the same weights."""
         async with self._newest() as policy:
-            return await policy.rollout(task, problem, params, index)
+            return await policy.rollout(problem, episode, params, index)
 
     async def score(self, data: Sequence[Datum]) -> list[FloatArray] | None:
         """By the newest weights."""

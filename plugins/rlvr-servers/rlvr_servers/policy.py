@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import structlog
@@ -12,6 +12,7 @@ from attrs import field, frozen
 from rlvr import (
     BackendError,
     ConfigError,
+    Episode,
     EpisodeResult,
     Finish,
     GenerateRequest,
@@ -21,7 +22,6 @@ from rlvr import (
     Problem,
     SamplingParams,
     Segment,
-    Task,
     Trajectory,
     parse_variables,
     seed_of,
@@ -102,7 +102,7 @@ class ServerPolicy(Policy):
             ) from error
 
     async def rollout(
-        self, task: Task, problem: Problem, params: SamplingParams, index: int
+        self, problem: Problem, episode: Callable[[], Episode], params: SamplingParams, index: int
     ) -> Trajectory:
         """
         One chat: every turn sends the whole history, and segments hold texts and no tokens.
@@ -113,7 +113,7 @@ class ServerPolicy(Policy):
         Raises:
             PrerequisiteError: What fails for one request fails for all: the key, the sandbox.
         """
-        episode = task.episode(problem)
+        chat = episode()
         seed = seed_of(params.seed, problem.id, index)
         finish: Finish = "stop"
         failure = ""
@@ -122,19 +122,19 @@ class ServerPolicy(Policy):
         answers: list[ChatAnswer] = []
         result = EpisodeResult()
         try:
-            while (asked := episode.prompt()) is not None:
+            while (asked := chat.prompt()) is not None:
                 author: Any = "env" if segments else "prompt"
                 text = "\n".join(message.content for message in asked)
                 messages += asked
                 segments.append(Segment(author=author, tokens=[], text=text))
-                own_params = with_stop_texts(params, episode)
+                own_params = with_stop_texts(params, chat)
                 answer = await self.complete(messages, own_params, seed_of(seed, len(messages)))
                 messages.append(Message(role="assistant", content=answer.text))
                 segments.append(Segment(author="policy", tokens=[], logprobs=[], text=answer.text))
                 answers.append(answer)
                 finish = answer.finish
-                await episode.take(answer.text)
-            result = episode.result()
+                await chat.take(answer.text)
+            result = chat.result()
         except (ConfigError, PrerequisiteError):  # it concerns every rollout
             raise
         except Exception as error:  # the plugin border: one rollout must not sink the rest

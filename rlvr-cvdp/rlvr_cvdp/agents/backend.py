@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, NoReturn
 
@@ -14,6 +15,7 @@ from rlvr import (
     BackendError,
     BuildContext,
     ConfigError,
+    Episode,
     GenerateRequest,
     Policy,
     PrerequisiteError,
@@ -21,7 +23,6 @@ from rlvr import (
     SampledBackend,
     SamplingParams,
     Segment,
-    Task,
     Trajectory,
     VerifierError,
 )
@@ -62,7 +63,7 @@ class AgentPolicy(Policy):
         raise BackendError("an agent in a container gives files, no tokens")
 
     async def rollout(
-        self, task: Task, problem: Problem, params: SamplingParams, index: int
+        self, problem: Problem, episode: Callable[[], Episode], params: SamplingParams, index: int
     ) -> Trajectory:
         """
         One run of the agent.
