@@ -139,7 +139,8 @@ class ServerSampler(Sampler):
             f"{self.scheme}:{url}", self._config, policy.tokenizer
         )
         reads = min(policy.context_length, served.context_length or policy.context_length)
-        return protocol, FedPolicy(protocol, policy, context_length=reads)
+        cut = self._config.slice_tokens
+        return protocol, FedPolicy(protocol, policy, context_length=reads, slice_tokens=cut)
 
     async def _push(self, policy: Policy, protocol: ServerProtocol, fed: FedPolicy) -> None:
         """

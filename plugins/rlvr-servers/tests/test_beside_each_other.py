@@ -226,6 +226,66 @@ def test_weights_wait_for_requests_and_requests_for_weights() -> None:
     asyncio.run(work())
 
 
+class Letters:
+    """A protocol that draws what is left of a text, and tells of each request when it is asked."""
+
+    adapter = ""
+    endpoint = SimpleNamespace(model="tiny", address=SimpleNamespace(base="here"))
+
+    def __init__(self, text: str, asked: Callable[[int], None] = lambda number: None) -> None:
+        self.ids, self.requests = Chars().encode(text), list[GenerateRequest]()
+        self.asked = asked
+
+    async def draw(self, request: GenerateRequest, _ends: Any) -> Drawn:
+        self.requests.append(request)
+        self.asked(len(self.requests))
+        begun = len(request.prompt) - 2
+        ids = self.ids[begun : begun + request.params.max_tokens]
+        is_stopped = len(ids) < request.params.max_tokens
+        return Drawn(tokens=ids, logprobs=[-1.0 - begun] * len(ids), is_stopped=is_stopped)
+
+
+def drawn_in_slices(protocol: Letters, **params: Any) -> Completion:
+    policy = FedPolicy(
+        protocol, ScriptedPolicy(tokenizer=Chars()), context_length=12, slice_tokens=3
+    )
+    policy.stand_for(ScriptedPolicy(["b"], version=1, digest="one"), "")
+    protocol.asked = lambda number: policy.stand_for(
+        ScriptedPolicy(["b"], version=(number + 1) // 2, digest=str(number)), ""
+    )
+    request = GenerateRequest(prompt=[1, 2], params=SamplingParams(**params), seed=0)
+    return asyncio.run(policy.generate(request))
+
+
+@pytest.mark.parametrize(
+    ("text", "params", "found", "finish", "versions"),
+    [
+        ("abcdefgh", {"max_tokens": 8}, "abcdefgh", "length", (1, 2)),
+        ("abcdef", {"max_tokens": 6}, "abcdef", "length", (1,)),
+        ("abcd", {"max_tokens": 8}, "abcd", "stop", (1,)),
+        ("abc", {"max_tokens": 8}, "abc", "stop", (1,)),
+        ("ab", {"max_tokens": 2}, "ab", "length", (1,)),
+        ("abcdefgh", {"max_tokens": 8, "stop": ("cd",)}, "ab", "stop", (1,)),
+        ("abcdefghijklmnop", {"max_tokens": 16}, "abcdefghij", "length", (1, 2)),
+    ],
+)
+def test_a_completion_in_slices_goes_on_with_newer_weights(
+    text: str, params: dict[str, Any], found: str, finish: str, versions: tuple[int, ...]
+) -> None:
+    """As one would be: to its length, its end, a stop text across slices, the context's end."""
+    protocol = Letters(text)
+
+    completion = drawn_in_slices(protocol, **params)
+
+    assert (completion.text, completion.finish) == (found, finish)
+    assert completion.versions == versions
+    starts = [len(request.prompt) - 2 for request in protocol.requests]
+    assert starts == list(range(0, 3 * len(starts), 3))
+    assert len({request.seed for request in protocol.requests}) == len(starts)
+    places = [-1.0 - start for start in starts for _ in range(3)][: len(completion.tokens)]
+    assert completion.logprobs.tolist() == places
+
+
 def test_weights_that_are_given_up_hold_nobody_up() -> None:
     """A push that is cancelled while it waits lets later requests pass."""
     protocol = Slow()

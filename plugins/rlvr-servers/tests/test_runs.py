@@ -216,6 +216,7 @@ def test_a_server_draws_where_steps_overlap(
         "run", "--plugin", "toy", "--algo", "grpo", "--model", f"gpt2:{toy_model}", "--backend",
         "torch", "--sampler", kind, "--max-staleness", "1", "--out", "r", "--steps", "5",
         *SMALL, f"servers.url={server.url}", "sampler.max_tokens=6",
+        f"servers.slice_tokens={2 if kind == 'vllm' else 0}",
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr
