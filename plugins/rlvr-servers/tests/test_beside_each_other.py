@@ -369,6 +369,7 @@ def test_a_slow_export_never_puts_older_weights_back(tmp_path: Path, refreshed: 
             first = asyncio.create_task(sampler.drawn_by(slow))
             await asyncio.sleep(0.05)
             assert (await sampler.drawn_by(quick)).version == 2
+            assert not first.done()  # so no lock is held while it is written
             served = await first
             assert slow.exported == 1
             return served.version
