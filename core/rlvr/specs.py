@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import attrs
 from attrs import field, frozen
+from attrs.validators import and_, instance_of, matches_re, optional
 
 from rlvr.errors import ExitCode
 
@@ -21,13 +22,43 @@ __all__ = ["AdvantageSpec", "Advice", "AlgorithmSpec", "BackendSpec", "CallbackS
 __all__ += ["CheckResult", "CheckpointerSpec", "CommandSpec", "CurriculumSpec", "LossSpec"]
 __all__ += ["PartSpec", "RewardSpec", "SamplerSpec", "TaskSpec", "TeacherSpec"]
 
-_TARGET = attrs.validators.matches_re(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-_NAME = attrs.validators.matches_re(r"[a-z0-9][a-z0-9_+./-]*")
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "str": (str,),
+    "str | None": (str, type(None)),
+    "bool": (bool,),
+    "tuple[str, ...]": (tuple, list),
+    "tuple[float, float]": (tuple, list),
+    "Mapping[str, Any]": (Mapping,),
+    "Mapping[str, Mapping[str, Any]]": (Mapping,),
+    "ExitCode": (int,),
+}
+"""What a field may hold, by its annotation."""
+_HELD = {"tuple[str, ...]": str, "tuple[float, float]": int | float}
+"""What its items are."""
+
+_TARGET = and_(instance_of(str), matches_re(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*"))
+_NAME = and_(instance_of(str), matches_re(r"[a-z0-9][a-z0-9_+./-]*"))
 
 
 @frozen(kw_only=True)
-class _Named:
+class _Record:
+    """Refuses fields of another type when the plugin makes the record: `TypeError` names them."""
+
+    def __attrs_post_init__(self) -> None:
+        for one in attrs.fields(type(self)):
+            value, said = getattr(self, one.name), str(one.type)
+            items = value if said in _HELD and isinstance(value, tuple | list) else ()
+            is_held = all(isinstance(item, _HELD[said]) for item in items)
+            if not isinstance(value, _KINDS[said]) or not is_held:
+                of = f"{type(self).__name__}.{one.name}"
+                raise TypeError(f"{of} = {value!r}, which is no {said} ({type(value).__name__})")
+
+
+@frozen(kw_only=True)
+class NamedRecord(_Record):
     """Common attributes. `provider` is the entry point's name, set by the host."""
+
+    kind: ClassVar[str] = "record"
 
     name: str = field(validator=_NAME)
     summary: str = ""
@@ -40,13 +71,13 @@ class _Named:
 
 
 @frozen(kw_only=True)
-class PartSpec(_Named):
+class PartSpec(NamedRecord):
     """Common attributes of the specs of parts."""
 
     kind: ClassVar[str] = "part"
 
     target: str = field(validator=_TARGET)
-    config: str | None = field(default=None, validator=attrs.validators.optional(_TARGET))
+    config: str | None = field(default=None, validator=optional(_TARGET))
     namespace: str = ""
 
     @property
@@ -74,11 +105,11 @@ class TaskSpec(PartSpec):
 
     kind: ClassVar[str] = "task"
     reward: str = ""
-    starter: str | None = field(default=None, validator=attrs.validators.optional(_TARGET))
+    starter: str | None = field(default=None, validator=optional(_TARGET))
     presets: Mapping[str, Mapping[str, Any]] = field(factory=dict)
     values: Mapping[str, Any] = field(factory=dict)
     reads_several: bool = False
-    fit: str | None = field(default=None, validator=attrs.validators.optional(_TARGET))
+    fit: str | None = field(default=None, validator=optional(_TARGET))
 
 
 @frozen(kw_only=True)
@@ -161,9 +192,9 @@ class BackendSpec(PartSpec):
     trains: bool = True
     starts: tuple[str, ...] = ()
     default_model: str = ""
-    find_model: str | None = field(default=None, validator=attrs.validators.optional(_TARGET))
-    facts: str | None = field(default=None, validator=attrs.validators.optional(_TARGET))
-    fit: str | None = field(default=None, validator=attrs.validators.optional(_TARGET))
+    find_model: str | None = field(default=None, validator=optional(_TARGET))
+    facts: str | None = field(default=None, validator=optional(_TARGET))
+    fit: str | None = field(default=None, validator=optional(_TARGET))
 
 
 @frozen(kw_only=True)
@@ -199,7 +230,7 @@ class CallbackSpec(PartSpec):
 
 
 @frozen(kw_only=True)
-class AlgorithmSpec(_Named):
+class AlgorithmSpec(NamedRecord):
     """An algorithm is data: names of its parts and vetted option values."""
 
     kind: ClassVar[str] = "algorithm"
@@ -211,7 +242,7 @@ class AlgorithmSpec(_Named):
 
 
 @frozen(kw_only=True)
-class CheckResult:
+class CheckResult(_Record):
     """What a prerequisite check found; `fix` is the command that mends it."""
 
     ok: bool
@@ -220,7 +251,7 @@ class CheckResult:
 
 
 @frozen(kw_only=True)
-class Check(_Named):
+class Check(NamedRecord):
     """A prerequisite; `target` gives a `CheckResult`. Required ones stop a run."""
 
     kind: ClassVar[str] = "check"
@@ -231,9 +262,9 @@ class Check(_Named):
 
 
 @frozen(kw_only=True)
-class CommandSpec(_Named):
+class CommandSpec(NamedRecord):
     """
-    A subcommand of the plugin, `rlvr PROVIDER NAME ...`; `target` takes argv, gives a code.
+    A subcommand of the plugin, `rlvr PROVIDER NAME ...`; `target` takes argv, gives a code or None.
 
     Attributes:
         is_top: It can be called as `rlvr NAME ...` too, unless a command of rlvr's own or an
@@ -250,7 +281,7 @@ class CommandSpec(_Named):
 
 
 @frozen(kw_only=True)
-class Advice:
+class Advice(_Record):
     """What to tell a person about an error, and the exit code it means."""
 
     message: str

@@ -11,7 +11,9 @@ import pytest
 from engine_fixture import QUICK, positions, script
 from engine_fixture import stockfish as stockfish
 
+from rlvr import Outcome, Problem, Reward, RewardFn, Trajectory
 from rlvr.testing.tools import shared_data
+from rlvr.verification.runner import VerificationRunner
 from rlvr_chess.engine.interactive import interactive
 from rlvr_chess.engine.pool import EngineConfig, EnginePool
 from rlvr_chess.fen import FenError
@@ -171,6 +173,54 @@ def test_a_caller_that_gives_up_takes_nobody_along(stockfish: Path) -> None:
             return await second
 
     assert asyncio.run(work()) == analyses([fen], nodes=50_000, processes=1)[0]
+
+
+class AsksEngine(RewardFn):
+    """The best value of a position, which is the answer."""
+
+    def __init__(self, pool: EnginePool) -> None:
+        self._pool = pool
+
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:
+        values = await self._pool.action_values(trajectory.completion)
+        return Reward(value=values.best, score01=1.0)
+
+
+def test_waiting_for_a_free_engine_does_not_count_against_the_deadline(stockfish: Path) -> None:
+    """The only engine is busy for three times the deadline; equal and other positions wait."""
+    fens = [positions(2)[0], *positions(2)]
+    deadline_s = 0.5
+
+    async def work() -> list[Outcome]:
+        async with EnginePool(EngineConfig(nodes=QUICK, processes=1)) as pool:
+            await pool.action_values(positions(3)[2])  # the process runs
+            runner = VerificationRunner(reward=AsksEngine(pool), workers=3, deadline_s=deadline_s)
+            async with pool._process():
+                judging = [
+                    runner.begin(Problem(id="p", prompt=()), Trajectory.from_text("p", fen))
+                    for fen in fens
+                ]
+                await asyncio.sleep(3 * deadline_s)
+            return list(await asyncio.gather(*judging))
+
+    assert [type(outcome) for outcome in asyncio.run(work())] == [Reward] * 3
+
+
+def test_a_search_that_nobody_waits_for_ends(stockfish: Path) -> None:
+    """Both of its askers give up: the only engine is free again at once."""
+    first, second = positions(2)
+
+    async def work() -> str:
+        async with EnginePool(EngineConfig(nodes=10**9, processes=1)) as pool:
+            await pool.best_move(second, nodes=100)
+            asked = [asyncio.create_task(pool.analyse(first)) for _ in range(2)]
+            await asyncio.sleep(0.1)
+            for each in asked:
+                each.cancel()
+            async with asyncio.timeout(10):
+                return await pool.best_move(second, nodes=100)
+
+    assert chess.Move.from_uci(asyncio.run(work())) in chess.Board(second).legal_moves
 
 
 @pytest.mark.parametrize(

@@ -202,12 +202,12 @@ def agent(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     monkeypatch.setattr(AgentPolicy, "attempt", attempt)
     image = SimpleNamespace(id="image", tags=["agent"])
-    found.policy = AgentPolicy(client=None, image=image, config=AgentConfig())
+
+    def policy(workers: int) -> AgentPolicy:
+        return AgentPolicy(client=None, image=image, config=AgentConfig(), workers=workers)
+
+    found.policy = policy
     return found
-
-
-def sampler(workers: int) -> AgentSampler:
-    return AgentSampler(None, BuildContext(workers=workers))
 
 
 async def until(is_true: Callable[[], bool]) -> None:
@@ -223,7 +223,7 @@ def test_agents_of_many_problems_share_the_limit(bench: Any, agent: Any) -> None
     async def work() -> list[int]:
         sampling = asyncio.create_task(
             sample_groups(
-                sampler(2), agent.policy, None, [problem] * 3, SamplingParams(group_size=2)
+                AgentSampler(), agent.policy(2), None, [problem] * 3, SamplingParams(group_size=2)
             )
         )
         for number in range(6):
@@ -240,8 +240,8 @@ def test_attempts_come_as_they_end_and_end_when_nobody_asks(bench: Any, agent: A
     _, _, problem = opened(bench, 3)
 
     async def work() -> list[int]:
-        stream: AsyncGenerator[Trajectory] = sampler(3).sample(
-            agent.policy, None, problem, SamplingParams(group_size=3)
+        stream: AsyncGenerator[Trajectory] = AgentSampler().sample(
+            agent.policy(3), None, problem, SamplingParams(group_size=3)
         )
         async with aclosing(stream) as ended:
             first = asyncio.create_task(anext(ended))

@@ -16,17 +16,17 @@ from rlvr import (
     Reward,
     RewardFn,
     SingleTurn,
+    Task,
     Trajectory,
     UnknownNameError,
 )
 from rlvr_sad.config import SadConfig
 from rlvr_sad.corpus.corpus import NOTHING, Corpus, read_corpus
-from rlvr_sad.corpus.ref import TrajectoryRef
 from rlvr_sad.formats.catalog import format_named
 from rlvr_sad.replay.layout import before, opening
-from rlvr_sad.replay.sampler import RecordedTask
 from rlvr_sad.sessions.cache import TrajectoryCache
 from rlvr_sad.sessions.prepare import files_of
+from rlvr_sad.sessions.ref import TrajectoryRef
 from rlvr_sad.trajectory import AgentTrajectory
 
 _SHOWN = 3
@@ -35,12 +35,14 @@ SPAN = "span"
 """Annotation (T,): 0 nothing, 1 reasoning, 2 action."""
 
 
-class SadTask(RecordedTask):
+class SadTask(Task):
     """
     One problem a trajectory; nothing of their texts is held.
 
     Trajectories without reasoning and action, and records that cannot be read, are `unsupported`.
     """
+
+    is_offline = True
 
     def __init__(self, config: SadConfig, context: BuildContext) -> None:
         self._config = config
@@ -109,7 +111,7 @@ class SadTask(RecordedTask):
             TaskError: Its file was changed since the run began.
         """
         ref: TrajectoryRef = problem.payload
-        return ref.read(self.cache, self._config.format)
+        return ref.read(self.cache)
 
     @cached_property
     def corpus(self) -> Corpus:

@@ -12,7 +12,7 @@ import structlog
 from rlvr import BuildContext, ConfigError, Curriculum, Problem, UnknownNameError
 from rlvr.testing import CurriculumContract
 from rlvr_sad.corpus.complexity import ByComplexity, ComplexityOptions, complexities
-from rlvr_sad.corpus.ref import TrajectoryRef
+from rlvr_sad.sessions.ref import TrajectoryRef
 from rlvr_sad.teacher_cache.answers import Answers, Head, row_type, write_head
 
 

@@ -247,14 +247,26 @@ def test_a_trajectory_is_tokenised_once(write: Any) -> None:
         assert one.trajectories == two.trajectories
 
 
-def test_an_emptied_cache_is_filled_again(write: Any) -> None:
-    """Texts are read from their file anew; where the file changed, the run says so."""
+@pytest.mark.parametrize("is_named", [False, True])
+def test_an_emptied_cache_is_filled_again(write: Any, is_named: bool) -> None:
+    """
+    Texts are read from their file anew; where the file changed, the run says so.
+
+    As the format that was asked for (`sad.format`), which the problem itself knows.
+    """
     path = write("a.jsonl", json.dumps(chat(1)))
     task = task_of(path)
+    if is_named:
+        task = task_of(path, format="chat")
     (problem,) = task.problems("all")
     wanted = task.trajectory(problem)
     task.cache._store.execute("delete from results")
     assert task.trajectory(problem) == wanted
+    task.cache._store.execute("delete from results")
+    task.cache._store.commit()  # the sampler reads the same file
+    sampler = ReplaySampler(ReplayConfig(), BuildContext())
+    groups = sample_groups(sampler, Policy(), task, [problem], SamplingParams())
+    assert [len(group.trajectories) for group in asyncio.run(groups)] == [1]
 
     task.cache._store.execute("delete from results")
     path.write_text(json.dumps(chat(2)))

@@ -85,3 +85,77 @@ def test_no_module_outgrows_its_idea(package):
     assert {
         str(p.relative_to(package)): n for p, n in sizes.items() if n > 300 and p.name != "types.py"
     } == {}
+
+
+SHIPPED = [CORE, *CORE.parents[1].glob("plugins/*/rlvr_*"), *CORE.parents[1].glob("rlvr-*/rlvr_*")]
+REFUSED = {("border/kinds.py", "isinstance(part, base)")}
+"""The one check that an object derives from its kind's base class (`fault_of_part`)."""
+
+
+def kinds_of_part(trees):
+    """Names of all shipped classes that derive from `Part`, however far."""
+    classes = [n for tree in trees for n in ast.walk(tree) if isinstance(n, ast.ClassDef)]
+    found, before = {"Part"}, set()
+    while found != before:
+        before = set(found)
+        found |= {c.name for c in classes if {last_name(b) for b in c.bases} & found}
+    return found
+
+
+def last_name(node):
+    """`Policy` of `rlvr.Policy`, `Policy` and `Policy[T]`."""
+    node = node.value if isinstance(node, ast.Subscript) else node
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def questions_of(tree, kinds):
+    """Calls that ask a part what it is, or whether it has something."""
+    named = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind).lower() for kind in kinds} | {"part"}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance"), args=[asked, of]):
+                names = {last_name(n) for n in ast.walk(of)}
+                is_base = last_name(asked) in named and names & {"base", "cls", "kind"}
+                if names & kinds or is_base:
+                    yield ast.unparse(node)
+            case ast.Call(func=ast.Name(id="hasattr" | "getattr" as f), args=[asked, what, *more]):
+                is_inner = isinstance(what, ast.Constant) and str(what.value).startswith("__")
+                if last_name(asked) in named and (f == "hasattr" or more) and not is_inner:
+                    yield ast.unparse(node)
+            case ast.MatchClass(cls=cls) if last_name(cls) in kinds:
+                yield f"case {ast.unparse(cls)}"
+
+
+def test_no_part_is_asked_what_it_is():
+    """What a part may do is a method or a declaration of its base class (not in the kit)."""
+    paths = [(root, p) for root in SHIPPED for p in root.rglob("*.py")]
+    trees = {(r, p): ast.parse(p.read_text(encoding="utf-8")) for r, p in paths}
+    kinds = kinds_of_part(trees.values())
+    asked = {
+        (str(path.relative_to(root)), question)
+        for (root, path), tree in trees.items()
+        if "testing" not in path.parts
+        for question in questions_of(tree, kinds)
+    }
+
+    assert kinds >= {"Policy", "SadTask", "AgentPolicy", "ProxyReward", "TorchBackend"}
+    assert asked == REFUSED
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "isinstance(policy, ServerPolicy)",
+        "isinstance(self.policy, rlvr.Policy | None)",
+        "isinstance(x, (int, RewardWrapper))",
+        "hasattr(reward, 'second_opinion')",
+        "getattr(self._task, 'curriculum', None)",
+        "isinstance(backend, base)",
+        "match x:\n    case Sampler():\n        pass",
+    ],
+)
+def test_a_question_to_a_part_is_found(source):
+    """The test above is about something."""
+    kinds = {"ServerPolicy", "Policy", "RewardWrapper", "Reward", "Task", "Sampler", "Backend"}
+
+    assert list(questions_of(ast.parse(source.replace("self._task", "self.task")), kinds))

@@ -29,7 +29,10 @@ from rlvr.parts.base import RETIRED, check_object
 
 KINDS = {
     kind.kind: kind
-    for kind in (Task, Episode, RewardFn, Checkpointer, Advantage, Loss, Backend, Policy, Teacher)
+    for kind in (
+        *(Task, Episode, RewardFn, Sampler, Checkpointer, Advantage, Loss),
+        *(Backend, Policy, Teacher),
+    )
 }
 
 

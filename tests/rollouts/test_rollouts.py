@@ -13,11 +13,14 @@ import pytest
 from rlvr import (
     Episode,
     Message,
+    Policy,
     Problem,
     Reward,
     RewardFn,
     SamplingParams,
     Trajectory,
+    UnsupportedError,
+    sample_groups,
 )
 from rlvr.rollouts.group import GroupSampler, scored_groups
 from rlvr.testing.fakes import ScriptedPolicy, ToyTask
@@ -187,3 +190,37 @@ def test_a_shared_verification_ends_with_its_last_asker() -> None:
         assert not runner.running
 
     asyncio.run(main())
+
+
+class WholeRollouts(Policy):
+    """Gives no tokens: the group sampler asks it for trajectories, each with its own episode."""
+
+    makes_rollouts = True
+    version, digest = 3, "agent"
+
+    async def generate(self, request: Any) -> Any:
+        raise AssertionError("it gives no tokens")
+
+    async def rollout(
+        self, problem: Problem, episode: Any, params: SamplingParams, index: int
+    ) -> Trajectory:
+        made = episode()
+        assert made is not episode()
+        text = made.prompt()[0].content
+        return Trajectory(problem_id=problem.id, index=index, files={"answer": text})
+
+
+def test_a_policy_without_tokens_makes_whole_rollouts() -> None:
+    """G of them a problem; the default of the base class refuses."""
+    task = ToyTask()
+    problems = list(task.problems("train"))[:2]
+    sampling = sample_groups(
+        GroupSampler(), WholeRollouts(), task, problems, SamplingParams(group_size=3)
+    )
+
+    for group, problem in zip(asyncio.run(sampling), problems, strict=True):
+        assert [t.index for t in group.trajectories] == [0, 1, 2]
+        assert group.trajectories[0].files == {"answer": problem.prompt[0].content}
+    says = type("Says", (WholeRollouts,), {"rollout": Policy.rollout})()
+    with pytest.raises(UnsupportedError, match="no whole rollouts"):
+        asyncio.run(says.rollout(problems[0], None, SamplingParams(), 0))

@@ -398,6 +398,8 @@ DIFFER = [
     (part(Backend, capabilities={"eval_loss"}), "no rlvr.Capabilities"),
     (part(Policy, can_export=True), "does not define export_weights"),
     (part(Policy, export_weights=later), "does not declare can_export"),
+    (part(Policy, makes_rollouts=True), "does not define rollout"),
+    (part(Policy, rollout=later), "does not declare makes_rollouts"),
     (part(Tokenizer, save=plain), "does not declare can_save"),
     (part(Teacher, capabilities=TeacherCapabilities(has_scores=True)), "not define score"),
     (part(Teacher, capabilities=TeacherCapabilities(reads_data=True)), "not define answer"),

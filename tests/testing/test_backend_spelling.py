@@ -16,9 +16,9 @@ OPTIONAL: dict[type[Part], tuple[str, ...]] = {
     Backend: ("capabilities", "eval_loss", "live_policy"),
     Policy: (
         *("can_export", "draws_on_server", "export_weights", "generate_many"),
-        *("image_processor", "is_strict", "score"),
+        *("image_processor", "is_strict", "makes_rollouts", "rollout", "score"),
     ),
-    Sampler: ("draws_from_policy", "score", "why_empty"),
+    Sampler: ("draws_from_policy", "drawn_by", "exports_weights", "why_empty"),
     Tokenizer: (
         *("stop_ids", "bos_id", "control_ids", "has_bytes", "can_save"),
         *("ends", "closing", "bytes_of", "save"),

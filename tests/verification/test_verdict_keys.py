@@ -9,6 +9,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -345,3 +346,19 @@ def test_it_is_read_once_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     edit("judge/helper.py")(tmp_path)
     assert salt_of(judge.Judge(), ["judge:Judge"], "", {}) == before
     assert len(read) == count > 0
+
+
+def test_metadata_of_a_distribution_is_read_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages that need each other share what is read, and it is the same as read alone."""
+    reward_sources._distribution.cache_clear()
+    asked: list[str] = []
+    found = metadata.distribution
+    monkeypatch.setattr(metadata, "distribution", lambda name: asked.append(name) or found(name))
+    installed = reward_sources._installed.__wrapped__
+    first, second, third = (installed(root) for root in ("pytest", "pluggy", "pytest"))
+
+    assert first == third
+    assert "pluggy " in first[0]
+    assert "pluggy " in second[0]
+    # each root once a call, for the name of its distribution; else every distribution once
+    assert len(asked) - 3 == len(set(asked))

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import attrs
 
 from rlvr.assembly.teachers import model_of
-from rlvr.border.calls import Border, shown
+from rlvr.border.calls import Border, shown, told_by
 from rlvr.config.layers import Layer, Options
 from rlvr.errors import RlvrError
 from rlvr.fitting import ModelFacts, Proposed, Situation
 from rlvr.log import get
-from rlvr.plugins.resolve import load_object
 from rlvr.specs import BackendSpec, PartSpec
 
 if TYPE_CHECKING:
@@ -74,11 +73,9 @@ def _proposed(name: str, spec: PartSpec, target: str, situation: Situation) -> L
         PartError: It raised something unforeseen, or gave something else.
     """
     promised = "a mapping of dotted option keys to rlvr.fitting.Proposed"
-    at = Border(spec, spec.kind, target, promised=promised)
-    with at:
-        found = load_object(target, spec.provider)(situation)
+    found: object = told_by(spec, target, object, promised, situation)
     if not isinstance(found, Mapping) or not all(isinstance(p, Proposed) for p in found.values()):
-        at.check(shown(found))
+        raise Border(spec, spec.kind, target, promised=promised).broken(shown(found))
     kept = {key: one for key, one in found.items() if key in situation.values}
     return Layer(
         name,
@@ -93,8 +90,7 @@ def _facts(backend: BackendSpec, situation: Situation) -> ModelFacts | None:
     if not backend.facts or not situation.model:
         return None
     try:
-        found = load_object(backend.facts, backend.provider)(situation)
-    except Exception as error:  # the plugin border
-        log.debug("model_facts_unknown", backend=backend.name, reason=repr(error))
+        return told_by(backend, backend.facts, ModelFacts, "ModelFacts", situation)
+    except RlvrError as error:
+        log.debug("model_facts_unknown", backend=backend.name, reason=str(error))
         return None
-    return found if isinstance(found, ModelFacts) else None

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from rlvr.errors import PrerequisiteError
+from rlvr.border.calls import Border, said, shown, told_by
+from rlvr.errors import PrerequisiteError, RlvrError
 from rlvr.plugins.host import PluginHost
-from rlvr.plugins.resolve import load_object
 from rlvr.specs import Check, CheckResult
 
 
 def run_check(check: Check) -> CheckResult:
-    """The result of one check; a check that raises has failed, with the error as what was found."""
+    """The result of one check; one that raises, or gives something else, has failed, and why."""
+    at = Border(check, check.kind, check.target, promised="a CheckResult")
     try:
-        result: CheckResult = load_object(check.target, check.provider)()
-    except Exception as error:  # the plugin border: a broken check is a failed check
-        return CheckResult(ok=False, found=f"the check itself failed: {error!r}")
-    return result
+        found = told_by(check, check.target, object, at.promised)
+    except RlvrError as error:
+        return CheckResult(ok=False, found=f"the check failed: {said(error.__cause__ or error)}")
+    if isinstance(found, CheckResult):
+        return found
+    return CheckResult(ok=False, found=f"the check failed: {at.sentence(shown(found))}")
 
 
 def check_prerequisites(host: PluginHost, provider: str) -> None:

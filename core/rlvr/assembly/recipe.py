@@ -197,6 +197,12 @@ async def open_policy_context(
         )
 
 
+def draws_live(sampler: Sampler, backend: Backend, max_staleness: int) -> bool:
+    """Whether rollouts go on while weights change (`Backend.live_policy`)."""
+    can = backend.capabilities.partial_rollouts and not sampler.exports_weights
+    return max_staleness > 0 and can
+
+
 @asynccontextmanager
 async def open_recipe(
     configured: Configured, context: BuildContext, status: RunStatus
@@ -220,7 +226,7 @@ async def open_recipe(
             max_staleness=run.max_staleness,
         )
         if sampler.draws_from_policy:
-            is_live = run.max_staleness > 0 and backend.capabilities.partial_rollouts
+            is_live = draws_live(sampler, backend, run.max_staleness)
             check_room(await policy_of(backend, is_live=is_live), base.params)
         teachers = await stack.enter_async_context(
             open_teachers(configured, context, [advantage, loss], backend)

@@ -10,6 +10,7 @@ import attrs
 
 from rlvr.assembly.build_part import build, opened
 from rlvr.assembly.configured import NO_TASK, STARTER
+from rlvr.border.calls import told_by
 from rlvr.border.promises import policy_of
 from rlvr.config.layers import Layer, resolve
 from rlvr.errors import ConfigError, PluginError
@@ -18,7 +19,6 @@ from rlvr.log import get
 from rlvr.parts import Backend, BuildContext, LearningPart, Policy, Teacher, Tokenizer
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.known import MODELS, distribution_for
-from rlvr.plugins.resolve import load_object
 from rlvr.specs import TaskSpec, TeacherSpec
 from rlvr.teachers.requests import introduce
 from rlvr.teachers.route_spec import models_of, routes_of
@@ -112,7 +112,7 @@ def model_of(model: str, task: TaskSpec) -> str:
         raise PluginError(
             f"task {task.name} ships no starter model.", do="name one, such as gpt2:PATH"
         )
-    return str(load_object(task.starter, task.provider)())
+    return told_by(task, task.starter, str, "a model spec")
 
 
 def teachers_wanted(parts: Sequence[LearningPart]) -> dict[str, str]:

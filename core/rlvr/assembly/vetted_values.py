@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from rlvr.assembly.configured import STARTER
+from rlvr.border.calls import told_by
 from rlvr.config.core import RunOptions
 from rlvr.config.layer import Layer
 from rlvr.config.schema import options_of
-from rlvr.errors import PluginError, UnknownNameError
+from rlvr.errors import PluginError, RlvrError, UnknownNameError
 from rlvr.log import get
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.known import MODELS
 from rlvr.plugins.registry import Registry
-from rlvr.plugins.resolve import load_object
 from rlvr.specs import BackendSpec, PartSpec, TaskSpec
 
 if TYPE_CHECKING:
@@ -51,11 +51,11 @@ def default_model(backend: str, host: PluginHost) -> str:
     for spec in host.backends():
         if backend in (spec.name, spec.full_name):
             found = ""
-            try:
-                if spec.find_model is not None:
-                    found = str(load_object(spec.find_model, spec.provider)())
-            except Exception as error:  # the plugin border; opening the backend says what is wrong
-                log.debug("model_not_found", backend=spec.name, reason=repr(error))
+            if spec.find_model is not None:
+                try:
+                    found = told_by(spec, spec.find_model, str, 'a model spec, "" for none')
+                except RlvrError as error:  # opening the backend says what is wrong
+                    log.debug("model_not_found", backend=spec.name, reason=str(error))
             return found or spec.default_model
     return ""
 

@@ -8,6 +8,7 @@ Errors that rlvr itself defines pass through; so do Ctrl-C and the cancellation 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import math
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -17,7 +18,8 @@ import numpy as np
 from attrs import field, frozen
 
 from rlvr.errors import PartError, RlvrError
-from rlvr.specs import PartSpec
+from rlvr.plugins.resolve import load_object
+from rlvr.specs import NamedRecord, PartSpec
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,7 +52,7 @@ def same_part(part: object, other: object) -> None:
 
 def label(part: object, kind: str) -> str:
     """A part in words: its plugin, kind and name where they are known, else its class."""
-    spec = part if isinstance(part, PartSpec) else _BUILT.get((kind, type(part)))
+    spec = part if isinstance(part, NamedRecord) else _BUILT.get((kind, type(part)))
     if spec is None:
         return f"{kind} {type(part).__module__}.{type(part).__qualname__}"
     return f"plugin {spec.provider!r}, {kind} {spec.name!r}"
@@ -117,6 +119,23 @@ class Border:
         """The same in one line, for what is one answer's misfortune and ends nothing."""
         who = label(self.part, self.kind)
         return f"{who}: {self.method} promised {self.promised}; came: {came}"
+
+
+def told_by(record: NamedRecord, target: str, kind: type[T], promised: str, *given: Any) -> T:
+    """
+    What the function gives that a plugin's record names as its `target`.
+
+    Raises:
+        PartError: It cannot be imported, raises, or gives something else; the plugin is named.
+    """
+    at = Border(record, record.kind, target, promised=promised)
+    with at:
+        found = load_object(target, record.provider)(*given)
+    if inspect.iscoroutine(found):
+        found.close()
+    if not isinstance(found, kind):
+        raise at.broken(shown(found))
+    return found
 
 
 def blamed(error: BaseException | None, part: object, kind: str, method: str) -> tuple[str, str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, singledispatch
+from typing import Any
 
 import attrs
 from attrs import frozen
@@ -16,7 +17,6 @@ from rlvr.parts import (
     Episode,
     LearningPart,
     Loss,
-    Part,
     Policy,
     RewardFn,
     RewardWrapper,
@@ -62,31 +62,33 @@ def check_declarations(part: object, kind: str) -> None:
 
 def fault_of_declarations(part: object) -> str:
     """What a part declares and does not define, or defines and does not declare; "": nothing."""
-    if not isinstance(part, Part):
-        return ""
-    of = type(part).__qualname__
+    cls: type[Any] = type(part)
+    of = cls.__qualname__
     if fault := _fault_of_values(part):
         return f"{of}.{fault}"
-    if late := _never_awaited(type(part)):
+    if late := _never_awaited(cls):
         return f"{of}.{late}, which is async and never awaited: write it as a plain method"
     for one in _declared(part):
+        if isinstance(one, str):
+            return one
         own = [name for name in one.methods if overrides(part, name)]
         lacking = [name for name in one.methods if name not in own]
         if one.is_on and lacking:
             return f"{one.name} is declared, and {of} does not define {', '.join(lacking)}"
         if own and not one.is_on and one.is_needed and not _is_said(part, one.name, own):
             return f"{of} defines {', '.join(own)}, and does not declare {one.name}"
-    return next(_others(part), "")
+    return ""
 
 
 def _kind(cls: type) -> type:
-    """The class in `rlvr.parts` that says what a part of this class may be asked."""
-    return next(base for base in cls.__mro__ if base.__module__.startswith("rlvr.parts."))
+    """The class in `rlvr.parts` that says what a part of this class may be asked, else itself."""
+    return next((base for base in cls.__mro__ if base.__module__.startswith("rlvr.parts.")), cls)
 
 
-def _fault_of_values(part: Part) -> str:
+def _fault_of_values(part: object) -> str:
     """What is wrong with the values of flags and records, which a kind's defaults are."""
-    for name, record in _promised_values(type(part)):
+    cls: type[Any] = type(part)
+    for name, record in _promised_values(cls):
         if not isinstance(value := getattr(part, name), record):
             no = "neither True nor False" if record is bool else f"no rlvr.{record.__name__}"
             return f"{name} = {shown(value)}, which is {no}"
@@ -105,9 +107,8 @@ def _promised_values(cls: type) -> list[tuple[str, type]]:
 @lru_cache
 def _never_awaited(cls: type) -> str:
     """The name of a method that is async, and plain in its kind: a coroutine is always true."""
-    either = {"second_opinion"} if issubclass(cls, RewardFn) else set()
     for name, default in inspect.getmembers(_kind(cls), inspect.isfunction):
-        if name.startswith("_") or name in either or inspect.iscoroutinefunction(default):
+        if name.startswith("_") or inspect.iscoroutinefunction(default):
             continue
         if inspect.isasyncgenfunction(default):
             continue
@@ -116,63 +117,103 @@ def _never_awaited(cls: type) -> str:
     return ""
 
 
-def _declared(part: Part) -> Iterator[Declared]:
-    if isinstance(part, Task):
-        found = ("discover", "discovered")
-        yield Declared("discovers_problems", part.discovers_problems, found)
-        option = part.curriculum_option is not None
-        yield Declared("curriculum_option", option, ("curriculum",), is_needed=False)
-    if isinstance(part, Episode):
-        tokens = ("next_tokens", "take_tokens")
-        yield Declared("writes_tokens", part.writes_tokens, tokens)
-    if isinstance(part, RewardFn):
-        is_inner = isinstance(part, RewardWrapper) and part.inner.has_second_opinion
-        is_on = part.has_second_opinion and not is_inner
-        yield Declared("has_second_opinion", is_on, ("second_opinion",))
-    if isinstance(part, Backend):
-        can = part.capabilities
-        yield Declared("capabilities.eval_loss", can.eval_loss, ("eval_loss",))
-        yield Declared("capabilities.partial_rollouts", can.partial_rollouts, ("live_policy",))
-    if isinstance(part, Teacher):
-        tells = part.capabilities
-        score = ("answer",) if tells.reads_data else ("score",)
-        yield Declared("capabilities.reads_data", tells.reads_data, ("answer",))
-        yield Declared("capabilities.has_scores", tells.has_scores, score)
-        if not tells.reads_data:
-            yield Declared("capabilities.has_states", tells.has_states, ("states",))
-    if isinstance(part, Policy):
-        yield Declared("can_export", part.can_export, ("export_weights",))
-    if isinstance(part, Tokenizer):
-        yield Declared("can_save", part.can_save, ("save",))
-        yield Declared("has_bytes", False, ("bytes_of",))  # the default may be exact as well
-    if isinstance(part, Advantage):
-        yield Declared("refill_limit", part.refill_limit > 0, ("keep",), is_needed=False)
-        needs = part.needs
-        is_asked = bool(needs.annotations or needs.distributions or needs.provides)
-        yield Declared("needs", is_asked, ("per_token",), is_needed=False)
+@singledispatch
+def _declared(part: object) -> Iterator[Declared | str]:
+    """By kind of part: the abilities that it may declare, and faults between two of its methods."""
+    yield from ()
 
 
-def _others(part: Part) -> Iterator[str]:
-    """What two methods, or fields of `needs`, have to do with each other."""
+@_declared.register
+def _of_task(part: Task) -> Iterator[Declared | str]:
     of = type(part).__qualname__
-    if isinstance(part, Task) and overrides(part, "prove") and not overrides(part, "probes"):
+    found = ("discover", "discovered")
+    yield Declared("discovers_problems", part.discovers_problems, found)
+    option = part.curriculum_option is not None
+    yield Declared("curriculum_option", option, ("curriculum",), is_needed=False)
+    if overrides(part, "prove") and not overrides(part, "probes"):
         yield f"{of} defines prove, which is asked of probes, and does not define probes"
-    if isinstance(part, Task) and part.is_offline and part.discovers_problems:
+    if part.is_offline and part.discovers_problems:
         yield f"{of} is offline, so its trajectories exist already, and discovers problems"
-    if isinstance(part, LearningPart):
-        pair = [name for name in ("adapted", "with_memory") if overrides(part, name)]
-        if len(pair) == 1:
-            yield f"{of} defines {pair[0]} alone: adapted and with_memory need each other"
-    if isinstance(part, Advantage) and (part.needs.outputs or not part.needs.logprobs):
+
+
+@_declared.register
+def _of_episode(part: Episode) -> Iterator[Declared | str]:
+    yield Declared("writes_tokens", part.writes_tokens, ("next_tokens", "take_tokens"))
+
+
+@_declared.register
+def _of_reward(part: RewardFn) -> Iterator[Declared | str]:
+    yield Declared("has_second_opinion", part.has_second_opinion, ("second_opinion",))
+
+
+@_declared.register
+def _of_wrapper(part: RewardWrapper) -> Iterator[Declared | str]:
+    of, has = type(part).__qualname__, part.inner.has_second_opinion
+    if part.has_second_opinion != (has or overrides(part, "second_opinion")):
+        inner = "has" if has else "lacks"
+        yield f"{of}.has_second_opinion = {part.has_second_opinion}; the reward inside {inner} it"
+
+
+@_declared.register
+def _of_backend(part: Backend) -> Iterator[Declared | str]:
+    can = part.capabilities
+    yield Declared("capabilities.eval_loss", can.eval_loss, ("eval_loss",))
+    yield Declared("capabilities.partial_rollouts", can.partial_rollouts, ("live_policy",))
+
+
+@_declared.register
+def _of_teacher(part: Teacher) -> Iterator[Declared | str]:
+    tells = part.capabilities
+    score = ("answer",) if tells.reads_data else ("score",)
+    yield Declared("capabilities.reads_data", tells.reads_data, ("answer",))
+    yield Declared("capabilities.has_scores", tells.has_scores, score)
+    if not tells.reads_data:
+        yield Declared("capabilities.has_states", tells.has_states, ("states",))
+
+
+@_declared.register
+def _of_policy(part: Policy) -> Iterator[Declared | str]:
+    yield Declared("can_export", part.can_export, ("export_weights",))
+    yield Declared("makes_rollouts", part.makes_rollouts, ("rollout",))
+
+
+@_declared.register
+def _of_tokenizer(part: Tokenizer) -> Iterator[Declared | str]:
+    yield Declared("can_save", part.can_save, ("save",))
+    yield Declared("has_bytes", False, ("bytes_of",))  # the default may be exact as well
+
+
+@_declared.register
+def _of_learning_part(part: LearningPart) -> Iterator[Declared | str]:
+    pair = [name for name in ("adapted", "with_memory") if overrides(part, name)]
+    if len(pair) == 1:
+        of = type(part).__qualname__
+        yield f"{of} defines {pair[0]} alone: adapted and with_memory need each other"
+
+
+@_declared.register
+def _of_advantage(part: Advantage) -> Iterator[Declared | str]:
+    needs = part.needs
+    yield Declared("refill_limit", part.refill_limit > 0, ("keep",), is_needed=False)
+    is_asked = bool(needs.annotations or needs.distributions or needs.provides)
+    yield Declared("needs", is_asked, ("per_token",), is_needed=False)
+    yield from _of_learning_part(part)
+    if needs.outputs or not needs.logprobs:
+        of = type(part).__qualname__
         yield f"{of}.needs asks for outputs of the forward pass, which losses alone get"
-    if isinstance(part, Loss):
-        if part.needs.provides:
-            yield f"{of}.needs says provides, which advantages alone can (per_token)"
-        if not (part.needs.logprobs or part.needs.outputs):
-            yield f"{of}.needs asks for no output of the forward pass: it could not train"
 
 
-def _is_said(part: Part, name: str, methods: list[str]) -> bool:
+@_declared.register
+def _of_loss(part: Loss) -> Iterator[Declared | str]:
+    of = type(part).__qualname__
+    yield from _of_learning_part(part)
+    if part.needs.provides:
+        yield f"{of}.needs says provides, which advantages alone can (per_token)"
+    if not (part.needs.logprobs or part.needs.outputs):
+        yield f"{of}.needs asks for no output of the forward pass: it could not train"
+
+
+def _is_said(part: object, name: str, methods: list[str]) -> bool:
     """
     Whether the part says of itself that the ability is off, as its options may.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from rlvr.border.calls import Border, shown
 from rlvr.parts import (
@@ -12,6 +12,7 @@ from rlvr.parts import (
     Callback,
     Checkpointer,
     Curriculum,
+    Episode,
     LearningPart,
     Loss,
     Needs,
@@ -25,7 +26,7 @@ from rlvr.parts import (
 
 _KINDS = (
     *(Task, RewardFn, Sampler, Advantage, Loss, Backend, Policy, Teacher),
-    *(Checkpointer, Curriculum, Callback),
+    *(Checkpointer, Curriculum, Callback, Episode),
 )
 BASES: Mapping[str, type[Part]] = {base.kind: base for base in _KINDS}
 """The base class from which every part of a kind derives."""
@@ -33,13 +34,13 @@ BASES: Mapping[str, type[Part]] = {base.kind: base for base in _KINDS}
 
 def fault_of_part(part: object, kind: str) -> str:
     """What came in place of a part of a kind, and what to do; "" where it is one."""
-    base = BASES.get(kind)
-    needs: object = part.needs if isinstance(part, LearningPart) else Needs()
+    base = BASES.get(kind, Part)
+    if kind in BASES and not isinstance(part, base):
+        return f"{shown(part)}, which does not derive from rlvr.{base.__name__}"
+    needs: Any = cast(Any, part).needs if issubclass(base, LearningPart) else Needs()
     if not isinstance(needs, Needs):
         return f"{type(part).__name__}.needs = {shown(needs)}, which is no rlvr.Needs"
-    if base is None or isinstance(part, base):
-        return ""
-    return f"{shown(part)}, which does not derive from rlvr.{base.__name__}"
+    return ""
 
 
 P = TypeVar("P", bound=LearningPart)

@@ -81,7 +81,7 @@ def episode_of(task: Task, problem: Problem) -> Episode:
     """A fresh episode of a problem."""
     at = Border(task, "task", "episode", promised="an Episode", problem=problem.id)
     episode = at.call(task.episode, problem)
-    at.check("" if isinstance(episode, Episode) else f"{shown(episode)}, which is no rlvr.Episode")
+    at.check(fault_of_part(episode, "episode"))
     check_declarations(episode, "episode")
     return episode
 

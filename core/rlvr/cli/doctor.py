@@ -11,6 +11,7 @@ from functools import partial
 
 from attrs import frozen
 
+from rlvr.assembly.prerequisites import run_check
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import print_json, table
 from rlvr.cli.parser import examples
@@ -18,9 +19,8 @@ from rlvr.errors import ExitCode
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.registry import Registry
-from rlvr.plugins.resolve import load_object
 from rlvr.plugins.status import PluginStatus
-from rlvr.specs import Check, CheckResult
+from rlvr.specs import CheckResult
 
 MINIMAL_PYTHON = (3, 11)
 
@@ -86,21 +86,16 @@ def _findings(host: PluginHost, plugin: str | None, is_fast: bool) -> Iterator[F
         if check.is_slow and is_fast:
             yield Finding(check.provider, check.name, "skipped", "slow (--fast)")
             continue
-        yield _run(check.provider, check.name, partial(_call, check), is_required=check.required)
+        yield _run(
+            check.provider, check.name, partial(run_check, check), is_required=check.required
+        )
 
 
-def _call(check: Check) -> object:
-    return load_object(check.target, check.provider)()
-
-
-def _run(plugin: str, name: str, function: Callable[[], object], *, is_required: bool) -> Finding:
+def _run(
+    plugin: str, name: str, function: Callable[[], CheckResult], *, is_required: bool
+) -> Finding:
     started = time.perf_counter()
-    try:
-        result = function()
-        if not isinstance(result, CheckResult):
-            raise TypeError(f"the check gave {type(result).__name__}, not CheckResult")
-    except Exception as error:  # the plugin border: a check that crashes is a check that failed
-        result = CheckResult(ok=False, found=f"the check failed: {type(error).__name__}: {error}")
+    result = function()
     missing = "missing" if is_required else "optional"
     status = "ok" if result.ok else missing
     seconds = round(time.perf_counter() - started, 3)

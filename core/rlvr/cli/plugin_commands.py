@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 
+from rlvr.border.calls import Border, shown
 from rlvr.cli.output import table
 from rlvr.cli.parser import refusals_are_ours
 from rlvr.errors import ExitCode, PluginError, UnknownNameError
@@ -84,12 +86,17 @@ def _top_command(name: str, others: Sequence[str], host: PluginHost) -> CommandS
 def _call(command: CommandSpec, words: Sequence[str]) -> int:
     setup()  # else structlog's own default logs on standard output, among the results
     target = load_object(command.target, command.provider)
+    promised = "an exit code, or None for 0"
+    at = Border(command, command.kind, command.target, promised=promised)
     hush() if command.is_interactive else tells(lambda: command.name)
     with refusals_are_ours(), ExitStack() as held:
         for path in _outs(words):
             held.enter_context(apart_from_runs(path))
-        result: int = target(list(words))
-    return result
+        result: object = target(list(words))
+    if inspect.iscoroutine(result):
+        result.close()
+    at.check("" if result is None or isinstance(result, int) else shown(result))
+    return int(result) if isinstance(result, int) else ExitCode.DONE
 
 
 def _outs(words: Sequence[str]) -> list[Path]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from rlvr.assembly.prerequisites import check_prerequisites
+from rlvr.border.calls import shown, told_by
 from rlvr.cli import audit
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import print_json
@@ -172,9 +173,9 @@ def _check_record(spec: Any, offered: Offered, report: Report) -> None:
                 resolve(records, [Layer(part, known)])
             case Check():
                 asked = "it gives a CheckResult."
-                found = load_object(spec.target, spec.provider)()
-                if type(found) is not CheckResult:
-                    raise TypeError(f"it gave {found!r}")
+                found = told_by(spec, spec.target, object, "a CheckResult")
+                if not isinstance(found, CheckResult):
+                    raise TypeError(f"it gave {shown(found)}")
             case CommandSpec():
                 asked = "it can be imported and called."
                 if not callable(load_object(spec.target, spec.provider)):

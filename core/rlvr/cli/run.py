@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from rlvr.assembly.configure import configure as resolve_configuration
 from rlvr.assembly.configured import Configured
+from rlvr.border.calls import said
 from rlvr.builtin.terminal import progress_for
 from rlvr.cli.options import add_config_flags, add_run_flags, add_training_flags
 from rlvr.cli.parser import examples
@@ -149,11 +150,23 @@ def _fits(directory: RunDir, wanted: Configured) -> bool:
 
 
 def _of_plugins(host: PluginHost, directory: Path) -> dict[str, Any]:
-    """What plugins add to the summary; one that fails adds nothing more."""
+    """What plugins add to the summary; one that fails adds nothing more, nor what is no JSON."""
     hook, entries = "rlvr_run_summarised", dict[str, Any]()
     for name, error in host.announce(hook, directory=directory, entries=entries):
         log.error("observer_failed", hook=hook, observer=name, error=repr(error))
-    return entries
+    faults = {name: _fault_of_entry(name, value) for name, value in entries.items()}
+    for name, fault in faults.items():
+        if fault:
+            log.error("entry_left_out", hook=hook, entry=repr(name), why=fault)
+    return {name: value for name, value in entries.items() if not faults[name]}
+
+
+def _fault_of_entry(name: object, value: object) -> str:
+    try:
+        json.dumps({name: value}, default=str)
+    except Exception as error:  # the plugin border: its __str__ is the plugin's
+        return said(error)
+    return "" if isinstance(name, str) else "its name is no text"
 
 
 def _summary(finished: Finished, configured: Configured) -> dict[str, Any]:

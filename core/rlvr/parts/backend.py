@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,9 +12,18 @@ from attrs import frozen
 from rlvr.concurrency import all_of
 from rlvr.errors import UnsupportedError
 from rlvr.parts.base import Part
-from rlvr.types import Completion, Datum, FloatArray, GenerateRequest
+from rlvr.types import (
+    Completion,
+    Datum,
+    FloatArray,
+    GenerateRequest,
+    Problem,
+    SamplingParams,
+    Trajectory,
+)
 
 if TYPE_CHECKING:
+    from rlvr.parts.episode import Episode
     from rlvr.parts.loss import Loss
     from rlvr.parts.tokenizer import Tokenizer
     from rlvr.tokenization.image_processor import ImageProcessor
@@ -30,10 +39,12 @@ class Policy(Part):
         tokenizer: Of its model.
         context_length: Most tokens of prompt and completion together.
         can_export: Whether `export_weights` works.
-        is_strict: Its requests fail once the weights have changed. Where steps overlap
-            (`run.max_staleness`) an update then waits for those under way; else it is a snapshot.
+        is_strict: Its requests and its export fail once the weights have changed. Where steps
+            overlap (`run.max_staleness`) an update then waits for those under way; else it is a
+            snapshot.
         draws_on_server: A server draws by weights that are there, so that no sampler has to hand
             it any.
+        makes_rollouts: It gives no tokens: a sampler asks it for whole trajectories (`rollout`).
         image_processor: What makes pixels of pictures; None where the model reads text alone.
     """
 
@@ -46,6 +57,7 @@ class Policy(Part):
     can_export: bool = False
     is_strict: bool = False
     draws_on_server: bool = False
+    makes_rollouts: bool = False
     image_processor: ImageProcessor | None = None
 
     @abc.abstractmethod
@@ -60,6 +72,18 @@ class Policy(Part):
     async def generate_many(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
         """One completion a request, in order; the first error ends the others, and is raised."""
         return await all_of(map(self.generate, requests))
+
+    async def rollout(
+        self, problem: Problem, episode: Callable[[], Episode], params: SamplingParams, index: int
+    ) -> Trajectory:
+        """
+        A whole trajectory of texts or files, by a policy without tokens: a chat, an agent.
+
+        `episode` makes a fresh one of the problem; `index` is the place in the problem's group. A
+        rollout that fails is a trajectory with finish "error"; an error that concerns all of them
+        is raised.
+        """
+        raise UnsupportedError(f"{type(self).__name__} gives tokens, and no whole rollouts")
 
     async def score(self, data: Sequence[Datum]) -> list[FloatArray] | None:
         """

@@ -73,6 +73,7 @@ RETIRED: Mapping[str, Mapping[str, str]] = {
         "partial_rollouts": "capabilities",
         "logprob_tolerance": "capabilities",
     },
+    "sampler": {"score": "drawn_by"},
     "policy": {"write": "export_weights", "sight": "image_processor"},
     "teacher": {"sight": "image_processor"},
 }
@@ -159,8 +160,7 @@ def check_object(part: Part) -> None:
     Short names are no slips here: many objects have a `state` and a `last`.
     """
     own = {n: v for n, v in getattr(part, "__dict__", {}).items() if not n.startswith("_")}
-    cls = type(part)
-    known = _known(cls)
+    known = _known(cls := type(part))
     own = {
         name: value
         for name, value in own.items()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, ClassVar
 
 from rlvr.parts.base import Part
-from rlvr.types import Datum, FloatArray, Problem, SamplingParams, Trajectory
+from rlvr.types import Problem, SamplingParams, Trajectory
 
 if TYPE_CHECKING:
     from rlvr.parts.backend import Policy
@@ -21,11 +21,14 @@ class Sampler(Part):
     Attributes:
         draws_from_policy: False where trajectories come from elsewhere (references): their
             logprobs are then zeros, and importance-weighted losses refuse them.
+        exports_weights: It hands the policy's weights to a server (`Policy.export_weights`). Where
+            steps overlap it is given policies of one version, never `Backend.live_policy`.
     """
 
     kind: ClassVar[str] = "sampler"
 
     draws_from_policy: bool = True
+    exports_weights: bool = False
 
     @abc.abstractmethod
     def sample(
@@ -40,9 +43,9 @@ class Sampler(Part):
         "error". Many problems are sampled at the same time.
         """
 
-    async def score(self, policy: Policy, data: Sequence[Datum]) -> list[FloatArray] | None:
-        """As `Policy.score`, by what would draw for this policy: the policy itself, or a server."""
-        return await policy.score(data)
+    async def drawn_by(self, policy: Policy) -> Policy:
+        """What draws in truth for this policy: itself, or a server that has its weights by then."""
+        return policy
 
     def why_empty(self) -> str:
         """Why a batch of problems has no trajectory at all; "": that is no mistake."""

@@ -205,7 +205,7 @@ class PluginHost:
         for name in self._listeners(hook):
             try:
                 answers.extend((name, answer) for answer in self._call(hook, name, {}))
-            except Exception as error:  # the plugin border
+            except (Exception, SystemExit) as error:  # the plugin border
                 answers.append((name, error))
         return answers
 
@@ -233,7 +233,7 @@ class PluginHost:
         for name in self._listeners(hook_name):
             try:
                 self._call(hook_name, name, kwargs)
-            except Exception as error:  # the plugin border: a failing observer stops no run
+            except (Exception, SystemExit) as error:  # the plugin border: the run goes on
                 failures.append((name, error))
         return failures
 
@@ -242,10 +242,13 @@ class PluginHost:
         for name in self._listeners("rlvr_explain_error"):
             try:
                 results = self._call("rlvr_explain_error", name, {"error": error})
-            except Exception:  # the plugin border: advice must not hide the error itself
-                continue
+            except (Exception, SystemExit) as failure:  # advice must not hide the error itself
+                results = [failure]
             if results and isinstance(results[0], Advice):
                 return results[0]
+            if results:
+                came = f"{results[0]!r}, which is no Advice"
+                error.add_note(f"plugin {name!r}: rlvr_explain_error gave {came}")
         return None
 
     def _listeners(self, hook: str) -> list[str]:

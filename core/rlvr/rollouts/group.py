@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 
-from rlvr.border.promises import trajectories_of
+from rlvr.border.promises import episode_of, trajectories_of
 from rlvr.concurrency import all_of, as_they_end, end
 from rlvr.errors import ConfigError
 from rlvr.parts import Policy, Sampler, Task
@@ -19,6 +20,7 @@ class GroupSampler(Sampler):
     """
     Draws `params.group_size` trajectories of a problem from the policy, one coroutine each.
 
+    A policy that makes whole rollouts (`Policy.makes_rollouts`) is asked for those.
     A rollout whose episode raises, or whose completion has finish "error", ends there with finish
     "error" and is counted as a failure; the others go on.
     """
@@ -39,11 +41,16 @@ class GroupSampler(Sampler):
         Raises:
             ConfigError: `params.max_tokens` leave no room for a prompt in the model's context.
         """
-        check_room(policy, params)
-        rollouts = [
-            rollout(policy, task, problem, params, index=index, turns=self._turns)
-            for index in range(params.group_size)
-        ]
+        places = range(params.group_size)
+        if policy.makes_rollouts:
+            episode = partial(episode_of, task, problem)
+            rollouts = [policy.rollout(problem, episode, params, index) for index in places]
+        else:
+            check_room(policy, params)
+            rollouts = [
+                rollout(policy, task, problem, params, index=index, turns=self._turns)
+                for index in places
+            ]
         async with aclosing(as_they_end(rollouts)) as ended:
             async for trajectory in ended:
                 yield trajectory

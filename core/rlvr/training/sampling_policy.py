@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import inspect
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from attrs import define, evolve, field
 
-from rlvr.assembly.recipe import Recipe
+from rlvr.assembly.recipe import Recipe, draws_live
 from rlvr.border.promises import policy_of
-from rlvr.parts import Policy
+from rlvr.parts import Episode, Policy
 from rlvr.training.mismatch import Parity, check_parity, probe_again
 from rlvr.training.rollout_queue import RolloutQueue
 from rlvr.training.weight_sync import SyncWatch
-from rlvr.types import Completion, GenerateRequest, Group, SamplingParams
+from rlvr.types import (
+    Completion,
+    Datum,
+    FloatArray,
+    GenerateRequest,
+    Group,
+    Problem,
+    SamplingParams,
+    Trajectory,
+)
 
 PROBED = 4
 """Trajectories compared after each weight sync."""
+
+DECLARED = frozenset(inspect.get_annotations(Policy)) - {"kind"}
+"""What a policy says of itself."""
 
 
 @define(kw_only=True)
@@ -58,7 +72,7 @@ class SamplingPolicy:
         backend, now = self.recipe.backend, self.queue.updates
         async with self._asking:
             if self._policy is None or self._policy_of != now:
-                is_live = self.queue.staleness > 0 and backend.capabilities.partial_rollouts
+                is_live = draws_live(self.recipe.sampler, backend, self.queue.staleness)
                 self._policy = await policy_of(backend, is_live=is_live)
                 self._policy_of = now
             return self._policy
@@ -78,7 +92,8 @@ class SamplingPolicy:
                 return
             policy = await policy_of(backend)
             if self.queue.updates != updates:  # the weights are no longer those that sampled
-                groups = await probe_again(policy, groups, PROBED, params)
+                drawer = await self.recipe.sampler.drawn_by(policy)
+                groups = await probe_again(drawer, groups, PROBED, params)
             self.parity = await check_parity(
                 backend, groups, probe=PROBED, threshold=options.threshold
             )
@@ -88,20 +103,49 @@ class SamplingPolicy:
 
 class _Following(Policy):
     """
-    Draws each completion with the newest weights, which stay until it has ended.
+    Does each thing with the newest weights, which stay until it has ended.
 
     For strict policies where steps overlap: a rollout's later turns may be drawn by newer weights,
-    and each completion names its own. `version` and `digest` are those of the last one begun.
+    and each completion names its own. `version` and `digest` are those of the last thing begun.
     """
 
     def __init__(self, source: SamplingPolicy, policy: Policy) -> None:
         self._source = source
-        self.tokenizer, self.context_length = policy.tokenizer, policy.context_length
-        self.image_processor = policy.image_processor
-        self.version, self.digest = policy.version, policy.digest
+        for name in DECLARED:
+            setattr(self, name, getattr(policy, name))
+        self.is_strict = False  # it waits
 
     async def generate(self, request: GenerateRequest) -> Completion:
         """One completion; raises as the backend's policy does."""
+        async with self._newest() as policy:
+            return evolve(await policy.generate(request), versions=(policy.version,))
+
+    async def generate_many(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
+        """All by the same weights."""
+        async with self._newest() as policy:
+            drawn = await policy.generate_many(requests)
+            return [evolve(one, versions=(policy.version,)) for one in drawn]
+
+    async def rollout(
+        self, problem: Problem, episode: Callable[[], Episode], params: SamplingParams, index: int
+    ) -> Trajectory:
+        """A whole trajectory by the same weights."""
+        async with self._newest() as policy:
+            return await policy.rollout(problem, episode, params, index)
+
+    async def score(self, data: Sequence[Datum]) -> list[FloatArray] | None:
+        """By the newest weights."""
+        async with self._newest() as policy:
+            return await policy.score(data)
+
+    async def export_weights(self, directory: Path) -> None:
+        """Write the newest weights: `version` and `digest` are theirs when it is done."""
+        async with self._newest() as policy:
+            await policy.export_weights(directory)
+        self.version, self.digest = policy.version, policy.digest  # others may have begun since
+
+    @asynccontextmanager
+    async def _newest(self) -> AsyncIterator[Policy]:
         async with self._source.kept() as policy:
             self.version, self.digest = policy.version, policy.digest
-            return evolve(await policy.generate(request), versions=(policy.version,))
+            yield policy

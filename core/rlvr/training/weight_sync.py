@@ -83,7 +83,7 @@ class SyncWatch:
         data = self._data or _watched(groups, policy.context_length)
         if sum(int(d.mask.sum()) for d in data) < FEWEST:
             return
-        told = await sampler.score(policy, data)
+        told = await (await sampler.drawn_by(policy)).score(data)
         if told is not None:
             self._data = data
             trained = await backend.logprobs(data, "policy")

@@ -217,22 +217,34 @@ def _installed(root: str) -> Unit:
     told, linked, seen = [root], set[str](), set[str]()
     while pending:
         name = normal_name(pending.pop())
-        if name in seen:
-            continue
+        if name not in seen and (found := _distribution(name)) is not None:
+            told.append(found[0])
+            linked |= found[1]
+            pending += found[2]
         seen.add(name)
-        try:
-            found = metadata.distribution(name)
-        except (metadata.PackageNotFoundError, ValueError):
-            continue
-        told.append(f"{name} {_recorded(found)}")
-        with suppress(Exception):  # other people's metadata may hold anything
-            origin = json.loads(found.read_text("direct_url.json") or "{}")
-            if origin.get("dir_info", {}).get("editable"):  # its record says nothing of its files
-                linked.add(name.replace("-", "_"))
-                linked.update(p for p, of in _packages().items() if name in map(normal_name, of))
-        with suppress(Exception):
-            pending += [m[0] for text in found.requires or () if (m := _REQUIRED.match(text))]
     return "\n".join(sorted(told)), frozenset(linked)
+
+
+@cache
+def _distribution(name: str) -> tuple[str, frozenset[str], tuple[str, ...]] | None:
+    """
+    Version and record of a distribution, its packages where it is editable, and what it requires.
+
+    Its metadata is read once a process: all distributions of an environment need each other.
+    """
+    try:
+        found = metadata.distribution(name)
+    except (metadata.PackageNotFoundError, ValueError):
+        return None
+    linked, needed = set[str](), list[str]()
+    with suppress(Exception):  # other people's metadata may hold anything
+        origin = json.loads(found.read_text("direct_url.json") or "{}")
+        if origin.get("dir_info", {}).get("editable"):  # its record says nothing of its files
+            linked.add(name.replace("-", "_"))
+            linked.update(p for p, of in _packages().items() if name in map(normal_name, of))
+    with suppress(Exception):
+        needed += [m[0] for text in found.requires or () if (m := _REQUIRED.match(text))]
+    return f"{name} {_recorded(found)}", frozenset(linked), tuple(needed)
 
 
 def _recorded(found: metadata.Distribution) -> str:

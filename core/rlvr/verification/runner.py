@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import math
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -22,19 +22,11 @@ from rlvr.log import get
 from rlvr.parts import RewardFn
 from rlvr.progress.status import RunStatus
 from rlvr.types import Failed, Group, Outcome, PassRate, Problem, Reward, ScoredGroup, Trajectory
-from rlvr.verification.slots import Rank, Slots
+from rlvr.verification.slots import Rank, SingleFlight, Slots
 from rlvr.verification.verdict import verdict_of
 from rlvr.verification.verdict_cache import VerdictStore
 
 log = get(__name__)
-
-
-@define
-class _Flight:
-    """A verification that several equal answers wait for; it ends with the last of them."""
-
-    task: asyncio.Task[Outcome]
-    askers: int = 0
 
 
 @define
@@ -61,7 +53,7 @@ class VerificationRunner:
     status: RunStatus = field(factory=RunStatus)
     slots: Slots = field(default=Factory(lambda self: Slots(count=self.workers), takes_self=True))
     running: set[asyncio.Task[Any]] = field(factory=set)
-    _flying: dict[str, _Flight] = field(factory=dict, init=False)
+    _flying: SingleFlight[Outcome] = field(factory=SingleFlight, init=False)
 
     def at(self, step: int, history: Mapping[str, PassRate]) -> VerificationRunner:
         """This runner with the reward as it is at a training step (0-based)."""
@@ -113,17 +105,14 @@ class VerificationRunner:
         """
         self.status.begin_verifying(1)
         place = (*rank, -self._expected(problem, trajectory))
-        return self._started(self._one(problem, trajectory, place))
+        task = asyncio.create_task(self._one(problem, trajectory, place))
+        self.running.add(task)
+        task.add_done_callback(self.running.discard)
+        return task
 
     async def stop(self) -> None:
         """Cancel all verifications, also those that have not run yet, and wait for their end."""
         await end(list(self.running))
-
-    def _started(self, work: Coroutine[Any, Any, Outcome]) -> asyncio.Task[Outcome]:
-        task = asyncio.create_task(work)
-        self.running.add(task)
-        task.add_done_callback(self.running.discard)
-        return task
 
     def _expected(self, problem: Problem, trajectory: Trajectory) -> float:
         try:
@@ -161,19 +150,8 @@ class VerificationRunner:
         if (known := self.store.get(key)) is not None:
             self.status.cached += 1
             return known
-        flight = self._flying.get(key)
-        is_first = flight is None
-        if flight is None:
-            work = self._verify(problem, trajectory, rank, key)
-            flight = self._flying[key] = _Flight(task=self._started(work))
-        flight.askers += 1
-        try:
-            outcome = await asyncio.shield(flight.task)
-        finally:
-            flight.askers -= 1
-            if not flight.askers:
-                del self._flying[key]
-                await end([flight.task])
+        is_first = key not in self._flying
+        outcome = await self._flying.done(key, lambda: self._verify(problem, trajectory, rank, key))
         return outcome if is_first else _as_cached(outcome)
 
     def _key(self, problem: Problem, trajectory: Trajectory) -> str | None:

@@ -1,6 +1,7 @@
 """Limit how many verifications or programs run at a time; others wait in the order of their ranks.
 
-A verification's deadline does not count the time that it waits for a slot (`Clock`).
+A verification's deadline does not count the time that it waits for a slot (`Clock`), nor the time
+that work which it shares with others waits for one (`SingleFlight`).
 """
 
 from __future__ import annotations
@@ -9,32 +10,38 @@ import asyncio
 import heapq
 import itertools
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
+from typing import Any, Generic, TypeVar
 
 from attrs import define, field
 
-__all__ = ["Slots"]
+from rlvr.concurrency import end
 
+__all__ = ["SingleFlight", "Slots"]
+
+T = TypeVar("T")
 Rank = tuple[float, ...]
 
 LAST: Rank = (float("inf"),)
 """The rank behind all others."""
 
 
-@define
+@define(eq=False)
 class Clock:
     """
     Times one verification; it stands still while that waits for a slot and holds none.
 
     Work that hangs in a slot is timed although another part of its verification waits for one.
+    Work that several verifications wait for has a clock of its own, which theirs follow.
     """
 
     _past: float = 0.0
     _since: float = field(factory=time.monotonic)
     _waiting: int = 0
     _held: int = 0
+    _followers: list[Clock] = field(factory=list)
 
     def seconds(self) -> float:
         """What has been counted so far."""
@@ -50,10 +57,23 @@ class Clock:
         finally:
             self._add(-waiting, -held)
 
+    @contextmanager
+    def followed_by(self, other: Clock) -> Iterator[None]:
+        """In the block the other verification waits for what this clock's work waits for."""
+        other._add(self._waiting, self._held)
+        self._followers.append(other)
+        try:
+            yield
+        finally:
+            self._followers.remove(other)
+            other._add(-self._waiting, -self._held)
+
     def _add(self, waiting: int, held: int) -> None:
         self._past, self._since = self.seconds(), time.monotonic()
         self._waiting += waiting
         self._held += held
+        for follower in self._followers:
+            follower._add(waiting, held)
 
 
 CLOCK: ContextVar[Clock | None] = ContextVar("CLOCK", default=None)
@@ -109,3 +129,51 @@ class Slots:
             if not turn.done():
                 self._free -= 1
                 turn.set_result(None)
+
+
+@define(eq=False)
+class _Flight(Generic[T]):
+    task: asyncio.Task[T]
+    clock: Clock
+    askers: int = 0
+
+
+@define
+class SingleFlight(Generic[T]):
+    """
+    Work that is done once for all who ask for it under one key at the same time.
+
+    Results are not kept. While the work waits for a slot (`Slots`), no asker's deadline runs.
+    """
+
+    _flying: dict[str, _Flight[T]] = field(factory=dict, init=False)
+
+    def __contains__(self, key: str) -> bool:
+        """Whether it is under way."""
+        return key in self._flying
+
+    async def done(self, key: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """
+        The result of the work under way, else of `work()`; its exception is raised to all.
+
+        The work ends with its last asker: cancelling the others leaves it alone.
+        """
+        flight = self._flying.get(key)
+        if flight is None:
+            clock, context = Clock(), copy_context()
+            context.run(CLOCK.set, clock)
+            flight = _Flight(asyncio.create_task(work(), context=context), clock)
+            self._flying[key] = flight
+        flight.askers += 1
+        try:
+            with flight.clock.followed_by(CLOCK.get() or Clock()):
+                return await asyncio.shield(flight.task)
+        finally:
+            flight.askers -= 1
+            if not flight.askers:
+                del self._flying[key]
+                await end([flight.task])
+
+    async def stop(self) -> None:
+        """Cancel all that is under way, and wait for its end."""
+        await end([flight.task for flight in self._flying.values()])

@@ -244,3 +244,23 @@ def _referenced(datum: Datum) -> Datum:
 
     added = {**datum.annotations, "reference": datum.logprobs * 0.5}
     return attrs.evolve(datum, annotations=added)
+
+
+@pytest.mark.parametrize("mode", ["pg", "both"])
+def test_the_policy_gradient_inside_is_met_and_asked(mode: str) -> None:
+    """What it may do besides the loss goes on to it: teachers, weights of tokens."""
+    met: list[Any] = []
+
+    class Weighs(ReinforceLoss):
+        def meet(self, teachers: Any) -> None:
+            met.append(set(teachers))
+
+        def token_weights(self, data: Sequence[Datum]) -> list[Datum]:
+            return [attrs.evolve(d, annotations={**d.annotations, "seen": d.weights}) for d in data]
+
+    context = BuildContext(inner=Weighs(None, CONTEXT))
+    loss = OpdLoss(OpdLoss.config_class(mode=mode), context)
+    loss.meet({"teacher": TEACHER})
+
+    assert met == [{"teacher"}]
+    assert all("seen" in datum.annotations for datum in loss.token_weights(batch()))

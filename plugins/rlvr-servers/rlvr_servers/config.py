@@ -60,6 +60,13 @@ class ServersConfig(RequestOptions):
     probe_k: int = option(
         1024, "Most likeliest tokens a position that the start-up probe tries", validator=ge(1)
     )
+    slice_tokens: int = option(
+        0,
+        "Tokens that one request of a run's sampler draws: its completion goes on with weights "
+        "that are newer by then (--max-staleness); 0: all of a completion",
+        unit="tokens",
+        validator=ge(0),
+    )
     weights_dir: str = option(
         "", "Where a run's sampler writes weights for the server; empty: RUN/served-weights"
     )

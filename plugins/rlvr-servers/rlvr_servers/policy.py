@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+import structlog
 from attrs import field, frozen
 
 from rlvr import (
     BackendError,
+    ConfigError,
+    Episode,
+    EpisodeResult,
     Finish,
     GenerateRequest,
     Message,
     Policy,
+    PrerequisiteError,
+    Problem,
     SamplingParams,
+    Segment,
+    Trajectory,
     parse_variables,
+    seed_of,
+    with_stop_texts,
 )
 from rlvr_servers.client.endpoint import (
     BrokenError,
@@ -25,6 +35,8 @@ from rlvr_servers.client.endpoint import (
     RequestError,
 )
 from rlvr_servers.config import ServerConfig
+
+log = structlog.get_logger(__name__)
 
 _OVERFLOW = re.compile(
     r"context[ _](length|size|window)|maximum context|exceed\w* .{0,40}(token|context)|too long",
@@ -45,6 +57,8 @@ class ChatAnswer:
 @frozen(kw_only=True)
 class ServerPolicy(Policy):
     """What the sampler `chat` asks. `digest` is the model's name: its weights are the server's."""
+
+    makes_rollouts = True
 
     endpoint: Endpoint
     config: ServerConfig
@@ -86,6 +100,63 @@ class ServerPolicy(Policy):
                 f"the server refused the request: {error} (server.leave_out=FIELD leaves out a "
                 "field that it does not know)"
             ) from error
+
+    async def rollout(
+        self, problem: Problem, episode: Callable[[], Episode], params: SamplingParams, index: int
+    ) -> Trajectory:
+        """
+        One chat: every turn sends the whole history, and segments hold texts and no tokens.
+
+        The model's name and its finish reasons stand in `Trajectory.notes["server"]`, the name
+        also in `policy_digest`. A request or an episode that fails ends it with finish "error".
+
+        Raises:
+            PrerequisiteError: What fails for one request fails for all: the key, the sandbox.
+        """
+        chat = episode()
+        seed = seed_of(params.seed, problem.id, index)
+        finish: Finish = "stop"
+        failure = ""
+        messages: list[Message] = []
+        segments: list[Segment] = []
+        answers: list[ChatAnswer] = []
+        result = EpisodeResult()
+        try:
+            while (asked := chat.prompt()) is not None:
+                author: Any = "env" if segments else "prompt"
+                text = "\n".join(message.content for message in asked)
+                messages += asked
+                segments.append(Segment(author=author, tokens=[], text=text))
+                own_params = with_stop_texts(params, chat)
+                answer = await self.complete(messages, own_params, seed_of(seed, len(messages)))
+                messages.append(Message(role="assistant", content=answer.text))
+                segments.append(Segment(author="policy", tokens=[], logprobs=[], text=answer.text))
+                answers.append(answer)
+                finish = answer.finish
+                await chat.take(answer.text)
+            result = chat.result()
+        except (ConfigError, PrerequisiteError):  # it concerns every rollout
+            raise
+        except Exception as error:  # the plugin border: one rollout must not sink the rest
+            log.warning("rollout_failed", problem=problem.id, error=str(error))
+            finish, failure = "error", str(error) or repr(error)
+        told = {
+            "model": answers[0].model if answers else self.digest,
+            "finish_reasons": [answer.reason for answer in answers],
+        }
+        return Trajectory(
+            problem_id=problem.id,
+            segments=segments,
+            finish=finish,
+            seed=seed,
+            index=index,
+            temperature=params.temperature,
+            policy_version=self.version,
+            policy_digest=self.digest,
+            error=failure,
+            files=result.files,
+            notes={**result.notes, "server": told},
+        )
 
     def _body(
         self, messages: Sequence[Message], params: SamplingParams, seed: int

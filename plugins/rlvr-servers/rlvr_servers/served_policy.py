@@ -22,6 +22,7 @@ from rlvr import (
     Tokenizer,
     UnknownNameError,
     cut_completion,
+    seed_of,
 )
 from rlvr_servers.client.endpoint import MissingError, RefusedError, RequestError
 from rlvr_servers.protocols.protocol import AmbiguousError, Drawn, LacksError, ServerProtocol
@@ -159,10 +160,18 @@ class FedPolicy(ServedPolicy):
     Draws with the newest weights that the server was given; each completion names their version.
 
     Requests wait while weights change, and weights change when no request is under way: no
-    completion is drawn by two versions. A rollout's later turns may be drawn by a newer one.
+    request is drawn by two versions. A rollout's later turns may be drawn by a newer one, and with
+    `slice_tokens` the later tokens of a completion, too: each slice of it is a request of its own.
     """
 
-    def __init__(self, protocol: ServerProtocol, policy: Policy, *, context_length: int) -> None:
+    def __init__(
+        self,
+        protocol: ServerProtocol,
+        policy: Policy,
+        *,
+        context_length: int,
+        slice_tokens: int = 0,
+    ) -> None:
         """`policy` gives the tokenizer; `stand_for` says whose weights the server has."""
         super().__init__(
             protocol,
@@ -172,9 +181,41 @@ class FedPolicy(ServedPolicy):
         )
         self._gate, self._under_way = asyncio.Lock(), 0
         self._idle = asyncio.Event()
+        self._slice = slice_tokens
 
     async def generate(self, request: GenerateRequest) -> Completion:
-        """As `ServedPolicy.generate`."""
+        """As `ServedPolicy.generate`; what is drawn so far is read again with each slice."""
+        if not self._slice:
+            return await self._drawn(request)
+        tokens, logprobs, versions = list[int](), list[float](), dict[int, None]()
+        prompt, params = request.prompt.tolist(), request.params
+        while True:
+            left = params.max_tokens - len(tokens)
+            part = attrs.evolve(
+                request,
+                prompt=[*prompt, *tokens],
+                params=attrs.evolve(params, max_tokens=min(self._slice, left)),
+                seed=seed_of(request.seed, len(tokens)) if tokens else request.seed,
+            )
+            drawn = await self._drawn(part)
+            tokens += drawn.tokens.tolist()
+            logprobs += drawn.logprobs.tolist()
+            versions |= dict.fromkeys(drawn.versions)
+            if drawn.finish == "error":
+                return drawn
+            whole = cut_completion(
+                tokens,
+                logprobs,
+                tokenizer=self.tokenizer,
+                stops=params.stop,
+                is_stopped=drawn.finish == "stop",
+            )
+            is_full = len(drawn.tokens) in (0, left) or len(drawn.tokens) < part.params.max_tokens
+            if whole.finish == "stop" or is_full:
+                return attrs.evolve(whole, versions=tuple(versions))
+
+    async def _drawn(self, request: GenerateRequest) -> Completion:
+        """The completion of one request, by one version."""
         async with self._gate:  # first come, first served: weights that wait hold up those behind
             self._under_way += 1
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 
@@ -15,13 +15,12 @@ from rlvr import (
     BackendError,
     BuildContext,
     ConfigError,
-    Datum,
-    FloatArray,
     GroupSampler,
     Policy,
     Problem,
     Sampler,
     SamplingParams,
+    SingleFlight,
     Task,
     Trajectory,
 )
@@ -50,7 +49,7 @@ class ServerSampler(Sampler):
         ConfigError: A server that cannot take weights was to sample for a run.
     """
 
-    draws_from_policy = True
+    draws_from_policy = exports_weights = True
     scheme = ""
 
     def __init__(self, config: ServersConfig | None, context: BuildContext) -> None:
@@ -59,7 +58,9 @@ class ServerSampler(Sampler):
         self._run_dir = context.run_dir
         self._open: tuple[ServerProtocol, FedPolicy] | None = None
         self._pushing = asyncio.Lock()
-        self._pushed: set[tuple[int, str]] = set()
+        self._pushes = SingleFlight[None]()
+        self._writing: set[Path] = set()
+        self._held: tuple[int, str] | None = None  # version and digest of the server's weights
         self._temperatures: set[float] = {0.0, 1.0}
         where = self._config.weights_dir
         self._mounted = Path(where).expanduser() if where else None
@@ -94,10 +95,9 @@ class ServerSampler(Sampler):
             async for trajectory in ended:
                 yield trajectory
 
-    async def score(self, policy: Policy, data: Sequence[Datum]) -> list[FloatArray] | None:
-        """What the server gives to the tokens, which shows the weights that it holds."""
-        served = await self._served(policy, SamplingParams())
-        return await served.score(data)
+    async def drawn_by(self, policy: Policy) -> Policy:
+        """The server, with the policy's weights or newer ones."""
+        return await self._served(policy, SamplingParams())
 
     async def _served(self, policy: Policy, params: SamplingParams) -> Policy:
         """A server's own policy; else the server with the policy's weights, or newer ones."""
@@ -110,16 +110,22 @@ class ServerSampler(Sampler):
                 f"sampler {self.scheme} was asked for.",
                 f"found: the weights of this backend's policy ({type(policy).__name__}) "
                 "cannot be handed to a server",
-                "train with --backend torch and --max-staleness 0, or leave --sampler out",
+                "train with --backend torch, or leave --sampler out",
             )
         async with self._pushing:
             protocol, fed = self._open = self._open or await self._opened(policy)
             if params.temperature not in self._temperatures and isinstance(protocol, Vllm):
                 await _check_temperature(protocol, policy, params)
                 self._temperatures.add(params.temperature)
-            if (policy.version, policy.digest) not in self._pushed:
-                await self._push(policy, protocol, fed)
+        if not self._has(policy):
+            await self._pushes.done(str(id(policy)), lambda: self._push(policy, protocol, fed))
         return fed
+
+    def _has(self, policy: Policy) -> bool:
+        """Whether the server has the policy's weights, or newer ones."""
+        if self._held is None:
+            return False
+        return policy.version < self._held[0] or self._held == (policy.version, policy.digest)
 
     async def _opened(self, policy: Policy) -> tuple[ServerProtocol, FedPolicy]:
         if not self._config.url:
@@ -133,23 +139,40 @@ class ServerSampler(Sampler):
             f"{self.scheme}:{url}", self._config, policy.tokenizer
         )
         reads = min(policy.context_length, served.context_length or policy.context_length)
-        return protocol, FedPolicy(protocol, policy, context_length=reads)
+        cut = self._config.slice_tokens
+        return protocol, FedPolicy(protocol, policy, context_length=reads, slice_tokens=cut)
 
     async def _push(self, policy: Policy, protocol: ServerProtocol, fed: FedPolicy) -> None:
-        label = policy.digest[:16] or f"v{policy.version}"
+        """
+        Write the weights, then give them to the server, unless it got newer ones meanwhile.
+
+        The export may wait for an update of the weights, so no lock is held while it does.
+        """
         home = self._home()
-        directory = home / f"{policy.version:06d}-{label}"
-        shutil.rmtree(directory, ignore_errors=True)
+        written = home / f"new-{id(policy)}"
+        self._writing.add(written)
         try:
-            directory.mkdir(parents=True)
-            await policy.export_weights(directory)
-        except OSError as error:
-            raise BackendError(
-                f"the weights were to be written into {directory} for the server.",
-                f"found: {error}",
-                "choose another folder: servers.weights_dir=DIR",
-            ) from error
-        seen = self._config.weights_seen_at
+            await _write(policy, written)
+            async with self._pushing:
+                if not self._has(policy):
+                    label = policy.digest[:16] or f"v{policy.version}"
+                    directory = home / f"{policy.version:06d}-{label}"
+                    shutil.rmtree(directory, ignore_errors=True)
+                    written.rename(directory)
+                    await self._give(policy, protocol, fed, directory, label)
+        finally:
+            self._writing.discard(written)
+            shutil.rmtree(written, ignore_errors=True)
+
+    async def _give(
+        self,
+        policy: Policy,
+        protocol: ServerProtocol,
+        fed: FedPolicy,
+        directory: Path,
+        label: str,
+    ) -> None:
+        home, seen = self._home(), self._config.weights_seen_at
         inside = directory.relative_to(self._mounted or home).as_posix()
         seen_at = f"{seen.rstrip('/')}/{inside}" if seen else str(directory.resolve())
         weights = Weights(directory=directory, seen_at=seen_at, label=label)
@@ -157,10 +180,10 @@ class ServerSampler(Sampler):
             await push(protocol, weights)
             is_named = not isinstance(protocol, Vllm) and not protocol.adapter
             fed.stand_for(policy, label if is_named else "")
-        self._pushed.add((policy.version, policy.digest))
+        self._held = (policy.version, policy.digest)
         log.debug("weights_refreshed", version=policy.version, label=label)
         for other in home.iterdir():  # the server has read the newest: earlier ones are of no use
-            if other != directory and other.is_dir():
+            if other != directory and other not in self._writing and other.is_dir():
                 shutil.rmtree(other, ignore_errors=True)
 
     def _home(self) -> Path:
@@ -170,6 +193,20 @@ class ServerSampler(Sampler):
             return self._run_dir / SERVED_WEIGHTS
         self._temporary = self._temporary or Path(tempfile.mkdtemp(prefix="rlvr-served-"))
         return self._temporary / SERVED_WEIGHTS
+
+
+async def _write(policy: Policy, directory: Path) -> None:
+    """Write the policy's weights into a new folder."""
+    try:
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        await policy.export_weights(directory)
+    except OSError as error:
+        raise BackendError(
+            f"the weights were to be written into {directory} for the server.",
+            f"found: {error}",
+            "choose another folder: servers.weights_dir=DIR",
+        ) from error
 
 
 def _untrainable() -> ConfigError:

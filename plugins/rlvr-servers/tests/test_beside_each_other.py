@@ -226,6 +226,66 @@ def test_weights_wait_for_requests_and_requests_for_weights() -> None:
     asyncio.run(work())
 
 
+class Letters:
+    """A protocol that draws what is left of a text, and tells of each request when it is asked."""
+
+    adapter = ""
+    endpoint = SimpleNamespace(model="tiny", address=SimpleNamespace(base="here"))
+
+    def __init__(self, text: str, asked: Callable[[int], None] = lambda number: None) -> None:
+        self.ids, self.requests = Chars().encode(text), list[GenerateRequest]()
+        self.asked = asked
+
+    async def draw(self, request: GenerateRequest, _ends: Any) -> Drawn:
+        self.requests.append(request)
+        self.asked(len(self.requests))
+        begun = len(request.prompt) - 2
+        ids = self.ids[begun : begun + request.params.max_tokens]
+        is_stopped = len(ids) < request.params.max_tokens
+        return Drawn(tokens=ids, logprobs=[-1.0 - begun] * len(ids), is_stopped=is_stopped)
+
+
+def drawn_in_slices(protocol: Letters, **params: Any) -> Completion:
+    policy = FedPolicy(
+        protocol, ScriptedPolicy(tokenizer=Chars()), context_length=12, slice_tokens=3
+    )
+    policy.stand_for(ScriptedPolicy(["b"], version=1, digest="one"), "")
+    protocol.asked = lambda number: policy.stand_for(
+        ScriptedPolicy(["b"], version=(number + 1) // 2, digest=str(number)), ""
+    )
+    request = GenerateRequest(prompt=[1, 2], params=SamplingParams(**params), seed=0)
+    return asyncio.run(policy.generate(request))
+
+
+@pytest.mark.parametrize(
+    ("text", "params", "found", "finish", "versions"),
+    [
+        ("abcdefgh", {"max_tokens": 8}, "abcdefgh", "length", (1, 2)),
+        ("abcdef", {"max_tokens": 6}, "abcdef", "length", (1,)),
+        ("abcd", {"max_tokens": 8}, "abcd", "stop", (1,)),
+        ("abc", {"max_tokens": 8}, "abc", "stop", (1,)),
+        ("ab", {"max_tokens": 2}, "ab", "length", (1,)),
+        ("abcdefgh", {"max_tokens": 8, "stop": ("cd",)}, "ab", "stop", (1,)),
+        ("abcdefghijklmnop", {"max_tokens": 16}, "abcdefghij", "length", (1, 2)),
+    ],
+)
+def test_a_completion_in_slices_goes_on_with_newer_weights(
+    text: str, params: dict[str, Any], found: str, finish: str, versions: tuple[int, ...]
+) -> None:
+    """As one would be: to its length, its end, a stop text across slices, the context's end."""
+    protocol = Letters(text)
+
+    completion = drawn_in_slices(protocol, **params)
+
+    assert (completion.text, completion.finish) == (found, finish)
+    assert completion.versions == versions
+    starts = [len(request.prompt) - 2 for request in protocol.requests]
+    assert starts == list(range(0, 3 * len(starts), 3))
+    assert len({request.seed for request in protocol.requests}) == len(starts)
+    places = [-1.0 - start for start in starts for _ in range(3)][: len(completion.tokens)]
+    assert completion.logprobs.tolist() == places
+
+
 def test_weights_that_are_given_up_hold_nobody_up() -> None:
     """A push that is cancelled while it waits lets later requests pass."""
     protocol = Slow()
@@ -251,24 +311,36 @@ class Exports(ScriptedPolicy):
 
     can_export = True
 
-    def __init__(self, version: int) -> None:
+    def __init__(self, version: int, seconds: float = 0.01) -> None:
         super().__init__(["b"], tokenizer=Chars(), version=version, digest=f"digest-{version}")
-        self.exported = 0
+        self.exported, self.seconds = 0, seconds
 
     async def export_weights(self, directory: Path) -> None:
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(self.seconds)
+        (directory / "weights").write_text(self.digest)
         self.exported += 1
 
 
-def test_weights_travel_once_a_version_and_never_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Many problems ask at once; a rollout of an earlier version draws with the newer one."""
-    config = ServersConfig(url="http://nowhere#tiny")
-    refreshed: list[str] = []
+@pytest.fixture
+def refreshed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The weights that a server, which is not there, was given."""
+    found: list[str] = []
 
     async def push(_: Any, weights: Any) -> None:
-        refreshed.append(weights.label)
+        found.append((weights.directory / "weights").read_text())
+
+    async def build(*_: Any) -> tuple[Any, Any, Any]:
+        return SimpleNamespace(), None, SimpleNamespace(context_length=64)
+
+    monkeypatch.setattr("rlvr_servers.server_sampler.build_protocol", build)
+    monkeypatch.setattr("rlvr_servers.server_sampler.Vllm", SimpleNamespace)
+    monkeypatch.setattr("rlvr_servers.server_sampler.push", push)
+    return found
+
+
+def test_weights_travel_once_a_version_and_never_back(tmp_path: Path, refreshed: list[str]) -> None:
+    """Many problems ask at once; a rollout of an earlier version draws with the newer one."""
+    config = ServersConfig(url="http://nowhere#tiny")
 
     async def work() -> list[FedPolicy]:
         async with VllmSampler(config, BuildContext(run_dir=tmp_path)) as sampler:
@@ -280,14 +352,29 @@ def test_weights_travel_once_a_version_and_never_back(
             assert (first.exported, second.exported) == (1, 1)
             return served
 
-    async def build(*_: Any) -> tuple[Any, Any, Any]:
-        return SimpleNamespace(), None, SimpleNamespace(context_length=64)
-
-    monkeypatch.setattr("rlvr_servers.server_sampler.build_protocol", build)
-    monkeypatch.setattr("rlvr_servers.server_sampler.Vllm", SimpleNamespace)
-    monkeypatch.setattr("rlvr_servers.server_sampler.push", push)
     served = asyncio.run(work())
 
     assert refreshed == ["digest-1", "digest-2"]
     assert len({id(policy) for policy in served}) == 1
     assert served[0].version == 2
+
+
+def test_a_slow_export_never_puts_older_weights_back(tmp_path: Path, refreshed: list[str]) -> None:
+    """Version 1 is still being written when 2 has been given: it is thrown away."""
+    config = ServersConfig(url="http://nowhere#tiny")
+
+    async def work() -> int:
+        async with VllmSampler(config, BuildContext(run_dir=tmp_path)) as sampler:
+            slow, quick = Exports(1, seconds=0.2), Exports(2)
+            first = asyncio.create_task(sampler.drawn_by(slow))
+            await asyncio.sleep(0.05)
+            assert (await sampler.drawn_by(quick)).version == 2
+            assert not first.done()  # so no lock is held while it is written
+            served = await first
+            assert slow.exported == 1
+            return served.version
+
+    assert asyncio.run(work()) == 2
+    assert refreshed == ["digest-2"]
+    left = list((tmp_path / "served-weights").iterdir())
+    assert [path.name for path in left] == ["000002-digest-2"]

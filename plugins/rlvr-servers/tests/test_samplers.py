@@ -198,7 +198,7 @@ def test_a_drawn_token_that_could_be_several_ends_its_own_rollout(
 def test_weights_that_change_meanwhile_cannot_be_served(
     double: Start, student: Any, byte_model: Path, kind: str
 ) -> None:
-    """Partial rollouts (`--max-staleness` above 0): refused with what to set, nothing is drawn."""
+    """A policy that follows them: refused in words, nothing is drawn; a run gives no such one."""
     server, one = double(kind, byte_model), student()
 
     async def body() -> None:
@@ -209,7 +209,7 @@ def test_weights_that_change_meanwhile_cannot_be_served(
             params = SamplingParams(max_tokens=2)
             await sample_groups(sampler, await backend.live_policy(), task, problems, params)
 
-    with pytest.raises(ConfigError, match="--max-staleness 0"):
+    with pytest.raises(ConfigError, match="cannot be handed to a server"):
         asyncio.run(body())
     assert server.requests == []
 

@@ -45,8 +45,8 @@ class Copy(Sampler):
         raise NotImplementedError
         yield
 
-    async def score(self, policy, data):
-        return await (await self.backend.policy()).score(data)
+    async def drawn_by(self, policy):
+        return await self.backend.policy()
 
 
 def build(directory, lr=1e-4):

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -17,7 +18,7 @@ import structlog
 from attrs import define, field, frozen
 from attrs.validators import ge, gt
 
-from rlvr import VerifierError
+from rlvr import SingleFlight, Slots, VerifierError
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.engine.identity import OPTIONS, EngineIdentity, find_engine, identify
 from rlvr_chess.engine.process import EngineFailure, EngineProcess, best_of, last_complete
@@ -68,15 +69,18 @@ class EnginePool:
     Engine processes behind one queue: first come, first served (`async with` opens and ends them).
 
     Processes start when they are needed. One that dies, hangs or talks nonsense is killed and the
-    search is done once more in a new one. Equal positions that are under way are one search.
+    search is done once more in a new one. Equal positions that are under way are one search, which
+    ends with its last asker. Waiting for a free process does not count against the deadline of a
+    verification.
     """
 
     config: EngineConfig = field(factory=EngineConfig)
     _path: Path = field(init=False, factory=Path)
     _identity: EngineIdentity | None = field(init=False, default=None)
-    _free: asyncio.LifoQueue[EngineProcess] = field(init=False, factory=asyncio.LifoQueue)
+    _slots: Slots = field(init=False, factory=lambda: Slots(1))
     _all: list[EngineProcess] = field(init=False, factory=list)
-    _flying: dict[str, asyncio.Task[Entry]] = field(init=False, factory=dict)
+    _free: list[EngineProcess] = field(init=False, factory=list)
+    _flying: SingleFlight[Entry] = field(init=False, factory=SingleFlight)
 
     async def __aenter__(self) -> Self:
         """
@@ -87,18 +91,14 @@ class EnginePool:
         """
         self._path = find_engine(self.config.path)
         self._identity = await asyncio.to_thread(identify, self._path, self.config.nodes)
-        self._free = asyncio.LifoQueue()
+        self._slots = Slots(self.config.count)
         self._all = [EngineProcess(self._path) for _ in range(self.config.count)]
-        for process in self._all:
-            self._free.put_nowait(process)
+        self._free = list(self._all)
         return self
 
     async def __aexit__(self, *error: object) -> None:
         """End every search and every process."""
-        searches = list(self._flying.values())
-        for search in searches:
-            search.cancel()
-        await asyncio.gather(*searches, return_exceptions=True)
+        await self._flying.stop()
         await asyncio.gather(*(process.close() for process in self._all))
         self._all, self._identity = [], None
 
@@ -128,13 +128,8 @@ class EnginePool:
         """
         board = read_board(fen)
         known = board.fen()
-        search = self._flying.get(known)
-        if search is None:
-            legal = [move.uci() for move in board.legal_moves]
-            search = asyncio.create_task(self._all_moves(known, legal))
-            self._flying[known] = search
-            search.add_done_callback(lambda done: self._landed(known, done))
-        return await asyncio.shield(search)  # another one may wait for the same position
+        legal = [move.uci() for move in board.legal_moves]
+        return await self._flying.done(known, lambda: self._all_moves(known, legal))
 
     async def best_move(
         self, fen: str, nodes: int = 0, elo: int | None = None, skill: int | None = None
@@ -176,6 +171,16 @@ class EnginePool:
 
         return await self._search(fen, self.config.nodes, {**OPTIONS, **_FULL_STRENGTH}, read)
 
+    @asynccontextmanager
+    async def _process(self) -> AsyncIterator[EngineProcess]:
+        """A process that nobody else uses in the block."""
+        async with self._slots.taken():
+            process = self._free.pop()
+            try:
+                yield process
+            finally:
+                self._free.append(process)
+
     async def _search(
         self,
         fen: str,
@@ -189,9 +194,8 @@ class EnginePool:
         The search knows nothing of earlier ones. It is done once more in a fresh process where the
         first one fails.
         """
-        process = await self._free.get()
         commands, failures = [f"position fen {fen}", f"go nodes {nodes}"], []
-        try:
+        async with self._process() as process:
             for _ in range(_TRIES):
                 try:
                     await process.start(settings)
@@ -207,17 +211,9 @@ class EnginePool:
                 except BaseException:  # cancelled: its output must not answer the next question
                     await process.kill()
                     raise
-        finally:
-            self._free.put_nowait(process)
         raise VerifierError(
             f"the chess engine could not score {fen}.",
             f"found: {'; then '.join(failures)}",
             f"try: rlvr doctor --plugin chess, a larger chess.nodes (now {self.config.nodes}), "
             "or another chess.engine",
         )
-
-    def _landed(self, fen: str, search: asyncio.Task[Entry]) -> None:
-        """Forget a finished search; take its error, as perhaps no caller waits any more."""
-        self._flying.pop(fen, None)
-        if not search.cancelled():
-            search.exception()

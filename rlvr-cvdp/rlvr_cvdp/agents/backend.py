@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, NoReturn
 
+import structlog
 from attrs import Factory, field, frozen
 
 from rlvr import (
     BackendError,
     BuildContext,
     ConfigError,
+    Episode,
     GenerateRequest,
     Policy,
     PrerequisiteError,
+    Problem,
     SampledBackend,
+    SamplingParams,
+    Segment,
+    Trajectory,
+    VerifierError,
 )
 from rlvr_cvdp.agents.config import AgentConfig
 from rlvr_cvdp.agents.container import Ran, run_agent
@@ -24,16 +32,27 @@ from rlvr_cvdp.agents.workspace import Taken, take, workspace
 from rlvr_cvdp.images.daemon import docker_client
 from rlvr_cvdp.images.image import find_image
 from rlvr_cvdp.problem import CvdpProblem
+from rlvr_cvdp.sandbox.base import program_slots
 from rlvr_cvdp.sandbox.docker import sweep_containers
+
+log = structlog.get_logger(__name__)
 
 
 @frozen(kw_only=True, eq=False)
 class AgentPolicy(Policy):
-    """The policy of the sampler `agent`. `digest` is the image's id: there are no weights."""
+    """
+    The policy of the sampler `agent`; `workers` containers at a time.
+
+    They and the programs of verdicts share one limit (`program_slots`). `digest` is the image's
+    id: there are no weights.
+    """
+
+    makes_rollouts = True
 
     client: Any
     image: Any
     config: AgentConfig
+    workers: int = 1
     version: int = 0
     digest: str = field(
         init=False, default=Factory(lambda policy: str(policy.image.id), takes_self=True)
@@ -42,6 +61,48 @@ class AgentPolicy(Policy):
     async def generate(self, request: GenerateRequest) -> NoReturn:
         """Refused: only the sampler `agent` asks it."""
         raise BackendError("an agent in a container gives files, no tokens")
+
+    async def rollout(
+        self, problem: Problem, episode: Callable[[], Episode], params: SamplingParams, index: int
+    ) -> Trajectory:
+        """
+        One run of the agent.
+
+        `Trajectory.files` are the files to write that it changed; {} where it changed none, or
+        where it crashed or was stopped: a wrong answer. Where Docker failed, the trajectory has
+        finish "error": no answer at all. `Trajectory.notes["agent"]` says how it ended.
+
+        Raises:
+            PrerequisiteError: The image cannot be started.
+        """
+        try:
+            async with program_slots(self.workers):
+                ran, taken = await self.attempt(problem.payload)
+        except PrerequisiteError:  # every agent's
+            raise
+        except VerifierError as error:
+            log.warning("rollout_failed", problem=problem.id, error=str(error))
+            return Trajectory(problem_id=problem.id, index=index, finish="error", error=str(error))
+        told = {
+            "image": ", ".join(self.image.tags),
+            "exit": ran.exit,
+            "stopped": ran.stopped,
+            "why": ran.why,
+            "seconds": round(ran.seconds, 2),
+            "changed": sorted(taken.files),
+            "left": taken.left,
+        }
+        return Trajectory(
+            problem_id=problem.id,
+            index=index,
+            segments=(
+                Segment(author="prompt", tokens=[], text=problem.payload.prompt),
+                Segment(author="policy", tokens=[], logprobs=[], text=ran.log),
+            ),
+            policy_digest=self.digest,
+            files={} if ran.why else taken.files,
+            notes={"agent": told},
+        )
 
     async def attempt(self, problem: CvdpProblem) -> tuple[Ran, Taken]:
         """
@@ -74,6 +135,7 @@ class AgentBackend(SampledBackend):
 
     def __init__(self, config: AgentConfig | None, context: BuildContext) -> None:
         self._config = config or AgentConfig()
+        self._workers = max(context.workers, 1)
         self._name = context.model.partition(":")[2]
         self._stack = ExitStack()
         self._policy: AgentPolicy | None = None
@@ -110,7 +172,9 @@ class AgentBackend(SampledBackend):
                     f"build it (docker build -t {self._name} FOLDER), or see: docker images",
                 )
             sweep_containers(client, asked)
-            self._policy = AgentPolicy(client=client, image=image, config=self._config)
+            self._policy = AgentPolicy(
+                client=client, image=image, config=self._config, workers=self._workers
+            )
             self._stack = stack.pop_all()
 
     async def policy(self) -> AgentPolicy:

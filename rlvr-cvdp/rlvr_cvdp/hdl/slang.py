@@ -76,12 +76,12 @@ def _collect(node: Any, manager: Any, found: list[dict[str, Any]]) -> None:
     uses: set[str] = set()
     inner: list[Any] = []
 
-    def look(part: Any) -> None:
-        kind = getattr(getattr(part, "kind", None), "name", "")
+    def look(child: Any) -> None:
+        kind = getattr(getattr(child, "kind", None), "name", "")
         if kind in _USES:
-            uses.add(_USES[kind](part))
-        elif kind in _KINDS and part is not node:
-            inner.append(part)
+            uses.add(_USES[kind](child))
+        elif kind in _KINDS and child is not node:
+            inner.append(child)
 
     node.visit(look)
     ports = header.ports

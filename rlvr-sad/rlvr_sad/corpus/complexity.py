@@ -18,7 +18,7 @@ from attrs import frozen
 from attrs.validators import ge, gt, le
 
 from rlvr import BuildContext, ConfigError, Curriculum, PassRate, Problem, epochs, option
-from rlvr_sad.corpus.ref import TrajectoryRef
+from rlvr_sad.sessions.ref import TrajectoryRef
 from rlvr_sad.teacher_cache.answers import entropies
 
 log = structlog.get_logger(__name__)

@@ -14,12 +14,12 @@ from attrs import define, field
 
 from rlvr import ConfigError, Message, Problem
 from rlvr_sad.config import SadConfig
-from rlvr_sad.corpus.ref import TrajectoryRef
 from rlvr_sad.corpus.split import Named, held_out, settled, task_of
 from rlvr_sad.replay.layout import before
 from rlvr_sad.sessions.cache import TrajectoryCache
 from rlvr_sad.sessions.prepare import Ready, prepare
 from rlvr_sad.sessions.record import Rejected
+from rlvr_sad.sessions.ref import TrajectoryRef
 from rlvr_sad.trajectory import AgentTrajectory
 
 _TITLE = 160
@@ -52,6 +52,7 @@ class Corpus:
     unsupported: dict[str, str] = field(factory=dict)
     notes: Counter[str] = field(factory=Counter)
     formats: Counter[str] = field(factory=Counter)
+    _read_as: str = ""
     _ids: Counter[str] = field(factory=Counter)
 
     def refuse(self, where: str, reason: str) -> None:
@@ -70,7 +71,8 @@ class Corpus:
         name = f"{source}#{ready.trajectory.id}"
         self._ids[name] += 1
         again = self._ids[name]
-        self.problems.append(_problem(ready, f"{name}~{again}" if again > 1 else name, source))
+        name = f"{name}~{again}" if again > 1 else name
+        self.problems.append(_problem(ready, name, source, self._read_as))
 
 
 def read_corpus(paths: Sequence[Path], config: SadConfig, cache: TrajectoryCache) -> Corpus:
@@ -86,7 +88,7 @@ def read_corpus(paths: Sequence[Path], config: SadConfig, cache: TrajectoryCache
         ConfigError: A file cannot be opened, or no record has the label that names tasks.
     """
     names = _names(paths)
-    corpus = Corpus()
+    corpus = Corpus(read_as=config.format)
     named: list[Named] = []
     labels: set[str] = set()
     for found in prepare(paths, workers=config.workers, cache=cache, format_name=config.format):
@@ -122,7 +124,7 @@ def read_corpus(paths: Sequence[Path], config: SadConfig, cache: TrajectoryCache
     return corpus
 
 
-def _problem(ready: Ready, name: str, source: str) -> Problem:
+def _problem(ready: Ready, name: str, source: str, read_as: str) -> Problem:
     one = ready.trajectory
     lengths: Counter[str] = Counter()
     for segment in one.segments:
@@ -140,6 +142,7 @@ def _problem(ready: Ready, name: str, source: str) -> Problem:
             reasoning=lengths["reasoning"],
             action=lengths["action"],
             has_prompt=bool(before(one)),
+            read_as=read_as,
         ),
         digest=_digest(one),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import hashlib
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
@@ -34,26 +33,11 @@ from rlvr_sad.replay.layout import LAYOUTS, frame, lay_out, opening
 from rlvr_sad.replay.tally import Tally
 from rlvr_sad.replay.windows import LONG, Window, windows
 from rlvr_sad.sessions.cache import TrajectoryCache, code_digest
+from rlvr_sad.sessions.ref import TrajectoryRef
 from rlvr_sad.trajectory import AgentTrajectory
 
 _TRIES = 64
 """Trajectories after which a run that could replay none of them ends."""
-
-
-class RecordedTask(Task):
-    """
-    A task of recorded trajectories.
-
-    Attributes:
-        cache: Keeps results of reading and tokenising, by content.
-    """
-
-    is_offline = True
-    cache: TrajectoryCache
-
-    @abc.abstractmethod
-    def trajectory(self, problem: Problem) -> AgentTrajectory:
-        """The whole trajectory of a problem."""
 
 
 @frozen(kw_only=True)
@@ -99,13 +83,17 @@ class ReplaySampler(Sampler):
         self._tally = Tally()
         self._known: tuple[Any, str] = (None, "")  # a tokenizer and what tells it apart
         self._limit = self._count = 0
+        self._opened: TrajectoryCache | None = None
 
     async def __aenter__(self) -> ReplaySampler:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Log what was left out or cut since the last log line."""
+        """Log what was left out or cut since the last log line, and close the cache."""
         self._tally.tell(self._limit, is_over=True)
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
 
     async def sample(
         self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
@@ -114,9 +102,10 @@ class ReplaySampler(Sampler):
         The trajectory of a problem, or its windows in order; none where nothing can be learnt.
 
         Raises:
-            ConfigError: The task has no recorded trajectories, or windows leave no room.
+            ConfigError: The problem is no recorded trajectory, or windows leave no room.
         """
-        if not isinstance(task, RecordedTask):
+        recorded: object = problem.payload
+        if not isinstance(recorded, TrajectoryRef):
             raise ConfigError(
                 "recorded trajectories were to be replayed.",
                 f"found: {type(task).__name__}, which has none",
@@ -125,7 +114,7 @@ class ReplaySampler(Sampler):
         self._limit, overlap = self._room(policy)
         self._count = self._count or len(list(task.problems("all")))
         try:
-            laid = self._laid_out(policy, task, problem)
+            laid = self._laid_out(policy, problem, recorded)
         except BackendError as error:  # the model's template knows no such conversation
             self._tally.refuse(problem.id, str(error))
             return
@@ -169,7 +158,7 @@ class ReplaySampler(Sampler):
             )
         return limit, overlap
 
-    def _laid_out(self, policy: Policy, task: RecordedTask, problem: Problem) -> PreparedTrajectory:
+    def _laid_out(self, policy: Policy, problem: Problem, ref: TrajectoryRef) -> PreparedTrajectory:
         """
         Tokens and first messages, made once: kept by content of trajectory, pictures, tokenizer.
 
@@ -182,17 +171,18 @@ class ReplaySampler(Sampler):
             self._known = (tokenizer, f"{fingerprint(tokenizer)} {frame(tokenizer)}")
         layout = self._config.layout
         about = ["replay", problem.digest, self._known[1], layout, code_digest()]
-        recorded = task.trajectory(problem) if image_processor is not None else None
+        cache = self._opened = self._opened or TrajectoryCache()
+        recorded = ref.read(cache) if image_processor is not None else None
         pictures = pictures_of(recorded) if recorded is not None else ()
         if image_processor is not None and pictures:
             _load(image_processor)
             with _placed(recorded):
                 about += [image_processor.fingerprint, *(picture.digest() for picture in pictures)]
         key = hashlib.sha256("\0".join(about).encode()).digest()
-        kept = task.cache.get([key]).get(key)
+        kept = cache.get([key]).get(key)
         if kept is not None:
             return PreparedTrajectory.unpacked(kept, pictures)
-        trajectory = recorded or task.trajectory(problem)
+        trajectory = recorded or ref.read(cache)
         if image_processor is not None and pictures:
             with _placed(trajectory):
                 found = show(trajectory, tokenizer, image_processor, layout)
@@ -200,7 +190,7 @@ class ReplaySampler(Sampler):
             found = PreparedTrajectory(tokens=lay_out(trajectory, tokenizer, layout))
         unseen = len(trajectory.media()) - len(pictures)
         found = evolve(found, prompt=tuple(opening(trajectory, layout)), unseen=unseen)
-        task.cache.put({key: found.packed()})
+        cache.put({key: found.packed()})
         return found
 
 

@@ -58,12 +58,14 @@ class OpdLoss(Loss):
             self.needs |= attrs.evolve(self._distill.needs, teachers={})  # it is the advantage's
 
     def meet(self, teachers: Mapping[str, Teacher]) -> None:
+        self._gradient.meet(teachers)
         if self._distill is not None:
             self._distill.meet(teachers)
 
     def token_weights(self, data: Sequence[Datum]) -> list[Datum]:
         """All data of an update, with what each token counts in the divergence."""
-        return list(data) if self._distill is None else self._distill.token_weights(data)
+        data = self._gradient.token_weights(data)
+        return data if self._distill is None else self._distill.token_weights(data)
 
     def builtin_form(self) -> NamedForm | None:
         """As the policy gradient in mode "pg"; no service's loss has a divergence."""

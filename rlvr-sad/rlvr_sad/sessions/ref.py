@@ -28,6 +28,7 @@ class TrajectoryRef:
         reasoning: Characters of reasoning.
         action: Characters of action.
         has_prompt: Whether anything stands before the agent's first word.
+        read_as: The format that was asked for (`sad.format`); "": found by its looks.
     """
 
     key: bytes
@@ -38,8 +39,9 @@ class TrajectoryRef:
     reasoning: int
     action: int
     has_prompt: bool = True
+    read_as: str = ""
 
-    def read(self, cache: TrajectoryCache, format_name: str) -> AgentTrajectory:
+    def read(self, cache: TrajectoryCache) -> AgentTrajectory:
         """
         The trajectory, from the cache of what was read; its file is read again where it is gone.
 
@@ -48,7 +50,7 @@ class TrajectoryRef:
         """
         data = cache.get([self.key]).get(self.key)
         if data is None:
-            for _ in prepare([Path(self.source)], cache=cache, format_name=format_name):
+            for _ in prepare([Path(self.source)], cache=cache, format_name=self.read_as):
                 pass
             data = cache.get([self.key]).get(self.key)
         if data is None:
