@@ -23,6 +23,11 @@ class TorchConfig:
         "an NVIDIA card that has it, else float32",
         choices=("auto", "float32", "bfloat16"),
     )
+    weight_copies: bool = option(
+        True,
+        "With bfloat16 products: keep bfloat16 copies of the layers' weights, made once an update; "
+        "false: cast them at each use",
+    )
     tf32: bool = option(True, "On an NVIDIA card products in float32 may round inputs to TF32")
     threads: int = option(0, "CPU threads; 0: one a core", validator=ge(0))
     microbatch_tokens: int = option(

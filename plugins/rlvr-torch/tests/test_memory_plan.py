@@ -17,7 +17,6 @@ from rlvr_torch.memory_plan import (
     CONTEXT,
     GIB,
     Settings,
-    Shape,
     activations,
     fit,
     layer_bytes,
@@ -27,6 +26,8 @@ from rlvr_torch.memory_plan import (
 from rlvr_torch.memory_table import MODELS, main
 from rlvr_torch.models.gpt2 import GPT2, GPT2Config
 from rlvr_torch.models.interface import Net
+from rlvr_torch.models.shape import Shape
+from rlvr_torch.models.weight_storage import CopiedWeights, store_lower
 from rlvr_torch.training.logprobs import trunk
 from rlvr_torch.training.optimizer import OptimSettings, build_adamw
 
@@ -144,6 +145,31 @@ def test_adapters_are_those_of_a_real_net(kind: str) -> None:
     assert plan.steady["adapters"] == 4 * sum(v.numel() for v in trained)
     assert plan.training["gradients"] == 4 * sum(v.numel() for v in trained)
     assert plan.steady["weights"] == sum(v.nbytes for v in frozen)
+
+
+@pytest.mark.parametrize("lora", [0, 8])
+def test_copies_are_those_of_a_real_net(lora: int) -> None:
+    """Of all layers in full training, of the adapters under LoRA; autocast's, in training alone."""
+    net = llama("qwen3", lora, "bfloat16" if lora else "float32")
+    copies = CopiedWeights(net, torch.bfloat16).copies.values()
+    shape, chosen = Shape.of(net.module.config), settings(lora_rank=lora)
+    plan = plan_memory(shape, chosen, 8 * GIB)
+    cast = plan_memory(shape, evolve(chosen, weight_copies=False), 8 * GIB)
+
+    assert plan.steady["bfloat16 copies"] == sum(copy.nbytes for copy in copies)
+    assert cast.training["bfloat16 copies"] == plan.steady["bfloat16 copies"]
+    assert "bfloat16 copies" not in {*plan.training, *cast.steady}
+
+
+def test_a_reference_is_what_is_kept_of_it() -> None:
+    """Its layers in bfloat16, the rest in float32."""
+    net = small()
+    plan = plan_memory(Shape.of(net.config), settings(has_reference=True), 8 * GIB)
+    store_lower(net, torch.bfloat16)
+    biases = sum(v.nbytes for v in net.parameters() if v.dim() == 1 and v.dtype == torch.bfloat16)
+
+    # the plan counts biases of layers in float32
+    assert plan.steady["reference"] - biases == sum(v.nbytes for v in net.parameters())
 
 
 def test_hand_worked_numbers() -> None:

@@ -14,6 +14,8 @@ from attrs import frozen
 
 from rlvr_torch.generation.decode_weights import DecodeWeights
 from rlvr_torch.generation.engine import Engine
+from rlvr_torch.models.interface import Net
+from rlvr_torch.models.weight_storage import CopiedWeights, WeightStorage
 from rlvr_torch.training.packing.packed_attention import PackedAttention
 from rlvr_torch.training.packing.prefix_packing import BlockAttention, PackedAttend
 from rlvr_torch.training.packing.varlen_attention import CUDAFlashAttention
@@ -45,6 +47,8 @@ class Hardware:
     """How packed rows attend in training, by the type of the products."""
     engine: Callable[..., Engine] = _plain_engine
     """Makes our engine: how decoding reads weights and prompts, and whether it captures passes."""
+    weight_storage: Callable[[Net, torch.dtype], WeightStorage] = WeightStorage
+    """How trained weights are stored for products in a lower type."""
     has_own_memory: bool = True
     """Whether tensors have a memory of their own, beside the machine's."""
     has_tf32: bool = False
@@ -56,8 +60,9 @@ class Hardware:
 
 
 PLAIN = Hardware()
-CPU = Hardware(engine=Engine, has_own_memory=False)
+CPU = Hardware(engine=Engine, weight_storage=CopiedWeights, has_own_memory=False)
 CUDA = Hardware(
+    weight_storage=CopiedWeights,
     packed_attention=_by_flash,
     engine=partial(PLAIN.engine, has_graphs=True),
     has_tf32=True,
