@@ -86,6 +86,7 @@ class TorchBackend(Backend):
         count = sum(value.numel() for value in self.model.parameters())
         self._threads = BatchThreads.suited(self.device, count, config.threads)
         self._budget = suited_budget(self.device, count, config.microbatch_tokens)
+        self._product = hardware.head_product(self.dtype)
         store = hardware.weight_storage if config.weight_copies else WeightStorage
         self._storage = store(self.net, self.dtype)
         self._attention = hardware.packed_attention(self.dtype)
@@ -210,7 +211,10 @@ class TorchBackend(Backend):
                 return pieces.numbers(data, lambda d: sequence_values(self.net, critic, d, *how))
             used = self._reference.opened() if which == "reference" else nullcontext(self.net)
             with used as net:
-                return pieces.numbers(data, lambda d: sequence_logprobs(net, d, chunk, *how))
+                product = self._product
+                return pieces.numbers(
+                    data, lambda d: sequence_logprobs(net, d, chunk, *how, product)
+                )
 
         return await self._worker.run(work)
 
@@ -282,6 +286,7 @@ class TorchBackend(Backend):
             chunk=self._config.logprob_chunk,
             attention=self._attention,
             router=RouterLoss.of(self.net, data, self._config.router_coef),
+            product=self._product,
             storage=self._storage,
         )
 

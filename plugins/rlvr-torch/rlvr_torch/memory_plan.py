@@ -116,18 +116,19 @@ def plan_memory(shape: Shape, settings: Settings, memory: int) -> MemoryPlan:
         stored = _NF4 if settings.quantize == "4bit" else compute
         rest = (shape.weights - shape.linear) * compute
         steady = {"weights": int(shape.linear * stored) + rest, "adapters": adapters * 4}
-    steady["optimiser"] = int(trained * _MOMENTS[settings.optimizer])
     copies = {"bfloat16 copies": (adapters or shape.linear) * 2 if compute == 2 else 0}
     if settings.weight_copies:
         steady |= copies
+    steady["optimiser"] = int(trained * _MOMENTS[settings.optimizer])
     if settings.has_reference and not rank:
         steady["reference"] = (shape.weights - shape.linear) * 4 + shape.linear * compute
-    head = shape.vocabulary * shape.width * 4
-    logits = min(settings.logprob_chunk, settings.microbatch_tokens) * shape.vocabulary * 4
+    head = shape.vocabulary * shape.width
+    each = 6 if compute == 2 else 4  # float32 logits, and their gradient in bfloat16
+    logits = min(settings.logprob_chunk, settings.microbatch_tokens) * shape.vocabulary * each
+    rounded = head * 2 if compute == 2 and not rank else 0  # of a float32 head
     per_key = 2 * shape.layers * shape.keys * compute
     rows, slots = settings.decode_rows, _power(settings.completion)
     prompts = -(-rows // settings.group) * settings.prompt
-    head_copy = head if rank and compute == 2 else 0
     return MemoryPlan(
         shape=shape,
         settings=settings,
@@ -136,12 +137,12 @@ def plan_memory(shape: Shape, settings: Settings, memory: int) -> MemoryPlan:
         training={
             "gradients": trained * 4,
             "activations": activations(shape, settings),
-            "logits and head": logits + (head_copy if rank else head),
+            "logits and head": logits + rounded + (0 if rank else head * 4),
             **({} if settings.weight_copies else copies),  # autocast's, for a pass
         },
         sampling={
             "KV cache": per_key * (prompts + rows * slots),
-            "sampled logits": 2 * rows * shape.vocabulary * 4 + head_copy,
+            "sampled logits": 2 * rows * shape.vocabulary * 4 + rounded,
         },
     )
 

@@ -74,7 +74,9 @@ class TorchTeacher(Teacher):
         if source.hf is not None:  # nothing is ever added to them, so half the bytes are enough
             net.module.to(self._dtype)
         self._net = on_device(net, device)
-        self._attention = hardware_of(device).packed_attention(self._dtype)
+        hardware = hardware_of(device)
+        self._attention = hardware.packed_attention(self._dtype)
+        self._product = hardware.head_product(self._dtype)
         self.context_length: int = self._net.positions
         self.image_processor = getattr(self._net, "image_processor", None)
         count = sum(value.numel() for value in self._net.module.parameters())
@@ -103,7 +105,8 @@ class TorchTeacher(Teacher):
         """
 
         def score(part: Sequence[Datum]) -> list[Tensor]:
-            return sequence_logprobs(self._net, part, self._chunk, self._dtype, self._attention)
+            how = self._chunk, self._dtype, self._attention, self._product
+            return sequence_logprobs(self._net, part, *how)
 
         return await self._run(data, lambda pieces: pieces.numbers(data, score))
 
@@ -140,7 +143,7 @@ class TorchTeacher(Teacher):
                 )
         asked = [attrs.evolve(q, k=min(q.k, size)) for q in questions]
         data = [as_datum(question) for question in asked]
-        head = Head.of(self._net)
+        head = Head.of(self._net, self._product)
 
         def work(batch: list[int]) -> list[TopK]:
             hidden = trunk(self._net, [data[i] for i in batch], self._dtype, self._attention)

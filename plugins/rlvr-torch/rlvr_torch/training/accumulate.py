@@ -11,6 +11,7 @@ from attrs import evolve, frozen
 from torch import Tensor, nn
 
 from rlvr import BackendError, Datum, Loss
+from rlvr_torch.models.head_product import FLOAT32, HeadProduct
 from rlvr_torch.models.interface import Net
 from rlvr_torch.models.weight_storage import WeightStorage
 from rlvr_torch.training.fused_loss import HeadPass, add_metrics, head_pass, name_problems
@@ -33,6 +34,7 @@ class Learner:
     chunk: int = 1024  # positions whose logits exist at one time
     attention: PackedAttend | None = None  # of a packed row; None: `BlockAttention`
     router: RouterLoss | None = None  # what a mixture's router adds to the loss
+    product: HeadProduct = FLOAT32  # how the output head multiplies
     storage: WeightStorage | None = None  # where the weights' copies are; None: they have none
 
     @property
@@ -112,6 +114,7 @@ class Learner:
             critic=self.critic,
             chunk=self.chunk,
             with_grad=with_grad,
+            product=self.product,
         )
         if router is None:
             return found, None
