@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import attrs
 import numpy as np
+import structlog
 import torch
 from torch import Tensor
 
@@ -34,6 +35,8 @@ from rlvr_torch.training.microbatches import Pieces, check_data
 from rlvr_torch.training.output_head import Head
 from rlvr_torch.training.reference import on_device
 from rlvr_torch.training.top_k import as_datum, top_k
+
+log = structlog.get_logger(__name__)
 
 Found = TypeVar("Found")
 _USED = ("device", "dtype", "tf32", "threads", "microbatch_tokens", "logprob_chunk")
@@ -160,6 +163,17 @@ class TorchTeacher(Teacher):
             raise BackendError(f"teacher {self.name}: {error}") from error
         return await self._worker.run(
             lambda is_cancelled: work(
-                Pieces(budget=self._budget, threads=self._threads, is_cancelled=is_cancelled)
+                Pieces(
+                    budget=self._budget,
+                    threads=self._threads,
+                    is_cancelled=is_cancelled,
+                    shrink=self._shrink,
+                )
             )
         )
+
+    def _shrink(self, tokens: int) -> None:
+        """From now on micro-batches hold at most so many tokens: more did not fit."""
+        if tokens < self._budget:
+            self._budget = tokens
+            log.warning("out_of_memory", teacher=self.name, microbatch_tokens=tokens)
