@@ -145,7 +145,8 @@ class TorchBackend(Backend):
 
     def _read_net(self) -> Net:
         """The start weights, on the device."""
-        return on_device(self._source.net(self.tokenizer.vocab_size), self.device)
+        # Adapters follow to the device here, where their layers are.
+        return on_device(self._source.net(self.tokenizer.vocab_size, self.device), self.device)
 
     async def __aenter__(self) -> TorchBackend:
         return self
