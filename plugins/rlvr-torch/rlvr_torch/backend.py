@@ -30,7 +30,7 @@ from rlvr_torch.models.save import save_net
 from rlvr_torch.models.source import ModelSource
 from rlvr_torch.models.weight_storage import WeightStorage
 from rlvr_torch.policy import LiveTorchPolicy, TorchPolicy
-from rlvr_torch.runtime.batch_threads import BatchThreads, suited_budget, usable_cores
+from rlvr_torch.runtime.batch_threads import BatchThreads, decode_cores, suited_budget
 from rlvr_torch.runtime.device import allow_tf32, choose_device, settled
 from rlvr_torch.runtime.executor import Executor
 from rlvr_torch.runtime.weights_digest import Versions
@@ -97,6 +97,7 @@ class TorchBackend(Backend):
             compile_layers(self.net)
             self._attention = outside(self._attention)
         checkpoint_where_meant(config, self.net, self._budget, self.dtype)
+        cores = decode_cores(count, config.threads)
         self._engine = make_engine(
             config,
             hardware,
@@ -104,12 +105,12 @@ class TorchBackend(Backend):
             self.tokenizer,
             where=self._source.hf.where if self._source.hf else "",
             dtype=self.dtype,
+            cores=cores,
             max_tokens=context.sampling.max_tokens if context.sampling else 0,
             read_version=lambda: self.version,
         )
         is_rounded = hardware.has_tf32 and config.tf32
         is_exact = config.dtype == "float32" and config.engine == "own" and not is_rounded
-        cores = config.threads or usable_cores()
         self.capabilities = Capabilities(
             eval_loss=True,
             partial_rollouts=True,

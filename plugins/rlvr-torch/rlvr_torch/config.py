@@ -29,7 +29,11 @@ class TorchConfig:
         "false: cast them at each use",
     )
     tf32: bool = option(True, "On an NVIDIA card products in float32 may round inputs to TF32")
-    threads: int = option(0, "CPU threads; 0: one a core", validator=ge(0))
+    threads: int = option(
+        0,
+        "CPU threads; 0: one a core, and one for decoding with up to 1 million weights",
+        validator=ge(0),
+    )
     microbatch_tokens: int = option(
         8192, "Tokens a forward pass holds (accumulation)", unit="tokens", validator=ge(1)
     )

@@ -24,6 +24,7 @@ def make_engine(
     where: str,  # directory or hub id of an `hf:` model; "" for others
     dtype: torch.dtype,  # of our engine's matrix products
     max_tokens: int,  # longest completion of the run; 0: unknown
+    cores: int,  # over which each operation of our engine is spread on a CPU
     read_version: Callable[[], int],  # version of the live weights
 ) -> InferenceEngine:
     """The engine that the options mean; raises as `VLLMEngine`."""
@@ -43,5 +44,5 @@ def make_engine(
         rows=config.decode_rows,
         prefill_tokens=config.microbatch_tokens,
         dtype=dtype,
-        threads=BatchThreads.decoding(config.threads),
+        threads=BatchThreads.decoding(cores),
     )
