@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from rlvr_torch.memory_plan import Shape
+from rlvr_torch.models.shape import Shape
 
 
 class NotBelievableError(Exception):

@@ -38,14 +38,16 @@ from work import KNOWN, Ours, Timed, plain_attention, timed, transformers_decode
 from rlvr import PrerequisiteError
 from rlvr_rtx4090.card import Card
 from rlvr_rtx4090.measure import bandwidth, matmul_peak
-from rlvr_torch.memory_plan import GIB, MemoryPlan, Settings, Shape, fit
+from rlvr_torch.memory_plan import GIB, MemoryPlan, Settings, fit
 from rlvr_torch.memory_table import MODELS
+from rlvr_torch.models.shape import Shape
 from rlvr_torch.runtime.device import memory_of
 
 HERE = Path(__file__).parent
 PARTS = ("training", "decoding", "step", "switches")
 SWITCHES: Mapping[str, Mapping[str, Any]] = {
     "bf16": {"dtype": "float32"},
+    "weight copies": {"weight_copies": False},
     "TF32": {"tf32": False},
     "flash attention": {"attention": "plain"},
     "torch.compile": {"compile": "off"},

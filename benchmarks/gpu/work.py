@@ -38,10 +38,10 @@ from rlvr_torch import backend
 from rlvr_torch.backend import TorchBackend
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.hardware.primitives import PLAIN
-from rlvr_torch.memory_plan import Shape
 from rlvr_torch.models.bpe import BytePairTokenizer
 from rlvr_torch.models.gpt2 import GPT2, GPT2Config
 from rlvr_torch.models.gpt2_files import save_gpt2
+from rlvr_torch.models.shape import Shape
 from rlvr_torch.training.optimizer import OptimSettings
 
 KNOWN = frozenset(one.name for one in fields(TorchConfig))

@@ -24,8 +24,8 @@ from figures import (  # noqa: E402 - the folder is found first
     training_flops,
 )
 
-from rlvr_torch.memory_plan import Shape  # noqa: E402
 from rlvr_torch.models.gpt2 import GPT2, GPT2Config  # noqa: E402
+from rlvr_torch.models.shape import Shape  # noqa: E402
 
 CONFIG = GPT2Config(vocab_size=300, n_positions=64, n_embd=64, n_layer=2, n_head=4)
 

@@ -14,7 +14,6 @@ pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip insta
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
 
 from rlvr_torch.generation.cpu.matmul import has_blocks
-from rlvr_torch.runtime.batch_threads import usable_cores
 
 pytestmark = pytest.mark.integration
 
@@ -45,7 +44,7 @@ def test_a_score_on_trained_families_is_refused_the_name_held_out(rlvr: Call, ru
     """Trained on a and b, asked about a to d: two seen ids, and the unseen part for itself."""
     record = json.loads((run / "run.json").read_text())
     assert (record["families"], record["families_before"]) == (["a", "b"], [])
-    assert record["batch_invariant"] is (has_blocks() and usable_cores().bit_count() == 1)
+    assert record["batch_invariant"] is has_blocks()  # a tiny model decodes on one core
     assert record["dataset"] == "rlvr/toy" or record["dataset"].endswith("toy")
 
     model = "gpt2:r/checkpoints/step-000002/model"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -22,6 +24,7 @@ from rlvr import (
 )
 from rlvr.testing.fakes import TinyBackend, ToyTask
 from rlvr.training.mismatch import Parity, check_parity, probe_again
+from rlvr.training.sampling_policy import SamplingPolicy
 
 PROBLEM = Problem(id="p", prompt=())
 
@@ -129,3 +132,50 @@ def test_a_probe_of_its_own_is_drawn_from_the_weights_of_now() -> None:
     found = asyncio.run(main())
     assert found is not None
     assert found.gap < 1e-5
+
+
+def test_the_sampler_scores_before_the_trainer() -> None:
+    """A sampler in the trainer's memory then gives way once a step, not twice."""
+    turns: list[str] = []
+    inner = TinyBackend()
+
+    class Watched(Trainer):
+        policy = staticmethod(inner.policy)
+
+        async def logprobs(self, data: Sequence[Datum], which: str) -> list[Any]:
+            turns.append("trainer")
+            return await super().logprobs(data, which)
+
+    class Scoring:
+        draws_from_policy = True
+
+        async def score(self, policy: Any, data: Sequence[Datum]) -> list[Any]:
+            turns.append("sampler")
+            return [d.logprobs for d in data]
+
+    @asynccontextmanager
+    async def updating() -> AsyncIterator[None]:
+        yield
+
+    long = attrs.evolve(
+        trajectory(),
+        segments=[
+            Segment(author="prompt", tokens=[1, 2]),
+            Segment(author="policy", tokens=[5] * 40, logprobs=[-1.0] * 40),
+        ],
+    )
+    recipe: Any = SimpleNamespace(
+        parity=SimpleNamespace(threshold=1.0), backend=Watched(0.0), sampler=Scoring()
+    )
+    queue: Any = SimpleNamespace(updates=0)
+
+    async def main() -> None:
+        probes = SamplingPolicy(recipe=recipe, queue=queue)
+        for queue.updates in range(3):
+            queue.updating = updating()
+            groups = [Group(problem=PROBLEM, trajectories=[long])]
+            await probes.probe(groups, SamplingParams(), queue.updates)
+            assert probes.probed == queue.updates
+
+    asyncio.run(main())
+    assert turns == ["sampler", "trainer", "trainer"] * 3

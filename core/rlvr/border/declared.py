@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from functools import lru_cache, singledispatch
-from typing import Any
 
 import attrs
 from attrs import frozen
@@ -62,11 +61,11 @@ def check_declarations(part: object, kind: str) -> None:
 
 def fault_of_declarations(part: object) -> str:
     """What a part declares and does not define, or defines and does not declare; "": nothing."""
-    cls: type[Any] = type(part)
+    cls = type(part)
     of = cls.__qualname__
     if fault := _fault_of_values(part):
         return f"{of}.{fault}"
-    if late := _never_awaited(cls):
+    if late := _never_awaited(cls):  # type: ignore[arg-type]  # mypy: no class is hashable
         return f"{of}.{late}, which is async and never awaited: write it as a plain method"
     for one in _declared(part):
         if isinstance(one, str):
@@ -87,8 +86,7 @@ def _kind(cls: type) -> type:
 
 def _fault_of_values(part: object) -> str:
     """What is wrong with the values of flags and records, which a kind's defaults are."""
-    cls: type[Any] = type(part)
-    for name, record in _promised_values(cls):
+    for name, record in _promised_values(type(part)):  # type: ignore[arg-type]
         if not isinstance(value := getattr(part, name), record):
             no = "neither True nor False" if record is bool else f"no rlvr.{record.__name__}"
             return f"{name} = {shown(value)}, which is {no}"

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ from rlvr.types import Checkpoint, EvalReport, RunInfo
 if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
+
+    from rlvr.assembly.configured import Configured
 
 
 def duration(seconds: float) -> str:
@@ -58,11 +61,16 @@ class LineProgress:
         print(text, file=sys.stderr, flush=True)
         touch()
 
+    def begin(self, configured: Configured, directory: Path) -> None:
+        """Say what is run, before the model is loaded."""
+        run = configured.run
+        told = f"{configured.chosen.task.provider} {run.algo} on {run.model}"
+        self.say(f"{told}, {run.steps} steps, in {directory}")
+
     @hookimpl
     def rlvr_run_started(self, run: RunInfo) -> None:
         self._steps = run.steps
         self._begun = time.monotonic()
-        self.say(f"{run.plugin} {run.algo} on {run.model}, {run.steps} steps, in {run.directory}")
 
     @hookimpl
     def rlvr_evaluated(self, step: int, report: EvalReport) -> None:

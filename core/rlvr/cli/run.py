@@ -80,6 +80,7 @@ def trained(args: argparse.Namespace, host: PluginHost) -> tuple[Finished, Confi
         display = progress_for(status, quiet=args.json)
         if display is not None:
             host.register_observer(display, "progress")
+            display.begin(configured, directory.path)
         finished = run_session(configured, directory, status, resume=previous is not None)
         return finished, configured
 

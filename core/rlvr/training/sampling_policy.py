@@ -94,11 +94,13 @@ class SamplingPolicy:
             if self.queue.updates != updates:  # the weights are no longer those that sampled
                 drawer = await self.recipe.sampler.drawn_by(policy)
                 groups = await probe_again(drawer, groups, PROBED, params)
+            # The sampler first, which holds the weights: where it shares its memory with the
+            # trainer, scoring later would hand them over once more.
+            await self._syncs.check(backend, self.recipe.sampler, policy, groups)
             self.parity = await check_parity(
                 backend, groups, probe=PROBED, threshold=options.threshold
             )
             self.probed = self.queue.updates if self.parity else -1
-            await self._syncs.check(backend, self.recipe.sampler, policy, groups)
 
 
 class _Following(Policy):

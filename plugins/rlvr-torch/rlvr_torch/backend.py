@@ -18,20 +18,19 @@ from rlvr import (
     Datum,
     FloatArray,
     Loss,
-    SamplingParams,
 )
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.generation.cpu.weights import is_batch_invariant
 from rlvr_torch.generation.inbox import Inbox
-from rlvr_torch.generation.interface import InferenceEngine
-from rlvr_torch.generation.vllm import VLLMEngine, room_for
+from rlvr_torch.hardware.engines import make_engine
 from rlvr_torch.hardware.primitives import Hardware, hardware_of
 from rlvr_torch.memory_table import say_plan
 from rlvr_torch.models.interface import Net
 from rlvr_torch.models.save import save_net
 from rlvr_torch.models.source import ModelSource
+from rlvr_torch.models.weight_storage import WeightStorage
 from rlvr_torch.policy import LiveTorchPolicy, TorchPolicy
-from rlvr_torch.runtime.batch_threads import BatchThreads, suited_budget, usable_cores
+from rlvr_torch.runtime.batch_threads import BatchThreads, decode_cores, suited_budget
 from rlvr_torch.runtime.device import allow_tf32, choose_device, settled
 from rlvr_torch.runtime.executor import Executor
 from rlvr_torch.runtime.weights_digest import Versions
@@ -87,6 +86,9 @@ class TorchBackend(Backend):
         count = sum(value.numel() for value in self.model.parameters())
         self._threads = BatchThreads.suited(self.device, count, config.threads)
         self._budget = suited_budget(self.device, count, config.microbatch_tokens)
+        self._product = hardware.head_product(self.dtype)
+        store = hardware.weight_storage if config.weight_copies else WeightStorage
+        self._storage = store(self.net, self.dtype)
         self._attention = hardware.packed_attention(self.dtype)
         if config.compile == "on" or (config.compile == "auto" and hardware.is_compiled):
             # Imported here: the compiler takes longer to import than torch.
@@ -95,10 +97,20 @@ class TorchBackend(Backend):
             compile_layers(self.net)
             self._attention = outside(self._attention)
         checkpoint_where_meant(config, self.net, self._budget, self.dtype)
-        self._engine = self._make_engine(context.sampling)
+        cores = decode_cores(count, config.threads)
+        self._engine = make_engine(
+            config,
+            hardware,
+            self.net,
+            self.tokenizer,
+            where=self._source.hf.where if self._source.hf else "",
+            dtype=self.dtype,
+            cores=cores,
+            max_tokens=context.sampling.max_tokens if context.sampling else 0,
+            read_version=lambda: self.version,
+        )
         is_rounded = hardware.has_tf32 and config.tf32
         is_exact = config.dtype == "float32" and config.engine == "own" and not is_rounded
-        cores = config.threads or usable_cores()
         self.capabilities = Capabilities(
             eval_loss=True,
             partial_rollouts=True,
@@ -119,6 +131,7 @@ class TorchBackend(Backend):
             start_digest=self._versions.start_digest,
             read=self._read_net,
             source=self._source,
+            dtype=self.dtype,
         )
 
     @property
@@ -133,28 +146,8 @@ class TorchBackend(Backend):
 
     def _read_net(self) -> Net:
         """The start weights, on the device."""
-        return on_device(self._source.net(self.tokenizer.vocab_size), self.device)
-
-    def _make_engine(self, sampling: SamplingParams | None) -> InferenceEngine:
-        config, longest = self._config, sampling.max_tokens if sampling else 0
-        if config.engine == "vllm":
-            return VLLMEngine(
-                self.net,
-                self.tokenizer,
-                model=self._source.hf.where if self._source.hf else "",
-                read_version=lambda: self.version,
-                tokens=room_for(self.net.positions, longest, config.vllm_tokens),
-                memory=config.vllm_memory,
-                rows=config.decode_rows,
-            )
-        return self._hardware.engine(
-            self.net,
-            self.tokenizer,
-            rows=config.decode_rows,
-            prefill_tokens=config.microbatch_tokens,
-            dtype=self.dtype,
-            threads=BatchThreads.decoding(config.threads),
-        )
+        # Adapters follow to the device here, where their layers are.
+        return on_device(self._source.net(self.tokenizer.vocab_size, self.device), self.device)
 
     async def __aenter__(self) -> TorchBackend:
         return self
@@ -220,7 +213,10 @@ class TorchBackend(Backend):
                 return pieces.numbers(data, lambda d: sequence_values(self.net, critic, d, *how))
             used = self._reference.opened() if which == "reference" else nullcontext(self.net)
             with used as net:
-                return pieces.numbers(data, lambda d: sequence_logprobs(net, d, chunk, *how))
+                product = self._product
+                return pieces.numbers(
+                    data, lambda d: sequence_logprobs(net, d, chunk, *how, product)
+                )
 
         return await self._worker.run(work)
 
@@ -277,6 +273,7 @@ class TorchBackend(Backend):
             if is_cancelled():
                 raise BackendError("the step was cancelled; the weights are as before")
             self._updater.apply()
+            self._storage.refresh()
             self._versions.become(self.version + 1)
         finally:
             self._updater.forget_gradients()
@@ -291,6 +288,8 @@ class TorchBackend(Backend):
             chunk=self._config.logprob_chunk,
             attention=self._attention,
             router=RouterLoss.of(self.net, data, self._config.router_coef),
+            product=self._product,
+            storage=self._storage,
         )
 
     async def eval_loss(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
@@ -344,6 +343,7 @@ class TorchBackend(Backend):
                     f"  give the model the run started with (found now: {self._source})"
                 )
             read_weights(directory, self.net)
+            self._storage.refresh()
             self._updater.restore(state.optimizer, state.critic)
             self._versions.become(state.version, is_restored=True)
 

@@ -23,8 +23,17 @@ class TorchConfig:
         "an NVIDIA card that has it, else float32",
         choices=("auto", "float32", "bfloat16"),
     )
+    weight_copies: bool = option(
+        True,
+        "With bfloat16 products: keep bfloat16 copies of the layers' weights, made once an update; "
+        "false: cast them at each use",
+    )
     tf32: bool = option(True, "On an NVIDIA card products in float32 may round inputs to TF32")
-    threads: int = option(0, "CPU threads; 0: one a core", validator=ge(0))
+    threads: int = option(
+        0,
+        "CPU threads; 0: one a core, and one for decoding with up to 1 million weights",
+        validator=ge(0),
+    )
     microbatch_tokens: int = option(
         8192, "Tokens a forward pass holds (accumulation)", unit="tokens", validator=ge(1)
     )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import math
 from collections.abc import Mapping
+from pathlib import Path
 
 import torch
 
@@ -22,6 +25,7 @@ ROOM = 0.8
 """Share of the memory for weights; the rest is for activations and sampling."""
 _FROZEN = {"float32": 4.0, "bfloat16": 2.0, "4bit": 0.6}
 """Bytes of a frozen weight, by how it is stored."""
+_FLOATS = {"F64", "F32", "F16", "BF16"}
 _OPENING = 24
 
 
@@ -98,10 +102,12 @@ def plan(
 
 def count_weights(where: str) -> int:
     """
-    Weights of a transformers model, by its configuration.
+    Weights of a transformers model, by the heads of its files, else by its configuration.
 
     `BackendError` where it has none to build.
     """
+    if stored := _stored_weights(Path(where).expanduser()):
+        return stored
     transformers = import_transformers()
     config = load_config(where)
     seeing, blind = transformers.AutoModelForImageTextToText, transformers.AutoModelForCausalLM
@@ -112,6 +118,29 @@ def count_weights(where: str) -> int:
     except (ValueError, TypeError, KeyError, AttributeError, RuntimeError, ImportError) as error:
         raise BackendError(f"{where}: {error}") from error
     return sum(value.numel() for value in model.parameters())
+
+
+def _stored_weights(directory: Path) -> int:
+    """
+    Weights in a model's safetensors files, by the shapes at their beginnings.
+
+    0: there are none, some are packed in integers, or a file is damaged.
+    """
+    index, names = directory / "model.safetensors.index.json", {"model.safetensors"}
+    count = 0
+    try:
+        if index.is_file():
+            names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        for name in names:
+            with (directory / name).open("rb") as file:
+                head = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+            tensors = [one for name, one in head.items() if name != "__metadata__"]
+            if any(one["dtype"] not in _FLOATS for one in tensors):
+                return 0
+            count += sum(math.prod(one["shape"]) for one in tensors)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, MemoryError):
+        return 0
+    return count
 
 
 def _context_length(source: ModelSource) -> int:

@@ -14,6 +14,8 @@ from typing import Any
 
 from attrs import evolve, frozen
 
+from rlvr_torch.models.shape import Shape
+
 GIB = 2**30
 CONTEXT = 768 * 2**20
 """Bytes that CUDA, its libraries and captured graphs take beside tensors (an estimate)."""
@@ -42,99 +44,11 @@ def trained_bytes(optimizer: str, *, is_on_host: bool = False) -> float:
 
 
 @frozen(kw_only=True)
-class Shape:
-    """The shape of a decoder: what its memory follows from."""
-
-    name: str
-    layers: int
-    width: int
-    heads: int
-    key_heads: int
-    head_width: int
-    inner: int
-    vocabulary: int
-    is_tied: bool = True  # the output head is the embedding itself
-    # RMSNorm, rotary positions, gated MLP, no biases (Llama, Qwen); else GPT-2's layers.
-    is_gated: bool = True
-    has_head_norms: bool = False  # queries and keys are normalised (Qwen3)
-    positions: int = 0  # learned positions (GPT-2)
-    counted: int = 0  # weights, where the formula below does not hold; 0: it does
-
-    @classmethod
-    def of(cls, config: Any, name: str = "", counted: int = 0) -> Shape:
-        """From a configuration of transformers, or of rlvr's own GPT-2."""
-        if hasattr(config, "n_embd"):
-            return cls(
-                name=name or "gpt2",
-                layers=config.n_layer,
-                width=config.n_embd,
-                heads=config.n_head,
-                key_heads=config.n_head,
-                head_width=config.n_embd // config.n_head,
-                inner=config.n_inner or 4 * config.n_embd,
-                vocabulary=config.vocab_size,
-                is_gated=False,
-                positions=config.n_positions,
-                counted=counted,
-            )
-        heads = config.num_attention_heads
-        return cls(
-            name=name or config.model_type,
-            layers=config.num_hidden_layers,
-            width=config.hidden_size,
-            heads=heads,
-            key_heads=getattr(config, "num_key_value_heads", None) or heads,
-            head_width=getattr(config, "head_dim", None) or config.hidden_size // heads,
-            inner=config.intermediate_size,
-            vocabulary=config.vocab_size,
-            is_tied=bool(config.tie_word_embeddings),
-            has_head_norms=config.model_type.startswith("qwen3"),
-            counted=counted,
-        )
-
-    @property
-    def queries(self) -> int:
-        """H * D."""
-        return self.heads * self.head_width
-
-    @property
-    def keys(self) -> int:
-        """K * D."""
-        return self.key_heads * self.head_width
-
-    @property
-    def matrices(self) -> Sequence[tuple[int, int]]:
-        """Inputs and outputs of each linear layer of a block."""
-        width, queries, keys, inner = self.width, self.queries, self.keys, self.inner
-        if not self.is_gated:
-            return ((width, 3 * width), (width, width), (width, inner), (inner, width))
-        own = ((width, queries), (width, keys), (width, keys), (queries, width))
-        return (*own, (width, inner), (width, inner), (inner, width))
-
-    @property
-    def linear(self) -> int:
-        """Weights of the blocks' matrices."""
-        return self.layers * sum(inputs * outputs for inputs, outputs in self.matrices)
-
-    @property
-    def weights(self) -> int:
-        """All weights."""
-        if self.counted:
-            return self.counted
-        rest = self.vocabulary * self.width * (1 if self.is_tied else 2)
-        rest += self.positions * self.width
-        if self.is_gated:
-            norms = 2 * self.width + 2 * self.head_width * self.has_head_norms
-            return self.linear + rest + self.layers * norms + self.width
-        biases = sum(outputs for _, outputs in self.matrices)
-        return self.linear + rest + self.layers * (4 * self.width + biases) + 2 * self.width
-
-
-@frozen(kw_only=True)
 class Settings:
     """The options that memory follows from; names and values are those of `torch.*`."""
 
     dtype: str = "bfloat16"
+    weight_copies: bool = True
     lora_rank: int = 0  # 0: all weights are trained
     quantize: str = "none"
     checkpointing: str = "none"
@@ -202,17 +116,19 @@ def plan_memory(shape: Shape, settings: Settings, memory: int) -> MemoryPlan:
         stored = _NF4 if settings.quantize == "4bit" else compute
         rest = (shape.weights - shape.linear) * compute
         steady = {"weights": int(shape.linear * stored) + rest, "adapters": adapters * 4}
-    elif compute == 2:
-        steady["bfloat16 copies"] = shape.linear * 2
+    copies = {"bfloat16 copies": (adapters or shape.linear) * 2 if compute == 2 else 0}
+    if settings.weight_copies:
+        steady |= copies
     steady["optimiser"] = int(trained * _MOMENTS[settings.optimizer])
     if settings.has_reference and not rank:
-        steady["reference"] = shape.weights * 4
-    head = shape.vocabulary * shape.width * 4
-    logits = min(settings.logprob_chunk, settings.microbatch_tokens) * shape.vocabulary * 4
+        steady["reference"] = (shape.weights - shape.linear) * 4 + shape.linear * compute
+    head = shape.vocabulary * shape.width
+    each = 6 if compute == 2 else 4  # float32 logits, and their gradient in bfloat16
+    logits = min(settings.logprob_chunk, settings.microbatch_tokens) * shape.vocabulary * each
+    rounded = head * 2 if compute == 2 and not rank else 0  # of a float32 head
     per_key = 2 * shape.layers * shape.keys * compute
     rows, slots = settings.decode_rows, _power(settings.completion)
     prompts = -(-rows // settings.group) * settings.prompt
-    head_copy = head if rank and compute == 2 else 0
     return MemoryPlan(
         shape=shape,
         settings=settings,
@@ -221,11 +137,12 @@ def plan_memory(shape: Shape, settings: Settings, memory: int) -> MemoryPlan:
         training={
             "gradients": trained * 4,
             "activations": activations(shape, settings),
-            "logits and head": logits + (head_copy if rank else head),
+            "logits and head": logits + rounded + (0 if rank else head * 4),
+            **({} if settings.weight_copies else copies),  # autocast's, for a pass
         },
         sampling={
             "KV cache": per_key * (prompts + rows * slots),
-            "sampled logits": 2 * rows * shape.vocabulary * 4 + head_copy,
+            "sampled logits": 2 * rows * shape.vocabulary * 4 + rounded,
         },
     )
 

@@ -18,10 +18,11 @@ from rlvr import BuildContext, ConfigError, ExitCode, RlvrError, SamplingParams
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.fitting import count_weights
 from rlvr_torch.hardware.primitives import hardware_of
-from rlvr_torch.memory_plan import GIB, RANK, MemoryPlan, Settings, Shape, fit, usable
+from rlvr_torch.memory_plan import GIB, RANK, MemoryPlan, Settings, fit, usable
 from rlvr_torch.models.gpt2 import GPT2Config
 from rlvr_torch.models.gpt2_files import read_config
 from rlvr_torch.models.hf.load import load_config
+from rlvr_torch.models.shape import Shape
 from rlvr_torch.models.source import ModelSource
 from rlvr_torch.runtime.device import choose_device, memory_of
 

@@ -31,7 +31,7 @@ class TorchPolicy(Policy):
     def __init__(
         self,
         version: int,  # optimiser updates these weights have seen
-        digest: str,  # sha256 of the weights
+        digest: str,  # digest of the weights
         inbox: Inbox,  # samples; has the tokenizer and the context length (tokens) of the model
         worker: Executor,  # the thread that writes weights
         newest: Callable[[], int],  # gives the version of the live weights
@@ -92,7 +92,7 @@ class LiveTorchPolicy(Policy):
         self,
         inbox: Inbox,  # as of `TorchPolicy`
         read_version: Callable[[], int],  # version of the live weights; called in any thread
-        read_digest: Callable[[], str],  # sha256 of them, of the same version; called likewise
+        read_digest: Callable[[], str],  # their digest, of the same version; called likewise
         image_processor: ImageProcessor | None = None,  # as of `TorchPolicy`
     ) -> None:
         self.image_processor = image_processor
@@ -106,7 +106,7 @@ class LiveTorchPolicy(Policy):
 
     @property
     def digest(self) -> str:  # type: ignore[override] # of now
-        """sha256 of the weights as they are now."""
+        """The digest of the weights as they are now."""
         return self._read_digest()
 
     async def generate(self, request: GenerateRequest) -> Completion:

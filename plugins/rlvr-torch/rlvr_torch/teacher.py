@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import attrs
 import numpy as np
+import structlog
 import torch
 from torch import Tensor
 
@@ -34,6 +35,8 @@ from rlvr_torch.training.microbatches import Pieces, check_data
 from rlvr_torch.training.output_head import Head
 from rlvr_torch.training.reference import on_device
 from rlvr_torch.training.top_k import as_datum, top_k
+
+log = structlog.get_logger(__name__)
 
 Found = TypeVar("Found")
 _USED = ("device", "dtype", "tf32", "threads", "microbatch_tokens", "logprob_chunk")
@@ -74,7 +77,9 @@ class TorchTeacher(Teacher):
         if source.hf is not None:  # nothing is ever added to them, so half the bytes are enough
             net.module.to(self._dtype)
         self._net = on_device(net, device)
-        self._attention = hardware_of(device).packed_attention(self._dtype)
+        hardware = hardware_of(device)
+        self._attention = hardware.packed_attention(self._dtype)
+        self._product = hardware.head_product(self._dtype)
         self.context_length: int = self._net.positions
         self.image_processor = getattr(self._net, "image_processor", None)
         count = sum(value.numel() for value in self._net.module.parameters())
@@ -103,7 +108,8 @@ class TorchTeacher(Teacher):
         """
 
         def score(part: Sequence[Datum]) -> list[Tensor]:
-            return sequence_logprobs(self._net, part, self._chunk, self._dtype, self._attention)
+            how = self._chunk, self._dtype, self._attention, self._product
+            return sequence_logprobs(self._net, part, *how)
 
         return await self._run(data, lambda pieces: pieces.numbers(data, score))
 
@@ -140,7 +146,7 @@ class TorchTeacher(Teacher):
                 )
         asked = [attrs.evolve(q, k=min(q.k, size)) for q in questions]
         data = [as_datum(question) for question in asked]
-        head = Head.of(self._net)
+        head = Head.of(self._net, self._product)
 
         def work(batch: list[int]) -> list[TopK]:
             hidden = trunk(self._net, [data[i] for i in batch], self._dtype, self._attention)
@@ -157,6 +163,17 @@ class TorchTeacher(Teacher):
             raise BackendError(f"teacher {self.name}: {error}") from error
         return await self._worker.run(
             lambda is_cancelled: work(
-                Pieces(budget=self._budget, threads=self._threads, is_cancelled=is_cancelled)
+                Pieces(
+                    budget=self._budget,
+                    threads=self._threads,
+                    is_cancelled=is_cancelled,
+                    shrink=self._shrink,
+                )
             )
         )
+
+    def _shrink(self, tokens: int) -> None:
+        """From now on micro-batches hold at most so many tokens: more did not fit."""
+        if tokens < self._budget:
+            self._budget = tokens
+            log.warning("out_of_memory", teacher=self.name, microbatch_tokens=tokens)

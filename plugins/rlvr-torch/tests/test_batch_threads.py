@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 
 import pytest
 import torch
 
-from rlvr_torch.runtime.batch_threads import LARGE, BatchThreads, usable_cores
+from rlvr import BuildContext
+from rlvr_torch.backend import TorchBackend
+from rlvr_torch.config import TorchConfig
+from rlvr_torch.runtime import batch_threads
+from rlvr_torch.runtime.batch_threads import LARGE, TINY, BatchThreads, decode_cores, usable_cores
 
 CPU = torch.device("cpu")
 
@@ -77,9 +82,24 @@ def test_small_models_on_a_cpu_get_a_thread_a_core():
 
 
 def test_decoding_spreads_each_operation():
-    """One batch in the caller's thread, with all cores; other crews work with theirs again."""
+    """One batch in the caller's thread, with so many cores; other crews work with theirs again."""
     decoding, training = BatchThreads.decoding(2), BatchThreads.suited(CPU, 1000, 3)
     assert decoding.size == 1
     assert decoding.map(lambda _: torch.get_num_threads(), [0, 1]) == [2, 2]
     assert training.map(lambda _: torch.get_num_threads(), [0]) == [1]
     training.close()
+
+
+def test_decoding_of_a_tiny_model_takes_one_core(monkeypatch):
+    """By its weights alone, unless a number is asked for; a backend's engine decodes with it."""
+    monkeypatch.setattr(batch_threads, "usable_cores", lambda: 4)
+    assert [decode_cores(weights) for weights in (1000, TINY, TINY + 1, LARGE)] == [1, 1, 4, 4]
+    assert [decode_cores(weights, 3) for weights in (1000, LARGE)] == [3, 3]
+    wide = "gpt2:new?layers=2&heads=2&width=256&positions=32"
+    for model, threads, cores in (("gpt2:new", 0, 1), (wide, 0, 4), ("gpt2:new", 2, 2)):
+        backend = TorchBackend(
+            TorchConfig(device="cpu", threads=threads), BuildContext(model=model)
+        )
+        backend._engine._threads.prepare()
+        assert torch.get_num_threads() == cores
+        asyncio.run(backend.__aexit__())

@@ -8,6 +8,8 @@ import shutil
 import numpy as np
 import pytest
 import torch
+import transformers
+from attrs import evolve
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from rlvr import BuildContext
@@ -15,6 +17,8 @@ from rlvr.testing.backend import LikelihoodLoss
 from rlvr_torch.backend import TorchBackend
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.models.hf.load import load_net
+from rlvr_torch.models.hf.net import HFNet
+from rlvr_torch.models.weight_storage import CopiedWeights
 from rlvr_torch.training.accumulate import Learner
 from rlvr_torch.training.activation_checkpointing import checkpoint_layers
 from rlvr_torch.training.compiled import compile_layers, outside
@@ -78,6 +82,41 @@ def test_a_run_compiles_a_few_times_and_then_never(
             early = counter.frame_count
     assert 0 < early <= 8 * len({heads.window for heads in net.heads})
     assert counter.frame_count == early
+
+
+def deep(family):
+    """A model of ten layers, more than PyTorch compiles one function for."""
+    shape = {"vocab_size": 280, "max_position_embeddings": 96, "num_hidden_layers": 10}
+    shape |= {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
+    if family == "gpt2":
+        shape = {"vocab_size": 280, "n_positions": 96, "n_layer": 10, "n_embd": 16, "n_head": 2}
+        shape |= {"bos_token_id": 0, "eos_token_id": 0}
+    config = transformers.AutoConfig.for_model(family, **shape)
+    return HFNet(transformers.AutoModelForCausalLM.from_config(config))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_many_layers_share_what_is_compiled(family, dtype, make_datum, caplog):
+    """Ten layers need no more than one; copies of weights and a second model change nothing."""
+    net = deep(family)
+    storage, counter = CopiedWeights(net, dtype), CompileCounterWithBackend("eager")
+    compile_layers(net, counter)
+    counts = []
+    for number, data in enumerate(steps_of(make_datum, 4)):
+        data = [evolve(d, tokens=d.tokens % 280) for d in data]
+        learner = Learner(net=net, dtype=dtype, attention=outside(), storage=storage)
+        found, _ = learner.gradients(data, LikelihoodLoss())
+        wanted, _ = evolve(learner, attention=None).gradients(data, LikelihoodLoss())
+        assert found.loss == pytest.approx(wanted.loss, rel=1e-4)
+        counts.append(counter.frame_count)
+        if number == 1:
+            deep(family)
+    assert 0 < counts[-1] <= 8
+    assert len(set(counts[1:])) == 1
+    assert "recompile_limit" not in caplog.text
 
 
 @pytest.mark.slow

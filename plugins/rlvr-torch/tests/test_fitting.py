@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,6 +67,35 @@ def test_full_training_is_as_large_as_its_optimizer(
         monkeypatch.setattr(fitting, "memory_of", lambda device, share=share: int(share * need))
         found = fit_memory(situation)
         assert {key: one.value for key, one in found.items()} == wanted
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2", "gpt2", "mixtral"])
+@pytest.mark.parametrize("shard", ["5GB", "20KB"])
+def test_weights_are_counted_without_building_the_model(
+    family: str, shard: str, monkeypatch: pytest.MonkeyPatch, make_hf: Any, tmp_path: Path
+) -> None:
+    """By the heads of its files: one or many, and no others; as many as the model has."""
+    import transformers
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(make_hf(family))
+    model.save_pretrained(tmp_path, max_shard_size=shard)
+    (tmp_path / "consolidated.safetensors").write_bytes(b"another copy")
+    assert (len(list(tmp_path.glob("model-*.safetensors"))) > 1) == (shard == "20KB")
+    wanted = sum(value.numel() for value in model.parameters())
+    with monkeypatch.context() as patch:
+        patch.setattr(fitting, "import_transformers", lambda: pytest.fail("not needed"))
+        assert count_weights(str(tmp_path)) == wanted
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff" * 40, b"\x05" + b"\0" * 7 + b"[1,2]"])
+def test_damaged_files_are_counted_by_the_configuration(
+    damage: bytes, make_hf: Any, tmp_path: Path
+) -> None:
+    """Opening the model says what is wrong with it."""
+    where = make_hf("llama")
+    shutil.copy(where / "config.json", tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(damage)
+    assert count_weights(str(tmp_path)) == count_weights(str(where))
 
 
 def test_memory_of_this_machine_is_known() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sys
@@ -13,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from rlvr import BackendError, ConfigError, PrerequisiteError
 from rlvr_torch.config import TorchConfig
-from rlvr_torch.models.hf import supported
+from rlvr_torch.models.hf import load, supported
 from rlvr_torch.models.hf.load import load_config, load_net, load_tokenizer
 from rlvr_torch.models.hf.net import HFNet
 from rlvr_torch.models.interface import Heads
@@ -343,3 +344,27 @@ def test_values_of_another_width_are_refused(tmp_path):
     said = refusal(tmp_path)
     assert "architecture 'deepseek_v3'" in said
     assert "its keys are 16 wide, its values 8" in said
+
+
+@pytest.mark.parametrize("kind", ["fits", "is refused"])
+def test_the_check_of_a_small_model_takes_one_core(kind, make_hf, monkeypatch):
+    """And leaves torch's threads as they were, whatever comes of it."""
+    seen = []
+
+    def difference(net):
+        seen.append(torch.get_num_threads())
+        return 0.0 if kind == "fits" else 1.0
+
+    monkeypatch.setattr(supported, "_difference", difference)
+    torch.set_num_threads(3)
+    with contextlib.nullcontext() if kind == "fits" else pytest.raises(BackendError):
+        load_net(str(make_hf("llama")))
+    assert seen == [1]
+    assert torch.get_num_threads() == 3
+
+
+def test_a_model_is_checked_where_it_computes(make_hf, monkeypatch):
+    """Its weights are moved before: logits on a GPU take no time, on a CPU they do."""
+    monkeypatch.setattr(load, "build_net", lambda model, where, processor: model)
+    model = load_net(str(make_hf("llama")), device=torch.device("meta"))
+    assert {value.device.type for value in model.parameters()} == {"meta"}

@@ -430,6 +430,24 @@ def test_a_checkpoint_goes_on_bit_for_bit_and_sees(make_vision, image_processor,
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("vision", ["frozen", "trained"])
+def test_copies_of_weights_see_the_same(make_vision, image_processor, vision):
+    """In bfloat16, two updates: the bits of autocast, in the vision tower too."""
+    config = attrs.evolve(CPU, dtype="bfloat16", vision=vision)
+    data = [datum_of(image_processor, "a ", one, " the door is") for one in (RED, BLUE)]
+    found = []
+    for has_copies in (True, False):
+        backend = backend_of(
+            make_vision("llava"), attrs.evolve(config, weight_copies=has_copies), lr=1e-2
+        )
+        metrics = run(trained(backend, data, 2))
+        found.append((metrics, weights(backend), len(backend._storage.copies)))
+    (metrics, mine, copies), (others, theirs, none) = found
+    assert copies > none == 0
+    assert metrics == others
+    assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
+
+
 def test_a_teacher_sees(make_vision, image_processor):
     """States with its head, likeliest tokens and logprobs say the same of a sequence."""
     teacher = TorchTeacher(CPU, BuildContext(model=f"hf:{make_vision('llava', 2)}"))

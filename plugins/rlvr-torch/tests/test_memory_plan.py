@@ -17,7 +17,6 @@ from rlvr_torch.memory_plan import (
     CONTEXT,
     GIB,
     Settings,
-    Shape,
     activations,
     fit,
     layer_bytes,
@@ -27,6 +26,8 @@ from rlvr_torch.memory_plan import (
 from rlvr_torch.memory_table import MODELS, main
 from rlvr_torch.models.gpt2 import GPT2, GPT2Config
 from rlvr_torch.models.interface import Net
+from rlvr_torch.models.shape import Shape
+from rlvr_torch.models.weight_storage import CopiedWeights, store_lower
 from rlvr_torch.training.logprobs import trunk
 from rlvr_torch.training.optimizer import OptimSettings, build_adamw
 
@@ -146,6 +147,31 @@ def test_adapters_are_those_of_a_real_net(kind: str) -> None:
     assert plan.steady["weights"] == sum(v.nbytes for v in frozen)
 
 
+@pytest.mark.parametrize("lora", [0, 8])
+def test_copies_are_those_of_a_real_net(lora: int) -> None:
+    """Of all layers in full training, of the adapters under LoRA; autocast's, in training alone."""
+    net = llama("qwen3", lora, "bfloat16" if lora else "float32")
+    copies = CopiedWeights(net, torch.bfloat16).copies.values()
+    shape, chosen = Shape.of(net.module.config), settings(lora_rank=lora)
+    plan = plan_memory(shape, chosen, 8 * GIB)
+    cast = plan_memory(shape, evolve(chosen, weight_copies=False), 8 * GIB)
+
+    assert plan.steady["bfloat16 copies"] == sum(copy.nbytes for copy in copies)
+    assert cast.training["bfloat16 copies"] == plan.steady["bfloat16 copies"]
+    assert "bfloat16 copies" not in {*plan.training, *cast.steady}
+
+
+def test_a_reference_is_what_is_kept_of_it() -> None:
+    """Its layers in bfloat16, the rest in float32."""
+    net = small()
+    plan = plan_memory(Shape.of(net.config), settings(has_reference=True), 8 * GIB)
+    store_lower(net, torch.bfloat16)
+    biases = sum(v.nbytes for v in net.parameters() if v.dim() == 1 and v.dtype == torch.bfloat16)
+
+    # the plan counts biases of layers in float32
+    assert plan.steady["reference"] - biases == sum(v.nbytes for v in net.parameters())
+
+
 def test_hand_worked_numbers() -> None:
     """GPT-2 of two layers, width 64, 97 tokens: each part from its definition."""
     shape = Shape.of(small().config)
@@ -163,7 +189,11 @@ def test_hand_worked_numbers() -> None:
     # two norms' inputs in float32; 2 + 5 widths and twice the MLP's 4 in bfloat16
     assert layer_bytes(shape, chosen) == 2 * 64 * 4 + (7 * 64 + 2 * 256) * 2
     assert plan.training["activations"] == 2 * 1000 * layer_bytes(shape, chosen)
-    assert plan.training["logits and head"] == 100 * 97 * 4 + 97 * 64 * 4
+    # logits in float32 and their gradient in bfloat16; the head's, and its copy in bfloat16
+    assert plan.training["logits and head"] == 100 * 97 * 6 + 97 * 64 * 6
+    assert plan.sampling["sampled logits"] == 2 * 8 * 97 * 4 + 97 * 64 * 2
+    frozen = plan_memory(shape, evolve(chosen, lora_rank=4), 8 * GIB)
+    assert frozen.training["logits and head"] == 100 * 97 * 6
     # keys and values of 2 prompts of 16, and of 8 rows of 32 (24 rounded up), in bfloat16
     assert plan.sampling["KV cache"] == 2 * 2 * 64 * 2 * (2 * 16 + 8 * 32)
     kept_by_layer = 1000 * 2 * 64 * 4 + 1000 * layer_bytes(shape, chosen)
@@ -176,7 +206,7 @@ def test_what_does_not_fit_is_changed_in_order_of_cost() -> None:
     """Smaller batches first, then checkpointing, adapters, checkpointing of them, 4 bits."""
     shape = Shape(name="", layers=28, width=2048, heads=16, key_heads=8, head_width=128,
                   inner=6144, vocabulary=151936, has_head_norms=True)  # fmt: skip
-    plans = [fit(shape, Settings(), int(gib * GIB)) for gib in (160, 48, 40, 32, 24, 12, 6, 4)]
+    plans = [fit(shape, Settings(), int(gib * GIB)) for gib in (160, 48, 40, 32, 24, 12, 6, 3)]
     costs = [len(plan.tried) for plan in plans]
 
     assert costs == sorted(costs)

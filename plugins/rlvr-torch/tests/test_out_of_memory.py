@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from rlvr import Completion, Datum, GenerateRequest, Loss, SamplingParams
+from rlvr import Completion, Datum, GenerateRequest, SamplingParams
 from rlvr.testing.fakes import ReinforceLoss
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.generation.cache.kv_cache import KVCache
@@ -160,29 +160,63 @@ def test_tokens_of_a_micro_batch_are_counted_as_it_was_cut(data: list[Datum], bu
     assert all(row_tokens([*batch, after[0]]) > budget for batch, after in pairwise(batches))
 
 
-class OneSet(Learner):
-    """Counts gradients of earlier micro-batches that are alive and no weight's sum."""
+def test_gradients_are_added_up_in_place(net: GPT2, data: list[Datum]) -> None:
+    """With one thread a few weights' gradients exist beside the sums, never a whole set."""
+    incoming: list[Any] = []
+    beside: list[int] = []
 
-    earlier: list[Any] = []  # noqa: RUF012 - of the class, for the record is frozen
-    stale: list[int] = []  # noqa: RUF012
+    def count(_: Any) -> None:
+        sums = {id(weight.grad) for weight in net.parameters()}
+        alive = [grad for one in incoming if (grad := one()) is not None]
+        beside.append(sum(id(grad) not in sums for grad in alive))
 
-    def gradients(self, data: Sequence[Datum], loss: Loss) -> Any:
-        sums = {id(weight.grad) for weight in self.weights}
-        alive = [one() for one in self.earlier]
-        self.stale.append(sum(grad is not None and id(grad) not in sums for grad in alive))
-        found, grads = super().gradients(data, loss)
-        self.earlier.extend(ref(grad) for grad in grads if grad is not None)
-        return found, grads
+    for weight in net.parameters():
+        weight.register_hook(lambda grad: incoming.append(ref(grad)))
+        weight.register_post_accumulate_grad_hook(count)
+    accumulate(data, ReinforceLoss(), Learner(net=net), Pieces(budget=30, threads=BatchThreads()))
+
+    assert len(beside) > 2 * len(list(net.parameters()))
+    assert max(beside) <= 4
 
 
-def test_gradients_of_one_micro_batch_are_held_at_a_time(net: GPT2, data: list[Datum]) -> None:
-    """With one thread; halving takes no more memory than that: it is short already."""
-    OneSet.earlier, OneSet.stale = [], []
-    learner = OneSet(net=net, attention=SmallDevice(20))
-    accumulate(data, ReinforceLoss(), learner, Pieces(budget=60, threads=BatchThreads()))
+class EndsLate(SmallDevice):
+    """Its memory ends in the backward pass of one micro-batch, after others were added."""
 
-    assert len(OneSet.stale) > 6
-    assert set(OneSet.stale) == {0}
+    def __init__(self, number: int) -> None:
+        super().__init__(10_000)
+        self.number, self.rows = number, 0
+
+    def __call__(self, net: Any, row: Any, device: Any) -> Any:
+        self.rows += 1
+        self.most, self.backward = (0, True) if self.rows == self.number else (10_000, False)
+        return super().__call__(net, row, device)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_what_was_added_before_the_memory_ended_counts_once(
+    net: GPT2, data: list[Datum], number: int
+) -> None:
+    """In any micro-batch, half of whose gradients are added by then: bits, loss and metrics."""
+    budget, device = LENGTH * 4, EndsLate(number)
+    found, metrics, learnt = gradient(net, data, budget, device)
+    wanted, same, _ = gradient(net, data, learnt[0])
+
+    assert device.refused == len(learnt) == 1
+    assert learnt[0] < budget
+    assert torch.equal(found, wanted)
+    assert metrics == same
+
+
+def test_gradients_of_an_earlier_failure_are_not_added(net: GPT2, data: list[Datum]) -> None:
+    """A step that a single datum ended, half way through its backward pass, leaves nothing."""
+    wanted, _, _ = gradient(net, data, LENGTH)
+    device = EndsLate(5)
+    pieces = Pieces(budget=LENGTH, threads=BatchThreads())
+    with pytest.raises(torch.OutOfMemoryError):
+        accumulate(data, ReinforceLoss(), Learner(net=net, attention=device), pieces)
+    accumulate(data, ReinforceLoss(), Learner(net=net), pieces)
+
+    assert torch.equal(torch.cat([value.grad.flatten() for value in net.parameters()]), wanted)
 
 
 def test_one_datum_that_does_not_fit_ends_the_step(net: GPT2, data: list[Datum]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from rlvr_torch.models.save import save_net
 from rlvr_torch.teacher import TorchTeacher
 from rlvr_torch.training.logprobs import trunk
 from rlvr_torch.training.output_head import Head
+from rlvr_torch.training.packing.prefix_packing import BlockAttention
 from rlvr_torch.training.top_k import as_datum, top_k
 
 SMALL = "gpt2:new?layers=2&heads=2&width=16&positions=48&seed=3"
@@ -281,3 +283,32 @@ def test_a_model_that_is_not_there_is_refused() -> None:
     """As for a student."""
     with pytest.raises(ConfigError, match="no such folder"):
         teacher_of("gpt2:/nowhere/at/all")
+
+
+def test_what_did_not_fit_is_not_tried_again(make_datum: Callable[..., Datum]) -> None:
+    """Micro-batches are halved where the memory ends, and later calls begin with small ones."""
+    data = [make_datum(3, 20, i, tokens=[*range(i, i + 20)]) for i in range(8)]
+    wanted = score(teacher_of(SMALL), data)
+    teacher, refused = teacher_of(SMALL), []
+    plain = BlockAttention
+
+    def small(net: Any, row: Any, device: Any) -> Any:
+        if len(row.tokens) > 60:
+            refused.append(len(row.tokens))
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return plain(net, row, device)
+
+    teacher._attention = small
+
+    async def run() -> list[FloatArray]:
+        async with opened(teacher) as part:
+            found = await part.logprobs(data)
+            assert refused
+            refused.clear()
+            await part.logprobs(data)
+            return found
+
+    found = asyncio.run(run())
+    assert refused == []
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)

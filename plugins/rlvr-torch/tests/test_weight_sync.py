@@ -40,6 +40,7 @@ class Copy(Sampler):
         with torch.no_grad():
             for value, new in zip(own, came, strict=True):
                 value.copy_(new)
+        self.backend._storage.refresh()
 
     async def sample(self, policy, task, problem, params):
         raise NotImplementedError

@@ -22,7 +22,7 @@ def unbiased_kl(logprobs: Tensor, reference: Tensor, estimator: str, log_ratio: 
 
     With k3 value and gradient are, on average over the distribution that sampled, those of
     KL(policy || reference) of now: r (k3 + 1 - pi_ref / pi) grad log pi = r log(pi / pi_ref)
-    grad log pi. DeepSeek-V3.2 (arXiv:2512.02556), "unbiased KL estimate"; TRL:
+    grad log pi. DeepSeek-V3.2 (arXiv:2512.02556), section 3.1, equation 7; TRL:
     `use_bias_correction_kl`.
 
     Args:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from rlvr_torch.models.head_product import FLOAT32, HeadProduct
 from rlvr_torch.models.interface import Attend, Net
 
 _SMALL = 1 << 26  # numbers of a net whose copy may stay when nothing is decoded
@@ -22,10 +22,10 @@ class DecodeWeights:
         is_small: Whether a copy is worth its memory when nothing is decoded.
     """
 
-    def __init__(self, net: Net, dtype: torch.dtype) -> None:
-        self._net = net
-        self._float_head: Tensor | None = None  # (V, C) inside `packed`, float32
-        self._copy: Tensor | None = None  # of a head in lower precision
+    def __init__(self, net: Net, dtype: torch.dtype, product: HeadProduct = FLOAT32) -> None:
+        self._net, self._product = net, product
+        self._kept_head: Tensor | None = None  # (V, C) inside `packed`, in the product's type
+        self._copy: Tensor | None = None  # of a head in another type
         self.is_small = sum(value.numel() for value in net.module.parameters()) <= _SMALL
 
     @contextmanager
@@ -33,19 +33,19 @@ class DecodeWeights:
         """
         Products are fast inside.
 
-        The weights, which have this version, must not change there. A head of lower precision is
-        converted once, always into the same memory: a captured pass reads it there.
+        The weights, which have this version, must not change there. A head in another type than the
+        product's is converted once, always into the same memory: a captured pass reads it there.
         """
         head = self._net.head.detach()
-        if head.dtype != torch.float32:
+        if head.dtype != self._product.dtype:
             if self._copy is None:
-                self._copy = torch.empty_like(head, dtype=torch.float32)
+                self._copy = torch.empty_like(head, dtype=self._product.dtype)
             head = self._copy.copy_(head)
-        self._float_head = head
+        self._kept_head = head
         try:
             yield
         finally:
-            self._float_head = None
+            self._kept_head = None
 
     def ends(self, tokens: Tensor, positions: Tensor, attend: Attend, last: Tensor) -> Tensor:
         """
@@ -62,6 +62,8 @@ class DecodeWeights:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Rows (R, C) times the head, with its bias, float32: (R, V)."""
-        head, bias = self._float_head, self._net.head_bias
-        head = self._net.head.float() if head is None else head
-        return F.linear(hidden, head, None if bias is None else bias.float())
+        head, bias = self._kept_head, self._net.head_bias
+        head = self._product.inputs(self._net.head) if head is None else head
+        logits = hidden.new_empty(len(hidden), len(head), dtype=torch.float32)
+        self._product.logits(self._product.inputs(hidden), head, logits)
+        return logits if bias is None else logits.add_(bias.float())

@@ -14,6 +14,9 @@ from attrs import frozen
 
 from rlvr_torch.generation.decode_weights import DecodeWeights
 from rlvr_torch.generation.engine import Engine
+from rlvr_torch.models.head_product import FLOAT32, BFloat16HeadProduct, HeadProduct
+from rlvr_torch.models.interface import Net
+from rlvr_torch.models.weight_storage import CopiedWeights, WeightStorage
 from rlvr_torch.training.packing.packed_attention import PackedAttention
 from rlvr_torch.training.packing.prefix_packing import BlockAttention, PackedAttend
 from rlvr_torch.training.packing.varlen_attention import CUDAFlashAttention
@@ -32,6 +35,18 @@ def _by_flash(dtype: torch.dtype) -> PackedAttend:
     return partial(PackedAttention, kernel=CUDAFlashAttention())
 
 
+def _in_float32(dtype: torch.dtype) -> HeadProduct:
+    return FLOAT32
+
+
+def _on_tensor_cores(dtype: torch.dtype) -> HeadProduct:
+    return FLOAT32 if dtype == torch.float32 else BFloat16HeadProduct()
+
+
+def _read_by_tensor_cores(net: Net, dtype: torch.dtype) -> DecodeWeights:
+    return DecodeWeights(net, dtype, _on_tensor_cores(dtype))
+
+
 @frozen(kw_only=True)
 class Hardware:
     """
@@ -43,8 +58,13 @@ class Hardware:
 
     packed_attention: Callable[[torch.dtype], PackedAttend] = _in_blocks
     """How packed rows attend in training, by the type of the products."""
+    head_product: Callable[[torch.dtype], HeadProduct] = _in_float32
+    """How the output head multiplies in training, by the type of the products, to float32 logits.
+    Sampling's is the engine's (`weights_of`), and should be the same."""
     engine: Callable[..., Engine] = _plain_engine
     """Makes our engine: how decoding reads weights and prompts, and whether it captures passes."""
+    weight_storage: Callable[[Net, torch.dtype], WeightStorage] = WeightStorage
+    """How trained weights are stored for products in a lower type."""
     has_own_memory: bool = True
     """Whether tensors have a memory of their own, beside the machine's."""
     has_tf32: bool = False
@@ -56,10 +76,12 @@ class Hardware:
 
 
 PLAIN = Hardware()
-CPU = Hardware(engine=Engine, has_own_memory=False)
+CPU = Hardware(engine=Engine, weight_storage=CopiedWeights, has_own_memory=False)
 CUDA = Hardware(
+    head_product=_on_tensor_cores,
+    weight_storage=CopiedWeights,
     packed_attention=_by_flash,
-    engine=partial(PLAIN.engine, has_graphs=True),
+    engine=partial(PLAIN.engine, has_graphs=True, weights_of=_read_by_tensor_cores),
     has_tf32=True,
     has_4bit=True,
     is_compiled=True,

@@ -14,6 +14,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
 from attrs import frozen
 
 from rlvr import BackendError, ConfigError
@@ -96,15 +97,18 @@ class ModelSource:
         path = self.directory or self.tokenizer_path
         return BytePairTokenizer.bytes_only() if path is None else BytePairTokenizer.load(path)
 
-    def net(self, vocab_size: int) -> GPT2 | HFNet:
+    def net(self, vocab_size: int, device: torch.device | None = None) -> GPT2 | HFNet:
         """
-        The start weights, on the CPU (in 4 bits on the GPU).
+        The start weights, on the CPU (in 4 bits on the GPU), or on a device.
 
         Raises:
             BackendError: The model cannot be loaded, or knows fewer tokens than `vocab_size`.
             ConfigError: An adapter does not fit.
         """
-        return self.model(vocab_size) if self.hf is None else self.hf.net(vocab_size)
+        if self.hf is not None:
+            return self.hf.net(vocab_size, device)
+        model = self.model(vocab_size)
+        return model if device is None else model.to(device)
 
     def model(self, vocab_size: int) -> GPT2:
         """The start weights of a `gpt2:` model, on the CPU; raises `BackendError` as `net`."""

@@ -22,6 +22,10 @@ LARGE = 16_000_000
 """Weights from which on one batch fills all cores, and copies of its traffic would hurt."""
 
 
+TINY = 1_000_000
+"""Weights up to which a decoding pass takes one core: cores wait for each other longer than they
+compute, and where another program has one of them, ten times as long (measured)."""
+
 _PIECE_TOKENS = 1024
 """Most tokens of a micro-batch of a small model on a CPU."""
 
@@ -36,6 +40,16 @@ def usable_cores() -> int:
     """Cores this process may run on."""
     affinity = getattr(os, "sched_getaffinity", None)  # not on macOS and Windows
     return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def decode_cores(weights: int, threads: int = 0) -> int:
+    """
+    Cores over which an operation of decoding is spread, for a model of that many weights.
+
+    It follows from the model, the machine and `torch.threads` (0: not given) alone, so a resumed
+    run decodes to the same bits.
+    """
+    return threads or (1 if weights <= TINY else usable_cores())
 
 
 class BatchThreads:
@@ -72,14 +86,14 @@ class BatchThreads:
         return cls(threads if is_split else 1, inner=threads)
 
     @classmethod
-    def decoding(cls, threads: int = 0) -> BatchThreads:
+    def decoding(cls, cores: int) -> BatchThreads:
         """
-        The thread for decoding: one batch, each operation spread over the cores.
+        The thread for decoding: one batch, each operation spread over so many cores.
 
         A decoding pass is hundreds of short operations. Two batches beside each other wait for the
         interpreter's lock at each of them; one batch does not.
         """
-        return cls(1, inner=threads or usable_cores())
+        return cls(1, inner=cores)
 
     def prepare(self) -> None:
         """Set torch's threads, for work in the caller's own thread."""

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import TypeVar
 
 import torch
 from attrs import evolve, frozen
 from torch import Tensor, nn
 
 from rlvr import BackendError, Datum, Loss
+from rlvr_torch.models.head_product import FLOAT32, HeadProduct
 from rlvr_torch.models.interface import Net
+from rlvr_torch.models.weight_storage import WeightStorage
 from rlvr_torch.training.fused_loss import HeadPass, add_metrics, head_pass, name_problems
 from rlvr_torch.training.logprobs import trunk
-from rlvr_torch.training.microbatches import Pieces, microbatches
+from rlvr_torch.training.microbatches import Pieces, halves, microbatches, row_tokens
 from rlvr_torch.training.output_head import Critic
 from rlvr_torch.training.packing.prefix_packing import PackedAttend
 from rlvr_torch.training.router_loss import RouterLoss
+
+Found = TypeVar("Found")
 
 
 @frozen(kw_only=True, eq=False)
@@ -29,6 +34,8 @@ class Learner:
     chunk: int = 1024  # positions whose logits exist at one time
     attention: PackedAttend | None = None  # of a packed row; None: `BlockAttention`
     router: RouterLoss | None = None  # what a mixture's router adds to the loss
+    product: HeadProduct = FLOAT32  # how the output head multiplies
+    storage: WeightStorage | None = None  # where the weights' copies are; None: they have none
 
     @property
     def weights(self) -> list[nn.Parameter]:
@@ -36,18 +43,53 @@ class Learner:
         own = [value for value in self.net.module.parameters() if value.requires_grad]
         return own + ([] if self.critic is None else list(self.critic.parameters()))
 
+    @property
+    def _copies(self) -> Mapping[nn.Parameter, Tensor]:
+        return {} if self.storage is None else self.storage.copies
+
     def gradients(
         self, data: Sequence[Datum], loss: Loss
     ) -> tuple[HeadPass, Sequence[Tensor | None]]:
         """Loss and metrics of a micro-batch, and its gradient by each of the weights."""
+        found, pairs = self._pulled(data, loss)
+        if not pairs:
+            return found, []
+        tensors, pulls = zip(*pairs, strict=True)
+        weights, copies = self.weights, self._copies
+        copied = [weight for weight in weights if weight in copies]
+        wanted = [*weights, *(copies[weight] for weight in copied)]
+        grads = torch.autograd.grad(tensors, wanted, pulls, allow_unused=True)
+        of_copies = dict(zip(copied, grads[len(weights) :], strict=True))
+        return found, [
+            _sum(own, of_copies.get(weight)) for weight, own in zip(weights, grads, strict=False)
+        ]
+
+    def add_gradients(self, data: Sequence[Datum], loss: Loss) -> HeadPass:
+        """
+        As `gradients`; each is added to its weight's `grad` as soon as it is known.
+
+        So no second set of gradients exists. Where it raises, some may be added and others not.
+        """
+        found, pairs = self._pulled(data, loss)
+        if pairs:
+            tensors, pulls = zip(*pairs, strict=True)
+            torch.autograd.backward(tensors, pulls)
+        return found
+
+    def clear_gradients(self) -> None:
+        """Drop the gradients of weights and of their copies."""
+        for weight in (*self.weights, *self._copies.values()):
+            weight.grad = None
+
+    def _pulled(
+        self, data: Sequence[Datum], loss: Loss
+    ) -> tuple[HeadPass, list[tuple[Tensor, Tensor]]]:
+        """A micro-batch, and tensors with the gradient of the loss by each."""
         found, balance = self._passed(data, loss, with_grad=True)
         pairs = [*found.pulls]
         if balance is not None and balance.requires_grad:
             pairs.append((balance, torch.ones_like(balance)))
-        if not pairs:
-            return found, []
-        tensors, pulls = zip(*pairs, strict=True)
-        return found, torch.autograd.grad(tensors, self.weights, pulls, allow_unused=True)
+        return found, pairs
 
     def appraised(self, data: Sequence[Datum], loss: Loss) -> HeadPass:
         """Loss and metrics of a micro-batch, nothing more."""
@@ -72,6 +114,7 @@ class Learner:
             critic=self.critic,
             chunk=self.chunk,
             with_grad=with_grad,
+            product=self.product,
         )
         if router is None:
             return found, None
@@ -85,36 +128,62 @@ def accumulate(
     data: Sequence[Datum], loss: Loss, learner: Learner, pieces: Pieces
 ) -> dict[str, float]:
     """
-    Add the gradient of the loss to the weights' `grad`, and give the loss and its metrics.
+    Make the gradient of the loss the weights' `grad`, and give the loss and its metrics.
 
     The loss is a sum over tokens, so the sum over micro-batches is exact; it is added up in a fixed
     order, with any number of threads. Metrics add up; those whose name ends in `/max` keep their
     maximum.
 
+    With one thread each weight's gradient is added up in place. A micro-batch that does not fit
+    into the device's memory may have been added in part then, so everything is computed again from
+    the first one, in smaller micro-batches. With several threads (small models on a CPU) the
+    gradients of some micro-batches exist beside the sum, and only what does not fit is done again.
+
     Raises:
         BackendError: There is no supervised token, or `pieces.is_cancelled` said so.
         NotFiniteError: A loss is not finite; the problems are named.
+        torch.OutOfMemoryError: A single datum does not fit.
     """
 
-    def work(batch: list[int]) -> tuple[HeadPass, Sequence[Tensor | None]]:
+    def computed(batch: list[int], work: Callable[[Sequence[Datum], Loss], Found]) -> Found:
         if pieces.is_cancelled():
             raise BackendError("the step was cancelled; the weights are as before")
-        return learner.gradients([data[i] for i in batch], loss)
+        return work([data[i] for i in batch], loss)
 
-    batches, threads = _batches(data, pieces.budget), pieces.threads
+    learner.clear_gradients()
     metrics: dict[str, float] = {}
-    for first in range(0, len(batches), threads.size):
-        for found, grads in pieces.each(data, work, batches[first : first + threads.size]):
-            add_metrics(metrics, {"loss": found.loss, **found.metrics})
-            _add_gradients(learner.weights, grads)
-            del found, grads  # not held while the next ones are computed
-    return metrics
+    if pieces.threads.size > 1:
+        batches, size = _batches(data, pieces.budget), pieces.threads.size
+        for first in range(0, len(batches), size):
+            some = batches[first : first + size]
+            for found, grads in pieces.each(data, lambda b: computed(b, learner.gradients), some):
+                add_metrics(metrics, {"loss": found.loss, **found.metrics})
+                for weight, grad in zip(learner.weights, grads, strict=False):  # none: all unused
+                    weight.grad = _sum(weight.grad, grad)
+        return metrics
+    pieces.threads.prepare()
+    for batch in _batches(data, pieces.budget):
+        try:
+            found = computed(batch, learner.add_gradients)
+        except torch.OutOfMemoryError:
+            if len(batch) == 1:
+                raise
+            break
+        add_metrics(metrics, {"loss": found.loss, **found.metrics})
+        del found  # not held while the next one is computed
+    else:
+        return metrics
+    # Outside the handler: the error holds what the failed pass had made.
+    budget = max(row_tokens([data[i] for i in half]) for half in halves(batch))
+    pieces.shrink(budget)
+    return accumulate(data, loss, learner, evolve(pieces, budget=budget))
 
 
-def _add_gradients(weights: Sequence[nn.Parameter], grads: Sequence[Tensor | None]) -> None:
-    for weight, grad in zip(weights, grads, strict=False):  # none: nothing to add
-        if grad is not None:
-            weight.grad = grad if weight.grad is None else weight.grad.add_(grad)
+def _sum(sum_so_far: Tensor | None, grad: Tensor | None) -> Tensor | None:
+    """With a gradient added; float32, into the same memory where there is one."""
+    if grad is None:
+        return sum_so_far
+    return grad.float() if sum_so_far is None else sum_so_far.add_(grad)
 
 
 def eval_loss(

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rlvr_torch.models.hf.net import HFNet, hide_attention
 from rlvr_torch.models.interface import Attend, Net
 from rlvr_torch.training.packing.prefix_packing import BlockAttention, PackedAttend, Row
 
@@ -49,6 +50,8 @@ def compile_layers(net: Net, backend: str | Callable[..., Any] = "inductor") -> 
         net: Whose layers; a layer's compiled code serves all layers of its kind.
         backend: torch.compile's.
     """
+    if isinstance(net, HFNet):
+        hide_attention(net)
     for layer in net.layers:
         plain = layer.forward
         fast = torch.compile(plain, dynamic=True, backend=backend)

@@ -19,6 +19,7 @@ from attrs import frozen
 from torch import Tensor
 
 from rlvr import Datum, Loss
+from rlvr_torch.models.head_product import FLOAT32, HeadProduct
 from rlvr_torch.models.interface import Net
 from rlvr_torch.training.logprobs import Places, logits_buffer, slices
 from rlvr_torch.training.loss_inputs import Leaves, outputs_of
@@ -45,6 +46,7 @@ def head_pass(
     critic: Critic | None = None,  # the value head, where the loss asks for "value"
     chunk: int = 1024,  # positions whose logits exist at one time
     with_grad: bool = True,  # False: loss and metrics alone
+    product: HeadProduct = FLOAT32,  # how the head multiplies
 ) -> HeadPass:
     """
     Loss, metrics and gradients of a micro-batch from its hidden states.
@@ -52,7 +54,7 @@ def head_pass(
     Raises:
         NotFiniteError: A loss is not finite; the problems are named.
     """
-    work = _Pass(hidden, data, loss, net, critic, chunk, with_grad)
+    work = _Pass(hidden, data, loss, net, critic, chunk, with_grad, product)
     is_split = loss.needs.logprobs
     for some in _few(work.places.counts, chunk) if is_split else [slice(0, len(data))]:
         work.take(some)
@@ -71,6 +73,7 @@ class _Pass:
         critic: Critic | None,
         chunk: int,
         with_grad: bool,
+        product: HeadProduct,
     ) -> None:
         self.places = Places.of(data, hidden.device)
         self._hidden, self._states = hidden, hidden.detach()
@@ -79,7 +82,7 @@ class _Pass:
         self._leaf_head = Head.leaf(net, with_grad=with_grad) if "head" in self._wants else None
         self._uses_logits = "entropy" in self._wants or loss.needs.logprobs
         if self._uses_logits:
-            self._head = Head.of(net)
+            self._head = Head.of(net, product)
             self._buffer = logits_buffer(self._head, hidden, chunk)
         self._critic = critic if "value" in self._wants else None
         self._d_hidden = torch.zeros_like(self._states) if with_grad else self._states

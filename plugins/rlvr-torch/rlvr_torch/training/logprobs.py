@@ -19,6 +19,7 @@ from attrs import frozen
 from torch import Tensor
 
 from rlvr import BackendError, Datum
+from rlvr_torch.models.head_product import FLOAT32, HeadProduct
 from rlvr_torch.models.hf.vision import HFVisionNet
 from rlvr_torch.models.interface import Net
 from rlvr_torch.training.output_head import Chunk, Critic, Head, HeadGrads
@@ -84,7 +85,9 @@ class ChunkedLogprobs(torch.autograd.Function):
         (grad,) = grads
         hidden, targets, heat = ctx.saved_tensors
         head: Head = ctx.head
-        weights = torch.zeros_like(head.weights) if ctx.needs_input_grad[1] else None
+        weights = None
+        if ctx.needs_input_grad[1]:
+            weights = torch.zeros_like(head.weights, dtype=torch.float32)
         bias = head.bias if ctx.needs_input_grad[2] else None
         found = HeadGrads(weights=weights, bias=None if bias is None else torch.zeros_like(bias))
         d_hidden = torch.empty_like(hidden)
@@ -98,7 +101,8 @@ class ChunkedLogprobs(torch.autograd.Function):
 
 def logits_buffer(head: Head, hidden: Tensor, chunk: int) -> Tensor:
     """Room for the logits (n, V) of the largest chunk."""
-    return head.weights.new_empty(min(chunk, len(hidden)), len(head.weights))
+    shape = min(chunk, len(hidden)), len(head.weights)
+    return head.weights.new_empty(shape, dtype=torch.float32)
 
 
 def slices(count: int, chunk: int) -> list[slice]:
@@ -112,6 +116,7 @@ def sequence_logprobs(
     chunk: int = 1024,
     dtype: torch.dtype = torch.float32,
     attention: PackedAttend | None = None,
+    product: HeadProduct = FLOAT32,
 ) -> list[Tensor]:
     """
     Logprobs of each datum's supervised tokens at its temperature.
@@ -120,8 +125,9 @@ def sequence_logprobs(
         net: The weights; gradients flow to them where autograd is on.
         data: Checked data; each has a supervised token. Those with equal prompts share its cost.
         chunk: Positions whose logits exist at one time.
-        dtype: What the blocks' matrix products are computed in; the head is float32 always.
+        dtype: What the blocks' matrix products are computed in; logits are float32 always.
         attention: How a packed row attends; None: `BlockAttention`.
+        product: How the output head multiplies.
 
     Returns:
         One tensor (T,) a datum, float32, nats: entry t is log p(tokens[t] | tokens[:t]) where
@@ -130,7 +136,7 @@ def sequence_logprobs(
     hidden = trunk(net, data, dtype, attention)  # (N, C)
     places = Places.of(data, hidden.device)
     flat = ChunkedLogprobs.apply(
-        hidden, net.head, net.head_bias, Head.of(net), places.targets, places.heat, chunk
+        hidden, net.head, net.head_bias, Head.of(net, product), places.targets, places.heat, chunk
     )
     return places.spread(flat)
 

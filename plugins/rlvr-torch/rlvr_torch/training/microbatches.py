@@ -77,6 +77,12 @@ def row_tokens(data: Sequence[Datum]) -> int:
     return tokens
 
 
+def halves(batch: list[int]) -> tuple[list[int], list[int]]:
+    """A micro-batch that does not fit, cut in two."""
+    middle = len(batch) // 2
+    return batch[:middle], batch[middle:]
+
+
 def _lead(datum: Datum, extent: Extent) -> bytes:
     """The bytes by which prompts are told apart."""
     shown = repr(datum.pictures).encode() if datum.pictures else b""
@@ -118,10 +124,9 @@ class Pieces:
                 yield found
                 return
             # Outside the handler: the error holds what the failed pass had made.
-            middle = len(batch) // 2
-            halves = batch[:middle], batch[middle:]
-            self.shrink(max(row_tokens([data[i] for i in half]) for half in halves))
-            for half in halves:
+            parts = halves(batch)
+            self.shrink(max(row_tokens([data[i] for i in part]) for part in parts))
+            for half in parts:
                 yield from some(half)
 
         if self.threads.size == 1:  # a result may be a whole set of gradients: hold one at a time

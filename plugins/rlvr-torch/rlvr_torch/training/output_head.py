@@ -14,6 +14,7 @@ import torch
 from attrs import evolve, field, frozen
 from torch import Tensor, nn
 
+from rlvr_torch.models.head_product import FLOAT32, HeadProduct
 from rlvr_torch.models.interface import Net
 
 
@@ -22,18 +23,21 @@ class Head:
     """
     What turns hidden states into logits: `cap(scale * (W h + b)) / temperature`.
 
-    Float32, except for a `leaf`, which a loss gets as the model has it.
+    The bias is float32, except that of a `leaf`, which a loss gets as the model has it.
     """
 
     weights: Tensor  # (V, C)
     bias: Tensor | None = None  # (V,)
     scale: float = 1.0
     softcap: float = 0.0
+    multiply: HeadProduct = FLOAT32  # its products, which give float32
 
     @classmethod
-    def of(cls, net: Net) -> Head:
-        """The head of a net in float32, without gradients."""
-        return cls._made(net, lambda value: value.detach().float())
+    def of(cls, net: Net, product: HeadProduct = FLOAT32) -> Head:
+        """The head of a net as its products read it, without gradients."""
+        head = cls._made(net, lambda value: value.detach())
+        bias = None if head.bias is None else head.bias.float()
+        return evolve(head, weights=product.weights(head.weights), bias=bias, multiply=product)
 
     @classmethod
     def leaf(cls, net: Net, *, with_grad: bool = True) -> Head:
@@ -61,8 +65,8 @@ class Head:
     def product(self, hidden: Tensor, heat: Tensor, buffer: Tensor) -> tuple[Tensor, Tensor]:
         """The rows (n, C) times their scale, and logits (n, V) before the cap, in the buffer."""
         row_scale = self.row_scale(heat)
-        inputs = hidden.float() * row_scale[:, None]
-        logits = torch.mm(inputs, self.weights.t(), out=buffer[: len(inputs)])
+        inputs = self.multiply.inputs(hidden.float() * row_scale[:, None])
+        logits = self.multiply.logits(inputs, self.weights, buffer[: len(inputs)])
         if self.bias is not None:
             logits.addr_(row_scale, self.bias)
         return inputs, logits
@@ -169,9 +173,10 @@ class Chunk:
             if self._slope is not None:
                 d_logits.mul_((head.softcap / self._heat)[:, None]).mul_(self._slope)
             row_scale = head.row_scale(self._heat)
-            d_hidden.copy_((d_logits @ head.weights).mul_(row_scale[:, None]))
+            d_states = head.multiply.by_states(d_logits, head.weights)
+            d_hidden.copy_(d_states.mul_(row_scale[:, None]))
             if grads.weights is not None:
-                grads.weights.addmm_(d_logits.t(), self._inputs)
+                head.multiply.add_by_weights(grads.weights, d_logits, self._inputs)
             if grads.bias is not None:
                 grads.bias.add_(row_scale @ d_logits)
 

@@ -10,6 +10,7 @@ from attrs import define
 
 from rlvr import BackendError
 from rlvr_torch.models.interface import Net
+from rlvr_torch.models.weight_storage import store_lower
 from rlvr_torch.runtime.weights_digest import WeightsDigest
 
 
@@ -27,6 +28,7 @@ class Reference:
     _start_digest: str  # of the weights the run started from
     _read: Callable[[], Net]  # makes the start weights again, on the device they are used on
     _source: object  # what to call them in errors
+    _dtype: torch.dtype = torch.float32  # of the products
     _copy: Net | None = None
 
     @contextmanager
@@ -50,6 +52,7 @@ class Reference:
                     f"\n  {self._source} must hold the weights of the start"
                 )
             copy.module.requires_grad_(False)
+            store_lower(copy, self._dtype)
             self._copy = copy
         yield self._copy
 

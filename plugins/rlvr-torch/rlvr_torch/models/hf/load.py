@@ -40,9 +40,21 @@ def import_transformers() -> Any:
     return require("transformers", "a model hf:... was asked for")
 
 
-def load_net(where: str, *, dtype: torch.dtype = torch.float32, bits: int = 0) -> HFNet:
-    """A model as a `Net`, checked (`build_net`); arguments and errors are those of `read_model`."""
+def load_net(
+    where: str,
+    *,
+    dtype: torch.dtype = torch.float32,
+    bits: int = 0,
+    device: torch.device | None = None,
+) -> HFNet:
+    """
+    A model as a `Net`, checked (`build_net`) where it will compute.
+
+    Arguments and errors are those of `read_model`; `device`: where its weights go, but for 4 bits.
+    """
     model = read_model(where, dtype=dtype, bits=bits)
+    if device is not None and not bits:
+        model.to(device)
     image_processor = (
         ImageProcessor(lambda: load_processor(where), where) if is_seeing(model.config) else None
     )

@@ -52,7 +52,8 @@ class HFNet:
     def __init__(self, model: Any, adapted: Any = None) -> None:
         from transformers import AttentionInterface
 
-        AttentionInterface.register(self.attention, _attention)
+        if self.attention not in AttentionInterface().valid_keys():
+            AttentionInterface.register(self.attention, _attention)
         model.eval()  # no dropout: the policy that is trained must be the one that sampled
         self.model = model
         self.adapted = adapted
@@ -158,6 +159,14 @@ def _attention(
             raise BackendError(f"its keys are {query.shape[3]} wide, its values {value.shape[3]}")
         rlvr_attend.note(layer, asked)
     return rlvr_attend(layer, query, key, value, s_aux).transpose(1, 2), None
+
+
+def hide_attention(net: HFNet) -> None:
+    """From now on compiled layers call our attention and do not look into it."""
+    from transformers import AttentionInterface
+
+    # The number of the layer would be a constant of the compiled code, and each layer have its own.
+    AttentionInterface.register(net.attention, torch.compiler.disable(_attention))
 
 
 class _Recorder:

@@ -75,13 +75,15 @@ class HFSource:
     def tokenizer(self) -> HFTokenizer:
         return HFTokenizer.load(self.tokenizer_at, self.where, self.config.template)
 
-    def net(self, vocab_size: int, *, check_base: bool = True) -> HFNet:
+    def net(
+        self, vocab_size: int, device: torch.device | None = None, *, check_base: bool = True
+    ) -> HFNet:
         """
         The start weights, with adapters where they were asked for.
 
         With adapters, frozen weights are stored in `torch.dtype` and trained ones in float32;
-        without, all are in float32. `check_base` False takes adapters of another base, if all
-        shapes fit.
+        without, all are in float32. They are on `device`, else on the CPU. `check_base` False takes
+        adapters of another base, if all shapes fit.
 
         Raises:
             BackendError: See `load_net`; or the model knows fewer tokens than `vocab_size`.
@@ -91,7 +93,8 @@ class HFSource:
         has_adapter = bool(config.lora_rank or config.adapter)
         is_half = has_adapter and config.dtype == "bfloat16"
         dtype = torch.bfloat16 if is_half else torch.float32
-        net = load_net(self.where, dtype=dtype, bits=4 if config.quantize == "4bit" else 0)
+        bits = 4 if config.quantize == "4bit" else 0
+        net = load_net(self.where, dtype=dtype, bits=bits, device=device)
         if net.vocab_size < vocab_size:
             raise BackendError(
                 f"{self.where}: the tokenizer has {vocab_size} tokens, "

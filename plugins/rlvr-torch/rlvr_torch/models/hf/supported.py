@@ -33,6 +33,8 @@ FAMILIES = (
 
 _LAYERS = {"full_attention", "sliding_attention", "attention"}
 _LENGTH = 48
+_SMALL = 100_000_000
+"""Weights below which the text is read on one core."""
 _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
 _LOOSE = 0.1  # bfloat16 and 4 bits: two ways of computing differ in the third digit
 
@@ -95,6 +97,9 @@ def build_net(model: Any, where: str, image_processor: ImageProcessor | None = N
         BackendError: It does not attend through transformers' interface, or its logits through
             our attention are not its own.
     """
+    threads = torch.get_num_threads()
+    if sum(value.numel() for value in model.parameters()) < _SMALL:
+        torch.set_num_threads(1)  # cores would wait for each other at each product
     try:
         net = HFNet(model) if image_processor is None else HFVisionNet(model, image_processor)
         difference = _difference(net)
@@ -102,6 +107,8 @@ def build_net(model: Any, where: str, image_processor: ImageProcessor | None = N
         raise unsupported(
             model.config.model_type, where, f"{type(error).__name__}: {error}"
         ) from error
+    finally:
+        torch.set_num_threads(threads)
     is_quantized = getattr(model, "is_quantized", False)
     tolerance = _LOOSE if is_quantized else _TOLERANCE.get(net.head.dtype, _LOOSE)
     if not difference <= tolerance:
