@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rlvr_torch.models.interface import Attend, Net
+from rlvr_torch.models.interface import Attend, Net, capped
 
 _SMALL = 1 << 26  # numbers of a net whose copy may stay when nothing is decoded
 
@@ -23,7 +23,7 @@ class DecodeWeights:
     """
 
     def __init__(self, net: Net, dtype: torch.dtype) -> None:
-        self._net = net
+        self._net, self._dtype = net, dtype
         self._float_head: Tensor | None = None  # (V, C) inside `packed`, float32
         self._copy: Tensor | None = None  # of a head in lower precision
         self.is_small = sum(value.numel() for value in net.module.parameters()) <= _SMALL
@@ -65,3 +65,10 @@ class DecodeWeights:
         head, bias = self._float_head, self._net.head_bias
         head = self._net.head.float() if head is None else head
         return F.linear(hidden, head, None if bias is None else bias.float())
+
+    def float_logits(self, hidden: Tensor) -> Tensor:
+        """Rows (R, C) to the net's logits (R, V), float32 whatever the rest is computed in."""
+        if self._dtype == torch.float32:  # nothing to switch off
+            return capped(self._net, self.logits(hidden.float()))
+        with torch.autocast(hidden.device.type, enabled=False):
+            return capped(self._net, self.logits(hidden.float()))

@@ -12,13 +12,23 @@ from functools import partial
 import torch
 from attrs import frozen
 
+from rlvr_torch.generation.captured.engine import CapturedEngine
+from rlvr_torch.generation.captured.graphs import CUDACapture
 from rlvr_torch.generation.decode_weights import DecodeWeights
 from rlvr_torch.generation.engine import Engine
+from rlvr_torch.runtime.device import free_memory
 from rlvr_torch.training.packing.packed_attention import PackedAttention
 from rlvr_torch.training.packing.prefix_packing import BlockAttention, PackedAttend
 from rlvr_torch.training.packing.varlen_attention import CUDAFlashAttention
 
 _plain_engine = partial(Engine, reads_alone=False, weights_of=DecodeWeights)
+_captured_engine = partial(
+    CapturedEngine,
+    reads_alone=False,
+    weights_of=DecodeWeights,
+    capture_of=CUDACapture,
+    free_memory=free_memory,
+)
 
 
 def _in_blocks(dtype: torch.dtype) -> PackedAttend:
@@ -44,7 +54,10 @@ class Hardware:
     packed_attention: Callable[[torch.dtype], PackedAttend] = _in_blocks
     """How packed rows attend in training, by the type of the products."""
     engine: Callable[..., Engine] = _plain_engine
-    """Makes our engine: how decoding reads weights and prompts, and whether it captures passes."""
+    """
+    Makes our engine: how decoding reads weights and prompts. Where it is a `CapturedEngine`, its
+    primitives are `capture_of`, `attention` and `draw`: `partial(CUDA.engine, draw=...)`.
+    """
     has_own_memory: bool = True
     """Whether tensors have a memory of their own, beside the machine's."""
     has_tf32: bool = False
@@ -59,7 +72,7 @@ PLAIN = Hardware()
 CPU = Hardware(engine=Engine, has_own_memory=False)
 CUDA = Hardware(
     packed_attention=_by_flash,
-    engine=partial(PLAIN.engine, has_graphs=True),
+    engine=_captured_engine,
     has_tf32=True,
     has_4bit=True,
     is_compiled=True,
