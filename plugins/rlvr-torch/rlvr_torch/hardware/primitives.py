@@ -6,27 +6,42 @@ backend for a certain card changes single primitives of `CUDA` with `attrs.evolv
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.util import find_spec
 
 import torch
 from attrs import frozen
 
+from rlvr_torch.generation.captured.attention import DecodeAttention, TableAttention
 from rlvr_torch.generation.captured.engine import CapturedEngine
 from rlvr_torch.generation.captured.graphs import CUDACapture
 from rlvr_torch.generation.decode_weights import DecodeWeights
 from rlvr_torch.generation.engine import Engine
+from rlvr_torch.models.interface import Heads
 from rlvr_torch.runtime.device import free_memory
 from rlvr_torch.training.packing.packed_attention import PackedAttention
 from rlvr_torch.training.packing.prefix_packing import BlockAttention, PackedAttend
 from rlvr_torch.training.packing.varlen_attention import CUDAFlashAttention
 
 _plain_engine = partial(Engine, reads_alone=False, weights_of=DecodeWeights)
+
+
+def _by_kernels(heads: Sequence[Heads], device: torch.device) -> DecodeAttention:
+    """Triton's kernels for an NVIDIA card, where Triton is installed (with torch, on Linux)."""
+    if device.type != "cuda" or find_spec("triton") is None:
+        return TableAttention(heads, device)
+    from rlvr_torch.generation.captured import triton_attention
+
+    return triton_attention.TritonAttention(heads, device)
+
+
 _captured_engine = partial(
     CapturedEngine,
     reads_alone=False,
     weights_of=DecodeWeights,
     capture_of=CUDACapture,
+    attention=_by_kernels,
     free_memory=free_memory,
 )
 
