@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 
 import numpy as np
@@ -16,8 +17,10 @@ from rlvr_torch.generation.captured.engine import CapturedEngine
 from rlvr_torch.generation.captured.graphs import Capture
 from rlvr_torch.generation.decode_weights import DecodeWeights
 from rlvr_torch.generation.engine import Engine
+from rlvr_torch.generation.inbox import Inbox
 from rlvr_torch.models.gpt2 import GPT2, GPT2Config
 from rlvr_torch.models.hf.load import load_net
+from rlvr_torch.runtime.executor import Executor
 
 HOST = ("_local_scalar_dense", "nonzero", "equal", "masked_select", "bincount")
 
@@ -384,3 +387,42 @@ def test_asleep_it_keeps_what_training_can_spare(net, free, is_kept):
     memory = engine._memory
     engine.sleep()
     assert engine._memory is memory
+
+
+def test_rows_that_do_not_fit_are_drawn_again_to_the_bit(net, monkeypatch):
+    """Half as many at a time, in new memory; the old one is gone by then."""
+    requests = requests_of(12, prompts=4)
+    wanted = [bits(c) for c in Engine(net, NoEnd(), rows=16).generate(requests)]
+    engine, plain, passes = CapturedEngine(net, NoEnd(), rows=16), GPT2.hidden, []
+
+    def small(self, tokens, *given):
+        passes.append(len(tokens))
+        if len(passes) > 20 and len(tokens) > 4:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return plain(self, tokens, *given)
+
+    monkeypatch.setattr(GPT2, "hidden", small)
+    assert [bits(c) for c in engine.generate(requests)] == wanted
+    assert max(passes) > 4 >= max(passes[-5:])
+    assert len(engine._memory.drawn) == engine._rows == 4
+
+
+@pytest.mark.parametrize("passes", [1, 4, 32])
+def test_a_completion_is_told_in_the_slice_it_ends_in(net, passes):
+    """Though read late: weights that change after the slice do not refuse it."""
+    executor, slices = Executor(), []
+    inbox = Inbox(CapturedEngine(net, NoEnd(), rows=4), executor, lambda: 0, passes)
+
+    def refuse():
+        slices.append(1)
+        if len(slices) > -(-9 // passes):
+            raise BackendError("the weights have changed")
+
+    async def ask():
+        request = GenerateRequest(prompt=[5, 6], params=SamplingParams(max_tokens=9), seed=3)
+        return await inbox.generate(request, refuse)
+
+    found = asyncio.run(ask())
+    executor.close()
+    request = GenerateRequest(prompt=[5, 6], params=SamplingParams(max_tokens=9), seed=3)
+    assert bits(found) == bits(Engine(net, NoEnd()).generate([request])[0])

@@ -53,7 +53,8 @@ class CUDACapture(Capture):
         self._pool = self._pool or torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph, pool=self._pool):
+            # Other threads may use the card meanwhile: a teacher, say.
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 step()
         except RuntimeError:
             torch.cuda.synchronize()
