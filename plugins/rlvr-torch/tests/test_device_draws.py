@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlvr import GenerateRequest, SamplingParams
+from rlvr_torch.generation.blockwise_top_k import leaders
 from rlvr_torch.generation.captured.memory import DecodeMemory
 from rlvr_torch.generation.captured.philox import keys_of, uniforms
-from rlvr_torch.generation.captured.sampling import Kind, Rows, draw_rows
+from rlvr_torch.generation.captured.sampling import Kind, Rows, _leaders, draw_rows
 from rlvr_torch.generation.token_sampling import TokenSampler
 
 CPU = torch.device("cpu")
@@ -115,3 +116,16 @@ def test_damaged_logits_give_no_finite_logprob(bad):
     rows, kind, _ = rows_of(params)
     _, logprobs = draw_rows(logits, torch.full((3, 1), 0.5), rows, kind)
     assert not logprobs.isfinite().any()
+
+
+@pytest.mark.parametrize("count", [1, 3, 6, 7])
+def test_leaders_are_in_the_order_of_the_sampler(count):
+    """The first of equal numbers, of which 0 and -0 are two; infinities at their ends."""
+    inf = float("inf")
+    logits = torch.tensor(
+        [[-0.0, 0.0, -1.0, -0.0, 0.0, -inf, -2.0], [1.0, inf, -inf, 1.0, 0, 2, 1]]
+    )
+    found, where = _leaders(logits, count)
+    wanted, index = leaders(logits, count)
+    assert torch.equal(found, wanted)
+    assert torch.equal(where, index)
